@@ -1,0 +1,258 @@
+"""An unrooted binary tree as flat arrays of half-edges.
+
+A node has up to three half-edges: h = 3*node + i. Tips 0..T-1 use only i = 0, inner nodes
+T..2T-3 use i = 0, 1, 2. The half-edge at the other end of h is ``twin[h]``; both carry the same
+edge id. What lies "behind h" is the subtree that its neighbour sees across h, so the conditional
+likelihoods of h are made from those of ``twin[s]`` for the two siblings s of h.
+
+Letters: T tips, N = 2T-2 nodes, E = 2T-3 edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "DEFAULT_LENGTH",
+    "NONE",
+    "Float64Array",
+    "Int32Array",
+    "Tree",
+    "check_tree",
+    "inner_halves",
+    "siblings",
+    "tree_from_edges",
+]
+
+Int32Array: TypeAlias = NDArray[np.int32]
+Float64Array: TypeAlias = NDArray[np.float64]
+Half = TypeVar("Half", int, Int32Array)
+
+NONE = -1
+"""What ``twin`` and ``edge`` hold at the two half-edges that a tip does not use."""
+
+DEFAULT_LENGTH = 0.05
+"""Expected substitutions per site of a branch nobody has measured yet (SEARCH.md, "search")."""
+
+MIN_TIPS = 3
+"""The smallest unrooted binary tree: one inner node."""
+
+
+def siblings(half: Half) -> tuple[Half, Half]:
+    """The other two half-edges of the same inner node, in ring order (scalar or array)."""
+    base = half - half % 3
+    return base + (half + 1) % 3, base + (half + 2) % 3
+
+
+def inner_halves(halves: Int32Array, n_tips: int) -> Int32Array:
+    """Those of the half-edges that sit at inner nodes, order kept."""
+    return halves[halves >= 3 * n_tips]
+
+
+@dataclass
+class Tree:
+    """One unrooted binary tree; the arrays are changed in place by the moves.
+
+    twin     int32 [3N]  the half-edge at the other end; NONE where a tip has none
+    edge     int32 [3N]  edge id 0..E-1, the same at both ends; NONE where a tip has none
+    lengths  float64 [E] expected substitutions per site
+    n_tips   T; tip i of every tree is taxon i of the patterns
+    """
+
+    twin: Int32Array
+    edge: Int32Array
+    lengths: Float64Array
+    n_tips: int
+
+    @property
+    def n_nodes(self) -> int:
+        """N = 2T-2."""
+        return 2 * self.n_tips - 2
+
+    @property
+    def n_edges(self) -> int:
+        """E = 2T-3."""
+        return 2 * self.n_tips - 3
+
+    @property
+    def edge_halves(self) -> Int32Array:
+        """int32 [E, 2]: the two half-edges of each edge, the lower number first."""
+        lower = np.flatnonzero(self.twin > np.arange(self.twin.size)).astype(np.int32)
+        halves = np.empty((self.n_edges, 2), dtype=np.int32)
+        halves[self.edge[lower], 0] = lower
+        halves[self.edge[lower], 1] = self.twin[lower]
+        return halves
+
+    @property
+    def inner_edges(self) -> Int32Array:
+        """int32 [T-3]: ids, rising, of the edges that join two inner nodes."""
+        return np.flatnonzero(self.edge_halves[:, 0] >= 3 * self.n_tips).astype(np.int32)
+
+    @staticmethod
+    def siblings(half: Half) -> tuple[Half, Half]:
+        """The other two half-edges of the same inner node, in ring order (scalar or array)."""
+        return siblings(half)
+
+    def copy(self) -> Tree:
+        """An independent tree with the same numbering."""
+        return Tree(self.twin.copy(), self.edge.copy(), self.lengths.copy(), self.n_tips)
+
+    def assign(self, other: Tree) -> None:
+        """Overwrite this tree's arrays, in place, with those of a tree of the same size."""
+        self.twin[:] = other.twin
+        self.edge[:] = other.edge
+        self.lengths[:] = other.lengths
+
+    def validate(self) -> None:
+        """Check every invariant. Raises: ValueError naming the first one that is broken."""
+        check_tree(self)
+
+    def levels(self) -> Int32Array:
+        """int32 [3N]: 1 + the highest level of what half-edge h is made from; tips are 0.
+
+        All half-edges of one level can be computed together once the lower levels are.
+        """
+        twin, first_inner = self.twin, 3 * self.n_tips
+        level = np.zeros(twin.size, dtype=np.int32)
+        pending = np.full(twin.size, 2, dtype=np.int8)
+        ready = np.arange(0, first_inner, 3, dtype=np.int32)
+        wave = 0
+        while ready.size:
+            level[ready] = wave
+            first, second = siblings(inner_halves(twin[ready], self.n_tips))
+            # Within each of the two arrays no half-edge repeats, so plain indexing counts right.
+            pending[first] -= 1
+            pending[second] -= 1
+            early = first[pending[first] == 0]
+            pending[early] = NONE
+            ready = np.concatenate((early, second[pending[second] == 0]))
+            wave += 1
+        return level
+
+    def waves_from(self, edge: int) -> Iterator[Int32Array]:
+        """The inner half-edges that face an edge, nearest first, one array per distance.
+
+        Half-edges of one wave do not depend on each other, only on the next wave and on tips.
+        """
+        half = int(np.flatnonzero(self.edge == edge)[0])
+        ends = np.array([half, self.twin[half]], dtype=np.int32)
+        wave = inner_halves(ends, self.n_tips)
+        while wave.size:
+            yield wave
+            wave = inner_halves(self.twin[np.concatenate(siblings(wave))], self.n_tips)
+
+    def postorder(self, edge: int) -> Int32Array:
+        """int32 [T-2]: the inner half-edges that face an edge, each after what it is made from."""
+        waves = list(self.waves_from(edge))
+        return np.concatenate(waves)[::-1].copy()
+
+
+def tree_from_edges(ends: ArrayLike, lengths: ArrayLike, n_tips: int) -> Tree:
+    """A tree from the two node numbers of every edge; edge ids are the row numbers.
+
+    ends     int [E, 2]; tips 0..T-1 must occur once, inner nodes T..2T-3 three times
+    lengths  float [E] or one number for all
+    Raises: ValueError where the rows are not an unrooted binary tree.
+    """
+    nodes = np.asarray(ends, dtype=np.int32)
+    n_nodes, n_edges = 2 * n_tips - 2, 2 * n_tips - 3
+    if nodes.shape != (n_edges, 2):
+        raise ValueError(f"{n_tips} tips need {n_edges} edges, not an array of {nodes.shape}")
+    _check_degrees(nodes, n_tips)
+    flat = nodes.ravel()
+    order = np.argsort(flat, kind="stable")
+    first = np.searchsorted(flat[order], np.arange(n_nodes))
+    rank = np.empty(flat.size, dtype=np.int32)
+    rank[order] = np.arange(flat.size) - first[flat[order]]
+    halves = (3 * flat + rank).reshape(n_edges, 2)
+    twin = np.full(3 * n_nodes, NONE, dtype=np.int32)
+    edge = np.full(3 * n_nodes, NONE, dtype=np.int32)
+    twin[halves] = halves[:, ::-1]
+    edge[halves] = np.arange(n_edges, dtype=np.int32)[:, None]
+    tree = Tree(twin, edge, np.empty(n_edges), n_tips)
+    tree.lengths[:] = lengths
+    tree.validate()
+    return tree
+
+
+def _check_degrees(nodes: Int32Array, n_tips: int) -> None:
+    n_nodes = 2 * n_tips - 2
+    if nodes.min() < 0 or nodes.max() >= n_nodes:
+        raise ValueError(f"node numbers must lie in 0..{n_nodes - 1}")
+    degree = np.bincount(nodes.ravel(), minlength=n_nodes)
+    wrong = np.flatnonzero(degree != np.where(np.arange(n_nodes) < n_tips, 1, 3))
+    if wrong.size:
+        raise ValueError(f"node {wrong[0]} has {degree[wrong[0]]} neighbours")
+
+
+def check_tree(tree: Tree) -> None:
+    """Check every invariant of the arrays. Raises: ValueError naming the first one broken."""
+    _check_shapes(tree)
+    _check_twins(tree)
+    _check_edge_ids(tree)
+    _check_lengths(tree)
+    _check_connected(tree)
+
+
+def _check_shapes(tree: Tree) -> None:
+    if tree.n_tips < MIN_TIPS:
+        raise ValueError(f"a tree needs at least {MIN_TIPS} tips, not {tree.n_tips}")
+    expected = (
+        ("twin", tree.twin, (3 * tree.n_nodes,), np.int32),
+        ("edge", tree.edge, (3 * tree.n_nodes,), np.int32),
+        ("lengths", tree.lengths, (tree.n_edges,), np.float64),
+    )
+    for name, array, shape, kind in expected:
+        if array.shape != shape or array.dtype != kind:
+            raise ValueError(f"{name} must be {np.dtype(kind).name} {list(shape)}")
+
+
+def _used(tree: Tree) -> Int32Array:
+    halves = np.arange(3 * tree.n_nodes, dtype=np.int32)
+    used: Int32Array = halves[(halves >= 3 * tree.n_tips) | (halves % 3 == 0)]
+    return used
+
+
+def _check_twins(tree: Tree) -> None:
+    used = _used(tree)
+    unused = np.setdiff1d(np.arange(tree.twin.size), used)
+    if np.any(tree.twin[unused] != NONE) or np.any(tree.edge[unused] != NONE):
+        raise ValueError("a tip uses more than its half-edge 0")
+    twins = tree.twin[used]
+    if not np.array_equal(np.sort(twins), used):
+        raise ValueError("twin is not a permutation of the half-edges in use")
+    if not np.array_equal(tree.twin[twins], used):
+        raise ValueError("twin[twin[h]] != h")
+    if np.any(twins // 3 == used // 3):
+        raise ValueError("an edge joins a node to itself")
+
+
+def _check_edge_ids(tree: Tree) -> None:
+    used = _used(tree)
+    if not np.array_equal(tree.edge[used], tree.edge[tree.twin[used]]):
+        raise ValueError("the two ends of an edge carry different edge ids")
+    if not np.array_equal(np.sort(tree.edge[used]), np.repeat(np.arange(tree.n_edges), 2)):
+        raise ValueError("edge ids are not 0..E-1, each at one pair of half-edges")
+
+
+def _check_lengths(tree: Tree) -> None:
+    wrong = np.flatnonzero(~(np.isfinite(tree.lengths) & (tree.lengths >= 0)))
+    if wrong.size:
+        raise ValueError(f"edge {wrong[0]} has length {tree.lengths[wrong[0]]}")
+
+
+def _check_connected(tree: Tree) -> None:
+    # E = N-1 edges, so "every node is reached once" and "no cycle" are the same statement. A
+    # cycle would make the waves endless: stop as soon as they hold too many half-edges.
+    reached = 0
+    for wave in tree.waves_from(int(tree.edge[0])):
+        reached += wave.size
+        if reached > tree.n_tips - 2:
+            break
+    if reached != tree.n_tips - 2:
+        raise ValueError("the edges do not form one tree")
