@@ -1,0 +1,217 @@
+"""Reading an alignment: PHYLIP or FASTA, compressed or not, whatever its name ends in.
+
+Why not a library's parser: Biopython and scikit-bio build one Python object for each record and
+check little (Biopython takes FASTA with ragged rows, PHYLIP dialects must be named by the caller,
+neither knows what a site of a given taxon may hold), dendropy goes character by character. Here
+all work on characters is done by `bytes` and NumPy calls over whole rows, so that 100 MB take
+about a second, and every fault is reported with its line, taxon and site.
+
+What is refused, each with one InputError: files that are missing, empty, damaged or binary; rows of
+different lengths; PHYLIP headers that do not fit; names that are empty, repeated or hold
+characters with a meaning in Newick; fewer than four taxa; no sites; characters that the data type
+does not have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
+from mltree.alignment.fasta import read_fasta
+from mltree.alignment.misfit import phylip_misfit
+from mltree.alignment.phylip import Header, read_phylip
+from mltree.alignment.reading import Lines, Reading
+from mltree.alignment.source import read_text, shown
+from mltree.errors import InputError
+
+__all__ = ["MIN_TAXA", "Alignment", "alphabet_named", "detect_alphabet", "read_alignment"]
+
+MIN_TAXA = 4
+"""Below four tips there is one unrooted topology: nothing to search."""
+
+NEWICK_SPECIAL = "()[]:;,'\""
+"""Characters that a name cannot have without quotes in Newick."""
+
+PROTEIN_LETTERS = b"EFILPQZJ*"
+"""Characters of proteins that no nucleotide code uses."""
+PROTEIN_SHARE = 0.05
+"""More of them than this and it is protein: they make up a third of real proteins, and of DNA
+only what typing errors give."""
+NUCLEOTIDE_SHARE = 0.5
+"""Fewer of ACGTUN than this and it is protein: they make up a quarter of real proteins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """An alignment as the file has it: taxa and sites in its order."""
+
+    names: tuple[str, ...]
+    """T taxon names, distinct."""
+    characters: NDArray[np.uint8]
+    """u8 [T, sites]: ASCII, upper case; every one belongs to the alphabet."""
+    path: str
+    alphabet: Alphabet
+    layout: str = ""
+    """The format that was found: ``"PHYLIP interleaved"``."""
+
+    @property
+    def n_taxa(self) -> int:
+        """T."""
+        return len(self.names)
+
+    @property
+    def n_sites(self) -> int:
+        """Columns of the file."""
+        return int(self.characters.shape[1])
+
+
+def read_alignment(path: str | Path, datatype: str | None = None) -> Alignment:
+    """The alignment in a file; `datatype` (``"DNA"``, ``"AA"``) overrides what it looks like.
+
+    Raises:
+        InputError: see the module's first lines.
+    """
+    forced = alphabet_named(datatype) if datatype else None
+    lines = Lines.of(str(path), read_text(path))
+    reading = _read_layout(lines)
+    names = _checked_names(lines, reading)
+    characters = _matrix(lines, reading, names)
+    alphabet = forced or detect_alphabet(characters)
+    _check_characters(lines, reading, names, characters, alphabet)
+    return Alignment(names, characters, str(path), alphabet, reading.layout)
+
+
+def alphabet_named(datatype: str) -> Alphabet:
+    """The alphabet for a data type as users write it.
+
+    Raises:
+        InputError: no such data type.
+    """
+    known = {"DNA": DNA, "RNA": DNA, "NT": DNA, "AA": PROTEIN, "PROTEIN": PROTEIN}
+    alphabet = known.get(datatype.strip().upper())
+    if alphabet is None:
+        raise InputError(f"unknown data type {datatype!r}", hint="DNA or AA")
+    return alphabet
+
+
+def detect_alphabet(characters: NDArray[np.uint8]) -> Alphabet:
+    """DNA or protein, by the letters used; DNA if there are only gaps."""
+    counts = np.zeros(256, np.int64)
+    for row in characters:
+        counts += np.bincount(row, minlength=256)
+    counts[list(b"-.?OX")] = 0
+    letters = max(int(counts.sum()), 1)
+    protein_share = counts[list(PROTEIN_LETTERS)].sum() / letters
+    nucleotide_share = counts[list(b"ACGTUN")].sum() / letters
+    if counts.any() and (protein_share > PROTEIN_SHARE or nucleotide_share < NUCLEOTIDE_SHARE):
+        return PROTEIN
+    return DNA
+
+
+def _read_layout(lines: Lines) -> Reading:
+    first = lines.text[0].lstrip()
+    if first.startswith(b">"):
+        return read_fasta(lines)
+    if Header.of(first) is not None:
+        reading = read_phylip(lines)
+        if reading is None:
+            raise phylip_misfit(lines)
+        return reading
+    for start, name in ((b"#NEXUS", "NEXUS"), (b"CLUSTAL", "Clustal"), (b"# STOCK", "Stockholm")):
+        if first.upper().startswith(start):
+            raise lines.error(f"{name} files are not read", 0, hint="convert it to PHYLIP or FASTA")
+    raise lines.error(
+        "neither PHYLIP nor FASTA",
+        0,
+        hint="PHYLIP starts with the numbers of taxa and sites, FASTA with '>'",
+    )
+
+
+def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
+    seen: dict[str, int] = {}
+    for row, raw in enumerate(reading.names):
+        head = reading.pieces[row][0]
+        try:
+            name = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise lines.error("a taxon name is not UTF-8 text", head) from None
+        if not name:
+            raise lines.error("a taxon has no name", head)
+        wrong = next((c for c in name if c in NEWICK_SPECIAL or not c.isprintable()), None)
+        if wrong is not None:
+            raise _taxon_error(
+                lines,
+                name,
+                f"taxon name {name!r} holds {wrong!r}, which has a meaning in Newick trees",
+                head,
+                "rename the taxon: letters, digits and _ are safe",
+            )
+        if name in seen:
+            first = lines.numbers[reading.pieces[seen[name]][0]]
+            raise _taxon_error(
+                lines,
+                name,
+                f"taxon {name} occurs twice (first on line {first})",
+                head,
+                "names end at the first blank and must differ",
+            )
+        seen[name] = row
+    if len(seen) < MIN_TAXA:
+        raise InputError(f"{len(seen)} taxa; a tree needs at least {MIN_TAXA}", file=lines.path)
+    return tuple(seen)
+
+
+def _taxon_error(lines: Lines, taxon: str, message: str, line: int, hint: str) -> InputError:
+    return InputError(message, file=lines.path, line=lines.numbers[line], taxon=taxon, hint=hint)
+
+
+def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> NDArray[np.uint8]:
+    """u8 [T, sites] of rows that must all be as long as the first."""
+    sites = len(reading.rows[0])
+    for row, text in enumerate(reading.rows):
+        if len(text) != sites:
+            last = " (the last: is the file truncated?)" if row == len(names) - 1 else ""
+            raise _taxon_error(
+                lines,
+                names[row],
+                f"taxon {names[row]} has {len(text)} sites, but {names[0]} has {sites}{last}",
+                reading.end_of(row),
+                "sequences must be aligned",
+            )
+    if not sites:
+        raise InputError("the alignment has no sites", file=lines.path)
+    return np.frombuffer(b"".join(reading.rows), np.uint8).reshape(len(names), sites)
+
+
+def _check_characters(
+    lines: Lines,
+    reading: Reading,
+    names: tuple[str, ...],
+    characters: NDArray[np.uint8],
+    alphabet: Alphabet,
+) -> None:
+    for row, text in enumerate(characters):
+        unknown = alphabet.code_of.take(text) == UNKNOWN
+        if unknown.any():
+            site = int(unknown.argmax())
+            raise _taxon_error(
+                lines,
+                names[row],
+                f"taxon {names[row]}, site {site + 1}: {shown(int(text[site]))} "
+                f"is not a {alphabet.name} character",
+                reading.line_of(lines, row, site),
+                _character_hint(int(text[site]), characters, alphabet),
+            )
+
+
+def _character_hint(byte: int, characters: NDArray[np.uint8], alphabet: Alphabet) -> str:
+    if alphabet is DNA and detect_alphabet(characters) is PROTEIN:
+        return "the data look like protein: use a protein model"
+    if alphabet is PROTEIN and byte in b"UO":
+        return "selenocysteine (U) and pyrrolysine (O) have no state: replace them by X"
+    gaps = "-.?NOX" if alphabet is DNA else "-.?*X"
+    return f"characters for unknown states are {' '.join(gaps)}"

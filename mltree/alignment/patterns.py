@@ -1,0 +1,130 @@
+"""Site patterns: the distinct columns of an alignment, with how often each occurs.
+
+Taxa are sorted by name and patterns lexicographically by their codes, so that neither the order
+of taxa nor the order of sites in the file can change any result.
+
+Columns are packed big-endian into 64-bit words (16 taxa each where codes fit four bits, else 8)
+and sorted word by word: an integer sort, no comparison of byte strings. 100 taxa × 1 M sites take
+about a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.alphabet import Alphabet
+from mltree.alignment.formats import Alignment
+
+__all__ = ["Patterns", "compress"]
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """The compressed alignment. Letters: T tips, L patterns.
+
+    Tip i of every tree is ``taxa[i]``.
+    """
+
+    taxa: tuple[str, ...]
+    """T names, sorted."""
+    codes: NDArray[np.uint8]
+    """u8 [T, L]: columns distinct and in lexicographic order."""
+    weights: NDArray[np.float64]
+    """f64 [L]: how many sites show the pattern."""
+    site_pattern: NDArray[np.int32]
+    """i32 [sites]: the pattern of each site, sites in the order of the file."""
+    alphabet: Alphabet
+
+    @property
+    def n_tips(self) -> int:
+        """T."""
+        return len(self.codes)
+
+    @property
+    def n_patterns(self) -> int:
+        """L."""
+        return len(self.weights)
+
+    @property
+    def n_sites(self) -> int:
+        """Sites in the file."""
+        return len(self.site_pattern)
+
+    def expand(self) -> NDArray[np.uint8]:
+        """u8 [T, sites]: the codes of the whole alignment again, taxa sorted."""
+        return np.ascontiguousarray(self.codes[:, self.site_pattern])
+
+    def code_counts(self) -> NDArray[np.float64]:
+        """f64 [C]: how many characters of the alignment have each code."""
+        counts = np.zeros(self.alphabet.n_codes)
+        for row in self.codes:
+            counts += np.bincount(row, self.weights, minlength=len(counts))
+        return counts
+
+    def base_frequencies(self) -> NDArray[np.float64]:
+        """f64 [S]: empirical state frequencies (+FC), summing to 1.
+
+        f[s] = Σ_c n[c] · tip[c, s] / |c|  over all codes c but the gap, then normalised: an
+        ambiguous character adds 1/k to each of its k states and a gap nothing. This is the count
+        of RAxML-NG (`pllmod_msa_compute_stats`, pll-modules src/msa/pll_msa.c), one pass. IQ-TREE
+        and RAxML 8 instead share ambiguities out by the current frequencies, eight times over
+        (`Alignment::computeStateFreq`); without ambiguities all three agree. A state that never
+        occurs has frequency 0 here; a model must raise it before use. Without any
+        character but gaps all states are equally frequent.
+        """
+        table = self.alphabet.tip_table
+        counts = self.code_counts()
+        counts[self.alphabet.gap_code] = 0.0
+        totals: NDArray[np.float64] = (counts / table.sum(axis=1)) @ table
+        if not totals.any():
+            return np.full(self.alphabet.n_states, 1.0 / self.alphabet.n_states)
+        totals /= totals.sum()
+        return totals
+
+
+def compress(alignment: Alignment) -> Patterns:
+    """The patterns of an alignment, in canonical order (see the module's first lines)."""
+    taxa = sorted(range(len(alignment.names)), key=alignment.names.__getitem__)
+    codes = alignment.alphabet.encode(alignment.characters)[taxa]
+    order, first = _sorted_columns(codes, alignment.alphabet.n_codes)
+    pattern = np.cumsum(first, dtype=np.int32) - np.int32(1)
+    site_pattern = np.empty(len(order), np.int32)
+    site_pattern[order] = pattern
+    return Patterns(
+        taxa=tuple(alignment.names[taxon] for taxon in taxa),
+        codes=np.ascontiguousarray(codes[:, order[first]]),
+        weights=np.bincount(pattern).astype(np.float64),
+        site_pattern=site_pattern,
+        alphabet=alignment.alphabet,
+    )
+
+
+def _sorted_columns(
+    codes: NDArray[np.uint8], n_codes: int
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Sites in lexicographic order of their columns, and which of them start a new pattern."""
+    words = _column_words(codes, n_codes)
+    order = np.lexsort(words[::-1])
+    first = np.zeros(len(order), np.bool_)
+    first[:1] = True
+    for word in words:
+        in_order = word[order]
+        first[1:] |= in_order[1:] != in_order[:-1]
+    return order, first
+
+
+def _column_words(codes: NDArray[np.uint8], n_codes: int) -> NDArray[np.uint64]:
+    """u64 [words, sites]: columns packed so that comparing words compares columns."""
+    if n_codes <= 16:
+        rows = np.zeros((-(-len(codes) // 2), codes.shape[1]), np.uint8)
+        rows |= codes[0::2] << 4
+        rows[: len(codes) // 2] |= codes[1::2]
+    else:
+        rows = codes
+    words = -(-len(rows) // 8)
+    columns = np.zeros((codes.shape[1], words * 8), np.uint8)
+    columns[:, : len(rows)] = rows.T
+    return np.ascontiguousarray(columns.view(">u8").T.astype(np.uint64))

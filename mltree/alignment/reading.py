@@ -1,0 +1,66 @@
+"""What a format's reader makes of a file, before anyone asks whether it is a good alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mltree.alignment.source import WHITESPACE
+from mltree.errors import InputError
+
+__all__ = ["Lines", "Reading"]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The non-blank lines of a file and where they stand in it."""
+
+    path: str
+    text: list[bytes]
+    numbers: Sequence[int]
+    """Line numbers, from 1."""
+
+    @classmethod
+    def of(cls, path: str, text: bytes) -> Lines:
+        """The lines of `text`, blank ones left out."""
+        lines = text.split(b"\n")
+        if lines and not lines[-1]:
+            lines.pop()
+        if all(lines) and not any(map(bytes.isspace, lines)):
+            return cls(path, lines, range(1, len(lines) + 1))
+        kept = [(number, line) for number, line in enumerate(lines, 1) if line.strip(WHITESPACE)]
+        return cls(path, [line for _, line in kept], [number for number, _ in kept])
+
+    def error(self, message: str, line: int, *, hint: str | None = None) -> InputError:
+        """An InputError at the line with this index."""
+        number = self.numbers[min(line, len(self.numbers) - 1)]
+        return InputError(message, file=self.path, line=number, hint=hint)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read a file: T names and rows, and where each row came from."""
+
+    layout: str
+    """``"FASTA"``, ``"PHYLIP interleaved"``, …"""
+    names: list[bytes]
+    rows: list[bytes]
+    """Sequences in upper case without white space, of any length so far."""
+    pieces: list[Sequence[int]]
+    """For each row the indices of its lines; the first of a PHYLIP row starts with the name."""
+    name_width: list[int]
+    """Bytes at the start of a row's first line that are no sequence."""
+
+    def line_of(self, lines: Lines, row: int, site: int) -> int:
+        """Index of the line that holds the character of a row at a site (from 0)."""
+        skip = self.name_width[row]
+        for line in self.pieces[row]:
+            site -= len(lines.text[line][skip:].translate(None, WHITESPACE))
+            if site < 0:
+                return line
+            skip = 0
+        return self.pieces[row][-1]
+
+    def end_of(self, row: int) -> int:
+        """Index of a row's last line."""
+        return self.pieces[row][-1]
