@@ -1,0 +1,78 @@
+"""Bipartitions as packed bits: what two numberings of one topology have in common.
+
+Every edge splits the tips in two; a split is written as the side that does not hold tip 0, one
+bit a tip. Letters: T tips, E = 2T-3 edges, B = ceil(T/64) words.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.tree.topology import Tree, siblings
+
+__all__ = ["robinson_foulds", "same_topology", "splits", "topology_key"]
+
+UInt64Array: TypeAlias = NDArray[np.uint64]
+
+# splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators").
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_A = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_B = np.uint64(0x94D049BB133111EB)
+
+
+def splits(tree: Tree) -> UInt64Array:
+    """uint64 [E, B]: for every edge id the tips on the side without tip 0; tip t is bit t."""
+    n_words = -(-tree.n_tips // 64)
+    behind = np.zeros((tree.n_nodes, n_words), dtype=np.uint64)
+    tips = np.arange(tree.n_tips)
+    behind[tips, tips // 64] = np.uint64(1) << (tips % 64).astype(np.uint64)
+    edge_of = np.empty(tree.n_nodes, dtype=np.int32)
+    edge_of[tips] = tree.edge[3 * tips]
+    for wave in reversed(list(tree.waves_from(int(tree.edge[0])))):
+        first, second = siblings(wave)
+        behind[wave // 3] = behind[tree.twin[first] // 3] | behind[tree.twin[second] // 3]
+        edge_of[wave // 3] = tree.edge[wave]
+    # The node next to tip 0 owns tip 0's edge, so tip 0 itself must not write there.
+    result = np.empty((tree.n_edges, n_words), dtype=np.uint64)
+    result[edge_of[1:]] = behind[1:]
+    return result
+
+
+def robinson_foulds(first: Tree, second: Tree) -> int:
+    """Splits that only one of two trees over the same tips has (Robinson & Foulds 1981)."""
+    shared = np.intersect1d(_inner_rows(first), _inner_rows(second), assume_unique=True).size
+    return 2 * (first.n_tips - 3 - shared)
+
+
+def same_topology(first: Tree, second: Tree) -> bool:
+    """Whether two trees over the same tips have exactly the same splits."""
+    return robinson_foulds(first, second) == 0
+
+
+def topology_key(tree: Tree) -> int:
+    """64 bits that equal topologies share whatever their numbering and lengths.
+
+    A hash of the tree rooted at tip 0: key(inner node) = mix(key(left) + key(right)). Different
+    topologies collide with a probability of about 2^-64 a pair.
+    """
+    key = np.empty(tree.n_nodes, dtype=np.uint64)
+    key[: tree.n_tips] = _mix(np.arange(1, tree.n_tips + 1, dtype=np.uint64) * _GOLDEN)
+    for wave in reversed(list(tree.waves_from(int(tree.edge[0])))):
+        first, second = siblings(wave)
+        key[wave // 3] = _mix(key[tree.twin[first] // 3] + key[tree.twin[second] // 3])
+    return int(key[tree.twin[0] // 3])
+
+
+def _mix(value: UInt64Array) -> UInt64Array:
+    value = (value ^ (value >> np.uint64(30))) * _MIX_A
+    value = (value ^ (value >> np.uint64(27))) * _MIX_B
+    return value ^ (value >> np.uint64(31))
+
+
+def _inner_rows(tree: Tree) -> NDArray[np.void]:
+    """The splits of the inner edges, each row as one comparable item."""
+    rows = np.ascontiguousarray(splits(tree)[tree.inner_edges])
+    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()

@@ -1,0 +1,195 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mltree.tree.moves import (
+    SprLengths,
+    apply_sprs,
+    is_adjacent,
+    is_inside,
+    nni,
+    random_nnis,
+    spr,
+    undo,
+    undo_all,
+)
+from mltree.tree.random_trees import random_topology
+from mltree.tree.splits import robinson_foulds, same_topology
+from mltree.tree.topology import Int32Array, Tree, siblings
+
+SEEDS = st.integers(0, 2**32 - 1)
+SIZES = st.integers(4, 40)
+
+
+def start(n_tips: int, seed: int) -> tuple[Tree, np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    tree = random_topology(n_tips, rng)
+    tree.lengths[:] = rng.random(tree.n_edges)
+    return tree, rng
+
+
+def identical(one: Tree, other: Tree) -> bool:
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name))
+        for name in ("twin", "edge", "lengths")
+    )
+
+
+def edges_behind(tree: Tree, half: int) -> set[int]:
+    """Ids of the edges inside the subtree behind a half-edge, its own edge left out."""
+    if half < 3 * tree.n_tips:
+        return set()
+    return {
+        edge
+        for s in siblings(half)
+        for edge in {int(tree.edge[s])} | edges_behind(tree, int(tree.twin[s]))
+    }
+
+
+def random_prune(tree: Tree, rng: np.random.Generator) -> int:
+    return int(rng.integers(3 * tree.n_tips, 3 * tree.n_nodes))
+
+
+def random_half(tree: Tree, rng: np.random.Generator) -> int:
+    return int(rng.choice(np.flatnonzero(tree.twin >= 0)))
+
+
+def random_lengths(rng: np.random.Generator) -> SprLengths:
+    return SprLengths(*rng.random(4).tolist())
+
+
+@given(SIZES, SEEDS)
+def test_is_inside_matches_the_definition(n_tips: int, seed: int) -> None:
+    tree, rng = start(n_tips, seed)
+    for _ in range(10):
+        prune, target = random_prune(tree, rng), random_half(tree, rng)
+        if not is_adjacent(tree, prune, target):
+            expected = int(tree.edge[target]) in edges_behind(tree, int(tree.twin[prune]))
+            assert is_inside(tree, prune, target) == expected
+
+
+@given(SIZES, SEEDS)
+def test_any_sequence_of_moves_is_valid_and_undone_to_the_bit(n_tips: int, seed: int) -> None:
+    tree, rng = start(n_tips, seed)
+    before = tree.copy()
+    records = []
+    for _ in range(12):
+        if rng.random() < 0.3:
+            records.append(nni(tree, int(rng.choice(tree.inner_edges)), int(rng.integers(2))))
+        else:
+            prune, target = random_prune(tree, rng), random_half(tree, rng)
+            if is_adjacent(tree, prune, target) or is_inside(tree, prune, target):
+                continue
+            lengths = random_lengths(rng) if rng.random() < 0.5 else None
+            records.append(spr(tree, prune, target, lengths))
+        tree.validate()
+    undo_all(tree, records)
+    assert identical(tree, before)
+
+
+@given(SIZES, SEEDS)
+def test_spr_keeps_the_edge_ids_that_the_contract_names(n_tips: int, seed: int) -> None:
+    tree, rng = start(n_tips, seed)
+    before = tree.copy()
+    prune, target = random_prune(tree, rng), random_half(tree, rng)
+    if is_adjacent(tree, prune, target) or is_inside(tree, prune, target):
+        return
+    first, second = siblings(prune)
+    a, b, far = (int(before.twin[h]) for h in (first, second, target))
+    wanted = random_lengths(rng)
+    spr(tree, prune, target, wanted)
+    assert tree.twin[a] == b
+    assert tree.edge[a] == before.edge[first]
+    assert tree.twin[target] == first
+    assert tree.edge[target] == before.edge[target]
+    assert tree.twin[far] == second
+    assert tree.edge[far] == before.edge[second]
+    assert tree.edge[prune] == before.edge[prune]
+    got = [tree.lengths[tree.edge[h]] for h in (target, far, prune, a)]
+    assert got == list(wanted)
+
+
+@given(SIZES, SEEDS)
+def test_lazy_lengths_keep_the_sum_of_all_branches(n_tips: int, seed: int) -> None:
+    tree, rng = start(n_tips, seed)
+    total = tree.lengths.sum()
+    prune, target = random_prune(tree, rng), random_half(tree, rng)
+    if not (is_adjacent(tree, prune, target) or is_inside(tree, prune, target)):
+        spr(tree, prune, target)
+        assert tree.lengths.sum() == pytest.approx(total, rel=1e-12)
+
+
+def test_adjacent_targets_are_refused() -> None:
+    tree, _ = start(8, 1)
+    prune = 3 * tree.n_tips
+    for half in (prune, *siblings(prune), int(tree.twin[prune])):
+        with pytest.raises(ValueError, match="next to"):
+            spr(tree, prune, half)
+
+
+def test_the_two_interchanges_of_an_edge_give_three_topologies() -> None:
+    tree, rng = start(12, 3)
+    edge = int(rng.choice(tree.inner_edges))
+    trees = [tree.copy() for _ in range(3)]
+    for variant in (0, 1):
+        nni(trees[variant], edge, variant)
+        trees[variant].validate()
+    assert [robinson_foulds(trees[i], trees[j]) for i, j in ((0, 1), (0, 2), (1, 2))] == [2, 2, 2]
+
+
+def test_an_interchange_at_a_tip_is_refused() -> None:
+    tree, _ = start(6, 1)
+    with pytest.raises(ValueError, match="ends at a tip"):
+        nni(tree, int(tree.edge[0]), 0)
+
+
+def random_sprs(tree: Tree, n: int, rng: np.random.Generator) -> tuple[Int32Array, Int32Array]:
+    prunes = np.array([random_prune(tree, rng) for _ in range(n)], dtype=np.int32)
+    targets = np.array([random_half(tree, rng) for _ in range(n)], dtype=np.int32)
+    return prunes, targets
+
+
+@given(SIZES, SEEDS)
+def test_many_moves_at_once(n_tips: int, seed: int) -> None:
+    tree, rng = start(n_tips, seed)
+    before = tree.copy()
+    prunes, targets = random_sprs(tree, 30, rng)
+    lengths = rng.random((30, 4))
+    applied, records = apply_sprs(tree, prunes, targets, lengths)
+    tree.validate()
+    assert applied.sum() == len(records)
+    used: list[int] = []
+    for move in np.flatnonzero(applied):
+        halves = (prunes[move], *siblings(int(prunes[move])), targets[move])
+        used += [int(before.edge[half]) for half in halves]
+    assert len(used) == len(set(used))
+    undo_all(tree, records)
+    assert identical(tree, before)
+
+
+def test_a_single_legal_move_is_applied_as_spr_does() -> None:
+    tree, rng = start(30, 4)
+    prunes, targets = random_sprs(tree, 200, rng)
+    for move in range(200):
+        prune, target = int(prunes[move]), int(targets[move])
+        legal = not (is_adjacent(tree, prune, target) or is_inside(tree, prune, target))
+        one, other = tree.copy(), tree.copy()
+        applied, _ = apply_sprs(one, prunes[move : move + 1], targets[move : move + 1])
+        assert bool(applied[0]) == legal
+        if legal:
+            spr(other, prune, target)
+        assert identical(one, other)
+
+
+@given(SIZES, SEEDS, st.floats(0.0, 1.0))
+def test_random_interchanges(n_tips: int, seed: int, fraction: float) -> None:
+    tree, rng = start(n_tips, seed)
+    before = tree.copy()
+    records = random_nnis(tree, fraction, rng)
+    tree.validate()
+    assert 1 <= len(records) <= max(1, round(fraction * (n_tips - 3)))
+    assert not same_topology(tree, before)
+    for record in reversed(records):
+        undo(tree, record)
+    assert identical(tree, before)
