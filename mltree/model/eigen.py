@@ -1,0 +1,134 @@
+"""The eigen system of a reversible rate matrix, and transition probabilities from it.
+
+Q[i, j] = r[i, j] π[j] is similar to the symmetric B = D Q D⁻¹, D = diag(√π), so that a symmetric
+solver gives real eigenvalues and orthogonal vectors U even where eigenvalues coincide (JC):
+
+    Q = V diag(λ) V⁻¹,   V = D⁻¹ U,   V⁻¹ = Uᵀ D
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.errors import ModelError
+
+__all__ = [
+    "MIN_FREQUENCY",
+    "ModelArrays",
+    "decompose",
+    "p_matrices",
+    "random_reversible",
+    "rate_matrix",
+]
+
+MIN_FREQUENCY = 1e-6
+"""Rarer states count as this frequent: libpll's PLL_EIGEN_MINFREQ. V has 1/√π in it."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelArrays:
+    """What an engine needs of a model: Q = V diag(eigenvalues) V⁻¹ and the rate categories.
+
+    Normalised: one expected substitution per site and unit of branch length, over all categories.
+    Letters: S states, K rate categories (+I is one of them, with rate 0).
+    """
+
+    eigenvalues: NDArray[np.float64]
+    """f64 [S]: ascending, none above 0, the last exactly 0."""
+    right: NDArray[np.float64]
+    """f64 [S, S]: V, an eigenvector in each column."""
+    left: NDArray[np.float64]
+    """f64 [S, S]: V⁻¹."""
+    frequencies: NDArray[np.float64]
+    """f64 [S]: π, sum 1, each at least about `MIN_FREQUENCY`."""
+    rates: NDArray[np.float64]
+    """f64 [K]: relative rates."""
+    weights: NDArray[np.float64]
+    """f64 [K]: probabilities of the categories, sum 1; their mean rate is 1."""
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.eigenvalues)
+
+    @property
+    def n_categories(self) -> int:
+        """K."""
+        return len(self.rates)
+
+
+def rate_matrix(
+    exchangeabilities: NDArray[np.float64], frequencies: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """f64 [S, S]: Q with rows that sum to 0 and Σ π[i] Q[i, i] = -1.
+
+    `exchangeabilities` f64 [S(S-1)/2], upper triangle by rows; `frequencies` f64 [S].
+
+    Raises: ModelError where a value is negative or not finite, or nothing ever changes.
+    """
+    states = len(frequencies)
+    if not (np.isfinite(exchangeabilities).all() and np.isfinite(frequencies).all()):
+        raise ModelError("exchangeabilities and frequencies must be finite numbers")
+    if (exchangeabilities < 0.0).any() or (frequencies < 0.0).any():
+        raise ModelError("exchangeabilities and frequencies must not be negative")
+    q = np.zeros((states, states))
+    q[np.triu_indices(states, 1)] = exchangeabilities
+    q = (q + q.T) * frequencies
+    np.fill_diagonal(q, -q.sum(axis=1))
+    speed = -float(frequencies @ np.diag(q))
+    if not speed > 0.0:
+        raise ModelError("all exchangeabilities are zero: nothing would ever change")
+    return q / speed
+
+
+def decompose(
+    exchangeabilities: NDArray[np.float64],
+    frequencies: NDArray[np.float64],
+    rates: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> ModelArrays:
+    """The arrays of a reversible model; see `rate_matrix` for the arguments and what it raises."""
+    guarded = np.maximum(np.asarray(frequencies, np.float64), MIN_FREQUENCY)
+    guarded = guarded / guarded.sum()
+    root = np.sqrt(guarded)
+    similar = rate_matrix(exchangeabilities, guarded) * root[:, None] / root[None, :]
+    eigenvalues, u = np.linalg.eigh(0.5 * (similar + similar.T))
+    eigenvalues = np.minimum(eigenvalues, 0.0)
+    eigenvalues[-1] = 0.0
+    return ModelArrays(
+        eigenvalues=eigenvalues,
+        right=np.ascontiguousarray(u / root[:, None]),
+        left=np.ascontiguousarray(u.T * root[None, :]),
+        frequencies=guarded,
+        rates=np.asarray(rates, np.float64),
+        weights=np.asarray(weights, np.float64),
+    )
+
+
+def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """f64 [n, K, S, S]: transition probabilities for n branch lengths and every rate category.
+
+        P = I + V diag(exp(λ r t) - 1) V⁻¹
+
+    Written with expm1 so that off-diagonal entries of very short branches (t = 1e-6) keep all
+    their digits, and t = 0 is the identity; rounding below zero is cut off.
+    """
+    exponents = np.multiply.outer(np.multiply.outer(lengths, arrays.rates), arrays.eigenvalues)
+    change = (arrays.right * np.expm1(exponents)[..., None, :]) @ arrays.left
+    p: NDArray[np.float64] = np.maximum(change + np.eye(arrays.n_states), 0.0)
+    return p
+
+
+def random_reversible(states: int, rng: np.random.Generator, *, categories: int = 4) -> ModelArrays:
+    """A random reversible model of any number of states (61 too), for tests and measurements.
+
+    Exchangeabilities are log-normal, frequencies and category weights Dirichlet, rates gamma.
+    """
+    exchangeabilities = np.exp(rng.normal(size=states * (states - 1) // 2))
+    frequencies = rng.dirichlet(np.full(states, 5.0))
+    weights = rng.dirichlet(np.full(categories, 5.0))
+    rates = rng.gamma(1.0, size=categories) + 1e-3
+    return decompose(exchangeabilities, frequencies, rates / (weights @ rates), weights)

@@ -1,0 +1,159 @@
+"""The substitution model as a value: exchangeabilities, frequencies, rate heterogeneity.
+
+A model is time reversible: Q[i, j] = r[i, j] · π[j] with symmetric exchangeabilities r. Models of
+nucleotide substitution are told apart by which of the six exchangeabilities (AC AG AT CG CT GT)
+are equal, written as a code of six class digits (HKY: ``010010``), and by whether the frequencies
+are equal or free. Names and defaults are RAxML-NG's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.model.eigen import ModelArrays, decompose
+from mltree.model.rates import GammaMode, rate_categories
+
+if TYPE_CHECKING:
+    from mltree.alignment.alphabet import Alphabet
+    from mltree.alignment.patterns import Patterns
+
+__all__ = [
+    "DNA_MODELS",
+    "FrequencyMode",
+    "Model",
+    "NucleotideModel",
+    "expand_rates",
+    "n_pairs",
+    "unique_rates",
+]
+
+FrequencyMode = Literal["FC", "FE", "FO", "FU", "model"]
+"""Counted in the alignment, equal, estimated by ML, given by the user, or the model's own."""
+
+
+@dataclass(frozen=True)
+class NucleotideModel:
+    """A named model of nucleotide substitution."""
+
+    name: str
+    rate_classes: str
+    """Class digit of AC AG AT CG CT GT: equal digits share one exchangeability."""
+    free_frequencies: bool
+    """True: estimated unless told otherwise; False: equal, a part of the model."""
+
+
+_CATALOGUE = (
+    NucleotideModel("JC", "000000", False),
+    NucleotideModel("K80", "010010", False),
+    NucleotideModel("F81", "000000", True),
+    NucleotideModel("HKY", "010010", True),
+    NucleotideModel("TN93ef", "010020", False),
+    NucleotideModel("TN93", "010020", True),
+    NucleotideModel("K81", "012210", False),
+    NucleotideModel("K81uf", "012210", True),
+    NucleotideModel("TPM2", "010212", False),
+    NucleotideModel("TPM2uf", "010212", True),
+    NucleotideModel("TPM3", "012012", False),
+    NucleotideModel("TPM3uf", "012012", True),
+    NucleotideModel("TIM1", "012230", False),
+    NucleotideModel("TIM1uf", "012230", True),
+    NucleotideModel("TIM2", "010232", False),
+    NucleotideModel("TIM2uf", "010232", True),
+    NucleotideModel("TIM3", "012032", False),
+    NucleotideModel("TIM3uf", "012032", True),
+    NucleotideModel("TVMef", "012314", False),
+    NucleotideModel("TVM", "012314", True),
+    NucleotideModel("SYM", "012345", False),
+    NucleotideModel("GTR", "012345", True),
+)
+
+DNA_MODELS: dict[str, NucleotideModel] = {entry.name: entry for entry in _CATALOGUE}
+"""RAxML-NG's nucleotide models by name."""
+
+
+def n_pairs(states: int) -> int:
+    """S(S-1)/2, the number of exchangeabilities of S states."""
+    return states * (states - 1) // 2
+
+
+def expand_rates(rate_classes: str, unique: NDArray[np.float64]) -> NDArray[np.float64]:
+    """f64 [S(S-1)/2]: one exchangeability per pair from one per class, the last pair's set to 1."""
+    rates = np.asarray(unique, np.float64)[_class_index(rate_classes)]
+    scaled: NDArray[np.float64] = rates / rates[-1]
+    return scaled
+
+
+def unique_rates(rate_classes: str, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """f64 [classes]: the exchangeability of each class, in the order of the class digits."""
+    index = _class_index(rate_classes)
+    unique = np.empty(index.max() + 1)
+    unique[index] = rates
+    return unique
+
+
+def _class_index(rate_classes: str) -> NDArray[np.intp]:
+    return np.array([int(digit, 36) for digit in rate_classes], np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A reversible substitution model with all its parameters. S states.
+
+    ``rates_fixed``, ``alpha_fixed`` and ``p_invariant_fixed`` say that the user gave the value in
+    braces, so that it is not estimated; frequencies are estimated in mode "FO" only.
+    """
+
+    name: str
+    """Canonical name: ``"GTR"``, ``"LG"``."""
+    alphabet: Alphabet
+    rate_classes: str
+    """Class digit of each pair, or "" where the exchangeabilities are a part of the model (LG)."""
+    rates: NDArray[np.float64]
+    """f64 [S(S-1)/2]: exchangeabilities, upper triangle by rows (AC AG AT CG CT GT)."""
+    frequencies: NDArray[np.float64]
+    """f64 [S]: equilibrium frequencies, sum 1."""
+    frequency_mode: FrequencyMode
+    categories: int = 1
+    """Discrete gamma categories; 1 is no rate heterogeneity."""
+    alpha: float | None = None
+    """Shape of the gamma distribution of rates; None where categories is 1."""
+    gamma_mode: GammaMode = "mean"
+    p_invariant: float | None = None
+    """Proportion of invariable sites; None without +I."""
+    rates_fixed: bool = False
+    alpha_fixed: bool = False
+    p_invariant_fixed: bool = False
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.frequencies)
+
+    @property
+    def free_rate_classes(self) -> int:
+        """Exchangeability classes to estimate: all but the one of the last pair, which is 1."""
+        if self.rates_fixed or not self.rate_classes:
+            return 0
+        return len(set(self.rate_classes)) - 1
+
+    def arrays(self) -> ModelArrays:
+        """The eigen system and rate categories that the likelihood is computed from."""
+        rates, weights = rate_categories(
+            self.categories, self.alpha, self.gamma_mode, self.p_invariant
+        )
+        return decompose(self.rates, self.frequencies, rates, weights)
+
+    def with_empirical_frequencies(self, patterns: Patterns) -> Model:
+        """The same model with state frequencies counted in the alignment, where it asks for them.
+
+        Mode "FC" takes them as they are, "FO" as the start of its estimate; the other modes are
+        left alone. How they are counted: `Patterns.base_frequencies`.
+        """
+        if self.frequency_mode not in ("FC", "FO"):
+            return self
+        return dataclasses.replace(self, frequencies=patterns.base_frequencies())
