@@ -1,0 +1,106 @@
+"""The insertion scan as the search asks for it: depth-first walks over regraft targets.
+
+A *prune* is a half-edge ``h`` at an inner node ``u`` (the pruning point) that faces the
+subtree to move.  Taking the subtree away joins the two other branches of ``u`` into one, the
+*join* branch, between the neighbours ``a`` and ``b``.  A *task* is one side of one prune: it
+stands at ``a`` and walks every target edge on that side, depth first, carrying on a stack the
+*near vector* A: the conditional likelihood, at the node reached, of all that lies behind the
+walker (the pruned subtree left out).
+
+    task start      A_0 = P(join) . CLA[root]             at node a;  root = half-edge at b
+    one step        N   = A  o  P(len(sibling)) . CLA[twin(sibling)]
+                    s0  = lnL of  SUM_i pi_i (P(t/2) N)_i (P(t/2) F)_i (P(pendant) S)_i
+                          with t = len(target), F = CLA[twin(target)], S = CLA[twin(prune)]
+                    A'  = P(t) . N                         stored for the steps below this edge
+
+Every name is a half-edge of ``Tree``; ``CLA[h]`` of a tip's half-edge is its tip vector.
+Levels number the stack entries of one task; level 0 is written by the task start.  The smaller
+of two branches is walked first and the larger one overwrites its parent's entry, so a task
+needs at most ``1 + log2(steps)`` levels, whatever the depth of the walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ScanTasks", "concatenate"]
+
+Int = NDArray[np.int32]
+Float = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ScanTasks:
+    """Depth-first steps of many tasks; steps of task k are first_step[k] : first_step[k + 1].
+
+    Tasks come in order of falling size, so that the longest walks start first.
+    """
+
+    tree: Int
+    """int32[tasks]: index into the launch's list of trees (and models); 0 for one tree."""
+    prune: Int
+    """int32[tasks]: half-edge at the pruning point that faces the pruned subtree; the subtree's
+    own CLA is that of ``twin[prune]``, its pendant branch is ``edge[prune]``."""
+    root: Int
+    """int32[tasks]: half-edge at the far end of the join branch, whose CLA starts the walk."""
+    join_length: Float
+    """float64[tasks]: length of the join branch (expected substitutions per site)."""
+    first_step: Int
+    """int32[tasks + 1]: offsets into the step arrays."""
+    near: Int
+    """int32[steps]: half-edge of the target edge at the node where the walker stands."""
+    far: Int
+    """int32[steps]: ``twin[near]``: the other end of the target edge; F = CLA[far]."""
+    sibling: Int
+    """int32[steps]: ``twin`` of the third half-edge of the node: the far end of the other
+    branch, so ``N = A o P(lengths[edge[sibling]]) . CLA[sibling]``."""
+    level_in: Int
+    """int32[steps]: stack level of A, read before this step writes anything."""
+    level_out: Int
+    """int32[steps]: stack level that receives ``P(t) . N``; -1 where no step lies below.
+    May equal level_in."""
+    output: Int
+    """int32[steps]: index of the score in the answer, 0 .. outputs - 1; -1 where the step only
+    rebuilds a near vector for the steps below it."""
+    outputs: int
+    """Number of scores."""
+
+    @property
+    def levels(self) -> int:
+        """Stack entries that the deepest task needs (level 0 included)."""
+        return 1 + max(int(self.level_out.max(initial=-1)), 0)
+
+
+def concatenate(scans: Sequence[ScanTasks]) -> ScanTasks:
+    """One scan over several trees: task ``tree`` indices and outputs count on, in list order."""
+    if len(scans) == 1:
+        return replace(scans[0], tree=np.zeros_like(scans[0].tree))
+    steps = np.cumsum([0, *(scan.near.size for scan in scans)])
+    outputs = np.cumsum([0, *(scan.outputs for scan in scans)])
+
+    def joined(name: str) -> NDArray[np.int32]:
+        return np.concatenate([getattr(scan, name) for scan in scans])
+
+    first = [scan.first_step[:-1] + start for scan, start in zip(scans, steps, strict=False)]
+    shifted = [
+        np.where(scan.output >= 0, scan.output + start, -1)
+        for scan, start in zip(scans, outputs, strict=False)
+    ]
+    return ScanTasks(
+        tree=np.repeat(np.arange(len(scans)), [s.prune.size for s in scans]).astype(np.int32),
+        prune=joined("prune"),
+        root=joined("root"),
+        join_length=np.concatenate([scan.join_length for scan in scans]),
+        first_step=np.append(np.concatenate(first), steps[-1]).astype(np.int32),
+        near=joined("near"),
+        far=joined("far"),
+        sibling=joined("sibling"),
+        level_in=joined("level_in"),
+        level_out=joined("level_out"),
+        output=np.concatenate(shifted).astype(np.int32),
+        outputs=int(outputs[-1]),
+    )

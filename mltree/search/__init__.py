@@ -1,0 +1,1 @@
+"""Tree search: batched SPR rounds, perturbation, starts side by side."""

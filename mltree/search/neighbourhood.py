@@ -1,0 +1,217 @@
+"""SPR neighbourhoods: every target edge of every prune, found breadth first, wave by wave.
+
+A candidate is a pair (prune, target).  ``prune[c]`` is a half-edge at an inner node ``u`` that
+faces the subtree to move; ``target[c]`` is the near-side half-edge of the edge to regraft on
+(its far end is ``twin[target[c]]``); ``depth[c]`` counts edges from the pruning point (1 is an
+NNI); ``parent[c]`` is the candidate whose target is the previous edge on the path, or -1.
+
+Both sides of the pruning point are walked.  The subtree itself, and the two edges at ``u`` that
+merge into the join branch, are never targets, so no pair occurs twice.  Candidates are created
+in sibling pairs (both branches of a node), depth by depth: the pairs make all the sums below
+plain reshapes.  A wave stops at a depth; the next one continues from the survivors only, which
+is how the lnL cut acts between launches.  Loops run over depths, never over candidates.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.likelihood.scan_tasks import ScanTasks
+
+if TYPE_CHECKING:
+    from mltree.tree.topology import Tree
+
+__all__ = ["Neighbourhood"]
+
+Int = NDArray[np.int32]
+Bool = NDArray[np.bool_]
+
+
+class Neighbourhood:
+    """The candidates of one tree found so far.  The tree must not change meanwhile."""
+
+    def __init__(self, tree: Tree, prunes: Int | None = None) -> None:
+        """Stand beside every pruning point; ``prunes`` defaults to all 3T - 6 of them."""
+        if prunes is None:
+            prunes = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
+        self._first_inner = 3 * tree.n_tips
+        self._twin = tree.twin
+        self._left, self._right = _ring(tree.twin.size)
+        exits = np.stack([self._left[prunes], self._right[prunes]], axis=1)
+        ends = self._twin[exits]
+        join = tree.lengths[tree.edge[exits]].sum(axis=1)
+        self._side_prune: Int = np.repeat(prunes, 2)
+        self._side_entry: Int = ends.ravel()
+        self._side_root: Int = ends[:, ::-1].ravel()
+        self._side_join = np.repeat(join, 2)
+        self._layers = [0]
+        empty = np.empty(0, dtype=np.int32)
+        self.target: Int = empty
+        """int32[candidates]: half-edge of the target edge, on the near side."""
+        self.parent: Int = empty
+        """int32[candidates]: the candidate one edge nearer to the pruning point, or -1."""
+        self.side: Int = empty
+        """int32[candidates]: which side of which prune; prune index is ``side // 2``."""
+
+    @property
+    def size(self) -> int:
+        """Number of candidates so far."""
+        return int(self.target.size)
+
+    @property
+    def depth_reached(self) -> int:
+        """Depth of the deepest candidates so far; 0 before the first wave."""
+        return len(self._layers) - 1
+
+    @property
+    def prune(self) -> Int:
+        """int32[candidates]: half-edge that faces the pruned subtree."""
+        return self._side_prune[self.side]
+
+    @property
+    def depth(self) -> Int:
+        """int32[candidates]: edges from the pruning point; 1 is an NNI."""
+        counts = np.diff(self._layers)
+        return np.repeat(np.arange(1, counts.size + 1, dtype=np.int32), counts)
+
+    @property
+    def frontier(self) -> slice:
+        """The candidates of the deepest layer, from which the next wave continues."""
+        if self.depth_reached == 0:
+            return slice(0, 0)
+        return slice(self._layers[-2], self._layers[-1])
+
+    def extend(self, depth_limit: int, alive: Bool | None = None) -> slice:
+        """Walk on to ``depth_limit`` and return the slice of the new candidates.
+
+        ``alive`` (bool[frontier]) says which frontier candidates may be walked past; all by
+        default.
+        """
+        start = self.size
+        side, parent, far = self._standpoints(alive)
+        targets, parents, sides = [self.target], [self.parent], [self.side]
+        first = start
+        for _ in range(self.depth_reached, depth_limit):
+            inner = far >= self._first_inner
+            side, parent, far = side[inner], parent[inner], far[inner]
+            if far.size == 0:
+                break
+            target = np.stack([self._left[far], self._right[far]], axis=1).ravel()
+            targets.append(target)
+            sides.append(np.repeat(side, 2))
+            parents.append(np.repeat(parent, 2))
+            side, far = sides[-1], self._twin[target]
+            parent = np.arange(first, first + target.size, dtype=np.int32)
+            first += target.size
+            self._layers.append(first)
+        self.target = np.concatenate(targets)
+        self.parent = np.concatenate(parents)
+        self.side = np.concatenate(sides)
+        return slice(start, first)
+
+    def survivors(self, scores: NDArray[np.float64], threshold: float) -> Bool:
+        """bool[frontier]: the walk to it never met a score below ``threshold``.
+
+        ``scores`` is float64[candidates], natural log.
+        """
+        alive = scores >= threshold
+        for layer in self._slices()[1:]:
+            alive[layer] &= alive[self.parent[layer]]
+        return alive[self.frontier]
+
+    def scan(self, selected: slice | Int) -> ScanTasks:
+        """Depth-first tasks that score the ``selected`` candidates, in that order.
+
+        ``selected`` is a slice, or strictly rising candidate indices.  The walk passes through
+        the ancestors that it needs (output -1) and through nothing else.
+        """
+        rank = np.full(self.size, -1, dtype=np.int32)
+        n_outputs = rank[selected].size
+        rank[selected] = np.arange(n_outputs, dtype=np.int32)
+        size, side_size = self._walk_sizes(rank >= 0)
+        sides = np.argsort(-side_size, kind="stable")[: np.count_nonzero(side_size)]
+        first_step = np.zeros(sides.size + 1, dtype=np.int32)
+        np.cumsum(side_size[sides], out=first_step[1:])
+        side_start = np.zeros(side_size.size, dtype=np.int32)
+        side_start[sides] = first_step[:-1]
+        position, level_in, level_out = self._walk_order(size, side_start)
+        walked = np.flatnonzero(size)
+        order = np.empty(walked.size, dtype=np.int32)
+        order[position[walked]] = walked
+        near = self.target[order]
+        return ScanTasks(
+            tree=np.zeros(sides.size, dtype=np.int32),
+            prune=self._side_prune[sides],
+            root=self._side_root[sides],
+            join_length=self._side_join[sides],
+            first_step=first_step,
+            near=near,
+            far=self._twin[near],
+            sibling=self._twin[self.target[order ^ 1]],
+            level_in=level_in[order],
+            level_out=np.where(size[order] > 1, level_out[order], np.int32(-1)),
+            output=rank[order],
+            outputs=int(n_outputs),
+        )
+
+    def _standpoints(self, alive: Bool | None) -> tuple[Int, Int, Int]:
+        """(side, parent candidate, half-edge by which its node is entered) to walk on from."""
+        if self.depth_reached == 0:
+            side = np.arange(self._side_entry.size, dtype=np.int32)
+            return side, np.full(side.size, -1, dtype=np.int32), self._side_entry
+        index = np.arange(self.size, dtype=np.int32)[self.frontier]
+        if alive is not None:
+            index = index[alive]
+        return self.side[index], index, self._twin[self.target[index]]
+
+    def _slices(self) -> list[slice]:
+        """One slice per depth, shallowest first."""
+        return [slice(a, b) for a, b in zip(self._layers, self._layers[1:], strict=False)]
+
+    def _walk_sizes(self, selected: Bool) -> tuple[Int, Int]:
+        """Steps at and below each candidate (0: not walked), and steps of each side."""
+        size = selected.astype(np.int32)
+        side_size = np.zeros(self._side_entry.size, dtype=np.int32)
+        for layer in reversed(self._slices()):
+            pair = size[layer].reshape(-1, 2).sum(axis=1, dtype=np.int32)
+            up = self.parent[layer][::2]
+            if layer.start == 0:
+                side_size[self.side[layer][::2]] = pair
+            else:
+                size[up] = pair + np.maximum(size[up], pair > 0)
+        return size, side_size
+
+    def _walk_order(self, size: Int, side_start: Int) -> tuple[Int, Int, Int]:
+        """Preorder position and stack levels (read, written) of every walked candidate."""
+        position = np.empty(self.size, dtype=np.int32)
+        level_in = np.zeros(self.size, dtype=np.int32)
+        level_out = np.zeros(self.size, dtype=np.int32)
+        for layer in self._slices():
+            up = self.parent[layer][::2]
+            if layer.start == 0:
+                start = side_start[self.side[layer][::2]]
+                level = np.zeros_like(start)
+            else:
+                start, level = position[up] + 1, level_out[up]
+            pair = size[layer].reshape(-1, 2)
+            left, right = pair[:, 0], pair[:, 1]
+            left_first = left <= right
+            both = (left > 0) & (right > 0)
+            place = position[layer].reshape(-1, 2)
+            place[:, 0] = start + np.where(left_first, 0, right)
+            place[:, 1] = start + np.where(left_first, left, 0)
+            level_in[layer].reshape(-1, 2)[:] = level[:, None]
+            written = level_out[layer].reshape(-1, 2)
+            written[:, 0] = level + (both & left_first)
+            written[:, 1] = level + (both & ~left_first)
+        return position, level_in, level_out
+
+
+def _ring(half_edges: int) -> tuple[Int, Int]:
+    """Next and next-but-one half-edge around its node, for every half-edge."""
+    h = np.arange(half_edges, dtype=np.int32)
+    base, place = h - h % 3, h % 3
+    return base + (place + 1) % 3, base + (place + 2) % 3
