@@ -1,0 +1,58 @@
+"""Models as the flat rows that engines read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree import contract
+from mltree.model.eigen import ModelArrays
+
+__all__ = ["RowLayout", "model_rows"]
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """Where things lie in a model row of S states and K categories."""
+
+    states: int
+    categories: int
+
+    @property
+    def words(self) -> int:
+        """Numbers in a row."""
+        square = self.states * self.states
+        return 2 * self.states + contract.MODEL_SQUARES * square + 2 * self.categories
+
+    def unpack(self, row: Float64) -> tuple[Float64, ...]:
+        """(eigenvalues, right, left, pi_right, generator, frequencies, rates, weights)."""
+        s, k = self.states, self.categories
+        sizes = [s, *[s * s] * contract.MODEL_SQUARES, s, k, k]
+        shapes = [(s,), *[(s, s)] * contract.MODEL_SQUARES, (s,), (k,), (k,)]
+        parts = np.split(row, np.cumsum(sizes)[:-1])
+        return tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+
+
+def model_rows(models: Sequence[ModelArrays]) -> Float64:
+    """f64[M, words], a row per model (see ``opencl/session.h``)."""
+    return np.stack([_row(model) for model in models])
+
+
+def _row(model: ModelArrays) -> Float64:
+    generator = (model.right * model.eigenvalues) @ model.left
+    pi_right = model.frequencies[:, None] * model.right
+    squares = (model.right, model.left, pi_right, generator)
+    return np.concatenate(
+        [
+            model.eigenvalues,
+            *(square.ravel() for square in squares),
+            model.frequencies,
+            model.rates,
+            model.weights,
+        ]
+    )

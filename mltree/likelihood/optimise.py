@@ -1,0 +1,100 @@
+"""The guarded Newton step in NumPy: what ``opencl/optimise.h`` does, for reading and for panels.
+
+A group of branch lengths moves together. A better trial becomes the best and gives a new Newton
+target; a worse one halves the step from the best towards its target. A group ends on its best
+lengths when a pass gains less than its epsilon, after its last pass, or when the step is spent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree.contract import MAX_STEP_HALVINGS, Control, GroupKind
+
+__all__ = ["LengthOptimiser", "solve_tripod"]
+
+Float64 = npt.NDArray[np.float64]
+
+STEP_GROWTH = 1.4
+"""A successful step grows by this, up to a whole Newton step (SEARCH.md, smooth)."""
+
+
+class LengthOptimiser:
+    """The state of all groups between passes."""
+
+    def __init__(
+        self, lengths: Float64, control: Float64, min_length: float, max_length: float
+    ) -> None:
+        self.lengths = lengths
+        self.control = control
+        self.best = lengths.copy()
+        self.target = lengths.copy()
+        self.min_length = min_length
+        self.max_length = max_length
+
+    @property
+    def active(self) -> bool:
+        """Whether any group still moves."""
+        return bool(self.control[:, Control.ACTIVE].any())
+
+    def step(self, groups: npt.NDArray[np.void], sums: Float64) -> None:
+        """One pass over all groups (:data:`mltree.contract.GROUP`), given f64[cells] sums."""
+        for g, group in enumerate(groups):
+            if self.control[g, Control.ACTIVE]:
+                self._step(self.control[g], group, sums)
+
+    def _step(self, control: Float64, group: np.void, sums: Float64) -> None:
+        lnl = sums[group["lnl_cell"]]
+        gain = lnl - control[Control.BEST]
+        passes = control[Control.PASSES] + 1
+        first = passes == 1
+        better = first or gain >= 0
+        step = 1.0 if first else control[Control.STEP] * (STEP_GROWTH if better else 0.5)
+        step = min(step, 1.0)
+        spent = not first and gain < control[Control.EPSILON]
+        if not better:
+            spent = step * 2.0**MAX_STEP_HALVINGS < 1
+        done = spent or passes >= control[Control.MAX_PASSES]
+        span = slice(group["first_length"], group["first_length"] + group["count"])
+        if better:
+            self.best[span] = self.lengths[span]
+            self.target[span] = self._targets(self.lengths[span], group, sums)
+            control[Control.BEST] = lnl
+        move = 0.0 if done else step
+        self.lengths[span] = self.best[span] + move * (self.target[span] - self.best[span])
+        control[Control.ACTIVE] = not done
+        control[Control.STEP] = step
+        control[Control.PASSES] = passes
+        control[Control.ACCEPTED] = better
+
+    def _targets(self, lengths: Float64, group: np.void, sums: Float64) -> Float64:
+        first, count = group["first_cell"], group["count"]
+        if group["kind"] == GroupKind.TRIPOD:
+            slope, hessian = sums[first : first + 3], sums[first + 3 : first + 9]
+            curve = hessian[:3]
+            joint = solve_tripod(slope, hessian)
+        else:
+            slope, curve = sums[first : first + 2 * count].reshape(count, 2).T
+            joint = None
+        if joint is None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                newton = lengths - slope / curve
+            away = np.where(slope > 0, 4 * lengths, lengths / 4)
+            target = np.where(curve < 0, newton, away)
+        else:
+            target = lengths - joint
+        target = np.clip(target, lengths / 10, 10 * lengths + 0.1)
+        clipped: Float64 = np.clip(target, self.min_length, self.max_length)
+        return clipped
+
+
+def solve_tripod(gradient: Float64, hessian: Float64) -> Float64 | None:
+    """H^-1 g, f64[3], for H as (11, 22, 33, 12, 13, 23); None where -H is not positive definite."""
+    a, b, c, d, e, f = hessian
+    matrix = np.array([[a, d, e], [d, b, f], [e, f, c]])
+    determinant = c * (a * b - d * d) - a * f * f + 2 * d * e * f - b * e * e
+    if not (a < 0 and a * b - d * d > 0 and determinant < 0):
+        return None
+    step: Float64 = np.linalg.solve(matrix, gradient)
+    return step

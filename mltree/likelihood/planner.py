@@ -1,0 +1,200 @@
+"""From trees to record tables: which slot, length and cell every operation works on.
+
+Trees of one launch lie side by side. Tree n has slots ``n * 3(T-2) ...``: the CLA of inner
+half-edge h is slot ``h - 3T`` of its tree. Its branch lengths start at ``n * E``. Everything
+here is vectorised over nodes and candidates; loops run over tree levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree import contract
+from mltree.contract import NO_CELL, Control, GroupKind, RunKind
+from mltree.likelihood.program import Records
+from mltree.likelihood.scan_tasks import ScanTasks
+from mltree.tree.topology import Tree, siblings
+
+__all__ = [
+    "Runs",
+    "all_newviews",
+    "control_records",
+    "edge_records",
+    "group_records",
+    "halves_of_edges",
+    "newviews_towards",
+    "operands",
+    "pmatrix_records",
+    "scan_records",
+    "slots_of",
+]
+
+Int32 = npt.NDArray[np.int32]
+Float64 = npt.NDArray[np.float64]
+Runs = list[tuple[RunKind, Records]]
+
+
+def slots_of(tree: Tree) -> int:
+    """3(T-2): the CLAs of one tree, one for each inner half-edge."""
+    return 3 * (tree.n_tips - 2)
+
+
+def operands(tree: Tree, halves: Int32, number: int | Int32 = 0) -> Int32:
+    """int32[n]: slot of each inner half-edge of tree ``number``, ``~tip`` of each tip's."""
+    first_inner = 3 * tree.n_tips
+    inner = halves - first_inner + np.asarray(number, np.int32) * np.int32(slots_of(tree))
+    operand: Int32 = np.where(halves >= first_inner, inner, ~(halves // 3)).astype(np.int32)
+    return operand
+
+
+def halves_of_edges(tree: Tree) -> tuple[Int32, Int32]:
+    """The two half-edges of every edge, in edge order."""
+    pairs = tree.edge_halves
+    return pairs[:, 0], pairs[:, 1]
+
+
+def pmatrix_records(lengths: Int32, models: Int32 | int) -> Records:
+    """One P matrix per length index."""
+    records = np.empty(len(lengths), contract.PMATRIX)
+    records["length"] = lengths
+    records["model"] = models
+    return records
+
+
+def _newview_records(tree: Tree, halves: Int32, number: int) -> Records:
+    left, right = siblings(halves)
+    offset = number * tree.n_edges
+    records = np.empty(len(halves), contract.NEWVIEW)
+    records["dst"] = operands(tree, halves, number)
+    records["left"] = operands(tree, tree.twin[left], number)
+    records["right"] = operands(tree, tree.twin[right], number)
+    records["left_p"] = tree.edge[left] + offset
+    records["right_p"] = tree.edge[right] + offset
+    return records
+
+
+def all_newviews(trees: Sequence[Tree]) -> Runs:
+    """Every directional CLA of every tree, level by level."""
+    parts: list[tuple[Int32, Records]] = []
+    for number, tree in enumerate(trees):
+        level = tree.levels()
+        halves = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
+        parts.append((level[halves], _newview_records(tree, halves, number)))
+    levels = np.concatenate([level for level, _ in parts])
+    records = np.concatenate([records for _, records in parts])
+    order = np.argsort(levels, kind="stable")
+    bounds = np.flatnonzero(np.diff(levels[order])) + 1
+    return [(RunKind.NEWVIEW, run) for run in np.split(records[order], bounds)]
+
+
+def newviews_towards(trees: Sequence[Tree], edge: int) -> Runs:
+    """The CLAs that face one edge, level by level: a plain post-order traversal."""
+    waves = [list(tree.waves_from(edge)) for tree in trees]
+    depth = max(len(wave) for wave in waves)
+    runs: Runs = []
+    for level in range(depth - 1, -1, -1):
+        records = [
+            _newview_records(tree, wave[level], number)
+            for number, (tree, wave) in enumerate(zip(trees, waves, strict=True))
+            if level < len(wave)
+        ]
+        runs.append((RunKind.NEWVIEW, np.concatenate(records)))
+    return runs
+
+
+def edge_records(tree: Tree, edges: Int32, number: int, first_cell: int, stride: int) -> Records:
+    """EVALUATE or DERIVE at the given edges of tree ``number``, cells ``stride`` apart.
+
+    The second operand is the one that P is applied to; a tip there is cheapest.
+    """
+    lower, upper = halves_of_edges(tree)
+    records = np.empty(len(edges), contract.EDGE)
+    records["x"] = operands(tree, upper[edges], number)
+    records["y"] = operands(tree, lower[edges], number)
+    records["length"] = edges + number * tree.n_edges
+    records["model"] = number
+    records["cell"] = first_cell + stride * np.arange(len(edges))
+    return records
+
+
+def group_records(
+    kind: GroupKind, first_length: Int32, count: int, lnl_cell: Int32, first_cell: Int32
+) -> Records:
+    """Groups of ``count`` lengths each."""
+    records = np.empty(len(first_length), contract.GROUP)
+    records["kind"] = kind
+    records["first_length"] = first_length
+    records["count"] = count
+    records["lnl_cell"] = lnl_cell
+    records["first_cell"] = first_cell
+    return records
+
+
+def control_records(groups: int, epsilon: float, max_passes: int) -> Float64:
+    """f64[groups, CONTROL_WORDS] before the first pass."""
+    control = np.zeros((groups, contract.CONTROL_WORDS))
+    control[:, Control.ACTIVE] = 1
+    control[:, Control.STEP] = 1
+    control[:, Control.EPSILON] = epsilon
+    control[:, Control.MAX_PASSES] = max_passes
+    return control
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """A scan in slots and lengths: f64 lengths, P matrices and the walk itself."""
+
+    lengths: Float64
+    """Full lengths of every tree, their halves, then the joins."""
+    pmatrices: Records
+    tasks: Records
+    steps: Records
+
+
+def scan_records(trees: Sequence[Tree], scan: ScanTasks, store_from: int = NO_CELL) -> ScanPlan:
+    """The scan's tables. With ``store_from``, outputs are near vectors in slots from there on;
+    else they are scores in cells from 0."""
+    tree = trees[0]
+    edges = len(trees) * tree.n_edges
+    edge = np.stack([t.edge for t in trees])
+    count = np.diff(scan.first_step)
+    step_tree = np.repeat(scan.tree, count)
+    tasks = np.empty(len(scan.prune), contract.SCAN_TASK)
+    tasks["pendant"] = _operands_of(trees, scan.tree, _twins(trees, scan.tree, scan.prune))
+    tasks["pendant_p"] = edge[scan.tree, scan.prune] + scan.tree * tree.n_edges
+    tasks["root"] = _operands_of(trees, scan.tree, scan.root)
+    tasks["join_p"] = 2 * edges + np.arange(len(scan.prune))
+    tasks["model"] = scan.tree
+    tasks["first_step"] = scan.first_step[:-1]
+    tasks["steps"] = count
+    steps = np.empty(len(scan.near), contract.SCAN_STEP)
+    steps["level_in"] = scan.level_in
+    steps["level_out"] = scan.level_out
+    steps["sibling"] = _operands_of(trees, step_tree, scan.sibling)
+    steps["sibling_p"] = edge[step_tree, scan.sibling] + step_tree * tree.n_edges
+    steps["far"] = _operands_of(trees, step_tree, scan.far)
+    steps["full_p"] = edge[step_tree, scan.far] + step_tree * tree.n_edges
+    steps["half_p"] = steps["full_p"] + edges
+    stored = np.where(scan.output >= 0, scan.output + store_from, NO_CELL)
+    steps["cell"] = scan.output if store_from == NO_CELL else NO_CELL
+    steps["store"] = NO_CELL if store_from == NO_CELL else stored
+    full = np.concatenate([t.lengths for t in trees])
+    lengths = np.concatenate([full, full / 2, scan.join_length])
+    model = np.concatenate(
+        [np.tile(np.repeat(np.arange(len(trees)), tree.n_edges), 2), scan.tree]
+    ).astype(np.int32)
+    indices = np.arange(len(lengths), dtype=np.int32)
+    return ScanPlan(lengths, pmatrix_records(indices, model), tasks, steps)
+
+
+def _twins(trees: Sequence[Tree], number: Int32, halves: Int32) -> Int32:
+    twins: Int32 = np.stack([tree.twin for tree in trees])[number, halves]
+    return twins
+
+
+def _operands_of(trees: Sequence[Tree], number: Int32, halves: Int32) -> Int32:
+    return operands(trees[0], halves, number)

@@ -1,0 +1,244 @@
+"""Programs: the likelihood operations of one launch, as data.
+
+A program is a tuple of stages. It can be listed for a reader, verified before it runs, and
+encoded into the one int32 array that the worker interprets (see :mod:`mltree.contract`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree import contract
+from mltree.contract import Op, RunKind
+
+__all__ = [
+    "Optimise",
+    "PMatrices",
+    "Program",
+    "Reduce",
+    "Repeat",
+    "Scan",
+    "Sites",
+    "Stage",
+    "Tripods",
+]
+
+Records: TypeAlias = npt.NDArray[np.void]
+"""A structured array of one of the contract's records."""
+
+_STAGE_WORDS = len(contract.STAGE.names or ())
+
+
+@dataclass(frozen=True)
+class PMatrices:
+    """P matrices of the listed lengths (:data:`contract.PMATRIX` records)."""
+
+    records: Records
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Site-local runs in order: newview levels and edges."""
+
+    runs: tuple[tuple[RunKind, Records], ...]
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Sums of the cells ``first .. first + count - 1`` over all chunks."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Optimise:
+    """One guarded Newton step of every group; ``alone`` for many small groups."""
+
+    records: Records
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Back to stage ``to`` while one of ``groups`` groups is active, at most ``times``."""
+
+    to: int
+    times: int
+    groups: int
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Insertion walks. ``tasks.first_step`` counts records of ``steps`` here, words on the wire."""
+
+    tasks: Records
+    steps: Records
+
+
+@dataclass(frozen=True)
+class Tripods:
+    """Sums around insertion points (:data:`contract.TRIPOD` records)."""
+
+    records: Records
+
+
+Stage: TypeAlias = PMatrices | Sites | Reduce | Optimise | Repeat | Scan | Tripods
+
+
+@dataclass(frozen=True)
+class Program:
+    """Stages, and how many cells their sums need."""
+
+    stages: tuple[Stage, ...]
+    cells: int
+
+    @cached_property
+    def words(self) -> npt.NDArray[np.int32]:
+        """The program as the worker reads it: stage table, then records."""
+        return _encode(self.stages)
+
+    @cached_property
+    def slots(self) -> int:
+        """One more than the highest CLA slot that the program touches."""
+        return 1 + max((int(ids.max()) for ids in self._operands() if ids.size), default=-1)
+
+    @cached_property
+    def stack_levels(self) -> int:
+        """Depth of the scan's stack of near vectors."""
+        levels = [s.steps["level_out"].max() + 1 for s in self.stages if isinstance(s, Scan)]
+        return max([1, *(int(level) for level in levels)])
+
+    @cached_property
+    def groups(self) -> int:
+        """Control records that the program needs."""
+        return max((len(s.records) for s in self.stages if isinstance(s, Optimise)), default=0)
+
+    def _operands(self) -> Iterator[npt.NDArray[np.int32]]:
+        for records in self.tables():
+            for field in ("dst", "left", "right", "x", "y", "near", "far", "pendant", "root",
+                          "sibling", "store"):  # fmt: skip
+                if field in (records.dtype.names or ()):
+                    yield records[field]
+
+    def tables(self) -> Iterator[Records]:
+        """Every record table of the program, in order."""
+        for stage in self.stages:
+            match stage:
+                case Sites(runs):
+                    yield from (records for _, records in runs)
+                case PMatrices(records) | Optimise(records) | Tripods(records):
+                    yield records
+                case Scan(tasks, steps):
+                    yield tasks
+                    yield steps
+
+    def listing(self) -> str:
+        """The program for a reader, a line per record."""
+        lines = []
+        for number, stage in enumerate(self.stages):
+            lines.append(f"{number:03d} {_title(stage)}")
+            lines += [f"      {line}" for line in _record_lines(stage)]
+        return "\n".join(lines)
+
+
+_OPS: dict[type[Stage], Op] = {
+    PMatrices: Op.PMATRICES,
+    Sites: Op.SITES,
+    Reduce: Op.REDUCE,
+    Optimise: Op.OPTIMISE,
+    Repeat: Op.REPEAT,
+    Scan: Op.SCAN,
+    Tripods: Op.TRIPOD,
+}
+
+
+class _Encoder:
+    """Appends record tables behind the stage table and remembers where they went."""
+
+    def __init__(self, stages: int) -> None:
+        self.offset = stages * _STAGE_WORDS
+        self.parts: list[npt.NDArray[np.int32]] = []
+
+    def add(self, records: Records) -> int:
+        at = self.offset
+        flat = np.ascontiguousarray(records).view(np.int32).ravel()
+        self.parts.append(flat)
+        self.offset += flat.size
+        return at
+
+    def stage(self, stage: Stage) -> tuple[int, int, int]:
+        """(first, count, aux) of the stage's row."""
+        match stage:
+            case PMatrices(records) | Tripods(records):
+                return self.add(records), len(records), 0
+            case Optimise(records, alone):
+                return self.add(records), len(records), int(alone)
+            case Reduce(first, count):
+                return first, count, 0
+            case Repeat(to, times, groups):
+                return to, times, groups
+            case Scan(tasks, steps):
+                words = len(contract.SCAN_STEP.names or ())
+                moved = tasks.copy()
+                moved["first_step"] = self.add(steps) + words * tasks["first_step"]
+                return self.add(moved), len(tasks), 0
+            case Sites(runs):
+                rows = [(kind, self.add(records), len(records)) for kind, records in runs]
+                return self.add(np.array(rows, contract.RUN)), len(rows), 0
+
+
+def _encode(stages: Sequence[Stage]) -> npt.NDArray[np.int32]:
+    encoder = _Encoder(len(stages))
+    table = np.array(
+        [(_OPS[type(stage)], *encoder.stage(stage)) for stage in stages], contract.STAGE
+    )
+    return np.concatenate([table.view(np.int32).ravel(), *encoder.parts])
+
+
+def _title(stage: Stage) -> str:
+    match stage:
+        case Reduce(first, count):
+            return f"REDUCE cells {first}..{first + count - 1}"
+        case Repeat(to, times, groups):
+            return f"REPEAT from {to:03d} while one of {groups} groups moves, at most {times} times"
+        case _:
+            return _OPS[type(stage)].name
+
+
+def _operand(x: int) -> str:
+    return f"cla[{x}]" if x >= 0 else f"tip[{~x}]"
+
+
+def _record_lines(stage: Stage) -> list[str]:
+    match stage:
+        case PMatrices(records):
+            return [f"P[{p}] = exp(Q{m} r t[{p}])" for p, m in records.tolist()]
+        case Sites(runs):
+            return [_site_line(kind, row) for kind, records in runs for row in records.tolist()]
+        case Scan(tasks, steps):
+            names = contract.SCAN_STEP.names or ()
+            return [f"task {row}" for row in tasks.tolist()] + [
+                " ".join(f"{n}={v}" for n, v in zip(names, row, strict=True))
+                for row in steps.tolist()
+            ]
+        case Tripods(records) | Optimise(records):
+            return [str(row) for row in records.tolist()]
+        case _:
+            return []
+
+
+def _site_line(kind: RunKind, row: tuple[int, ...]) -> str:
+    if kind == RunKind.NEWVIEW:
+        dst, left, left_p, right, right_p = row
+        return (
+            f"NEWVIEW cla[{dst}] = P[{left_p}] {_operand(left)} * P[{right_p}] {_operand(right)}"
+        )
+    x, y, length, model, cell = row
+    return f"{kind.name} sum[{cell}] at ({_operand(x)}, {_operand(y)}) t[{length}] model {model}"

@@ -1,0 +1,246 @@
+"""The reference engine: the living definition of every operation, in NumPy and fp64.
+
+CLAs lie as RAxML's AVX code keeps them, ``[pattern][category][state]`` (VW = 1). Each operation
+reads like its formula; every device test is "device == reference".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree import contract
+from mltree.alignment.patterns import Patterns
+from mltree.contract import NO_CELL, SCALE_BITS_DOUBLE, TRIPOD_CELLS, RunKind
+from mltree.errors import NumericalError
+from mltree.likelihood.engine import Result
+from mltree.likelihood.model_rows import RowLayout
+from mltree.likelihood.optimise import LengthOptimiser
+from mltree.likelihood.program import (
+    Optimise,
+    PMatrices,
+    Program,
+    Records,
+    Reduce,
+    Repeat,
+    Scan,
+    Sites,
+    Stage,
+    Tripods,
+)
+
+__all__ = ["ReferenceEngine"]
+
+Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
+
+_THRESHOLD = 2.0**-SCALE_BITS_DOUBLE
+_LN_SCALE = SCALE_BITS_DOUBLE * np.log(2.0)
+_TRIPOD_ORDERS = (
+    (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1),
+    (2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1),
+)  # fmt: skip
+_HESSIAN_PAIRS = ((1, 1), (2, 2), (3, 3), (1, 2), (1, 3), (2, 3))
+
+
+class _Scaled:
+    """A CLA: values f64[L, K, S] and scaling counts i64[L, K] (value = stored * 2^(-256 count))."""
+
+    def __init__(self, values: Float64, counts: npt.NDArray[np.int64]) -> None:
+        self.values = values
+        self.counts = counts
+
+    def times(self, other: _Scaled) -> _Scaled:
+        """The elementwise product, scaled up where all states fell below 2^-256."""
+        values, counts = self.values * other.values, self.counts + other.counts
+        small = values.max(axis=2) < _THRESHOLD
+        values[small] *= 2.0**SCALE_BITS_DOUBLE
+        return _Scaled(values, counts + small)
+
+
+class ReferenceEngine:
+    """Interprets programs on the whole alignment, one record at a time.
+
+    Letters: L patterns, K categories, S states.
+    """
+
+    name = "NumPy reference (AVX layout, fp64)"
+    max_slots = 1 << 30
+
+    def __init__(
+        self, patterns: Patterns, categories: int, length_bounds: tuple[float, float]
+    ) -> None:
+        self.weights = patterns.weights
+        self._tips = patterns.alphabet.tip_table[patterns.codes]
+        self._row = RowLayout(len(patterns.alphabet.states), categories)
+        self._bounds = length_bounds
+        self._cla: dict[int, _Scaled] = {}
+        self._p: dict[int, Float64] = {}
+        self._expm1: dict[int, Float64] = {}
+        self._models = np.empty((0, self._row.words))
+        self._site_lnl = np.zeros(len(self.weights))
+
+    def load_models(self, rows: Float64) -> None:
+        """Take model rows f64[M, words]."""
+        self._models = rows
+
+    def site_log_likelihoods(self) -> Float64:
+        """f64[L] of the last EVALUATE_SITES."""
+        return self._site_lnl
+
+    def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
+        """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
+        optimiser = LengthOptimiser(lengths.copy(), control.copy(), *self._bounds)
+        self._lengths = optimiser.lengths
+        self._sums = np.zeros(program.cells)
+        at = repeats = 0
+        while at < len(program.stages):
+            stage = program.stages[at]
+            if isinstance(stage, Repeat) and repeats < stage.times and optimiser.active:
+                repeats += 1
+                at = stage.to
+                continue
+            if isinstance(stage, Optimise):
+                optimiser.step(stage.records, self._sums)
+            else:
+                self._stage(stage)
+            at += 1
+        return Result(self._sums, optimiser.lengths, optimiser.control)
+
+    def _stage(self, stage: Stage) -> None:
+        match stage:
+            case PMatrices(records):
+                for length, model in records.tolist():
+                    self._make_p(length, model)
+            case Sites(runs):
+                for kind, records in runs:
+                    for record in records.tolist():
+                        self._site_record(kind, *record)
+            case Reduce(first, count):
+                if not np.isfinite(self._sums[first : first + count]).all():
+                    raise NumericalError("a log-likelihood came out as NaN or infinite")
+            case Scan(tasks, steps):
+                for task in tasks.tolist():
+                    self._scan_task(task, steps)
+            case Tripods(records):
+                for record in records.tolist():
+                    self._tripod(*record)
+
+    def _make_p(self, length: int, model: int) -> None:
+        eigenvalues, right, left, _, _, _, rates, _ = self._row.unpack(self._models[model])
+        expm1 = np.expm1(np.multiply.outer(rates * self._lengths[length], eigenvalues))
+        change = (right * expm1[:, None, :]) @ left
+        self._p[length] = np.maximum(np.eye(len(eigenvalues)) + change, 0.0)
+        self._expm1[length] = expm1
+
+    def _operand(self, x: int) -> _Scaled:
+        if x >= 0:
+            return self._cla[x]
+        tip = np.repeat(self._tips[~x][:, None, :], self._row.categories, axis=1)
+        return _Scaled(tip, np.zeros(tip.shape[:2], dtype=np.int64))
+
+    def _across(self, x: _Scaled, length: int) -> _Scaled:
+        """P[length] x."""
+        return _Scaled(np.einsum("kij,lkj->lki", self._p[length], x.values), x.counts)
+
+    def _site_record(self, kind: RunKind, *record: int) -> None:
+        if kind == RunKind.NEWVIEW:
+            dst, left, left_p, right, right_p = record
+            a = self._across(self._operand(left), left_p)
+            self._cla[dst] = a.times(self._across(self._operand(right), right_p))
+        elif kind == RunKind.DERIVE:
+            self._derive(*record)
+        else:
+            self._evaluate(*record, sites=kind == RunKind.EVALUATE_SITES)
+
+    def _evaluate(self, x: int, y: int, length: int, model: int, cell: int, sites: bool) -> None:
+        *_, frequencies, _, weights = self._row.unpack(self._models[model])
+        a, b = self._operand(x), self._across(self._operand(y), length)
+        terms = np.einsum("k,i,lki,lki->lk", weights, frequencies, a.values, b.values)
+        (likelihood,), least = _over_categories(terms[None], a.counts + b.counts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lnl = np.log(likelihood) - least * _LN_SCALE
+        self._sums[cell] = self.weights @ lnl
+        if sites:
+            self._site_lnl = lnl
+
+    def _derive(self, x: int, y: int, length: int, model: int, cell: int) -> None:
+        eigenvalues, _, left, pi_right, _, frequencies, rates, weights = self._row.unpack(
+            self._models[model]
+        )
+        a, b, expm1 = self._operand(x), self._operand(y), self._expm1[length]
+        sum_gamma = (a.values @ pi_right) * (b.values @ left.T)
+        same = np.einsum("k,i,lki,lki->lk", weights, frequencies, a.values, b.values)
+        lam = np.multiply.outer(rates, eigenvalues)
+        likelihood = same + np.einsum("k,lkm,km->lk", weights, sum_gamma, expm1)
+        slope = np.einsum("k,lkm,km->lk", weights, sum_gamma, lam * (expm1 + 1))
+        curve = np.einsum("k,lkm,km->lk", weights, sum_gamma, lam**2 * (expm1 + 1))
+        (l0, l1, l2), _ = _over_categories(
+            np.stack([likelihood, slope, curve]), a.counts + b.counts
+        )
+        self._sums[cell] = self.weights @ (l1 / l0)
+        self._sums[cell + 1] = self.weights @ (l2 / l0 - (l1 / l0) ** 2)
+
+    def _scan_task(self, task: tuple[int, ...], steps: Records) -> None:
+        pendant, pendant_p, root, join_p, model, first, count = task
+        subtree = self._across(self._operand(pendant), pendant_p)
+        stack = {0: self._across(self._operand(root), join_p)}
+        for step in steps[first : first + count].tolist():
+            level_in, level_out, sibling, sibling_p, far, half_p, full_p, cell, store = step
+            near = stack[level_in].times(self._across(self._operand(sibling), sibling_p))
+            if store >= 0:
+                self._cla[store] = near
+            if cell != NO_CELL:
+                far_half = self._across(self._operand(far), half_p)
+                parts = (self._across(near, half_p), far_half, subtree)
+                self._sums[cell] = self._insertion(parts, model)
+            if level_out >= 0:
+                stack[level_out] = self._across(near, full_p)
+
+    def _insertion(self, parts: tuple[_Scaled, _Scaled, _Scaled], model: int) -> float:
+        *_, frequencies, _, weights = self._row.unpack(self._models[model])
+        a, b, c = (part.values for part in parts)
+        terms = np.einsum("k,i,lki->lk", weights, frequencies, a * (b * c))
+        (likelihood,), least = _over_categories(terms[None], sum(p.counts for p in parts))
+        return float(self.weights @ (np.log(likelihood) - least * _LN_SCALE))
+
+    def _tripod(
+        self, near: int, far: int, pendant: int, near_p: int, far_p: int, pendant_p: int,
+        model: int, cell: int,
+    ) -> None:  # fmt: skip
+        row = self._row.unpack(self._models[model])
+        generator, frequencies, rates, weights = row[4], row[5], row[6], row[7]
+        parts = [
+            self._across(self._operand(x), p)
+            for x, p in ((near, near_p), (far, far_p), (pendant, pendant_p))
+        ]
+        flow = np.multiply.outer(rates, generator)
+        orders = []
+        for part in parts:
+            first = np.einsum("kij,lkj->lki", flow, part.values)
+            orders.append((part.values, first, np.einsum("kij,lkj->lki", flow, first)))
+        terms = np.stack(
+            [
+                np.einsum("k,i,lki->lk", weights, frequencies,
+                          orders[0][d1] * (orders[1][d2] * orders[2][d3]))
+                for d1, d2, d3 in _TRIPOD_ORDERS
+            ]
+        )  # fmt: skip
+        total, least = _over_categories(terms, sum(p.counts for p in parts))
+        ratio = total / total[0]
+        sums = [np.log(total[0]) - least * _LN_SCALE, *ratio[1:4]]
+        sums += [ratio[4 + h] - ratio[a] * ratio[b] for h, (a, b) in enumerate(_HESSIAN_PAIRS)]
+        self._sums[cell : cell + TRIPOD_CELLS] = np.stack(sums) @ self.weights
+
+
+def _over_categories(
+    terms: Float64, counts: npt.NDArray[np.int64] | int
+) -> tuple[Float64, npt.NDArray[np.int64]]:
+    """Sums f64[n, L] over the categories of f64[n, L, K], and the count that they are scaled by."""
+    counts = np.asarray(counts)
+    least = counts.min(axis=1)
+    scale = np.ldexp(1.0, -SCALE_BITS_DOUBLE * (counts - least[:, None]))
+    return (terms * scale).sum(axis=2), least
+
+
+assert len(_TRIPOD_ORDERS) == contract.TRIPOD_CELLS

@@ -1,0 +1,52 @@
+// Every -D that a build must give, and what follows from it. Python picks the values
+// (mltree/device/build.py); nothing here has a default.
+#ifndef BUILD_H
+#define BUILD_H
+
+#include "contract.h"
+
+#ifndef STATES
+#error "-DSTATES: states of the alphabet (4 DNA, 20 protein, 61 codon)"
+#endif
+#ifndef CODES
+#error "-DCODES: tip codes, rows of the tip table"
+#endif
+#ifndef CATEGORIES
+#error "-DCATEGORIES: rate categories"
+#endif
+#ifndef VW
+#error "-DVW: patterns in a block, the vector width of the layout"
+#endif
+#ifndef LANES
+#error "-DLANES: work-items that share a block: VW on GPUs, 1 where a vector type holds it"
+#endif
+#ifndef CATEGORY_ITEMS
+#error "-DCATEGORY_ITEMS: work-items that share the categories: CATEGORIES on GPUs, else 1"
+#endif
+#ifndef ROWS
+#error "-DROWS: instructions of one level that a work-group runs side by side"
+#endif
+#ifndef SINGLE
+#error "-DSINGLE: 1 for fp32 CLAs, 0 for fp64"
+#endif
+#ifndef FP64
+#error "-DFP64: 1 if the device has doubles to sum in"
+#endif
+#ifndef TIP_LOOKUP
+#error "-DTIP_LOOKUP: 1 to read P x tip from a table, 0 to expand the tip's code"
+#endif
+#ifndef SPIN_LIMIT
+#error "-DSPIN_LIMIT: polls of the grid barrier before it reports a fault"
+#endif
+#ifndef SOURCE_HASH
+#error "-DSOURCE_HASH: hash over opencl/, so that a cached build is never stale"
+#endif
+
+#if FP64 && defined(cl_khr_fp64)
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+#define TEAM (LANES * CATEGORY_ITEMS)       // work-items that share a row
+#define GROUP_SIZE(rows) (TEAM * (rows))
+
+#endif

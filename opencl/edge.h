@@ -1,0 +1,124 @@
+// evaluate, and sumGAMMA fused with coreDerivative, at one edge (x, y) of length t:
+//   L   = sum_k w_k sum_i pi_i x_i (P(r_k t) y)_i
+//       = sum_k w_k (sum_i pi_i x_i y_i + sum_m a_m expm1(lambda_m r_k t))
+//   a_m = (sum_i pi_i x_i V_im) (sum_j V^-1_mj y_j)                      (sumGAMMA)
+//   L', L'' follow from d/dt expm1(lambda r t) = lambda r (expm1 + 1)    (coreDerivative)
+#ifndef EDGE_H
+#define EDGE_H
+
+#define TERMS 3  // L, L', L''
+
+#include "operand.h"
+#include "sums.h"
+
+// Category k's share of the likelihood.
+inline void evaluate_terms(const plf_t *s, __global const int *record, int block, int k,
+                           __local real_v *terms, __local count_v *counts) {
+  __global const real *model = model_row(s, record[EDGE_MODEL], block);
+  real_v x[STATES], y[STATES];
+  const count_v count = operand_load(s, record[EDGE_X], block, k, x) +
+                        propagate(s, record[EDGE_Y], record[EDGE_LENGTH], block, k, y);
+  real_v sum = 0;
+  for (int i = 0; i < STATES; ++i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
+  const int row = get_local_id(2);
+  terms[TERM_AT(row, 0, k, LANE)] = model[MODEL_WEIGHTS + k] * sum;
+  terms[TERM_AT(row, 1, k, LANE)] = terms[TERM_AT(row, 2, k, LANE)] = 0;
+  counts[COUNT_AT(row, k, LANE)] = count;
+}
+
+// Category k's share of the likelihood and of its first two derivatives in t.
+inline void derive_terms(const plf_t *s, __global const int *record, int block, int k,
+                         __local real_v *terms, __local count_v *counts) {
+  __global const real *model = model_row(s, record[EDGE_MODEL], block);
+  __global const real *expm1s = pmatrix_row(s, record[EDGE_LENGTH], block, k) + SQUARE;
+  real_v x[STATES], y[STATES];
+  const count_v count = operand_load(s, record[EDGE_X], block, k, x) +
+                        operand_load(s, record[EDGE_Y], block, k, y);
+  real_v sum = 0, slope = 0, curve = 0;
+  for (int i = 0; i < STATES; ++i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
+  const real rate = model[MODEL_RATES + k];
+  for (int m = 0; m < STATES; ++m) {
+    real_v left = 0, right = 0;
+    for (int i = 0; i < STATES; ++i) {
+      left += model[MODEL_PI_RIGHT + i * STATES + m] * x[i];
+      right += model[MODEL_LEFT + m * STATES + i] * y[i];
+    }
+    const real_v a = left * right;
+    const real lambda = rate * model[m];
+    sum += expm1s[m] * a;
+    const real_v first = (lambda * (expm1s[m] + 1)) * a;
+    slope += first;
+    curve += lambda * first;
+  }
+  const real weight = model[MODEL_WEIGHTS + k];
+  const int row = get_local_id(2);
+  terms[TERM_AT(row, 0, k, LANE)] = weight * sum;
+  terms[TERM_AT(row, 1, k, LANE)] = weight * slope;
+  terms[TERM_AT(row, 2, k, LANE)] = weight * curve;
+  counts[COUNT_AT(row, k, LANE)] = count;
+}
+
+// Adds one lane's lnL.
+inline void evaluate_lane(const plf_t *s, int block, bool sites, __local const real_v *terms,
+                          __local const count_v *counts, acc_v sums[2]) {
+  acc_v all[TERMS];
+  const count_v count = sum_categories(terms, counts, get_local_id(2), LANE, all);
+  const acc_v lnl = scaled_log(all[0], count);
+  if (sites) ((__global acc_v *)s->site_lnl)[(size_t)block * LANES + LANE] = lnl;
+  sums[0] += pattern_weights(s, block, LANE) * lnl;
+}
+
+// Adds one lane's dlnL/dt and d2lnL/dt2; the scaling cancels in L'/L.
+inline void derive_lane(const plf_t *s, int block, __local const real_v *terms,
+                        __local const count_v *counts, acc_v sums[2]) {
+  acc_v all[TERMS];
+  sum_categories(terms, counts, get_local_id(2), LANE, all);
+  const acc_v slope = all[1] / all[0];
+  const acc_v weight = pattern_weights(s, block, LANE);
+  sums[0] += weight * slope;
+  sums[1] += weight * (all[2] / all[0] - slope * slope);
+}
+
+// One run of edges over a tile of blocks; rows take edges side by side.
+inline void edges_run(const plf_t *s, __global const int *records, int count, int kind, int chunk,
+                      int first_block, int last_block, __local real_v *terms,
+                      __local count_v *counts, __local acc_v *lanes) {
+  const int cells = kind == DO_DERIVE ? 2 : 1;
+  const bool first = first_block == chunk * s->chunk_blocks;
+  for (int base = 0; base < count; base += ROWS) {
+    const int row = get_local_id(2);
+    const bool active = base + row < count;
+    __global const int *record = records + (base + row) * EDGE_WORDS;
+    acc_v sums[2] = {0, 0};
+    for (int block = first_block; block < last_block; ++block) {
+      if (active) {
+        FOR_CATEGORY(k) {
+          if (kind == DO_DERIVE)
+            derive_terms(s, record, block, k, terms, counts);
+          else
+            evaluate_terms(s, record, block, k, terms, counts);
+        }
+      }
+      barrier(CLK_LOCAL_MEM_FENCE);
+      if (active && CATEGORY_FIRST == 0) {
+        if (kind == DO_DERIVE)
+          derive_lane(s, block, terms, counts, sums);
+        else
+          evaluate_lane(s, block, kind == DO_EVALUATE_SITES, terms, counts, sums);
+      }
+      barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    if (CATEGORY_FIRST == 0)
+      for (int t = 0; t < cells; ++t) lanes[(row * 2 + t) * LANES + LANE] = sums[t];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int q = ITEM; q < ROWS * 2; q += GROUP_SIZE(ROWS)) {
+      const int edge = base + q / 2, t = q % 2;
+      if (edge < count && t < cells)
+        partial_add(s, records[edge * EDGE_WORDS + EDGE_CELL] + t, chunk, first,
+                    lanes_sum((__local const acc *)lanes + q * VW));
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+}
+
+#endif

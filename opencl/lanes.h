@@ -1,0 +1,94 @@
+// The lane type. On a GPU a lane is a work-item and holds one pattern; on a CPU a lane is a
+// vector that holds the whole block. Everything else is written once, for both.
+#ifndef LANES_H
+#define LANES_H
+
+#include "build.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+#if SINGLE
+typedef float real;
+#else
+typedef double real;
+#endif
+#if FP64
+typedef double acc;  // sums, branch lengths, eigen systems
+typedef long acc_mask;
+#else
+typedef float acc;
+typedef int acc_mask;
+#endif
+
+#if LANES == 1 && VW > 1
+#define VECTOR(type) JOIN(type, VW)
+#if SINGLE
+typedef VECTOR(float) real_v;
+#else
+typedef VECTOR(double) real_v;
+#endif
+#if FP64
+typedef VECTOR(double) acc_v;
+#define TO_ACC(x) JOIN(convert_double, VW)(x)
+#else
+typedef VECTOR(float) acc_v;
+#define TO_ACC(x) JOIN(convert_float, VW)(x)
+#endif
+typedef VECTOR(int) count_v;
+typedef VECTOR(ushort) stored_count_v;
+typedef VECTOR(uchar) code_v;
+#if SINGLE
+#define TO_REAL(x) JOIN(convert_float, VW)(x)
+#else
+#define TO_REAL(x) JOIN(convert_double, VW)(x)
+#endif
+#define TO_COUNT(x) JOIN(convert_int, VW)(x)
+#define TO_STORED(x) JOIN(convert_ushort, VW)(x)
+#define ONES(mask) (-JOIN(convert_int, VW)(mask))
+#define ANY(mask) any(mask)
+#define LANE 0
+#else
+#define VECTOR(type) type
+typedef real real_v;
+typedef acc acc_v;
+typedef int count_v;
+typedef ushort stored_count_v;
+typedef uchar code_v;
+#define TO_ACC(x) ((acc)(x))
+#define TO_REAL(x) ((real)(x))
+#define TO_COUNT(x) ((int)(x))
+#define TO_STORED(x) ((ushort)(x))
+#define ONES(mask) (mask)
+#define ANY(mask) (mask)
+#if LANES == 1
+#define LANE 0
+#else
+#define LANE ((int)get_local_id(0))
+#endif
+#endif
+
+#if CATEGORY_ITEMS == 1
+#define CATEGORY_FIRST 0
+#else
+#define CATEGORY_FIRST ((int)get_local_id(1))
+#endif
+#define FOR_CATEGORY(k) for (int k = CATEGORY_FIRST; k < CATEGORIES; k += CATEGORY_ITEMS)
+
+// Position of this work-item in its row, and in its work-group.
+#define MEMBER (CATEGORY_FIRST * LANES + LANE)
+#define ITEM ((int)(get_local_id(2) * TEAM) + MEMBER)
+
+// Scaling by exact powers of two: a CLA whose states all fall below 2^-bits is multiplied by
+// 2^bits and its count grows by one.
+#if SINGLE
+#define SCALE_BITS SCALE_BITS_SINGLE
+#define SCALE_UP 0x1p32f
+#define SCALE_DOWN 0x1p-32f
+#else
+#define SCALE_BITS SCALE_BITS_DOUBLE
+#define SCALE_UP 0x1p256
+#define SCALE_DOWN 0x1p-256
+#endif
+
+#endif

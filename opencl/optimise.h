@@ -1,0 +1,118 @@
+// REDUCE and OPTIMISE: from partial sums to the next trial of every branch length.
+#ifndef OPTIMISE_H
+#define OPTIMISE_H
+
+#include "session.h"
+
+// sum[cell] = its partials, as REDUCE_WIDTH strided sums added in order.
+inline void reduce_stage(const plf_t *s, int first_cell, int count, __local acc *strided,
+                         int group_size, int stage) {
+  const int members = group_size < REDUCE_WIDTH ? 1 : REDUCE_WIDTH;
+  const int teams = group_size / members, team = ITEM / members, member = ITEM % members;
+  const int groups = get_num_groups(0);
+  __local acc *mine = strided + team * REDUCE_WIDTH;
+  for (int base = get_group_id(0) * teams; base < count; base += groups * teams) {
+    const int cell = first_cell + base + team;
+    const bool active = team < teams && base + team < count;
+    for (int v = member; active && v < REDUCE_WIDTH; v += members) {
+      acc sum = 0;
+      for (int chunk = v; chunk < s->chunks; chunk += REDUCE_WIDTH)
+        sum += s->partial[(size_t)cell * s->chunks + chunk];
+      mine[v] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (active && member == 0) {
+      acc sum = mine[0];
+      for (int v = 1; v < REDUCE_WIDTH; ++v) sum += mine[v];
+      SUMS_AT(s)[cell] = sum;
+      if (!isfinite(sum)) report_fault(s, FAULT_NOT_FINITE, stage);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+}
+
+// Newton's next length from t, or four times up or down where the curvature is wrong; never
+// further than [t/10, 10t + 0.1] in one step.
+inline acc newton_target(const plf_t *s, acc t, acc slope, acc step) {
+  const acc next = isfinite(step) ? t - step : slope > 0 ? 4 * t : t / 4;
+  return clamp(clamp(next, t / 10, 10 * t + (acc)0.1), s->min_length, s->max_length);
+}
+
+// step = H^-1 g by Cramer's rule where -H is positive definite; returns whether it is.
+inline bool solve_tripod(const acc g[3], __global const acc *h, acc step[3]) {
+  const acc a = h[0], b = h[1], c = h[2], d = h[3], e = h[4], f = h[5];  // 11 22 33 12 13 23
+  const acc minor = a * b - d * d;
+  const acc det = c * minor - a * f * f + 2 * d * e * f - b * e * e;
+  if (!(a < 0 && minor > 0 && det < 0)) return false;
+  step[0] = ((b * c - f * f) * g[0] + (e * f - c * d) * g[1] + (d * f - b * e) * g[2]) / det;
+  step[1] = ((e * f - c * d) * g[0] + (a * c - e * e) * g[1] + (d * e - a * f) * g[2]) / det;
+  step[2] = ((d * f - b * e) * g[0] + (d * e - a * f) * g[1] + minor * g[2]) / det;
+  return true;
+}
+
+inline void tripod_targets(const plf_t *s, __global const acc *g, __global const acc *lengths,
+                           __global acc *target) {
+  const acc slopes[3] = {g[0], g[1], g[2]};
+  acc step[3];
+  const bool joint = solve_tripod(slopes, g + 3, step);
+  for (int j = 0; j < 3; ++j) {
+    const acc alone = g[3 + j] < 0 ? slopes[j] / g[3 + j] : (acc)INFINITY;
+    target[j] = newton_target(s, lengths[j], slopes[j], joint ? step[j] : alone);
+  }
+}
+
+// One guarded step of a group: a better trial becomes the best and gives a new target, a worse
+// one halves the step back towards the best.
+inline void optimise_group(const plf_t *s, __global const int *record, int g, int member,
+                           int members) {
+  __global acc *control = CONTROL_AT(s, g);
+  if (control[CONTROL_ACTIVE] == 0) return;
+  const acc lnl = SUMS_AT(s)[record[GROUP_LNL_CELL]];
+  const acc gain = lnl - control[CONTROL_BEST];
+  const acc passes = control[CONTROL_PASSES] + 1;
+  const bool first = passes == 1, better = first || gain >= 0;
+  const acc last_step = control[CONTROL_STEP];
+  const acc step = first ? 1 : better ? fmin((acc)1, last_step * (acc)1.4) : last_step / 2;
+  const bool done = passes >= control[CONTROL_MAX_PASSES] ||
+                    (better ? !first && gain < control[CONTROL_EPSILON]
+                            : step * (1 << MAX_STEP_HALVINGS) < 1);
+  const int offset = record[GROUP_FIRST_LENGTH], count = record[GROUP_COUNT];
+  __global acc *lengths = LENGTHS_AT(s) + offset, *best = BEST_AT(s) + offset;
+  __global acc *target = TARGET_AT(s) + offset;
+  __global const acc *cells = SUMS_AT(s) + record[GROUP_FIRST_CELL];
+  if (members > 1) barrier(CLK_GLOBAL_MEM_FENCE);
+  if (better && record[GROUP_KIND] == STEP_TRIPOD) tripod_targets(s, cells, lengths, target);
+  for (int j = member; j < count; j += members) {
+    if (better) {
+      const acc t = lengths[j];
+      best[j] = t;
+      if (record[GROUP_KIND] == STEP_DIAGONAL) {
+        const acc slope = cells[2 * j], curve = cells[2 * j + 1];
+        target[j] = newton_target(s, t, slope, curve < 0 ? slope / curve : (acc)INFINITY);
+      }
+    }
+    lengths[j] = done ? best[j] : best[j] + step * (target[j] - best[j]);
+  }
+  if (member == 0) {
+    control[CONTROL_ACTIVE] = !done;
+    control[CONTROL_BEST] = better ? lnl : control[CONTROL_BEST];
+    control[CONTROL_STEP] = step;
+    control[CONTROL_PASSES] = passes;
+    control[CONTROL_ACCEPTED] = better;
+  }
+}
+
+// `alone`: many small groups, a work-item each; otherwise a work-group each.
+inline void optimise_stage(const plf_t *s, __global const int *records, int count, bool alone,
+                           int group_size) {
+  if (alone) {
+    const int items = get_num_groups(0) * group_size;
+    for (int g = get_group_id(0) * group_size + ITEM; g < count; g += items)
+      optimise_group(s, records + g * GROUP_WORDS, g, 0, 1);
+  } else {
+    for (int g = get_group_id(0); g < count; g += get_num_groups(0))
+      optimise_group(s, records + g * GROUP_WORDS, g, ITEM, group_size);
+  }
+}
+
+#endif

@@ -1,0 +1,98 @@
+// What a worker holds for the whole run, and where things lie in it.
+#ifndef SESSION_H
+#define SESSION_H
+
+#include "lanes.h"
+
+// A model row: eigenvalues[S] | right[S][S] | left[S][S] | pi_right[S][S] | generator[S][S]
+//              | frequencies[S] | rates[K] | weights[K]
+#define SQUARE (STATES * STATES)
+#define MODEL_RIGHT STATES
+#define MODEL_LEFT (MODEL_RIGHT + SQUARE)
+#define MODEL_PI_RIGHT (MODEL_LEFT + SQUARE)
+#define MODEL_GENERATOR (MODEL_PI_RIGHT + SQUARE)
+#define MODEL_FREQUENCIES (MODEL_GENERATOR + SQUARE)
+#define MODEL_RATES (MODEL_FREQUENCIES + STATES)
+#define MODEL_WEIGHTS (MODEL_RATES + CATEGORIES)
+#define MODEL_WORDS (MODEL_WEIGHTS + CATEGORIES)
+
+// A P matrix per category: P[S][S] | expm1(lambda r t)[S]
+#define PMATRIX_ROW (SQUARE + STATES)
+#define TIP_ROW (CODES * STATES)
+
+typedef struct {
+  __global const int *program;          // stages and records
+  __global acc *state;                  // best | target | header | control | lengths | sums
+  __global real *cla;                   // [slot][block][category][state][lane]
+  __global ushort *scaler;              // [slot][block][category][lane]
+  __global real *pmatrix;               // [length][partition][category][PMATRIX_ROW]
+  __global real *tip_pmatrix;           // [length < tip_lengths][partition][category][code][S]
+  __global real *stack;                 // near vectors: [work-group][level], then as a CLA
+  __global ushort *stack_scaler;        // their scaling counts
+  __global acc *partial;                // [cell][chunk]
+  __global acc *site_lnl;               // [pattern], written by EVALUATE
+  __global const uchar *tips;           // [tip][pattern]
+  __global const real *tip_table;       // [code][S]
+  __global const acc *model;            // [row][MODEL_WORDS]
+  __global const real *model_real;      // the same in the CLAs' precision
+  __global const acc *weights;          // [pattern], 0 in the padding
+  __global const int *block_partition;  // [block]
+  __global uint *sync;                  // work-groups that arrived at the barrier, that left
+  __global ulong *marks;                // [work-group][FUNCTIONS] ticks of the device's clock
+  int blocks, chunks, chunk_blocks, tile_blocks, partitions, tip_lengths;
+  int controls, lengths;                // records in front of the sums
+  int stack_levels;                     // of a work-group's near vectors
+  acc min_length, max_length;
+} plf_t;
+
+#define BEST_AT(s) ((s)->state)
+#define TARGET_AT(s) (BEST_AT(s) + (s)->lengths)
+#define HEADER_AT(s) (TARGET_AT(s) + (s)->lengths)
+#define CONTROL_AT(s, g) (HEADER_AT(s) + HEADER_WORDS + (size_t)(g) * CONTROL_WORDS)
+#define LENGTHS_AT(s) CONTROL_AT(s, (s)->controls)
+#define SUMS_AT(s) (LENGTHS_AT(s) + (s)->lengths)
+
+inline void report_fault(const plf_t *s, int fault, int stage) {
+  HEADER_AT(s)[0] = fault;
+  HEADER_AT(s)[1] = stage;
+}
+
+// CLAs are addressed in lanes: element (slot, block, category, state) of this work-item.
+inline size_t cla_index(const plf_t *s, int slot, int block, int k) {
+  return (((size_t)slot * s->blocks + block) * CATEGORIES + k);
+}
+
+inline real_v cla_load(__global const real *cla, size_t row, int state) {
+  return ((__global const real_v *)cla)[(row * STATES + state) * LANES + LANE];
+}
+
+inline void cla_store(__global real *cla, size_t row, int state, real_v x) {
+  ((__global real_v *)cla)[(row * STATES + state) * LANES + LANE] = x;
+}
+
+inline count_v count_load(__global const ushort *scaler, size_t row) {
+  return TO_COUNT(((__global const stored_count_v *)scaler)[row * LANES + LANE]);
+}
+
+inline void count_store(__global ushort *scaler, size_t row, count_v count) {
+  ((__global stored_count_v *)scaler)[row * LANES + LANE] = TO_STORED(count);
+}
+
+inline code_v tip_codes(const plf_t *s, int tip, int block) {
+  return ((__global const code_v *)s->tips)[((size_t)tip * s->blocks + block) * LANES + LANE];
+}
+
+inline acc_v pattern_weights(const plf_t *s, int block, int lane) {
+  return ((__global const acc_v *)s->weights)[(size_t)block * LANES + lane];
+}
+
+inline __global const real *pmatrix_row(const plf_t *s, int length, int block, int k) {
+  const size_t at = (size_t)length * s->partitions + s->block_partition[block];
+  return s->pmatrix + (at * CATEGORIES + k) * PMATRIX_ROW;
+}
+
+inline __global const real *model_row(const plf_t *s, int model, int block) {
+  return s->model_real + (size_t)(model + s->block_partition[block]) * MODEL_WORDS;
+}
+
+#endif

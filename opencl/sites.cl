@@ -1,0 +1,34 @@
+// The site-local worker: levels of newviews, evaluations and derivatives, chunk by chunk. A
+// work-group takes a chunk through the whole stream, tile by tile, without waiting for another.
+#include "edge.h"
+#include "grid.h"
+#include "newview.h"
+
+#define OWN_OP OP_SITES
+#define WORKER_ROWS ROWS
+#define LOCAL_TERMS (TERMS * ROWS * CATEGORIES * LANES)
+#define LOCAL_LANES (2 * ROWS * LANES)
+
+inline void own_stage(const plf_t *s, __global const int *runs, int count, __local real_v *terms,
+                      __local count_v *counts, __local acc_v *lanes, __local int *cells,
+                      __local ulong *book, ulong *since) {
+  const int functions[4] = {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE};
+  for (int chunk = get_group_id(0); chunk < s->chunks; chunk += get_num_groups(0)) {
+    const int end = min((chunk + 1) * s->chunk_blocks, s->blocks);
+    for (int tile = chunk * s->chunk_blocks; tile < end; tile += s->tile_blocks) {
+      const int tile_end = min(tile + s->tile_blocks, end);
+      for (int r = 0; r < count; ++r) {
+        __global const int *run = runs + r * RUN_WORDS;
+        const int kind = run[RUN_KIND];
+        __global const int *records = s->program + run[RUN_FIRST];
+        if (kind == DO_NEWVIEW)
+          newview_level(s, records, run[RUN_COUNT], tile, tile_end);
+        else
+          edges_run(s, records, run[RUN_COUNT], kind, chunk, tile, tile_end, terms, counts, lanes);
+        mark(book, since, functions[kind]);
+      }
+    }
+  }
+}
+
+#include "worker.h"

@@ -1,0 +1,55 @@
+// From the categories of a pattern to its likelihood, and from lanes to a chunk's partial sum.
+#ifndef SUMS_H
+#define SUMS_H
+
+#include "session.h"
+
+// Terms of one pattern and category wait in local memory for the other categories: TERMS of
+// them per (row, category, lane), with one scaling count. On a CPU a "lane" is the whole block.
+#define TERM_AT(row, t, k, lane) ((((row) * TERMS + (t)) * CATEGORIES + (k)) * LANES + (lane))
+#define COUNT_AT(row, k, lane) (((row) * CATEGORIES + (k)) * LANES + (lane))
+
+// The smallest count over a lane's categories, which all of them are then scaled to.
+inline count_v smallest_count(__local const count_v *counts, int row, int lane) {
+  count_v least = counts[COUNT_AT(row, 0, lane)];
+  for (int k = 1; k < CATEGORIES; ++k) least = min(least, counts[COUNT_AT(row, k, lane)]);
+  return least;
+}
+
+// 2^(-SCALE_BITS * (count - least)).
+inline acc_v relative_scale(count_v count, count_v least) {
+  const count_v excess = count - least;
+  return ANY(excess) ? exp2(TO_ACC(excess) * (acc)(-SCALE_BITS)) : (acc_v)(1);
+}
+
+// One lane's terms summed over the categories, all on the scale of the smallest count.
+inline count_v sum_categories(__local const real_v *terms, __local const count_v *counts, int row,
+                              int lane, acc_v sums[TERMS]) {
+  const count_v least = smallest_count(counts, row, lane);
+  for (int t = 0; t < TERMS; ++t) sums[t] = 0;
+  for (int k = 0; k < CATEGORIES; ++k) {
+    const acc_v scale = relative_scale(counts[COUNT_AT(row, k, lane)], least);
+    for (int t = 0; t < TERMS; ++t) sums[t] += TO_ACC(terms[TERM_AT(row, t, k, lane)]) * scale;
+  }
+  return least;
+}
+
+// ln of a scaled likelihood.
+inline acc_v scaled_log(acc_v likelihood, count_v count) {
+  return log(likelihood) - TO_ACC(count) * (acc)(SCALE_BITS * M_LN2_F64);
+}
+
+// A chunk's partial sum of a cell: its first tile sets it, the others add to it.
+inline void partial_add(const plf_t *s, int cell, int chunk, bool first, acc value) {
+  __global acc *partial = s->partial + (size_t)cell * s->chunks + chunk;
+  *partial = first ? value : *partial + value;
+}
+
+// The lanes' sum in lane order.
+inline acc lanes_sum(__local const acc *lanes) {
+  acc sum = lanes[0];
+  for (int lane = 1; lane < VW; ++lane) sum += lanes[lane];
+  return sum;
+}
+
+#endif

@@ -1,0 +1,93 @@
+// The three branches around an insertion point, jointly. With A = P(t_1) near, B = P(t_2) far,
+// C = P(t_3) pendant and A' = r Q A, A'' = r Q A':
+//   L = sum_k w_k sum_i pi_i A_i B_i C_i,  L_1 = ... A'_i B_i C_i,  L_12 = ... A'_i B'_i C_i, ...
+// gives lnL, its gradient and its whole Hessian in one pass over the patterns.
+#define TERMS TRIPOD_CELLS
+
+#include "contract.h"
+#include "grid.h"
+#include "operand.h"
+#include "sums.h"
+
+#define OWN_OP OP_TRIPOD
+#define WORKER_ROWS 1
+#define LOCAL_TERMS (TERMS * CATEGORIES * LANES)
+#define LOCAL_LANES (TERMS * LANES)
+
+// x = P operand, with its first two derivatives in the branch length.
+inline count_v differentiate(const plf_t *s, int operand, int length, __global const real *model,
+                             int block, int k, real_v x[3][STATES]) {
+  const count_v count = propagate(s, operand, length, block, k, x[0]);
+  const real rate = model[MODEL_RATES + k];
+  for (int d = 1; d < 3; ++d) {
+    matvec(model + MODEL_GENERATOR, x[d - 1], x[d]);
+    for (int i = 0; i < STATES; ++i) x[d][i] *= rate;
+  }
+  return count;
+}
+
+inline void tripod_terms(const plf_t *s, __global const int *record, int block, int k,
+                         __local real_v *terms, __local count_v *counts) {
+  __global const real *model = model_row(s, record[TRIPOD_MODEL], block);
+  real_v a[3][STATES], b[3][STATES], c[3][STATES];
+  counts[COUNT_AT(0, k, LANE)] =
+      differentiate(s, record[TRIPOD_NEAR], record[TRIPOD_NEAR_P], model, block, k, a) +
+      differentiate(s, record[TRIPOD_FAR], record[TRIPOD_FAR_P], model, block, k, b) +
+      differentiate(s, record[TRIPOD_PENDANT], record[TRIPOD_PENDANT_P], model, block, k, c);
+  const int order[TERMS][3] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {2, 0, 0},
+                               {0, 2, 0}, {0, 0, 2}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1}};
+#pragma unroll
+  for (int t = 0; t < TERMS; ++t) {
+    real_v sum = 0;
+    for (int i = 0; i < STATES; ++i)
+      sum += model[MODEL_FREQUENCIES + i] *
+             (a[order[t][0]][i] * (b[order[t][1]][i] * c[order[t][2]][i]));
+    terms[TERM_AT(0, t, k, LANE)] = model[MODEL_WEIGHTS + k] * sum;
+  }
+}
+
+// Adds one lane's lnL, gradient and Hessian; the scaling cancels in the ratios.
+inline void tripod_lane(const plf_t *s, int block, __local const real_v *terms,
+                        __local const count_v *counts, acc_v sums[TERMS]) {
+  acc_v all[TERMS];
+  const count_v count = sum_categories(terms, counts, 0, LANE, all);
+  const acc_v weight = pattern_weights(s, block, LANE);
+  const int one[6] = {1, 2, 3, 1, 1, 2}, other[6] = {1, 2, 3, 2, 3, 3};
+  sums[0] += weight * scaled_log(all[0], count);
+  for (int t = 1; t < TERMS; ++t) all[t] /= all[0];
+  for (int t = 1; t < 4; ++t) sums[t] += weight * all[t];
+  for (int h = 0; h < 6; ++h)
+    sums[4 + h] += weight * (all[4 + h] - all[one[h]] * all[other[h]]);
+}
+
+inline void tripod_chunk(const plf_t *s, __global const int *record, int chunk,
+                         __local real_v *terms, __local count_v *counts, __local acc_v *lanes) {
+  acc_v sums[TERMS];
+  for (int t = 0; t < TERMS; ++t) sums[t] = 0;
+  const int end = min((chunk + 1) * s->chunk_blocks, s->blocks);
+  for (int block = chunk * s->chunk_blocks; block < end; ++block) {
+    FOR_CATEGORY(k) tripod_terms(s, record, block, k, terms, counts);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (CATEGORY_FIRST == 0) tripod_lane(s, block, terms, counts, sums);
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  if (CATEGORY_FIRST == 0)
+    for (int t = 0; t < TERMS; ++t) lanes[t * LANES + LANE] = sums[t];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int t = ITEM; t < TERMS; t += TEAM)
+    partial_add(s, record[TRIPOD_CELL] + t, chunk, true,
+                lanes_sum((__local const acc *)lanes + t * VW));
+  barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+inline void own_stage(const plf_t *s, __global const int *records, int count,
+                      __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
+                      __local int *cells, __local ulong *book, ulong *since) {
+  const long jobs = (long)count * s->chunks;
+  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0))
+    tripod_chunk(s, records + job / s->chunks * TRIPOD_WORDS, job % s->chunks, terms, counts,
+                 lanes);
+  mark(book, since, FN_TRIPOD);
+}
+
+#include "worker.h"
