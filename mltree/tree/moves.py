@@ -107,7 +107,11 @@ def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) 
     first, second = siblings(prune)
     far = twin.item(target)
     left, right = twin.item(first), twin.item(second)
-    join_id, moved_id, target_id = edge.item(first), edge.item(second), edge.item(target)
+    join_id, moved_id, target_id = (
+        edge.item(first),
+        edge.item(second),
+        edge.item(target),
+    )
     record = _record(
         tree,
         (first, second, left, right, target, far),
@@ -156,7 +160,10 @@ def undo_all(tree: Tree, records: Sequence[Undo]) -> None:
 
 
 def apply_sprs(
-    tree: Tree, prunes: Int32Array, targets: Int32Array, lengths: Float64Array | None = None
+    tree: Tree,
+    prunes: Int32Array,
+    targets: Int32Array,
+    lengths: Float64Array | None = None,
 ) -> tuple[NDArray[np.bool_], list[Undo]]:
     """Apply SPRs in the given order under the loose rule (SEARCH.md); the others are skipped.
 

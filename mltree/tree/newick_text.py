@@ -1,0 +1,140 @@
+"""Newick text: its tokens, its trees one by one in a form that ete3 cannot misread, its quoting.
+
+ete3 knows neither comments nor doubled quotes nor ``.5``, and takes any text after a colon that
+begins with a number. So names become numbers here, comments go, branch lengths are checked and
+rewritten, and whatever is wrong is reported with its line.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mltree.errors import InputError
+
+__all__ = ["RawTree", "quoted", "raw_trees", "text_of"]
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+      | (?P<comment>\[[^\]]*\])
+      | (?P<quoted>'(?:[^']|'')*'|"[^"]*")
+      | (?P<mark>[(),:;])
+      | (?P<bare>[^\s()\[\],:;'"][^()\[\],:;]*)
+      | (?P<bad>.)""",
+    re.VERBOSE,
+)
+_NEEDS_QUOTES = re.compile(r"""[\s()\[\]{}:;,'"]""")
+
+
+@dataclass
+class RawTree:
+    """One tree: the line it starts in and its text, where names are numbers into ``names``."""
+
+    line: int
+    text: str
+    names: list[str]
+
+
+def text_of(source: str | Path) -> tuple[str, str | None]:
+    """The text, and the file it came from or None where the source is the text itself."""
+    if isinstance(source, str) and (";" in source or source.lstrip()[:1] in {"(", "["}):
+        return source, None
+    file = os.fspath(source)
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("not a text file", file=file) from None
+    except OSError as error:
+        raise InputError(error.strerror or "cannot be read", file=file) from None
+    if text.lstrip()[:6].upper() == "#NEXUS":
+        raise InputError("a NEXUS file", file=file, hint="export the tree as Newick")
+    return text, file
+
+
+def raw_trees(text: str, file: str | None) -> Iterator[RawTree]:
+    """Every tree of a text. Raises: InputError for what ete3 would misread, with its line."""
+    scanner = _Scanner(file)
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if match.lastgroup not in {"space", "comment"}:
+            scanner.take(str(match.lastgroup), token)
+        scanner.line += token.count("\n")
+        if scanner.parts and scanner.before == ";":
+            yield scanner.finish()
+    if scanner.parts:
+        raise scanner.fail("the last tree does not end with ';'")
+
+
+class _Scanner:
+    """Collects the tokens of one tree after another."""
+
+    def __init__(self, file: str | None) -> None:
+        self.file = file
+        self.line = 1
+        self.first_line = 1
+        self.depth = 0
+        self.before = ";"  # the latest mark, or "label" for anything else
+        self.parts: list[str] = []
+        self.names: list[str] = []
+
+    def fail(self, problem: str) -> InputError:
+        return InputError(problem, file=self.file, line=self.line)
+
+    def take(self, kind: str, token: str) -> None:
+        if not self.parts:
+            self.first_line = self.line
+        if kind == "bad":
+            raise self.fail(f"unexpected {token!r}: a quote or bracket that is not closed?")
+        if kind == "mark":
+            self._mark(token)
+        elif self.before == ":":
+            self.parts.append(_length(token, self.fail))
+        elif self.before == "label":
+            raise self.fail(f"a comma is missing before {token.strip()!r}")
+        else:
+            self.parts.append(str(len(self.names)))
+            self.names.append(_name(kind, token))
+        self.before = token if kind == "mark" else "label"
+
+    def _mark(self, token: str) -> None:
+        self.depth += (token == "(") - (token == ")")
+        if self.depth < 0 or (token == ";" and self.depth):
+            raise self.fail("parentheses do not match")
+        if token == "," and not self.depth:
+            raise self.fail("a comma outside the parentheses")
+        if token == "(" and self.before not in {";", "(", ","}:
+            raise self.fail("a comma is missing before '('")
+        self.parts.append(token)
+
+    def finish(self) -> RawTree:
+        tree = RawTree(self.first_line, "".join(self.parts), self.names)
+        self.parts, self.names = [], []
+        return tree
+
+
+def _length(token: str, fail: Callable[[str], InputError]) -> str:
+    try:
+        value = float(token)
+    except ValueError:
+        raise fail(f"branch length {token.strip()!r} is not a number") from None
+    if not (math.isfinite(value) and value >= 0):
+        raise fail(f"branch length {token.strip()} is not a finite number >= 0")
+    return repr(abs(value))
+
+
+def _name(kind: str, token: str) -> str:
+    if kind == "bare":
+        return " ".join(token.split())
+    quote = token[0]
+    return token[1:-1].replace(2 * quote, quote)
+
+
+def quoted(name: str) -> str:
+    """A name as Newick writes it: in single quotes where it holds a special character."""
+    if name and not _NEEDS_QUOTES.search(name):
+        return name
+    return "'" + name.replace("'", "''") + "'"

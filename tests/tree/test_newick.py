@@ -1,0 +1,228 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mltree.errors import InputError
+from mltree.tree import newick, splits
+from mltree.tree.moves import random_nnis
+from mltree.tree.newick import (
+    POLYTOMY_LENGTH,
+    ascii_drawing,
+    read_newick,
+    read_newicks,
+    write_newick,
+)
+from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import DEFAULT_LENGTH, Tree, tree_from_edges
+
+SEEDS = st.integers(0, 2**32 - 1)
+FIVE = ("A", "B", "C", "D", "E")
+NAMES = st.lists(
+    st.text("abcXYZ019_.-|/ '()[]{}:;,\"é", min_size=1, max_size=8).map(str.strip),
+    min_size=4,
+    max_size=20,
+    unique=True,
+).filter(all)
+
+
+def random_tree(n_tips: int, seed: int) -> Tree:
+    rng = np.random.default_rng(seed)
+    tree = random_topology(n_tips, rng)
+    tree.lengths[:] = rng.exponential(0.1, tree.n_edges)
+    return tree
+
+
+@given(NAMES, SEEDS)
+def test_round_trip_with_any_names_is_exact(names: list[str], seed: int) -> None:
+    tree = random_tree(len(names), seed)
+    text = write_newick(tree, names, digits=None)
+    again, notices = read_newick(text, names)
+    again.validate()
+    assert notices == ()
+    assert splits.same_topology(tree, again)
+    assert sorted(again.lengths) == sorted(tree.lengths)
+    assert write_newick(again, names, digits=None) == text
+
+
+@given(st.integers(4, 30), SEEDS)
+@settings(max_examples=30)
+def test_fast_robinson_foulds_equals_ete3(n_tips: int, seed: int) -> None:
+    tree = random_tree(n_tips, seed)
+    other = tree.copy()
+    random_nnis(other, 0.3, np.random.default_rng(seed))
+    third = random_tree(n_tips, seed + 1)
+    for one, two in ((tree, other), (tree, third), (other, third), (tree, tree)):
+        assert newick.robinson_foulds(one, two) == splits.robinson_foulds(one, two)
+
+
+def test_writes_decimals_and_starts_at_the_first_taxon() -> None:
+    tree, _ = read_newick("((E:.5,C:1e-7):0.25,D:2,(B:1,A:3):0.125);", FIVE)
+    assert (
+        write_newick(tree, FIVE, 3) == "(A:3.000,B:1.000,((C:0.000,E:0.500):0.250,D:2.000):0.125);"
+    )
+
+
+TREE = "(A:1,B:2,(C:3,(D:4,E:5):6):7);"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(A:1,B:2,(C:3,(D:4,E:5)0.98:6)100:7)root;",
+        "[&R] (A:1[a;b],B:2,('C':3,(\"D\":4,E:5)[x(y]:6):7);",
+        "\n( A : 1 ,\r\n B:2,\n(C:3.0,( D:4e0,E:.5e1 ):6):7 ):0.0 ; \n\n",
+        "(((((A:1,B:2):0,(C:3,(D:4,E:5):6):7))));",
+    ],
+)
+def test_spellings_of_one_tree(text: str) -> None:
+    tree, _ = read_newick(text, FIVE)
+    expected, _ = read_newick(TREE, FIVE)
+    if ")))));" in text:
+        assert splits.same_topology(tree, expected)
+    else:
+        assert write_newick(tree, FIVE) == write_newick(expected, FIVE)
+
+
+def test_a_rooted_tree_is_unrooted_with_a_notice() -> None:
+    tree, notices = read_newick("((A:1,B:2):3,(C:3,(D:4,E:5):6):4);", FIVE)
+    assert write_newick(tree, FIVE, 0) == "(A:1,B:2,(C:3,(D:4,E:5):6):7);"
+    assert notices == ("rooted tree: root removed, its two branches merged into one",)
+
+
+def test_a_root_at_a_tip_and_unary_nodes() -> None:
+    tree, notices = read_newick("(A:1,((B:2,((C:3):1,(D:4,E:5):6):7):1):0);", FIVE)
+    assert write_newick(tree, FIVE, 0) == "(A:2,B:2,(C:4,(D:4,E:5):6):7);"
+    assert len(notices) == 2
+    assert "single child" in notices[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("(A:1,B:1,C:1,D:1,E:1);", "1 polytomy"), ("((A:1,B:1,C:1):1,D:1,E:1);", "1 polytomy")],
+)
+def test_polytomies_are_resolved_with_a_notice(text: str, count: str) -> None:
+    tree, notices = read_newick(text, FIVE)
+    tree.validate()
+    assert notices[0].startswith(f"{count} resolved")
+    assert set(tree.lengths) == {1.0, POLYTOMY_LENGTH}
+
+
+def test_a_large_star_becomes_a_shallow_tree() -> None:
+    names = [f"t{i}" for i in range(1000)]
+    tree, _ = read_newick(f"({','.join(names)});", names)
+    assert tree.levels().max() < 25
+
+
+def test_missing_lengths_get_the_default_with_a_notice() -> None:
+    tree, notices = read_newick("((A,B),(C:3,(D,E):6));", FIVE)
+    assert notices[1] == f"5 branches without a length set to {DEFAULT_LENGTH:g}"
+    assert sorted(set(tree.lengths)) == [DEFAULT_LENGTH, 3.0, 6.0]
+
+
+def test_several_trees_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "trees.nwk"
+    path.write_text(TREE + "\n" + "((A:1,B:1):1,C:1,(D:1,E:1):1);" + TREE)
+    trees = read_newicks(path, FIVE)
+    assert len(trees) == 3
+    assert splits.same_topology(trees[0][0], trees[2][0])
+    assert read_newick(str(path), FIVE)[1] == ("the first of 3 trees is used",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(A:1,B:2,(C:3,(D:4,E:-5):6):7);", "length -5 is not a finite number"),
+        ("(A:1,B:2,(C:3,(D:4,E:nan):6):7);", "length nan is not a finite"),
+        ("(A:1,B:2,(C:3,(D:4,E:inf):6):7);", "length inf is not a finite"),
+        ("(A:1,B:2,(C:3,(D:4,E:0.1{3}):6):7);", r"'0\.1\{3\}' is not a number"),
+        ("(A:1,B:2,(C:3,(D:4,E:x):6):7);", "'x' is not a number"),
+        ("(A:1,B:2,(C:3,D:4):7);", "'E' is in the alignment but not in the tree"),
+        ("(A:1,B:2,(C:3,(D:4,(E:1,F:5)):6):7);", "'F' is in the tree but not in the alignment"),
+        ("(A:1,B:2,(C:3,(D:4,(E:1,A:5)):6):7);", "taxon 'A' is in the tree twice"),
+        ("(A:1,B:2,(C:3,(D:4,E:5):6):7)", "does not end with ';'"),
+        ("(A:1,B:2,(C:3,(D:4,E:5):6:7);", "parentheses do not match"),
+        ("(A:1,B:2,(C:3,(D:4,E:5):6)):7);", "parentheses do not match"),
+        ("(A:1,B:2(C:3,(D:4,E:5):6):7);", "comma is missing before"),
+        ("(A:1,B:2,'C' x:3,(D:4,E:5):6);", "comma is missing before 'x'"),
+        ("(A:1,B:2,'C:3,(D:4,E:5):6);", "not closed"),
+        ("(A:1,B:2,[C:3,(D:4,E:5):6);", "not closed"),
+        ("(A:1,,B:2,(C:3,(D:4,E:5):6):7);", "broken Newick tree: Empty leaf"),
+        ("(A:1,:2,(C:3,(D:4,E:5):6):7);", "Unexpected newick format ':2.0'"),
+        ("(A:1,B::2,(C:3,(D:4,E:5):6):7);", "broken Newick tree"),
+        ("();", "broken|not in the tree"),
+        (";", "a tip without a name"),
+        ("A;", "broken|not in the tree"),
+        ("(A,B,C,D,E),(A,B);", "outside the parentheses"),
+    ],
+)
+def test_bad_trees_are_one_clear_line(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        read_newick(text, FIVE)
+    assert "line 1" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no tree"),
+        (b" \n", "no tree"),
+        (b"\xff\xfe\x00\x01", "not a text file"),
+        (b"#NEXUS\nbegin trees;", "NEXUS"),
+        (b"ACGT\nACGT\n", "comma is missing|not end with"),
+        (b"(A,B,\n\n(C,D:-1),E);", "line 3: branch length -1"),
+    ],
+)
+def test_bad_files_name_the_file(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "bad.nwk"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_newick(path, FIVE)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_and_a_directory(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.nwk"):
+        with pytest.raises(InputError, match=str(path)):
+            read_newick(path, FIVE)
+
+
+@given(st.text("AB(),:;.1e-[]' \n", max_size=25))
+def test_any_text_is_a_tree_or_an_input_error(text: str) -> None:
+    try:
+        tree, _ = read_newick(text + ";", ("A", "B", "1", "11"))
+    except InputError:
+        return
+    tree.validate()
+
+
+def ladder(n_tips: int) -> Tree:
+    inner = range(n_tips, 2 * n_tips - 2)
+    ends = [(0, inner[0]), (n_tips - 1, inner[-1])]
+    ends += [(tip, inner[tip - 1]) for tip in range(1, n_tips - 1)]
+    ends += [(node, node + 1) for node in inner[:-1]]
+    return tree_from_edges(ends, 0.1, n_tips)
+
+
+def test_a_ladder_of_5000_taxa() -> None:
+    names = [f"t{i}" for i in range(5000)]
+    text = write_newick(ladder(5000), names)
+    tree, _ = read_newick(text, names)
+    assert write_newick(tree, names) == text
+
+
+def test_drawing() -> None:
+    tree, _ = read_newick(TREE, FIVE)
+    names = ("A", "B", "C", "a 'name'", "E")
+    lines = ascii_drawing(tree, names).splitlines()
+    assert len(lines) == 9
+    assert all(any(name in line for line in lines) for name in names)
+
+
+def test_ete3_is_loaded_without_its_package() -> None:
+    read_newick(TREE, FIVE)
+    assert not any(name.split(".")[0] == "ete3" for name in sys.modules)
