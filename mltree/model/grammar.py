@@ -82,8 +82,8 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     """The model that a string names.
 
     Estimated parameters are at the start of their estimate: exchangeabilities and frequencies
-    equal, alpha 1. Frequencies "FC" are not known before the alignment is
-    (`Model.with_empirical_frequencies`).
+    equal, alpha 1. Frequencies "FC" are NaN until they are counted in an alignment
+    (`Model.with_empirical_frequencies`), and `Model.arrays` refuses them.
 
     Raises: ModelError naming the term that is wrong and, for a name, the nearest known.
     """
@@ -198,28 +198,40 @@ def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
     """
     if not model.rate_classes:
         raise ModelError(f"model {model.name} has exchangeabilities of its own: none can be given")
-    if (values <= 0.0).any():
-        raise ModelError(f"model {model.name}: exchangeabilities must be positive")
+    if (values < 0.0).any():
+        raise ModelError(f"model {model.name}: exchangeabilities must not be negative")
     classes = len(set(model.rate_classes))
-    if len(values) == n_pairs(model.n_states) != classes:
-        rates = values / values[-1]
-        regular = expand_rates(model.rate_classes, unique_rates(model.rate_classes, rates))
-        if not np.allclose(rates, regular, rtol=1e-9, atol=0.0):
-            raise ModelError(
-                f"model {model.name}: the six exchangeabilities are not equal where they must be",
-                hint=f"AC AG AT CG CT GT have the classes {model.rate_classes}; or use GTR",
-            )
-        return dataclasses.replace(model, rates=rates, rates_fixed=True)
-    if len(values) == classes - 1:
-        values = np.insert(values, int(model.rate_classes[-1]), 1.0)
-    if len(values) != classes:
+    reference = int(model.rate_classes[-1])
+    if len(values) == n_pairs(model.n_states):
+        unique = _classes_of_pairs(model, values)
+    elif len(values) == classes - 1:
+        unique = np.insert(values, reference, 1.0)
+    else:
+        unique = values
+    if len(unique) != classes:
         raise ModelError(
             f"model {model.name} has {classes} exchangeabilities, not {len(values)}",
             hint=f"AC AG AT CG CT GT have the classes {model.rate_classes}: one value for each",
         )
+    if not unique[reference] > 0.0:
+        raise ModelError(
+            f"model {model.name}: the exchangeability of the last pair must be positive",
+            hint="the others are relative to it",
+        )
     return dataclasses.replace(
-        model, rates=expand_rates(model.rate_classes, values), rates_fixed=True
+        model, rates=expand_rates(model.rate_classes, unique), rates_fixed=True
     )
+
+
+def _classes_of_pairs(model: Model, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The value of each class from one per pair, which must agree with the classes."""
+    unique = unique_rates(model.rate_classes, values)
+    if not np.allclose(values, unique[[int(digit) for digit in model.rate_classes]], atol=0.0):
+        raise ModelError(
+            f"model {model.name}: the exchangeabilities are not equal where they must be",
+            hint=f"AC AG AT CG CT GT have the classes {model.rate_classes}; or use GTR",
+        )
+    return unique
 
 
 def _with_option(model: Model, term: str) -> Model:
@@ -257,7 +269,8 @@ def _with_frequencies(model: Model, key: str, values: str | None, term: str) -> 
             )
         return dataclasses.replace(model, frequencies=given / given.sum(), frequency_mode="FU")
     if key in ("F", "FC"):
-        return dataclasses.replace(model, frequency_mode="FC")
+        uncounted = np.full(states, np.nan)
+        return dataclasses.replace(model, frequencies=uncounted, frequency_mode="FC")
     equal = np.full(states, 1.0 / states)
     if key == "FE":
         return dataclasses.replace(model, frequencies=equal, frequency_mode="FE")

@@ -55,9 +55,10 @@ def names(model: Model) -> list[str]:
     """A readable name for each element of the vector: ``rate AC=AT``, ``pi A``, ``alpha``."""
     states = model.alphabet.states
     pairs = ["".join(pair) for pair in combinations(states, 2)]
+    classes = [int(digit, 36) for digit in model.rate_classes]
     result = [
-        "rate " + "=".join(pair for pair, c in zip(pairs, model.rate_classes) if int(c, 36) == k)
-        for k in _free_classes(model)
+        "rate " + "=".join(pairs[i] for i, digit in enumerate(classes) if digit == free)
+        for free in _free_classes(model)
     ]
     result += [f"pi {state}" for state in states[: _free_frequencies(model)]]
     result += ["p_invariant"] * _has_free_p_invariant(model)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.errors import ModelError
 from mltree.model.eigen import ModelArrays, decompose
 from mltree.model.rates import GammaMode, rate_categories
 
@@ -116,7 +117,7 @@ class Model:
     rates: NDArray[np.float64]
     """f64 [S(S-1)/2]: exchangeabilities, upper triangle by rows (AC AG AT CG CT GT)."""
     frequencies: NDArray[np.float64]
-    """f64 [S]: equilibrium frequencies, sum 1."""
+    """f64 [S]: equilibrium frequencies, sum 1; NaN where +FC is not counted yet."""
     frequency_mode: FrequencyMode
     categories: int = 1
     """Discrete gamma categories; 1 is no rate heterogeneity."""
@@ -142,7 +143,15 @@ class Model:
         return len(set(self.rate_classes)) - 1
 
     def arrays(self) -> ModelArrays:
-        """The eigen system and rate categories that the likelihood is computed from."""
+        """The eigen system and rate categories that the likelihood is computed from.
+
+        Raises: ModelError where +FC frequencies are not counted yet, or a value is out of range.
+        """
+        if np.isnan(self.frequencies).any():
+            raise ModelError(
+                f"the frequencies of {self.name}+FC are not known without an alignment",
+                hint="count them (with_empirical_frequencies) or give them, +FU{...}",
+            )
         rates, weights = rate_categories(
             self.categories, self.alpha, self.gamma_mode, self.p_invariant
         )

@@ -1,0 +1,114 @@
+"""The vector of free parameters."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mltree.alignment.alphabet import DNA, PROTEIN
+from mltree.model import parameters
+from mltree.model.grammar import parse_model
+from mltree.model.substitution import DNA_MODELS
+
+GTR_RATES = ["rate AC", "rate AG", "rate AT", "rate CG", "rate CT"]
+PI = ["pi A", "pi C", "pi G"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("JC", []),
+        ("JC+G4", ["alpha"]),
+        ("F81", PI),
+        ("K80", ["rate AG=CT"]),
+        ("HKY+FC+G4", ["rate AG=CT", "alpha"]),
+        ("TN93", ["rate AG", "rate CT", *PI]),
+        ("TIM2+FE", ["rate AC=AT", "rate AG", "rate CT"]),
+        ("GTR", [*GTR_RATES, *PI]),
+        ("GTR+FC+I+G4", [*GTR_RATES, "p_invariant", "alpha"]),
+        ("GTR{1/2/3/4/5/6}+FC+G4{0.5}", []),
+        ("GTR{1/2/3/4/5/6}+FO+I{0.1}+G4", [*PI, "alpha"]),
+        ("SYM+IO", [*GTR_RATES, "p_invariant"]),
+    ],
+)
+def test_only_what_is_free(text: str, expected: list[str]) -> None:
+    model = parse_model(text, DNA)
+    assert parameters.names(model) == expected
+    assert len(parameters.vector(model)) == len(parameters.bounds(model)) == len(expected)
+
+
+@pytest.mark.parametrize(("text", "size"), [("LG", 0), ("LG+G4", 1), ("WAG+FO+I+G4", 21)])
+def test_protein(text: str, size: int) -> None:
+    model = parse_model(text, PROTEIN)
+    assert len(parameters.vector(model)) == len(parameters.names(model)) == size
+
+
+@settings(deadline=None)
+@given(name=st.sampled_from(sorted(DNA_MODELS)), seed=st.integers(0, 2**32 - 1))
+def test_round_trip(name: str, seed: int) -> None:
+    model = parse_model(f"{name}+I+G4", DNA)
+    low, high = np.array(parameters.bounds(model)).T
+    x = np.random.default_rng(seed).uniform(low, high)
+    moved = parameters.with_vector(model, x)
+    assert parameters.vector(moved) == pytest.approx(x, abs=1e-9)
+    assert moved.frequencies.sum() == pytest.approx(1.0)
+    assert moved.rates[-1] == 1.0
+    digits = model.rate_classes
+    for a, b in zip(digits, moved.rates, strict=True):
+        assert b == moved.rates[digits.index(a)]
+
+
+def test_values_are_on_their_natural_scales() -> None:
+    model = parse_model("GTR+FO+I+G4", DNA)
+    x = np.zeros(10)
+    x[1], x[5], x[8], x[9] = math.log(3.0), math.log(2.0), math.log(0.25 / 0.75), math.log(0.4)
+    moved = parameters.with_vector(model, x)
+    assert moved.rates == pytest.approx([1, 3, 1, 1, 1, 1])
+    assert moved.frequencies == pytest.approx([0.4, 0.2, 0.2, 0.2])
+    assert moved.p_invariant == pytest.approx(0.25)
+    assert moved.alpha == pytest.approx(0.4)
+
+
+def test_bounds_are_the_documented_ones() -> None:
+    bounds = dict(
+        zip(
+            *(f(parse_model("K80+I+G4", DNA)) for f in (parameters.names, parameters.bounds)),
+            strict=True,
+        )
+    )
+    assert np.exp(bounds["rate AG=CT"]) == pytest.approx([1e-3, 1e3])
+    assert np.exp(bounds["alpha"]) == pytest.approx([0.02, 100.0])
+    assert bounds["p_invariant"][1] == pytest.approx(math.log(0.99 / 0.01))
+
+
+def test_the_vector_starts_within_its_bounds() -> None:
+    counted = parse_model("GTR+FO", DNA)
+    edge = parameters.with_vector(counted, np.array([20.0, -20.0, 0, 0, 0, 30.0, 0, 0]))
+    x = parameters.vector(edge)
+    low, high = np.array(parameters.bounds(edge)).T
+    assert ((low <= x) & (x <= high)).all()
+
+
+def test_both_ends_of_the_bounds_give_a_usable_model() -> None:
+    for text in ("GTR+FO+I+G4", "HKY+G4a"):
+        model = parse_model(text, DNA)
+        for end in np.array(parameters.bounds(model)).T:
+            arrays = parameters.with_vector(model, end).arrays()
+            assert np.isfinite(arrays.right).all()
+            assert arrays.weights @ arrays.rates == pytest.approx(1.0)
+
+
+def test_a_vector_of_the_wrong_length_is_a_bug() -> None:
+    with pytest.raises(ValueError, match="free parameters"):
+        parameters.with_vector(parse_model("GTR", DNA), np.zeros(3))
+
+
+def test_the_model_that_is_moved_stays_as_it_was() -> None:
+    model = parse_model("GTR+G4", DNA)
+    parameters.with_vector(model, parameters.vector(model) + 0.5)
+    assert model.rates.tolist() == [1.0] * 6
+    assert model.alpha == 1.0
