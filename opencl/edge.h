@@ -12,7 +12,7 @@
 #include "sums.h"
 
 // Category k's share of the likelihood.
-inline void evaluate_terms(const plf_t *s, __global const int *record, int block, int k,
+static inline void evaluate_terms(const plf_t *s, __global const int *record, int block, int k,
                            __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   real_v x[STATES], y[STATES];
@@ -27,7 +27,7 @@ inline void evaluate_terms(const plf_t *s, __global const int *record, int block
 }
 
 // Category k's share of the likelihood and of its first two derivatives in t.
-inline void derive_terms(const plf_t *s, __global const int *record, int block, int k,
+static inline void derive_terms(const plf_t *s, __global const int *record, int block, int k,
                          __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   __global const real *expm1s = pmatrix_row(s, record[EDGE_LENGTH], block, k) + SQUARE;
@@ -59,7 +59,7 @@ inline void derive_terms(const plf_t *s, __global const int *record, int block, 
 }
 
 // Adds one lane's lnL.
-inline void evaluate_lane(const plf_t *s, int block, bool sites, __local const real_v *terms,
+static inline void evaluate_lane(const plf_t *s, int block, bool sites, __local const real_v *terms,
                           __local const count_v *counts, acc_v sums[2]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(terms, counts, get_local_id(2), LANE, all);
@@ -69,7 +69,7 @@ inline void evaluate_lane(const plf_t *s, int block, bool sites, __local const r
 }
 
 // Adds one lane's dlnL/dt and d2lnL/dt2; the scaling cancels in L'/L.
-inline void derive_lane(const plf_t *s, int block, __local const real_v *terms,
+static inline void derive_lane(const plf_t *s, int block, __local const real_v *terms,
                         __local const count_v *counts, acc_v sums[2]) {
   acc_v all[TERMS];
   sum_categories(terms, counts, get_local_id(2), LANE, all);
@@ -80,7 +80,7 @@ inline void derive_lane(const plf_t *s, int block, __local const real_v *terms,
 }
 
 // One run of edges over a tile of blocks; rows take edges side by side.
-inline void edges_run(const plf_t *s, __global const int *records, int count, int kind, int chunk,
+static inline void edges_run(const plf_t *s, __global const int *records, int count, int kind, int chunk,
                       int first_block, int last_block, __local real_v *terms,
                       __local count_v *counts, __local acc_v *lanes) {
   const int cells = kind == DO_DERIVE ? 2 : 1;

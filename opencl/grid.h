@@ -7,7 +7,7 @@
 #ifdef __NV_CL_C_VERSION
 #define DEVICE_FENCE() __asm__ volatile("fence.acq_rel.gpu;" ::: "memory")
 #define HAS_CLOCK 1
-inline ulong ticks(void) {
+static inline ulong ticks(void) {
   ulong now;
   __asm__ volatile("mov.u64 %0, %%clock64;" : "=l"(now));
   return now;
@@ -16,16 +16,16 @@ inline ulong ticks(void) {
 #define DEVICE_FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #ifdef __clang__
 #define HAS_CLOCK 1
-inline ulong ticks(void) { return __builtin_readcyclecounter(); }
+static inline ulong ticks(void) { return __builtin_readcyclecounter(); }
 #else
 #define HAS_CLOCK 0
-inline ulong ticks(void) { return 0; }
+static inline ulong ticks(void) { return 0; }
 #endif
 #endif
 
 // Waits for every work-group of the launch, which must all be resident. Gives up after
 // SPIN_LIMIT polls and reports a fault: it never hangs.
-inline bool grid_barrier(const plf_t *s, int stage, __local int *failed) {
+static inline bool grid_barrier(const plf_t *s, int stage, __local int *failed) {
   const uint groups = get_num_groups(0);
   if (groups == 1) {
     barrier(CLK_GLOBAL_MEM_FENCE);
@@ -47,7 +47,7 @@ inline bool grid_barrier(const plf_t *s, int stage, __local int *failed) {
 }
 
 // The last work-group to leave takes the barrier's tickets back, for the next launch.
-inline void grid_leave(const plf_t *s) {
+static inline void grid_leave(const plf_t *s) {
   if (ITEM == 0 && atomic_inc((volatile __global uint *)s->sync + 1) == get_num_groups(0) - 1) {
     s->sync[0] = 0;
     s->sync[1] = 0;
@@ -55,7 +55,7 @@ inline void grid_leave(const plf_t *s) {
 }
 
 // Charges the ticks since the last mark to a function; one work-item a group keeps the book.
-inline void mark(__local ulong *marks, ulong *since, int function) {
+static inline void mark(__local ulong *marks, ulong *since, int function) {
   if (!HAS_CLOCK || ITEM != 0) return;
   const ulong now = ticks();
   marks[function] += now - *since;
@@ -63,7 +63,7 @@ inline void mark(__local ulong *marks, ulong *since, int function) {
 }
 
 // True while any group of branch lengths still moves.
-inline bool any_active(const plf_t *s, int count, int group_size, __local int *active) {
+static inline bool any_active(const plf_t *s, int count, int group_size, __local int *active) {
   if (ITEM == 0) *active = 0;
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int g = ITEM; g < count; g += group_size)

@@ -79,6 +79,8 @@ typedef uchar code_v;
 #define MEMBER (CATEGORY_FIRST * LANES + LANE)
 #define ITEM ((int)(get_local_id(2) * TEAM) + MEMBER)
 
+#define LN_2 0.693147180559945309417
+
 // Scaling by exact powers of two: a CLA whose states all fall below 2^-bits is multiplied by
 // 2^bits and its count grows by one.
 #if SINGLE

@@ -5,7 +5,7 @@
 
 #include "operand.h"
 
-inline void newview(const plf_t *s, __global const int *record, int block) {
+static inline void newview(const plf_t *s, __global const int *record, int block) {
   FOR_CATEGORY(k) {
     real_v x[STATES], y[STATES];
     count_v count =
@@ -18,7 +18,7 @@ inline void newview(const plf_t *s, __global const int *record, int block) {
 }
 
 // One level: its nodes do not depend on each other, so rows take them side by side.
-inline void newview_level(const plf_t *s, __global const int *records, int count, int first_block,
+static inline void newview_level(const plf_t *s, __global const int *records, int count, int first_block,
                           int last_block) {
   for (int n = get_local_id(2); n < count; n += ROWS)
     for (int block = first_block; block < last_block; ++block)

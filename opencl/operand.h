@@ -5,7 +5,7 @@
 #include "session.h"
 
 // The tip vector of the codes: tip_table[code][state] for every lane.
-inline void tip_expand(const plf_t *s, code_v code, real_v x[STATES]) {
+static inline void tip_expand(const plf_t *s, code_v code, real_v x[STATES]) {
 #if TIP_LOOKUP || CODES != 1 << STATES
 #if LANES == 1 && VW > 1
   for (int lane = 0; lane < VW; ++lane)
@@ -20,7 +20,7 @@ inline void tip_expand(const plf_t *s, code_v code, real_v x[STATES]) {
 }
 
 // x = the operand's states in category k, returns its scaling count.
-inline count_v operand_load(const plf_t *s, int operand, int block, int k, real_v x[STATES]) {
+static inline count_v operand_load(const plf_t *s, int operand, int block, int k, real_v x[STATES]) {
   if (operand < 0) {
     tip_expand(s, tip_codes(s, ~operand, block), x);
     return (count_v)(0);
@@ -31,7 +31,7 @@ inline count_v operand_load(const plf_t *s, int operand, int block, int k, real_
 }
 
 // y = M x for a row-major S x S matrix that all lanes share.
-inline void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
+static inline void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
   for (int i = 0; i < STATES; ++i) {
     real_v sum = m[i * STATES] * x[0];
     for (int j = 1; j < STATES; ++j) sum += m[i * STATES + j] * x[j];
@@ -41,7 +41,7 @@ inline void matvec(__global const real *m, const real_v x[STATES], real_v y[STAT
 
 #if TIP_LOOKUP
 // y = P x of a tip, read from the table that PMATRICES made.
-inline void tip_propagate(const plf_t *s, int tip, int length, int block, int k, real_v y[STATES]) {
+static inline void tip_propagate(const plf_t *s, int tip, int length, int block, int k, real_v y[STATES]) {
   const size_t at = (size_t)length * s->partitions + s->block_partition[block];
   __global const real *table = s->tip_pmatrix + (at * CATEGORIES + k) * TIP_ROW;
   const code_v code = tip_codes(s, tip, block);
@@ -56,7 +56,7 @@ inline void tip_propagate(const plf_t *s, int tip, int length, int block, int k,
 #endif
 
 // y = P[length] x, the operand seen from across its branch; returns its scaling count.
-inline count_v propagate(const plf_t *s, int operand, int length, int block, int k,
+static inline count_v propagate(const plf_t *s, int operand, int length, int block, int k,
                          real_v y[STATES]) {
 #if TIP_LOOKUP
   if (operand < 0 && length < s->tip_lengths) {
@@ -72,7 +72,7 @@ inline count_v propagate(const plf_t *s, int operand, int length, int block, int
 
 // Scales x up where all its states have fallen below the threshold; returns the new count.
 // Zero vectors count too, so that they never look larger than what they were multiplied with.
-inline count_v rescale(real_v x[STATES], count_v count) {
+static inline count_v rescale(real_v x[STATES], count_v count) {
   real_v top = x[0];
   for (int i = 1; i < STATES; ++i) top = x[i] > top ? x[i] : top;
   if (ANY(top < SCALE_DOWN)) {
@@ -83,7 +83,7 @@ inline count_v rescale(real_v x[STATES], count_v count) {
   return count;
 }
 
-inline void slot_store(const plf_t *s, int slot, int block, int k, const real_v x[STATES],
+static inline void slot_store(const plf_t *s, int slot, int block, int k, const real_v x[STATES],
                        count_v count) {
   const size_t row = cla_index(s, slot, block, k);
   for (int i = 0; i < STATES; ++i) cla_store(s->cla, row, i, x[i]);

@@ -5,7 +5,7 @@
 #include "session.h"
 
 // sum[cell] = its partials, as REDUCE_WIDTH strided sums added in order.
-inline void reduce_stage(const plf_t *s, int first_cell, int count, __local acc *strided,
+static inline void reduce_stage(const plf_t *s, int first_cell, int count, __local acc *strided,
                          int group_size, int stage) {
   const int members = group_size < REDUCE_WIDTH ? 1 : REDUCE_WIDTH;
   const int teams = group_size / members, team = ITEM / members, member = ITEM % members;
@@ -33,13 +33,13 @@ inline void reduce_stage(const plf_t *s, int first_cell, int count, __local acc 
 
 // Newton's next length from t, or four times up or down where the curvature is wrong; never
 // further than [t/10, 10t + 0.1] in one step.
-inline acc newton_target(const plf_t *s, acc t, acc slope, acc step) {
+static inline acc newton_target(const plf_t *s, acc t, acc slope, acc step) {
   const acc next = isfinite(step) ? t - step : slope > 0 ? 4 * t : t / 4;
   return clamp(clamp(next, t / 10, 10 * t + (acc)0.1), s->min_length, s->max_length);
 }
 
 // step = H^-1 g by Cramer's rule where -H is positive definite; returns whether it is.
-inline bool solve_tripod(const acc g[3], __global const acc *h, acc step[3]) {
+static inline bool solve_tripod(const acc g[3], __global const acc *h, acc step[3]) {
   const acc a = h[0], b = h[1], c = h[2], d = h[3], e = h[4], f = h[5];  // 11 22 33 12 13 23
   const acc minor = a * b - d * d;
   const acc det = c * minor - a * f * f + 2 * d * e * f - b * e * e;
@@ -50,7 +50,7 @@ inline bool solve_tripod(const acc g[3], __global const acc *h, acc step[3]) {
   return true;
 }
 
-inline void tripod_targets(const plf_t *s, __global const acc *g, __global const acc *lengths,
+static inline void tripod_targets(const plf_t *s, __global const acc *g, __global const acc *lengths,
                            __global acc *target) {
   const acc slopes[3] = {g[0], g[1], g[2]};
   acc step[3];
@@ -63,7 +63,7 @@ inline void tripod_targets(const plf_t *s, __global const acc *g, __global const
 
 // One guarded step of a group: a better trial becomes the best and gives a new target, a worse
 // one halves the step back towards the best.
-inline void optimise_group(const plf_t *s, __global const int *record, int g, int member,
+static inline void optimise_group(const plf_t *s, __global const int *record, int g, int member,
                            int members) {
   __global acc *control = CONTROL_AT(s, g);
   if (control[CONTROL_ACTIVE] == 0) return;
@@ -103,7 +103,7 @@ inline void optimise_group(const plf_t *s, __global const int *record, int g, in
 }
 
 // `alone`: many small groups, a work-item each; otherwise a work-group each.
-inline void optimise_stage(const plf_t *s, __global const int *records, int count, bool alone,
+static inline void optimise_stage(const plf_t *s, __global const int *records, int count, bool alone,
                            int group_size) {
   if (alone) {
     const int items = get_num_groups(0) * group_size;

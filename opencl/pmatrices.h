@@ -5,7 +5,7 @@
 
 #include "session.h"
 
-inline void pmatrix_fill(const plf_t *s, int length, int model, int partition, int k, int i) {
+static inline void pmatrix_fill(const plf_t *s, int length, int model, int partition, int k, int i) {
   __global const acc *row = s->model + (size_t)(model + partition) * MODEL_WORDS;
   const size_t at = ((size_t)length * s->partitions + partition) * CATEGORIES + k;
   __global real *p = s->pmatrix + at * PMATRIX_ROW;
@@ -31,7 +31,7 @@ inline void pmatrix_fill(const plf_t *s, int length, int model, int partition, i
 #endif
 }
 
-inline void pmatrices_stage(const plf_t *s, __global const int *records, int count,
+static inline void pmatrices_stage(const plf_t *s, __global const int *records, int count,
                             int group_size) {
   const int rows = count * s->partitions * CATEGORIES * STATES;
   const int items = get_num_groups(0) * group_size;

@@ -17,18 +17,18 @@
 #define MY_CATEGORIES (CATEGORIES / CATEGORY_ITEMS)
 #define MINE(k) (CATEGORY_ITEMS == 1 ? (k) : 0)
 
-inline size_t stack_row(const plf_t *s, int level, int k) {
+static inline size_t stack_row(const plf_t *s, int level, int k) {
   return ((size_t)get_group_id(0) * s->stack_levels + level) * CATEGORIES + k;
 }
 
-inline void push(const plf_t *s, int level, int k, const real_v x[STATES], count_v count) {
+static inline void push(const plf_t *s, int level, int k, const real_v x[STATES], count_v count) {
   const size_t row = stack_row(s, level, k);
   for (int i = 0; i < STATES; ++i) cla_store(s->stack, row, i, x[i]);
   count_store(s->stack_scaler, row, count);
 }
 
 // N of a step, and what the step asks to keep of it.
-inline count_v near_vector(const plf_t *s, __global const int *step, int block, int k,
+static inline count_v near_vector(const plf_t *s, __global const int *step, int block, int k,
                            real_v near[STATES]) {
   const size_t row = stack_row(s, step[SCAN_STEP_LEVEL_IN], k);
   count_v count =
@@ -46,7 +46,7 @@ inline count_v near_vector(const plf_t *s, __global const int *step, int block, 
 }
 
 // Category k's share of the likelihood with the subtree in the middle of the target edge.
-inline real_v insertion_term(const plf_t *s, __global const int *step,
+static inline real_v insertion_term(const plf_t *s, __global const int *step,
                              __global const real *model, int block, int k,
                              const real_v near[STATES], const real_v pendant[STATES],
                              count_v *count) {
@@ -59,7 +59,7 @@ inline real_v insertion_term(const plf_t *s, __global const int *step,
 }
 
 // Sums a batch of insertions over categories and lanes into their cells.
-inline void flush(const plf_t *s, __local const int *cells, int batch, int block, int chunk,
+static inline void flush(const plf_t *s, __local const int *cells, int batch, int block, int chunk,
                   __local real_v *terms, __local count_v *counts, __local acc_v *lanes) {
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int q = ITEM; q < batch * LANES; q += TEAM) {
@@ -74,7 +74,7 @@ inline void flush(const plf_t *s, __local const int *cells, int batch, int block
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-inline void scan_block(const plf_t *s, __global const int *task, int chunk, int block,
+static inline void scan_block(const plf_t *s, __global const int *task, int chunk, int block,
                        __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
                        __local int *cells) {
   __global const real *model = model_row(s, task[SCAN_TASK_MODEL], block);
@@ -109,7 +109,7 @@ inline void scan_block(const plf_t *s, __global const int *task, int chunk, int 
   if (batch > 0) flush(s, cells, batch, block, chunk, terms, counts, lanes);
 }
 
-inline void own_stage(const plf_t *s, __global const int *tasks, int count, __local real_v *terms,
+static inline void own_stage(const plf_t *s, __global const int *tasks, int count, __local real_v *terms,
                       __local count_v *counts, __local acc_v *lanes, __local int *cells,
                       __local ulong *book, ulong *since) {
   const long jobs = (long)count * s->chunks;

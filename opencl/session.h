@@ -52,46 +52,46 @@ typedef struct {
 #define LENGTHS_AT(s) CONTROL_AT(s, (s)->controls)
 #define SUMS_AT(s) (LENGTHS_AT(s) + (s)->lengths)
 
-inline void report_fault(const plf_t *s, int fault, int stage) {
+static inline void report_fault(const plf_t *s, int fault, int stage) {
   HEADER_AT(s)[0] = fault;
   HEADER_AT(s)[1] = stage;
 }
 
 // CLAs are addressed in lanes: element (slot, block, category, state) of this work-item.
-inline size_t cla_index(const plf_t *s, int slot, int block, int k) {
+static inline size_t cla_index(const plf_t *s, int slot, int block, int k) {
   return (((size_t)slot * s->blocks + block) * CATEGORIES + k);
 }
 
-inline real_v cla_load(__global const real *cla, size_t row, int state) {
+static inline real_v cla_load(__global const real *cla, size_t row, int state) {
   return ((__global const real_v *)cla)[(row * STATES + state) * LANES + LANE];
 }
 
-inline void cla_store(__global real *cla, size_t row, int state, real_v x) {
+static inline void cla_store(__global real *cla, size_t row, int state, real_v x) {
   ((__global real_v *)cla)[(row * STATES + state) * LANES + LANE] = x;
 }
 
-inline count_v count_load(__global const ushort *scaler, size_t row) {
+static inline count_v count_load(__global const ushort *scaler, size_t row) {
   return TO_COUNT(((__global const stored_count_v *)scaler)[row * LANES + LANE]);
 }
 
-inline void count_store(__global ushort *scaler, size_t row, count_v count) {
+static inline void count_store(__global ushort *scaler, size_t row, count_v count) {
   ((__global stored_count_v *)scaler)[row * LANES + LANE] = TO_STORED(count);
 }
 
-inline code_v tip_codes(const plf_t *s, int tip, int block) {
+static inline code_v tip_codes(const plf_t *s, int tip, int block) {
   return ((__global const code_v *)s->tips)[((size_t)tip * s->blocks + block) * LANES + LANE];
 }
 
-inline acc_v pattern_weights(const plf_t *s, int block, int lane) {
+static inline acc_v pattern_weights(const plf_t *s, int block, int lane) {
   return ((__global const acc_v *)s->weights)[(size_t)block * LANES + lane];
 }
 
-inline __global const real *pmatrix_row(const plf_t *s, int length, int block, int k) {
+static inline __global const real *pmatrix_row(const plf_t *s, int length, int block, int k) {
   const size_t at = (size_t)length * s->partitions + s->block_partition[block];
   return s->pmatrix + (at * CATEGORIES + k) * PMATRIX_ROW;
 }
 
-inline __global const real *model_row(const plf_t *s, int model, int block) {
+static inline __global const real *model_row(const plf_t *s, int model, int block) {
   return s->model_real + (size_t)(model + s->block_partition[block]) * MODEL_WORDS;
 }
 

@@ -9,7 +9,7 @@
 #define LOCAL_TERMS (TERMS * ROWS * CATEGORIES * LANES)
 #define LOCAL_LANES (2 * ROWS * LANES)
 
-inline void own_stage(const plf_t *s, __global const int *runs, int count, __local real_v *terms,
+static inline void own_stage(const plf_t *s, __global const int *runs, int count, __local real_v *terms,
                       __local count_v *counts, __local acc_v *lanes, __local int *cells,
                       __local ulong *book, ulong *since) {
   const int functions[4] = {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE};

@@ -10,20 +10,20 @@
 #define COUNT_AT(row, k, lane) (((row) * CATEGORIES + (k)) * LANES + (lane))
 
 // The smallest count over a lane's categories, which all of them are then scaled to.
-inline count_v smallest_count(__local const count_v *counts, int row, int lane) {
+static inline count_v smallest_count(__local const count_v *counts, int row, int lane) {
   count_v least = counts[COUNT_AT(row, 0, lane)];
   for (int k = 1; k < CATEGORIES; ++k) least = min(least, counts[COUNT_AT(row, k, lane)]);
   return least;
 }
 
 // 2^(-SCALE_BITS * (count - least)).
-inline acc_v relative_scale(count_v count, count_v least) {
+static inline acc_v relative_scale(count_v count, count_v least) {
   const count_v excess = count - least;
   return ANY(excess) ? exp2(TO_ACC(excess) * (acc)(-SCALE_BITS)) : (acc_v)(1);
 }
 
 // One lane's terms summed over the categories, all on the scale of the smallest count.
-inline count_v sum_categories(__local const real_v *terms, __local const count_v *counts, int row,
+static inline count_v sum_categories(__local const real_v *terms, __local const count_v *counts, int row,
                               int lane, acc_v sums[TERMS]) {
   const count_v least = smallest_count(counts, row, lane);
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
@@ -35,18 +35,18 @@ inline count_v sum_categories(__local const real_v *terms, __local const count_v
 }
 
 // ln of a scaled likelihood.
-inline acc_v scaled_log(acc_v likelihood, count_v count) {
-  return log(likelihood) - TO_ACC(count) * (acc)(SCALE_BITS * M_LN2_F64);
+static inline acc_v scaled_log(acc_v likelihood, count_v count) {
+  return log(likelihood) - TO_ACC(count) * (acc)(SCALE_BITS * LN_2);
 }
 
 // A chunk's partial sum of a cell: its first tile sets it, the others add to it.
-inline void partial_add(const plf_t *s, int cell, int chunk, bool first, acc value) {
+static inline void partial_add(const plf_t *s, int cell, int chunk, bool first, acc value) {
   __global acc *partial = s->partial + (size_t)cell * s->chunks + chunk;
   *partial = first ? value : *partial + value;
 }
 
 // The lanes' sum in lane order.
-inline acc lanes_sum(__local const acc *lanes) {
+static inline acc lanes_sum(__local const acc *lanes) {
   acc sum = lanes[0];
   for (int lane = 1; lane < VW; ++lane) sum += lanes[lane];
   return sum;

@@ -15,7 +15,7 @@
 #define LOCAL_LANES (TERMS * LANES)
 
 // x = P operand, with its first two derivatives in the branch length.
-inline count_v differentiate(const plf_t *s, int operand, int length, __global const real *model,
+static inline count_v differentiate(const plf_t *s, int operand, int length, __global const real *model,
                              int block, int k, real_v x[3][STATES]) {
   const count_v count = propagate(s, operand, length, block, k, x[0]);
   const real rate = model[MODEL_RATES + k];
@@ -26,7 +26,7 @@ inline count_v differentiate(const plf_t *s, int operand, int length, __global c
   return count;
 }
 
-inline void tripod_terms(const plf_t *s, __global const int *record, int block, int k,
+static inline void tripod_terms(const plf_t *s, __global const int *record, int block, int k,
                          __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[TRIPOD_MODEL], block);
   real_v a[3][STATES], b[3][STATES], c[3][STATES];
@@ -47,7 +47,7 @@ inline void tripod_terms(const plf_t *s, __global const int *record, int block, 
 }
 
 // Adds one lane's lnL, gradient and Hessian; the scaling cancels in the ratios.
-inline void tripod_lane(const plf_t *s, int block, __local const real_v *terms,
+static inline void tripod_lane(const plf_t *s, int block, __local const real_v *terms,
                         __local const count_v *counts, acc_v sums[TERMS]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(terms, counts, 0, LANE, all);
@@ -60,7 +60,7 @@ inline void tripod_lane(const plf_t *s, int block, __local const real_v *terms,
     sums[4 + h] += weight * (all[4 + h] - all[one[h]] * all[other[h]]);
 }
 
-inline void tripod_chunk(const plf_t *s, __global const int *record, int chunk,
+static inline void tripod_chunk(const plf_t *s, __global const int *record, int chunk,
                          __local real_v *terms, __local count_v *counts, __local acc_v *lanes) {
   acc_v sums[TERMS];
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
@@ -80,7 +80,7 @@ inline void tripod_chunk(const plf_t *s, __global const int *record, int chunk,
   barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-inline void own_stage(const plf_t *s, __global const int *records, int count,
+static inline void own_stage(const plf_t *s, __global const int *records, int count,
                       __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
                       __local int *cells, __local ulong *book, ulong *since) {
   const long jobs = (long)count * s->chunks;

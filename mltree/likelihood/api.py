@@ -127,20 +127,24 @@ class Likelihood:
             lnl[outputs], lengths[outputs] = self._refine(trees, part, base)
         return lnl, lengths
 
-    def join_lengths(self, tree: Tree, model: ModelArrays, prunes: Int32) -> Float64:
+    def join_lengths(
+        self, trees: Sequence[Tree], models: Sequence[ModelArrays], number: Int32, prunes: Int32
+    ) -> Float64:
         """f64[n]: best length of the branch that remains where each prune was taken out.
 
-        ``prunes``: half-edges at the pruning points that face the pruned subtrees.
+        ``number`` int32[n]: index of the tree; ``prunes`` int32[n]: half-edges at the pruning
+        points that face the pruned subtrees.
         """
-        self._update([tree], [model])
+        self._update(trees, models)
         left, right = siblings(prunes)
+        twin, edge = np.stack([t.twin for t in trees]), np.stack([t.edge for t in trees])
         count = len(prunes)
         index = np.arange(count, dtype=np.int32)
         derive = np.empty(count, planner.contract.EDGE)
-        derive["x"] = planner.operands(tree, tree.twin[left])
-        derive["y"] = planner.operands(tree, tree.twin[right])
+        derive["x"] = planner.operands(trees[0], twin[number, left], number)
+        derive["y"] = planner.operands(trees[0], twin[number, right], number)
         derive["length"] = index
-        derive["model"] = 0
+        derive["model"] = number
         derive["cell"] = count + 2 * index
         evaluate = derive.copy()
         evaluate["cell"] = index
@@ -148,7 +152,7 @@ class Likelihood:
         groups = planner.group_records(GroupKind.DIAGONAL, index, 1, index, count + 2 * index)
         program = Program(
             (
-                PMatrices(planner.pmatrix_records(index, 0)),
+                PMatrices(planner.pmatrix_records(index, number)),
                 Sites(runs),
                 Reduce(0, 3 * count),
                 Optimise(groups, alone=True),
@@ -156,7 +160,8 @@ class Likelihood:
             ),
             3 * count,
         )
-        start = tree.lengths[tree.edge[left]] + tree.lengths[tree.edge[right]]
+        lengths = np.stack([t.lengths for t in trees])
+        start = lengths[number, edge[number, left]] + lengths[number, edge[number, right]]
         control = planner.control_records(count, LOCAL_EPSILON, JOIN_PASSES)
         return self.engine.run(program, self._clip(start), control).lengths
 

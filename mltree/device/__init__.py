@@ -1,0 +1,1 @@
+"""OpenCL devices: finding them, building the worker for them, and running programs on them."""

@@ -1,0 +1,110 @@
+"""How CLAs lie in a device's memory and how work-items share them: the build's parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+__all__ = ["Layout", "cpu_layout", "gpu_layout"]
+
+GPU_GROUP = 512
+"""Work-items of a sites work-group: 128 registers each on NVIDIA, one group a compute unit."""
+
+MIN_CPU_CHUNK = 256
+"""Patterns of a CPU chunk: enough to hide a work-group's start, few enough to share out."""
+
+MAX_CHUNKS = 1024
+"""Partial sums per cell: bounds the reduction's time and memory on long alignments."""
+
+TILE_BYTES = 1 << 19
+"""CLAs of a CPU tile: half of a 1 MiB level-2 cache, so that children are still there."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Everything that a build of the worker depends on (each is a ``-D``; see ``opencl/build.h``).
+
+    Element order of a CLA is ``[slot][block][category][state][lane]``, a block being ``vw``
+    consecutive patterns.
+    """
+
+    states: int
+    codes: int
+    categories: int
+    vw: int
+    """Patterns in a block. 1 is RAxML's AVX layout."""
+    lanes: int
+    """Work-items that share a block: ``vw``, or 1 where a vector type holds it."""
+    category_items: int
+    """Work-items that share the categories of a pattern: all or one."""
+    rows: int
+    """Nodes of a level that a work-group computes side by side."""
+    single: bool
+    """fp32 CLAs (``--precision mixed``)."""
+    fp64: bool
+    """Sums in doubles; False only where the device has none."""
+    tip_lookup: bool
+    """P x tip from a table per code instead of a product with the expanded code."""
+
+    def cla_bytes(self, n_patterns: int) -> int:
+        """Bytes of one CLA and its scaling counts."""
+        real = 4 if self.single else 8
+        return self.blocks(n_patterns) * self.vw * self.categories * (self.states * real + 2)
+
+    def blocks(self, n_patterns: int) -> int:
+        """Blocks that hold the patterns, the last one padded."""
+        return -(-n_patterns // self.vw)
+
+    def chunk_blocks(self, n_patterns: int) -> int:
+        """Blocks whose sums are taken together; depends on the data and VW alone."""
+        least = 1 if self.lanes > 1 else -(-MIN_CPU_CHUNK // self.vw)
+        return max(least, -(-self.blocks(n_patterns) // MAX_CHUNKS))
+
+    def tile_blocks(self, n_patterns: int, slots: int) -> int:
+        """Blocks that a CPU takes through the whole stream before the next ones."""
+        if self.lanes > 1:
+            return 1
+        block = self.cla_bytes(self.vw) * slots
+        return min(self.chunk_blocks(n_patterns), max(1, TILE_BYTES // block))
+
+    def options(self) -> list[str]:
+        """Compiler options."""
+        numbers = {
+            "STATES": self.states,
+            "CODES": self.codes,
+            "CATEGORIES": self.categories,
+            "VW": self.vw,
+            "LANES": self.lanes,
+            "CATEGORY_ITEMS": self.category_items,
+            "ROWS": self.rows,
+            "SINGLE": int(self.single),
+            "FP64": int(self.fp64),
+            "TIP_LOOKUP": int(self.tip_lookup),
+        }
+        return [f"-D{name}={value}" for name, value in numbers.items()]
+
+    def __str__(self) -> str:
+        kind = "fp32" if self.single else "fp64"
+        shape = f"{self.lanes} x {self.category_items} x {self.rows} work-items"
+        return f"VW={self.vw} {kind} ({shape})"
+
+
+def cpu_layout(states: int, codes: int, categories: int, vw: int, single: bool) -> Layout:
+    """A vector per block, one work-item for everything."""
+    return Layout(
+        states, codes, categories, vw=vw, lanes=1, category_items=1, rows=1,
+        single=single, fp64=True, tip_lookup=states > 8,
+    )  # fmt: skip
+
+
+def gpu_layout(states: int, codes: int, categories: int, vw: int, single: bool) -> Layout:
+    """A work-item per pattern and category, as many rows as fill a work-group."""
+    rows = max(1, GPU_GROUP // (vw * categories))
+    return Layout(
+        states, codes, categories, vw=vw, lanes=vw, category_items=categories, rows=rows,
+        single=single, fp64=True, tip_lookup=True,
+    )  # fmt: skip
+
+
+def without_fp64(layout: Layout) -> Layout:
+    """The layout for a device that has no doubles."""
+    return replace(layout, single=True, fp64=False)

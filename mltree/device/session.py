@@ -1,0 +1,280 @@
+"""A device session: every CLA and tip on the device for the whole run, programs in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+
+from mltree.alignment.patterns import Patterns
+from mltree.contract import (
+    CONTROL_WORDS,
+    HEADER_WORDS,
+    Control,
+    Fault,
+    Function,
+)
+from mltree.device.build import build_worker
+from mltree.device.layout import Layout
+from mltree.device.timing import DeviceTimes
+from mltree.errors import DeviceError, NumericalError, WorkerFault
+from mltree.likelihood.engine import Result
+from mltree.likelihood.program import Program, Repeat, Scan, Sites, Tripods
+
+__all__ = ["Dispatch", "Session"]
+
+Float64 = npt.NDArray[np.float64]
+Dispatch = Literal["persistent", "launch"]
+
+MEMORY_SHARE = 0.8
+"""Share of the device's memory that CLAs may take."""
+
+
+class Session:
+    """Implements :class:`mltree.likelihood.engine.Engine` on one OpenCL device."""
+
+    def __init__(
+        self,
+        device: cl.Device,
+        patterns: Patterns,
+        layout: Layout,
+        length_bounds: tuple[float, float],
+        dispatch: Dispatch | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.device = device
+        self.layout = layout
+        is_cpu = bool(device.type & cl.device_type.CPU)
+        self.dispatch: Dispatch = dispatch or ("launch" if is_cpu else "persistent")
+        self.name = f"{device.name.strip()}, {layout}"
+        self.times = DeviceTimes()
+        self._context = cl.Context([device])
+        self._queue = cl.CommandQueue(
+            self._context, device, cl.command_queue_properties.PROFILING_ENABLE
+        )
+        self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
+        self._real = np.dtype(np.float32 if layout.single else np.float64)
+        self._n_patterns = patterns.n_patterns
+        self._blocks = layout.blocks(patterns.n_patterns)
+        self._chunk_blocks = layout.chunk_blocks(patterns.n_patterns)
+        self._chunks = -(-self._blocks // self._chunk_blocks)
+        self._bounds = length_bounds
+        self._n_tips = patterns.n_tips
+        limit = memory_limit or min(
+            device.max_mem_alloc_size, int(MEMORY_SHARE * device.global_mem_size)
+        )
+        self.max_slots = max(1, limit // layout.cla_bytes(patterns.n_patterns))
+        self._buffers: dict[str, cl.Buffer] = {}
+        self._kernels: dict[str, cl.Kernel] = {}
+        self._arguments: dict[str, tuple[Any, ...]] = {}
+        self._program: Program | None = None
+        self._upload_patterns(patterns)
+        for name in ("cla", "scaler", "pmatrix", "tip_pmatrix", "stack", "stack_scaler", "partial"):
+            self._reserve(name, 64)
+        self._reserve("site_lnl", self._blocks * layout.vw * self._acc.itemsize)
+        self._constant("sync", np.zeros(2, np.uint32))
+
+    def load_models(self, rows: Float64) -> None:
+        """Take model rows f64[M, words]."""
+        self._constant("model", rows.astype(self._acc))
+        self._constant("model_real", rows.astype(self._real))
+
+    def site_log_likelihoods(self) -> Float64:
+        """f64[L] of the last EVALUATE_SITES."""
+        lnl = np.empty(self._blocks * self.layout.vw, self._acc)
+        cl.enqueue_copy(self._queue, lnl, self._buffers["site_lnl"])
+        return lnl[: self._n_patterns].astype(np.float64)
+
+    def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
+        """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
+        self._make_room(program, len(lengths), len(control))
+        if program is not self._program:
+            self._reserve("program", program.words.nbytes)
+            cl.enqueue_copy(
+                self._queue, self._buffers["program"], program.words, is_blocking=False
+            )
+            self._program = program
+        offset = 2 * len(lengths)
+        head = np.concatenate([np.zeros(HEADER_WORDS), control.ravel(), lengths]).astype(self._acc)
+        back = np.empty(head.size + program.cells, self._acc)
+        start = offset * self._acc.itemsize
+        cl.enqueue_copy(
+            self._queue, self._buffers["state"], head, dst_offset=start, is_blocking=False
+        )
+        self._launch(program, len(control), len(lengths))
+        cl.enqueue_copy(self._queue, back, self._buffers["state"], src_offset=start)
+        self.times.settle()
+        self._check(program, back)
+        end = HEADER_WORDS + control.size
+        return Result(
+            sums=back[head.size :].astype(np.float64, copy=False),
+            lengths=back[end : head.size].astype(np.float64, copy=False),
+            control=back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS).astype(np.float64),
+        )
+
+    def timings(self) -> dict[Function, float]:
+        """Seconds on the device per likelihood function so far, from events and marks."""
+        marks = {}
+        for name in self._kernels:
+            ticks = np.zeros(self._buffers[f"marks.{name}"].size // 8, np.uint64)
+            cl.enqueue_copy(self._queue, ticks, self._buffers[f"marks.{name}"])
+            marks[name] = ticks.reshape(-1, len(Function)).sum(axis=0, dtype=np.float64)
+        return self.times.by_function(marks)
+
+    def _upload_patterns(self, patterns: Patterns) -> None:
+        width = self._blocks * self.layout.vw
+        tips = np.full((patterns.n_tips, width), patterns.alphabet.gap_code, np.uint8)
+        tips[:, : patterns.n_patterns] = patterns.codes
+        weights = np.zeros(width, self._acc)
+        weights[: patterns.n_patterns] = patterns.weights
+        self._constant("tips", tips)
+        self._constant("weights", weights)
+        self._constant("tip_table", patterns.alphabet.tip_table.astype(self._real))
+        self._constant("block_partition", np.zeros(self._blocks, np.int32))
+
+    def _constant(self, name: str, array: npt.NDArray[Any]) -> None:
+        self._reserve(name, array.nbytes)
+        cl.enqueue_copy(self._queue, self._buffers[name], np.ascontiguousarray(array))
+
+    def _reserve(self, name: str, size: int, keep: bool = False) -> None:
+        """Make a buffer at least this large; ``keep`` copies what it held."""
+        old = self._buffers.get(name)
+        if old is not None and old.size >= size:
+            return
+        try:
+            new = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, 64))
+            if old is not None and keep:
+                cl.enqueue_copy(self._queue, new, old)
+        except (cl.MemoryError, cl.RuntimeError, cl.LogicError) as error:
+            raise DeviceError(
+                f"{self.device.name}: cannot allocate {size / 2**20:.0f} MiB for {name}: {error}",
+                hint="fewer starting trees, --precision mixed, or a device with more memory",
+            ) from error
+        self._buffers[name] = new
+
+    def _make_room(self, program: Program, lengths: int, groups: int) -> None:
+        layout, real = self.layout, self._real.itemsize
+        slot = layout.cla_bytes(self._n_patterns)
+        counts = self._blocks * layout.vw * layout.categories * 2
+        self._reserve("cla", program.slots * (slot - counts), keep=True)
+        self._reserve("scaler", program.slots * counts, keep=True)
+        row = layout.categories * (layout.states**2 + layout.states)
+        self._reserve("pmatrix", lengths * row * real)
+        if layout.tip_lookup:
+            table = layout.categories * layout.codes * layout.states
+            self._reserve("tip_pmatrix", lengths * table * real)
+        self._reserve("partial", program.cells * self._chunks * self._acc.itemsize)
+        words = 3 * lengths + HEADER_WORDS + groups * CONTROL_WORDS + program.cells
+        self._reserve("state", words * self._acc.itemsize)
+        if _worker_of(program) == "scan":
+            rows = self._groups("scan") * program.stack_levels * layout.categories * layout.vw
+            self._reserve("stack", rows * layout.states * real)
+            self._reserve("stack_scaler", rows * 2)
+
+    def _groups(self, worker: str) -> int:
+        """Work-groups of a launch: all resident where a barrier joins them."""
+        units = self.device.max_compute_units
+        if self.dispatch == "persistent":
+            return units if worker == "sites" or self.layout.lanes == 1 else 4 * units
+        return self._chunks if worker == "sites" else 8 * units
+
+    def _kernel(self, worker: str) -> cl.Kernel:
+        if worker not in self._kernels:
+            kernel = build_worker(self._context, self.device, worker, self.layout)
+            self._kernels[worker] = kernel
+            marks = np.zeros(self._groups(worker) * len(Function), np.uint64)
+            self._constant(f"marks.{worker}", marks)
+        return self._kernels[worker]
+
+    def _launch(self, program: Program, groups: int, lengths: int) -> None:
+        worker = _worker_of(program)
+        kernel = self._kernel(worker)
+        self._set_arguments(worker, kernel, program, groups, lengths)
+        if self.dispatch == "persistent":
+            self._enqueue(worker, kernel, 0, len(program.stages))
+            return
+        at = repeats = 0
+        while at < len(program.stages):
+            stage = program.stages[at]
+            if isinstance(stage, Repeat):
+                if repeats < stage.times and self._any_active(lengths, stage.groups):
+                    repeats += 1
+                    at = stage.to
+                    continue
+            else:
+                self._enqueue(worker, kernel, at, at + 1)
+            at += 1
+
+    def _any_active(self, lengths: int, groups: int) -> bool:
+        control = np.empty((groups, CONTROL_WORDS), self._acc)
+        start = (2 * lengths + HEADER_WORDS) * self._acc.itemsize
+        cl.enqueue_copy(self._queue, control, self._buffers["state"], src_offset=start)
+        return bool(control[:, Control.ACTIVE].any())
+
+    def _enqueue(self, worker: str, kernel: cl.Kernel, first: int, last: int) -> None:
+        layout = self.layout
+        kernel.set_arg(_STAGE_ARGUMENT, np.int32(first))
+        kernel.set_arg(_STAGE_ARGUMENT + 1, np.int32(last))
+        local = (layout.lanes, layout.category_items, layout.rows if worker == "sites" else 1)
+        size = (local[0] * self._groups(worker), *local[1:])
+        event = cl.enqueue_nd_range_kernel(self._queue, kernel, size, local)
+        self.times.launched(worker, event)
+
+    def _set_arguments(
+        self, worker: str, kernel: cl.Kernel, program: Program, groups: int, lengths: int
+    ) -> None:
+        tiles = self.layout.tile_blocks(self._n_patterns, program.slots)
+        numbers = [
+            self._blocks, self._chunk_blocks, tiles, 1, lengths, groups, lengths,
+            program.stack_levels,
+        ]  # fmt: skip
+        arguments = (
+            *(self._buffers[name] for name in _BUFFER_ARGUMENTS),
+            self._buffers[f"marks.{worker}"],
+            *(np.int32(number) for number in numbers),
+            *(self._acc.type(bound) for bound in self._bounds),
+        )
+        previous = self._arguments.get(worker, (None,) * len(arguments))
+        for index, (new, old) in enumerate(zip(arguments, previous, strict=True)):
+            if new is not old and (isinstance(new, cl.Buffer) or new != old):
+                kernel.set_arg(index, new)
+        self._arguments[worker] = arguments
+
+    def _check(self, program: Program, back: npt.NDArray[Any]) -> None:
+        fault, stage = int(back[0]), int(back[1])
+        if fault == Fault.NONE:
+            return
+        where = f"stage {stage} ({type(program.stages[stage]).__name__})"
+        if fault == Fault.NOT_FINITE:
+            raise NumericalError(
+                f"{self.device.name}: a sum of {where} came out as NaN or infinite",
+                hint="check the model's parameters and the alignment with `mltree check`",
+            )
+        self._constant("sync", np.zeros(2, np.uint32))
+        raise WorkerFault(
+            f"{self.device.name}: the worker stopped in {where}: {Fault(fault).name.lower()}",
+            hint="try --dispatch launch, which needs no barrier between work-groups",
+        )
+
+
+_BUFFER_ARGUMENTS: Sequence[str] = (
+    "program", "state", "cla", "scaler", "pmatrix", "tip_pmatrix", "stack", "stack_scaler",
+    "partial", "site_lnl", "tips", "tip_table", "model", "model_real", "weights",
+    "block_partition", "sync",
+)  # fmt: skip
+_STAGE_ARGUMENT = len(_BUFFER_ARGUMENTS) + 1 + 8 + 2
+
+
+def _worker_of(program: Program) -> str:
+    """The front file that has the program's own stage."""
+    for stage in program.stages:
+        if isinstance(stage, Scan):
+            return "scan"
+        if isinstance(stage, Tripods):
+            return "tripod"
+        if isinstance(stage, Sites):
+            return "sites"
+    return "sites"

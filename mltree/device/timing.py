@@ -1,0 +1,45 @@
+"""Where device time went: OpenCL events for the launches, marks inside them for the functions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+
+from mltree.contract import Function
+
+__all__ = ["DeviceTimes"]
+
+_NANOSECOND = 1e-9
+
+
+class DeviceTimes:
+    """Seconds and launches per worker, from profiling events."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.launches: dict[str, int] = defaultdict(int)
+        self._pending: list[tuple[str, cl.Event]] = []
+
+    def launched(self, worker: str, event: cl.Event) -> None:
+        """Remember a launch until its event can be read."""
+        self._pending.append((worker, event))
+
+    def settle(self) -> None:
+        """Read the events of finished launches; call after a blocking read."""
+        for worker, event in self._pending:
+            self.seconds[worker] += (event.profile.end - event.profile.start) * _NANOSECOND
+            self.launches[worker] += 1
+        self._pending.clear()
+
+    def by_function(
+        self, marks: dict[str, npt.NDArray[np.float64]]
+    ) -> dict[Function, float]:
+        """Seconds per function: each worker's time, shared out by its f64[functions] ticks."""
+        total = np.zeros(len(Function))
+        for worker, ticks in marks.items():
+            if ticks.sum() > 0:
+                total += self.seconds[worker] * ticks / ticks.sum()
+        return {function: float(total[function]) for function in Function}
