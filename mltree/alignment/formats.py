@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
 from mltree.alignment.fasta import read_fasta
 from mltree.alignment.misfit import phylip_misfit
-from mltree.alignment.phylip import Header, read_phylip
+from mltree.alignment.phylip import read_phylip
 from mltree.alignment.reading import Lines, Reading
 from mltree.alignment.source import read_text, shown
 from mltree.errors import InputError
@@ -116,7 +116,7 @@ def _read_layout(lines: Lines) -> Reading:
     first = lines.text[0].lstrip()
     if first.startswith(b">"):
         return read_fasta(lines)
-    if Header.of(first) is not None:
+    if first.split()[0].isdigit():
         reading = read_phylip(lines)
         if reading is None:
             raise phylip_misfit(lines)
@@ -146,7 +146,7 @@ def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
             raise _taxon_error(
                 lines,
                 name,
-                f"taxon name {name!r} holds {wrong!r}, which has a meaning in Newick trees",
+                f"taxon name {name!r} holds {wrong!r}, which a name in a Newick tree cannot",
                 head,
                 "rename the taxon: letters, digits and _ are safe",
             )
@@ -195,7 +195,7 @@ def _check_characters(
     alphabet: Alphabet,
 ) -> None:
     for row, text in enumerate(characters):
-        unknown = alphabet.code_of.take(text) == UNKNOWN
+        unknown = alphabet.encode(text) == UNKNOWN
         if unknown.any():
             site = int(unknown.argmax())
             raise _taxon_error(

