@@ -1,0 +1,52 @@
+# Everything runs in a virtual environment of its own, made on first use.
+#   make demo   installs mltree and finds the tree of twelve primates
+#   make test   runs the test suite
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+DEMO := $(VENV)/demo/primates
+
+.PHONY: demo test lint format bench clean
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/.installed
+	@mkdir -p $(dir $(DEMO))
+	$(BIN)/mltree search datasets/primates.phy --prefix $(DEMO) --redo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(TESTS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror opencl/*.cl opencl/*.h
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i opencl/*.cl opencl/*.h
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m bench $(BENCH)
+
+clean:
+	rm -rf $(VENV) build dist
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@ $(VENV)/.installed
+
+# Debian packs venv and pip apart from Python: fetch them where that is allowed, else say so.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "mltree needs Python 3.10 or newer; name one with: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    apt-get update -qq && apt-get install -y -qq python3-venv; } || \
+	  { echo "Python has no venv; install it first: sudo apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
