@@ -6,6 +6,10 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO := $(VENV)/demo/primates
 
+# An empty environment has no PATH either.
+PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH
+
 .PHONY: demo test lint format bench clean
 .DEFAULT_GOAL := demo
 
@@ -34,11 +38,11 @@ clean:
 	rm -rf $(VENV) build dist
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable .
 	@touch $@
 
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --editable '.[$*]'
 	@touch $@ $(VENV)/.installed
 
 # Debian packs venv and pip apart from Python: fetch them where that is allowed, else say so.

@@ -1,0 +1,160 @@
+"""What happens during a run, as data: the search emits events, the report draws them.
+
+Every event is a frozen dataclass of plain values, so that the same stream is a log, a progress
+display or JSON lines. Nothing here knows how, when or where an event is shown: whoever receives
+it adds the time. lnL are natural logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = [
+    "AlignmentLoaded",
+    "DeviceChosen",
+    "Emit",
+    "Event",
+    "ModelOptimised",
+    "Notice",
+    "PhaseStarted",
+    "RoundDone",
+    "RunStarted",
+    "SearchFinished",
+    "StartTree",
+    "TreePerturbed",
+    "TreesCulled",
+    "ignore",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened."""
+
+
+Emit = Callable[[Event], None]
+"""Who receives events. The search takes one and never asks what it does with them."""
+
+
+def ignore(_: Event) -> None:
+    """The receiver for whoever wants no events."""
+
+
+@dataclass(frozen=True)
+class Notice(Event):
+    """Something the user should know, in one line: an assumption, a fallback, a repair."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class RunStarted(Event):
+    """The first event of a run."""
+
+    version: str
+    command: str
+    """As it was typed."""
+    seed: int
+
+
+@dataclass(frozen=True)
+class AlignmentLoaded(Event):
+    """The data are read and compressed."""
+
+    path: str
+    layout: str
+    """The file format that was found."""
+    data_type: str
+    taxa: int
+    sites: int
+    patterns: int
+    gap_share: float
+    """Share of characters that are gaps or fully ambiguous, 0..1."""
+
+
+@dataclass(frozen=True)
+class DeviceChosen(Event):
+    """An engine stands ready."""
+
+    name: str
+    """Device and layout."""
+    cla_bytes: int
+    """What the conditional likelihood arrays of one tree take."""
+
+
+@dataclass(frozen=True)
+class StartTree(Event):
+    """A starting tree, scored after a first smoothing."""
+
+    origin: str
+    """``parsimony 1``, ``random 2``, ``user 1``."""
+    lnl: float
+
+
+@dataclass(frozen=True)
+class PhaseStarted(Event):
+    """Rounds of one radius begin."""
+
+    phase: int
+    """Counted from 1."""
+    radius: int
+    """Edges from the pruning point to the farthest target."""
+    cut: float
+    """lnL below the current tree at which a walk goes no further."""
+    trees: int
+    """Trees side by side."""
+
+
+@dataclass(frozen=True)
+class RoundDone(Event):
+    """One batched SPR round over all trees of a phase."""
+
+    round: int
+    """Counted from 1 within the run."""
+    radius: int
+    candidates: int
+    """Insertions that were scored."""
+    moves: int
+    """Moves that were applied."""
+    lnl: float
+    """Of the best tree."""
+
+
+@dataclass(frozen=True)
+class ModelOptimised(Event):
+    """Model parameters and branch lengths of the best tree were optimised."""
+
+    model: str
+    """With its values."""
+    lnl: float
+
+
+@dataclass(frozen=True)
+class TreesCulled(Event):
+    """Starts that cannot catch up were dropped."""
+
+    kept: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class TreePerturbed(Event):
+    """A batch of perturbed copies was searched."""
+
+    batch: int
+    copies: int
+    better: int
+    """Copies that ended above the best tree."""
+    lnl: float
+    """Of the best tree, after it."""
+
+
+@dataclass(frozen=True)
+class SearchFinished(Event):
+    """The search is over."""
+
+    lnl: float
+    rounds: int
+    candidates: int
+    moves: int
