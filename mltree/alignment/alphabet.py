@@ -62,7 +62,7 @@ class Alphabet:
         """
         several = dict(ambiguities or {})
         meanings = [*states, *several.values(), states]
-        return cls._build(name, states, states + "".join(several) + gaps[0], meanings, gaps)
+        return cls._build(name, states, states + "".join(several) + gaps[0], meanings, gaps=gaps)
 
     @classmethod
     def of_bitmasks(
@@ -78,7 +78,7 @@ class Alphabet:
             "".join(state for bit, state in enumerate(states) if (code or full) >> bit & 1)
             for code in range(len(symbols))
         ]
-        return cls._build(name, states, symbols, meanings, gaps, aliases)
+        return cls._build(name, states, symbols, meanings, gaps=gaps, aliases=aliases)
 
     @classmethod
     def _build(
@@ -87,6 +87,7 @@ class Alphabet:
         states: str,
         symbols: str,
         meanings: list[str],
+        *,
         gaps: str,
         aliases: Mapping[str, str] | None = None,
     ) -> Alphabet:
