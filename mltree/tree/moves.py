@@ -90,7 +90,7 @@ def is_inside(tree: Tree, prune: int, target: int) -> bool:
                 return answer
             across = twin[half]
             if across >= first_inner:
-                stack += siblings(across)
+                stack.extend(siblings(across))
     return bool(subtree)
 
 

@@ -150,7 +150,7 @@ class _Flattener:
         root = ete3.Node()
         try:
             ete3.read(self.raw.text, root_node=root, format=1)
-        except Exception as error:  # noqa: BLE001 - ete3 raises whatever its parser stumbles over
+        except Exception as error:  # ete3 raises whatever its parser stumbles over
             problem = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise self._fail(f"broken Newick tree: {problem}") from None
         while len(root.children) == 1:
