@@ -120,7 +120,8 @@ def evolve(
 def _drawn(bounds: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.uint8]:
     """Where each u falls between rising bounds: u8, the number of bounds not above it."""
     u = u if u.ndim > 1 else u[:, None]
-    return np.sum(u >= bounds, axis=-1, dtype=np.uint8)
+    drawn: NDArray[np.uint8] = np.sum(u >= bounds, axis=-1, dtype=np.uint8)
+    return drawn
 
 
 def first_columns(columns: Iterator[NDArray[np.uint8]], sites: int) -> NDArray[np.uint8]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mltree.alignment.phylip import Header, interleaved, relaxed_name, sequential_spans
 from mltree.alignment.reading import Lines, Reading
+from mltree.alignment.source import WHITESPACE
 from mltree.errors import InputError
 
 __all__ = ["phylip_misfit"]
@@ -18,7 +19,7 @@ def phylip_misfit(lines: Lines) -> InputError:
         return lines.error(f"the header says {header.taxa} taxa and {header.sites} sites", 0)
     found = len(lines.text) - 1
     if found < header.taxa or (found > header.taxa and _all_whole(lines, header, found)):
-        return _wrong_taxa(lines, header, found)
+        return _wrong_taxa(lines, header, found, min(found, header.taxa + 1))
     if found == header.taxa or _looks_interleaved(lines, header):
         return _wrong_rows(lines, header, interleaved(lines, header, relaxed_name, ""))
     return _wrong_sequence(lines, header)
@@ -37,10 +38,10 @@ def _looks_interleaved(lines: Lines, header: Header) -> bool:
     return blocks and len(spans) == 1 and missing != 0
 
 
-def _wrong_taxa(lines: Lines, header: Header, found: int) -> InputError:
+def _wrong_taxa(lines: Lines, header: Header, found: int, line: int) -> InputError:
     return lines.error(
         f"the header says {header.taxa} taxa, but {found} follow",
-        found if found < header.taxa else header.taxa + 1,
+        line,
         hint="the file is truncated or its first line is wrong",
     )
 
@@ -76,15 +77,23 @@ def _wrong_sequence(lines: Lines, header: Header) -> InputError:
     last = spans[-1]
     if missing:
         name = relaxed_name(lines.text[last.start])[0]
-        found = f"has {header.sites - missing}{' or more' if missing < 0 else ''}"
-        return _taxon_error(lines, header, name, found, last.stop - 1)
+        return _taxon_error(lines, header, name, _so_far(lines, last, header, missing), last[-1])
     if len(spans) < header.taxa:
-        return _wrong_taxa(lines, header, len(spans))
+        return _wrong_taxa(lines, header, len(spans), last[-1])
     return lines.error(
         f"more lines follow the last of the {header.taxa} taxa that the header says",
         last.stop,
         hint="correct the first line, or give one alignment a file",
     )
+
+
+def _so_far(lines: Lines, span: range, header: Header, missing: int) -> str:
+    """Where a taxon's sites go past the promised number, or that they end before it."""
+    total = header.sites - missing
+    if missing > 0 or len(span) == 1:
+        return f"has {total}"
+    before = total - len(lines.text[span[-1]].translate(None, WHITESPACE))
+    return f"has {before} up to line {lines.numbers[span[-2]]} and {total} with the next"
 
 
 def _taxon_error(lines: Lines, header: Header, name: bytes, found: str, line: int) -> InputError:
