@@ -99,25 +99,25 @@ static inline void edges_run(const plf_t *s, __global const int *records, int co
             evaluate_terms(s, record, block, k, terms, counts);
         }
       }
-      barrier(CLK_LOCAL_MEM_FENCE);
+      sync_group(CLK_LOCAL_MEM_FENCE);
       if (active && CATEGORY_FIRST == 0) {
         if (kind == DO_DERIVE)
           derive_lane(s, block, terms, counts, sums);
         else
           evaluate_lane(s, block, kind == DO_EVALUATE_SITES, terms, counts, sums);
       }
-      barrier(CLK_LOCAL_MEM_FENCE);
+      sync_group(CLK_LOCAL_MEM_FENCE);
     }
     if (CATEGORY_FIRST == 0)
       for (int t = 0; t < cells; ++t) lanes[(row * 2 + t) * LANES + LANE] = sums[t];
-    barrier(CLK_LOCAL_MEM_FENCE);
+    sync_group(CLK_LOCAL_MEM_FENCE);
     for (int q = ITEM; q < ROWS * 2; q += GROUP_SIZE(ROWS)) {
       const int edge = base + q / 2, t = q % 2;
       if (edge < count && t < cells)
         partial_add(s, records[edge * EDGE_WORDS + EDGE_CELL] + t, chunk, first,
                     lanes_sum((__local const acc *)lanes + q * VW));
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    sync_group(CLK_LOCAL_MEM_FENCE);
   }
 }
 

@@ -28,10 +28,10 @@ static inline ulong ticks(void) { return 0; }
 static inline bool grid_barrier(const plf_t *s, int stage, __local int *failed) {
   const uint groups = get_num_groups(0);
   if (groups == 1) {
-    barrier(CLK_GLOBAL_MEM_FENCE);
+    sync_group(CLK_GLOBAL_MEM_FENCE);
     return true;
   }
-  barrier(CLK_GLOBAL_MEM_FENCE);
+  sync_group(CLK_GLOBAL_MEM_FENCE);
   if (ITEM == 0) {
     DEVICE_FENCE();
     const uint ticket = atomic_inc((volatile __global uint *)s->sync);
@@ -42,7 +42,7 @@ static inline bool grid_barrier(const plf_t *s, int stage, __local int *failed) 
     *failed = polls >= SPIN_LIMIT;
     if (*failed) report_fault(s, FAULT_BARRIER, stage);
   }
-  barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+  sync_group(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
   return !*failed;
 }
 
@@ -65,10 +65,10 @@ static inline void mark(__local ulong *marks, ulong *since, int function) {
 // True while any group of branch lengths still moves.
 static inline bool any_active(const plf_t *s, int count, int group_size, __local int *active) {
   if (ITEM == 0) *active = 0;
-  barrier(CLK_LOCAL_MEM_FENCE);
+  sync_group(CLK_LOCAL_MEM_FENCE);
   for (int g = ITEM; g < count; g += group_size)
     if (CONTROL_AT(s, g)[CONTROL_ACTIVE] != 0) *active = 1;
-  barrier(CLK_LOCAL_MEM_FENCE);
+  sync_group(CLK_LOCAL_MEM_FENCE);
   return *active;
 }
 

@@ -79,6 +79,13 @@ typedef uchar code_v;
 #define MEMBER (CATEGORY_FIRST * LANES + LANE)
 #define ITEM ((int)(get_local_id(2) * TEAM) + MEMBER)
 
+// The barrier of a work-group; a work-item that is alone has nothing to wait for.
+#if LANES * CATEGORY_ITEMS == 1
+#define sync_group(fences)
+#else
+#define sync_group(fences) barrier(fences)
+#endif
+
 #define LN_2 0.693147180559945309417
 
 // Scaling by exact powers of two: a CLA whose states all fall below 2^-bits is multiplied by

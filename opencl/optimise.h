@@ -20,14 +20,14 @@ static inline void reduce_stage(const plf_t *s, int first_cell, int count, __loc
         sum += s->partial[(size_t)cell * s->chunks + chunk];
       mine[v] = sum;
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    sync_group(CLK_LOCAL_MEM_FENCE);
     if (active && member == 0) {
       acc sum = mine[0];
       for (int v = 1; v < REDUCE_WIDTH; ++v) sum += mine[v];
       SUMS_AT(s)[cell] = sum;
       if (!isfinite(sum)) report_fault(s, FAULT_NOT_FINITE, stage);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    sync_group(CLK_LOCAL_MEM_FENCE);
   }
 }
 
@@ -80,7 +80,7 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   __global acc *lengths = LENGTHS_AT(s) + offset, *best = BEST_AT(s) + offset;
   __global acc *target = TARGET_AT(s) + offset;
   __global const acc *cells = SUMS_AT(s) + record[GROUP_FIRST_CELL];
-  if (members > 1) barrier(CLK_GLOBAL_MEM_FENCE);
+  if (members > 1) sync_group(CLK_GLOBAL_MEM_FENCE);
   if (better && record[GROUP_KIND] == STEP_TRIPOD) tripod_targets(s, cells, lengths, target);
   for (int j = member; j < count; j += members) {
     if (better) {

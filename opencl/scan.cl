@@ -61,17 +61,17 @@ static inline real_v insertion_term(const plf_t *s, __global const int *step,
 // Sums a batch of insertions over categories and lanes into their cells.
 static inline void flush(const plf_t *s, __local const int *cells, int batch, int block, int chunk,
                   __local real_v *terms, __local count_v *counts, __local acc_v *lanes) {
-  barrier(CLK_LOCAL_MEM_FENCE);
+  sync_group(CLK_LOCAL_MEM_FENCE);
   for (int q = ITEM; q < batch * LANES; q += TEAM) {
     acc_v sum[TERMS];
     const count_v count = sum_categories(terms, counts, q / LANES, q % LANES, sum);
     lanes[q] = pattern_weights(s, block, q % LANES) * scaled_log(sum[0], count);
   }
-  barrier(CLK_LOCAL_MEM_FENCE);
+  sync_group(CLK_LOCAL_MEM_FENCE);
   for (int b = ITEM; b < batch; b += TEAM)
     partial_add(s, cells[b], chunk, block == chunk * s->chunk_blocks,
                 lanes_sum((__local const acc *)lanes + b * VW));
-  barrier(CLK_LOCAL_MEM_FENCE);
+  sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
 static inline void scan_block(const plf_t *s, __global const int *task, int chunk, int block,

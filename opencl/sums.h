@@ -12,7 +12,10 @@
 // The smallest count over a lane's categories, which all of them are then scaled to.
 static inline count_v smallest_count(__local const count_v *counts, int row, int lane) {
   count_v least = counts[COUNT_AT(row, 0, lane)];
-  for (int k = 1; k < CATEGORIES; ++k) least = min(least, counts[COUNT_AT(row, k, lane)]);
+  for (int k = 1; k < CATEGORIES; ++k) {
+    const count_v count = counts[COUNT_AT(row, k, lane)];
+    least = count < least ? count : least;  // PoCL 3.0 miscompiles this loop with min()
+  }
   return least;
 }
 

@@ -67,17 +67,17 @@ static inline void tripod_chunk(const plf_t *s, __global const int *record, int 
   const int end = min((chunk + 1) * s->chunk_blocks, s->blocks);
   for (int block = chunk * s->chunk_blocks; block < end; ++block) {
     FOR_CATEGORY(k) tripod_terms(s, record, block, k, terms, counts);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    sync_group(CLK_LOCAL_MEM_FENCE);
     if (CATEGORY_FIRST == 0) tripod_lane(s, block, terms, counts, sums);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    sync_group(CLK_LOCAL_MEM_FENCE);
   }
   if (CATEGORY_FIRST == 0)
     for (int t = 0; t < TERMS; ++t) lanes[t * LANES + LANE] = sums[t];
-  barrier(CLK_LOCAL_MEM_FENCE);
+  sync_group(CLK_LOCAL_MEM_FENCE);
   for (int t = ITEM; t < TERMS; t += TEAM)
     partial_add(s, record[TRIPOD_CELL] + t, chunk, true,
                 lanes_sum((__local const acc *)lanes + t * VW));
-  barrier(CLK_LOCAL_MEM_FENCE);
+  sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
 static inline void own_stage(const plf_t *s, __global const int *records, int count,

@@ -47,8 +47,8 @@ class Session:
     ) -> None:
         self.device = device
         self.layout = layout
-        is_cpu = bool(device.type & cl.device_type.CPU)
-        self.dispatch: Dispatch = dispatch or ("launch" if is_cpu else "persistent")
+        self._is_cpu = bool(device.type & cl.device_type.CPU)
+        self.dispatch: Dispatch = dispatch or ("launch" if self._is_cpu else "persistent")
         self.name = f"{device.name.strip()}, {layout}"
         self.times = DeviceTimes()
         self._context = cl.Context([device])
@@ -175,10 +175,16 @@ class Session:
             self._reserve("stack_scaler", rows * 2)
 
     def _groups(self, worker: str) -> int:
-        """Work-groups of a launch: all resident where a barrier joins them."""
+        """Work-groups of a launch: all resident where a barrier joins them.
+
+        A CPU runtime may run one work-group after another on one thread, so that only a lone
+        group is sure not to wait for itself.
+        """
         units = self.device.max_compute_units
         if self.dispatch == "persistent":
-            return units if worker == "sites" or self.layout.lanes == 1 else 4 * units
+            if self._is_cpu:
+                return 1
+            return units if worker == "sites" else 4 * units
         return self._chunks if worker == "sites" else 8 * units
 
     def _kernel(self, worker: str) -> cl.Kernel:
