@@ -113,7 +113,7 @@ def detect_alphabet(characters: NDArray[np.uint8]) -> Alphabet:
 
 
 def _read_layout(lines: Lines) -> Reading:
-    first = lines.text[0].lstrip()
+    first = lines.text[0]
     if first.startswith(b">"):
         return read_fasta(lines)
     if first.split()[0].isdigit():
@@ -122,7 +122,7 @@ def _read_layout(lines: Lines) -> Reading:
             raise phylip_misfit(lines)
         return reading
     for start, name in ((b"#NEXUS", "NEXUS"), (b"CLUSTAL", "Clustal"), (b"# STOCK", "Stockholm")):
-        if first.upper().startswith(start):
+        if first.lstrip().upper().startswith(start):
             raise lines.error(f"{name} files are not read", 0, hint="convert it to PHYLIP or FASTA")
     raise lines.error(
         "neither PHYLIP nor FASTA",
