@@ -36,6 +36,8 @@ MIN_TAXA = 4
 NEWICK_SPECIAL = "()[]:;,'\""
 """Characters that a name cannot have without quotes in Newick."""
 
+SAFE_NAMES = "rename the taxon: letters, digits and _ are safe"
+
 PROTEIN_LETTERS = b"EFILPQZJ*"
 """Characters of proteins that no nucleotide code uses."""
 PROTEIN_SHARE = 0.05
@@ -138,9 +140,9 @@ def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
         try:
             name = raw.decode("utf-8")
         except UnicodeDecodeError:
-            raise lines.error("a taxon name is not UTF-8 text", head) from None
+            raise lines.error("a taxon name is not UTF-8 text", head, hint=SAFE_NAMES) from None
         if not name:
-            raise lines.error("a taxon has no name", head)
+            raise lines.error("a taxon has no name", head, hint="give every taxon a name")
         wrong = next((c for c in name if c in NEWICK_SPECIAL or not c.isprintable()), None)
         if wrong is not None:
             raise _taxon_error(
@@ -148,7 +150,7 @@ def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
                 name,
                 f"taxon name {name!r} holds {wrong!r}, which a name in a Newick tree cannot",
                 head,
-                "rename the taxon: letters, digits and _ are safe",
+                SAFE_NAMES,
             )
         if name in seen:
             first = lines.numbers[reading.pieces[seen[name]][0]]
@@ -183,7 +185,7 @@ def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> NDArray[n
                 "sequences must be aligned",
             )
     if not sites:
-        raise InputError("the alignment has no sites", file=lines.path)
+        raise InputError("the alignment has no sites", file=lines.path, hint="is it truncated?")
     return np.frombuffer(b"".join(reading.rows), np.uint8).reshape(len(names), sites)
 
 
@@ -202,7 +204,7 @@ def _check_characters(
                 lines,
                 names[row],
                 f"taxon {names[row]}, site {site + 1}: {shown(int(text[site]))} "
-                f"is not a {alphabet.name} character",
+                f"is no {alphabet.name} character",
                 reading.line_of(lines, row, site),
                 _character_hint(int(text[site]), characters, alphabet),
             )

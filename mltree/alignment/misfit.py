@@ -9,14 +9,18 @@ from mltree.errors import InputError
 
 __all__ = ["phylip_misfit"]
 
+HEADER_HINT = "the first line must be the number of taxa and the number of sites"
+
 
 def phylip_misfit(lines: Lines) -> InputError:
     """The likeliest fault of a file that `read_phylip` could not read."""
     header = Header.of(lines.text[0])
     if header is None:
-        return lines.error("not a PHYLIP header (the numbers of taxa and of sites)", 0)
+        return lines.error("not a PHYLIP header", 0, hint=HEADER_HINT)
     if not header.taxa or not header.sites:
-        return lines.error(f"the header says {header.taxa} taxa and {header.sites} sites", 0)
+        return lines.error(
+            f"the header says {header.taxa} taxa and {header.sites} sites", 0, hint=HEADER_HINT
+        )
     found = len(lines.text) - 1
     if found < header.taxa or (found > header.taxa and _all_whole(lines, header, found)):
         return _wrong_taxa(lines, header, found, min(found, header.taxa + 1))

@@ -48,7 +48,7 @@ def _read_bytes(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
-        raise InputError("no such file", file=str(path)) from None
+        raise InputError("no such file", file=str(path), hint="check the path") from None
     except IsADirectoryError:
         raise InputError("is a directory, not a file", file=str(path)) from None
     except OSError as error:
