@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "AlignmentLoaded",
+    "CheckpointWritten",
     "DeviceChosen",
     "Emit",
     "Event",
@@ -21,6 +22,7 @@ __all__ = [
     "RoundDone",
     "RunStarted",
     "SearchFinished",
+    "SearchResumed",
     "StartTree",
     "TreePerturbed",
     "TreesCulled",
@@ -148,6 +150,24 @@ class TreePerturbed(Event):
     """Copies that ended above the best tree."""
     lnl: float
     """Of the best tree, after it."""
+
+
+@dataclass(frozen=True)
+class CheckpointWritten(Event):
+    """The search can go on from here if it is stopped."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class SearchResumed(Event):
+    """A checkpoint was found: the work up to here is not done again."""
+
+    path: str
+    rounds: int
+    """SPR rounds that were done before."""
+    lnl: float
+    """Of the best tree."""
 
 
 @dataclass(frozen=True)

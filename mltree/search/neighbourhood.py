@@ -28,6 +28,7 @@ __all__ = ["Neighbourhood"]
 
 Int = NDArray[np.int32]
 Bool = NDArray[np.bool_]
+Float = NDArray[np.float64]
 
 
 class Neighbourhood:
@@ -42,11 +43,11 @@ class Neighbourhood:
         self._left, self._right = _ring(tree.twin.size)
         exits = np.stack([self._left[prunes], self._right[prunes]], axis=1)
         ends = self._twin[exits]
-        join = tree.lengths[tree.edge[exits]].sum(axis=1)
-        self._side_prune: Int = np.repeat(prunes, 2)
+        self.prunes: Int = prunes
+        """int32[prunes]: half-edges that face the pruned subtrees."""
+        self._joins: Float = tree.lengths[tree.edge[exits]].sum(axis=1)
         self._side_entry: Int = ends.ravel()
         self._side_root: Int = ends[:, ::-1].ravel()
-        self._side_join = np.repeat(join, 2)
         self._layers = [0]
         empty = np.empty(0, dtype=np.int32)
         self.target: Int = empty
@@ -54,7 +55,7 @@ class Neighbourhood:
         self.parent: Int = empty
         """int32[candidates]: the candidate one edge nearer to the pruning point, or -1."""
         self.side: Int = empty
-        """int32[candidates]: which side of which prune; prune index is ``side // 2``."""
+        """int32[candidates]: which side of which prune; ``side >> 1`` counts prunes."""
 
     @property
     def size(self) -> int:
@@ -69,7 +70,8 @@ class Neighbourhood:
     @property
     def prune(self) -> Int:
         """int32[candidates]: half-edge that faces the pruned subtree."""
-        return self._side_prune[self.side]
+        prune: Int = self.prunes[self.side >> 1]
+        return prune
 
     @property
     def depth(self) -> Int:
@@ -112,7 +114,7 @@ class Neighbourhood:
         self.side = np.concatenate(sides)
         return slice(start, first)
 
-    def survivors(self, scores: NDArray[np.float64], threshold: float) -> Bool:
+    def survivors(self, scores: Float, threshold: float) -> Bool:
         """bool[frontier]: the walk to it never met a score below ``threshold``.
 
         ``scores`` is float64[candidates], natural log.
@@ -122,12 +124,18 @@ class Neighbourhood:
             alive[layer] &= alive[self.parent[layer]]
         return alive[self.frontier]
 
-    def scan(self, selected: slice | Int) -> ScanTasks:
+    def plain_joins(self) -> Float:
+        """float64[prunes]: join branches as long as their two parts; a copy."""
+        return self._joins.copy()
+
+    def scan(self, selected: slice | Int, joins: Float | None = None) -> ScanTasks:
         """Depth-first tasks that score the ``selected`` candidates, in that order.
 
         ``selected`` is a slice, or strictly rising candidate indices.  The walk passes through
-        the ancestors that it needs (output -1) and through nothing else.
+        the ancestors that it needs (output -1) and through nothing else.  ``joins`` is
+        float64[prunes]: lengths of the join branches, by default the sums of their parts.
         """
+        joins = self._joins if joins is None else joins
         rank = np.full(self.size, -1, dtype=np.int32)
         n_outputs = rank[selected].size
         rank[selected] = np.arange(n_outputs, dtype=np.int32)
@@ -144,9 +152,9 @@ class Neighbourhood:
         near = self.target[order]
         return ScanTasks(
             tree=np.zeros(sides.size, dtype=np.int32),
-            prune=self._side_prune[sides],
+            prune=self.prunes[sides >> 1],
             root=self._side_root[sides],
-            join_length=self._side_join[sides],
+            join_length=joins[sides >> 1],
             first_step=first_step,
             near=near,
             far=self._twin[near],

@@ -189,13 +189,19 @@ def apply_sprs(
     return applied, records
 
 
-def random_nnis(tree: Tree, fraction: float, rng: np.random.Generator) -> list[Undo]:
+def random_nnis(
+    tree: Tree,
+    fraction: float,
+    rng: np.random.Generator,
+    among: Int32Array | None = None,
+) -> list[Undo]:
     """Interchange across a random share of the inner edges, no two of which share a node.
 
-    At least one edge is taken; fewer than asked for where no further edge is free.
+    At least one edge is taken; fewer than asked for where no further edge is free. ``among``
+    int32 [M] limits the choice to some inner edges.
     """
     wanted = max(1, round(fraction * (tree.n_tips - 3)))
-    edges = rng.permutation(tree.inner_edges)
+    edges = rng.permutation(tree.inner_edges if among is None else among)
     variants = rng.integers(2, size=edges.size)
     nodes = tree.edge_halves[edges] // 3
     busy: set[int] = set()

@@ -33,9 +33,7 @@ def textbook(tree: Tree, radius: int) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def found_by(neighbourhood: Neighbourhood) -> dict[tuple[int, int], tuple[int, int]]:
-    before = np.where(
-        neighbourhood.parent < 0, -1, neighbourhood.target[neighbourhood.parent]
-    )
+    before = np.where(neighbourhood.parent < 0, -1, neighbourhood.target[neighbourhood.parent])
     columns = (neighbourhood.prune, neighbourhood.target, neighbourhood.depth, before)
     rows = np.stack(columns, axis=1).tolist()
     return {(p, g): (d, b) for p, g, d, b in rows}

@@ -1,0 +1,125 @@
+"""Batched SPR rounds: score every move of every tree, apply many at once, keep what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mltree.model.eigen import ModelArrays
+from mltree.search.acceptance import apply_moves, best_moves, better_half
+from mltree.search.constraint import Constraint
+from mltree.search.lineage import Lineage
+from mltree.search.neighbourhood import Neighbourhood
+from mltree.search.scoring import Float, Moves, SearchLikelihood, rescore, scan, shortlist
+from mltree.settings import PhaseSettings, RoundSettings
+from mltree.tree.topology import Tree
+
+__all__ = ["RoundOutcome", "spr_round"]
+
+
+@dataclass(frozen=True)
+class RoundOutcome:
+    """What one round did to one tree."""
+
+    lnl: float
+    """After the round, natural log."""
+    gain: float
+    """Rise in lnL; 0 where nothing was applied."""
+    moves: int
+    """Moves applied and kept."""
+    candidates: int
+    """Insertions scored."""
+    rescored: int
+    """Insertions optimised jointly."""
+
+
+def spr_round(
+    likelihood: SearchLikelihood,
+    lineages: Sequence[Lineage],
+    model: ModelArrays,
+    phase: PhaseSettings,
+    settings: RoundSettings,
+    constraint: Constraint | None = None,
+) -> list[RoundOutcome]:
+    """One round on all trees side by side; trees and lnLs of the lineages change in place.
+
+    A lineage stays active while its rounds gain enough.
+    """
+    before = [lineage.lnl for lineage in lineages]
+    trees = [lineage.tree for lineage in lineages]
+    models = [model] * len(trees)
+    found, scores = scan(likelihood, trees, models, before, phase, settings)
+    selections = [
+        shortlist(
+            neighbourhood,
+            _masked(tree, neighbourhood, s0, constraint),
+            lnl - settings.window,
+            settings.keep,
+        )
+        for tree, neighbourhood, s0, lnl in zip(trees, found, scores, before, strict=True)
+    ]
+    rescored = rescore(likelihood, trees, models, found, selections)
+    wanted = [
+        best_moves(moves, lnl, settings.min_gain)
+        for moves, lnl in zip(rescored, before, strict=True)
+    ]
+    counts = _apply_guarded(likelihood, lineages, model, wanted, settings, constraint)
+    outcomes = []
+    for lineage, lnl, count, neighbourhood, selected in zip(
+        lineages, before, counts, found, selections, strict=True
+    ):
+        gain = lineage.lnl - lnl
+        lineage.rounds += 1
+        lineage.active = (
+            count > 0 and gain >= settings.min_round_gain and lineage.rounds < settings.max_rounds
+        )
+        outcomes.append(RoundOutcome(lineage.lnl, gain, count, neighbourhood.size, selected.size))
+    return outcomes
+
+
+def _masked(
+    tree: Tree, neighbourhood: Neighbourhood, s0: Float, constraint: Constraint | None
+) -> Float:
+    """Scores with -inf for the moves that the constraint forbids."""
+    if constraint is None:
+        return s0
+    forbidden = constraint.forbidden(tree, neighbourhood.prunes)
+    edges = tree.edge[neighbourhood.target]
+    return np.where(forbidden[neighbourhood.side >> 1, edges], -np.inf, s0)
+
+
+def _apply_guarded(
+    likelihood: SearchLikelihood,
+    lineages: Sequence[Lineage],
+    model: ModelArrays,
+    wanted: Sequence[Moves],
+    settings: RoundSettings,
+    constraint: Constraint | None,
+) -> list[int]:
+    """Apply moves and smooth; a tree whose lnL did not rise retries with the better half.
+
+    Returns the number of moves kept for each lineage.
+    """
+    kept = [0] * len(lineages)
+    pending = {n: moves for n, moves in enumerate(wanted) if moves.prune.size}
+    before = {n: lineages[n].tree.copy() for n in pending}
+    while pending:
+        applied = {}
+        for n, moves in pending.items():
+            applied[n] = apply_moves(lineages[n].tree, moves, constraint)
+        trees = [lineages[n].tree for n in pending]
+        lnls = likelihood.smooth(trees, [model] * len(trees), settings.smooth_epsilon)
+        failed = {}
+        for (n, moves), lnl in zip(applied.items(), lnls.tolist(), strict=True):
+            if moves.prune.size and lnl > lineages[n].lnl:
+                lineages[n].lnl = lnl
+                kept[n] = int(moves.prune.size)
+                continue
+            lineages[n].tree.assign(before[n])
+            half = better_half(moves)
+            if half.prune.size:
+                failed[n] = half
+        pending = failed
+    return kept

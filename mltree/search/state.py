@@ -1,0 +1,42 @@
+"""Everything that a search would need to go on after a power cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mltree.model.substitution import Model
+from mltree.search.lineage import Lineage
+from mltree.search.pool import Pool
+
+__all__ = ["SearchState"]
+
+
+@dataclass
+class SearchState:
+    """The search between two steps; a step is a function of it and of nothing else."""
+
+    lineages: list[Lineage]
+    """The starts that are still in the race."""
+    model: Model
+    rng: np.random.Generator
+    pool: Pool
+    fraction: float
+    """Share of the inner edges that the next perturbation changes."""
+    copies: list[Lineage] = field(default_factory=list)
+    """Perturbed copies under repair."""
+    stage: int = 0
+    """Index into the plan."""
+    entered: bool = False
+    """Whether the first step of the stage is done."""
+    batches: int = 0
+    """Batches of copies done."""
+    failures: int = 0
+    """Batches in a row that brought no better tree."""
+    rounds: int = 0
+    """SPR rounds done."""
+    candidates: int = 0
+    """Insertions scored."""
+    moves: int = 0
+    """Moves applied and kept."""

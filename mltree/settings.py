@@ -1,0 +1,183 @@
+"""Every constant of the search, once, with its unit and its origin.
+
+"SEARCH.md" names the prototype study behind this program (fp64, GTR+G4, nine DNA sets of 12 to
+200 taxa).  Differences of log-likelihood are in natural log units ("lnL"), branch lengths in
+expected substitutions per site.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.tree.topology import DEFAULT_LENGTH
+
+__all__ = [
+    "PRESETS",
+    "BranchSettings",
+    "ModelSettings",
+    "PerturbationSettings",
+    "PhaseSettings",
+    "RoundSettings",
+    "SearchSettings",
+    "preset",
+]
+
+
+@dataclass(frozen=True)
+class BranchSettings:
+    """Bounds and starting values of branch lengths."""
+
+    minimum: float = 1e-6
+    """Shortest branch: RAxML, RAxML-NG and IQ-TREE agree."""
+    maximum: float = 100.0
+    """Longest branch: RAxML-NG's bound (RAxML 34.5, IQ-TREE 10)."""
+    start: float = DEFAULT_LENGTH
+    """Every branch of a start without lengths; Newton converges from 0.01 ... 2.0 (SEARCH.md)."""
+    long_alignment: int = 100_000
+    """Sites from which the shortest branch is 0.1 / sites instead, as in IQ-TREE."""
+
+    def bounds(self, sites: int) -> tuple[float, float]:
+        """Shortest and longest branch for an alignment of so many sites."""
+        shortest = 0.1 / sites if sites >= self.long_alignment else self.minimum
+        return min(shortest, self.minimum), self.maximum
+
+    def scaled(self, lengths: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
+        """Lengths times a factor, short of the longest."""
+        return np.minimum(lengths * factor, self.maximum)
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Optimisation of model parameters."""
+
+    step: float = 1e-5
+    """Forward difference on log parameters: noise 1e-9 / step and bias step / 2 x curvature both
+    stay below 1e-2 lnL per log unit for lnL up to -1e6."""
+    iterations: int = 40
+    """L-BFGS-B iterations of one call; SEARCH.md saw 10 to 26."""
+    rough_epsilon: float = 0.1
+    """lnL: stop below this gain an iteration while the tree is still moving."""
+    final_epsilon: float = 0.001
+    """lnL: the same at the end; a tenth of the alternation's own bound."""
+    scale_limit: float = math.log(10.0)
+    """Log of the largest change in tree length of one call."""
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """One batched SPR round."""
+
+    keep: int = 5
+    """Targets per prune that are re-scored: the best five by s0 hold 85 - 100 % of the prunes
+    that improve (SEARCH.md, "s0 ranks, it does not decide")."""
+    window: float = 20.0
+    """lnL below the current tree down to which a target is re-scored; s0 lies a median 1.5 - 8.6
+    below the re-scored value."""
+    min_gain: float = 0.05
+    """lnL that a move must gain to be applied (SEARCH.md, "phase")."""
+    smooth_epsilon: float = 0.1
+    """lnL: branch smoothing after the moves stops below this gain a pass."""
+    min_round_gain: float = 0.1
+    """lnL: a phase ends with a round that gains less (RAxML-NG's and RAxML's epsilon)."""
+    waves: tuple[int, ...] = (3, 8, 25)
+    """Depths at which the scan stops to apply the cut (SEARCH.md, "On a GPU")."""
+    max_rounds: int = 100
+    """Rounds of one phase; SEARCH.md saw at most 29. The bound stops a cycle."""
+
+
+@dataclass(frozen=True)
+class PhaseSettings:
+    """Rounds of one radius and one cut."""
+
+    radius: int
+    """Edges from the pruning point to the farthest target; 1 is NNI."""
+    cut: float
+    """lnL below the current tree at which a walk goes no further."""
+
+
+@dataclass(frozen=True)
+class PerturbationSettings:
+    """Iterated local search on copies of the best trees."""
+
+    fraction: float = 0.15
+    """Share of the inner edges that get a random NNI (SEARCH.md, "search")."""
+    strengthen: float = 1.5
+    """Factor on the fraction when too many copies fall back to the tree they came from."""
+    fall_back_share: float = 0.8
+    """Share of copies that may fall back before the fraction grows (SEARCH.md, "search")."""
+    max_fraction: float = 0.5
+    """Bound on the fraction; beyond it the start is forgotten."""
+    copies: int = 8
+    """Copies of one launch; SEARCH.md says 8 to 32 on a GPU."""
+    patience: int = 2
+    """Batches of copies without a better tree after which the search stops; 0: no perturbation."""
+    min_gain: float = 0.01
+    """lnL by which a copy must beat the best tree to replace it (SEARCH.md, "search")."""
+    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0)
+    """Local repair of a copy (SEARCH.md, "search")."""
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Everything that a search does, apart from data, model, starts and seed."""
+
+    phases: tuple[PhaseSettings, ...] = (
+        PhaseSettings(25, 100.0),
+        PhaseSettings(10, math.inf),
+        PhaseSettings(10, 100.0),
+    )
+    """SEARCH.md: radius matters more than anything; 25 with a cut of 100 finds the long moves."""
+    parsimony_starts: int = 1
+    random_starts: int = 0
+    cull_factor: float = 0.5
+    """After the first phase a start goes on if it lies within this factor of the spread between
+    the best and the worst start."""
+    cull_margin: float = 2.0
+    """lnL: starts this close to the best are never culled."""
+    max_survivors: int = 3
+    """Starts that go on after the first phase."""
+    pool: int = 20
+    """Distinct best trees that are kept, as in RAxML-Light."""
+    first_smooth_epsilon: float = 1.0
+    """lnL: branch smoothing of a fresh start (SEARCH.md, "search")."""
+    alternation_epsilon: float = 0.01
+    """lnL: model and branches alternate at the end until a turn gains less (IQ-TREE's final)."""
+    final_smooth_epsilon: float = 0.001
+    """lnL: the last smoothing (SEARCH.md, "final")."""
+    max_alternations: int = 20
+    """Turns of that alternation; two to four are usual."""
+    checkpoint_interval: float = 60.0
+    """Seconds: a checkpoint is written at least this often, and at every end of a phase."""
+    branches: BranchSettings = field(default_factory=BranchSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    rounds: RoundSettings = field(default_factory=RoundSettings)
+    perturbation: PerturbationSettings = field(default_factory=PerturbationSettings)
+
+    def nni_only(self) -> SearchSettings:
+        """The same search restricted to nearest-neighbour interchanges."""
+        moves = PhaseSettings(radius=1, cut=math.inf)
+        return replace(
+            self, phases=(moves, moves), perturbation=replace(self.perturbation, phase=moves)
+        )
+
+
+PRESETS: dict[str, SearchSettings] = {
+    "fast": SearchSettings(perturbation=PerturbationSettings(patience=0)),
+    "default": SearchSettings(parsimony_starts=4),
+    "thorough": SearchSettings(
+        parsimony_starts=10,
+        random_starts=2,
+        max_survivors=5,
+        perturbation=PerturbationSettings(copies=16, patience=5),
+    ),
+}
+"""fast: one start, no perturbation; default: what the quality bars need; thorough: more of both."""
+
+
+def preset(name: str) -> SearchSettings:
+    """The settings of a named preset. Raises: KeyError."""
+    return PRESETS[name]
