@@ -22,7 +22,7 @@ static inline count_v smallest_count(__local const count_v *counts, int row, int
 // 2^(-SCALE_BITS * (count - least)).
 static inline acc_v relative_scale(count_v count, count_v least) {
   const count_v excess = count - least;
-  return ANY(excess) ? exp2(TO_ACC(excess) * (acc)(-SCALE_BITS)) : (acc_v)(1);
+  return ANY(excess > 0) ? exp2(TO_ACC(excess) * (acc)(-SCALE_BITS)) : (acc_v)(1);
 }
 
 // One lane's terms summed over the categories, all on the scale of the smallest count.
