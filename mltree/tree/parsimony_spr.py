@@ -15,9 +15,11 @@ Letters: T tips, C candidates, F words of all planes (see fitch).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
 from mltree.tree.fitch import PackedSites, Sets
@@ -27,40 +29,46 @@ from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree,
 
 __all__ = ["improve", "parsimony_tree"]
 
-RADIUS = 20
-"""Edges between the pruning point and a target: what RAxML's parsimony start uses."""
+LOSS_CUT = 2.0
+"""A walk ends where the subtree would cost more than here by this many mean changes a branch.
+Measured against no cut (12..200 taxa) and a cut of 4 (1,000..5,000 simulated taxa), mean score:
+equal up to 2,000 taxa and 0.1 % above it at 5,000, in a tenth to half of the time; a cut of 1 is
+0.2..0.5 % above it from 2,000 taxa on. A radius of 20 edges, as in RAxML, in place of the cut is
+0.4 % above it at 2,000 taxa."""
 
 CHUNK_WORDS = 1 << 18
 """64-bit words of one wave's sets: 2 MB stay in the second-level cache."""
+
+WALKS = 64
+"""Walks under way that one prune is expected to have at most; more only cost memory."""
 
 
 def parsimony_tree(
     patterns: Patterns | PackedSites,
     rng: np.random.Generator,
-    radius: int = RADIUS,
     length: float = DEFAULT_LENGTH,
 ) -> Tree:
     """Randomised stepwise addition, then SPR until no move helps: the usual starting tree."""
     sites = packed(patterns)
     tree = stepwise_addition(sites, rng, length)
-    improve(tree, sites, radius)
+    improve(tree, sites)
     tree.lengths[:] = length
     return tree
 
 
-def improve(tree: Tree, patterns: Patterns | PackedSites, radius: int = RADIUS) -> float:
-    """SPR rounds in place until no move of up to ``radius`` edges helps; the score at the end.
+def improve(tree: Tree, patterns: Patterns | PackedSites) -> float:
+    """SPR rounds in place until no move within the cut helps; the score at the end.
 
     Lengths follow the lazy insertion; they mean nothing to parsimony.
     """
     state = DirectionalSets(tree, packed(patterns))
     score = state.score()
-    while True:
-        prunes, targets = _better_places(state, radius)
-        lower = _make_moves(state, prunes, targets, score)
-        if lower >= score:
-            return score
-        score = lower
+    before = math.inf
+    while score < before:
+        before = score
+        prunes, targets = _better_places(state, LOSS_CUT * score / tree.n_edges)
+        score = _make_moves(state, prunes, targets, score)
+    return score
 
 
 def _make_moves(
@@ -92,33 +100,31 @@ class _Wave:
     """[C, F]: the set of all that lies behind the walk, without the subtree"""
 
 
-def _better_places(state: DirectionalSets, radius: int) -> tuple[Int32Array, Int32Array]:
-    """The best target of every prune that has one, by falling gain."""
+def _better_places(state: DirectionalSets, cut: float) -> tuple[Int32Array, Int32Array]:
+    """The best target of every prune that gains, best first; walks end beyond a loss of ``cut``."""
     tree = state.tree
     prunes = np.arange(3 * tree.n_tips, 3 * tree.n_nodes, dtype=np.int32)
-    # A wave rarely holds more than a quarter of the edges for each prune.
-    step = max(1, CHUNK_WORDS // (state.sets.shape[1] * max(1, tree.n_edges // 4)))
-    best = [_best_targets(state, prunes[i : i + step], radius) for i in range(0, prunes.size, step)]
+    step = max(1, CHUNK_WORDS // (state.sets.shape[1] * min(WALKS, tree.n_edges)))
+    chunks = [prunes[first : first + step] for first in range(0, prunes.size, step)]
+    best = [_best_targets(state, chunk, cut) for chunk in chunks]
     prune, target, gain = (np.concatenate(columns) for columns in zip(*best, strict=True))
     order = np.argsort(-gain, kind="stable")
     return prune[order], target[order]
 
 
 def _best_targets(
-    state: DirectionalSets, prunes: Int32Array, radius: int
+    state: DirectionalSets, prunes: Int32Array, cut: float
 ) -> tuple[Int32Array, Int32Array, Float64Array]:
     """For a chunk of prunes: those that gain, their nearest best target, and the gain."""
     here = _costs_here(state, prunes)
     wave = _start(state, prunes)
     found = [(prunes[:0], prunes[:0], here[:0])]
-    for _ in range(radius):
+    while wave.at.size:
         targets, costs, wave = _advance(state, wave)
         gain = here[wave.prune - prunes[0]] - costs
         better = gain > 0
         found.append((wave.prune[better], targets[better], gain[better]))
-        wave = _inner(wave, state.tree.n_tips)
-        if not wave.at.size:
-            break
+        wave = _kept(wave, gain >= -cut, state.tree.n_tips)
     prune, target, gain = (np.concatenate(columns) for columns in zip(*found, strict=True))
     order = np.lexsort((-gain, prune))
     first = order[np.unique(prune[order], return_index=True)[1]]
@@ -140,12 +146,12 @@ def _start(state: DirectionalSets, prunes: Int32Array) -> _Wave:
     ahead = twin[np.concatenate((left, right))]
     behind = twin[np.concatenate((right, left))]
     wave = _Wave(np.concatenate((prunes, prunes)), ahead, state.behind(behind))
-    return _inner(wave, state.tree.n_tips)
+    return _kept(wave, np.ones(ahead.size, dtype=np.bool_), state.tree.n_tips)
 
 
-def _inner(wave: _Wave, n_tips: int) -> _Wave:
-    """The walks that have not come to a tip."""
-    on = wave.at >= 3 * n_tips
+def _kept(wave: _Wave, keep: NDArray[np.bool_], n_tips: int) -> _Wave:
+    """The walks to keep, but for those that have come to a tip."""
+    on = keep & (wave.at >= 3 * n_tips)
     return _Wave(wave.prune[on], wave.at[on], wave.near[on])
 
 

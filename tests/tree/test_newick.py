@@ -1,3 +1,4 @@
+import subprocess
 import sys
 from pathlib import Path
 
@@ -224,5 +225,12 @@ def test_drawing() -> None:
 
 
 def test_ete3_is_loaded_without_its_package() -> None:
-    read_newick(TREE, FIVE)
-    assert not any(name.split(".")[0] == "ete3" for name in sys.modules)
+    script = (
+        "import sys; from mltree.tree.newick import read_newick;"
+        "before = 'ete3' in sys.modules; read_newick('(A,B,(C,D));', 'ABCD');"
+        "print(before, any(name.split('.')[0] in ('ete3', 'scipy') for name in sys.modules));"
+        "import ete3; print(len(ete3.Tree('(A,(B,C));')))"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False", "3"]

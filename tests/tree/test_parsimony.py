@@ -1,0 +1,227 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
+from mltree.alignment.patterns import Patterns
+from mltree.tree import parsimony
+from mltree.tree.fitch import pack_sites
+from mltree.tree.parsimony import DirectionalSets, parsimony_score, stepwise_addition
+from mltree.tree.parsimony_spr import improve, parsimony_tree
+from mltree.tree.random_trees import random_topology
+from mltree.tree.splits import robinson_foulds, topology_key
+from mltree.tree.topology import Tree, siblings, tree_from_edges
+
+SEEDS = st.integers(0, 2**32 - 1)
+ALPHABETS = pytest.mark.parametrize("alphabet", [DNA, PROTEIN], ids=["DNA", "AA"])
+
+
+def patterns_of(codes: np.ndarray, weights: np.ndarray, alphabet: Alphabet) -> Patterns:
+    return Patterns(
+        taxa=tuple(f"t{tip:04d}" for tip in range(len(codes))),
+        codes=codes.astype(np.uint8),
+        weights=weights.astype(np.float64),
+        site_pattern=np.repeat(np.arange(len(weights)), weights.astype(int)).astype(np.int32),
+        alphabet=alphabet,
+    )
+
+
+def random_patterns(n_tips: int, rng: np.random.Generator, alphabet: Alphabet = DNA) -> Patterns:
+    """Few states, many states, ambiguities and gaps; weights from 0 to 9."""
+    n_patterns = int(rng.integers(1, 150))
+    first = 1 if alphabet is DNA else 0
+    top = rng.integers(first + 1, alphabet.n_codes + 1, size=n_patterns)
+    codes = rng.integers(first, top, size=(n_tips, n_patterns))
+    codes[rng.random(codes.shape) < 0.1] = alphabet.gap_code
+    return patterns_of(codes, rng.integers(0, 10, size=n_patterns), alphabet)
+
+
+def evolved(n_tips: int, n_sites: int, seed: int) -> tuple[Tree, Patterns]:
+    """A random tree and nucleotides evolved on it, a tenth of them changed on every branch."""
+    rng = np.random.default_rng(seed)
+    tree = random_topology(n_tips, rng)
+    states = np.zeros((n_tips, n_sites), dtype=np.int64)
+
+    def child(parent: np.ndarray) -> np.ndarray:
+        changed = rng.random(n_sites) < 0.1
+        return np.where(changed, (parent + rng.integers(1, 4, size=n_sites)) % 4, parent)
+
+    states[0] = rng.integers(4, size=n_sites)
+    stack = [(int(tree.twin[0]), child(states[0]))]
+    while stack:
+        half, sequence = stack.pop()
+        if half < 3 * n_tips:
+            states[half // 3] = sequence
+        else:
+            stack += [(int(tree.twin[s]), child(sequence)) for s in siblings(half)]
+    return tree, patterns_of(1 << states, np.ones(n_sites), DNA)
+
+
+def slow_score(tree: Tree, patterns: Patterns) -> float:
+    """Fitch's two rules, one site and one node at a time."""
+    masks = [int(mask) for mask in patterns.alphabet.state_masks]
+
+    def visit(half: int, site: int) -> tuple[int, int]:
+        if half < 3 * tree.n_tips:
+            return masks[patterns.codes[half // 3, site]], 0
+        (one, first), (two, second) = (visit(int(tree.twin[s]), site) for s in siblings(half))
+        return (one & two or one | two), first + second + (not one & two)
+
+    total = 0.0
+    for site, weight in enumerate(patterns.weights):
+        states, changes = visit(int(tree.twin[0]), site)
+        changes += not states & masks[patterns.codes[0, site]]
+        total += weight * changes
+    return total
+
+
+@ALPHABETS
+@given(st.integers(3, 14), SEEDS)
+@settings(max_examples=40)
+def test_score_equals_fitch_site_by_site(alphabet: Alphabet, n_tips: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    patterns = random_patterns(n_tips, rng, alphabet)
+    tree = random_topology(n_tips, rng)
+    assert parsimony_score(tree, patterns) == slow_score(tree, patterns)
+
+
+def test_a_hand_made_case() -> None:
+    # Site by site on ((0,1),(2,3)): A A C C = 1, A C A C = 2, A C G T = 3, A A A - = 0.
+    codes = np.array([[1, 1, 1, 1], [1, 2, 2, 1], [2, 1, 4, 1], [2, 2, 8, 15]])
+    patterns = patterns_of(codes, np.array([3, 2, 1, 7]), DNA)
+    tree = tree_from_edges([(0, 4), (1, 4), (2, 5), (3, 5), (4, 5)], 0.1, 4)
+    assert parsimony_score(tree, patterns) == 3 * 1 + 2 * 2 + 1 * 3
+
+
+def test_packing_drops_what_cannot_matter() -> None:
+    codes = np.array([[1, 1, 1, 1], [1, 1, 2, 2], [1, 2, 4, 1], [1, 4, 8, 2], [2, 15, 8, 4]])
+    patterns = patterns_of(codes, np.array([5, 4, 3, 1]), DNA)
+    sites = pack_sites(patterns)
+    # Only the last is informative: two shared states and a lone one.
+    assert sites.widths == (1, 1)
+    assert sites.word_weights.tolist() == [1.0]
+    assert sites.constant == 5 * 1 + 4 * 2 + 3 * 3 + 1 * 1
+
+
+def test_weights_are_split_into_their_bits() -> None:
+    codes = np.array([[1], [1], [2], [2]])
+    sites = pack_sites(patterns_of(codes, np.array([13]), DNA))
+    assert sorted(sites.word_weights.tolist()) == [1.0, 4.0, 8.0]
+
+
+def test_fractional_weights_are_refused() -> None:
+    patterns = random_patterns(5, np.random.default_rng(1))
+    patterns.weights[0] = 0.5
+    with pytest.raises(ValueError, match="whole weights"):
+        pack_sites(patterns)
+
+
+@ALPHABETS
+@given(st.integers(4, 12), SEEDS)
+@settings(max_examples=20)
+def test_insertion_costs_are_the_changes_that_a_tip_adds(
+    alphabet: Alphabet, n_tips: int, seed: int
+) -> None:
+    """The sets kept up step by step give the cost of the next tip on every edge."""
+    rng = np.random.default_rng(seed)
+    patterns = random_patterns(n_tips, rng, alphabet)
+    growth = parsimony._Growth(pack_sites(patterns))
+    growth.star([0, 1, 2])
+    for tip in range(3, n_tips):
+        edge = int(rng.integers(growth.n_edges))
+        before, predicted = _score_of_part(growth, tip, patterns), growth.costs(tip)
+        growth.insert(tip, edge)
+        after = _score_of_part(growth, tip + 1, patterns)
+        # Tips that only have lone states cost one change in `constant`, not in `costs`.
+        assert after - before == predicted[edge]
+    growth.tree.validate()
+
+
+def _score_of_part(growth: parsimony._Growth, n_tips: int, patterns: Patterns) -> float:
+    """The score of the first tips on the words of all, by a tree of their own."""
+    tree = growth.tree
+    edges = [
+        (half // 3, int(tree.twin[half]) // 3)
+        for half in range(tree.twin.size)
+        if tree.twin[half] > half
+    ]
+    shift = growth.n_tips - n_tips
+    ends = [[node - shift if node >= growth.n_tips else node for node in pair] for pair in edges]
+    part = tree_from_edges(ends, 0.1, n_tips)
+    sites = growth.sites
+    packed = type(sites)(sites.tips[:n_tips], sites.widths, sites.word_weights, 0.0)
+    return DirectionalSets(part, packed).score()
+
+
+@pytest.mark.parametrize("build", [stepwise_addition, parsimony_tree])
+def test_trees_are_valid_and_the_seed_decides(
+    build: Callable[[Patterns, np.random.Generator], Tree],
+) -> None:
+    _, patterns = evolved(30, 60, seed=1)
+    trees = [build(patterns, np.random.default_rng(seed)) for seed in (1, 1, 2, 3, 4)]
+    for tree in trees:
+        tree.validate()
+        assert set(tree.lengths) == {0.05}
+    assert np.array_equal(trees[0].twin, trees[1].twin)
+    assert len({topology_key(tree) for tree in trees}) > 1
+
+
+def test_packed_once_gives_the_same_tree() -> None:
+    _, patterns = evolved(20, 50, seed=2)
+    one = parsimony_tree(patterns, np.random.default_rng(1))
+    other = parsimony_tree(pack_sites(patterns), np.random.default_rng(1))
+    assert np.array_equal(one.twin, other.twin)
+
+
+@given(st.integers(3, 25), SEEDS)
+@settings(max_examples=25)
+def test_improve_never_ends_worse_and_returns_the_score(n_tips: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    patterns = random_patterns(n_tips, rng)
+    tree = random_topology(n_tips, rng)
+    before = parsimony_score(tree, patterns)
+    after = improve(tree, patterns)
+    tree.validate()
+    assert after == parsimony_score(tree, patterns) <= before
+
+
+def test_six_tips_end_at_the_best_of_all_topologies() -> None:
+    rng = np.random.default_rng(7)
+    every = {topology_key(tree): tree for tree in (random_topology(6, rng) for _ in range(900))}
+    assert len(every) == 105
+    for seed in range(5):
+        sites = pack_sites(evolved(6, 80, seed)[1])
+        best = min(parsimony_score(tree, sites) for tree in every.values())
+        assert parsimony_score(parsimony_tree(sites, rng), sites) == best
+
+
+def test_much_data_gives_the_true_tree_back() -> None:
+    truth, patterns = evolved(60, 3000, seed=3)
+    tree = parsimony_tree(patterns, np.random.default_rng(0))
+    assert robinson_foulds(tree, truth) <= 4
+    assert parsimony_score(tree, patterns) <= parsimony_score(truth, patterns)
+
+
+def test_spr_does_better_than_stepwise_addition() -> None:
+    _, patterns = evolved(120, 200, seed=4)
+    rng = np.random.default_rng(0)
+    added = stepwise_addition(patterns, rng)
+    before = parsimony_score(added, patterns)
+    assert improve(added, patterns) < before
+
+
+@pytest.mark.parametrize("codes", [np.full((5, 3), 1), np.full((5, 3), 15)])
+def test_data_without_information(codes: np.ndarray) -> None:
+    patterns = patterns_of(codes, np.ones(3), DNA)
+    tree = parsimony_tree(patterns, np.random.default_rng(1))
+    tree.validate()
+    assert parsimony_score(tree, patterns) == 0
+
+
+def test_three_tips() -> None:
+    patterns = patterns_of(np.array([[1, 1], [2, 1], [4, 2]]), np.ones(2), DNA)
+    tree = parsimony_tree(patterns, np.random.default_rng(1))
+    assert parsimony_score(tree, patterns) == 3
