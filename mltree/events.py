@@ -57,7 +57,8 @@ class RunStarted(Event):
     version: str
     command: str
     """As it was typed."""
-    seed: int
+    seed: int | None = None
+    """None where nothing is random."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,6 @@ class DeviceChosen(Event):
 
     name: str
     """Device and layout."""
-    cla_bytes: int
-    """What the conditional likelihood arrays of one tree take."""
 
 
 @dataclass(frozen=True)

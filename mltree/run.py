@@ -16,7 +16,6 @@ from mltree.alignment.patterns import Patterns, compress
 from mltree.errors import InputError
 from mltree.events import AlignmentLoaded, Emit
 from mltree.likelihood.api import Likelihood
-from mltree.likelihood.engine import Engine
 from mltree.model.grammar import default_model_name, parse_model
 from mltree.model.substitution import Model
 from mltree.search.driver import StartingTree, search
@@ -24,7 +23,7 @@ from mltree.search.model_optimiser import optimise_model
 from mltree.settings import ModelSettings, PerturbationSettings, SearchSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["Problem", "evaluate", "likelihood_of", "load_problem", "read_model"]
+__all__ = ["Problem", "evaluate", "load_problem", "read_model"]
 
 
 @dataclass(frozen=True)
@@ -79,11 +78,6 @@ def read_model(text: str | None, alphabet: Alphabet) -> Model:
     if len([line for line in lines if line.strip()]) != 1:
         raise InputError("a model file has one line", file=text, hint="as in .bestModel files")
     return parse_model(lines[0], alphabet)
-
-
-def likelihood_of(engine: Engine, problem: Problem, settings: SearchSettings) -> Likelihood:
-    """The likelihood of trees over the problem's data, computed by an engine."""
-    return Likelihood(engine, settings.branches.bounds(problem.patterns.n_sites))
 
 
 FIXED_TOPOLOGY = SearchSettings(phases=(), perturbation=PerturbationSettings(patience=0))

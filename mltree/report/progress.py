@@ -133,7 +133,8 @@ def _(event: Notice) -> str:
 
 @describe.register
 def _(event: RunStarted) -> str:
-    return f"mltree {event.version}, seed {event.seed}: {event.command}"
+    seed = "" if event.seed is None else f", seed {event.seed}"
+    return f"mltree {event.version}{seed}: {event.command}"
 
 
 @describe.register
@@ -146,7 +147,7 @@ def _(event: AlignmentLoaded) -> str:
 
 @describe.register
 def _(event: DeviceChosen) -> str:
-    return f"{event.name}; {event.cla_bytes / 2**20:,.1f} MiB a tree"
+    return f"engine: {event.name}"
 
 
 @describe.register

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from rich.table import Table
 
 from mltree.alignment.checks import AlignmentSummary
 from mltree.contract import Function
 
-__all__ = ["Summary", "check_lines", "summary_text", "timing_table"]
+__all__ = ["Summary", "Timed", "check_lines", "summary_text", "timing_table"]
 
 SMALL_TREE = 30
 """Taxa up to which a tree is drawn, whatever the height of the terminal."""
@@ -26,6 +27,14 @@ FUNCTION_NAMES = {
     Function.BARRIER: "barriers",
 }
 """The rows of the timing table, in this order; the first three as the field calls them."""
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """An engine that knows where its time went."""
+
+    def timings(self) -> Mapping[Function, float]:
+        """Seconds on the device per likelihood function."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,333 @@
+"""The command line: what each command takes, and how its errors become exit codes.
+
+Nothing heavy is imported before a command runs, so that ``mltree --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import traceback
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from mltree import __version__
+from mltree.errors import InputError, MltreeError
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
+
+__all__ = ["app", "main"]
+
+EXIT_ERROR = 2
+"""Input, a model or a device cannot be used: one line says which and what to do."""
+EXIT_BUG = 70
+"""Anything else that went wrong is a bug (EX_SOFTWARE of sysexits.h)."""
+EXIT_INTERRUPTED = 130
+"""Ctrl-C, as shells count it."""
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 2 input, model or device cannot be used (one line says why); "
+    "70 a bug; 130 interrupted."
+)
+
+
+class Commands(TyperGroup):
+    """The commands; expected errors become their line and their exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except MltreeError as error:
+            _complain(error)
+            raise typer.Exit(EXIT_ERROR) from error
+        except KeyboardInterrupt as error:
+            print("mltree: interrupted", file=sys.stderr)
+            raise typer.Exit(EXIT_INTERRUPTED) from error
+
+
+def _complain(error: MltreeError) -> None:
+    """One line, the hint included."""
+    hint = f" ({error.hint})" if error.hint else ""
+    line = " ".join(f"mltree: {error.message}{hint}".split())
+    print(line, file=sys.stderr)
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Maximum-likelihood phylogenetic trees on any OpenCL device: GPUs, or the CPU.",
+    epilog=EXIT_CODES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Precision(str, Enum):
+    """What conditional likelihoods are stored and multiplied in."""
+
+    DOUBLE = "double"
+    MIXED = "mixed"
+
+
+class Preset(str, Enum):
+    """How much work a search does."""
+
+    FAST = "fast"
+    DEFAULT = "default"
+    THOROUGH = "thorough"
+
+
+class Moves(str, Enum):
+    """Rearrangements that a search tries."""
+
+    SPR = "spr"
+    NNI = "nni"
+
+
+AlignmentArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ALIGNMENT",
+        help="PHYLIP or FASTA, plain or gzip; DNA or protein. Format and type are recognised.",
+        show_default=False,
+    ),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="RAxML-NG's grammar ([b]GTR+FC+G4[/b], [b]HKY{2.5}+FE[/b], [b]LG+I+G4[/b]) or a "
+        ".bestModel file. Default: GTR+FC+G4 for DNA, LG+G4 for proteins.",
+        show_default=False,
+    ),
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        "-p",
+        help="Files are named PREFIX.mltree.*; the alignment's path if not given.",
+        show_default=False,
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "-d",
+        help="A number or a part of a name from [b]mltree devices[/b], or [b]reference[/b] for "
+        "the NumPy engine. Default: the fastest GPU, else the CPU.",
+        show_default=False,
+    ),
+]
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option("--precision", help="double, or mixed: likelihoods in fp32, sums in fp64."),
+]
+RedoOption = Annotated[bool, typer.Option("--redo", help="Overwrite the files of an earlier run.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Errors only.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Every event.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Events as JSON lines on standard output, nothing else.")
+]
+TreeFile = Annotated[
+    str, typer.Option("--tree", "-t", metavar="FILE", help="Newick tree.", show_default=False)
+]
+
+
+@app.callback(invoke_without_command=True)
+def _mltree(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        print(f"mltree {__version__}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+@app.command(
+    epilog="Example: mltree search datasets/primates.phy --model HKY+G4 --prefix /tmp/primates"
+)
+def search(
+    alignment: AlignmentArgument,
+    model: ModelOption = None,
+    tree: Annotated[
+        str | None,
+        typer.Option(
+            "--tree",
+            "-t",
+            help="Starting trees: [b]pars{N}[/b], [b]rand{N}[/b], [b]pars{4},rand{2}[/b], or a "
+            "Newick file. Default: parsimony, as many as the preset has.",
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        Preset,
+        typer.Option("--preset", help="fast: one start; thorough: many, and more perturbation."),
+    ] = Preset.DEFAULT,
+    moves: Annotated[
+        Moves, typer.Option("--moves", help="spr, or nni: neighbours only, quick and shallow.")
+    ] = Moves.SPR,
+    prefix: PrefixOption = None,
+    seed: Annotated[
+        int, typer.Option("--seed", "-s", min=0, help="The same seed gives the same bits.")
+    ] = 1,
+    device: DeviceOption = None,
+    precision: PrecisionOption = Precision.DOUBLE,
+    redo: RedoOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Find the maximum-likelihood tree of an alignment.
+
+    Writes PREFIX.mltree.bestTree (Newick), .bestModel (RAxML-NG's syntax), .startTree and .log.
+    An interrupted search goes on where it was when the same command is given again.
+    """
+    from mltree.commands import SearchRequest, run_search
+
+    run_search(
+        SearchRequest(
+            alignment=alignment,
+            model=model,
+            device=device,
+            precision=precision.value,
+            prefix=prefix,
+            redo=redo,
+            command=_command(),
+            seed=seed,
+            tree=tree,
+            preset=preset.value,
+            nni_only=moves is Moves.NNI,
+        ),
+        _reporter(quiet, verbose, json),
+    )
+
+
+@app.command(
+    epilog="Example: mltree evaluate datasets/primates.phy --tree primates.phy.mltree.bestTree"
+)
+def evaluate(
+    alignment: AlignmentArgument,
+    tree: TreeFile,
+    model: ModelOption = None,
+    no_opt_model: Annotated[
+        bool, typer.Option("--no-opt-model", help="Keep the model's parameters as they are.")
+    ] = False,
+    no_opt_branches: Annotated[
+        bool, typer.Option("--no-opt-branches", help="Keep the tree's branch lengths.")
+    ] = False,
+    site_lnl: Annotated[
+        bool, typer.Option("--site-lnl", help="Also write the lnL of every site, one a line.")
+    ] = False,
+    prefix: PrefixOption = None,
+    device: DeviceOption = None,
+    precision: PrecisionOption = Precision.DOUBLE,
+    redo: RedoOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compute the log-likelihood of a tree: topology fixed, or everything fixed.
+
+    Writes PREFIX.mltree.evalTree, .evalModel, .log and, if asked for, .siteLnL.
+    """
+    from mltree.commands import EvaluateRequest, run_evaluate
+
+    run_evaluate(
+        EvaluateRequest(
+            alignment=alignment,
+            model=model,
+            device=device,
+            precision=precision.value,
+            prefix=prefix,
+            redo=redo,
+            command=_command(),
+            tree=tree,
+            optimise_model=not no_opt_model,
+            optimise_branches=not no_opt_branches,
+            site_lnl=site_lnl,
+        ),
+        _reporter(quiet, verbose, json),
+    )
+
+
+@app.command(
+    epilog="Example: mltree compare datasets/primates.phy --tree primates.phy.mltree.bestTree "
+    "--model primates.phy.mltree.bestModel"
+)
+def compare(
+    alignment: AlignmentArgument,
+    tree: TreeFile,
+    model: ModelOption = None,
+    precision: PrecisionOption = Precision.DOUBLE,
+) -> None:
+    """Compute one log-likelihood on every device, in every layout, and by the NumPy reference.
+
+    Fails when two differ by more than rounding explains.
+    """
+    from mltree.commands import run_compare
+
+    run_compare(alignment, tree, model, precision.value, _reporter(False, False, False))
+
+
+@app.command(epilog="Example: mltree devices")
+def devices() -> None:
+    """List the OpenCL devices, with a self-test on each."""
+    from mltree.commands import show_devices
+
+    show_devices(_console())
+
+
+@app.command(epilog="Example: mltree check datasets/frogs.phy")
+def check(
+    alignment: AlignmentArgument,
+    model: ModelOption = None,
+    device: DeviceOption = None,
+) -> None:
+    """Look an alignment over: sizes, gaps, frequencies, duplicates, and the memory it will take."""
+    from mltree.commands import show_check
+
+    show_check(alignment, model, device, _console())
+
+
+def _command() -> str:
+    return shlex.join(["mltree", *sys.argv[1:]])
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def _reporter(quiet: bool, verbose: bool, json: bool) -> Reporter:
+    from mltree.report.progress import Reporter, Verbosity
+
+    if quiet and verbose:
+        raise InputError("--quiet and --verbose exclude each other")
+    verbosity = Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL
+    return Reporter(_console(), verbosity, json_lines=json)
+
+
+def main() -> None:
+    """The ``mltree`` command."""
+    try:
+        app(prog_name="mltree")
+    except Exception:
+        traceback.print_exc()
+        print(
+            f"This is a bug in mltree {__version__}: please report the lines above with the "
+            "command (CONTRIBUTING.md says where).",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_BUG)

@@ -1,0 +1,232 @@
+"""What each command does: requests in, results shown and written. No option parsing here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from rich.console import Console
+
+from mltree import __version__
+from mltree.alignment.checks import summarise
+from mltree.engines import open_engine
+from mltree.events import DeviceChosen, Notice, RunStarted
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.engine import Engine
+from mltree.model.grammar import format_best_model, format_model
+from mltree.model.substitution import Model
+from mltree.outputs import Outputs
+from mltree.report import tables
+from mltree.report.progress import Reporter
+from mltree.run import Problem, evaluate, load_problem
+from mltree.search.checkpoint import Checkpoint, fingerprint
+from mltree.search.driver import search
+from mltree.settings import SearchSettings, preset
+from mltree.starts import starting_trees
+from mltree.tree.newick import ascii_drawing, read_newick, write_newick
+from mltree.tree.topology import Tree
+
+__all__ = ["EvaluateRequest", "SearchRequest", "run_evaluate", "run_search", "show_check"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What every run needs to know."""
+
+    alignment: str
+    model: str | None
+    device: str | None
+    precision: str
+    prefix: str | None
+    redo: bool
+    command: str
+
+    @property
+    def outputs(self) -> Outputs:
+        """Where the run writes."""
+        return Outputs.of(self.prefix, self.alignment)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest(Request):
+    """``mltree search``."""
+
+    seed: int
+    tree: str | None
+    preset: str
+    nni_only: bool
+
+    @property
+    def settings(self) -> SearchSettings:
+        """The preset's, with the user's changes."""
+        settings = preset(self.preset)
+        return settings.nni_only() if self.nni_only else settings
+
+    @property
+    def starts(self) -> str:
+        """Starting trees: as asked for, else as many as the preset has."""
+        if self.tree is not None:
+            return self.tree
+        pars, rand = self.settings.parsimony_starts, self.settings.random_starts
+        return f"pars{{{pars}}}" + (f",rand{{{rand}}}" if rand else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateRequest(Request):
+    """``mltree evaluate``."""
+
+    tree: str
+    optimise_model: bool
+    optimise_branches: bool
+    site_lnl: bool
+
+
+def run_search(request: SearchRequest, reporter: Reporter) -> None:
+    """Search, show the result, write the files."""
+    outputs, settings = request.outputs, request.settings
+    checkpoint_path = outputs.path("checkpoint")
+    if request.redo:
+        checkpoint_path.unlink(missing_ok=True)
+    resumes = checkpoint_path.exists()
+    kinds = ("bestTree", "bestModel") if resumes else ("bestTree", "bestModel", "startTree", "log")
+    outputs.claim(kinds, request.redo)
+    with _log(outputs, reporter, append=resumes):
+        reporter(RunStarted(__version__, request.command, request.seed))
+        problem = load_problem(request.alignment, request.model, reporter)
+        likelihood = _open(problem, request, settings, reporter)
+        rng = np.random.default_rng(request.seed)
+        starts = starting_trees(request.starts, problem.patterns, rng, reporter)
+        taxa = problem.patterns.taxa
+        start_text = "\n".join(write_newick(start.tree, taxa) for start in starts) + "\n"
+        outputs.write("startTree", start_text)
+        checkpoint = Checkpoint(
+            checkpoint_path,
+            _fingerprint(problem, request, start_text, likelihood.engine.name),
+            settings.checkpoint_interval,
+        )
+        found = search(
+            likelihood, starts, problem.model, settings, rng, reporter, checkpoint=checkpoint
+        )
+        files = [
+            outputs.write("bestTree", write_newick(found.tree, taxa) + "\n"),
+            outputs.write("bestModel", _model_line(found.model, problem)),
+            outputs.path("startTree"),
+            outputs.path("log"),
+        ]
+        checkpoint.remove()
+        _conclude(found.tree, found.model, found.lnl, problem, [*map(str, files)], reporter)
+        _show_times(likelihood.engine, reporter)
+
+
+def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
+    """Evaluate a tree, show the result, write the files."""
+    outputs = request.outputs
+    kinds = ["evalTree", "evalModel", "log", *(["siteLnL"] if request.site_lnl else [])]
+    outputs.claim(kinds, request.redo)
+    with _log(outputs, reporter):
+        reporter(RunStarted(__version__, request.command))
+        problem = load_problem(request.alignment, request.model, reporter)
+        tree = _read_tree(request.tree, problem, reporter)
+        likelihood = _open(problem, request, SearchSettings(), reporter)
+        tree, model, lnl = evaluate(
+            likelihood,
+            tree,
+            problem.model,
+            reporter,
+            optimise_parameters=request.optimise_model,
+            optimise_lengths=request.optimise_branches,
+        )
+        files = [
+            outputs.write("evalTree", write_newick(tree, problem.patterns.taxa) + "\n"),
+            outputs.write("evalModel", _model_line(model, problem)),
+            outputs.path("log"),
+        ]
+        if request.site_lnl:
+            sites = likelihood.site_log_likelihoods(tree, model.arrays())
+            values = sites[problem.patterns.site_pattern]
+            files.append(outputs.write("siteLnL", "".join(f"{v:.10f}\n" for v in values)))
+        _conclude(tree, model, lnl, problem, [*map(str, files)], reporter)
+        _show_times(likelihood.engine, reporter)
+
+
+def show_check(alignment: str, model: str | None, device: str | None, console: Console) -> None:
+    """Everything worth knowing about an alignment before a search."""
+    problem = load_problem(alignment, model, lambda _: None)
+    for line in tables.check_lines(summarise(problem.alignment, problem.patterns)):
+        console.print(line, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def _log(outputs: Outputs, reporter: Reporter, append: bool = False) -> Iterator[None]:
+    """The log file, open while the run lasts."""
+    with outputs.path("log").open("a" if append else "w", encoding="utf-8") as log:
+        reporter.log = log
+        try:
+            yield
+        except Exception as error:
+            log.write(f"stopped: {error}\n")
+            raise
+        finally:
+            reporter.log = None
+
+
+def _open(
+    problem: Problem, request: Request, settings: SearchSettings, reporter: Reporter
+) -> Likelihood:
+    """The likelihood of the problem's data on the device that was asked for."""
+    patterns = problem.patterns
+    bounds = settings.branches.bounds(patterns.n_sites)
+    categories = problem.model.arrays().n_categories
+    engine = open_engine(patterns, categories, bounds, request.device, request.precision)
+    reporter(DeviceChosen(engine.name))
+    return Likelihood(engine, bounds)
+
+
+def _show_times(engine: Engine, reporter: Reporter) -> None:
+    if isinstance(engine, tables.Timed):
+        reporter.say(tables.timing_table(engine.timings(), reporter.elapsed))
+
+
+def _read_tree(path: str, problem: Problem, reporter: Reporter) -> Tree:
+    tree, notices = read_newick(path, problem.patterns.taxa)
+    for notice in notices:
+        reporter(Notice(f"{path}: {notice}"))
+    return tree
+
+
+def _model_line(model: Model, problem: Problem) -> str:
+    return format_best_model(model, problem.patterns.n_sites) + "\n"
+
+
+def _conclude(
+    tree: Tree, model: Model, lnl: float, problem: Problem, files: list[str], reporter: Reporter
+) -> None:
+    patterns = problem.patterns
+    drawn = tables.is_drawn(patterns.n_tips, reporter.console.height)
+    summary = tables.Summary(
+        lnl=lnl,
+        model=format_model(model),
+        tree_length=float(tree.lengths.sum()),
+        taxa=patterns.n_tips,
+        drawing=ascii_drawing(tree, patterns.taxa) if drawn else "",
+        files=tuple(files),
+    )
+    reporter.say(tables.summary_text(summary))
+
+
+def _fingerprint(problem: Problem, request: SearchRequest, starts: str, engine: str) -> str:
+    """What a checkpoint must agree with: data, model, starts, seed, settings, engine, version."""
+    patterns = problem.patterns
+    return fingerprint(
+        __version__,
+        engine,
+        "\n".join(patterns.taxa),
+        patterns.codes.tobytes(),
+        patterns.weights.tobytes(),
+        format_model(problem.model),
+        starts,
+        str(request.seed),
+        repr(asdict(request.settings)),
+    )
