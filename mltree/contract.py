@@ -18,21 +18,21 @@ import numpy as np
 
 __all__ = [
     "CONTROL_WORDS",
-    "Control",
     "EDGE",
     "GROUP",
-    "GroupKind",
     "NEWVIEW",
     "NO_CELL",
-    "Op",
     "PMATRIX",
     "RUN",
-    "RunKind",
     "SCAN_STEP",
     "SCAN_TASK",
     "STAGE",
     "TRIPOD",
     "TRIPOD_CELLS",
+    "Control",
+    "GroupKind",
+    "Op",
+    "RunKind",
     "render_header",
 ]
 

@@ -46,7 +46,7 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
 
-#define TEAM (LANES * CATEGORY_ITEMS)       // work-items that share a row
+#define TEAM (LANES * CATEGORY_ITEMS)  // work-items that share a row
 #define GROUP_SIZE(rows) (TEAM * (rows))
 
 #endif

@@ -13,7 +13,7 @@
 
 // Category k's share of the likelihood.
 static inline void evaluate_terms(const plf_t *s, __global const int *record, int block, int k,
-                           __local real_v *terms, __local count_v *counts) {
+                                  __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   real_v x[STATES], y[STATES];
   const count_v count = operand_load(s, record[EDGE_X], block, k, x) +
@@ -28,12 +28,12 @@ static inline void evaluate_terms(const plf_t *s, __global const int *record, in
 
 // Category k's share of the likelihood and of its first two derivatives in t.
 static inline void derive_terms(const plf_t *s, __global const int *record, int block, int k,
-                         __local real_v *terms, __local count_v *counts) {
+                                __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   __global const real *expm1s = pmatrix_row(s, record[EDGE_LENGTH], block, k) + SQUARE;
   real_v x[STATES], y[STATES];
-  const count_v count = operand_load(s, record[EDGE_X], block, k, x) +
-                        operand_load(s, record[EDGE_Y], block, k, y);
+  const count_v count =
+      operand_load(s, record[EDGE_X], block, k, x) + operand_load(s, record[EDGE_Y], block, k, y);
   real_v sum = 0, slope = 0, curve = 0;
   for (int i = 0; i < STATES; ++i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
   const real rate = model[MODEL_RATES + k];
@@ -60,7 +60,7 @@ static inline void derive_terms(const plf_t *s, __global const int *record, int 
 
 // Adds one lane's lnL.
 static inline void evaluate_lane(const plf_t *s, int block, bool sites, __local const real_v *terms,
-                          __local const count_v *counts, acc_v sums[2]) {
+                                 __local const count_v *counts, acc_v sums[2]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(terms, counts, get_local_id(2), LANE, all);
   const acc_v lnl = scaled_log(all[0], count);
@@ -70,7 +70,7 @@ static inline void evaluate_lane(const plf_t *s, int block, bool sites, __local 
 
 // Adds one lane's dlnL/dt and d2lnL/dt2; the scaling cancels in L'/L.
 static inline void derive_lane(const plf_t *s, int block, __local const real_v *terms,
-                        __local const count_v *counts, acc_v sums[2]) {
+                               __local const count_v *counts, acc_v sums[2]) {
   acc_v all[TERMS];
   sum_categories(terms, counts, get_local_id(2), LANE, all);
   const acc_v slope = all[1] / all[0];
@@ -80,9 +80,9 @@ static inline void derive_lane(const plf_t *s, int block, __local const real_v *
 }
 
 // One run of edges over a tile of blocks; rows take edges side by side.
-static inline void edges_run(const plf_t *s, __global const int *records, int count, int kind, int chunk,
-                      int first_block, int last_block, __local real_v *terms,
-                      __local count_v *counts, __local acc_v *lanes) {
+static inline void edges_run(const plf_t *s, __global const int *records, int count, int kind,
+                             int chunk, int first_block, int last_block, __local real_v *terms,
+                             __local count_v *counts, __local acc_v *lanes) {
   const int cells = kind == DO_DERIVE ? 2 : 1;
   const bool first = first_block == chunk * s->chunk_blocks;
   for (int base = 0; base < count; base += ROWS) {

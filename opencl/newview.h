@@ -8,9 +8,8 @@
 static inline void newview(const plf_t *s, __global const int *record, int block) {
   FOR_CATEGORY(k) {
     real_v x[STATES], y[STATES];
-    count_v count =
-        propagate(s, record[NEWVIEW_LEFT], record[NEWVIEW_LEFT_P], block, k, x) +
-        propagate(s, record[NEWVIEW_RIGHT], record[NEWVIEW_RIGHT_P], block, k, y);
+    count_v count = propagate(s, record[NEWVIEW_LEFT], record[NEWVIEW_LEFT_P], block, k, x) +
+                    propagate(s, record[NEWVIEW_RIGHT], record[NEWVIEW_RIGHT_P], block, k, y);
     for (int i = 0; i < STATES; ++i) x[i] *= y[i];
     count = rescale(x, count);
     slot_store(s, record[NEWVIEW_DST], block, k, x, count);
@@ -18,8 +17,8 @@ static inline void newview(const plf_t *s, __global const int *record, int block
 }
 
 // One level: its nodes do not depend on each other, so rows take them side by side.
-static inline void newview_level(const plf_t *s, __global const int *records, int count, int first_block,
-                          int last_block) {
+static inline void newview_level(const plf_t *s, __global const int *records, int count,
+                                 int first_block, int last_block) {
   for (int n = get_local_id(2); n < count; n += ROWS)
     for (int block = first_block; block < last_block; ++block)
       newview(s, records + n * NEWVIEW_WORDS, block);

@@ -20,7 +20,8 @@ static inline void tip_expand(const plf_t *s, code_v code, real_v x[STATES]) {
 }
 
 // x = the operand's states in category k, returns its scaling count.
-static inline count_v operand_load(const plf_t *s, int operand, int block, int k, real_v x[STATES]) {
+static inline count_v operand_load(const plf_t *s, int operand, int block, int k,
+                                   real_v x[STATES]) {
   if (operand < 0) {
     tip_expand(s, tip_codes(s, ~operand, block), x);
     return (count_v)(0);
@@ -41,7 +42,8 @@ static inline void matvec(__global const real *m, const real_v x[STATES], real_v
 
 #if TIP_LOOKUP
 // y = P x of a tip, read from the table that PMATRICES made.
-static inline void tip_propagate(const plf_t *s, int tip, int length, int block, int k, real_v y[STATES]) {
+static inline void tip_propagate(const plf_t *s, int tip, int length, int block, int k,
+                                 real_v y[STATES]) {
   const size_t at = (size_t)length * s->partitions + s->block_partition[block];
   __global const real *table = s->tip_pmatrix + (at * CATEGORIES + k) * TIP_ROW;
   const code_v code = tip_codes(s, tip, block);
@@ -57,7 +59,7 @@ static inline void tip_propagate(const plf_t *s, int tip, int length, int block,
 
 // y = P[length] x, the operand seen from across its branch; returns its scaling count.
 static inline count_v propagate(const plf_t *s, int operand, int length, int block, int k,
-                         real_v y[STATES]) {
+                                real_v y[STATES]) {
 #if TIP_LOOKUP
   if (operand < 0 && length < s->tip_lengths) {
     tip_propagate(s, ~operand, length, block, k, y);
@@ -84,7 +86,7 @@ static inline count_v rescale(real_v x[STATES], count_v count) {
 }
 
 static inline void slot_store(const plf_t *s, int slot, int block, int k, const real_v x[STATES],
-                       count_v count) {
+                              count_v count) {
   const size_t row = cla_index(s, slot, block, k);
   for (int i = 0; i < STATES; ++i) cla_store(s->cla, row, i, x[i]);
   count_store(s->scaler, row, count);

@@ -6,7 +6,7 @@
 
 // sum[cell] = its partials, as REDUCE_WIDTH strided sums added in order.
 static inline void reduce_stage(const plf_t *s, int first_cell, int count, __local acc *strided,
-                         int group_size, int stage) {
+                                int group_size, int stage) {
   const int members = group_size < REDUCE_WIDTH ? 1 : REDUCE_WIDTH;
   const int teams = group_size / members, team = ITEM / members, member = ITEM % members;
   const int groups = get_num_groups(0);
@@ -50,8 +50,8 @@ static inline bool solve_tripod(const acc g[3], __global const acc *h, acc step[
   return true;
 }
 
-static inline void tripod_targets(const plf_t *s, __global const acc *g, __global const acc *lengths,
-                           __global acc *target) {
+static inline void tripod_targets(const plf_t *s, __global const acc *g,
+                                  __global const acc *lengths, __global acc *target) {
   const acc slopes[3] = {g[0], g[1], g[2]};
   acc step[3];
   const bool joint = solve_tripod(slopes, g + 3, step);
@@ -64,7 +64,7 @@ static inline void tripod_targets(const plf_t *s, __global const acc *g, __globa
 // One guarded step of a group: a better trial becomes the best and gives a new target, a worse
 // one halves the step back towards the best.
 static inline void optimise_group(const plf_t *s, __global const int *record, int g, int member,
-                           int members) {
+                                  int members) {
   __global acc *control = CONTROL_AT(s, g);
   if (control[CONTROL_ACTIVE] == 0) return;
   const acc lnl = SUMS_AT(s)[record[GROUP_LNL_CELL]];
@@ -73,9 +73,9 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   const bool first = passes == 1, better = first || gain >= 0;
   const acc last_step = control[CONTROL_STEP];
   const acc step = first ? 1 : better ? fmin((acc)1, last_step * (acc)1.4) : last_step / 2;
-  const bool done = passes >= control[CONTROL_MAX_PASSES] ||
-                    (better ? !first && gain < control[CONTROL_EPSILON]
-                            : step * (1 << MAX_STEP_HALVINGS) < 1);
+  const bool done =
+      passes >= control[CONTROL_MAX_PASSES] ||
+      (better ? !first && gain < control[CONTROL_EPSILON] : step * (1 << MAX_STEP_HALVINGS) < 1);
   const int offset = record[GROUP_FIRST_LENGTH], count = record[GROUP_COUNT];
   __global acc *lengths = LENGTHS_AT(s) + offset, *best = BEST_AT(s) + offset;
   __global acc *target = TARGET_AT(s) + offset;
@@ -103,8 +103,8 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
 }
 
 // `alone`: many small groups, a work-item each; otherwise a work-group each.
-static inline void optimise_stage(const plf_t *s, __global const int *records, int count, bool alone,
-                           int group_size) {
+static inline void optimise_stage(const plf_t *s, __global const int *records, int count,
+                                  bool alone, int group_size) {
   if (alone) {
     const int items = get_num_groups(0) * group_size;
     for (int g = get_group_id(0) * group_size + ITEM; g < count; g += items)

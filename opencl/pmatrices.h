@@ -5,7 +5,8 @@
 
 #include "session.h"
 
-static inline void pmatrix_fill(const plf_t *s, int length, int model, int partition, int k, int i) {
+static inline void pmatrix_fill(const plf_t *s, int length, int model, int partition, int k,
+                                int i) {
   __global const acc *row = s->model + (size_t)(model + partition) * MODEL_WORDS;
   const size_t at = ((size_t)length * s->partitions + partition) * CATEGORIES + k;
   __global real *p = s->pmatrix + at * PMATRIX_ROW;
@@ -32,7 +33,7 @@ static inline void pmatrix_fill(const plf_t *s, int length, int model, int parti
 }
 
 static inline void pmatrices_stage(const plf_t *s, __global const int *records, int count,
-                            int group_size) {
+                                   int group_size) {
   const int rows = count * s->partitions * CATEGORIES * STATES;
   const int items = get_num_groups(0) * group_size;
   for (int q = get_group_id(0) * group_size + ITEM; q < rows; q += items) {

@@ -29,11 +29,10 @@ static inline void push(const plf_t *s, int level, int k, const real_v x[STATES]
 
 // N of a step, and what the step asks to keep of it.
 static inline count_v near_vector(const plf_t *s, __global const int *step, int block, int k,
-                           real_v near[STATES]) {
+                                  real_v near[STATES]) {
   const size_t row = stack_row(s, step[SCAN_STEP_LEVEL_IN], k);
-  count_v count =
-      count_load(s->stack_scaler, row) +
-      propagate(s, step[SCAN_STEP_SIBLING], step[SCAN_STEP_SIBLING_P], block, k, near);
+  count_v count = count_load(s->stack_scaler, row) +
+                  propagate(s, step[SCAN_STEP_SIBLING], step[SCAN_STEP_SIBLING_P], block, k, near);
   for (int i = 0; i < STATES; ++i) near[i] *= cla_load(s->stack, row, i);
   count = rescale(near, count);
   if (step[SCAN_STEP_STORE] >= 0) slot_store(s, step[SCAN_STEP_STORE], block, k, near, count);
@@ -47,9 +46,9 @@ static inline count_v near_vector(const plf_t *s, __global const int *step, int 
 
 // Category k's share of the likelihood with the subtree in the middle of the target edge.
 static inline real_v insertion_term(const plf_t *s, __global const int *step,
-                             __global const real *model, int block, int k,
-                             const real_v near[STATES], const real_v pendant[STATES],
-                             count_v *count) {
+                                    __global const real *model, int block, int k,
+                                    const real_v near[STATES], const real_v pendant[STATES],
+                                    count_v *count) {
   real_v a[STATES], b[STATES], sum = 0;
   matvec(pmatrix_row(s, step[SCAN_STEP_HALF_P], block, k), near, a);
   *count += propagate(s, step[SCAN_STEP_FAR], step[SCAN_STEP_HALF_P], block, k, b);
@@ -60,7 +59,7 @@ static inline real_v insertion_term(const plf_t *s, __global const int *step,
 
 // Sums a batch of insertions over categories and lanes into their cells.
 static inline void flush(const plf_t *s, __local const int *cells, int batch, int block, int chunk,
-                  __local real_v *terms, __local count_v *counts, __local acc_v *lanes) {
+                         __local real_v *terms, __local count_v *counts, __local acc_v *lanes) {
   sync_group(CLK_LOCAL_MEM_FENCE);
   for (int q = ITEM; q < batch * LANES; q += TEAM) {
     acc_v sum[TERMS];
@@ -75,16 +74,16 @@ static inline void flush(const plf_t *s, __local const int *cells, int batch, in
 }
 
 static inline void scan_block(const plf_t *s, __global const int *task, int chunk, int block,
-                       __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
-                       __local int *cells) {
+                              __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
+                              __local int *cells) {
   __global const real *model = model_row(s, task[SCAN_TASK_MODEL], block);
   real_v pendant[MY_CATEGORIES][STATES];
   count_v pendant_count[MY_CATEGORIES];
   FOR_CATEGORY(k) {
     real_v root[STATES];
     push(s, 0, k, root, propagate(s, task[SCAN_TASK_ROOT], task[SCAN_TASK_JOIN_P], block, k, root));
-    pendant_count[MINE(k)] = propagate(s, task[SCAN_TASK_PENDANT], task[SCAN_TASK_PENDANT_P],
-                                       block, k, pendant[MINE(k)]);
+    pendant_count[MINE(k)] = propagate(s, task[SCAN_TASK_PENDANT], task[SCAN_TASK_PENDANT_P], block,
+                                       k, pendant[MINE(k)]);
   }
   int batch = 0;
   for (int n = 0; n < task[SCAN_TASK_STEPS]; ++n) {
@@ -109,9 +108,9 @@ static inline void scan_block(const plf_t *s, __global const int *task, int chun
   if (batch > 0) flush(s, cells, batch, block, chunk, terms, counts, lanes);
 }
 
-static inline void own_stage(const plf_t *s, __global const int *tasks, int count, __local real_v *terms,
-                      __local count_v *counts, __local acc_v *lanes, __local int *cells,
-                      __local ulong *book, ulong *since) {
+STAGE_FUNCTION void own_stage(const plf_t *s, __global const int *tasks, int count,
+                              __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
+                              __local int *cells, __local ulong *book, ulong *since) {
   const long jobs = (long)count * s->chunks;
   for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
     const int chunk = job % s->chunks;

@@ -40,8 +40,8 @@ typedef struct {
   __global uint *sync;                  // work-groups that arrived at the barrier, that left
   __global ulong *marks;                // [work-group][FUNCTIONS] ticks of the device's clock
   int blocks, chunks, chunk_blocks, tile_blocks, partitions, tip_lengths;
-  int controls, lengths;                // records in front of the sums
-  int stack_levels;                     // of a work-group's near vectors
+  int controls, lengths;  // records in front of the sums
+  int stack_levels;       // of a work-group's near vectors
   acc min_length, max_length;
 } plf_t;
 

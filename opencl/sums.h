@@ -26,8 +26,8 @@ static inline acc_v relative_scale(count_v count, count_v least) {
 }
 
 // One lane's terms summed over the categories, all on the scale of the smallest count.
-static inline count_v sum_categories(__local const real_v *terms, __local const count_v *counts, int row,
-                              int lane, acc_v sums[TERMS]) {
+static inline count_v sum_categories(__local const real_v *terms, __local const count_v *counts,
+                                     int row, int lane, acc_v sums[TERMS]) {
   const count_v least = smallest_count(counts, row, lane);
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
   for (int k = 0; k < CATEGORIES; ++k) {

@@ -15,8 +15,9 @@
 #define LOCAL_LANES (TERMS * LANES)
 
 // x = P operand, with its first two derivatives in the branch length.
-static inline count_v differentiate(const plf_t *s, int operand, int length, __global const real *model,
-                             int block, int k, real_v x[3][STATES]) {
+static inline count_v differentiate(const plf_t *s, int operand, int length,
+                                    __global const real *model, int block, int k,
+                                    real_v x[3][STATES]) {
   const count_v count = propagate(s, operand, length, block, k, x[0]);
   const real rate = model[MODEL_RATES + k];
   for (int d = 1; d < 3; ++d) {
@@ -27,7 +28,7 @@ static inline count_v differentiate(const plf_t *s, int operand, int length, __g
 }
 
 static inline void tripod_terms(const plf_t *s, __global const int *record, int block, int k,
-                         __local real_v *terms, __local count_v *counts) {
+                                __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[TRIPOD_MODEL], block);
   real_v a[3][STATES], b[3][STATES], c[3][STATES];
   counts[COUNT_AT(0, k, LANE)] =
@@ -48,7 +49,7 @@ static inline void tripod_terms(const plf_t *s, __global const int *record, int 
 
 // Adds one lane's lnL, gradient and Hessian; the scaling cancels in the ratios.
 static inline void tripod_lane(const plf_t *s, int block, __local const real_v *terms,
-                        __local const count_v *counts, acc_v sums[TERMS]) {
+                               __local const count_v *counts, acc_v sums[TERMS]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(terms, counts, 0, LANE, all);
   const acc_v weight = pattern_weights(s, block, LANE);
@@ -56,12 +57,12 @@ static inline void tripod_lane(const plf_t *s, int block, __local const real_v *
   sums[0] += weight * scaled_log(all[0], count);
   for (int t = 1; t < TERMS; ++t) all[t] /= all[0];
   for (int t = 1; t < 4; ++t) sums[t] += weight * all[t];
-  for (int h = 0; h < 6; ++h)
-    sums[4 + h] += weight * (all[4 + h] - all[one[h]] * all[other[h]]);
+  for (int h = 0; h < 6; ++h) sums[4 + h] += weight * (all[4 + h] - all[one[h]] * all[other[h]]);
 }
 
 static inline void tripod_chunk(const plf_t *s, __global const int *record, int chunk,
-                         __local real_v *terms, __local count_v *counts, __local acc_v *lanes) {
+                                __local real_v *terms, __local count_v *counts,
+                                __local acc_v *lanes) {
   acc_v sums[TERMS];
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
   const int end = min((chunk + 1) * s->chunk_blocks, s->blocks);
@@ -80,9 +81,9 @@ static inline void tripod_chunk(const plf_t *s, __global const int *record, int 
   sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
-static inline void own_stage(const plf_t *s, __global const int *records, int count,
-                      __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
-                      __local int *cells, __local ulong *book, ulong *since) {
+STAGE_FUNCTION void own_stage(const plf_t *s, __global const int *records, int count,
+                              __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
+                              __local int *cells, __local ulong *book, ulong *since) {
   const long jobs = (long)count * s->chunks;
   for (long job = get_group_id(0); job < jobs; job += get_num_groups(0))
     tripod_chunk(s, records + job / s->chunks * TRIPOD_WORDS, job % s->chunks, terms, counts,

@@ -22,12 +22,15 @@ __kernel __attribute__((reqd_work_group_size(LANES, CATEGORY_ITEMS, WORKER_ROWS)
     __global const int *block_partition, __global uint *sync, __global ulong *marks, int blocks,
     int chunk_blocks, int tile_blocks, int partitions, int tip_lengths, int controls, int lengths,
     int stack_levels, acc min_length, acc max_length, int first_stage, int last_stage) {
-  const plf_t session = {program, state, cla, scaler, pmatrix, tip_pmatrix, stack, stack_scaler,
-                         partial, site_lnl, tips, tip_table, model, model_real, weights,
-                         block_partition, sync, marks, blocks,
-                         (blocks + chunk_blocks - 1) / chunk_blocks, chunk_blocks, tile_blocks,
-                         partitions, tip_lengths, controls, lengths, stack_levels, min_length,
-                         max_length};
+  const plf_t session = {
+      program,      state,       cla,          scaler,
+      pmatrix,      tip_pmatrix, stack,        stack_scaler,
+      partial,      site_lnl,    tips,         tip_table,
+      model,        model_real,  weights,      block_partition,
+      sync,         marks,       blocks,       (blocks + chunk_blocks - 1) / chunk_blocks,
+      chunk_blocks, tile_blocks, partitions,   tip_lengths,
+      controls,     lengths,     stack_levels, min_length,
+      max_length};
   const plf_t *s = &session;
   __local real_v terms[LOCAL_TERMS];
   __local count_v counts[LOCAL_TERMS / TERMS];
