@@ -1,0 +1,105 @@
+"""Identical sequences: searched once, put back beside each other at the end.
+
+Taxa with equal sequences have the same tip vector, and tip vectors are 0 or 1: their product over
+branches of length zero is that vector again.  So the tree without the copies has the lnL of the
+tree with them on zero-length branches, exactly, and the search need not see them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.patterns import Patterns
+from mltree.tree.topology import Tree, tree_from_edges
+
+__all__ = ["Collapsed", "collapse"]
+
+Int = NDArray[np.int32]
+
+MIN_TAXA = 4
+"""Fewer taxa than this make no unrooted tree to search."""
+
+
+@dataclass(frozen=True, eq=False)
+class Collapsed:
+    """An alignment without its copies, and the way back."""
+
+    patterns: Patterns
+    """One taxon of every group of identical ones, in the old order.  Columns stay distinct,
+    since a copy never told two columns apart."""
+    kept: Int
+    """int32[T']: the old tip of every new one, rising."""
+    copies: Int
+    """int32[T - T']: old tips that were left out."""
+    models: Int
+    """int32[T - T']: the old tip, among ``kept``, that each copy equals."""
+
+    def restore(self, tree: Tree) -> Tree:
+        """The tree with the copies back, each beside its model on branches of length zero."""
+        if self.copies.size == 0:
+            return tree
+        n_tips = self.kept.size + self.copies.size
+        nodes = np.empty(tree.n_nodes, dtype=np.int32)
+        nodes[: tree.n_tips] = self.kept
+        nodes[tree.n_tips :] = n_tips + np.arange(tree.n_tips - 2)
+        ends = nodes[tree.edge_halves // 3].tolist()
+        lengths = tree.lengths.tolist()
+        pendant = {end: n for n, pair in enumerate(ends) for end in pair if end < n_tips}
+        fresh = range(n_tips + tree.n_tips - 2, 2 * n_tips - 2)
+        for node, copy, model in zip(
+            fresh, self.copies.tolist(), self.models.tolist(), strict=True
+        ):
+            edge = pendant[model]
+            ends[edge] = [node if end == model else end for end in ends[edge]]
+            pendant[model] = len(ends)
+            ends += [[model, node], [copy, node]]
+            lengths += [0.0, 0.0]
+        return tree_from_edges(np.array(ends), np.array(lengths), n_tips)
+
+    def reduce_tree(self, tree: Tree) -> Tree:
+        """A tree over all taxa without the copies: a start for the search."""
+        ends, lengths = (tree.edge_halves // 3).tolist(), tree.lengths.tolist()
+        return _without(ends, lengths, self.copies.tolist(), self.kept, tree.n_tips)
+
+
+def collapse(patterns: Patterns) -> Collapsed:
+    """Leave out all but the first of every group of identical taxa, but never too many."""
+    spare = patterns.n_tips - MIN_TAXA
+    pairs = sorted((copy, group[0]) for group in patterns.identical_taxa() for copy in group[1:])[
+        : max(spare, 0)
+    ]
+    copies = np.array([copy for copy, _ in pairs], dtype=np.int32)
+    kept = np.setdiff1d(np.arange(patterns.n_tips, dtype=np.int32), copies)
+    reduced = patterns
+    if copies.size:
+        reduced = replace(
+            patterns,
+            taxa=tuple(patterns.taxa[tip] for tip in kept),
+            codes=np.ascontiguousarray(patterns.codes[kept]),
+        )
+    return Collapsed(reduced, kept, copies, np.array([m for _, m in pairs], dtype=np.int32))
+
+
+def _without(
+    ends: list[list[int]], lengths: list[float], copies: list[int], kept: Int, n_tips: int
+) -> Tree:
+    """Prune tips one by one; the two edges left at each former attachment become one."""
+    around: dict[int, dict[int, float]] = {}
+    for (a, b), length in zip(ends, lengths, strict=True):
+        around.setdefault(a, {})[b] = length
+        around.setdefault(b, {})[a] = length
+    for tip in copies:
+        (node,) = around.pop(tip)
+        del around[node][tip]
+        (left, one), (right, other) = around.pop(node).items()
+        del around[left][node], around[right][node]
+        around[left][right] = around[right][left] = one + other
+    inner = [node for node in around if node >= n_tips]
+    number = {int(tip): n for n, tip in enumerate(kept)}
+    number |= {node: kept.size + n for n, node in enumerate(inner)}
+    rows = [(a, b, length) for a, to in around.items() for b, length in to.items() if a < b]
+    pairs = np.array([(number[a], number[b]) for a, b, _ in rows])
+    return tree_from_edges(pairs, np.array([length for *_, length in rows]), kept.size)

@@ -1,0 +1,142 @@
+"""Whole searches on small simulated data, on the reference engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mltree.errors import InputError
+from mltree.events import CheckpointWritten, Event, SearchFinished, StartTree, TreesCulled
+from mltree.model.grammar import parse_model
+from mltree.search.checkpoint import Checkpoint
+from mltree.search.constraint import Constraint, tips_behind_edges
+from mltree.search.driver import SearchResult, StartingTree, search
+from mltree.settings import PerturbationSettings, PhaseSettings, SearchSettings
+from mltree.tree.random_trees import random_topology
+from mltree.tree.splits import robinson_foulds
+
+if TYPE_CHECKING:
+    from conftest import Case
+
+SETTINGS = SearchSettings(
+    phases=(PhaseSettings(25, 100.0), PhaseSettings(10, 100.0)),
+    perturbation=PerturbationSettings(copies=2, patience=1),
+)
+
+
+def starts(case: Case, count: int) -> list[StartingTree]:
+    rng = np.random.default_rng(77)
+    return [
+        StartingTree(random_topology(case.tree.n_tips, rng), f"random {n + 1}")
+        for n in range(count)
+    ]
+
+
+def run(case: Case, settings: SearchSettings = SETTINGS, count: int = 2, **more: object):
+    model = parse_model("K80+FE+G2", case.patterns.alphabet)
+    rng = np.random.default_rng(5)
+    return search(case.likelihood, starts(case, count), model, settings, rng, **more)
+
+
+@pytest.fixture(scope="module")
+def small(make_case: Callable[..., Case]) -> Case:
+    return make_case(8, 300, 2)
+
+
+@pytest.fixture(scope="module")
+def found(small: Case) -> SearchResult:
+    return run(small)
+
+
+def test_finds_the_tree_that_made_the_data(small: Case, found: SearchResult) -> None:
+    assert robinson_foulds(found.tree, small.tree) == 0
+    found.tree.validate()
+
+
+def test_reports_the_lnl_of_its_tree_and_model(small: Case, found: SearchResult) -> None:
+    lnl = small.likelihood.log_likelihoods([found.tree], [found.model.arrays()])[0]
+    assert lnl == pytest.approx(found.lnl, abs=1e-8)
+    assert found.pool.trees[0].lnl == found.lnl
+    keys = [entry.key for entry in found.pool.trees]
+    assert len(set(keys)) == len(keys)
+
+
+def test_the_same_seed_gives_the_same_bits(small: Case, found: SearchResult) -> None:
+    again = run(small)
+    assert again.lnl == found.lnl
+    assert (again.tree.twin == found.tree.twin).all()
+    assert (again.tree.lengths == found.tree.lengths).all()
+
+
+def test_tells_what_it_does(small: Case) -> None:
+    events: list[Event] = []
+    settings = replace(SETTINGS, perturbation=PerturbationSettings(patience=0))
+    result = run(small, settings, 3, emit=events.append)
+    assert [e.origin for e in events if isinstance(e, StartTree)] == [
+        "random 1",
+        "random 2",
+        "random 3",
+    ]
+    assert any(isinstance(e, TreesCulled) for e in events)
+    assert isinstance(events[-1], SearchFinished)
+    assert events[-1].lnl == result.lnl
+
+
+def test_nni_mode_climbs_too(small: Case) -> None:
+    settings = replace(SETTINGS, perturbation=PerturbationSettings(patience=0)).nni_only()
+    result = run(small, settings, 1)
+    assert result.moves > 0
+    assert all(isinstance(lnl, float) for lnl in [result.lnl])
+
+
+class Killed(Exception):
+    """The power goes."""
+
+
+@pytest.mark.parametrize("after", [1, 4, 9])
+def test_resumes_with_the_same_bits(
+    small: Case, found: SearchResult, tmp_path: Path, after: int
+) -> None:
+    path = tmp_path / "run.ckp"
+    written = 0
+
+    def pull_the_plug(event: Event) -> None:
+        nonlocal written
+        written += isinstance(event, CheckpointWritten)
+        if written == after:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(small, emit=pull_the_plug, checkpoint=Checkpoint(path, "data", 0.0))
+    resumed = run(small, checkpoint=Checkpoint(path, "data", 0.0))
+    assert resumed.lnl == found.lnl
+    assert (resumed.tree.twin == found.tree.twin).all()
+    assert (resumed.tree.lengths == found.tree.lengths).all()
+    assert (resumed.rounds, resumed.candidates) == (found.rounds, found.candidates)
+
+
+def test_a_constraint_holds_to_the_end(small: Case) -> None:
+    """A split that the data speak against, satisfied by the start."""
+    (start,) = starts(small, 1)
+    behind = tips_behind_edges(start.tree)[start.tree.inner_edges]
+    truth = tips_behind_edges(small.tree)
+    wrong = [side for side in behind if not (truth == side).all(axis=1).any()][0]
+    constraint = Constraint(wrong[None], ~wrong[None])
+    result = run(small, SETTINGS, 1, constraint=constraint)
+    assert constraint.satisfied(result.tree)
+    assert result.moves > 0
+
+
+def test_a_start_against_the_constraint_is_refused(small: Case) -> None:
+    (start,) = starts(small, 1)
+    behind = tips_behind_edges(start.tree)
+    crossing = np.zeros(small.tree.n_tips, dtype=bool)
+    crossing[[0, 5]] = True
+    assert not (behind == crossing).all(axis=1).any()
+    with pytest.raises(InputError, match="random 1"):
+        run(small, SETTINGS, 1, constraint=Constraint(crossing[None], ~crossing[None]))
