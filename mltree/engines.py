@@ -19,17 +19,24 @@ def open_engine(
     device: str | None,
     precision: str,
 ) -> Engine:
-    """An engine that holds the patterns."""
+    """An engine that holds the patterns.
+
+    Raises:
+        DeviceError: the device cannot be found or used.
+    """
     if device == REFERENCE:
         return ReferenceEngine(patterns, categories, length_bounds)
-    import pyopencl as cl
-
-    from mltree.device.layout import cpu_layout
-    from mltree.device.pocl import name_unknown_cpu
+    from mltree.device.discovery import choose_device, choose_layout
     from mltree.device.session import Session
 
-    chosen = cl.get_platforms()[0].get_devices()[0]
-    name_unknown_cpu(chosen)
-    a = patterns.alphabet
-    layout = cpu_layout(a.n_states, a.n_codes, categories, 8, precision == "mixed")
-    return Session(chosen, patterns, layout, length_bounds)
+    chosen = choose_device(device)
+    alphabet = patterns.alphabet
+    layout = choose_layout(
+        chosen,
+        alphabet.n_states,
+        alphabet.n_codes,
+        categories,
+        patterns.n_patterns,
+        precision == "mixed",
+    )
+    return Session(chosen.handle, patterns, layout, length_bounds)

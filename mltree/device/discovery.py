@@ -1,0 +1,128 @@
+"""Which OpenCL devices there are, what matters about each, and which one a run gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyopencl as cl
+
+from mltree.device.layout import Layout, cpu_layout, gpu_layout, without_fp64
+from mltree.device.pocl import name_unknown_cpu
+from mltree.errors import DeviceError
+
+__all__ = ["DeviceInfo", "choose_device", "choose_layout", "find_devices"]
+
+NO_DEVICE_HINT = (
+    "`pip install 'pyopencl[pocl]'` brings a CPU device; `mltree devices` lists what is found; "
+    "--device reference computes without one, slowly"
+)
+
+GPU_WIDE_PATTERNS = 16_384
+"""From here on 32-pattern blocks fill the compute units; below, 8-pattern blocks give four times
+the work-groups (measured on an H200: see opencl/README.md)."""
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device, as ``mltree devices`` lists it."""
+
+    index: int
+    """What ``--device`` takes."""
+    name: str
+    platform: str
+    driver: str
+    is_cpu: bool
+    has_fp64: bool
+    compute_units: int
+    memory: int
+    """Bytes of global memory."""
+    largest_buffer: int
+    """Bytes of the largest single allocation."""
+    local_memory: int
+    """Bytes of local memory of a work-group."""
+    vector_width: int
+    """Doubles of a native vector; what VW is on a CPU."""
+    handle: cl.Device
+
+
+def find_devices() -> list[DeviceInfo]:
+    """Every usable device, GPUs first. A platform that is broken is passed over."""
+    found = []
+    for platform in _platforms():
+        try:
+            devices = platform.get_devices()
+        except (cl.Error, cl.LogicError, cl.RuntimeError):
+            continue
+        found += [(device.type & cl.device_type.CPU != 0, device) for device in devices]
+    found.sort(key=lambda pair: pair[0])
+    return [_describe(index, device) for index, (_, device) in enumerate(found)]
+
+
+def _platforms() -> list[cl.Platform]:
+    try:
+        platforms: list[cl.Platform] = cl.get_platforms()
+    except (cl.Error, cl.LogicError, cl.RuntimeError):
+        return []
+    return platforms
+
+
+def _describe(index: int, device: cl.Device) -> DeviceInfo:
+    is_cpu = bool(device.type & cl.device_type.CPU)
+    if is_cpu:
+        name_unknown_cpu(device)
+    return DeviceInfo(
+        index=index,
+        name=device.name.strip(),
+        platform=device.platform.name.strip(),
+        driver=device.driver_version.strip(),
+        is_cpu=is_cpu,
+        has_fp64="cl_khr_fp64" in device.extensions,
+        compute_units=device.max_compute_units,
+        memory=device.global_mem_size,
+        largest_buffer=device.max_mem_alloc_size,
+        local_memory=device.local_mem_size,
+        vector_width=max(1, device.native_vector_width_double),
+        handle=device,
+    )
+
+
+def choose_device(wanted: str | None) -> DeviceInfo:
+    """The device of that number or part of a name; the first (a GPU, if any) where None.
+
+    Raises:
+        DeviceError: there is no such device, or none at all.
+    """
+    devices = find_devices()
+    if not devices:
+        raise DeviceError("no OpenCL device was found", hint=NO_DEVICE_HINT)
+    if wanted is None:
+        return devices[0]
+    if wanted.isdigit() and int(wanted) < len(devices):
+        return devices[int(wanted)]
+    kinds = {"cpu": True, "gpu": False}
+    for device in devices:
+        if wanted.lower() in f"{device.name} {device.platform}".lower():
+            return device
+        if kinds.get(wanted.lower()) == device.is_cpu:
+            return device
+    names = ", ".join(f"{device.index}: {device.name}" for device in devices)
+    raise DeviceError(f"no device matches {wanted!r}", hint=f"there are {names}")
+
+
+def choose_layout(
+    device: DeviceInfo,
+    states: int,
+    codes: int,
+    categories: int,
+    n_patterns: int,
+    single: bool = False,
+    vw: int | None = None,
+) -> Layout:
+    """The layout for a device and an alignment; ``vw`` overrides the block's width."""
+    if device.is_cpu:
+        native = device.vector_width * (2 if single else 1)
+        layout = cpu_layout(states, codes, categories, vw or min(native, 16), single)
+    else:
+        width = 32 if n_patterns >= GPU_WIDE_PATTERNS else 8
+        layout = gpu_layout(states, codes, categories, vw or width, single)
+    return layout if device.has_fp64 else without_fp64(layout)
