@@ -25,6 +25,7 @@ from mltree.tree.topology import Tree
 __all__ = ["Optimised", "optimise_model"]
 
 Float = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 CURVATURE_STEP = 1e-3
 """Log units: central second difference; noise 1e-9 / step^2 is far below curvatures of 1 and up."""
@@ -63,19 +64,22 @@ def optimise_model(
     low, high = np.array(
         [*bounds(model), (-settings.scale_limit, settings.scale_limit)], dtype=np.float64
     ).T
-    unit = objective.units(start, low, high)
-    minimize(
-        objective.scaled(unit, high),
-        start / unit,
-        method="L-BFGS-B",
-        jac=True,
-        bounds=Bounds(low / unit, high / unit),
-        options={
-            "maxiter": settings.iterations,
-            "ftol": epsilon / max(abs(objective.best_lnl), 1.0),
-            "gtol": 0.0,
-        },
-    )
+    free = np.flatnonzero(high > low)
+    objective.values(start[None])
+    if free.size:
+        unit = objective.units(start, low, high, free)
+        minimize(
+            objective.scaled(start, high, free, unit),
+            start[free] / unit,
+            method="L-BFGS-B",
+            jac=True,
+            bounds=Bounds(low[free] / unit, high[free] / unit),
+            options={
+                "maxiter": settings.iterations,
+                "ftol": epsilon / max(abs(objective.best_lnl), 1.0),
+                "gtol": 0.0,
+            },
+        )
     best = objective.best
     tree.lengths[:] = branches.scaled(tree.lengths, np.exp(best[-1]))
     return Optimised(
@@ -117,24 +121,29 @@ class _Objective:
             self.best_lnl, self.best = float(lnls[top]), points[top].copy()
         return lnls
 
-    def units(self, start: Float, low: Float, high: Float) -> Float:
-        """f64[variables]: 1 / sqrt(curvature) of every variable at the start."""
-        inside = np.clip(start, low + CURVATURE_STEP, high - CURVATURE_STEP)
-        offsets = CURVATURE_STEP * np.eye(start.size)
+    def units(self, start: Float, low: Float, high: Float, free: Index) -> Float:
+        """f64[free]: 1 / sqrt(curvature) of every free variable at the start."""
+        inside = start.copy()
+        inside[free] = np.clip(start, low + CURVATURE_STEP, high - CURVATURE_STEP)[free]
+        offsets = CURVATURE_STEP * np.eye(start.size)[free]
         # Two launches: the trees of one alone are already as many as a gradient's.
-        up = self.values(np.concatenate([start[None], inside + offsets]))
+        up = self.values(inside + offsets)
         down = self.values(np.concatenate([inside[None], inside - offsets]))
-        curvature = np.abs(up[1:] - 2 * down[0] + down[1:]) / CURVATURE_STEP**2
+        curvature = np.abs(up - 2 * down[0] + down[1:]) / CURVATURE_STEP**2
         units: Float = 1.0 / np.sqrt(np.maximum(curvature, MIN_CURVATURE))
         return units
 
-    def scaled(self, unit: Float, high: Float) -> Callable[[Float], tuple[float, Float]]:
-        """-lnL and its gradient as functions of variables divided by ``unit``."""
+    def scaled(
+        self, start: Float, high: Float, free: Index, unit: Float
+    ) -> Callable[[Float], tuple[float, Float]]:
+        """-lnL and its gradient as functions of the free variables divided by ``unit``."""
+        directions = np.eye(start.size)[free]
 
         def negative(z: Float) -> tuple[float, Float]:
-            point = z * unit
-            step = np.where(point + self._step > high, -self._step, self._step)
-            lnls = self.values(np.concatenate([point[None], point + np.diag(step)]))
+            point = start.copy()
+            point[free] = z * unit
+            step = np.where(point + self._step > high, -self._step, self._step)[free]
+            lnls = self.values(np.concatenate([point[None], point + step[:, None] * directions]))
             return -float(lnls[0]), -(lnls[1:] - lnls[0]) / step * unit
 
         return negative
