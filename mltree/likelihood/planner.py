@@ -65,45 +65,57 @@ def pmatrix_records(lengths: Int32, models: Int32 | int) -> Records:
     return records
 
 
-def _newview_records(tree: Tree, halves: Int32, number: int) -> Records:
+def _newview_records(trees: Sequence[Tree], halves: Int32, number: Int32) -> Records:
+    """NEWVIEW of half-edges of trees ``number``, both int32[n]."""
+    tree = trees[0]
+    twin, edge = np.stack([t.twin for t in trees]), np.stack([t.edge for t in trees])
     left, right = siblings(halves)
-    offset = number * tree.n_edges
+    offset = number * np.int32(tree.n_edges)
     records = np.empty(len(halves), contract.NEWVIEW)
     records["dst"] = operands(tree, halves, number)
-    records["left"] = operands(tree, tree.twin[left], number)
-    records["right"] = operands(tree, tree.twin[right], number)
-    records["left_p"] = tree.edge[left] + offset
-    records["right_p"] = tree.edge[right] + offset
+    records["left"] = operands(tree, twin[number, left], number)
+    records["right"] = operands(tree, twin[number, right], number)
+    records["left_p"] = edge[number, left] + offset
+    records["right_p"] = edge[number, right] + offset
     return records
+
+
+def _runs_by_level(trees: Sequence[Tree], halves: list[Int32], levels: list[Int32]) -> Runs:
+    """One run a level, lowest first, from the half-edges of every tree and their levels."""
+    counts = [part.size for part in halves]
+    level = np.concatenate(levels)
+    order = np.argsort(level, kind="stable")
+    number = np.repeat(np.arange(len(trees), dtype=np.int32), counts)
+    records = _newview_records(trees, np.concatenate(halves)[order], number[order])
+    bounds = np.flatnonzero(np.diff(level[order])) + 1
+    return [(RunKind.NEWVIEW, run) for run in np.split(records, bounds)]
 
 
 def all_newviews(trees: Sequence[Tree]) -> Runs:
     """Every directional CLA of every tree, level by level."""
-    parts: list[tuple[Int32, Records]] = []
-    for number, tree in enumerate(trees):
-        level = tree.levels()
-        halves = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
-        parts.append((level[halves], _newview_records(tree, halves, number)))
-    levels = np.concatenate([level for level, _ in parts])
-    records = np.concatenate([records for _, records in parts])
-    order = np.argsort(levels, kind="stable")
-    bounds = np.flatnonzero(np.diff(levels[order])) + 1
-    return [(RunKind.NEWVIEW, run) for run in np.split(records[order], bounds)]
+    halves = np.arange(3 * trees[0].n_tips, trees[0].twin.size, dtype=np.int32)
+    levels = [tree.levels()[halves] for tree in trees]
+    return _runs_by_level(trees, [halves] * len(trees), levels)
 
 
 def newviews_towards(trees: Sequence[Tree], edge: int) -> Runs:
-    """The CLAs that face one edge, level by level: a plain post-order traversal."""
-    waves = [list(tree.waves_from(edge)) for tree in trees]
-    depth = max(len(wave) for wave in waves)
-    runs: Runs = []
-    for level in range(depth - 1, -1, -1):
-        records = [
-            _newview_records(tree, wave[level], number)
-            for number, (tree, wave) in enumerate(zip(trees, waves, strict=True))
-            if level < len(wave)
-        ]
-        runs.append((RunKind.NEWVIEW, np.concatenate(records)))
-    return runs
+    """The CLAs that face one edge, level by level: a plain post-order traversal.
+
+    Trees that share one ``twin`` array (a tree under many models) are walked once.
+    """
+    walks: dict[int, tuple[Int32, Int32]] = {}
+    for tree in trees:
+        if id(tree.twin) not in walks:
+            walks[id(tree.twin)] = _walk_towards(tree, edge)
+    halves, levels = zip(*(walks[id(tree.twin)] for tree in trees), strict=True)
+    return _runs_by_level(trees, list(halves), list(levels))
+
+
+def _walk_towards(tree: Tree, edge: int) -> tuple[Int32, Int32]:
+    """The inner half-edges that face an edge, and minus their distance from it."""
+    waves = list(tree.waves_from(edge))
+    distance = np.arange(len(waves), dtype=np.int32)
+    return np.concatenate(waves), -np.repeat(distance, [wave.size for wave in waves])
 
 
 def edge_records(tree: Tree, edges: Int32, number: int, first_cell: int, stride: int) -> Records:
