@@ -202,7 +202,7 @@ def search(
             alignment=alignment,
             model=model,
             device=device,
-            precision=precision.value,
+            mixed=precision is Precision.MIXED,
             prefix=prefix,
             redo=redo,
             command=_command(),
@@ -250,7 +250,7 @@ def evaluate(
             alignment=alignment,
             model=model,
             device=device,
-            precision=precision.value,
+            mixed=precision is Precision.MIXED,
             prefix=prefix,
             redo=redo,
             command=_command(),
@@ -272,6 +272,7 @@ def compare(
     tree: TreeFile,
     model: ModelOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
+    quiet: QuietOption = False,
 ) -> None:
     """Compute one log-likelihood on every device, in every layout, and by the NumPy reference.
 
@@ -279,7 +280,8 @@ def compare(
     """
     from mltree.commands import run_compare
 
-    run_compare(alignment, tree, model, precision.value, _reporter(False, False, False))
+    mixed = precision is Precision.MIXED
+    run_compare(alignment, tree, model, mixed, _reporter(quiet, verbose=False, json=False))
 
 
 @app.command(epilog="Example: mltree devices")

@@ -10,8 +10,18 @@ from rich.table import Table
 
 from mltree.alignment.checks import AlignmentSummary
 from mltree.contract import Function
+from mltree.device.discovery import DeviceInfo
+from mltree.engines import MemoryNeed
 
-__all__ = ["Summary", "Timed", "check_lines", "summary_text", "timing_table"]
+__all__ = [
+    "Summary",
+    "Timed",
+    "check_lines",
+    "compare_table",
+    "device_lines",
+    "summary_text",
+    "timing_table",
+]
 
 SMALL_TREE = 30
 """Taxa up to which a tree is drawn, whatever the height of the terminal."""
@@ -83,6 +93,53 @@ def timing_table(device: Mapping[Function, float], wall: float) -> Table:
     return table
 
 
+class Score(Protocol):
+    """What one engine answered; see :class:`mltree.compare.Score`."""
+
+    @property
+    def engine(self) -> str:
+        """Its name and layout."""
+
+    @property
+    def lnl(self) -> float:
+        """Natural log."""
+
+    @property
+    def seconds(self) -> float:
+        """Of one evaluation."""
+
+    @property
+    def problem(self) -> str:
+        """Why there is no lnL."""
+
+
+def compare_table(scores: Sequence[Score]) -> Table:
+    """The first score, and the others with their difference from it."""
+    table = _table("", "engine", "lnL", "difference", "ms")
+    for score in scores:
+        if score.problem:
+            table.add_row(score.engine, "failed", "", "")
+            continue
+        difference = f"{score.lnl - scores[0].lnl:+.1e}" if score is not scores[0] else ""
+        table.add_row(score.engine, f"{score.lnl:.6f}", difference, f"{score.seconds * 1e3:.3f}")
+    return table
+
+
+def device_lines(device: DeviceInfo, verdict: str) -> list[str]:
+    """One device as ``mltree devices`` shows it."""
+    gib = 2**30
+    return [
+        f"{device.index}: {device.name} ({'CPU' if device.is_cpu else 'GPU'})",
+        f"   platform       {device.platform}, driver {device.driver}",
+        f"   compute units  {device.compute_units}, doubles in a vector {device.vector_width}",
+        f"   memory         {device.memory / gib:.1f} GiB",
+        f"   largest buffer {device.largest_buffer / gib:.1f} GiB",
+        f"   local memory   {device.local_memory // 1024} KiB",
+        f"   fp64           {'yes' if device.has_fp64 else 'no: computes in mixed precision'}",
+        f"   self-test      {verdict}",
+    ]
+
+
 def check_lines(summary: AlignmentSummary) -> list[str]:
     """An alignment's facts, then what looks wrong in it, one line each."""
     frequencies = zip(summary.states, summary.frequencies, strict=True)
@@ -98,6 +155,16 @@ def check_lines(summary: AlignmentSummary) -> list[str]:
         "Frequencies  " + "  ".join(f"{state} {share:.4f}" for state, share in frequencies),
         *(f"warning: {problem}" for problem in _problems(summary)),
     ]
+
+
+def memory_line(need: MemoryNeed) -> str:
+    """What a search will take, beside what there is."""
+    mib = 2**20
+    return (
+        f"Memory       {need.tree_bytes / mib:,.1f} MiB a tree ({need.slots} CLAs) and "
+        f"{need.tip_bytes / mib:,.1f} MiB of tips; {need.device.name} has "
+        f"{need.device.memory / mib:,.0f} MiB ({need.layout})"
+    )
 
 
 def _problems(summary: AlignmentSummary) -> list[str]:
@@ -129,5 +196,5 @@ def _table(title: str, *columns: str) -> Table:
     """A table whose first column is text and whose others are numbers."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+        table.add_column(column, justify="right" if number else "left", no_wrap=number > 0)
     return table

@@ -1,0 +1,135 @@
+"""One likelihood from every engine that there is: each device, each layout, and the reference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mltree.alignment.alphabet import DNA
+from mltree.alignment.patterns import Patterns
+from mltree.device.discovery import DeviceInfo, find_devices
+from mltree.engines import open_session
+from mltree.errors import MltreeError
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.engine import Engine
+from mltree.likelihood.reference import ReferenceEngine
+from mltree.model.grammar import parse_model
+from mltree.model.substitution import Model
+from mltree.settings import BranchSettings
+from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree
+
+__all__ = ["MIXED_TOLERANCE", "TOLERANCE", "Score", "is_close", "score_everywhere", "self_test"]
+
+TOLERANCE = 1e-9
+"""Relative difference in lnL between two fp64 engines: rounding over some 1e4 patterns, with room
+(DESIGN.md and the tests ask for the same)."""
+
+MIXED_TOLERANCE = 1e-5
+"""The same with fp32 likelihoods."""
+
+REPETITIONS = 5
+"""Timed evaluations; the shortest counts."""
+
+AVX_WIDTH = 1
+"""VW of RAxML's AVX layout."""
+
+GPU_WIDTHS = (8, 32)
+"""Block widths that a GPU is tried with; work-items need neighbours to read with."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one engine answered."""
+
+    engine: str
+    lnl: float
+    """Natural log; NaN where the engine failed."""
+    seconds: float
+    """Of one evaluation, traversal included."""
+    problem: str = ""
+
+
+def score_everywhere(patterns: Patterns, tree: Tree, model: Model, mixed: bool) -> Iterator[Score]:
+    """The reference's score, then every device's in each of its layouts."""
+    categories = model.arrays().n_categories
+    bounds = BranchSettings().bounds(patterns.n_sites)
+    reference = ReferenceEngine(patterns, categories, bounds)
+    yield _score("NumPy reference", lambda: reference, tree, model, bounds)
+    for device in find_devices():
+        for vw in _widths(device):
+
+            def opened(device: DeviceInfo = device, vw: int | None = vw) -> Engine:
+                return open_session(device, patterns, categories, bounds, mixed, vw)
+
+            yield _score(f"{device.name} VW={vw or 'native'}", opened, tree, model, bounds)
+
+
+def _widths(device: DeviceInfo) -> tuple[int | None, ...]:
+    return (AVX_WIDTH, None) if device.is_cpu else GPU_WIDTHS
+
+
+def _score(
+    name: str,
+    opened: Callable[[], Engine],
+    tree: Tree,
+    model: Model,
+    bounds: tuple[float, float],
+) -> Score:
+    try:
+        engine = opened()
+        likelihood = Likelihood(engine, bounds)
+        arrays = model.arrays()
+        lnl = float(likelihood.log_likelihoods([tree], [arrays])[0])
+        times = []
+        for _ in range(REPETITIONS):
+            began = time.perf_counter()
+            likelihood.log_likelihoods([tree], [arrays])
+            times.append(time.perf_counter() - began)
+    except MltreeError as error:
+        return Score(name, float("nan"), 0.0, error.message)
+    return Score(engine.name, lnl, min(times))
+
+
+def is_close(lnl: float, reference: float, mixed: bool) -> bool:
+    """Whether two lnL differ by no more than rounding explains."""
+    tolerance = MIXED_TOLERANCE if mixed else TOLERANCE
+    return abs(lnl - reference) <= tolerance * abs(reference)
+
+
+def self_test(device: DeviceInfo) -> str:
+    """Whether a device computes what the reference computes: ``ok (VW=8 fp64)``, or what failed."""
+    rng = np.random.default_rng(1)
+    patterns = _random_patterns(rng)
+    tree = random_topology(patterns.n_tips, rng)
+    model = parse_model("GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
+    bounds = BranchSettings().bounds(patterns.n_sites)
+    try:
+        session = open_session(device, patterns, model.categories, bounds)
+        lnl, d1, d2 = Likelihood(session, bounds).derivatives(tree, model.arrays())
+    except MltreeError as error:
+        return error.message
+    expected, e1, e2 = Likelihood(
+        ReferenceEngine(patterns, model.categories, bounds), bounds
+    ).derivatives(tree, model.arrays())
+    same = is_close(lnl, expected, session.layout.single) and (
+        session.layout.single or (np.allclose(d1, e1) and np.allclose(d2, e2))
+    )
+    if not same:
+        return f"wrong: lnL {lnl:.6f}, not {expected:.6f}"
+    return f"ok ({session.layout})"
+
+
+def _random_patterns(rng: np.random.Generator) -> Patterns:
+    """Ten taxa, 101 patterns (so that the last block is never full), ambiguities and gaps too."""
+    tips, patterns = 10, 101
+    return Patterns(
+        taxa=tuple(f"t{tip}" for tip in range(tips)),
+        codes=rng.integers(1, 16, (tips, patterns)).astype(np.uint8),
+        weights=rng.integers(1, 4, patterns).astype(np.float64),
+        site_pattern=np.arange(patterns, dtype=np.int32),
+        alphabet=DNA,
+    )

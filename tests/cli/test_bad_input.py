@@ -1,0 +1,151 @@
+"""Bad input: exit code 2 and one line that says what is wrong, where, and what to do."""
+
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+Run = Callable[..., Result]
+
+GOOD = ">a\nACGTAC\n>b\nACGTTC\n>c\nACTTAC\n>d\nGCTTAC\n"
+TREE = "((a:0.1,b:0.1):0.1,c:0.1,d:0.1);"
+
+PROTEIN = ">a\nMKVLEF\n>b\nMKVLEF\n>c\nMKILEF\n>d\nMRILEF\n"
+
+BAD_ALIGNMENTS = {
+    "empty file": (b"", "empty"),
+    "binary file": (bytes(range(256)) * 8, "aln"),
+    "truncated gzip": (gzip.compress(GOOD.encode() * 50)[:60], "aln"),
+    "neither format": (b"hello\n", "PHYLIP"),
+    "NEXUS": (b"#NEXUS\nbegin data;\n", "NEXUS"),
+    "ragged rows": (GOOD.replace("GCTTAC", "GCTTA").encode(), "taxon d"),
+    "too few rows": (b"5 6\na ACGTAC\nb ACGTTC\nc ACTTAC\nd GCTTAC\n", "5"),
+    "wrong site count": (b"4 7\na ACGTAC\nb ACGTTC\nc ACTTAC\nd GCTTAC\n", "7"),
+    "duplicate names": (GOOD.replace(">d", ">a").encode(), "taxon a occurs twice"),
+    "empty name": (GOOD.replace(">d", ">").encode(), "no name"),
+    "Newick character": (GOOD.replace(">d", ">d(1)").encode(), "d(1)"),
+    "three taxa": (GOOD.split(">d", maxsplit=1)[0].encode(), "3 taxa"),
+    "no sites": (b">a\n>b\n>c\n>d\n", "no sites"),
+    "unknown character": (GOOD.replace("GCTTAC", "GC!TAC").encode(), "site 3"),
+}
+
+BAD_TREES = {
+    "missing taxon": ("(a:0.1,b:0.1,c:0.1);", "d"),
+    "extra taxon": ("((a:0.1,b:0.1):0.1,c:0.1,(d:0.1,e:0.1):0.1);", "e"),
+    "duplicate taxon": ("((a:0.1,b:0.1):0.1,c:0.1,(d:0.1,a:0.1):0.1);", "a"),
+    "negative length": ("((a:0.1,b:-0.1):0.1,c:0.1,d:0.1);", "negative"),
+    "unbalanced": ("((a:0.1,b:0.1):0.1,c:0.1,d:0.1;", "Newick"),
+    "no tree": ("\n", "no tree"),
+}
+
+BAD_MODELS = {
+    "GTRR+G4": "GTR",
+    "REV": "GTR",
+    "LG+G4": "proteins",
+    "GTR+G0": "categories",
+    "GTR{1/2}": "exchangeabilities",
+    "GTR+FU{0.5/0.5/0.5/0.5}": "sum to 1",
+    "GTR+Q": "+Q",
+    "GTR+G4{0.5": "brace",
+    "GTR+G4{-1}": "alpha",
+    "": "model",
+}
+
+
+def assert_one_line(result: Result, *expected: str) -> None:
+    """Exit code 2, one line on standard error with these words, nothing on standard output."""
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("mltree: ")
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    for words in expected:
+        assert words in result.stderr, result.stderr
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "good.fa"
+    path.write_text(GOOD)
+    return path
+
+
+@pytest.mark.parametrize("case", BAD_ALIGNMENTS)
+@pytest.mark.parametrize("command", ["search", "check"])
+def test_bad_alignments(run: Run, tmp_path: Path, command: str, case: str) -> None:
+    content, expected = BAD_ALIGNMENTS[case]
+    path = tmp_path / "aln"
+    path.write_bytes(content)
+    assert_one_line(run(command, path), "aln", expected)
+
+
+def test_a_missing_alignment(run: Run) -> None:
+    assert_one_line(run("search", "nowhere.phy"), "nowhere.phy")
+
+
+def test_a_folder_instead_of_an_alignment(run: Run, tmp_path: Path) -> None:
+    assert_one_line(run("search", tmp_path), str(tmp_path))
+
+
+def test_protein_given_as_dna(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "protein.fa"
+    path.write_text(PROTEIN)
+    assert_one_line(run("search", path, "--model", "GTR+G4"), "nucleotides", "AA", "LG+G4")
+
+
+@pytest.mark.parametrize("case", BAD_TREES)
+@pytest.mark.parametrize("command", ["search", "evaluate", "compare"])
+def test_bad_trees(run: Run, good: Path, tmp_path: Path, command: str, case: str) -> None:
+    text, expected = BAD_TREES[case]
+    path = tmp_path / "bad.nwk"
+    path.write_text(text)
+    assert_one_line(run(command, good, "--tree", path), "bad.nwk", expected)
+
+
+def test_a_tree_that_is_no_file_and_no_start(run: Run, good: Path) -> None:
+    assert_one_line(run("search", good, "--tree", "parsimony"), "parsimony")
+
+
+@pytest.mark.parametrize("spec", ["pars{0}", "rand{100000}"])
+def test_absurd_numbers_of_starts(run: Run, good: Path, spec: str) -> None:
+    assert_one_line(run("search", good, "--tree", spec), spec)
+
+
+@pytest.mark.parametrize("model", BAD_MODELS)
+def test_bad_models(run: Run, good: Path, model: str) -> None:
+    assert_one_line(run("check", good, "--model", model), BAD_MODELS[model])
+
+
+def test_a_model_file_with_several_lines(run: Run, good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "two.bestModel"
+    path.write_text("GTR, one = 1-3\nGTR, two = 4-6\n")
+    assert_one_line(run("search", good, "--model", path), "one line")
+
+
+def test_an_unknown_device(run: Run, good: Path) -> None:
+    assert_one_line(run("search", good, "--device", "abacus"), "abacus", "there are")
+
+
+def test_a_folder_for_the_outputs_that_is_not_there(run: Run, good: Path) -> None:
+    assert_one_line(run("search", good, "--prefix", "no/such/folder/x"), "no/such/folder")
+
+
+def test_contradicting_switches(run: Run, good: Path) -> None:
+    assert_one_line(run("search", good, "--quiet", "--verbose"), "--quiet")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["search"], ["search", "a", "--nonsense"], ["nonsense"], ["search", "a", "--seed", "x"]],
+)
+def test_usage_errors(run: Run, arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert re.search("usage", result.stderr, re.IGNORECASE)
+
+
+def test_nothing_is_written_when_the_input_is_bad(run: Run, good: Path, tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+    assert_one_line(run("search", good, "--model", "nonsense"), "NONSENSE")
+    assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"good.fa.mltree.log"}

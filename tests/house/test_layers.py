@@ -1,0 +1,89 @@
+"""Who may import whom: the data flow's direction, and one home for each outside library."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "mltree").rglob("*.py"))
+
+LAYERS = (
+    ("mltree.errors", "mltree.contract"),
+    ("mltree.alignment",),
+    ("mltree.model",),
+    ("mltree.tree",),
+    ("mltree.settings", "mltree.events"),
+    ("mltree.likelihood",),
+    ("mltree.search", "mltree.device"),
+    ("mltree.report", "mltree.outputs", "mltree.engines"),
+    ("mltree.starts", "mltree.run"),
+    ("mltree.commands", "mltree.compare"),
+    ("mltree.cli",),
+    ("mltree.__main__",),
+)
+"""From the ground up; a module imports from its own layer and from those below."""
+
+STRANGERS = (("mltree.search", "mltree.device"), ("mltree.device", "mltree.search"))
+"""Neighbours that know each other only through the engine protocol."""
+
+HOMES = {
+    "pyopencl": ("mltree.device",),
+    "ete3": ("mltree.tree.newick",),
+    "typer": ("mltree.cli",),
+    "rich": ("mltree.report", "mltree.cli", "mltree.commands"),
+    "scipy": ("mltree.model", "mltree.search"),
+}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield str(node.module)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def layer_of(module: str) -> int | None:
+    """The layer of a module; None for the bare package, which has the version alone."""
+    for number, packages in enumerate(LAYERS):
+        if any(is_in(module, package) for package in packages):
+            return number
+    return None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_imports_point_down(path: Path) -> None:
+    module = name_of(path)
+    if module == "mltree":
+        assert not list(imports_of(path))
+        return
+    layer = layer_of(module)
+    assert layer is not None, f"{module} has no layer: give it one in this test"
+    for imported in imports_of(path):
+        other = layer_of(imported)
+        assert other is None or other <= layer, f"{module} imports {imported} from above"
+        for one, stranger in STRANGERS:
+            assert not (is_in(module, one) and is_in(imported, stranger)), f"{module}: {imported}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_outside_libraries_stay_at_home(path: Path) -> None:
+    module = name_of(path)
+    for imported in imports_of(path):
+        homes = HOMES.get(imported.partition(".")[0])
+        assert homes is None or any(is_in(module, home) for home in homes), (
+            f"{module} imports {imported}"
+        )
