@@ -12,7 +12,7 @@
 #define HAS_CLOCK 1
 static inline ulong ticks(void) {
   ulong now;
-  __asm__ volatile("mov.u64 %0, %%clock64;" : "=l"(now));
+  __asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));  // nanoseconds
   return now;
 }
 #else

@@ -10,8 +10,10 @@
 
 #if SINGLE
 typedef float real;
+typedef float2 real_pair;
 #else
 typedef double real;
+typedef double2 real_pair;
 #endif
 #if FP64
 typedef double acc;  // sums, branch lengths, eigen systems

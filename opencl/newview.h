@@ -22,7 +22,9 @@ static inline void newview_level(const plf_t *s, __global const int *records, in
   for (int n = get_local_id(2); n < count; n += ROWS)
     for (int block = first_block; block < last_block; ++block)
       newview(s, records + n * NEWVIEW_WORDS, block);
+#if ROWS > 1  // a lone row reads only what the same work-items wrote
   sync_group(CLK_GLOBAL_MEM_FENCE);
+#endif
 }
 
 #endif

@@ -31,13 +31,27 @@ static inline count_v operand_load(const plf_t *s, int operand, int block, int k
   return count_load(s->scaler, row);
 }
 
-// y = M x for a row-major S x S matrix that all lanes share.
+// y = M x for a row-major S x S matrix that all lanes share. Where every lane is a work-item the
+// matrix comes from memory once per work-item: two entries a load halve those loads.
 static inline void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
+#if LANES > 1 && STATES % 2 == 0
+  __global const real_pair *pairs = (__global const real_pair *)m;
+  for (int i = 0; i < STATES; ++i) {
+    real_v sum = 0;
+    for (int j = 0; j < STATES / 2; ++j) {
+      const real_pair pair = pairs[i * (STATES / 2) + j];
+      sum += pair.x * x[2 * j];
+      sum += pair.y * x[2 * j + 1];
+    }
+    y[i] = sum;
+  }
+#else
   for (int i = 0; i < STATES; ++i) {
     real_v sum = m[i * STATES] * x[0];
     for (int j = 1; j < STATES; ++j) sum += m[i * STATES + j] * x[j];
     y[i] = sum;
   }
+#endif
 }
 
 #if TIP_LOOKUP

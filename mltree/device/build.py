@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pyopencl as cl
 from mltree.device.layout import Layout
 from mltree.errors import DeviceError
 
-__all__ = ["WORKERS", "build_worker", "source_folder"]
+__all__ = ["WORKERS", "build_worker", "is_nvidia", "source_folder"]
 
 WORKERS = ("sites", "scan", "tripod")
 """Front files of the worker; a run builds only those that it needs."""
@@ -19,8 +21,23 @@ WORKERS = ("sites", "scan", "tripod")
 SPIN_LIMIT = 1 << 24
 """Polls of the grid barrier before it reports a fault: seconds, where a pass takes microseconds."""
 
-NVIDIA_REGISTERS = 128
-"""Registers a work-item may use: 512 of them then fit a compute unit, so groups are resident."""
+NVIDIA_REGISTERS = {4: 128}
+"""Most registers of a work-item, by states: DNA fits 128 and gains from more work-items in
+flight; with more states the child vectors need all 255 that there are."""
+
+NVIDIA_LOCAL_MEMORY = 96 * 1024
+"""Local memory of a compute unit that groups may share; newer chips have up to 228 KiB."""
+
+NVIDIA_GROUPS = 16
+"""Work-groups of a compute unit (compute capability 8.6; others hold up to 32)."""
+
+NVIDIA_ITEMS = 1536
+"""Work-items of a compute unit (compute capability 8.6; others hold up to 2048)."""
+
+NVIDIA_REGISTER_FILE = 65_536
+"""Registers of a compute unit (compute capability 5 to 10)."""
+
+_REGISTERS_USED = re.compile(r"Used (\d+) registers")
 
 
 @cache
@@ -41,8 +58,16 @@ def _source_hash() -> str:
     return digest.hexdigest()[:12]
 
 
-def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layout) -> cl.Kernel:
-    """The kernel of one front file (:data:`WORKERS`) for one layout.
+def is_nvidia(device: cl.Device) -> bool:
+    """Whether the device takes NVIDIA's options and reports its registers."""
+    return "nvidia" in str(device.vendor).lower()
+
+
+def build_worker(
+    context: cl.Context, device: cl.Device, name: str, layout: Layout
+) -> tuple[cl.Kernel, int]:
+    """The kernel of one front file (:data:`WORKERS`) for one layout, and how many of its
+    work-groups a compute unit surely holds at once.
 
     Raises:
         DeviceError: the driver could not compile it; carries the end of its log.
@@ -55,14 +80,35 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
         f"-DSOURCE_HASH=0x{_source_hash()}",
         *layout.options(),
     ]
-    if "nvidia" in device.vendor.lower():
-        options.append(f"-cl-nv-maxrregcount={NVIDIA_REGISTERS}")
+    if is_nvidia(device):
+        registers = NVIDIA_REGISTERS.get(layout.states, 255)
+        options += ["-cl-nv-verbose", f"-cl-nv-maxrregcount={registers}"]
     try:
-        program = cl.Program(context, f'#include "{name}.cl"\n').build(options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(context, f'#include "{name}.cl"\n').build(options)
     except cl.RuntimeError as error:
         log = str(error).strip().splitlines()
         raise DeviceError(
             f"{device.name}: the {name} worker does not compile: {log[-1] if log else error}",
             hint=f"layout {layout}; please report this with the driver's version",
         ) from error
-    return cl.Kernel(program, "worker")
+    kernel = cl.Kernel(program, "worker")
+    log = program.get_build_info(device, cl.program_build_info.LOG)
+    rows = layout.rows if name == "sites" else 1
+    return kernel, _resident_groups(log, kernel, device, layout.team * rows)
+
+
+def _resident_groups(log: str, kernel: cl.Kernel, device: cl.Device, items: int) -> int:
+    """Work-groups that fit the registers and local memory of a compute unit together.
+
+    1 where the driver does not say how many registers the kernel uses.
+    """
+    used = [int(count) for count in _REGISTERS_USED.findall(log)]
+    if not used:
+        return 1
+    warps = -(-items // 32)
+    by_registers = NVIDIA_REGISTER_FILE // (32 * warps * -(-max(used) // 8) * 8)
+    local = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
+    by_local = NVIDIA_LOCAL_MEMORY // (local + 1024)
+    return max(1, min(by_registers, by_local, NVIDIA_GROUPS, NVIDIA_ITEMS // (32 * warps)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyopencl as cl
 
-from mltree.device.layout import Layout, cpu_layout, gpu_layout, without_fp64
+from mltree.device.layout import Layout, cpu_layout, gpu_layout, gpu_rows, without_fp64
 from mltree.device.pocl import name_unknown_cpu
 from mltree.errors import DeviceError
 
@@ -123,6 +123,7 @@ def choose_layout(
         native = device.vector_width * (2 if single else 1)
         layout = cpu_layout(states, codes, categories, vw or min(native, 16), single)
     else:
-        width = 32 if n_patterns >= GPU_WIDE_PATTERNS else 8
-        layout = gpu_layout(states, codes, categories, vw or width, single)
+        width = vw or (32 if n_patterns >= GPU_WIDE_PATTERNS else 8)
+        rows = gpu_rows(width, categories, n_patterns, device.compute_units)
+        layout = gpu_layout(states, codes, categories, width, single, rows)
     return layout if device.has_fp64 else without_fp64(layout)

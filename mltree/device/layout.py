@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["Layout", "cpu_layout", "gpu_layout"]
+__all__ = ["Layout", "cpu_layout", "gpu_layout", "gpu_rows", "without_fp64"]
 
 GPU_GROUP = 512
-"""Work-items of a sites work-group: 128 registers each on NVIDIA, one group a compute unit."""
+"""Most work-items of a GPU work-group: its rows are the tree level's nodes, side by side."""
+
+GPU_UNIT_ITEMS = 1024
+"""Work-items that a compute unit is given before rows are added: with enough blocks a lone row
+needs no barrier between levels."""
 
 MIN_CPU_CHUNK = 256
 """Patterns of a CPU chunk: enough to hide a work-group's start, few enough to share out."""
@@ -44,6 +48,11 @@ class Layout:
     """Sums in doubles; False only where the device has none."""
     tip_lookup: bool
     """P x tip from a table per code instead of a product with the expanded code."""
+
+    @property
+    def team(self) -> int:
+        """Work-items that share a row."""
+        return self.lanes * self.category_items
 
     def cla_bytes(self, n_patterns: int) -> int:
         """Bytes of one CLA and its scaling counts."""
@@ -96,13 +105,21 @@ def cpu_layout(states: int, codes: int, categories: int, vw: int, single: bool) 
     )  # fmt: skip
 
 
-def gpu_layout(states: int, codes: int, categories: int, vw: int, single: bool) -> Layout:
-    """A work-item per pattern and category, as many rows as fill a work-group."""
-    rows = max(1, GPU_GROUP // (vw * categories))
+def gpu_layout(
+    states: int, codes: int, categories: int, vw: int, single: bool, rows: int
+) -> Layout:
+    """A work-item per pattern and category; ``rows`` nodes of a level side by side."""
     return Layout(
         states, codes, categories, vw=vw, lanes=vw, category_items=categories, rows=rows,
         single=single, fp64=True, tip_lookup=True,
     )  # fmt: skip
+
+
+def gpu_rows(vw: int, categories: int, n_patterns: int, compute_units: int) -> int:
+    """Rows that fill the device where the blocks alone do not."""
+    team = vw * categories
+    wanted = compute_units * GPU_UNIT_ITEMS // (-(-n_patterns // vw) * team)
+    return max(1, min(wanted, GPU_GROUP // team))
 
 
 def without_fp64(layout: Layout) -> Layout:

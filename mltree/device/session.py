@@ -17,7 +17,7 @@ from mltree.contract import (
     Fault,
     Function,
 )
-from mltree.device.build import build_worker
+from mltree.device.build import build_worker, is_nvidia
 from mltree.device.layout import Layout
 from mltree.device.timing import DeviceTimes
 from mltree.errors import DeviceError, NumericalError, WorkerFault
@@ -50,10 +50,11 @@ class Session:
         self._is_cpu = bool(device.type & cl.device_type.CPU)
         self.dispatch: Dispatch = dispatch or ("launch" if self._is_cpu else "persistent")
         self.name = f"{device.name.strip()}, {layout}"
-        self.times = DeviceTimes()
+        self.times = DeviceTimes(from_events=not is_nvidia(device))
         self._context = cl.Context([device])
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(
-            self._context, device, cl.command_queue_properties.PROFILING_ENABLE
+            self._context, device, profiling if self.times.from_events else 0
         )
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
         self._real = np.dtype(np.float32 if layout.single else np.float64)
@@ -69,6 +70,7 @@ class Session:
         self.max_slots = max(1, limit // layout.cla_bytes(patterns.n_patterns))
         self._buffers: dict[str, cl.Buffer] = {}
         self._kernels: dict[str, cl.Kernel] = {}
+        self._resident: dict[str, int] = {}
         self._arguments: dict[str, tuple[Any, ...]] = {}
         self._program: Program | None = None
         self._upload_patterns(patterns)
@@ -90,6 +92,8 @@ class Session:
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
+        worker = _worker_of(program)
+        kernel = self._kernel(worker)
         self._make_room(program, len(lengths), len(control))
         if program is not self._program:
             self._reserve("program", program.words.nbytes)
@@ -104,7 +108,8 @@ class Session:
         cl.enqueue_copy(
             self._queue, self._buffers["state"], head, dst_offset=start, is_blocking=False
         )
-        self._launch(program, len(control), len(lengths))
+        self._set_arguments(worker, kernel, program, len(control), len(lengths))
+        self._launch(worker, kernel, program, len(lengths))
         cl.enqueue_copy(self._queue, back, self._buffers["state"], src_offset=start)
         self.times.settle()
         self._check(program, back)
@@ -121,7 +126,7 @@ class Session:
         for name in self._kernels:
             ticks = np.zeros(self._buffers[f"marks.{name}"].size // 8, np.uint64)
             cl.enqueue_copy(self._queue, ticks, self._buffers[f"marks.{name}"])
-            marks[name] = ticks.reshape(-1, len(Function)).sum(axis=0, dtype=np.float64)
+            marks[name] = ticks.reshape(-1, len(Function)).astype(np.float64)
         return self.times.by_function(marks)
 
     def _upload_patterns(self, patterns: Patterns) -> None:
@@ -184,21 +189,18 @@ class Session:
         if self.dispatch == "persistent":
             if self._is_cpu:
                 return 1
-            return units if worker == "sites" else 4 * units
+            return units * self._resident[worker]
         return self._chunks if worker == "sites" else 8 * units
 
     def _kernel(self, worker: str) -> cl.Kernel:
         if worker not in self._kernels:
-            kernel = build_worker(self._context, self.device, worker, self.layout)
-            self._kernels[worker] = kernel
+            kernel, resident = build_worker(self._context, self.device, worker, self.layout)
+            self._kernels[worker], self._resident[worker] = kernel, resident
             marks = np.zeros(self._groups(worker) * len(Function), np.uint64)
             self._constant(f"marks.{worker}", marks)
         return self._kernels[worker]
 
-    def _launch(self, program: Program, groups: int, lengths: int) -> None:
-        worker = _worker_of(program)
-        kernel = self._kernel(worker)
-        self._set_arguments(worker, kernel, program, groups, lengths)
+    def _launch(self, worker: str, kernel: cl.Kernel, program: Program, lengths: int) -> None:
         if self.dispatch == "persistent":
             self._enqueue(worker, kernel, 0, len(program.stages))
             return
