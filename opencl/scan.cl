@@ -4,7 +4,7 @@
 // on a stack in the work-group's own memory, and score each edge split in half:
 //   s0 = ln sum_k w_k sum_i pi_i (P(t/2) N)_i (P(t/2) F)_i (P(t_S) S)_i
 #define TERMS 1
-#define BATCH (LANES == 1 ? 1 : 16)  // insertions whose categories are summed together
+#define BATCH (LANES == 1 ? 1 : 8)  // insertions whose categories are summed together
 
 #include "grid.h"
 #include "operand.h"
@@ -14,6 +14,7 @@
 #define WORKER_ROWS 1
 #define LOCAL_TERMS (BATCH * CATEGORIES * LANES)
 #define LOCAL_LANES (BATCH * LANES)
+#define LOCAL_CELLS BATCH
 #define MY_CATEGORIES (CATEGORIES / CATEGORY_ITEMS)
 #define MINE(k) (CATEGORY_ITEMS == 1 ? (k) : 0)
 

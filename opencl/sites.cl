@@ -8,6 +8,7 @@
 #define WORKER_ROWS ROWS
 #define LOCAL_TERMS (TERMS * ROWS * CATEGORIES * LANES)
 #define LOCAL_LANES (2 * ROWS * LANES)
+#define LOCAL_CELLS 1
 
 STAGE_FUNCTION void own_stage(const plf_t *s, __global const int *runs, int count,
                               __local real_v *terms, __local count_v *counts, __local acc_v *lanes,

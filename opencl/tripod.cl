@@ -13,6 +13,7 @@
 #define WORKER_ROWS 1
 #define LOCAL_TERMS (TERMS * CATEGORIES * LANES)
 #define LOCAL_LANES (TERMS * LANES)
+#define LOCAL_CELLS 1
 
 // x = P operand, with its first two derivatives in the branch length.
 static inline count_v differentiate(const plf_t *s, int operand, int length,

@@ -1,7 +1,7 @@
 // The worker: one launch runs the stages first_stage ... last_stage - 1 of a program, with a
 // barrier over the grid between them. The front files (sites.cl, scan.cl, tripod.cl) define
 //   OWN_OP, own_stage()   the one stage that only they run
-//   LOCAL_TERMS, LOCAL_LANES   its needs of local memory, in real_v and acc_v
+//   LOCAL_TERMS, LOCAL_LANES, LOCAL_CELLS   its needs of local memory
 //   WORKER_ROWS           rows of a work-group
 #ifndef WORKER_H
 #define WORKER_H
@@ -37,7 +37,7 @@ __kernel __attribute__((reqd_work_group_size(LANES, CATEGORY_ITEMS, WORKER_ROWS)
   __local acc_v lanes[LOCAL_LANES];
   __local acc strided[STRIDED];
   __local ulong book[FUNCTIONS];
-  __local int flag, cells[LOCAL_TERMS / TERMS];
+  __local int flag, cells[LOCAL_CELLS];
   if (ITEM == 0)
     for (int f = 0; f < FUNCTIONS; ++f) book[f] = 0;
   ulong since = ticks();

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
-import warnings
 from functools import cache
 from pathlib import Path
 
@@ -21,9 +19,15 @@ WORKERS = ("sites", "scan", "tripod")
 SPIN_LIMIT = 1 << 24
 """Polls of the grid barrier before it reports a fault: seconds, where a pass takes microseconds."""
 
-NVIDIA_REGISTERS = {4: 128}
-"""Most registers of a work-item, by states: DNA fits 128 and gains from more work-items in
-flight; with more states the child vectors need all 255 that there are."""
+NVIDIA_REGISTERS = {"sites": 64, "scan": 96, "tripod": 128}
+"""Most registers of a work-item with few states, by worker: what is in flight hides the memory's
+latency (measured on an H200: see opencl/README.md)."""
+
+NVIDIA_ALL_REGISTERS = 255
+"""With many states a child's vector alone fills most of them."""
+
+FEW_STATES = 4
+"""Alphabets that fit the limits above."""
 
 NVIDIA_LOCAL_MEMORY = 96 * 1024
 """Local memory of a compute unit that groups may share; newer chips have up to 228 KiB."""
@@ -37,7 +41,6 @@ NVIDIA_ITEMS = 1536
 NVIDIA_REGISTER_FILE = 65_536
 """Registers of a compute unit (compute capability 5 to 10)."""
 
-_REGISTERS_USED = re.compile(r"Used (\d+) registers")
 
 
 @cache
@@ -81,12 +84,9 @@ def build_worker(
         *layout.options(),
     ]
     if is_nvidia(device):
-        registers = NVIDIA_REGISTERS.get(layout.states, 255)
-        options += ["-cl-nv-verbose", f"-cl-nv-maxrregcount={registers}"]
+        options.append(f"-cl-nv-maxrregcount={_registers(name, layout)}")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            program = cl.Program(context, f'#include "{name}.cl"\n').build(options)
+        program = cl.Program(context, f'#include "{name}.cl"\n').build(options)
     except cl.RuntimeError as error:
         log = str(error).strip().splitlines()
         raise DeviceError(
@@ -94,21 +94,23 @@ def build_worker(
             hint=f"layout {layout}; please report this with the driver's version",
         ) from error
     kernel = cl.Kernel(program, "worker")
-    log = program.get_build_info(device, cl.program_build_info.LOG)
-    rows = layout.rows if name == "sites" else 1
-    return kernel, _resident_groups(log, kernel, device, layout.team * rows)
+    return kernel, _resident_groups(device, kernel, name, layout) if is_nvidia(device) else 1
 
 
-def _resident_groups(log: str, kernel: cl.Kernel, device: cl.Device, items: int) -> int:
-    """Work-groups that fit the registers and local memory of a compute unit together.
+def _registers(name: str, layout: Layout) -> int:
+    return NVIDIA_REGISTERS[name] if layout.states <= FEW_STATES else NVIDIA_ALL_REGISTERS
 
-    1 where the driver does not say how many registers the kernel uses.
-    """
-    used = [int(count) for count in _REGISTERS_USED.findall(log)]
-    if not used:
-        return 1
+
+def _resident_groups(device: cl.Device, kernel: cl.Kernel, name: str, layout: Layout) -> int:
+    """Work-groups that the registers and local memory of a compute unit hold together."""
+    items = layout.team * (layout.rows if name == "sites" else 1)
     warps = -(-items // 32)
-    by_registers = NVIDIA_REGISTER_FILE // (32 * warps * -(-max(used) // 8) * 8)
+    registers = -(-_registers(name, layout) // 8) * 8
     local = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
-    by_local = NVIDIA_LOCAL_MEMORY // (local + 1024)
-    return max(1, min(by_registers, by_local, NVIDIA_GROUPS, NVIDIA_ITEMS // (32 * warps)))
+    fits = (
+        NVIDIA_REGISTER_FILE // (32 * warps * registers),
+        NVIDIA_LOCAL_MEMORY // (local + 1024),
+        NVIDIA_GROUPS,
+        NVIDIA_ITEMS // (32 * warps),
+    )
+    return max(1, min(fits))
