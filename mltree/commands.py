@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
 from mltree import __version__
 from mltree.alignment.checks import summarise
+from mltree.alignment.patterns import Patterns
 from mltree.compare import is_close, score_everywhere, self_test
 from mltree.device.discovery import NO_DEVICE_HINT, choose_device, find_devices
 from mltree.engines import memory_need, open_engine
@@ -26,12 +28,17 @@ from mltree.report.progress import Reporter
 from mltree.run import Problem, evaluate, load_problem
 from mltree.search.checkpoint import Checkpoint, fingerprint
 from mltree.search.driver import search
+from mltree.search.duplicates import Collapsed, collapse
 from mltree.settings import SearchSettings, preset
 from mltree.starts import starting_trees
 from mltree.tree.newick import ascii_drawing, read_newick, write_newick
 from mltree.tree.topology import Tree
 
 __all__ = ["EvaluateRequest", "SearchRequest", "run_evaluate", "run_search", "show_check"]
+
+
+CHECKPOINT = "checkpoint"
+"""Kind of the file that a search goes on from; gone when it has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,38 +96,50 @@ class EvaluateRequest(Request):
 def run_search(request: SearchRequest, reporter: Reporter) -> None:
     """Search, show the result, write the files."""
     outputs, settings = request.outputs, request.settings
-    checkpoint_path = outputs.path("checkpoint")
-    if request.redo:
-        checkpoint_path.unlink(missing_ok=True)
-    resumes = checkpoint_path.exists()
-    kinds = ("bestTree", "bestModel") if resumes else ("bestTree", "bestModel", "startTree", "log")
-    outputs.claim(kinds, request.redo)
+    resumes = _claim(request)
+    reporter(RunStarted(__version__, request.command, request.seed))
+    problem = load_problem(request.alignment, request.model, reporter)
+    distinct = collapse(problem.patterns)
+    if distinct.copies.size:
+        reporter(Notice(_copies_text(distinct, problem.patterns.taxa)))
+    likelihood = _open(problem, distinct.patterns, request, settings, reporter)
+    rng = np.random.default_rng(request.seed)
+    starts = starting_trees(request.starts, distinct, problem.patterns.taxa, rng, reporter)
+    start_text = "\n".join(_newick(distinct.restore(start.tree), problem) for start in starts)
+    checkpoint = Checkpoint(
+        outputs.path(CHECKPOINT),
+        _fingerprint(problem, request, start_text, likelihood.engine.name),
+        settings.checkpoint_interval,
+    )
     with _log(outputs, reporter, append=resumes):
-        reporter(RunStarted(__version__, request.command, request.seed))
-        problem = load_problem(request.alignment, request.model, reporter)
-        likelihood = _open(problem, request, settings, reporter)
-        rng = np.random.default_rng(request.seed)
-        starts = starting_trees(request.starts, problem.patterns, rng, reporter)
-        taxa = problem.patterns.taxa
-        start_text = "\n".join(write_newick(start.tree, taxa) for start in starts) + "\n"
-        outputs.write("startTree", start_text)
-        checkpoint = Checkpoint(
-            checkpoint_path,
-            _fingerprint(problem, request, start_text, likelihood.engine.name),
-            settings.checkpoint_interval,
-        )
+        files = [outputs.path("log"), outputs.write("startTree", start_text + "\n")]
         found = search(
             likelihood, starts, problem.model, settings, rng, reporter, checkpoint=checkpoint
         )
-        files = [
-            outputs.write("bestTree", write_newick(found.tree, taxa) + "\n"),
-            outputs.write("bestModel", _model_line(found.model, problem)),
-            outputs.path("startTree"),
-            outputs.path("log"),
-        ]
+        tree = distinct.restore(found.tree)
+        files.append(outputs.write("bestModel", _model_line(found.model, problem)))
+        files.append(outputs.write("bestTree", _newick(tree, problem) + "\n"))
         checkpoint.remove()
-        _conclude(found.tree, found.model, found.lnl, problem, [*map(str, files)], reporter)
+        _conclude(tree, found.model, found.lnl, problem, files, reporter)
         _show_times(likelihood.engine, reporter)
+
+
+def _claim(request: SearchRequest) -> bool:
+    """Make sure that the files can be written; whether an earlier search goes on."""
+    outputs = request.outputs
+    checkpoint = outputs.path(CHECKPOINT)
+    if request.redo:
+        checkpoint.unlink(missing_ok=True)
+    resumes = checkpoint.exists()
+    unfinished = () if resumes else ("startTree", "log")
+    outputs.claim(("bestTree", "bestModel", *unfinished), request.redo)
+    return resumes
+
+
+def _copies_text(distinct: Collapsed, taxa: Sequence[str]) -> str:
+    pairs = zip(distinct.copies.tolist(), distinct.models.tolist(), strict=True)
+    named = tables.listed([f"{taxa[copy]} = {taxa[model]}" for copy, model in pairs])
+    return f"sequences that occur twice are searched once and put back at the end: {named}"
 
 
 def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
@@ -128,11 +147,11 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     outputs = request.outputs
     kinds = ["evalTree", "evalModel", "log", *(["siteLnL"] if request.site_lnl else [])]
     outputs.claim(kinds, request.redo)
+    reporter(RunStarted(__version__, request.command))
+    problem = load_problem(request.alignment, request.model, reporter)
+    tree = _read_tree(request.tree, problem, reporter)
+    likelihood = _open(problem, problem.patterns, request, SearchSettings(), reporter)
     with _log(outputs, reporter):
-        reporter(RunStarted(__version__, request.command))
-        problem = load_problem(request.alignment, request.model, reporter)
-        tree = _read_tree(request.tree, problem, reporter)
-        likelihood = _open(problem, request, SearchSettings(), reporter)
         tree, model, lnl = evaluate(
             likelihood,
             tree,
@@ -142,15 +161,15 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
             optimise_lengths=request.optimise_branches,
         )
         files = [
-            outputs.write("evalTree", write_newick(tree, problem.patterns.taxa) + "\n"),
-            outputs.write("evalModel", _model_line(model, problem)),
             outputs.path("log"),
+            outputs.write("evalModel", _model_line(model, problem)),
+            outputs.write("evalTree", _newick(tree, problem) + "\n"),
         ]
         if request.site_lnl:
             sites = likelihood.site_log_likelihoods(tree, model.arrays())
             values = sites[problem.patterns.site_pattern]
             files.append(outputs.write("siteLnL", "".join(f"{v:.10f}\n" for v in values)))
-        _conclude(tree, model, lnl, problem, [*map(str, files)], reporter)
+        _conclude(tree, model, lnl, problem, files, reporter)
         _show_times(likelihood.engine, reporter)
 
 
@@ -205,21 +224,24 @@ def show_check(alignment: str, model: str | None, device: str | None, console: C
 def _log(outputs: Outputs, reporter: Reporter, append: bool = False) -> Iterator[None]:
     """The log file, open while the run lasts."""
     with outputs.path("log").open("a" if append else "w", encoding="utf-8") as log:
-        reporter.log = log
+        reporter.log_to(log)
         try:
             yield
         except Exception as error:
             log.write(f"stopped: {error}\n")
             raise
         finally:
-            reporter.log = None
+            reporter.log_to(None)
 
 
 def _open(
-    problem: Problem, request: Request, settings: SearchSettings, reporter: Reporter
+    problem: Problem,
+    patterns: Patterns,
+    request: Request,
+    settings: SearchSettings,
+    reporter: Reporter,
 ) -> Likelihood:
-    """The likelihood of the problem's data on the device that was asked for."""
-    patterns = problem.patterns
+    """The likelihood of the patterns on the device that was asked for."""
     bounds = settings.branches.bounds(patterns.n_sites)
     categories = problem.model.arrays().n_categories
     engine = open_engine(patterns, categories, bounds, request.device, request.mixed)
@@ -239,12 +261,16 @@ def _read_tree(path: str, problem: Problem, reporter: Reporter) -> Tree:
     return tree
 
 
+def _newick(tree: Tree, problem: Problem) -> str:
+    return write_newick(tree, problem.patterns.taxa)
+
+
 def _model_line(model: Model, problem: Problem) -> str:
     return format_best_model(model, problem.patterns.n_sites) + "\n"
 
 
 def _conclude(
-    tree: Tree, model: Model, lnl: float, problem: Problem, files: list[str], reporter: Reporter
+    tree: Tree, model: Model, lnl: float, problem: Problem, files: list[Path], reporter: Reporter
 ) -> None:
     patterns = problem.patterns
     drawn = tables.is_drawn(patterns.n_tips, reporter.console.height)
@@ -254,7 +280,7 @@ def _conclude(
         tree_length=float(tree.lengths.sum()),
         taxa=patterns.n_tips,
         drawing=ascii_drawing(tree, patterns.taxa) if drawn else "",
-        files=tuple(files),
+        files=tuple(map(str, files)),
     )
     reporter.say(tables.summary_text(summary))
 

@@ -57,7 +57,8 @@ class Reporter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.console = console
-        self.log: TextIO | None = None
+        self._log: TextIO | None = None
+        self._backlog: list[str] = []
         self._verbosity = verbosity
         self._json_lines = json_lines
         self._clock = clock
@@ -82,20 +83,30 @@ class Reporter:
         """Show a table or a text after the events: on the terminal and in the log."""
         if not self._json_lines and self._verbosity > Verbosity.QUIET:
             self.console.print(renderable, soft_wrap=isinstance(renderable, str))
-        if self.log is not None:
-            plain = Console(file=self.log, width=100, color_system=None)
+        if self._log is not None:
+            plain = Console(file=self._log, width=100, color_system=None)
             plain.print(renderable, soft_wrap=isinstance(renderable, str))
-            self.log.flush()
+            self._log.flush()
 
     def _is_shown(self, event: Event) -> bool:
         if isinstance(event, _VERBOSE_ONLY):
             return self._verbosity >= Verbosity.VERBOSE
         return self._verbosity >= Verbosity.NORMAL
 
+    def log_to(self, file: TextIO | None) -> None:
+        """Write the log to a file from now on, and first what it has missed; None: to none."""
+        self._log = file
+        if file is not None:
+            file.writelines(self._backlog)
+            file.flush()
+            self._backlog.clear()
+
     def _write_log(self, line: str) -> None:
-        if self.log is not None:
-            self.log.write(line + "\n")
-            self.log.flush()
+        if self._log is None:
+            self._backlog.append(line + "\n")
+            return
+        self._log.write(line + "\n")
+        self._log.flush()
 
 
 def stamp(elapsed: float) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "check_lines",
     "compare_table",
     "device_lines",
+    "listed",
     "summary_text",
     "timing_table",
 ]
@@ -168,12 +169,12 @@ def memory_line(need: MemoryNeed) -> str:
 
 
 def _problems(summary: AlignmentSummary) -> list[str]:
-    found = [f"identical sequences: {_listed(g)}" for g in summary.identical_sequences]
-    found += [f"names differ in case only: {_listed(g)}" for g in summary.alike_names]
+    found = [f"identical sequences: {listed(g)}" for g in summary.identical_sequences]
+    found += [f"names differ in case only: {listed(g)}" for g in summary.alike_names]
     if summary.gap_taxa:
-        found.append(f"nothing but gaps in the taxa {_listed(summary.gap_taxa)}")
+        found.append(f"nothing but gaps in the taxa {listed(summary.gap_taxa)}")
     if summary.gap_sites:
-        found.append(f"nothing but gaps at the sites {_listed(map(str, summary.gap_sites))}")
+        found.append(f"nothing but gaps at the sites {listed(map(str, summary.gap_sites))}")
     if summary.absent_states:
         found.append(f"states that never occur: {' '.join(summary.absent_states)}")
     for s in summary.suspicions:
@@ -186,7 +187,8 @@ MAX_LISTED = 10
 """Names or sites that one line lists."""
 
 
-def _listed(items: Sequence[str] | map[str]) -> str:
+def listed(items: Sequence[str] | map[str]) -> str:
+    """The first few items, separated by commas, and how many more there are."""
     items = list(items)
     more = f" and {len(items) - MAX_LISTED} more" if len(items) > MAX_LISTED else ""
     return ", ".join(items[:MAX_LISTED]) + more

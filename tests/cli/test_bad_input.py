@@ -36,8 +36,8 @@ BAD_TREES = {
     "missing taxon": ("(a:0.1,b:0.1,c:0.1);", "d"),
     "extra taxon": ("((a:0.1,b:0.1):0.1,c:0.1,(d:0.1,e:0.1):0.1);", "e"),
     "duplicate taxon": ("((a:0.1,b:0.1):0.1,c:0.1,(d:0.1,a:0.1):0.1);", "a"),
-    "negative length": ("((a:0.1,b:-0.1):0.1,c:0.1,d:0.1);", "negative"),
-    "unbalanced": ("((a:0.1,b:0.1):0.1,c:0.1,d:0.1;", "Newick"),
+    "negative length": ("((a:0.1,b:-0.1):0.1,c:0.1,d:0.1);", "-0.1"),
+    "unbalanced": ("((a:0.1,b:0.1):0.1,c:0.1,d:0.1;", "parentheses"),
     "no tree": ("\n", "no tree"),
 }
 
@@ -148,4 +148,4 @@ def test_usage_errors(run: Run, arguments: list[str]) -> None:
 def test_nothing_is_written_when_the_input_is_bad(run: Run, good: Path, tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
     assert_one_line(run("search", good, "--model", "nonsense"), "NONSENSE")
-    assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"good.fa.mltree.log"}
+    assert set(tmp_path.iterdir()) == before

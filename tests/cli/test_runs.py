@@ -1,0 +1,313 @@
+"""Whole runs on real data: what is printed, written, refused and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+import mltree
+from mltree.search.checkpoint import Checkpoint
+from mltree.tree.newick import read_newick
+from mltree.tree.splits import same_topology
+
+Run = Callable[..., Result]
+
+QUICK = ("--preset", "fast", "--prefix", "x")
+
+RAXML_NG_LNL = -5719.41
+"""primates, GTR+FC+G4, from a parsimony tree: RAxML-NG 1.2.2's final lnL (natural log)."""
+
+LNL_SLACK = 0.1
+"""How far a search may end below another program's lnL: its final epsilon."""
+
+SAME_LNL = 1e-3
+"""Between a search's lnL and the evaluation of what it wrote: six decimals of six parameters."""
+
+
+def final_lnl(output: str) -> float:
+    (line,) = (line for line in output.splitlines() if line.startswith("Final log-likelihood:"))
+    return float(line.split()[-1])
+
+
+@pytest.fixture
+def finished(run: Run, primates: str) -> Result:
+    """A quick search that is over; its files are x.mltree.*."""
+    result = run("search", primates, *QUICK)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_a_search_ends_where_raxml_ng_does(finished: Result) -> None:
+    assert final_lnl(finished.stdout) >= RAXML_NG_LNL - LNL_SLACK
+
+
+def test_a_search_shows_progress_tree_files_and_times(finished: Result) -> None:
+    for words in (
+        "SPR round 1 (radius",
+        "Tree length:",
+        "Pongo",
+        "newview",
+        "insertion scan",
+        "host",
+    ):
+        assert words in finished.stdout
+    log = Path("x.mltree.log").read_text()
+    for words in ("SPR round 1 (radius", "Final log-likelihood", "newview"):
+        assert words in log
+
+
+def test_a_search_writes_four_files_and_no_other(finished: Result) -> None:
+    assert sorted(path.name for path in Path().iterdir()) == [
+        f"x.mltree.{kind}" for kind in ("bestModel", "bestTree", "log", "startTree")
+    ]
+    model = Path("x.mltree.bestModel").read_text()
+    assert model.startswith("GTR{")
+    assert model.endswith(", noname = 1-898\n")
+
+
+def test_evaluating_what_a_search_wrote_gives_its_lnl(
+    run: Run, primates: str, finished: Result
+) -> None:
+    files = ("--tree", "x.mltree.bestTree", "--model", "x.mltree.bestModel", "--prefix", "e")
+    result = run("evaluate", primates, *files, "--no-opt-model", "--no-opt-branches", "--site-lnl")
+    assert result.exit_code == 0, result.output
+    assert final_lnl(result.stdout) == pytest.approx(final_lnl(finished.stdout), abs=SAME_LNL)
+    sites = [float(line) for line in Path("e.mltree.siteLnL").read_text().splitlines()]
+    assert len(sites) == 898
+    assert sum(sites) == pytest.approx(final_lnl(result.stdout), abs=SAME_LNL)
+
+
+@pytest.mark.parametrize("switches", [(), ("--no-opt-model",), ("--no-opt-branches",)])
+def test_optimising_never_ends_worse(
+    run: Run, primates: str, finished: Result, switches: tuple[str, ...]
+) -> None:
+    files = ("--tree", "x.mltree.startTree", "--model", "x.mltree.bestModel")
+    fixed = run(
+        "evaluate", primates, *files, "--prefix", "f", "--no-opt-model", "--no-opt-branches"
+    )
+    result = run("evaluate", primates, *files, "--prefix", "e", *switches)
+    assert result.exit_code == 0, result.output
+    assert final_lnl(result.stdout) >= final_lnl(fixed.stdout)
+
+
+def test_the_same_seed_gives_the_same_bytes(run: Run, primates: str, finished: Result) -> None:
+    result = run("search", primates, "--preset", "fast", "--prefix", "y")
+    assert result.exit_code == 0, result.output
+    for kind in ("bestTree", "bestModel", "startTree"):
+        assert Path(f"x.mltree.{kind}").read_bytes() == Path(f"y.mltree.{kind}").read_bytes()
+
+
+def test_results_are_not_overwritten_unasked(run: Run, primates: str, finished: Result) -> None:
+    before = {path: path.read_bytes() for path in Path().iterdir()}
+    again = run("search", primates, *QUICK)
+    assert again.exit_code == 2
+    assert "--redo" in again.stderr
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
+    assert run("search", primates, *QUICK, "--redo").exit_code == 0
+
+
+def test_a_killed_search_goes_on_and_ends_with_the_same_bytes(
+    run: Run, primates: str, finished: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+    save = Checkpoint.save
+
+    def save_and_die(self: Checkpoint, state: object) -> None:
+        nonlocal steps
+        save(self, state)  # type: ignore[arg-type]
+        steps += 1
+        if steps == 4:
+            raise KeyboardInterrupt
+
+    quick = ("--preset", "fast", "--prefix", "y")
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", save_and_die)
+        assert run("search", primates, *quick).exit_code == 130
+    result = run("search", primates, *quick)
+    assert result.exit_code == 0, result.output
+    assert "resumed from" in result.stdout
+    for kind in ("bestTree", "bestModel", "startTree"):
+        assert Path(f"x.mltree.{kind}").read_bytes() == Path(f"y.mltree.{kind}").read_bytes()
+
+
+def test_another_search_does_not_go_on_from_a_checkpoint(run: Run, primates: str) -> None:
+    Path("x.mltree.checkpoint").write_bytes(b"something else")
+    result = run("search", primates, *QUICK)
+    assert result.exit_code == 2
+    assert "--redo" in result.stderr
+    assert run("search", primates, *QUICK, "--redo").exit_code == 0
+
+
+def test_json_is_one_event_a_line(run: Run, primates: str) -> None:
+    result = run("search", primates, *QUICK, "--json")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    kinds = [event["event"] for event in events]
+    assert kinds[:2] == ["RunStarted", "AlignmentLoaded"]
+    assert kinds[-1] == "SearchFinished"
+    assert events[-1]["lnl"] >= RAXML_NG_LNL - LNL_SLACK
+
+
+def test_quiet_prints_nothing(run: Run, primates: str) -> None:
+    result = run("search", primates, *QUICK, "--quiet", "--moves", "nni")
+    assert result.exit_code == 0
+    assert result.output == ""
+
+
+def test_starts_of_every_kind(run: Run, primates: str) -> None:
+    result = run("search", primates, *QUICK, "--tree", "pars{2},rand{2}")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("] start ") == 4
+    assert len(Path("x.mltree.startTree").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "notice"),
+    [
+        ("(a:1,b:1,c:1,d:1);", "polytom"),
+        ("((a:1,b:1):1,(c:1,d:1):1);", "root"),
+        ("((a,b),c,d);", "length"),
+    ],
+)
+def test_trees_are_mended_with_a_notice(run: Run, tmp_path: Path, text: str, notice: str) -> None:
+    (tmp_path / "aln.fa").write_text(">a\nACGTAC\n>b\nACGTTC\n>c\nACTTAC\n>d\nGCTTAC\n")
+    (tmp_path / "tree.nwk").write_text(text)
+    result = run(
+        "evaluate", "aln.fa", "--tree", "tree.nwk", "--model", "JC", "--device", "reference"
+    )
+    assert result.exit_code == 0, result.output
+    (line,) = (line for line in result.stdout.splitlines() if "note:" in line)
+    assert notice in line
+
+
+def test_compare_agrees_everywhere(run: Run, primates: str, finished: Result) -> None:
+    result = run(
+        "compare", primates, "--tree", "x.mltree.bestTree", "--model", "x.mltree.bestModel"
+    )
+    assert result.exit_code == 0, result.output
+    assert "NumPy reference" in result.stdout
+    assert "VW=1 " in result.stdout
+
+
+def test_protein_data(run: Run) -> None:
+    proteins = Path(__file__).parents[2] / "datasets" / "proteins.phy"
+    check = run("check", proteins)
+    assert check.exit_code == 0
+    assert "AA" in check.stdout
+
+
+def test_identical_sequences_end_up_beside_each_other(run: Run, tmp_path: Path) -> None:
+    rows = ["a ACGTACGTAA", "b ACGTACGTAA", "c ACGTTCGTAC", "d ACTTTCGTCC", "e GCTTACGTCC"]
+    (tmp_path / "twins.phy").write_text("5 10\n" + "\n".join(rows) + "\n")
+    result = run("search", "twins.phy", "--model", "JC", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert "b = a" in result.stdout
+    tree = Path("x.mltree.bestTree").read_text()
+    assert "(a:0.0000000000,b:0.0000000000)" in tree or "a:0.0000000000,b:0.0000000000" in tree
+
+
+def test_check_tells_what_looks_wrong(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "odd.fa").write_text(">a\nACGT-C\n>A\nACGT-C\n>c\nACT.-X\n>d\n------\n")
+    result = run("check", "odd.fa")
+    assert result.exit_code == 0, result.output
+    for words in (
+        "identical sequences: A, a",
+        "differ in case",
+        "taxa d",
+        "sites 5",
+        "'.'",
+        "Memory",
+    ):
+        assert words in result.stdout
+
+
+def test_the_reference_engine_finds_the_same_tree(
+    run: Run, primates: str, finished: Result
+) -> None:
+    result = run("search", primates, "--preset", "fast", "--prefix", "r", "--device", "reference")
+    assert result.exit_code == 0, result.output
+    assert final_lnl(result.stdout) == pytest.approx(final_lnl(finished.stdout), abs=0.01)
+    taxa = sorted(line.split()[0] for line in Path(primates).read_text().splitlines()[1:])
+    device, reference = (read_newick(Path(f"{x}.mltree.bestTree"), taxa)[0] for x in "xr")
+    assert same_topology(device, reference)
+
+
+def mltree_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mltree", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+HELP_SECONDS = 1.5
+"""`--help` takes 0.2 s where nothing else runs; an import of NumPy or OpenCL would show anyway."""
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("search",), ("evaluate",), ("compare",), ("devices",), ("check",)]
+)
+def test_every_help_is_quick(command: tuple[str, ...]) -> None:
+    began = time.monotonic()
+    result = mltree_command(*command, "--help")
+    assert time.monotonic() - began < HELP_SECONDS
+    assert result.returncode == 0
+    assert "Usage" in result.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = "{'numpy', 'pyopencl', 'scipy'}"
+    code = f"import sys; import mltree.cli; sys.exit(bool({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_version() -> None:
+    assert mltree_command("--version").stdout == f"mltree {mltree.__version__}\n"
+
+
+def test_a_bug_ends_with_a_traceback_and_where_to_report() -> None:
+    code = (
+        "import sys, mltree.commands as c; c.show_devices = lambda _: 1 / 0; "
+        "sys.argv = ['mltree', 'devices']; from mltree.cli import main; main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 70
+    assert "ZeroDivisionError" in result.stderr
+    assert "CONTRIBUTING.md" in result.stderr
+
+
+def test_devices_lists_and_tests(run: Run) -> None:
+    result = run("devices")
+    assert result.exit_code == 0, result.output
+    assert "self-test      ok" in result.stdout
+
+
+def test_a_broken_driver_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "broken.icd").write_text("/nowhere/libbroken.so\n")
+    result = mltree_command("devices", OCL_ICD_VENDORS=str(tmp_path))
+    assert result.returncode in {0, 2}
+    assert "Traceback" not in result.stderr
+
+
+def test_without_a_device_there_is_advice(
+    run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mltree.device.discovery._platforms", list)
+    for command in (("devices",), ("search", primates, *QUICK)):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "no OpenCL device" in result.stderr
+        assert "pocl" in result.stderr
+    assert list(Path().iterdir()) == []
+    assert run("check", primates).exit_code == 0
