@@ -72,7 +72,7 @@ class Layout:
         """Blocks that a CPU takes through the whole stream before the next ones."""
         if self.lanes > 1:
             return 1
-        block = self.cla_bytes(self.vw) * slots
+        block = self.cla_bytes(self.vw) * max(1, slots)
         return min(self.chunk_blocks(n_patterns), max(1, TILE_BYTES // block))
 
     def options(self) -> list[str]:
