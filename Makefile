@@ -4,7 +4,6 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-DEMO := $(VENV)/demo/primates
 
 # An empty environment has no PATH either.
 PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -14,8 +13,7 @@ export PATH
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed
-	@mkdir -p $(dir $(DEMO))
-	$(BIN)/mltree search datasets/primates.phy --prefix $(DEMO) --redo
+	$(BIN)/mltree search datasets/primates.phy --prefix primates --redo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(TESTS)
