@@ -83,6 +83,11 @@ class RoundSettings:
     """lnL: branch smoothing after the moves stops below this gain a pass."""
     min_round_gain: float = 0.1
     """lnL: a phase ends with a round that gains less (RAxML-NG's and RAxML's epsilon)."""
+    trial_margin: float = 2.0
+    """lnL below the current tree down to which a re-scored move is worth a trial: moves that gain
+    0.27 and 0.11 were re-scored at -0.32 and -0.17 (R_Laurasiatherian, from parsimony)."""
+    trial_epsilon: float = 0.01
+    """lnL: trials and what follows from them are smoothed until a pass gains less."""
     waves: tuple[int, ...] = (3, 8, 25)
     """Depths at which the scan stops to apply the cut (SEARCH.md, "On a GPU")."""
     max_rounds: int = 100
@@ -97,6 +102,8 @@ class PhaseSettings:
     """Edges from the pruning point to the farthest target; 1 is NNI."""
     cut: float
     """lnL below the current tree at which a walk goes no further."""
+    trials: int = 0
+    """Near misses that are smoothed as whole trees when a round finds no move; 0: none."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,7 @@ class SearchSettings:
     phases: tuple[PhaseSettings, ...] = (
         PhaseSettings(25, 100.0),
         PhaseSettings(10, math.inf),
-        PhaseSettings(10, 100.0),
+        PhaseSettings(10, 100.0, trials=8),
     )
     """SEARCH.md: radius matters more than anything; 25 with a cut of 100 finds the long moves."""
     parsimony_starts: int = 1

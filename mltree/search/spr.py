@@ -13,6 +13,7 @@ from mltree.search.constraint import Constraint
 from mltree.search.lineage import Lineage
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.search.scoring import Float, Moves, SearchLikelihood, rescore, scan, shortlist
+from mltree.search.trials import tried_moves
 from mltree.settings import PhaseSettings, RoundSettings
 from mltree.tree.topology import Tree
 
@@ -65,16 +66,18 @@ def spr_round(
         best_moves(moves, lnl, settings.min_gain)
         for moves, lnl in zip(rescored, before, strict=True)
     ]
-    counts = _apply_guarded(likelihood, lineages, model, wanted, settings, constraint)
+    epsilon, enough = settings.smooth_epsilon, settings.min_round_gain
+    if phase.trials:
+        epsilon, enough = settings.trial_epsilon, settings.min_gain
+        wanted = _with_trials(likelihood, lineages, model, rescored, wanted, phase, settings)
+    counts = _apply_guarded(likelihood, lineages, model, wanted, epsilon, constraint)
     outcomes = []
     for lineage, lnl, count, neighbourhood, selected in zip(
         lineages, before, counts, found, selections, strict=True
     ):
         gain = lineage.lnl - lnl
         lineage.rounds += 1
-        lineage.active = (
-            count > 0 and gain >= settings.min_round_gain and lineage.rounds < settings.max_rounds
-        )
+        lineage.active = count > 0 and gain >= enough and lineage.rounds < settings.max_rounds
         outcomes.append(RoundOutcome(lineage.lnl, gain, count, neighbourhood.size, selected.size))
     return outcomes
 
@@ -90,12 +93,35 @@ def _masked(
     return np.where(forbidden[neighbourhood.side >> 1, edges], -np.inf, s0)
 
 
+def _with_trials(
+    likelihood: SearchLikelihood,
+    lineages: Sequence[Lineage],
+    model: ModelArrays,
+    rescored: Sequence[Moves],
+    wanted: Sequence[Moves],
+    phase: PhaseSettings,
+    settings: RoundSettings,
+) -> list[Moves]:
+    """The wanted moves; for a tree without any, the near misses that full smoothing redeems."""
+    idle = [n for n, moves in enumerate(wanted) if moves.prune.size == 0]
+    tried = tried_moves(
+        likelihood,
+        [lineages[n] for n in idle],
+        model,
+        [rescored[n] for n in idle],
+        phase.trials,
+        settings,
+    )
+    found = dict(zip(idle, tried, strict=True))
+    return [found.get(n, moves) for n, moves in enumerate(wanted)]
+
+
 def _apply_guarded(
     likelihood: SearchLikelihood,
     lineages: Sequence[Lineage],
     model: ModelArrays,
     wanted: Sequence[Moves],
-    settings: RoundSettings,
+    epsilon: float,
     constraint: Constraint | None,
 ) -> list[int]:
     """Apply moves and smooth; a tree whose lnL did not rise retries with the better half.
@@ -110,7 +136,7 @@ def _apply_guarded(
         for n, moves in pending.items():
             applied[n] = apply_moves(lineages[n].tree, moves, constraint)
         trees = [lineages[n].tree for n in pending]
-        lnls = likelihood.smooth(trees, [model] * len(trees), settings.smooth_epsilon)
+        lnls = likelihood.smooth(trees, [model] * len(trees), epsilon)
         failed = {}
         for (n, moves), lnl in zip(applied.items(), lnls.tolist(), strict=True):
             if moves.prune.size and lnl > lineages[n].lnl:
