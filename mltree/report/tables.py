@@ -86,7 +86,7 @@ def timing_table(device: Mapping[Function, float], wall: float) -> Table:
     """Seconds and share per likelihood function; the host is what the device does not explain."""
     table = _table("Time", "", "seconds", "share")
     rows = [(label, device.get(function, 0.0)) for function, label in FUNCTION_NAMES.items()]
-    rows.append(("host", max(0.0, wall - sum(device.values()))))
+    rows.append(("host and kernel builds", max(0.0, wall - sum(device.values()))))
     for label, seconds in rows:
         if seconds > 0.0:
             table.add_row(label, f"{seconds:.3f}", f"{seconds / wall:.1%}")
