@@ -12,14 +12,14 @@
 #include "sums.h"
 
 // Category k's share of the likelihood.
-static inline void evaluate_terms(const plf_t *s, __global const int *record, int block, int k,
-                                  __local real_v *terms, __local count_v *counts) {
+VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, int block, int k,
+                                    __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   real_v x[STATES], y[STATES];
   const count_v count = operand_load(s, record[EDGE_X], block, k, x) +
                         propagate(s, record[EDGE_Y], record[EDGE_LENGTH], block, k, y);
   real_v sum = 0;
-  for (int i = 0; i < STATES; ++i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
+  FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
   const int row = get_local_id(2);
   terms[TERM_AT(row, 0, k, LANE)] = model[MODEL_WEIGHTS + k] * sum;
   terms[TERM_AT(row, 1, k, LANE)] = terms[TERM_AT(row, 2, k, LANE)] = 0;
@@ -27,19 +27,19 @@ static inline void evaluate_terms(const plf_t *s, __global const int *record, in
 }
 
 // Category k's share of the likelihood and of its first two derivatives in t.
-static inline void derive_terms(const plf_t *s, __global const int *record, int block, int k,
-                                __local real_v *terms, __local count_v *counts) {
+VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, int block, int k,
+                                  __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   __global const real *expm1s = pmatrix_row(s, record[EDGE_LENGTH], block, k) + SQUARE;
   real_v x[STATES], y[STATES];
   const count_v count =
       operand_load(s, record[EDGE_X], block, k, x) + operand_load(s, record[EDGE_Y], block, k, y);
   real_v sum = 0, slope = 0, curve = 0;
-  for (int i = 0; i < STATES; ++i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
+  FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
   const real rate = model[MODEL_RATES + k];
-  for (int m = 0; m < STATES; ++m) {
+  FOR_STATE(m) {
     real_v left = 0, right = 0;
-    for (int i = 0; i < STATES; ++i) {
+    FOR_STATE(i) {
       left += model[MODEL_PI_RIGHT + i * STATES + m] * x[i];
       right += model[MODEL_LEFT + m * STATES + i] * y[i];
     }
@@ -59,8 +59,9 @@ static inline void derive_terms(const plf_t *s, __global const int *record, int 
 }
 
 // Adds one lane's lnL.
-static inline void evaluate_lane(const plf_t *s, int block, bool sites, __local const real_v *terms,
-                                 __local const count_v *counts, acc_v sums[2]) {
+VECTOR_FUNCTION void evaluate_lane(const plf_t *s, int block, bool sites,
+                                   __local const real_v *terms, __local const count_v *counts,
+                                   acc_v sums[2]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(terms, counts, get_local_id(2), LANE, all);
   const acc_v lnl = scaled_log(all[0], count);
@@ -69,8 +70,8 @@ static inline void evaluate_lane(const plf_t *s, int block, bool sites, __local 
 }
 
 // Adds one lane's dlnL/dt and d2lnL/dt2; the scaling cancels in L'/L.
-static inline void derive_lane(const plf_t *s, int block, __local const real_v *terms,
-                               __local const count_v *counts, acc_v sums[2]) {
+VECTOR_FUNCTION void derive_lane(const plf_t *s, int block, __local const real_v *terms,
+                                 __local const count_v *counts, acc_v sums[2]) {
   acc_v all[TERMS];
   sum_categories(terms, counts, get_local_id(2), LANE, all);
   const acc_v slope = all[1] / all[0];

@@ -48,7 +48,7 @@ typedef VECTOR(uchar) code_v;
 #define TO_COUNT(x) JOIN(convert_int, VW)(x)
 #define TO_STORED(x) JOIN(convert_ushort, VW)(x)
 #define ONES(mask) (-JOIN(convert_int, VW)(mask))
-#define ANY(mask) any(mask)
+#define ANY(mask) any_lane(JOIN(convert_char, VW)(mask))
 #define LANE 0
 #else
 #define VECTOR(type) type
@@ -76,6 +76,36 @@ typedef uchar code_v;
 #define CATEGORY_FIRST ((int)get_local_id(1))
 #endif
 #define FOR_CATEGORY(k) for (int k = CATEGORY_FIRST; k < CATEGORIES; k += CATEGORY_ITEMS)
+
+#if LANES == 1 && VW > 1
+// any() of a mask, without the call that PoCL makes of it.
+static inline bool any_lane(VECTOR(char) mask) {
+#if VW == 2
+  return as_short(mask) != 0;
+#elif VW == 4
+  return as_int(mask) != 0;
+#elif VW == 8
+  return as_long(mask) != 0;
+#else
+  const long2 halves = as_long2(mask);
+  return (halves.x | halves.y) != 0;
+#endif
+}
+#endif
+
+// Functions of a block's vectors are always inlined on CPUs: a call would spill them.
+#if LANES == 1
+#define VECTOR_FUNCTION static inline __attribute__((always_inline))
+#else
+#define VECTOR_FUNCTION static inline
+#endif
+
+// Loops over states. Unrolled where vectors must stay in registers: PoCL leaves them rolled.
+#if LANES == 1 && STATES <= 8
+#define FOR_STATE(i) _Pragma("unroll") for (int i = 0; i < STATES; ++i)
+#else
+#define FOR_STATE(i) for (int i = 0; i < STATES; ++i)
+#endif
 
 // Position of this work-item in its row, and in its work-group.
 #define MEMBER (CATEGORY_FIRST * LANES + LANE)

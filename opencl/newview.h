@@ -5,12 +5,12 @@
 
 #include "operand.h"
 
-static inline void newview(const plf_t *s, __global const int *record, int block) {
+VECTOR_FUNCTION void newview(const plf_t *s, __global const int *record, int block) {
   FOR_CATEGORY(k) {
     real_v x[STATES], y[STATES];
     count_v count = propagate(s, record[NEWVIEW_LEFT], record[NEWVIEW_LEFT_P], block, k, x) +
                     propagate(s, record[NEWVIEW_RIGHT], record[NEWVIEW_RIGHT_P], block, k, y);
-    for (int i = 0; i < STATES; ++i) x[i] *= y[i];
+    FOR_STATE(i) x[i] *= y[i];
     count = rescale(x, count);
     slot_store(s, record[NEWVIEW_DST], block, k, x, count);
   }

@@ -5,38 +5,37 @@
 #include "session.h"
 
 // The tip vector of the codes: tip_table[code][state] for every lane.
-static inline void tip_expand(const plf_t *s, code_v code, real_v x[STATES]) {
+VECTOR_FUNCTION void tip_expand(const plf_t *s, code_v code, real_v x[STATES]) {
 #if TIP_LOOKUP || CODES != 1 << STATES
 #if LANES == 1 && VW > 1
-  for (int lane = 0; lane < VW; ++lane)
-    for (int i = 0; i < STATES; ++i)
-      ((real *)&x[i])[lane] = s->tip_table[((uchar *)&code)[lane] * STATES + i];
+  for (int lane = 0; lane < VW; ++lane) FOR_STATE(i)
+  ((real *)&x[i])[lane] = s->tip_table[((uchar *)&code)[lane] * STATES + i];
 #else
-  for (int i = 0; i < STATES; ++i) x[i] = s->tip_table[code * STATES + i];
+  FOR_STATE(i) x[i] = s->tip_table[code * STATES + i];
 #endif
 #else  // the code is the set of states, a bit each
-  for (int i = 0; i < STATES; ++i) x[i] = TO_REAL((code >> (uchar)i) & (uchar)1);
+  FOR_STATE(i) x[i] = TO_REAL((code >> (uchar)i) & (uchar)1);
 #endif
 }
 
 // x = the operand's states in category k, returns its scaling count.
-static inline count_v operand_load(const plf_t *s, int operand, int block, int k,
-                                   real_v x[STATES]) {
+VECTOR_FUNCTION count_v operand_load(const plf_t *s, int operand, int block, int k,
+                                     real_v x[STATES]) {
   if (operand < 0) {
     tip_expand(s, tip_codes(s, ~operand, block), x);
     return (count_v)(0);
   }
   const size_t row = cla_index(s, operand, block, k);
-  for (int i = 0; i < STATES; ++i) x[i] = cla_load(s->cla, row, i);
+  FOR_STATE(i) x[i] = cla_load(s->cla, row, i);
   return count_load(s->scaler, row);
 }
 
 // y = M x for a row-major S x S matrix that all lanes share. Where every lane is a work-item the
 // matrix comes from memory once per work-item: two entries a load halve those loads.
-static inline void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
+VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
 #if LANES > 1 && STATES % 2 == 0
   __global const real_pair *pairs = (__global const real_pair *)m;
-  for (int i = 0; i < STATES; ++i) {
+  FOR_STATE(i) {
     real_v sum = 0;
     for (int j = 0; j < STATES / 2; ++j) {
       const real_pair pair = pairs[i * (STATES / 2) + j];
@@ -46,9 +45,9 @@ static inline void matvec(__global const real *m, const real_v x[STATES], real_v
     y[i] = sum;
   }
 #else
-  for (int i = 0; i < STATES; ++i) {
-    real_v sum = m[i * STATES] * x[0];
-    for (int j = 1; j < STATES; ++j) sum += m[i * STATES + j] * x[j];
+  FOR_STATE(i) {
+    real_v sum = 0;
+    FOR_STATE(j) sum += m[i * STATES + j] * x[j];
     y[i] = sum;
   }
 #endif
@@ -56,24 +55,23 @@ static inline void matvec(__global const real *m, const real_v x[STATES], real_v
 
 #if TIP_LOOKUP
 // y = P x of a tip, read from the table that PMATRICES made.
-static inline void tip_propagate(const plf_t *s, int tip, int length, int block, int k,
-                                 real_v y[STATES]) {
+VECTOR_FUNCTION void tip_propagate(const plf_t *s, int tip, int length, int block, int k,
+                                   real_v y[STATES]) {
   const size_t at = (size_t)length * s->partitions + s->block_partition[block];
   __global const real *table = s->tip_pmatrix + (at * CATEGORIES + k) * TIP_ROW;
   const code_v code = tip_codes(s, tip, block);
 #if LANES == 1 && VW > 1
-  for (int lane = 0; lane < VW; ++lane)
-    for (int i = 0; i < STATES; ++i)
-      ((real *)&y[i])[lane] = table[((uchar *)&code)[lane] * STATES + i];
+  for (int lane = 0; lane < VW; ++lane) FOR_STATE(i)
+  ((real *)&y[i])[lane] = table[((uchar *)&code)[lane] * STATES + i];
 #else
-  for (int i = 0; i < STATES; ++i) y[i] = table[code * STATES + i];
+  FOR_STATE(i) y[i] = table[code * STATES + i];
 #endif
 }
 #endif
 
 // y = P[length] x, the operand seen from across its branch; returns its scaling count.
-static inline count_v propagate(const plf_t *s, int operand, int length, int block, int k,
-                                real_v y[STATES]) {
+VECTOR_FUNCTION count_v propagate(const plf_t *s, int operand, int length, int block, int k,
+                                  real_v y[STATES]) {
 #if TIP_LOOKUP
   if (operand < 0 && length < s->tip_lengths) {
     tip_propagate(s, ~operand, length, block, k, y);
@@ -88,21 +86,21 @@ static inline count_v propagate(const plf_t *s, int operand, int length, int blo
 
 // Scales x up where all its states have fallen below the threshold; returns the new count.
 // Zero vectors count too, so that they never look larger than what they were multiplied with.
-static inline count_v rescale(real_v x[STATES], count_v count) {
+VECTOR_FUNCTION count_v rescale(real_v x[STATES], count_v count) {
   real_v top = x[0];
-  for (int i = 1; i < STATES; ++i) top = x[i] > top ? x[i] : top;
+  FOR_STATE(i) top = x[i] > top ? x[i] : top;
   if (ANY(top < SCALE_DOWN)) {
     const real_v factor = top < SCALE_DOWN ? (real_v)(SCALE_UP) : (real_v)(1);
-    for (int i = 0; i < STATES; ++i) x[i] *= factor;
+    FOR_STATE(i) x[i] *= factor;
     count += ONES(top < SCALE_DOWN);
   }
   return count;
 }
 
-static inline void slot_store(const plf_t *s, int slot, int block, int k, const real_v x[STATES],
-                              count_v count) {
+VECTOR_FUNCTION void slot_store(const plf_t *s, int slot, int block, int k, const real_v x[STATES],
+                                count_v count) {
   const size_t row = cla_index(s, slot, block, k);
-  for (int i = 0; i < STATES; ++i) cla_store(s->cla, row, i, x[i]);
+  FOR_STATE(i) cla_store(s->cla, row, i, x[i]);
   count_store(s->scaler, row, count);
 }
 

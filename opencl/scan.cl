@@ -22,19 +22,19 @@ static inline size_t stack_row(const plf_t *s, int level, int k) {
   return ((size_t)get_group_id(0) * s->stack_levels + level) * CATEGORIES + k;
 }
 
-static inline void push(const plf_t *s, int level, int k, const real_v x[STATES], count_v count) {
+VECTOR_FUNCTION void push(const plf_t *s, int level, int k, const real_v x[STATES], count_v count) {
   const size_t row = stack_row(s, level, k);
-  for (int i = 0; i < STATES; ++i) cla_store(s->stack, row, i, x[i]);
+  FOR_STATE(i) cla_store(s->stack, row, i, x[i]);
   count_store(s->stack_scaler, row, count);
 }
 
 // N of a step, and what the step asks to keep of it.
-static inline count_v near_vector(const plf_t *s, __global const int *step, int block, int k,
-                                  real_v near[STATES]) {
+VECTOR_FUNCTION count_v near_vector(const plf_t *s, __global const int *step, int block, int k,
+                                    real_v near[STATES]) {
   const size_t row = stack_row(s, step[SCAN_STEP_LEVEL_IN], k);
   count_v count = count_load(s->stack_scaler, row) +
                   propagate(s, step[SCAN_STEP_SIBLING], step[SCAN_STEP_SIBLING_P], block, k, near);
-  for (int i = 0; i < STATES; ++i) near[i] *= cla_load(s->stack, row, i);
+  FOR_STATE(i) near[i] *= cla_load(s->stack, row, i);
   count = rescale(near, count);
   if (step[SCAN_STEP_STORE] >= 0) slot_store(s, step[SCAN_STEP_STORE], block, k, near, count);
   if (step[SCAN_STEP_LEVEL_OUT] >= 0) {
@@ -46,15 +46,15 @@ static inline count_v near_vector(const plf_t *s, __global const int *step, int 
 }
 
 // Category k's share of the likelihood with the subtree in the middle of the target edge.
-static inline real_v insertion_term(const plf_t *s, __global const int *step,
-                                    __global const real *model, int block, int k,
-                                    const real_v near[STATES], const real_v pendant[STATES],
-                                    count_v *count) {
+VECTOR_FUNCTION real_v insertion_term(const plf_t *s, __global const int *step,
+                                      __global const real *model, int block, int k,
+                                      const real_v near[STATES], const real_v pendant[STATES],
+                                      count_v *count) {
   real_v a[STATES], b[STATES], sum = 0;
   matvec(pmatrix_row(s, step[SCAN_STEP_HALF_P], block, k), near, a);
   *count += propagate(s, step[SCAN_STEP_FAR], step[SCAN_STEP_HALF_P], block, k, b);
-  for (int i = 0; i < STATES; ++i)
-    sum += model[MODEL_FREQUENCIES + i] * (a[i] * (b[i] * pendant[i]));
+  FOR_STATE(i)
+  sum += model[MODEL_FREQUENCIES + i] * (a[i] * (b[i] * pendant[i]));
   return model[MODEL_WEIGHTS + k] * sum;
 }
 

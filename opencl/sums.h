@@ -10,7 +10,7 @@
 #define COUNT_AT(row, k, lane) (((row) * CATEGORIES + (k)) * LANES + (lane))
 
 // The smallest count over a lane's categories, which all of them are then scaled to.
-static inline count_v smallest_count(__local const count_v *counts, int row, int lane) {
+VECTOR_FUNCTION count_v smallest_count(__local const count_v *counts, int row, int lane) {
   count_v least = counts[COUNT_AT(row, 0, lane)];
   for (int k = 1; k < CATEGORIES; ++k) {
     const count_v count = counts[COUNT_AT(row, k, lane)];
@@ -20,14 +20,14 @@ static inline count_v smallest_count(__local const count_v *counts, int row, int
 }
 
 // 2^(-SCALE_BITS * (count - least)).
-static inline acc_v relative_scale(count_v count, count_v least) {
+VECTOR_FUNCTION acc_v relative_scale(count_v count, count_v least) {
   const count_v excess = count - least;
   return ANY(excess > 0) ? exp2(TO_ACC(excess) * (acc)(-SCALE_BITS)) : (acc_v)(1);
 }
 
 // One lane's terms summed over the categories, all on the scale of the smallest count.
-static inline count_v sum_categories(__local const real_v *terms, __local const count_v *counts,
-                                     int row, int lane, acc_v sums[TERMS]) {
+VECTOR_FUNCTION count_v sum_categories(__local const real_v *terms, __local const count_v *counts,
+                                       int row, int lane, acc_v sums[TERMS]) {
   const count_v least = smallest_count(counts, row, lane);
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
   for (int k = 0; k < CATEGORIES; ++k) {
@@ -38,7 +38,7 @@ static inline count_v sum_categories(__local const real_v *terms, __local const 
 }
 
 // ln of a scaled likelihood.
-static inline acc_v scaled_log(acc_v likelihood, count_v count) {
+VECTOR_FUNCTION acc_v scaled_log(acc_v likelihood, count_v count) {
   return log(likelihood) - TO_ACC(count) * (acc)(SCALE_BITS * LN_2);
 }
 

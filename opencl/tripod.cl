@@ -16,20 +16,20 @@
 #define LOCAL_CELLS 1
 
 // x = P operand, with its first two derivatives in the branch length.
-static inline count_v differentiate(const plf_t *s, int operand, int length,
-                                    __global const real *model, int block, int k,
-                                    real_v x[3][STATES]) {
+VECTOR_FUNCTION count_v differentiate(const plf_t *s, int operand, int length,
+                                      __global const real *model, int block, int k,
+                                      real_v x[3][STATES]) {
   const count_v count = propagate(s, operand, length, block, k, x[0]);
   const real rate = model[MODEL_RATES + k];
   for (int d = 1; d < 3; ++d) {
     matvec(model + MODEL_GENERATOR, x[d - 1], x[d]);
-    for (int i = 0; i < STATES; ++i) x[d][i] *= rate;
+    FOR_STATE(i) x[d][i] *= rate;
   }
   return count;
 }
 
-static inline void tripod_terms(const plf_t *s, __global const int *record, int block, int k,
-                                __local real_v *terms, __local count_v *counts) {
+VECTOR_FUNCTION void tripod_terms(const plf_t *s, __global const int *record, int block, int k,
+                                  __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[TRIPOD_MODEL], block);
   real_v a[3][STATES], b[3][STATES], c[3][STATES];
   counts[COUNT_AT(0, k, LANE)] =
@@ -41,16 +41,16 @@ static inline void tripod_terms(const plf_t *s, __global const int *record, int 
 #pragma unroll
   for (int t = 0; t < TERMS; ++t) {
     real_v sum = 0;
-    for (int i = 0; i < STATES; ++i)
-      sum += model[MODEL_FREQUENCIES + i] *
-             (a[order[t][0]][i] * (b[order[t][1]][i] * c[order[t][2]][i]));
+    FOR_STATE(i)
+    sum += model[MODEL_FREQUENCIES + i] *
+           (a[order[t][0]][i] * (b[order[t][1]][i] * c[order[t][2]][i]));
     terms[TERM_AT(0, t, k, LANE)] = model[MODEL_WEIGHTS + k] * sum;
   }
 }
 
 // Adds one lane's lnL, gradient and Hessian; the scaling cancels in the ratios.
-static inline void tripod_lane(const plf_t *s, int block, __local const real_v *terms,
-                               __local const count_v *counts, acc_v sums[TERMS]) {
+VECTOR_FUNCTION void tripod_lane(const plf_t *s, int block, __local const real_v *terms,
+                                 __local const count_v *counts, acc_v sums[TERMS]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(terms, counts, 0, LANE, all);
   const acc_v weight = pattern_weights(s, block, LANE);
