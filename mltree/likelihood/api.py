@@ -265,6 +265,7 @@ def traversal_program(trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE) -
     runs: Runs = planner.newviews_towards(trees, 0)
     at = [planner.edge_records(tree, edge, n, n, 1) for n, tree in enumerate(trees)]
     runs.append((kind, np.concatenate(at)))
+    runs = [(run_kind, planner.one_slot_a_node(records)) for run_kind, records in runs]
     stages = (PMatrices(_all_pmatrices(trees)), Sites(tuple(runs)), Reduce(0, len(trees)))
     return Program(stages, len(trees))
 
