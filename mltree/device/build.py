@@ -16,12 +16,11 @@ __all__ = ["WORKERS", "build_worker", "is_nvidia", "source_folder"]
 WORKERS = ("sites", "scan", "tripod")
 """Front files of the worker; a run builds only those that it needs."""
 
-SPIN_LIMIT = 1 << 24
+SPIN_LIMIT = 1 << 22
 """Polls of the grid barrier before it reports a fault: seconds, where a pass takes microseconds."""
 
-NVIDIA_REGISTERS = {"sites": 64, "scan": 96, "tripod": 128}
-"""Most registers of a work-item with few states, by worker: what is in flight hides the memory's
-latency (measured on an H200: see opencl/README.md)."""
+NVIDIA_REGISTERS = 128
+"""Most registers of a work-item with few states; asked for fewer, the compiler still took 128."""
 
 NVIDIA_ALL_REGISTERS = 255
 """With many states a child's vector alone fills most of them."""
@@ -84,7 +83,7 @@ def build_worker(
         *layout.options(),
     ]
     if is_nvidia(device):
-        options.append(f"-cl-nv-maxrregcount={_registers(name, layout)}")
+        options.append(f"-cl-nv-maxrregcount={_registers(layout)}")
     try:
         program = cl.Program(context, f'#include "{name}.cl"\n').build(options)
     except cl.RuntimeError as error:
@@ -97,15 +96,15 @@ def build_worker(
     return kernel, _resident_groups(device, kernel, name, layout) if is_nvidia(device) else 1
 
 
-def _registers(name: str, layout: Layout) -> int:
-    return NVIDIA_REGISTERS[name] if layout.states <= FEW_STATES else NVIDIA_ALL_REGISTERS
+def _registers(layout: Layout) -> int:
+    return NVIDIA_REGISTERS if layout.states <= FEW_STATES else NVIDIA_ALL_REGISTERS
 
 
 def _resident_groups(device: cl.Device, kernel: cl.Kernel, name: str, layout: Layout) -> int:
     """Work-groups that the registers and local memory of a compute unit hold together."""
     items = layout.team * (layout.rows if name == "sites" else 1)
     warps = -(-items // 32)
-    registers = -(-_registers(name, layout) // 8) * 8
+    registers = -(-_registers(layout) // 8) * 8
     local = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
     fits = (
         NVIDIA_REGISTER_FILE // (32 * warps * registers),

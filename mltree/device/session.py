@@ -22,12 +22,19 @@ from mltree.device.layout import Layout
 from mltree.device.timing import DeviceTimes
 from mltree.errors import DeviceError, NumericalError, WorkerFault
 from mltree.likelihood.engine import Result
-from mltree.likelihood.program import Program, Repeat, Scan, Sites, Tripods
+from mltree.likelihood.program import Program, Repeat, Scan, Sites, Stage, Tripods
 
 __all__ = ["Dispatch", "Session"]
 
 Float64 = npt.NDArray[np.float64]
-Dispatch = Literal["persistent", "launch"]
+Dispatch = Literal["auto", "persistent", "launch"]
+"""All stages of a program in one launch, or a launch per stage; by the work at hand where auto."""
+
+MANY_ROUNDS = 4
+"""Rounds of resident work-groups from which a launch per stage is faster."""
+
+GPU_GROUPS = 32
+"""Work-groups of a compute unit in a launch without barriers: the most that any holds."""
 
 MEMORY_SHARE = 0.8
 """Share of the device's memory that CLAs may take."""
@@ -42,13 +49,13 @@ class Session:
         patterns: Patterns,
         layout: Layout,
         length_bounds: tuple[float, float],
-        dispatch: Dispatch | None = None,
+        dispatch: Dispatch = "auto",
         memory_limit: int | None = None,
     ) -> None:
         self.device = device
         self.layout = layout
         self._is_cpu = bool(device.type & cl.device_type.CPU)
-        self.dispatch: Dispatch = dispatch or ("launch" if self._is_cpu else "persistent")
+        self.dispatch = dispatch
         self.name = f"{device.name.strip()}, {layout}"
         self.times = DeviceTimes(from_events=not is_nvidia(device))
         self._context = cl.Context([device])
@@ -71,6 +78,7 @@ class Session:
         self._buffers: dict[str, cl.Buffer] = {}
         self._kernels: dict[str, cl.Kernel] = {}
         self._resident: dict[str, int] = {}
+        self._persistent = False
         self._arguments: dict[str, tuple[Any, ...]] = {}
         self._program: Program | None = None
         self._upload_patterns(patterns)
@@ -94,6 +102,7 @@ class Session:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
         worker = _worker_of(program)
         kernel = self._kernel(worker)
+        self._persistent = self._is_persistent(worker, program)
         self._make_room(program, len(lengths), len(control))
         if program is not self._program:
             self._reserve("program", program.words.nbytes)
@@ -179,6 +188,18 @@ class Session:
             self._reserve("stack", rows * layout.states * real)
             self._reserve("stack_scaler", rows * 2)
 
+    def _is_persistent(self, worker: str, program: Program) -> bool:
+        """Whether the program goes in one launch.
+
+        A launch per stage lets the device choose how many work-groups it holds, which pays once
+        there are far more of them than surely fit together.
+        """
+        if self.dispatch != "auto":
+            return self.dispatch == "persistent"
+        jobs = self._chunks * max(_jobs(stage) for stage in program.stages)
+        resident = self.device.max_compute_units * self._resident[worker]
+        return not self._is_cpu and jobs <= MANY_ROUNDS * resident
+
     def _groups(self, worker: str) -> int:
         """Work-groups of a launch: all resident where a barrier joins them.
 
@@ -186,22 +207,22 @@ class Session:
         group is sure not to wait for itself.
         """
         units = self.device.max_compute_units
-        if self.dispatch == "persistent":
-            if self._is_cpu:
-                return 1
-            return units * self._resident[worker]
-        return self._chunks if worker == "sites" else 8 * units
+        if self._persistent:
+            return 1 if self._is_cpu else units * self._resident[worker]
+        if self._is_cpu:
+            return self._chunks if worker == "sites" else 8 * units
+        return min(self._chunks, GPU_GROUPS * units) if worker == "sites" else GPU_GROUPS * units
 
     def _kernel(self, worker: str) -> cl.Kernel:
         if worker not in self._kernels:
             kernel, resident = build_worker(self._context, self.device, worker, self.layout)
             self._kernels[worker], self._resident[worker] = kernel, resident
-            marks = np.zeros(self._groups(worker) * len(Function), np.uint64)
-            self._constant(f"marks.{worker}", marks)
+            most = max(self._chunks, GPU_GROUPS * self.device.max_compute_units)
+            self._constant(f"marks.{worker}", np.zeros(most * len(Function), np.uint64))
         return self._kernels[worker]
 
     def _launch(self, worker: str, kernel: cl.Kernel, program: Program, lengths: int) -> None:
-        if self.dispatch == "persistent":
+        if self._persistent:
             self._enqueue(worker, kernel, 0, len(program.stages))
             return
         at = repeats = 0
@@ -286,3 +307,14 @@ def _worker_of(program: Program) -> str:
         if isinstance(stage, Sites):
             return "sites"
     return "sites"
+
+
+def _jobs(stage: Stage) -> int:
+    """Independent jobs of a stage per chunk of patterns."""
+    match stage:
+        case Scan(tasks, _):
+            return len(tasks)
+        case Tripods(records):
+            return len(records)
+        case _:
+            return 1
