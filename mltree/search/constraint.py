@@ -1,12 +1,13 @@
 """Topological constraints: splits that every tree of the search must show.
 
 A constraint split divides some of the taxa in two sides; the others are free.  A tree satisfies
-it if an edge has one side's taxa behind it and the other's before it.  Moving a subtree S keeps a
-satisfied split satisfied unless S holds taxa of one side only and lands inside the span of the
-other (the span of a set is the union of the paths between its taxa):
+it if an edge has one side's taxa behind it and the other's before it.  Such edges form a path;
+call the *ground* of a side what lies beyond the last of them, seen from the other side.  Moving a
+subtree S keeps a satisfied split satisfied unless S takes a part of one side, and nothing of the
+other, into the ground of the other:
 
-    forbidden[S, e] = some split has S within side 1 (or free) and e in the span of side 2, or
-                      the other way round
+    forbidden[S, e] = some split has a part of side 1 and nothing of side 2 in S, and e in the
+                      ground of side 2; or the other way round
 
 which for all prunes and edges is one product of 0/1 matrices.  Letters: T tips, E edges, C splits.
 """
@@ -25,6 +26,7 @@ __all__ = ["Constraint", "tips_behind_edges"]
 
 Bool = NDArray[np.bool_]
 Int = NDArray[np.int32]
+Float32 = NDArray[np.float32]
 
 
 def tips_behind_edges(tree: Tree) -> Bool:
@@ -66,28 +68,60 @@ class Constraint:
         behind = tips_behind_edges(tree)
         one, other = self._counts(behind)
         ones, others = self._sizes()
-        span_one = ((one > 0) & (one < ones)).astype(np.float32)
-        span_other = ((other > 0) & (other < others)).astype(np.float32)
-        flipped = _holds_first_tip(tree, prunes)
-        moved_one = np.where(flipped, ones - one[:, tree.edge[prunes]], one[:, tree.edge[prunes]])
-        moved_other = np.where(
-            flipped, others - other[:, tree.edge[prunes]], other[:, tree.edge[prunes]]
-        )
-        only_one = ((moved_one > 0) & (moved_other == 0)).astype(np.float32)
-        only_other = ((moved_other > 0) & (moved_one == 0)).astype(np.float32)
-        broken = only_one.T @ span_other + only_other.T @ span_one
+        flipped, pendant = _holds_first_tip(tree, prunes), tree.edge[prunes]
+        moved_one = np.where(flipped, ones - one[:, pendant], one[:, pendant])
+        moved_other = np.where(flipped, others - other[:, pendant], other[:, pendant])
+        only_one = _part(moved_one, ones) & (moved_other == 0)
+        only_other = _part(moved_other, others) & (moved_one == 0)
+        shown_one = (one == ones) & (other == 0)
+        shown_other = (one == 0) & (other == others)
+        # The side of an edge that holds `one` is `behind` it, or what is not behind it.
+        ground_one = _ground(behind, shown_one, shown_other)
+        ground_other = _ground(behind, shown_other, shown_one)
+        broken = _product(only_one, ground_other) + _product(only_other, ground_one)
         forbidden: Bool = broken > 0
         return forbidden
 
-    def _counts(self, behind: Bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _counts(self, behind: Bool) -> tuple[Float32, Float32]:
         """float32[C, E]: taxa of each side behind each edge."""
         columns = behind.T.astype(np.float32)
         return self.one.astype(np.float32) @ columns, self.other.astype(np.float32) @ columns
 
-    def _sizes(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _sizes(self) -> tuple[Float32, Float32]:
         """float32[C, 1]: taxa of each side."""
         ones = self.one.sum(axis=1, keepdims=True, dtype=np.float32)
         return ones, self.other.sum(axis=1, keepdims=True, dtype=np.float32)
+
+
+def _ground(behind: Bool, direct: Bool, flipped: Bool) -> Bool:
+    """bool[C, E]: edges beyond the last edge that shows the split, on one side's own ground.
+
+    ``direct`` and ``flipped`` bool[C, E]: edges with that side (and not the other) behind them,
+    or before them.
+    """
+    n_tips = behind.shape[1]
+    size = behind.sum(axis=1)
+    around = np.where(direct, size, np.where(flipped, n_tips - size, n_tips + 1))
+    last = around.argmin(axis=1)
+    split = np.arange(len(last))
+    ground = np.where(direct[split, last][:, None], behind[last], ~behind[last])
+    inside = _product(ground.T, behind.T)
+    within = (inside == size) | (ground.sum(axis=1)[:, None] - inside == n_tips - size)
+    within[split, last] = False
+    result: Bool = within
+    return result
+
+
+def _product(one: Bool, other: Bool) -> Float32:
+    """float32[n, m]: how many rows of bool[r, n] and bool[r, m] are both set."""
+    counts: Float32 = one.T.astype(np.float32) @ other.astype(np.float32)
+    return counts
+
+
+def _part(count: Float32, whole: Float32) -> Bool:
+    """Some, but not all."""
+    part: Bool = (count > 0) & (count < whole)
+    return part
 
 
 def _holds_first_tip(tree: Tree, prunes: Int) -> Bool:

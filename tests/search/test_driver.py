@@ -125,7 +125,7 @@ def test_a_constraint_holds_to_the_end(small: Case) -> None:
     (start,) = starts(small, 1)
     behind = tips_behind_edges(start.tree)[start.tree.inner_edges]
     truth = tips_behind_edges(small.tree)
-    wrong = [side for side in behind if not (truth == side).all(axis=1).any()][0]
+    wrong = next(side for side in behind if not (truth == side).all(axis=1).any())
     constraint = Constraint(wrong[None], ~wrong[None])
     result = run(small, SETTINGS, 1, constraint=constraint)
     assert constraint.satisfied(result.tree)

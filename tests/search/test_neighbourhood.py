@@ -126,7 +126,7 @@ def test_walks_rebuild_the_near_side(n_tips: int) -> None:
             pruned = below[int(tree.twin[neighbourhood.prune[candidate]])]
             far = below[int(tree.twin[neighbourhood.target[candidate]])]
             assert near_tips | pruned | far == everyone
-            assert not (near_tips & far or near_tips & pruned)
+            assert not near_tips & (far | pruned)
 
 
 def test_a_selection_walks_only_its_ancestors() -> None:
