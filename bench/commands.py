@@ -1,0 +1,169 @@
+"""What each benchmark takes on the command line, and the run that it becomes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import quality, table1
+from bench.contenders import Contender, contenders
+from bench.data import PAPER_SIZES, Source
+from bench.provenance import cores, provenance
+from bench.race import Race
+from bench.results import FOLDER, Run
+from bench.rivals import Rival, find_rivals
+
+__all__ = ["main"]
+
+CACHE = Path.home() / ".cache" / "mltree-bench"
+"""Where simulated alignments are kept."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark that the arguments name."""
+    options = _parser().parse_args(arguments)
+    options.run(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.set_defaults(run=_table1)
+    benches = parser.add_subparsers(metavar="BENCH", required=True)
+    _add_table1(benches)
+    _add_search(benches)
+    return parser
+
+
+Benches = argparse._SubParsersAction
+
+
+def _bench(
+    benches: Benches[argparse.ArgumentParser], name: str, about: str
+) -> argparse.ArgumentParser:
+    """A subcommand with what they all have."""
+    parser = benches.add_parser(name, help=about, description=about)
+    add = parser.add_argument
+    add("--smoke", action="store_true", help="a run of seconds that only shows that it works")
+    add("--out", type=Path, metavar="FILE", help="result file (default: bench/results/BENCH.json)")
+    add("--label", help="result file bench/results/BENCH-LABEL.json")
+    add("--commit", help="commit to store (default: MLTREE_COMMIT, then git)")
+    add("--data", type=Path, metavar="FOLDER", help="alignments to use before the shipped ones")
+    add("--cache", type=Path, default=CACHE, help="folder of simulated alignments")
+    add("--seed", type=int, default=1)
+    add("--repetitions", type=int, default=None, help="runs of everything; medians are stored")
+    return parser
+
+
+def _race_options(parser: argparse.ArgumentParser) -> None:
+    """What benchmarks of whole searches have beside that."""
+    add = parser.add_argument
+    add("--timeout", type=float, default=600.0, help="seconds for one process (default 600)")
+    add("--start", choices=("parsimony", "random"), default="parsimony")
+    add("--rival", action="append", default=[], metavar="NAME=FILE", help="a program to run")
+    add("--rivals", metavar="NAMES", help="only these, comma-separated; 'none' for none")
+    add("--threads", type=_numbers, help="threads of CPU programs (default: one, and all cores)")
+    add("--only", metavar="TEXT", help="only mltree's contenders whose name contains TEXT")
+    add("--no-mltree", action="store_true", help="rivals only")
+    add("--no-judge", action="store_true", help="leave the judging for `bench judge`")
+
+
+def _add_table1(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "table1", "the PLL paper's Table I on this machine")
+    _race_options(parser)
+    parser.add_argument("--sizes", type=_numbers, default=PAPER_SIZES, help="patterns: 1024,2048")
+    parser.set_defaults(run=_table1)
+
+
+def _add_search(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "search", "quality and time of searches against other programs")
+    _race_options(parser)
+    add = parser.add_argument
+    add("--sets", type=_words, default=quality.SHIPPED, help="alignments by name, comma-separated")
+    add("--seeds", type=_numbers, default=None, help="seeds, comma-separated (default: --seed)")
+    add("--presets", type=_words, default=("fast", "default"))
+    parser.set_defaults(run=_search)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(","))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _run(bench: str, options: argparse.Namespace, repetitions: int) -> Run:
+    name = f"{bench}-{options.label}" if options.label else bench
+    path = options.out or (None if options.smoke else FOLDER / f"{name}.json")
+    record = provenance(options.commit, options.seed, repetitions)
+    return Run(bench, record, {"smoke": options.smoke}, path=path)
+
+
+def _source(options: argparse.Namespace) -> Source:
+    return Source(options.cache, options.data, options.seed, getattr(options, "start", "parsimony"))
+
+
+def _rivals(options: argparse.Namespace) -> list[Rival]:
+    if options.rivals == "none":
+        return []
+    return find_rivals(options.rival, options.rivals.split(",") if options.rivals else None)
+
+
+def _contenders(options: argparse.Namespace) -> list[Contender]:
+    if options.no_mltree:
+        return []
+    text, threads = (options.only or "").lower(), (None, *_threads(options))
+    return [
+        entry for entry in contenders() if text in entry.name.lower() and entry.threads in threads
+    ]
+
+
+def _threads(options: argparse.Namespace) -> tuple[int, ...]:
+    return options.threads or tuple(dict.fromkeys((1, cores())))
+
+
+def _judge(options: argparse.Namespace) -> Contender | None:
+    """Who optimises for the judge: the machine's first device, in fp64."""
+    return None if options.no_judge else Contender("judge", "0")
+
+
+def _table1(options: argparse.Namespace) -> None:
+    repetitions = options.repetitions or (1 if options.smoke else 3)
+    race = Race(repetitions, options.timeout, options.seed, "fast")
+    sizes = options.sizes[:1] if options.smoke else options.sizes
+    run = _run("table1", options, repetitions)
+    run.settings |= {"preset": "fast", "timeout_s": options.timeout, "start": options.start}
+    table1.measure(
+        run,
+        race,
+        _source(options),
+        sizes,
+        _contenders(options),
+        _rivals(options),
+        _threads(options),
+        _judge(options),
+    )
+    run.save()
+
+
+def _search(options: argparse.Namespace) -> None:
+    repetitions = options.repetitions or 1
+    race = Race(repetitions, options.timeout, options.seed, "fast")
+    source = _source(options)
+    names = ("primates",) if options.smoke else options.sets
+    presets = ("fast",) if options.smoke else options.presets
+    run = _run("search", options, repetitions)
+    run.settings |= {"timeout_s": options.timeout, "start": options.start}
+    quality.measure(
+        run,
+        race,
+        [source.dataset(name) for name in names],
+        options.seeds or (options.seed,),
+        presets,
+        _contenders(options),
+        _rivals(options),
+        _threads(options),
+        _judge(options),
+    )
+    run.save()

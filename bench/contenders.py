@@ -1,0 +1,77 @@
+"""mltree's contenders: every layout and device of this machine, ready to search or to time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from bench.provenance import cores
+from mltree.alignment import Patterns
+from mltree.device.discovery import DeviceInfo, choose_device, choose_layout, find_devices
+from mltree.device.session import Session
+from mltree.likelihood.engine import Engine
+from mltree.likelihood.reference import ReferenceEngine
+
+__all__ = ["ONE_THREAD", "Contender", "contenders", "open_contender"]
+
+ONE_THREAD = {"POCL_MAX_PTHREAD_COUNT": "1", "POCL_CPU_MAX_CU_COUNT": "1", "OMP_NUM_THREADS": "1"}
+"""What keeps PoCL (old and new) and NumPy's BLAS to one thread, beside pinning the process."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to run mltree."""
+
+    name: str
+    device: str | None
+    """Number of the device; None for the reference engine."""
+    vw: int | None = None
+    """Patterns of a block; None for the device's own choice. 1 is RAxML's AVX layout."""
+    precision: str = "double"
+    threads: int | None = None
+    """CPU threads; None on a GPU."""
+
+    def as_dict(self) -> dict[str, object]:
+        """For a child's command line."""
+        return asdict(self)
+
+
+def contenders(precision: str = "double") -> list[Contender]:
+    """CPU devices in the AVX layout and in their own, on one thread and on all; every GPU."""
+    found = find_devices()
+    made = []
+    cpus = [device for device in found if device.is_cpu]
+    for number, device in enumerate(cpus):
+        where = f" ({device.platform})" if number else ""
+        index = str(device.index)
+        made.append(Contender(f"AVX layout{where}", index, 1, precision, 1))
+        made.append(Contender(f"new layout{where}", index, None, precision, 1))
+        if cores() > 1:
+            made.append(Contender(f"new layout{where}", index, None, precision, cores()))
+    gpus = [device for device in found if not device.is_cpu]
+    # Equal GPUs would say the same: the first stands for them.
+    made += [Contender(device.name, str(device.index), None, precision) for device in gpus[:1]]
+    return made
+
+
+def open_contender(
+    contender: Contender, patterns: Patterns, categories: int, bounds: tuple[float, float]
+) -> tuple[Engine, DeviceInfo | None]:
+    """The engine of a contender, and the device that it runs on.
+
+    Raises:
+        DeviceError: the device cannot be used.
+    """
+    if contender.device is None:
+        return ReferenceEngine(patterns, categories, bounds), None
+    device = choose_device(contender.device)
+    alphabet = patterns.alphabet
+    layout = choose_layout(
+        device,
+        alphabet.n_states,
+        alphabet.n_codes,
+        categories,
+        patterns.n_patterns,
+        contender.precision == "mixed",
+        contender.vw,
+    )
+    return Session(device.handle, patterns, layout, bounds), device

@@ -1,0 +1,136 @@
+"""One contender, one alignment, one search: mltree's and the rivals' alike, each as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.contenders import ONE_THREAD, Contender
+from bench.data import Dataset
+from bench.processes import Finished, run
+from bench.provenance import ROOT
+from bench.results import Row, repeated
+from bench.rivals import Job, NoEqualModel, Rival
+
+__all__ = ["Race"]
+
+LAPS = ("imports_s", "load_s", "open_s", "build_s", "search_s")
+"""What a mltree process spends its time on; the rest of the whole is Python's own start."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """The terms of a race."""
+
+    repetitions: int
+    timeout: float
+    """Seconds for one process."""
+    seed: int
+    preset: str
+    """Of mltree; ``fast`` starts from the fixed tree, the others make their own starts."""
+
+    def mltree(self, contender: Contender, dataset: Dataset) -> Row:
+        """A row of results: one mltree contender on one dataset."""
+        row = self.row(contender.name, "mltree", contender.threads, dataset)
+        job = {
+            "alignment": str(dataset.alignment),
+            "model": dataset.model,
+            "start": str(dataset.start) if self.preset == "fast" else None,
+            "preset": self.preset,
+            "seed": self.seed,
+            "contender": contender.as_dict(),
+        }
+        pinned = contender.threads == 1 and hasattr(os, "sched_setaffinity")
+        core = min(os.sched_getaffinity(0)) if pinned else None
+        paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        environment = {"PYTHONPATH": paths, **(ONE_THREAD if pinned else {})}
+
+        def attempt(folder: Path) -> tuple[Finished, dict[str, Any]]:
+            (folder / "job.json").write_text(json.dumps(job))
+            command = [sys.executable, "-W", "ignore", "-m", "bench.once", "job.json", "out.json"]
+            ended = run(command, folder, self.timeout, environment, core)
+            done = ended.status == "done"
+            return ended, json.loads((folder / "out.json").read_text()) if done else {}
+
+        return self._repeat(row, attempt)
+
+    def rival(self, rival: Rival, threads: int, dataset: Dataset) -> Row:
+        """A row of results: one rival on one dataset."""
+        row = self.row(rival.title, "rival", threads, dataset)
+
+        def attempt(folder: Path) -> tuple[Finished, dict[str, Any]]:
+            alignment = folder / "alignment.phy"
+            shutil.copyfile(dataset.alignment, alignment)
+            job = Job(folder, alignment, dataset.start, dataset.model, self.seed, threads)
+            command = rival.command(job)
+            environment = dict(rival.program.environment)
+            ended = run(command, folder, self.timeout, environment)
+            tree = folder / rival.program.tree
+            if ended.status == "done" and not tree.exists():
+                ended = Finished(ended.wall, ended.user, "failed", ended.output)
+            return ended, {"tree": tree.read_text().strip()} if ended.status == "done" else {}
+
+        if rival.program.note:
+            row["note"] = rival.program.note
+        return self._repeat(row, attempt)
+
+    def row(self, name: str, kind: str, threads: int | None, dataset: Dataset) -> Row:
+        """The fields that say who, what and under which circumstances."""
+        return {
+            "contender": name,
+            "kind": kind,
+            "threads": threads,
+            "dataset": dataset.name,
+            "model": dataset.model,
+            "seed": self.seed,
+            "load_average": round(os.getloadavg()[0], 2),
+        }
+
+    def _repeat(self, row: Row, attempt: Callable[[Path], tuple[Finished, dict[str, Any]]]) -> Row:
+        """The row with medians over the repetitions; a failure or time-out ends them."""
+        walls, users, answers = [], [], []
+        for _ in range(self.repetitions):
+            with _folder() as folder:
+                try:
+                    ended, answer = attempt(folder)
+                except NoEqualModel as error:
+                    return {**row, "status": "not run", "note": str(error)}
+            row["status"] = ended.status
+            if ended.status != "done":
+                row["limit_s" if ended.status == "timeout" else "output"] = (
+                    self.timeout if ended.status == "timeout" else _without_paths(ended.output)
+                )
+                return row
+            walls.append(ended.wall)
+            users.append(ended.user)
+            answers.append(answer)
+        row |= {"whole_s": repeated(walls), "user_s": repeated(users)}
+        laps = [lap for lap in LAPS if lap in answers[0]]
+        row |= {lap: repeated([answer[lap] for answer in answers]) for lap in laps}
+        rest = {name: value for name, value in answers[-1].items() if name not in LAPS}
+        return {**row, **rest}
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A working folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        yield Path(name).resolve()
+
+
+def _without_paths(output: str) -> str:
+    """The last lines of a failure, without this machine's folders."""
+    lines = [line for line in output.splitlines() if line.strip()][-6:]
+    return "\n".join(" ".join(_short(word) for word in line.split()) for line in lines)
+
+
+def _short(word: str) -> str:
+    return Path(word.strip("'\"(),:")).name if word.lstrip("'\"(").startswith("/") else word

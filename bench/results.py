@@ -1,0 +1,97 @@
+"""Results as JSON: written after every row, so that a run cut short keeps what it has measured."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FOLDER", "Row", "Run", "load", "repeated"]
+
+FOLDER = Path(__file__).parent / "results"
+"""Where stored results lie."""
+
+SCHEMA = 1
+"""Version of the files' shape."""
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Run:
+    """One benchmark's run: what it was, where, and its rows."""
+
+    bench: str
+    provenance: dict[str, Any]
+    settings: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+    checks: list[Row] = field(default_factory=list)
+    """What must hold between rows, and whether it did."""
+    path: Path | None = None
+
+    def add(self, row: Row) -> None:
+        """A row more, on disk at once."""
+        self.rows.append(row)
+        self.save()
+
+    def check(self, **fields: Any) -> None:
+        """A check more, on disk at once."""
+        self.checks.append(fields)
+        self.save()
+
+    def save(self) -> None:
+        """Write the file, atomically."""
+        if self.path is None:
+            return
+        content = {
+            "schema": SCHEMA,
+            "bench": self.bench,
+            "provenance": self.provenance,
+            "settings": self.settings,
+            "checks": self.checks,
+            "rows": self.rows,
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_suffix(".partial")
+        partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        partial.replace(self.path)
+
+
+def load(path: Path) -> Run:
+    """A stored run.
+
+    Raises:
+        ValueError: the file has another shape.
+    """
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if content.get("schema") != SCHEMA:
+        raise ValueError(f"{path.name}: schema {content.get('schema')}, not {SCHEMA}")
+    return Run(
+        content["bench"],
+        content["provenance"],
+        content["settings"],
+        content["rows"],
+        content["checks"],
+        path,
+    )
+
+
+def repeated(values: Sequence[float]) -> Row | None:
+    """Median and spread of repeated measurements; None where there are none."""
+    if not values:
+        return None
+    return {
+        "median": _short(statistics.median(values)),
+        "min": _short(min(values)),
+        "max": _short(max(values)),
+        "n": len(values),
+    }
+
+
+def _short(value: float) -> float:
+    """Six significant digits: more than any clock is worth."""
+    return float(f"{value:.6g}") if math.isfinite(value) else value
