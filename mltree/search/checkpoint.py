@@ -94,11 +94,11 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            with np.load(self.path, allow_pickle=False) as archive:
+            with np.load(io.BytesIO(self.path.read_bytes()), allow_pickle=False) as archive:
                 arrays = {name: archive[name] for name in archive.files}
             meta = json.loads(str(arrays["meta"]))
             version, mark = meta["version"], meta["fingerprint"]
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise self._misfit("is not a checkpoint, or a damaged one") from error
         if version != VERSION:
             raise self._misfit("was written by another version of mltree")
