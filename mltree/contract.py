@@ -110,6 +110,28 @@ class Function(enum.IntEnum):
     BARRIER = 7
 
 
+class Sync(enum.IntEnum):
+    """Counters that the work-groups of a launch share; all zero between launches."""
+
+    ARRIVED = 0
+    """Tickets of the grid barrier."""
+    ENTERED = 1
+    """Work-groups that have started."""
+    LEFT = 2
+    """Work-groups that are done."""
+
+
+class Mark(enum.IntEnum):
+    """Words in front of the work-groups' books of ticks."""
+
+    STARTED = 0
+    """When the launch's first work-group came."""
+    ELAPSED = 1
+    """Ticks from there to the last one's end, summed over launches."""
+    BOOKS = 2
+    """Where the books start: [work-group][function]."""
+
+
 class Fault(enum.IntEnum):
     """Why a worker gave up; written beside the stage that it was in."""
 
@@ -187,6 +209,8 @@ _ENUMS: dict[str, type[enum.IntEnum]] = {
     "CONTROL": Control,
     "FN": Function,
     "FAULT": Fault,
+    "SYNC": Sync,
+    "MARK": Mark,
 }
 _NUMBERS = {
     "SCALE_BITS_DOUBLE": SCALE_BITS_DOUBLE,
@@ -196,6 +220,7 @@ _NUMBERS = {
     "REDUCE_WIDTH": REDUCE_WIDTH,
     "NO_CELL": NO_CELL,
     "FUNCTIONS": len(Function),
+    "SYNC_WORDS": len(Sync),
     "TRIPOD_CELLS": TRIPOD_CELLS,
     "MAX_STEP_HALVINGS": MAX_STEP_HALVINGS,
     "MODEL_SQUARES": MODEL_SQUARES,

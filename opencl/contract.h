@@ -38,6 +38,14 @@
 #define FAULT_NOT_FINITE 2
 #define FAULT_UNKNOWN_OP 3
 
+#define SYNC_ARRIVED 0
+#define SYNC_ENTERED 1
+#define SYNC_LEFT 2
+
+#define MARK_STARTED 0
+#define MARK_ELAPSED 1
+#define MARK_BOOKS 2
+
 #define SCALE_BITS_DOUBLE (256)
 #define SCALE_BITS_SINGLE (32)
 #define CONTROL_WORDS (8)
@@ -45,6 +53,7 @@
 #define REDUCE_WIDTH (32)
 #define NO_CELL (-1)
 #define FUNCTIONS (8)
+#define SYNC_WORDS (3)
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
 #define MODEL_SQUARES (4)

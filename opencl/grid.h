@@ -5,8 +5,8 @@
 #include "session.h"
 
 #ifdef __NV_CL_C_VERSION
-// A call, not a copy: inlined into the loop over stages, NVIDIA's compiler (driver 580) skipped
-// the stage after the first.
+// The stages that all workers have are calls, not copies: with everything inlined into the loop
+// over stages, NVIDIA's compiler (driver 580) skipped the stage after the first.
 #define STAGE_FUNCTION static __attribute__((noinline))
 #define DEVICE_FENCE() __asm__ volatile("fence.acq_rel.gpu;" ::: "memory")
 #define HAS_CLOCK 1
@@ -42,10 +42,11 @@ static inline bool grid_barrier(const plf_t *s, int stage, __local int *failed) 
   sync_group(CLK_GLOBAL_MEM_FENCE);
   if (ITEM == 0) {
     DEVICE_FENCE();
-    const uint ticket = atomic_inc((volatile __global uint *)s->sync);
+    const uint ticket = atomic_inc((volatile __global uint *)s->sync + SYNC_ARRIVED);
     const uint target = (ticket / groups + 1) * groups;
     uint polls = 0;
-    while (*(volatile __global uint *)s->sync < target && polls < SPIN_LIMIT) ++polls;
+    while (((volatile __global uint *)s->sync)[SYNC_ARRIVED] < target && polls < SPIN_LIMIT)
+      ++polls;
     DEVICE_FENCE();
     *failed = polls >= SPIN_LIMIT;
     if (*failed) report_fault(s, FAULT_BARRIER, stage);
@@ -54,11 +55,18 @@ static inline bool grid_barrier(const plf_t *s, int stage, __local int *failed) 
   return !*failed;
 }
 
-// The last work-group to leave takes the barrier's tickets back, for the next launch.
+// The first work-group to come starts the launch's clock.
+static inline void grid_enter(const plf_t *s) {
+  if (ITEM == 0 && atomic_inc((volatile __global uint *)s->sync + SYNC_ENTERED) == 0)
+    s->marks[MARK_STARTED] = ticks();
+}
+
+// The last one to leave stops it, and takes the counters back for the next launch.
 static inline void grid_leave(const plf_t *s) {
-  if (ITEM == 0 && atomic_inc((volatile __global uint *)s->sync + 1) == get_num_groups(0) - 1) {
-    s->sync[0] = 0;
-    s->sync[1] = 0;
+  const uint others = get_num_groups(0) - 1;
+  if (ITEM == 0 && atomic_inc((volatile __global uint *)s->sync + SYNC_LEFT) == others) {
+    s->marks[MARK_ELAPSED] += ticks() - s->marks[MARK_STARTED];
+    for (int word = 0; word < SYNC_WORDS; ++word) s->sync[word] = 0;
   }
 }
 

@@ -2,11 +2,11 @@
 #ifndef OPTIMISE_H
 #define OPTIMISE_H
 
-#include "session.h"
+#include "grid.h"
 
 // sum[cell] = its partials, as REDUCE_WIDTH strided sums added in order.
-static inline void reduce_stage(const plf_t *s, int first_cell, int count, __local acc *strided,
-                                int group_size, int stage) {
+STAGE_FUNCTION void reduce_stage(const plf_t *s, int first_cell, int count, __local acc *strided,
+                                 int group_size, int stage) {
   const int members = group_size < REDUCE_WIDTH ? 1 : REDUCE_WIDTH;
   const int teams = group_size / members, team = ITEM / members, member = ITEM % members;
   const int groups = get_num_groups(0);
@@ -103,8 +103,8 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
 }
 
 // `alone`: many small groups, a work-item each; otherwise a work-group each.
-static inline void optimise_stage(const plf_t *s, __global const int *records, int count,
-                                  bool alone, int group_size) {
+STAGE_FUNCTION void optimise_stage(const plf_t *s, __global const int *records, int count,
+                                   bool alone, int group_size) {
   if (alone) {
     const int items = get_num_groups(0) * group_size;
     for (int g = get_group_id(0) * group_size + ITEM; g < count; g += items)

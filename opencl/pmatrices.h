@@ -3,7 +3,7 @@
 #ifndef PMATRICES_H
 #define PMATRICES_H
 
-#include "session.h"
+#include "grid.h"
 
 // Rows of a P matrix that a work-item makes: one on GPUs, all from the same exponentials on CPUs.
 #define MATRIX_ROWS (LANES == 1 ? STATES : 1)
@@ -44,8 +44,8 @@ static inline void pmatrix_fill(const plf_t *s, int length, int model, int parti
                      length < s->tip_lengths ? s->tip_pmatrix + at * TIP_ROW : 0);
 }
 
-static inline void pmatrices_stage(const plf_t *s, __global const int *records, int count,
-                                   int group_size) {
+STAGE_FUNCTION void pmatrices_stage(const plf_t *s, __global const int *records, int count,
+                                    int group_size) {
   const int parts = STATES / MATRIX_ROWS;
   const int jobs = count * s->partitions * CATEGORIES * parts;
   const int items = get_num_groups(0) * group_size;

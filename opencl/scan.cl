@@ -109,9 +109,9 @@ static inline void scan_block(const plf_t *s, __global const int *task, int chun
   if (batch > 0) flush(s, cells, batch, block, chunk, terms, counts, lanes);
 }
 
-STAGE_FUNCTION void own_stage(const plf_t *s, __global const int *tasks, int count,
-                              __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
-                              __local int *cells, __local ulong *book, ulong *since) {
+static inline void own_stage(const plf_t *s, __global const int *tasks, int count,
+                             __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
+                             __local int *cells, __local ulong *book, ulong *since) {
   const long jobs = (long)count * s->chunks;
   for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
     const int chunk = job % s->chunks;

@@ -37,8 +37,8 @@ typedef struct {
   __global const real *model_real;      // the same in the CLAs' precision
   __global const acc *weights;          // [pattern], 0 in the padding
   __global const int *block_partition;  // [block]
-  __global uint *sync;                  // work-groups that arrived at the barrier, that left
-  __global ulong *marks;                // [work-group][FUNCTIONS] ticks of the device's clock
+  __global uint *sync;                  // counters of work-groups: SYNC_ARRIVED, ...
+  __global ulong *marks;                // MARK_STARTED, MARK_ELAPSED, [work-group][FUNCTIONS]
   int blocks, chunks, chunk_blocks, tile_blocks, partitions, tip_lengths;
   int controls, lengths;  // records in front of the sums
   int stack_levels;       // of a work-group's near vectors

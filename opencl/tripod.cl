@@ -82,9 +82,9 @@ static inline void tripod_chunk(const plf_t *s, __global const int *record, int 
   sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
-STAGE_FUNCTION void own_stage(const plf_t *s, __global const int *records, int count,
-                              __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
-                              __local int *cells, __local ulong *book, ulong *since) {
+static inline void own_stage(const plf_t *s, __global const int *records, int count,
+                             __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
+                             __local int *cells, __local ulong *book, ulong *since) {
   const long jobs = (long)count * s->chunks;
   for (long job = get_group_id(0); job < jobs; job += get_num_groups(0))
     tripod_chunk(s, records + job / s->chunks * TRIPOD_WORDS, job % s->chunks, terms, counts,

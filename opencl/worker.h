@@ -40,6 +40,7 @@ __kernel __attribute__((reqd_work_group_size(LANES, CATEGORY_ITEMS, WORKER_ROWS)
   __local int flag, cells[LOCAL_CELLS];
   if (ITEM == 0)
     for (int f = 0; f < FUNCTIONS; ++f) book[f] = 0;
+  grid_enter(s);
   ulong since = ticks();
   int repeats = 0;
   for (int at = first_stage; at < last_stage;) {
@@ -79,7 +80,8 @@ __kernel __attribute__((reqd_work_group_size(LANES, CATEGORY_ITEMS, WORKER_ROWS)
     }
   }
   if (ITEM == 0)
-    for (int f = 0; f < FUNCTIONS; ++f) marks[get_group_id(0) * FUNCTIONS + f] += book[f];
+    for (int f = 0; f < FUNCTIONS; ++f)
+      marks[MARK_BOOKS + get_group_id(0) * FUNCTIONS + f] += book[f];
   grid_leave(s);
 }
 

@@ -19,14 +19,12 @@ WORKERS = ("sites", "scan", "tripod")
 SPIN_LIMIT = 1 << 22
 """Polls of the grid barrier before it reports a fault: seconds, where a pass takes microseconds."""
 
-NVIDIA_REGISTERS = 128
-"""Most registers of a work-item with few states; asked for fewer, the compiler still took 128."""
+NVIDIA_REGISTERS = 255
+"""Most registers of a work-item. Which builds use fewer the driver tells only in the log of a
+fresh build, and -cl-nv-maxrregcount changes nothing beside a required work-group size."""
 
-NVIDIA_ALL_REGISTERS = 255
-"""With many states a child's vector alone fills most of them."""
-
-FEW_STATES = 4
-"""Alphabets that fit the limits above."""
+NVIDIA_FEW_REGISTERS = 128
+"""What the sites worker uses for DNA (driver 580, compute capability 9.0)."""
 
 NVIDIA_LOCAL_MEMORY = 96 * 1024
 """Local memory of a compute unit that groups may share; newer chips have up to 228 KiB."""
@@ -82,8 +80,6 @@ def build_worker(
         f"-DSOURCE_HASH=0x{_source_hash()}",
         *layout.options(),
     ]
-    if is_nvidia(device):
-        options.append(f"-cl-nv-maxrregcount={_registers(layout)}")
     try:
         program = cl.Program(context, f'#include "{name}.cl"\n').build(options)
     except cl.RuntimeError as error:
@@ -96,15 +92,12 @@ def build_worker(
     return kernel, _resident_groups(device, kernel, name, layout) if is_nvidia(device) else 1
 
 
-def _registers(layout: Layout) -> int:
-    return NVIDIA_REGISTERS if layout.states <= FEW_STATES else NVIDIA_ALL_REGISTERS
-
-
 def _resident_groups(device: cl.Device, kernel: cl.Kernel, name: str, layout: Layout) -> int:
     """Work-groups that the registers and local memory of a compute unit hold together."""
     items = layout.team * (layout.rows if name == "sites" else 1)
     warps = -(-items // 32)
-    registers = -(-_registers(layout) // 8) * 8
+    few = name == "sites" and layout.states <= FEW_STATES
+    registers = NVIDIA_FEW_REGISTERS if few else NVIDIA_REGISTERS + 1
     local = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
     fits = (
         NVIDIA_REGISTER_FILE // (32 * warps * registers),

@@ -16,6 +16,8 @@ from mltree.contract import (
     Control,
     Fault,
     Function,
+    Mark,
+    Sync,
 )
 from mltree.device.build import build_worker, is_nvidia
 from mltree.device.layout import Layout
@@ -85,7 +87,7 @@ class Session:
         for name in ("cla", "scaler", "pmatrix", "tip_pmatrix", "stack", "stack_scaler", "partial"):
             self._reserve(name, 64)
         self._reserve("site_lnl", self._blocks * layout.vw * self._acc.itemsize)
-        self._constant("sync", np.zeros(2, np.uint32))
+        self._constant("sync", np.zeros(len(Sync), np.uint32))
 
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
@@ -135,7 +137,7 @@ class Session:
         for name in self._kernels:
             ticks = np.zeros(self._buffers[f"marks.{name}"].size // 8, np.uint64)
             cl.enqueue_copy(self._queue, ticks, self._buffers[f"marks.{name}"])
-            marks[name] = ticks.reshape(-1, len(Function)).astype(np.float64)
+            marks[name] = ticks
         return self.times.by_function(marks)
 
     def _upload_patterns(self, patterns: Patterns) -> None:
@@ -218,7 +220,8 @@ class Session:
             kernel, resident = build_worker(self._context, self.device, worker, self.layout)
             self._kernels[worker], self._resident[worker] = kernel, resident
             most = max(self._chunks, GPU_GROUPS * self.device.max_compute_units)
-            self._constant(f"marks.{worker}", np.zeros(most * len(Function), np.uint64))
+            words = Mark.BOOKS + most * len(Function)
+            self._constant(f"marks.{worker}", np.zeros(words, np.uint64))
         return self._kernels[worker]
 
     def _launch(self, worker: str, kernel: cl.Kernel, program: Program, lengths: int) -> None:
@@ -282,7 +285,7 @@ class Session:
                 f"{self.device.name}: a sum of {where} came out as NaN or infinite",
                 hint="check the model's parameters and the alignment with `mltree check`",
             )
-        self._constant("sync", np.zeros(2, np.uint32))
+        self._constant("sync", np.zeros(len(Sync), np.uint32))
         raise WorkerFault(
             f"{self.device.name}: the worker stopped in {where}: {Fault(fault).name.lower()}",
             hint="try --dispatch launch, which needs no barrier between work-groups",

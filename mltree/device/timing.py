@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.contract import Function
+from mltree.contract import Function, Mark
 
 __all__ = ["DeviceTimes"]
 
@@ -40,14 +40,16 @@ class DeviceTimes:
             self.seconds[worker] += (event.profile.end - event.profile.start) * _NANOSECOND
         self._pending.clear()
 
-    def by_function(
-        self, marks: dict[str, npt.NDArray[np.float64]]
-    ) -> dict[Function, float]:
-        """Seconds per function, from each worker's f64[work-groups, functions] ticks."""
+    def by_function(self, marks: dict[str, npt.NDArray[np.uint64]]) -> dict[Function, float]:
+        """Seconds per function: each worker's time, shared out by its work-groups' ticks.
+
+        ``marks``: u64 words of each worker (:class:`mltree.contract.Mark`).
+        """
         total = np.zeros(len(Function))
-        for worker, ticks in marks.items():
+        for worker, words in marks.items():
+            books = words[Mark.BOOKS :].reshape(-1, len(Function)).sum(axis=0, dtype=np.float64)
+            seconds = self.seconds[worker]
             if not self.from_events:
-                total += ticks.mean(axis=0) * _NANOSECOND
-            elif ticks.sum() > 0:
-                total += self.seconds[worker] * ticks.sum(axis=0) / ticks.sum()
+                seconds = float(words[Mark.ELAPSED]) * _NANOSECOND
+            total += seconds * books / max(books.sum(), 1.0)
         return {function: float(total[function]) for function in Function}
