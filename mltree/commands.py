@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from mltree.alignment.checks import summarise
 from mltree.alignment.patterns import Patterns
 from mltree.compare import is_close, score_everywhere, self_test
 from mltree.device.discovery import NO_DEVICE_HINT, choose_device, find_devices
-from mltree.engines import memory_need, open_engine
+from mltree.engines import is_exact, memory_need, open_engine, open_exact
 from mltree.errors import DeviceError, NumericalError
 from mltree.events import DeviceChosen, Notice, RunStarted
 from mltree.likelihood.api import Likelihood
@@ -36,6 +36,9 @@ from mltree.tree.topology import Tree
 
 __all__ = ["EvaluateRequest", "SearchRequest", "run_evaluate", "run_search", "show_check"]
 
+
+MIXED_STEP = 1e-3
+"""Log units: forward difference on model parameters where lnL are noisy by some 1e-5."""
 
 CHECKPOINT = "checkpoint"
 """Kind of the file that a search goes on from; gone when it has ended."""
@@ -72,6 +75,8 @@ class SearchRequest(Request):
     def settings(self) -> SearchSettings:
         """The preset's, with the user's changes."""
         settings = preset(self.preset)
+        if self.mixed:
+            settings = replace(settings, model=replace(settings.model, step=MIXED_STEP))
         return settings.nni_only() if self.nni_only else settings
 
     @property
@@ -120,7 +125,10 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
         files.append(outputs.write("bestModel", _model_line(found.model, problem)))
         files.append(outputs.write("bestTree", _newick(tree, problem) + "\n"))
         checkpoint.remove()
-        _conclude(tree, found.model, found.lnl, problem, files, reporter)
+        lnl = found.lnl
+        if not is_exact(likelihood.engine):
+            lnl = _exact_lnl(problem, request, tree, found.model, lnl, reporter)
+        _conclude(tree, found.model, lnl, problem, files, reporter)
         _show_times(likelihood.engine, reporter)
 
 
@@ -169,6 +177,8 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
             sites = likelihood.site_log_likelihoods(tree, model.arrays())
             values = sites[problem.patterns.site_pattern]
             files.append(outputs.write("siteLnL", "".join(f"{v:.10f}\n" for v in values)))
+        if not is_exact(likelihood.engine):
+            lnl = _exact_lnl(problem, request, tree, model, lnl, reporter)
         _conclude(tree, model, lnl, problem, files, reporter)
         _show_times(likelihood.engine, reporter)
 
@@ -246,7 +256,21 @@ def _open(
     categories = problem.model.arrays().n_categories
     engine = open_engine(patterns, categories, bounds, request.device, request.mixed)
     reporter(DeviceChosen(engine.name))
+    if not is_exact(engine) and not request.mixed:
+        reporter(Notice("the device has no fp64: computes in mixed precision"))
     return Likelihood(engine, bounds)
+
+
+def _exact_lnl(
+    problem: Problem, request: Request, tree: Tree, model: Model, mixed: float, reporter: Reporter
+) -> float:
+    """The lnL in fp64 of what was found in mixed precision, with a notice of the difference."""
+    patterns, arrays = problem.patterns, model.arrays()
+    bounds = SearchSettings().branches.bounds(patterns.n_sites)
+    engine = open_exact(patterns, arrays.n_categories, bounds, request.device)
+    lnl = float(Likelihood(engine, bounds).log_likelihoods([tree], [arrays])[0])
+    reporter(Notice(f"scored again in fp64: lnL {lnl:.6f}, {lnl - mixed:+.1e} from fp32"))
+    return lnl
 
 
 def _show_times(engine: Engine, reporter: Reporter) -> None:

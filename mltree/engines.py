@@ -10,7 +10,15 @@ from mltree.device.session import Session
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.reference import ReferenceEngine
 
-__all__ = ["REFERENCE", "MemoryNeed", "memory_need", "open_engine", "open_session"]
+__all__ = [
+    "REFERENCE",
+    "MemoryNeed",
+    "is_exact",
+    "memory_need",
+    "open_engine",
+    "open_exact",
+    "open_session",
+]
 
 REFERENCE = "reference"
 """The name that ``--device`` takes for the engine without a device."""
@@ -56,6 +64,20 @@ def open_engine(
     if device == REFERENCE:
         return ReferenceEngine(patterns, categories, length_bounds)
     return open_session(choose_device(device), patterns, categories, length_bounds, mixed)
+
+
+def open_exact(
+    patterns: Patterns, categories: int, length_bounds: tuple[float, float], device: str | None
+) -> Engine:
+    """An fp64 engine for final scores: the device where it can, else the reference."""
+    if device == REFERENCE or not choose_device(device).has_fp64:
+        device = REFERENCE
+    return open_engine(patterns, categories, length_bounds, device, mixed=False)
+
+
+def is_exact(engine: Engine) -> bool:
+    """Whether an engine computes in fp64 throughout."""
+    return not (isinstance(engine, Session) and engine.layout.single)
 
 
 def open_session(
