@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import quality, table1
+from bench import quality, render, table1
 from bench.contenders import Contender, contenders
 from bench.data import PAPER_SIZES, Source
 from bench.provenance import cores, provenance
 from bench.race import Race
-from bench.results import FOLDER, Run
+from bench.results import FOLDER, Run, load
 from bench.rivals import Rival, find_rivals
 
 __all__ = ["main"]
@@ -32,6 +32,10 @@ def _parser() -> argparse.ArgumentParser:
     benches = parser.add_subparsers(metavar="BENCH", required=True)
     _add_table1(benches)
     _add_search(benches)
+    _add_judge(benches)
+    benches.add_parser("render", help="results to Markdown, plots and README").set_defaults(
+        run=_render
+    )
     return parser
 
 
@@ -85,6 +89,13 @@ def _add_search(benches: Benches[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_search)
 
 
+def _add_judge(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "judge", "judge the trees of a run that was made with --no-judge")
+    parser.add_argument("--start", choices=("parsimony", "random"), default="parsimony")
+    parser.add_argument("result", type=Path, metavar="FILE", help="the run's result file")
+    parser.set_defaults(run=_judge_stored)
+
+
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in text.split(","))
 
@@ -134,6 +145,7 @@ def _table1(options: argparse.Namespace) -> None:
     sizes = options.sizes[:1] if options.smoke else options.sizes
     run = _run("table1", options, repetitions)
     run.settings |= {"preset": "fast", "timeout_s": options.timeout, "start": options.start}
+    run.settings["origin"] = _source(options).paper(sizes[0]).origin
     table1.measure(
         run,
         race,
@@ -167,3 +179,19 @@ def _search(options: argparse.Namespace) -> None:
         _judge(options),
     )
     run.save()
+
+
+def _judge_stored(options: argparse.Namespace) -> None:
+    run, source = load(options.result), _source(options)
+    names = dict.fromkeys(row["dataset"] for row in run.rows)
+    for name in names:
+        word, _, size = name.partition(" ")
+        dataset = source.paper(int(size)) if word == "paper" else source.dataset(name)
+        rows = [row for row in run.rows if row["dataset"] == name]
+        table1.judge_rows(run, dataset, rows, Contender("judge", "0"))
+    run.save()
+
+
+def _render(_: argparse.Namespace) -> None:
+    for path in render.render():
+        print(path.name)

@@ -1,0 +1,114 @@
+"""Results as SVG plots, by matplotlib (the ``bench`` extra)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.results import Run
+from bench.tables import gaps, speedups
+
+__all__ = ["draw"]
+
+SIZE = (7.0, 4.5)
+"""Inches."""
+
+
+def draw(run: Run, stem: Path) -> list[Path]:
+    """The run's plots, written as STEM-*.svg; none where matplotlib is missing."""
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError:
+        return []
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "mltree"  # the same data give the same file
+    mpl.rcParams["svg.fonttype"] = "none"
+    return [path for plot in _PLOTS.get(run.bench, ()) for path in plot(run, stem)]
+
+
+def _axes(title: str) -> tuple[Any, Any]:
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=SIZE, layout="constrained")
+    axes.set_title(title, fontsize=10)
+    axes.grid(visible=True, which="major", alpha=0.3)
+    return figure, axes
+
+
+def _write(figure: Any, stem: Path, name: str) -> list[Path]:
+    from matplotlib import pyplot
+
+    path = stem.with_name(f"{stem.name}-{name}.svg")
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    text = path.read_text(encoding="utf-8")
+    path.write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n", "utf-8")
+    return [path]
+
+
+def _lines(axes: Any, points: dict[str, list[tuple[float, float]]]) -> None:
+    for label, line in points.items():
+        xs, ys = zip(*sorted(line), strict=True)
+        axes.plot(xs, ys, marker="o", markersize=3, label=label)
+    axes.legend(fontsize=7)
+
+
+def _times(run: Run, stem: Path) -> list[Path]:
+    """Figure 3: seconds against patterns."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for row in run.rows:
+        if row["status"] == "done":
+            label = f"{row['contender']} x{row['threads']}" if row["threads"] else row["contender"]
+            points.setdefault(label, []).append((row["patterns"], row["whole_s"]["median"]))
+    if not points:
+        return []
+    figure, axes = _axes("15 taxa, JC + Γ4: seconds of the whole process")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel("patterns")
+    axes.set_ylabel("seconds")
+    _lines(axes, points)
+    return _write(figure, stem, "seconds")
+
+
+def _function_speedups(run: Run, stem: Path) -> list[Path]:
+    """Figure 4: the likelihood functions' speed over the AVX layout."""
+    found = speedups(run.rows)
+    written = []
+    for number, who in enumerate(dict.fromkeys(who for _, who, _, _ in found), 1):
+        points: dict[str, list[tuple[float, float]]] = {}
+        for patterns, other, function, ratio in found:
+            if other == who:
+                points.setdefault(function, []).append((patterns, ratio))
+        figure, axes = _axes(f"{who}: times as fast as the AVX layout on one thread")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel("patterns")
+        _lines(axes, points)
+        written += _write(figure, stem, f"functions-{number}")
+    return written
+
+
+def _gap_against_time(run: Run, stem: Path) -> list[Path]:
+    """How far below the best tree everybody ends, and when."""
+    found = gaps(run.rows)
+    if not found:
+        return []
+    figure, axes = _axes("lnL below the best tree against seconds, a point per alignment")
+    for who in dict.fromkeys(who for _, who, _, _ in found):
+        own = [(time, gap) for _, other, gap, time in found if other == who]
+        axes.scatter(*zip(*own, strict=True), label=who, s=18)
+    axes.set_xscale("log")
+    axes.set_yscale("symlog", linthresh=0.1)
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of the whole process")
+    axes.set_ylabel("lnL below the best")
+    axes.legend(fontsize=7)
+    return _write(figure, stem, "gap")
+
+
+_PLOTS: dict[str, tuple[Callable[[Run, Path], list[Path]], ...]] = {
+    "table1": (_times, _function_speedups),
+    "search": (_gap_against_time,),
+}

@@ -1,0 +1,30 @@
+"""Figures that were not measured in a run but are worth a line beside it, always marked so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["QUOTED", "Quoted"]
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """Whole-process seconds of another program on the seed15 alignments, measured elsewhere."""
+
+    title: str
+    threads: int
+    machine: str
+    seconds: dict[int, float]
+    """By number of patterns."""
+
+
+_HOST = "the 16-core host of an NVIDIA H200"
+
+QUOTED = (
+    Quoted("RAxML-NG 1.2.2", 1, _HOST, {1024: 0.324, 8192: 3.09, 65536: 33.7, 262144: 154.0}),
+    Quoted("RAxML-NG 1.2.2", 16, _HOST, {8192: 0.408, 65536: 2.30, 262144: 10.3}),
+    Quoted("RAxML-NG 1.2.2", 4, _HOST, {1024: 0.121}),
+    Quoted("RAxML 8.2.12 AVX2", 1, _HOST, {1024: 1.47, 8192: 12.1}),
+)
+"""AVX2, site repeats on, from the same parsimony start (2026-11). They hold for the given
+``seed15_*`` alignments only, so that only runs on those show them."""

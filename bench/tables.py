@@ -1,0 +1,218 @@
+"""Results as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from bench.quoted import QUOTED
+from bench.results import Row, Run
+
+__all__ = ["brief", "circumstances", "full", "markdown_table"]
+
+
+def markdown_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """A table, numbers to the right."""
+    ruler = ["---", *["---:"] * (len(head) - 1)]
+    lines = [head, ruler, *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def circumstances(run: Run) -> str:
+    """One line: on what, with what, when."""
+    made = run.provenance
+    devices = "; ".join(
+        f"{device['name']} ({device['platform']}, driver {device['driver']})"
+        for device in made["devices"]
+    )
+    return (
+        f"Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; OpenCL devices: "
+        f"{devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
+        f"median of {made['repetitions']}. `{made['command']}`"
+    )
+
+
+def brief(run: Run) -> str:
+    """The table that a README has room for."""
+    return f"{_BRIEF[run.bench](run)}\n\n{circumstances(run)}"
+
+
+def full(run: Run) -> str:
+    """Everything, for the page beside the result."""
+    parts = [f"# {run.bench}", circumstances(run)]
+    parts += [f"## {title}\n\n{table}" for title, table in _FULL[run.bench](run) if table]
+    broken = [check for check in run.checks if not check["holds"]]
+    verdict = f"{len(run.checks) - len(broken)} of {len(run.checks)} checks hold."
+    parts.append("\n".join([verdict, *(f"- does not hold: `{check}`" for check in broken)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def seconds(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:#.3g}".rstrip(".")
+
+
+def _who(row: Row) -> str:
+    threads = row.get("threads")
+    name = row["contender"] if row["kind"] == "rival" else f"mltree, {row['contender']}"
+    return name + (f", {threads} thread{'s' if threads > 1 else ''}" if threads else "")
+
+
+def _pivot(
+    rows: Sequence[Row], column: str, cell: Callable[[Row], str]
+) -> tuple[list[Any], dict[str, dict[Any, str]]]:
+    """The columns' values, and cells by contender and column."""
+    columns = list(dict.fromkeys(row[column] for row in rows))
+    table: dict[str, dict[Any, str]] = {}
+    for row in rows:
+        table.setdefault(_who(row), {})[row[column]] = cell(row)
+    return columns, table
+
+
+def _time_cell(row: Row) -> str:
+    if row["status"] == "timeout":
+        return f"> {row['limit_s']:.0f}"
+    if row["status"] != "done":
+        return row["status"] if row["status"] != "not run" else "–"
+    search = f" ({seconds(row['search_s']['median'])})" if "search_s" in row else ""
+    return seconds(row["whole_s"]["median"]) + search
+
+
+def _by_size(run: Run, cell: Callable[[Row], str], quoted: bool = False) -> str:
+    sizes, table = _pivot(run.rows, "patterns", cell)
+    head = ["patterns", *(f"{size:,}" for size in sizes)]
+    body = [[who, *(cells.get(size, "") for size in sizes)] for who, cells in table.items()]
+    if quoted and run.settings.get("origin") == "given":
+        for entry in QUOTED:
+            threads = f"{entry.threads} thread{'s' if entry.threads > 1 else ''}"
+            who = f"*{entry.title}, {threads}: quoted, from {entry.machine}*"
+            times = [entry.seconds.get(size) for size in sizes]
+            body.append([who, *(f"*{seconds(time)}*" if time else "" for time in times)])
+    return markdown_table(head, body)
+
+
+def _table1(run: Run) -> str:
+    return (
+        "Seconds of the whole process, from start to written tree; in brackets mltree's search "
+        "alone, without start, loading and kernel build.\n\n" + _by_size(run, _time_cell, True)
+    )
+
+
+def _table1_full(run: Run) -> list[tuple[str, str]]:
+    return [
+        ("Whole processes and searches", _table1(run)),
+        ("CPU seconds (user)", _by_size(run, _user_cell)),
+        ("Process start, kernel build and loading (mltree)", _starts(run)),
+        ("Judged log-likelihoods", _by_size(run, _lnl_cell)),
+        ("Speed of the likelihood functions over the AVX layout", _speedups(run)),
+    ]
+
+
+def _user_cell(row: Row) -> str:
+    return seconds(row["user_s"]["median"]) if row.get("user_s") else ""
+
+
+def _lnl_cell(row: Row) -> str:
+    return f"{row['judged_lnl']:.3f} (tree {row['topology']})" if "judged_lnl" in row else ""
+
+
+def _starts(run: Run) -> str:
+    def cell(row: Row) -> str:
+        laps = [row[lap]["median"] for lap in ("load_s", "open_s", "build_s") if lap in row]
+        if not laps:
+            return ""
+        start = row["whole_s"]["median"] - row["search_s"]["median"] - sum(laps)
+        return " + ".join(seconds(lap) for lap in (start, *laps))
+
+    mine = Run(run.bench, run.provenance, {}, [row for row in run.rows if row["kind"] == "mltree"])
+    told = "start and end of the process + loading + opening the device + building kernels\n\n"
+    return told + _by_size(mine, cell) if mine.rows else ""
+
+
+def _speedups(run: Run) -> str:
+    body = []
+    for patterns, who, function, ratio in speedups(run.rows):
+        body.append([who, f"{patterns:,}", function, f"{ratio:.2f}"])
+    return markdown_table(["contender", "patterns", "function", "times as fast"], body)
+
+
+def speedups(rows: Sequence[Row]) -> list[tuple[int, str, str, float]]:
+    """(patterns, contender, function, AVX layout's device seconds / the contender's)."""
+    found = []
+    timed = [row for row in rows if row.get("functions")]
+    base = {row["patterns"]: row["functions"] for row in timed if row["contender"] == "AVX layout"}
+    for row in timed:
+        if row["contender"] == "AVX layout":
+            continue
+        for function, own in row["functions"].items():
+            slow = base.get(row["patterns"], {}).get(function, 0.0)
+            if own > 0 and slow > 0:
+                found.append((row["patterns"], _who(row), function, slow / own))
+    return found
+
+
+def gaps(rows: Sequence[Row]) -> list[tuple[str, str, float, float]]:
+    """(alignment, contender, lnL below the best, seconds): medians over the seeds."""
+    judged = [row for row in rows if "judged_lnl" in row]
+    best: dict[str, float] = {}
+    for row in judged:
+        best[row["dataset"]] = max(best.get(row["dataset"], row["judged_lnl"]), row["judged_lnl"])
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in judged:
+        groups.setdefault((row["dataset"], _who(row)), []).append(row)
+    return [
+        (
+            dataset,
+            who,
+            best[dataset] - _median([row["judged_lnl"] for row in group]),
+            _median([row["whole_s"]["median"] for row in group]),
+        )
+        for (dataset, who), group in groups.items()
+    ]
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _search(run: Run) -> str:
+    found = gaps(run.rows)
+    names = list(dict.fromkeys(dataset for dataset, *_ in found))
+    table: dict[str, dict[str, str]] = {}
+    for dataset, who, gap, time in found:
+        table.setdefault(who, {})[dataset] = f"{-gap:.2f} / {seconds(time)}"
+    for row in run.rows:
+        if row["status"] in {"timeout", "failed"}:
+            cell = _time_cell(row)
+            table.setdefault(_who(row), {}).setdefault(row["dataset"], cell)
+            names += [row["dataset"]] if row["dataset"] not in names else []
+    body = [[who, *(cells.get(name, "") for name in names)] for who, cells in table.items()]
+    told = (
+        "lnL relative to the best tree of anybody (0.00 is best) / seconds of the whole process; "
+        f"medians over {len({row['seed'] for row in run.rows})} seed(s). All trees scored by one "
+        "judge.\n\n"
+    )
+    return told + markdown_table(["", *names], body)
+
+
+def _search_full(run: Run) -> list[tuple[str, str]]:
+    best = [
+        [name, f"{max(r['judged_lnl'] for r in run.rows if _is(r, name)):.4f}"]
+        for name in dict.fromkeys(row["dataset"] for row in run.rows if "judged_lnl" in row)
+    ]
+    return [
+        ("Quality and time", _search(run)),
+        ("Best log-likelihoods (judged)", markdown_table(["alignment", "lnL"], best)),
+    ]
+
+
+def _is(row: Row, dataset: str) -> bool:
+    return row["dataset"] == dataset and "judged_lnl" in row
+
+
+_BRIEF: dict[str, Callable[[Run], str]] = {"table1": _table1, "search": _search}
+_FULL: dict[str, Callable[[Run], list[tuple[str, str]]]] = {
+    "table1": _table1_full,
+    "search": _search_full,
+}

@@ -1,0 +1,127 @@
+"""What follows from stored results: tables, plots, and the README's figures."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bench import plots, render, tables
+from bench.results import FOLDER, Run, load, repeated
+
+PROVENANCE = {
+    "utc": "2026-01-02T03:04:05+00:00",
+    "commit": "abc",
+    "command": "python -m bench table1",
+    "seed": 1,
+    "repetitions": 3,
+    "cpu": "a CPU",
+    "cores": 2,
+    "mltree": "0.1.0",
+    "devices": [{"name": "a device", "platform": "a platform", "driver": "1"}],
+}
+
+
+def mltree_row(name: str, patterns: int, search: float) -> dict[str, object]:
+    return {
+        "contender": name,
+        "kind": "mltree",
+        "threads": 1,
+        "dataset": f"paper {patterns}",
+        "patterns": patterns,
+        "seed": 1,
+        "status": "done",
+        "whole_s": repeated([search + 1]),
+        "user_s": repeated([search]),
+        "load_s": repeated([0.1]),
+        "open_s": repeated([0.1]),
+        "build_s": repeated([0.1]),
+        "search_s": repeated([search]),
+        "functions": {"newview": search / 2},
+        "judged_lnl": -100.0 - search,
+        "topology": 1,
+    }
+
+
+@pytest.fixture
+def run() -> Run:
+    rows = [mltree_row("AVX layout", 1024, 4.0), mltree_row("new layout", 1024, 1.0)]
+    late = {
+        "contender": "Rival 1", "kind": "rival", "threads": 2, "dataset": "paper 1024",
+        "patterns": 1024, "seed": 1, "status": "timeout", "limit_s": 60.0,
+    }  # fmt: skip
+    return Run("table1", PROVENANCE, {"origin": "given"}, [*rows, late])
+
+
+def test_time_outs_are_shown(run: Run) -> None:
+    assert "| Rival 1, 2 threads | > 60 |" in tables.brief(run)
+
+
+def test_searches_stand_beside_whole_processes(run: Run) -> None:
+    assert "| mltree, new layout, 1 thread | 2.00 (1.00) |" in tables.brief(run)
+
+
+def test_quoted_figures_are_marked_and_only_beside_their_own_data(run: Run) -> None:
+    assert re.search(r"\*RAxML-NG .*quoted.*\| \*0\.324\* \|", tables.brief(run))
+    run.settings["origin"] = "simulated"
+    assert "quoted" not in tables.brief(run)
+
+
+def test_speedups_are_over_the_avx_layout(run: Run) -> None:
+    assert tables.speedups(run.rows) == [(1024, "mltree, new layout, 1 thread", "newview", 4.0)]
+
+
+def test_gaps_are_below_the_best_tree_of_anybody(run: Run) -> None:
+    found = {who: gap for _, who, gap, _ in tables.gaps(run.rows)}
+    assert found["mltree, new layout, 1 thread"] == 0.0
+    assert found["mltree, AVX layout, 1 thread"] == 3.0
+
+
+def test_a_page_says_what_it_was_measured_on(run: Run) -> None:
+    page = tables.full(run)
+    for fact in ("a CPU", "a device", "abc", "2026-01-02", "`python -m bench table1`"):
+        assert fact in page
+
+
+def test_checks_that_fail_are_told(run: Run) -> None:
+    run.checks.append({"what": "one lnL", "holds": False})
+    assert "does not hold" in tables.full(run)
+
+
+def test_runs_survive_storing(run: Run, tmp_path: Path) -> None:
+    run.path = tmp_path / "table1.json"
+    run.save()
+    assert load(run.path) == run
+
+
+def test_only_marked_blocks_change(run: Run, tmp_path: Path) -> None:
+    run.path = tmp_path / "mine.json"
+    run.save()
+    text = (
+        "a\n<!-- bench:mine -->\nold\n<!-- /bench -->\nb\n<!-- bench:none -->\nc\n<!-- /bench -->"
+    )
+    new = render.filled(text, tmp_path)
+    assert "old" not in new
+    assert tables.brief(run) in new
+    assert new.endswith("b\n<!-- bench:none -->\nc\n<!-- /bench -->")
+
+
+def test_plots_are_the_same_every_time(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    first = [path.read_text() for path in plots.draw(run, tmp_path / "x")]
+    assert first
+    assert first == [path.read_text() for path in plots.draw(run, tmp_path / "x")]
+
+
+def test_the_readme_quotes_stored_results() -> None:
+    text = render.README.read_text(encoding="utf-8")
+    for name in re.findall(r"<!-- bench:(\S+) -->", text):
+        assert (FOLDER / f"{name}.json").exists(), f"README quotes {name}, which is not stored"
+    assert render.filled(text) == text, "run: python -m bench render"
+
+
+@pytest.mark.parametrize("result", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_stored_pages_are_fresh(result: Path) -> None:
+    page = result.with_suffix(".md").read_text(encoding="utf-8")
+    assert page.startswith(tables.full(load(result))), "run: python -m bench render"
