@@ -26,6 +26,9 @@ fresh build, and -cl-nv-maxrregcount changes nothing beside a required work-grou
 NVIDIA_FEW_REGISTERS = 128
 """What the sites worker uses for DNA (driver 580, compute capability 9.0)."""
 
+FEW_STATES = 4
+"""DNA."""
+
 NVIDIA_LOCAL_MEMORY = 96 * 1024
 """Local memory of a compute unit that groups may share; newer chips have up to 228 KiB."""
 
@@ -37,7 +40,6 @@ NVIDIA_ITEMS = 1536
 
 NVIDIA_REGISTER_FILE = 65_536
 """Registers of a compute unit (compute capability 5 to 10)."""
-
 
 
 @cache
@@ -66,8 +68,9 @@ def is_nvidia(device: cl.Device) -> bool:
 def build_worker(
     context: cl.Context, device: cl.Device, name: str, layout: Layout
 ) -> tuple[cl.Kernel, int]:
-    """The kernel of one front file (:data:`WORKERS`) for one layout, and how many of its
-    work-groups a compute unit surely holds at once.
+    """The kernel of one front file (:data:`WORKERS`), and its groups in a compute unit.
+
+    The latter is how many work-groups a compute unit surely holds at once.
 
     Raises:
         DeviceError: the driver could not compile it; carries the end of its log.

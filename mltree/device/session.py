@@ -61,10 +61,7 @@ class Session:
         self.name = f"{device.name.strip()}, {layout}"
         self.times = DeviceTimes(from_events=not is_nvidia(device))
         self._context = cl.Context([device])
-        profiling = cl.command_queue_properties.PROFILING_ENABLE
-        self._queue = cl.CommandQueue(
-            self._context, device, profiling if self.times.from_events else 0
-        )
+        self._queue = self._open_queue()
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
         self._real = np.dtype(np.float32 if layout.single else np.float64)
         self._n_patterns = patterns.n_patterns
@@ -89,6 +86,12 @@ class Session:
         self._reserve("site_lnl", self._blocks * layout.vw * self._acc.itemsize)
         self._constant("sync", np.zeros(len(Sync), np.uint32))
 
+    def _open_queue(self) -> cl.CommandQueue:
+        if not self.times.from_events:
+            return cl.CommandQueue(self._context, self.device)
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        return cl.CommandQueue(self._context, self.device, profiling)
+
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
         self._constant("model", rows.astype(self._acc))
@@ -108,9 +111,7 @@ class Session:
         self._make_room(program, len(lengths), len(control))
         if program is not self._program:
             self._reserve("program", program.words.nbytes)
-            cl.enqueue_copy(
-                self._queue, self._buffers["program"], program.words, is_blocking=False
-            )
+            cl.enqueue_copy(self._queue, self._buffers["program"], program.words, is_blocking=False)
             self._program = program
         offset = 2 * len(lengths)
         head = np.concatenate([np.zeros(HEADER_WORDS), control.ravel(), lengths]).astype(self._acc)

@@ -60,7 +60,7 @@ def halves_of_edges(tree: Tree) -> tuple[Int32, Int32]:
 
 def pmatrix_records(lengths: Int32, models: Int32 | int) -> Records:
     """One P matrix per length index."""
-    records = np.empty(len(lengths), contract.PMATRIX)
+    records: Records = np.empty(len(lengths), contract.PMATRIX)
     records["length"] = lengths
     records["model"] = models
     return records
@@ -72,7 +72,7 @@ def _newview_records(trees: Sequence[Tree], halves: Int32, number: Int32) -> Rec
     twin, edge = np.stack([t.twin for t in trees]), np.stack([t.edge for t in trees])
     left, right = siblings(halves)
     offset = number * np.int32(tree.n_edges)
-    records = np.empty(len(halves), contract.NEWVIEW)
+    records: Records = np.empty(len(halves), contract.NEWVIEW)
     records["dst"] = operands(tree, halves, number)
     records["left"] = operands(tree, twin[number, left], number)
     records["right"] = operands(tree, twin[number, right], number)
@@ -125,7 +125,7 @@ def edge_records(tree: Tree, edges: Int32, number: int, first_cell: int, stride:
     The second operand is the one that P is applied to; a tip there is cheapest.
     """
     lower, upper = halves_of_edges(tree)
-    records = np.empty(len(edges), contract.EDGE)
+    records: Records = np.empty(len(edges), contract.EDGE)
     records["x"] = operands(tree, upper[edges], number)
     records["y"] = operands(tree, lower[edges], number)
     records["length"] = edges + number * tree.n_edges
@@ -150,7 +150,7 @@ def group_records(
     kind: GroupKind, first_length: Int32, count: int, lnl_cell: Int32, first_cell: Int32
 ) -> Records:
     """Groups of ``count`` lengths each."""
-    records = np.empty(len(first_length), contract.GROUP)
+    records: Records = np.empty(len(first_length), contract.GROUP)
     records["kind"] = kind
     records["first_length"] = first_length
     records["count"] = count
@@ -181,14 +181,17 @@ class ScanPlan:
 
 
 def scan_records(trees: Sequence[Tree], scan: ScanTasks, store_from: int = NO_CELL) -> ScanPlan:
-    """The scan's tables. With ``store_from``, outputs are near vectors in slots from there on;
-    else they are scores in cells from 0."""
+    """The scan's tables.
+
+    With ``store_from``, outputs are near vectors in slots from there on; else they are scores in
+    cells from 0.
+    """
     tree = trees[0]
     edges = len(trees) * tree.n_edges
     edge = np.stack([t.edge for t in trees])
     count = np.diff(scan.first_step)
     step_tree = np.repeat(scan.tree, count)
-    tasks = np.empty(len(scan.prune), contract.SCAN_TASK)
+    tasks: Records = np.empty(len(scan.prune), contract.SCAN_TASK)
     tasks["pendant"] = _operands_of(trees, scan.tree, _twins(trees, scan.tree, scan.prune))
     tasks["pendant_p"] = edge[scan.tree, scan.prune] + scan.tree * tree.n_edges
     tasks["root"] = _operands_of(trees, scan.tree, scan.root)
@@ -196,7 +199,7 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, store_from: int = NO_CE
     tasks["model"] = scan.tree
     tasks["first_step"] = scan.first_step[:-1]
     tasks["steps"] = count
-    steps = np.empty(len(scan.near), contract.SCAN_STEP)
+    steps: Records = np.empty(len(scan.near), contract.SCAN_STEP)
     steps["level_in"] = scan.level_in
     steps["level_out"] = scan.level_out
     steps["sibling"] = _operands_of(trees, step_tree, scan.sibling)

@@ -237,8 +237,6 @@ def _record_lines(stage: Stage) -> list[str]:
 def _site_line(kind: RunKind, row: tuple[int, ...]) -> str:
     if kind == RunKind.NEWVIEW:
         dst, left, left_p, right, right_p = row
-        return (
-            f"NEWVIEW cla[{dst}] = P[{left_p}] {_operand(left)} * P[{right_p}] {_operand(right)}"
-        )
+        return f"NEWVIEW cla[{dst}] = P[{left_p}] {_operand(left)} * P[{right_p}] {_operand(right)}"
     x, y, length, model, cell = row
     return f"{kind.name} sum[{cell}] at ({_operand(x)}, {_operand(y)}) t[{length}] model {model}"

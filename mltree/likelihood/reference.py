@@ -6,6 +6,9 @@ reads like its formula; every device test is "device == reference".
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
@@ -110,21 +113,22 @@ class ReferenceEngine:
     def _stage(self, stage: Stage) -> None:
         match stage:
             case PMatrices(records):
-                for length, model in records.tolist():
-                    self._make_p(length, model)
+                self._each(self._make_p, records)
             case Sites(runs):
                 for kind, records in runs:
-                    for record in records.tolist():
-                        self._site_record(kind, *record)
+                    self._each(partial(self._site_record, kind), records)
             case Reduce(first, count):
                 if not np.isfinite(self._sums[first : first + count]).all():
                     raise NumericalError("a log-likelihood came out as NaN or infinite")
             case Scan(tasks, steps):
-                for task in tasks.tolist():
-                    self._scan_task(task, steps)
+                self._each(partial(self._scan_task, steps), tasks)
             case Tripods(records):
-                for record in records.tolist():
-                    self._tripod(*record)
+                self._each(self._tripod, records)
+
+    @staticmethod
+    def _each(operation: Callable[..., None], records: Records) -> None:
+        for record in records.tolist():
+            operation(*record)
 
     def _make_p(self, length: int, model: int) -> None:
         eigenvalues, right, left, _, _, _, rates, _ = self._row.unpack(self._models[model])
@@ -151,18 +155,19 @@ class ReferenceEngine:
         elif kind == RunKind.DERIVE:
             self._derive(*record)
         else:
-            self._evaluate(*record, sites=kind == RunKind.EVALUATE_SITES)
+            lnl = self._evaluate(*record)
+            if kind == RunKind.EVALUATE_SITES:
+                self._site_lnl = lnl
 
-    def _evaluate(self, x: int, y: int, length: int, model: int, cell: int, sites: bool) -> None:
+    def _evaluate(self, x: int, y: int, length: int, model: int, cell: int) -> Float64:
         *_, frequencies, _, weights = self._row.unpack(self._models[model])
         a, b = self._operand(x), self._across(self._operand(y), length)
         terms = np.einsum("k,i,lki,lki->lk", weights, frequencies, a.values, b.values)
         (likelihood,), least = _over_categories(terms[None], a.counts + b.counts)
         with np.errstate(divide="ignore", invalid="ignore"):
-            lnl = np.log(likelihood) - least * _LN_SCALE
+            lnl: Float64 = np.log(likelihood) - least * _LN_SCALE
         self._sums[cell] = self.weights @ lnl
-        if sites:
-            self._site_lnl = lnl
+        return lnl
 
     def _derive(self, x: int, y: int, length: int, model: int, cell: int) -> None:
         eigenvalues, _, left, pi_right, _, frequencies, rates, weights = self._row.unpack(
@@ -181,7 +186,7 @@ class ReferenceEngine:
         self._sums[cell] = self.weights @ (l1 / l0)
         self._sums[cell + 1] = self.weights @ (l2 / l0 - (l1 / l0) ** 2)
 
-    def _scan_task(self, task: tuple[int, ...], steps: Records) -> None:
+    def _scan_task(self, steps: Records, *task: int) -> None:
         pendant, pendant_p, root, join_p, model, first, count = task
         subtree = self._across(self._operand(pendant), pendant_p)
         stack = {0: self._across(self._operand(root), join_p)}

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ScanTasks", "concatenate"]
+__all__ = ["ScanTasks", "concatenate", "split"]
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
@@ -104,3 +104,43 @@ def concatenate(scans: Sequence[ScanTasks]) -> ScanTasks:
         output=np.concatenate(shifted).astype(np.int32),
         outputs=int(outputs[-1]),
     )
+
+
+def split(scan: ScanTasks, room: int) -> list[tuple[ScanTasks, Int]]:
+    """The scan in parts of at most ``room`` outputs, each with its outputs' indices in the whole.
+
+    A task is never cut, so that one with more outputs makes a part of its own.
+    """
+    per_step = np.concatenate([[0], np.cumsum(scan.output >= 0)])
+    ends = per_step[scan.first_step]
+    parts = []
+    first = 0
+    while first < len(scan.prune):
+        last = int(np.searchsorted(ends, ends[first] + room, side="right")) - 1
+        last = max(last, first + 1)
+        parts.append(_part(scan, first, last))
+        first = last
+    return parts
+
+
+def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int]:
+    tasks, steps = slice(first, last), slice(scan.first_step[first], scan.first_step[last])
+    output = scan.output[steps]
+    scored = output >= 0
+    renumbered = np.where(scored, np.cumsum(scored) - 1, -1).astype(np.int32)
+    part = replace(
+        scan,
+        tree=scan.tree[tasks],
+        prune=scan.prune[tasks],
+        root=scan.root[tasks],
+        join_length=scan.join_length[tasks],
+        first_step=scan.first_step[first : last + 1] - scan.first_step[first],
+        near=scan.near[steps],
+        far=scan.far[steps],
+        sibling=scan.sibling[steps],
+        level_in=scan.level_in[steps],
+        level_out=scan.level_out[steps],
+        output=renumbered,
+        outputs=int(scored.sum()),
+    )
+    return part, output[scored]
