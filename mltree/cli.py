@@ -179,6 +179,15 @@ def search(
     moves: Annotated[
         Moves, typer.Option("--moves", help="spr, or nni: neighbours only, quick and shallow.")
     ] = Moves.SPR,
+    constraint: Annotated[
+        str | None,
+        typer.Option(
+            "--constraint",
+            metavar="FILE",
+            help="Newick tree, of some or all taxa: every group in it stays together.",
+            show_default=False,
+        ),
+    ] = None,
     prefix: PrefixOption = None,
     seed: Annotated[
         int, typer.Option("--seed", "-s", min=0, help="The same seed gives the same bits.")
@@ -195,7 +204,7 @@ def search(
     Writes PREFIX.mltree.bestTree (Newick), .bestModel (RAxML-NG's syntax), .startTree and .log.
     An interrupted search goes on where it was when the same command is given again.
     """
-    from mltree.commands import SearchRequest, run_search
+    from mltree.commands.search import SearchRequest, run_search
 
     run_search(
         SearchRequest(
@@ -210,6 +219,7 @@ def search(
             tree=tree,
             preset=preset.value,
             nni_only=moves is Moves.NNI,
+            constraint=constraint,
         ),
         _reporter(quiet, verbose, json),
     )
@@ -243,7 +253,7 @@ def evaluate(
 
     Writes PREFIX.mltree.evalTree, .evalModel, .log and, if asked for, .siteLnL.
     """
-    from mltree.commands import EvaluateRequest, run_evaluate
+    from mltree.commands.evaluate import EvaluateRequest, run_evaluate
 
     run_evaluate(
         EvaluateRequest(
@@ -278,7 +288,7 @@ def compare(
 
     Fails when two differ by more than rounding explains.
     """
-    from mltree.commands import run_compare
+    from mltree.commands.inspect import run_compare
 
     mixed = precision is Precision.MIXED
     run_compare(alignment, tree, model, mixed, _reporter(quiet, verbose=False, json=False))
@@ -287,7 +297,7 @@ def compare(
 @app.command(epilog="Example: mltree devices")
 def devices() -> None:
     """List the OpenCL devices, with a self-test on each."""
-    from mltree.commands import show_devices
+    from mltree.commands.inspect import show_devices
 
     show_devices(_console())
 
@@ -299,7 +309,7 @@ def check(
     device: DeviceOption = None,
 ) -> None:
     """Look an alignment over: sizes, gaps, frequencies, duplicates, and the memory it will take."""
-    from mltree.commands import show_check
+    from mltree.commands.inspect import show_check
 
     show_check(alignment, model, device, _console())
 

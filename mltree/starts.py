@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mltree.alignment.patterns import Patterns
 from mltree.errors import InputError
 from mltree.events import Emit, Notice
+from mltree.search.constraint import Constraint
+from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree
 from mltree.search.duplicates import Collapsed
 from mltree.tree.newick import read_newicks
 from mltree.tree.parsimony import packed, stepwise_addition
 from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree
 
 __all__ = ["MAX_STARTS", "starting_trees"]
 
@@ -25,11 +27,17 @@ _TERM = re.compile(r"(pars|rand)(?:\{(\d+)\})?")
 
 
 def starting_trees(
-    spec: str, distinct: Collapsed, taxa: Sequence[str], rng: np.random.Generator, emit: Emit
+    spec: str,
+    distinct: Collapsed,
+    taxa: Sequence[str],
+    constraint: Constraint | None,
+    rng: np.random.Generator,
+    emit: Emit,
 ) -> list[StartingTree]:
     """The trees that ``--tree`` asks for, in its order, over the distinct sequences.
 
-    ``taxa``: all taxa, which the trees in a file must have.
+    ``taxa``: all taxa, which the trees in a file must have. Under a constraint, parsimony and
+    random trees alike are random trees that satisfy it.
 
     Raises:
         InputError: not a specification, no such file, or a tree of other taxa.
@@ -42,21 +50,20 @@ def starting_trees(
         number = int(count or 1)
         if not 1 <= number <= MAX_STARTS:
             raise InputError(f"--tree {kind}{{{number}}}: between 1 and {MAX_STARTS} trees, please")
-        make = _parsimony if kind == "pars" else _random
-        starts += make(number, distinct.patterns, rng)
+        if constraint is not None:
+            made = [constrained_start(constraint, rng) for _ in range(number)]
+            starts += _named("constrained", made)
+        elif kind == "pars":
+            sites = packed(distinct.patterns)
+            starts += _named("parsimony", [stepwise_addition(sites, rng) for _ in range(number)])
+        else:
+            tips = distinct.patterns.n_tips
+            starts += _named("random", [random_topology(tips, rng) for _ in range(number)])
     return starts
 
 
-def _parsimony(number: int, patterns: Patterns, rng: np.random.Generator) -> list[StartingTree]:
-    sites = packed(patterns)
-    return [
-        StartingTree(stepwise_addition(sites, rng), f"parsimony {n + 1}") for n in range(number)
-    ]
-
-
-def _random(number: int, patterns: Patterns, rng: np.random.Generator) -> list[StartingTree]:
-    tips = patterns.n_tips
-    return [StartingTree(random_topology(tips, rng), f"random {n + 1}") for n in range(number)]
+def _named(kind: str, trees: list[Tree]) -> list[StartingTree]:
+    return [StartingTree(tree, f"{kind} {number}") for number, tree in enumerate(trees, 1)]
 
 
 def _from_file(

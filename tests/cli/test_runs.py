@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -170,6 +171,29 @@ def test_starts_of_every_kind(run: Run, primates: str) -> None:
     assert len(Path("x.mltree.startTree").read_text().splitlines()) == 4
 
 
+def test_a_constraint_is_kept(run: Run, primates: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.nwk").write_text("((Gorilla,Lemur_catta),Pan,Pongo);")
+    result = run("search", primates, *QUICK, "--constraint", "odd.nwk")
+    assert result.exit_code == 0, result.output
+    assert "start constrained 1" in result.stdout
+    assert final_lnl(result.stdout) < RAXML_NG_LNL - 10
+    tree = re.sub(r":[\d.]+", "", Path("x.mltree.bestTree").read_text())
+    groups = [set(re.findall(r"\w+", tree[a:b])) for a, b in brackets(tree)]
+    four = {"Gorilla", "Lemur_catta", "Pan", "Pongo"}
+    assert any(group & four in ({"Gorilla", "Lemur_catta"}, {"Pan", "Pongo"}) for group in groups)
+
+
+def brackets(text: str) -> list[tuple[int, int]]:
+    """Where each pair of parentheses opens and closes."""
+    pairs, stack = [], []
+    for at, character in enumerate(text):
+        if character == "(":
+            stack.append(at)
+        elif character == ")":
+            pairs.append((stack.pop(), at))
+    return pairs
+
+
 @pytest.mark.parametrize(
     ("text", "notice"),
     [
@@ -301,7 +325,7 @@ def test_version() -> None:
 
 def test_a_bug_ends_with_a_traceback_and_where_to_report() -> None:
     code = (
-        "import sys, mltree.commands as c; c.show_devices = lambda _: 1 / 0; "
+        "import sys, mltree.commands.inspect as c; c.show_devices = lambda _: 1 / 0; "
         "sys.argv = ['mltree', 'devices']; from mltree.cli import main; main()"
     )
     result = subprocess.run(

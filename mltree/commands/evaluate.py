@@ -1,0 +1,62 @@
+"""``mltree evaluate``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mltree import __version__
+from mltree.commands.request import (
+    Request,
+    conclude,
+    model_line,
+    newick,
+    open_likelihood,
+    open_log,
+    read_tree,
+)
+from mltree.events import RunStarted
+from mltree.report.progress import Reporter
+from mltree.run import evaluate, load_problem
+from mltree.settings import SearchSettings
+
+__all__ = ["EvaluateRequest", "run_evaluate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateRequest(Request):
+    """``mltree evaluate``."""
+
+    tree: str
+    optimise_model: bool
+    optimise_branches: bool
+    site_lnl: bool
+
+
+def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
+    """Evaluate a tree, show the result, write the files."""
+    outputs = request.outputs
+    kinds = ["evalTree", "evalModel", "log", *(["siteLnL"] if request.site_lnl else [])]
+    outputs.claim(kinds, request.redo)
+    reporter(RunStarted(__version__, request.command))
+    problem = load_problem(request.alignment, request.model, reporter)
+    tree = read_tree(request.tree, problem, reporter)
+    likelihood = open_likelihood(problem, problem.patterns, request, SearchSettings(), reporter)
+    with open_log(outputs, reporter):
+        tree, model, lnl = evaluate(
+            likelihood,
+            tree,
+            problem.model,
+            reporter,
+            optimise_parameters=request.optimise_model,
+            optimise_lengths=request.optimise_branches,
+        )
+        files = [
+            outputs.path("log"),
+            outputs.write("evalModel", model_line(model, problem)),
+            outputs.write("evalTree", newick(tree, problem) + "\n"),
+        ]
+        if request.site_lnl:
+            sites = likelihood.site_log_likelihoods(tree, model.arrays())
+            values = sites[problem.patterns.site_pattern]
+            files.append(outputs.write("siteLnL", "".join(f"{v:.10f}\n" for v in values)))
+        conclude(likelihood, problem, request, tree, model, lnl, files, reporter)

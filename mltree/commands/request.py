@@ -1,0 +1,139 @@
+"""What every run shares: its request, its engine, its log and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mltree.alignment.patterns import Patterns
+from mltree.engines import is_exact, open_engine, open_exact
+from mltree.events import DeviceChosen, Notice
+from mltree.likelihood.api import Likelihood
+from mltree.model.grammar import format_best_model, format_model
+from mltree.model.substitution import Model
+from mltree.outputs import Outputs
+from mltree.report import tables
+from mltree.report.progress import Reporter
+from mltree.run import Problem
+from mltree.settings import SearchSettings
+from mltree.tree.newick import ascii_drawing, read_newick, write_newick
+from mltree.tree.topology import Tree
+
+__all__ = [
+    "Request",
+    "conclude",
+    "model_line",
+    "newick",
+    "open_likelihood",
+    "open_log",
+    "read_tree",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What every run needs to know."""
+
+    alignment: str
+    model: str | None
+    device: str | None
+    mixed: bool
+    prefix: str | None
+    redo: bool
+    command: str
+
+    @property
+    def outputs(self) -> Outputs:
+        """Where the run writes."""
+        return Outputs.of(self.prefix, self.alignment)
+
+
+@contextmanager
+def open_log(outputs: Outputs, reporter: Reporter, append: bool = False) -> Iterator[None]:
+    """The log file, open while the run lasts."""
+    with outputs.path("log").open("a" if append else "w", encoding="utf-8") as log:
+        reporter.log_to(log)
+        try:
+            yield
+        except Exception as error:
+            log.write(f"stopped: {error}\n")
+            raise
+        finally:
+            reporter.log_to(None)
+
+
+def open_likelihood(
+    problem: Problem,
+    patterns: Patterns,
+    request: Request,
+    settings: SearchSettings,
+    reporter: Reporter,
+) -> Likelihood:
+    """The likelihood of the patterns on the device that was asked for."""
+    bounds = settings.branches.bounds(patterns.n_sites)
+    categories = problem.model.arrays().n_categories
+    engine = open_engine(patterns, categories, bounds, request.device, request.mixed)
+    reporter(DeviceChosen(engine.name))
+    if not is_exact(engine) and not request.mixed:
+        reporter(Notice("the device has no fp64: computes in mixed precision"))
+    return Likelihood(engine, bounds)
+
+
+def _exact_lnl(
+    problem: Problem, request: Request, tree: Tree, model: Model, mixed: float, reporter: Reporter
+) -> float:
+    """The lnL in fp64 of what was found in mixed precision, with a notice of the difference."""
+    patterns, arrays = problem.patterns, model.arrays()
+    bounds = SearchSettings().branches.bounds(patterns.n_sites)
+    engine = open_exact(patterns, arrays.n_categories, bounds, request.device)
+    lnl = float(Likelihood(engine, bounds).log_likelihoods([tree], [arrays])[0])
+    reporter(Notice(f"scored again in fp64: lnL {lnl:.6f}, {lnl - mixed:+.1e} from fp32"))
+    return lnl
+
+
+def read_tree(path: str, problem: Problem, reporter: Reporter) -> Tree:
+    """The tree in a file, with a notice of whatever had to be mended."""
+    tree, notices = read_newick(path, problem.patterns.taxa)
+    for notice in notices:
+        reporter(Notice(f"{path}: {notice}"))
+    return tree
+
+
+def newick(tree: Tree, problem: Problem) -> str:
+    """The tree in Newick, without the line's end."""
+    return write_newick(tree, problem.patterns.taxa)
+
+
+def model_line(model: Model, problem: Problem) -> str:
+    """The content of a .bestModel file."""
+    return format_best_model(model, problem.patterns.n_sites) + "\n"
+
+
+def conclude(
+    likelihood: Likelihood,
+    problem: Problem,
+    request: Request,
+    tree: Tree,
+    model: Model,
+    lnl: float,
+    files: list[Path],
+    reporter: Reporter,
+) -> None:
+    """Show what a run found, and where its time went."""
+    patterns = problem.patterns
+    if not is_exact(likelihood.engine):
+        lnl = _exact_lnl(problem, request, tree, model, lnl, reporter)
+    drawn = tables.is_drawn(patterns.n_tips, reporter.console.height)
+    summary = tables.Summary(
+        lnl=lnl,
+        model=format_model(model),
+        tree_length=float(tree.lengths.sum()),
+        taxa=patterns.n_tips,
+        drawing=ascii_drawing(tree, patterns.taxa) if drawn else "",
+        files=tuple(map(str, files)),
+    )
+    reporter.say(tables.summary_text(summary))
+    if isinstance(likelihood.engine, tables.Timed):
+        reporter.say(tables.timing_table(likelihood.engine.timings(), reporter.elapsed))
