@@ -16,8 +16,8 @@ from __future__ import annotations
 __all__ = [
     "DeviceError",
     "InputError",
-    "ModelError",
     "MltreeError",
+    "ModelError",
     "NumericalError",
     "WorkerFault",
 ]

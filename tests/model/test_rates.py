@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 import subprocess
 import sys
 
@@ -55,7 +56,7 @@ def test_alpha_one_is_the_exponential_distribution(categories: int) -> None:
         return 0.0 if p >= 1.0 else (1.0 - math.log1p(-p)) * (1.0 - p)
 
     cuts = [above(k / categories) for k in range(categories + 1)]
-    expected = [categories * (low - high) for low, high in zip(cuts, cuts[1:], strict=False)]
+    expected = [categories * (low - high) for low, high in pairwise(cuts)]
     assert gamma_rates(1.0, categories) == pytest.approx(expected, rel=1e-12)
 
 
