@@ -1,0 +1,202 @@
+"""Engines and random problems that the tests of the likelihood share.
+
+A test that takes ``open_engine`` runs on the reference and on every OpenCL device that is found,
+in several layouts; one that takes ``open_device`` runs on the devices only. Nothing here knows
+which devices there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
+from mltree.alignment.patterns import Patterns
+from mltree.device.discovery import DeviceInfo, choose_layout, find_devices
+from mltree.device.layout import Layout, gpu_layout
+from mltree.device.session import Session
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.engine import Engine
+from mltree.likelihood.reference import ReferenceEngine
+from mltree.model.eigen import ModelArrays, decompose, random_reversible
+from mltree.model.rates import gamma_rates
+from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree
+
+BOUNDS = (1e-6, 100.0)
+"""Expected substitutions per site: the defaults of a search."""
+
+DEVICES = find_devices()
+
+LAYOUT_PATTERNS = 1024
+"""Layouts are chosen for as many patterns, whatever a test has, so that few builds serve all."""
+
+CPU_SHAPES = ("vw1", "native")
+GPU_SHAPES = ("vw1", "native", "wide")
+"""RAxML's AVX layout; what a run picks for little data; and for much. (A work-item for every lane
+is no layout for a CPU: PoCL compiles it for minutes.)"""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Patterns, with trees and a model for each to score them with."""
+
+    patterns: Patterns
+    trees: list[Tree]
+    models: list[ModelArrays]
+
+    @property
+    def tree(self) -> Tree:
+        return self.trees[0]
+
+    @property
+    def model(self) -> ModelArrays:
+        return self.models[0]
+
+    @property
+    def categories(self) -> int:
+        return self.model.n_categories
+
+
+def layout_of(info: DeviceInfo, shape: str, patterns: Patterns, categories: int) -> Layout:
+    alphabet = patterns.alphabet
+    size = (alphabet.n_states, alphabet.n_codes, categories)
+    if shape == "wide":
+        return gpu_layout(*size, 32, False, max(1, min(4, 512 // (32 * categories))))
+    return choose_layout(info, *size, LAYOUT_PATTERNS, vw=1 if shape == "vw1" else None)
+
+
+def engine_names(*, reference: bool) -> list[str]:
+    devices = [
+        f"{info.index}-{shape}"
+        for info in DEVICES
+        for shape in (CPU_SHAPES if info.is_cpu else GPU_SHAPES)
+        if info.has_fp64
+    ]
+    return ["reference", *devices] if reference else devices
+
+
+def opener(name: str) -> Callable[..., Engine]:
+    def open_named(patterns: Patterns, categories: int, **options: Any) -> Engine:
+        bounds = options.pop("bounds", BOUNDS)
+        if name == "reference":
+            return ReferenceEngine(patterns, categories, bounds)
+        index, shape = name.split("-")
+        info = DEVICES[int(index)]
+        layout = options.pop("layout", None) or layout_of(info, shape, patterns, categories)
+        return Session(info.handle, patterns, layout, bounds, **options)
+
+    return open_named
+
+
+@pytest.fixture(scope="session", params=engine_names(reference=True))
+def open_engine(request: pytest.FixtureRequest) -> Callable[..., Engine]:
+    """open_engine(patterns, categories): the reference, or a device in some layout."""
+    return opener(request.param)
+
+
+@pytest.fixture(scope="session", params=engine_names(reference=False))
+def open_device(request: pytest.FixtureRequest) -> Callable[..., Session]:
+    """open_device(patterns, categories, **session options): a device in some layout."""
+    return opener(request.param)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="session", params=[f"{info.index}-native" for info in DEVICES])
+def open_native(request: pytest.FixtureRequest) -> Callable[..., Session]:
+    """As ``open_device``, in the layout that a run picks: for what no layout changes."""
+    return opener(request.param)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="session")
+def likelihood() -> Callable[..., Likelihood]:
+    """likelihood(opener, problem, **session options): the problem's patterns on an engine."""
+
+    def make(open_: Callable[..., Engine], problem: Problem, **options: Any) -> Likelihood:
+        bounds = options.get("bounds", BOUNDS)
+        return Likelihood(open_(problem.patterns, problem.categories, **options), bounds)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reference() -> Callable[..., Likelihood]:
+    """reference(problem): the problem's patterns on the NumPy reference."""
+
+    def make(problem: Problem, bounds: tuple[float, float] = BOUNDS) -> Likelihood:
+        return Likelihood(ReferenceEngine(problem.patterns, problem.categories, bounds), bounds)
+
+    return make
+
+
+def alphabet_of(states: int) -> Alphabet:
+    if states in {4, 20}:
+        return DNA if states == 4 else PROTEIN
+    letters = "".join(chr(192 + state) for state in range(states))
+    return Alphabet.of_states(f"{states} states", letters)
+
+
+def random_codes(
+    alphabet: Alphabet, tips: int, patterns: int, rng: np.random.Generator
+) -> np.ndarray:
+    """u8 [T, L]: columns from invariant to noise, with gaps and ambiguities."""
+    single = np.flatnonzero(alphabet.tip_table.sum(axis=1) == 1)
+    codes = rng.choice(single, (1, patterns)).repeat(tips, axis=0)
+    noise = rng.random((tips, patterns)) < rng.choice([0.0, 0.2, 1.0], patterns)
+    codes = np.where(noise, rng.choice(single, codes.shape), codes)
+    unsure = rng.random(codes.shape) < 0.05
+    codes = np.where(unsure, rng.integers(1, alphabet.n_codes, codes.shape), codes)
+    codes = np.where(rng.random(codes.shape) < 0.1, alphabet.gap_code, codes)
+    return codes.astype(np.uint8)
+
+
+def gamma_model(
+    states: int, alpha: float, categories: int, invariant: float, rng: np.random.Generator
+) -> ModelArrays:
+    """Random exchangeabilities under Γ, and +I as one more category where invariant > 0."""
+    gammas = categories - (invariant > 0)
+    rates = gamma_rates(alpha, gammas, "mean") / (1 - invariant)
+    weights = np.full(gammas, (1 - invariant) / gammas)
+    if invariant > 0:
+        rates, weights = np.append(rates, 0.0), np.append(weights, invariant)
+    exchangeabilities = np.exp(rng.normal(size=states * (states - 1) // 2))
+    return decompose(exchangeabilities, rng.dirichlet(np.full(states, 5.0)), rates, weights)
+
+
+@pytest.fixture(scope="session")
+def make_problem() -> Callable[..., Problem]:
+    """make_problem(tips, patterns, ...): a random one, the same for the same arguments."""
+
+    def make(
+        tips: int = 8,
+        patterns: int = 40,
+        *,
+        states: int = 4,
+        categories: int = 4,
+        trees: int = 1,
+        seed: int = 1,
+        alpha: float | None = None,
+        invariant: float = 0.0,
+    ) -> Problem:
+        rng = np.random.default_rng([seed, tips, patterns, states, categories])
+        alphabet = alphabet_of(states)
+        data = Patterns(
+            taxa=tuple(f"t{tip:04d}" for tip in range(tips)),
+            codes=random_codes(alphabet, tips, patterns, rng),
+            weights=rng.integers(1, 9, patterns).astype(np.float64),
+            site_pattern=np.arange(patterns, dtype=np.int32),
+            alphabet=alphabet,
+        )
+        found = [random_topology(tips, rng) for _ in range(trees)]
+        for tree in found:
+            tree.lengths[:] = rng.exponential(0.15, tree.n_edges) + 1e-4
+        if alpha is None:
+            models = [random_reversible(states, rng, categories=categories) for _ in found]
+        else:
+            models = [gamma_model(states, alpha, categories, invariant, rng) for _ in found]
+        return Problem(data, found, models)
+
+    return make
