@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
