@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import quality, render, table1
+from bench import kernels, quality, render, table1
 from bench.contenders import Contender, contenders
 from bench.data import PAPER_SIZES, Source
 from bench.provenance import cores, provenance
@@ -32,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     benches = parser.add_subparsers(metavar="BENCH", required=True)
     _add_table1(benches)
     _add_search(benches)
+    _add_kernels(benches)
     _add_judge(benches)
     benches.add_parser("render", help="results to Markdown, plots and README").set_defaults(
         run=_render
@@ -87,6 +88,20 @@ def _add_search(benches: Benches[argparse.ArgumentParser]) -> None:
     add("--seeds", type=_numbers, default=None, help="seeds, comma-separated (default: --seed)")
     add("--presets", type=_words, default=("fast", "default"))
     parser.set_defaults(run=_search)
+
+
+def _add_kernels(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "kernels", "every likelihood operation against the device's limits")
+    add = parser.add_argument
+    add("--cases", type=_cases, default=kernels.CASES, help="KIND:TAXA:PATTERNS,... (DNA:15:1024)")
+    add("--precisions", type=_words, default=("double", "mixed"))
+    add("--only", metavar="TEXT", help="only contenders whose name contains TEXT")
+    parser.set_defaults(run=_kernels)
+
+
+def _cases(text: str) -> tuple[kernels.Case, ...]:
+    parts = [case.split(":") for case in text.split(",")]
+    return tuple(kernels.Case(kind, int(taxa), int(size)) for kind, taxa, size in parts)
 
 
 def _add_judge(benches: Benches[argparse.ArgumentParser]) -> None:
@@ -160,6 +175,7 @@ def _table1(options: argparse.Namespace) -> None:
 
 
 def _search(options: argparse.Namespace) -> None:
+    who = [entry for entry in _contenders(options) if entry.vw is None]
     repetitions = options.repetitions or 1
     race = Race(repetitions, options.timeout, options.seed, "fast")
     source = _source(options)
@@ -173,11 +189,26 @@ def _search(options: argparse.Namespace) -> None:
         [source.dataset(name) for name in names],
         options.seeds or (options.seed,),
         presets,
-        _contenders(options),
+        who,
         _rivals(options),
         _threads(options),
         _judge(options),
     )
+    run.save()
+
+
+def _kernels(options: argparse.Namespace) -> None:
+    repetitions = options.repetitions or (2 if options.smoke else 11)
+    run = _run("kernels", options, repetitions)
+    text = (options.only or "").lower()
+    who = [
+        entry
+        for precision in options.precisions
+        for entry in contenders(precision)
+        if text in entry.name.lower() and entry.threads in {None, cores()}
+    ]
+    cases = kernels.SMOKE if options.smoke else options.cases
+    kernels.measure(run, cases, who, repetitions, options.seed)
     run.save()
 
 

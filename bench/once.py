@@ -25,12 +25,13 @@ from mltree.contract import Function  # noqa: E402
 from mltree.likelihood.api import Likelihood  # noqa: E402
 from mltree.likelihood.engine import Engine  # noqa: E402
 from mltree.run import Problem, load_problem  # noqa: E402
-from mltree.search.driver import SearchResult, search  # noqa: E402
-from mltree.search.duplicates import collapse  # noqa: E402
+from mltree.search.driver import SearchResult, StartingTree, search  # noqa: E402
+from mltree.search.duplicates import Collapsed, collapse  # noqa: E402
 from mltree.search.neighbourhood import Neighbourhood  # noqa: E402
 from mltree.settings import SearchSettings, preset  # noqa: E402
-from mltree.starts import starting_trees  # noqa: E402
-from mltree.tree.newick import write_newick  # noqa: E402
+from mltree.tree.newick import read_newick, write_newick  # noqa: E402
+from mltree.tree.parsimony import packed, stepwise_addition  # noqa: E402
+from mltree.tree.random_trees import random_topology  # noqa: E402
 from mltree.tree.topology import Tree  # noqa: E402
 
 __all__ = ["main"]
@@ -51,8 +52,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     patterns = problem.patterns
     distinct = collapse(patterns)
     rng = np.random.default_rng(job["seed"])
-    spec = job["start"] or _own_starts(settings)
-    starts = starting_trees(spec, distinct, patterns.taxa, rng, lambda _: None)
+    if job["start"]:
+        starts = [StartingTree(_read(job["start"], distinct, patterns.taxa), "user 1")]
+    else:
+        starts = _own_starts(settings, distinct, rng)
     clock.lap("load_s")
     bounds = settings.branches.bounds(patterns.n_sites)
     categories = problem.model.arrays().n_categories
@@ -75,10 +78,22 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _own_starts(settings: SearchSettings) -> str:
-    """The starting trees of a preset."""
-    random = f",rand{{{settings.random_starts}}}" if settings.random_starts else ""
-    return f"pars{{{settings.parsimony_starts}}}" + random
+def _read(path: str, distinct: Collapsed, taxa: Sequence[str]) -> Tree:
+    """A tree of all taxa, less the copies."""
+    return distinct.reduce_tree(read_newick(path, taxa)[0])
+
+
+def _own_starts(
+    settings: SearchSettings, distinct: Collapsed, rng: np.random.Generator
+) -> list[StartingTree]:
+    """The starting trees of a preset: parsimony first, then random ones."""
+    sites, tips = packed(distinct.patterns), distinct.patterns.n_tips
+    parsimony = [stepwise_addition(sites, rng) for _ in range(settings.parsimony_starts)]
+    random = [random_topology(tips, rng) for _ in range(settings.random_starts)]
+    return [
+        *(StartingTree(tree, f"parsimony {number}") for number, tree in enumerate(parsimony, 1)),
+        *(StartingTree(tree, f"random {number}") for number, tree in enumerate(random, 1)),
+    ]
 
 
 def _outcome(found: SearchResult, tree: Tree, taxa: Sequence[str]) -> dict[str, Any]:

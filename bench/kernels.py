@@ -1,0 +1,200 @@
+"""``bench kernels``: every likelihood operation by itself, against the device's own limits.
+
+Wall seconds of one call, with launch and read-back, as the search pays them. Bytes are what an
+operation must move at least (every CLA read or written once per newview or edge), FLOPs those of
+its formula with S states and K categories.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from bench.contenders import Contender, open_contender
+from bench.limits import Limits, measure_limits
+from bench.results import Row, Run, repeated
+from bench.workloads import Workload, workload
+from mltree.contract import CONTROL_WORDS
+from mltree.errors import MltreeError
+from mltree.likelihood import programs
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.engine import Engine
+from mltree.likelihood.program import Program
+from mltree.search.neighbourhood import Neighbourhood
+from mltree.settings import BranchSettings
+
+__all__ = ["CASES", "SMOKE", "Case", "measure"]
+
+SCAN_DEPTH = 6
+"""Edges from the pruning point that the timed scan walks."""
+
+MAX_CANDIDATES = 400
+"""Insertions that the timed re-scoring refines."""
+
+SMOOTHING_GAIN = 0.1
+"""lnL: the smoothing of the search's rounds."""
+
+_NO_CONTROL = np.zeros((0, CONTROL_WORDS))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One size of one kind of data."""
+
+    kind: str
+    taxa: int
+    patterns: int
+
+
+CASES = (
+    *(Case("DNA", 15, size) for size in (1024, 8192, 65536, 262144)),
+    Case("DNA", 200, 1727),
+    Case("DNA", 1000, 1024),
+    Case("DNA", 1000, 16384),
+    *(Case("protein", 50, size) for size in (1777, 16384, 65536)),
+    *(Case("codon", 15, size) for size in (1024, 8192)),
+)
+SMOKE = (Case("DNA", 15, 1024), Case("protein", 8, 256))
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is timed, and how much work it is."""
+
+    name: str
+    call: Callable[[], object]
+    units: float
+    """Pattern-newviews, pattern-edges or pattern-insertions of one call."""
+    unit: str
+    reads: float
+    """CLAs of all patterns read and written."""
+    products: float
+    """P matrix times vector of all patterns and categories."""
+
+
+def measure(
+    run: Run,
+    cases: Sequence[Case],
+    contenders: Sequence[Contender],
+    repetitions: int,
+    seed: int,
+) -> None:
+    """Fill the run with a row per case, contender and operation."""
+    limits: dict[str, Limits] = {}
+    for case in cases:
+        data = workload(case.kind, case.taxa, case.patterns, seed)
+        for contender in contenders:
+            try:
+                rows = list(_rows(case, data, contender, repetitions, limits))
+            except MltreeError as error:
+                rows = [{**_who(case, contender), "status": "failed", "output": error.message}]
+            for row in rows:
+                run.add(row)
+                print(_line(row), flush=True)
+    run.settings["limits"] = {name: asdict(limit) for name, limit in limits.items()}
+
+
+def _who(case: Case, contender: Contender) -> Row:
+    return {**asdict(case), "contender": contender.name, "precision": contender.precision}
+
+
+def _line(row: Row) -> str:
+    if row["status"] != "done":
+        return f"{row}"
+    rate = row["units"] / row["seconds"]["median"]
+    return (
+        f"{row['kind']} {row['taxa']} x {row['patterns']} {row['contender']} {row['precision']} "
+        f"{row['operation']}: {row['seconds']['median'] * 1e6:.1f} us, {rate:.3g} {row['unit']}/s"
+    )
+
+
+def _rows(
+    case: Case,
+    data: Workload,
+    contender: Contender,
+    repetitions: int,
+    limits: dict[str, Limits],
+) -> Iterator[Row]:
+    settings = BranchSettings()
+    bounds = settings.bounds(case.patterns)
+    categories = data.model.n_categories
+    engine, device = open_contender(contender, data.patterns, categories, bounds)
+    if device is not None and device.name not in limits:
+        limits[device.name] = measure_limits(device.handle)
+    states = data.patterns.alphabet.n_states
+    real = 4 if contender.precision == "mixed" else 8
+    cla = case.patterns * categories * states * real
+    for operation in _operations(engine, data, bounds):
+        times = _times(operation.call, repetitions)
+        flops = operation.products * case.patterns * categories * states * 2 * states
+        yield {
+            **_who(case, contender),
+            "status": "done",
+            "engine": engine.name,
+            "device": device.name if device else "reference",
+            "operation": operation.name,
+            "seconds": repeated(times),
+            "units": operation.units,
+            "unit": operation.unit,
+            "bytes": operation.reads * cla,
+            "flops": flops,
+        }
+
+
+def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> Iterator[Operation]:
+    likelihood = Likelihood(engine, bounds)
+    tree, models, count = data.tree, [data.model], data.patterns.n_patterns
+    inner, edges, trees = tree.n_tips - 2, tree.n_edges, [data.tree]
+    likelihood.log_likelihoods(trees, models)  # loads the model
+
+    def runs(program: Program, lengths: np.ndarray) -> Callable[[], object]:
+        return lambda: engine.run(program, lengths, _NO_CONTROL)
+
+    matrices = Program(programs.traversal(trees).stages[:1], 1)
+    yield Operation("P matrices", runs(matrices, tree.lengths), edges, "matrices", 0, 0)
+    traversal = programs.traversal(trees)
+    yield Operation(
+        "traversal", runs(traversal, tree.lengths),
+        inner * count, "pattern-newviews", 2 * inner, 2 * inner + 1,
+    )  # fmt: skip
+    every = programs.derivatives(trees)
+    newviews = 3 * inner
+    yield Operation(
+        "derivatives", runs(every, tree.lengths),
+        edges * count, "pattern-edges", 2.5 * newviews + 2 * edges, 2 * newviews + 3 * edges,
+    )  # fmt: skip
+    moving = tree.copy()
+
+    def smooth() -> None:
+        moving.lengths[:] = tree.lengths
+        likelihood.smooth([moving], models, SMOOTHING_GAIN)
+
+    yield Operation("Newton smoothing", smooth, edges * count, "pattern-edges", 0, 0)
+    near = Neighbourhood(tree)
+    scan = near.scan(near.extend(SCAN_DEPTH))
+    likelihood.insertions(trees, models, scan)  # makes the directional CLAs current
+    program, lengths = programs.scores(trees, scan)
+    steps = scan.near.size
+    yield Operation(
+        "insertion scan", runs(program, lengths),
+        scan.outputs * count, "pattern-insertions", 2 * steps, 5 * steps,
+    )  # fmt: skip
+    some = np.arange(0, near.size, max(1, near.size // MAX_CANDIDATES), dtype=np.int32)
+    few = near.scan(some)
+    yield Operation(
+        "insertion re-scoring", lambda: likelihood.refine(trees, models, few),
+        few.outputs * count, "pattern-insertions", 0, 0,
+    )  # fmt: skip
+
+
+def _times(call: Callable[[], object], repetitions: int) -> list[float]:
+    """Wall seconds of calls after two that warm up."""
+    times = []
+    for _ in range(repetitions + 2):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times[2:]

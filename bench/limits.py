@@ -1,0 +1,97 @@
+"""What a device can do at most: copy bandwidth and arithmetic rate, measured in the same run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pyopencl as cl
+
+__all__ = ["Limits", "measure_limits"]
+
+COPY_BYTES = 1 << 28
+"""Bytes of one copy, far more than any cache; less where the device has little memory."""
+
+TRIES = 5
+"""The fastest of so many: a limit is what is possible."""
+
+_STEPS = 4096
+_CHAINS = 8
+_SOURCE = """
+#if DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+kernel void multiply_add(global SCALAR *out, SCALAR b) {
+  VECTOR a[CHAINS];
+  for (int i = 0; i < CHAINS; i++) a[i] = (VECTOR)((SCALAR)(get_global_id(0) + i) * (SCALAR)1e-9);
+  for (int step = 0; step < STEPS; step++)
+    for (int i = 0; i < CHAINS; i++) a[i] = a[i] * b + (SCALAR)1e-3;
+  VECTOR sum = a[0];
+  for (int i = 1; i < CHAINS; i++) sum += a[i];
+  out[get_global_id(0)] = FIRST(sum);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A device's limits."""
+
+    copy_bytes: float
+    """Bytes a second that a copy reads and writes together."""
+    flops_double: float | None
+    """Multiplications and additions a second in fp64; None where the device has no doubles."""
+    flops_single: float
+
+
+def measure_limits(device: cl.Device) -> Limits:
+    """Measure a device, in about a second."""
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    double = _rate(context, queue, double=True) if "cl_khr_fp64" in device.extensions else None
+    return Limits(_copy(context, queue), double, _rate(context, queue, double=False))
+
+
+def _copy(context: cl.Context, queue: cl.CommandQueue) -> float:
+    device = context.devices[0]
+    size = min(COPY_BYTES, device.max_mem_alloc_size // 4, device.global_mem_size // 16)
+    flags = cl.mem_flags.READ_WRITE
+    source, target = cl.Buffer(context, flags, size), cl.Buffer(context, flags, size)
+    cl.enqueue_fill_buffer(queue, source, np.zeros(1, np.uint8), 0, size)
+    cl.enqueue_fill_buffer(queue, target, np.zeros(1, np.uint8), 0, size)
+    queue.finish()
+    return 2 * size / _fastest(queue, lambda: cl.enqueue_copy(queue, target, source))
+
+
+def _rate(context: cl.Context, queue: cl.CommandQueue, *, double: bool) -> float:
+    device = context.devices[0]
+    on_cpu = bool(device.type & cl.device_type.CPU)
+    lanes = (8 if double else 16) if on_cpu else 1
+    scalar = "double" if double else "float"
+    vector = f"{scalar}{lanes}" if on_cpu else scalar
+    options = [
+        f"-DDOUBLE={int(double)}", f"-DSCALAR={scalar}", f"-DVECTOR={vector}",
+        f"-DFIRST(x)={'(x).s0' if on_cpu else '(x)'}", f"-DSTEPS={_STEPS}", f"-DCHAINS={_CHAINS}",
+        "-cl-mad-enable",
+    ]  # fmt: skip
+    kernel = cl.Program(context, _SOURCE).build(options=options).multiply_add
+    items = device.max_compute_units * (64 if on_cpu else 4096)
+    out = cl.Buffer(context, cl.mem_flags.READ_WRITE, items * 8)
+    kernel.set_args(out, (np.float64 if double else np.float32)(0.999))
+    group = None if on_cpu else (256,)
+    work = 2.0 * items * lanes * _STEPS * _CHAINS
+    return work / _fastest(
+        queue, lambda: cl.enqueue_nd_range_kernel(queue, kernel, (items,), group)
+    )
+
+
+def _fastest(queue: cl.CommandQueue, enqueue: object) -> float:
+    assert callable(enqueue)
+    best = np.inf
+    for _ in range(TRIES):
+        start = time.perf_counter()
+        enqueue()
+        queue.finish()
+        best = min(best, time.perf_counter() - start)
+    return float(best)
