@@ -194,6 +194,27 @@ def brackets(text: str) -> list[tuple[int, int]]:
     return pairs
 
 
+ODD_ALIGNMENTS = {
+    "a state is missing": ["ACGACG", "ACGAAG", "ACCAAG", "GCCAAG"],
+    "all sequences equal": ["ACGACG"] * 5,
+    "one site": ["A", "C", "G", "T"],
+    "one pattern": ["AAAA", "AAAA", "CCCC", "CCCC"],
+    "a row of gaps": ["ACGTAC", "ACGTTC", "ACTTAC", "------", "GCTTAC"],
+    "only gaps": ["----"] * 4,
+}
+
+
+@pytest.mark.parametrize("case", ODD_ALIGNMENTS)
+def test_odd_alignments_have_trees(run: Run, tmp_path: Path, case: str) -> None:
+    rows = enumerate(ODD_ALIGNMENTS[case])
+    (tmp_path / "odd.fa").write_text("".join(f">t{n}\n{row}\n" for n, row in rows))
+    result = run("search", "odd.fa", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert final_lnl(result.stdout) <= 0.0
+    model = Path("x.mltree.bestModel").read_text()
+    assert "nan" not in model
+
+
 @pytest.mark.parametrize(
     ("text", "notice"),
     [
