@@ -22,6 +22,7 @@ from mltree.device.session import Session
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.reference import ReferenceEngine
+from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.eigen import ModelArrays, decompose, random_reversible
 from mltree.model.rates import gamma_rates
 from mltree.tree.random_trees import random_topology
@@ -113,11 +114,13 @@ def open_native(request: pytest.FixtureRequest) -> Callable[..., Session]:
 
 @pytest.fixture(scope="session")
 def likelihood() -> Callable[..., Likelihood]:
-    """likelihood(opener, problem, **session options): the problem's patterns on an engine."""
+    """likelihood(opener, problem, **session options): the problem's patterns on an engine that
+    verifies every program before it runs."""
 
     def make(open_: Callable[..., Engine], problem: Problem, **options: Any) -> Likelihood:
         bounds = options.get("bounds", BOUNDS)
-        return Likelihood(open_(problem.patterns, problem.categories, **options), bounds)
+        engine = open_(problem.patterns, problem.categories, **options)
+        return Likelihood(VerifiedEngine(engine, problem.patterns.n_tips), bounds)
 
     return make
 
@@ -135,7 +138,7 @@ def reference() -> Callable[..., Likelihood]:
 def alphabet_of(states: int) -> Alphabet:
     if states in {4, 20}:
         return DNA if states == 4 else PROTEIN
-    letters = "".join(chr(192 + state) for state in range(states))
+    letters = "".join(chr(33 + n) for n in range(states + 2) if chr(33 + n) not in "-?")[:states]
     return Alphabet.of_states(f"{states} states", letters)
 
 

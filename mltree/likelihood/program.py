@@ -139,6 +139,14 @@ class Program:
                     yield tasks
                     yield steps
 
+    def title(self, stage: int) -> str:
+        """What a stage does, without its records."""
+        return _title(self.stages[stage])
+
+    def line(self, stage: int, record: int) -> str:
+        """One record of a stage, as :meth:`listing` shows it (tasks before steps)."""
+        return _record_lines(self.stages[stage])[record]
+
     def listing(self) -> str:
         """The program for a reader, a line per record."""
         lines = []
