@@ -23,12 +23,6 @@ NVIDIA_REGISTERS = 255
 """Most registers of a work-item. Which builds use fewer the driver tells only in the log of a
 fresh build, and -cl-nv-maxrregcount changes nothing beside a required work-group size."""
 
-NVIDIA_FEW_REGISTERS = 128
-"""What the sites worker uses for DNA (driver 580, compute capability 9.0)."""
-
-FEW_STATES = 4
-"""DNA."""
-
 NVIDIA_LOCAL_MEMORY = 96 * 1024
 """Local memory of a compute unit that groups may share; newer chips have up to 228 KiB."""
 
@@ -99,8 +93,7 @@ def _resident_groups(device: cl.Device, kernel: cl.Kernel, name: str, layout: La
     """Work-groups that the registers and local memory of a compute unit hold together."""
     items = layout.team * (layout.rows if name == "sites" else 1)
     warps = -(-items // 32)
-    few = name == "sites" and layout.states <= FEW_STATES
-    registers = NVIDIA_FEW_REGISTERS if few else NVIDIA_REGISTERS + 1
+    registers = min(NVIDIA_REGISTERS + 1, NVIDIA_REGISTER_FILE // (32 * warps))
     local = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
     fits = (
         NVIDIA_REGISTER_FILE // (32 * warps * registers),

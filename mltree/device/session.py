@@ -32,7 +32,7 @@ Float64 = npt.NDArray[np.float64]
 Dispatch = Literal["auto", "persistent", "launch"]
 """All stages of a program in one launch, or a launch per stage; by the work at hand where auto."""
 
-MANY_ROUNDS = 4
+MANY_ROUNDS = 2
 """Rounds of resident work-groups from which a launch per stage is faster."""
 
 GPU_GROUPS = 32
