@@ -1,6 +1,7 @@
 # Everything runs in a virtual environment of its own, made on first use.
 #   make demo   installs mltree and finds the tree of twelve primates
 #   make test   runs the test suite
+#   make bench  measures this machine (BENCH='search --help' for all there is to choose)
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
@@ -29,6 +30,7 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i opencl/*.cl opencl/*.h
 
+BENCH ?= table1
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m bench $(BENCH)
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import kernels, quality, render, table1
+from bench import golden, kernels, precision, quality, render, scale, table1
 from bench.contenders import Contender, contenders
 from bench.data import PAPER_SIZES, Source
 from bench.provenance import cores, provenance
@@ -33,6 +33,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_table1(benches)
     _add_search(benches)
     _add_kernels(benches)
+    _add_scale(benches)
+    _add_precision(benches)
+    _add_golden(benches)
     _add_judge(benches)
     benches.add_parser("render", help="results to Markdown, plots and README").set_defaults(
         run=_render
@@ -97,6 +100,28 @@ def _add_kernels(benches: Benches[argparse.ArgumentParser]) -> None:
     add("--precisions", type=_words, default=("double", "mixed"))
     add("--only", metavar="TEXT", help="only contenders whose name contains TEXT")
     parser.set_defaults(run=_kernels)
+
+
+def _add_scale(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "scale", "cost as taxa, patterns and starts grow")
+    parser.add_argument("--axes", type=_words, default=tuple(scale.AXES))
+    parser.add_argument("--only", metavar="TEXT", help="only contenders whose name contains TEXT")
+    parser.set_defaults(run=_scale)
+
+
+def _add_precision(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "precision", "mixed precision against fp64")
+    add = parser.add_argument
+    add("--sets", type=_words, default=("primates", "laurasiatherian", "proteins"))
+    add("--taxa", type=_numbers, default=(1000, 5000), help="also simulated sets of so many taxa")
+    add("--search-up-to", type=int, default=200, help="search sets of at most so many taxa")
+    add("--timeout", type=float, default=600.0)
+    parser.set_defaults(run=_precision)
+
+
+def _add_golden(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "golden", "log-likelihoods that RAxML-NG and IQ-TREE agree on")
+    parser.set_defaults(run=_golden)
 
 
 def _cases(text: str) -> tuple[kernels.Case, ...]:
@@ -200,15 +225,47 @@ def _search(options: argparse.Namespace) -> None:
 def _kernels(options: argparse.Namespace) -> None:
     repetitions = options.repetitions or (2 if options.smoke else 11)
     run = _run("kernels", options, repetitions)
-    text = (options.only or "").lower()
-    who = [
-        entry
-        for precision in options.precisions
-        for entry in contenders(precision)
-        if text in entry.name.lower() and entry.threads in {None, cores()}
-    ]
+    who = _all_cores(options, options.precisions)
     cases = kernels.SMOKE if options.smoke else options.cases
     kernels.measure(run, cases, who, repetitions, options.seed)
+    run.save()
+
+
+def _all_cores(options: argparse.Namespace, precisions: Sequence[str]) -> list[Contender]:
+    """Contenders for timings inside this process: GPUs, and CPUs with all cores."""
+    text, threads = (options.only or "").lower(), {None, cores()}
+    return [
+        entry
+        for precision in precisions
+        for entry in contenders(precision)
+        if text in entry.name.lower() and entry.threads in threads
+    ]
+
+
+def _scale(options: argparse.Namespace) -> None:
+    repetitions = options.repetitions or (1 if options.smoke else 5)
+    run = _run("scale", options, repetitions)
+    axes = scale.SMOKE if options.smoke else {axis: scale.AXES[axis] for axis in options.axes}
+    scale.measure(run, axes, _all_cores(options, ("double",)), repetitions, options.seed)
+    run.save()
+
+
+def _precision(options: argparse.Namespace) -> None:
+    run, source = _run("precision", options, 1), _source(options)
+    sets = [source.dataset(name) for name in (("primates",) if options.smoke else options.sets)]
+    sets += [source.taxa(taxa) for taxa in (() if options.smoke else options.taxa)]
+    race = Race(1, options.timeout, options.seed, "fast")
+    precision.measure(run, sets, Contender("first device", "0"), race, options.search_up_to)
+    run.save()
+
+
+def _golden(options: argparse.Namespace) -> None:
+    run = _run("golden", options, 1)
+    if options.data is None:
+        raise SystemExit("bench: golden needs the folder of golden.tsv: --data FOLDER")
+    found = [Contender("NumPy reference", None), *contenders()]
+    once = {(entry.name, entry.vw): entry for entry in found}
+    golden.measure(run, options.data, list(once.values()), limit=4 if options.smoke else None)
     run.save()
 
 

@@ -92,21 +92,14 @@ class Source:
             return self._complete(name, path, "simulated")
         raise SystemExit(f"bench: no alignment {name!r}: give its folder with --data")
 
-    def simulated(self, taxa: int, sites: int, model: str) -> Path:
-        """Any simulated alignment of this source's seed."""
-        key = hashlib.sha256(model.encode()).hexdigest()[:8]
-        path = self.cache / f"simulated-{taxa}x{sites}-{key}-{self.seed}.phy"
+    def taxa(self, taxa: int, sites: int = 1000) -> Dataset:
+        """A simulated DNA alignment of so many taxa."""
+        name = f"sim{taxa}x{sites}"
+        path = self.cache / f"{name}-{self.seed}.phy"
+        model = "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"
         options = ["--taxa", str(taxa), "--sites", str(sites), "--model", model]
         self._simulate(path, [*options, "--seed", str(self.seed)])
-        return path
-
-    def unique(self, taxa: int, patterns: int, model: str) -> Path:
-        """Any simulated alignment of so many distinct columns."""
-        key = hashlib.sha256(model.encode()).hexdigest()[:8]
-        path = self.cache / f"simulated-{taxa}u{patterns}-{key}-{self.seed}.phy"
-        options = ["--taxa", str(taxa), "--unique", str(patterns), "--model", model]
-        self._simulate(path, [*options, "--seed", str(self.seed)])
-        return path
+        return self._complete(name, path, "simulated")
 
     def _complete(self, name: str, path: Path, origin: str) -> Dataset:
         model = default_model_name(_read(path).alphabet)

@@ -32,7 +32,7 @@ def measure(
     judge: Contender | None,
 ) -> None:
     """Fill the run with a row per size and contender."""
-    if sizes and contenders:
+    if not run.settings["smoke"]:
         _warm_up(race, source.paper(sizes[0]), contenders)
     late: set[str] = set()
     for size in sizes:

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from bench import engine_tables
+from bench.markdown import circumstances, markdown_table, seconds
 from bench.quoted import QUOTED
 from bench.results import Row, Run
 
-__all__ = ["brief", "circumstances", "full", "markdown_table"]
-
-
-def markdown_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """A table, numbers to the right."""
-    ruler = ["---", *["---:"] * (len(head) - 1)]
-    lines = [head, ruler, *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def circumstances(run: Run) -> str:
-    """One line: on what, with what, when."""
-    made = run.provenance
-    devices = "; ".join(
-        f"{device['name']} ({device['platform']}, driver {device['driver']})"
-        for device in made["devices"]
-    )
-    return (
-        f"Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; OpenCL devices: "
-        f"{devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
-        f"median of {made['repetitions']}. `{made['command']}`"
-    )
+__all__ = ["brief", "full", "gaps", "speedups"]
 
 
 def brief(run: Run) -> str:
@@ -40,16 +21,14 @@ def brief(run: Run) -> str:
 def full(run: Run) -> str:
     """Everything, for the page beside the result."""
     parts = [f"# {run.bench}", circumstances(run)]
-    parts += [f"## {title}\n\n{table}" for title, table in _FULL[run.bench](run) if table]
+    sections = (
+        _FULL[run.bench](run) if run.bench in _FULL else [("Results", _BRIEF[run.bench](run))]
+    )
+    parts += [f"## {title}\n\n{table}" for title, table in sections if table]
     broken = [check for check in run.checks if not check["holds"]]
     verdict = f"{len(run.checks) - len(broken)} of {len(run.checks)} checks hold."
     parts.append("\n".join([verdict, *(f"- does not hold: `{check}`" for check in broken)]))
     return "\n\n".join(parts) + "\n"
-
-
-def seconds(value: float) -> str:
-    """Three significant digits."""
-    return f"{value:#.3g}".rstrip(".")
 
 
 def _who(row: Row) -> str:
@@ -211,8 +190,16 @@ def _is(row: Row, dataset: str) -> bool:
     return row["dataset"] == dataset and "judged_lnl" in row
 
 
-_BRIEF: dict[str, Callable[[Run], str]] = {"table1": _table1, "search": _search}
+_BRIEF: dict[str, Callable[[Run], str]] = {
+    "table1": _table1,
+    "search": _search,
+    "kernels": engine_tables.kernels,
+    "scale": engine_tables.scale,
+    "precision": engine_tables.precision,
+    "golden": engine_tables.golden,
+}
 _FULL: dict[str, Callable[[Run], list[tuple[str, str]]]] = {
     "table1": _table1_full,
     "search": _search_full,
 }
+"""Pages with more than the brief table."""

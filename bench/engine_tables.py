@@ -1,0 +1,101 @@
+"""Tables of the benchmarks that time or check the engine itself."""
+
+from __future__ import annotations
+
+from bench.markdown import engineering, markdown_table, seconds
+from bench.results import Row, Run
+
+__all__ = ["golden", "kernels", "precision", "scale"]
+
+
+def kernels(run: Run) -> str:
+    """Every operation: time, rate, and shares of what the device can do."""
+    head = ["data", "operation", "contender", "median", "work/s", "GB/s", "of copy", "GFLOP/s"]
+    body = [_kernel_line(run, row) for row in run.rows if row["status"] == "done"]
+    limits = [
+        f"{name}: copies {engineering(limit['copy_bytes'])}B/s, computes "
+        f"{engineering(limit['flops_double'] or 0)}FLOP/s in fp64, "
+        f"{engineering(limit['flops_single'])}FLOP/s in fp32"
+        for name, limit in run.settings.get("limits", {}).items()
+    ]
+    told = "Wall time of one call, launch and read-back included. Measured limits: "
+    return told + "; ".join(limits) + ".\n\n" + markdown_table(head, body)
+
+
+def _kernel_line(run: Run, row: Row) -> list[str]:
+    time = row["seconds"]["median"]
+    copy = run.settings.get("limits", {}).get(row["device"], {}).get("copy_bytes")
+    rate = row["bytes"] / time
+    return [
+        f"{row['kind']} {row['taxa']} × {row['patterns']:,}",
+        row["operation"],
+        f"{row['contender']}, {'fp64' if row['precision'] == 'double' else 'mixed'}",
+        engineering_time(time),
+        f"{engineering(row['units'] / time)} {row['unit']}",
+        f"{rate / 1e9:.1f}" if row["bytes"] else "",
+        f"{rate / copy:.0%}" if row["bytes"] and copy else "",
+        f"{row['flops'] / time / 1e9:.1f}" if row["flops"] else "",
+    ]
+
+
+def engineering_time(value: float) -> str:
+    """Seconds as µs, ms or s."""
+    for factor, unit in ((1.0, "s"), (1e-3, "ms")):
+        if value >= factor:
+            return f"{seconds(value / factor)} {unit}"
+    return f"{seconds(value / 1e-6)} µs"
+
+
+def scale(run: Run) -> str:
+    """Cost along every axis."""
+    head = ["contender", "axis", "taxa × patterns × trees", "traversal", "4 smoothing passes",
+            "CLAs planned", "all buffers"]  # fmt: skip
+    body = []
+    for row in run.rows:
+        line = [row["contender"], row["axis"], " × ".join(f"{n:,}" for n in row["point"])]
+        if row["status"] != "done":
+            body.append([*line, row["output"], "", "", ""])
+            continue
+        body.append([
+            *line,
+            engineering_time(row["traversal_s"]["median"]),
+            engineering_time(row["smoothing_s"]["median"]),
+            f"{engineering(row['planned_bytes'] or 0)}B",
+            f"{engineering(row['used_bytes'] or 0)}B",
+        ])  # fmt: skip
+    return markdown_table(head, body)
+
+
+def precision(run: Run) -> str:
+    """Mixed precision against fp64."""
+    head = ["alignment", "taxa × patterns", "lnL fp64", "mixed − fp64", "worst site",
+            "plain fp32 sum", "compensated fp32 sum", "RF of the trees", "judged, mixed − fp64",
+            "search fp64 / mixed, s"]  # fmt: skip
+    body = []
+    for row in run.rows:
+        line = [
+            row["dataset"],
+            f"{row['taxa']:,} × {row['patterns']:,}",
+            f"{row['double_lnl']:.4f}",
+            f"{row['mixed_lnl'] - row['double_lnl']:+.5f}",
+            f"{row['worst_site']:.1e}",
+            f"{row['single_sum_error']:+.3f}",
+            f"{row['compensated_sum_error']:+.5f}",
+        ]
+        if "robinson_foulds" in row:
+            times = [seconds(row["search_s"][name]["median"]) for name in ("double", "mixed")]
+            judged = row["judged_mixed"] - row["judged_double"]
+            line += [str(row["robinson_foulds"]), f"{judged:+.4f}", " / ".join(times)]
+        body.append(line + [""] * (len(head) - len(line)))
+    return markdown_table(head, body)
+
+
+def golden(run: Run) -> str:
+    """The worst difference of every contender."""
+    head = ["contender", "log-likelihoods", "worst difference", "tolerance"]
+    body = [
+        [check["contender"], str(check["rows"]), f"{check['worst']:.1e}", f"{check['tolerance']}"]
+        for check in run.checks
+    ]
+    told = "Fixed trees and parameters, against RAxML-NG 1.2.2 (which IQ-TREE 2.0.7 agrees with)."
+    return f"{told}\n\n{markdown_table(head, body)}"

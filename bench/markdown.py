@@ -1,0 +1,43 @@
+"""Pieces of Markdown that all pages are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bench.results import Run
+
+__all__ = ["circumstances", "engineering", "markdown_table", "seconds"]
+
+
+def markdown_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """A table, numbers to the right."""
+    ruler = ["---", *["---:"] * (len(head) - 1)]
+    lines = [head, ruler, *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def circumstances(run: Run) -> str:
+    """One line: on what, with what, when."""
+    made = run.provenance
+    devices = "; ".join(
+        f"{device['name']} ({device['platform']}, driver {device['driver']})"
+        for device in made["devices"]
+    )
+    return (
+        f"Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; OpenCL devices: "
+        f"{devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
+        f"median of {made['repetitions']}. `{made['command']}`"
+    )
+
+
+def seconds(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:#.3g}".rstrip(".")
+
+
+def engineering(value: float) -> str:
+    """Three significant digits and k, M, G or T."""
+    for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:#.3g} {letter}".replace(". ", " ")
+    return f"{value:#.3g}".rstrip(".")

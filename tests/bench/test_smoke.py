@@ -1,0 +1,52 @@
+"""Every benchmark runs, in seconds, and its result can be rendered."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bench import tables
+from bench.commands import main
+from bench.results import Run, load
+
+RACES = ("table1", "search")
+COMMANDS = (*RACES, "kernels", "scale", "precision")
+
+
+def smoke(command: str, folder: Path, *more: str) -> Run:
+    out = folder / "result.json"
+    main([command, "--smoke", "--out", str(out), "--cache", str(folder), "--commit", "test", *more])
+    return load(out)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_smoke_run_measures_and_renders(command: str, tmp_path: Path) -> None:
+    more = ("--threads", "1", "--rivals", "none") if command in RACES else ()
+    run = smoke(command, tmp_path, *more)
+    assert run.rows
+    assert all(row.get("status", "done") == "done" for row in run.rows), run.rows
+    assert all(check["holds"] for check in run.checks), run.checks
+    assert run.provenance["commit"] == "test"
+    assert str(tmp_path) not in run.provenance["command"]
+    assert tables.full(run)
+
+
+@pytest.mark.skipif(shutil.which("fasttree") is None, reason="fasttree is not installed")
+def test_rivals_are_judged_like_everybody(tmp_path: Path) -> None:
+    run = smoke("search", tmp_path, "--threads", "1", "--rivals", "fasttree", "--no-mltree")
+    (row,) = run.rows
+    assert row["judged_lnl"] == pytest.approx(-5719.36, abs=10)
+
+
+def test_a_race_says_who_was_late(tmp_path: Path) -> None:
+    more = ("--threads", "1", "--rivals", "none", "--timeout", "0.05", "--no-judge")
+    run = smoke("table1", tmp_path, *more)
+    assert {row["status"] for row in run.rows} == {"timeout"}
+    assert "> 0" in tables.brief(run)
+
+
+def test_golden_numbers_need_their_folder() -> None:
+    with pytest.raises(SystemExit, match="--data"):
+        main(["golden", "--smoke"])
