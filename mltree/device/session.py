@@ -35,6 +35,9 @@ Dispatch = Literal["auto", "persistent", "launch"]
 MANY_ROUNDS = 2
 """Rounds of resident work-groups from which a launch per stage is faster."""
 
+LONE_CORE_WORK = 1 << 20
+"""Multiplications that one core has done (in 0.1 ms) by the time that others have started."""
+
 GPU_GROUPS = 32
 """Work-groups of a compute unit in a launch without barriers: the most that any holds."""
 
@@ -79,6 +82,7 @@ class Session:
         self._resident: dict[str, int] = {}
         self._persistent = False
         self._arguments: dict[str, tuple[Any, ...]] = {}
+        self._ranges: dict[str, tuple[int, int]] = {}
         self._program: Program | None = None
         self._upload_patterns(patterns)
         for name in ("cla", "scaler", "pmatrix", "tip_pmatrix", "stack", "stack_scaler", "partial"):
@@ -195,13 +199,17 @@ class Session:
         """Whether the program goes in one launch.
 
         A launch per stage lets the device choose how many work-groups it holds, which pays once
-        there are far more of them than surely fit together.
+        there are far more of them than surely fit together. On a CPU one launch is one core.
         """
         if self.dispatch != "auto":
             return self.dispatch == "persistent"
+        if self._is_cpu:
+            work = self._n_patterns * self.layout.categories * self.layout.states**2
+            lone = self.device.max_compute_units == 1
+            return lone or work * program.site_steps <= LONE_CORE_WORK
         jobs = self._chunks * max(_jobs(stage) for stage in program.stages)
         resident = self.device.max_compute_units * self._resident[worker]
-        return not self._is_cpu and jobs <= MANY_ROUNDS * resident
+        return jobs <= MANY_ROUNDS * resident
 
     def _groups(self, worker: str) -> int:
         """Work-groups of a launch: all resident where a barrier joins them.
@@ -249,8 +257,10 @@ class Session:
 
     def _enqueue(self, worker: str, kernel: cl.Kernel, first: int, last: int) -> None:
         layout = self.layout
-        kernel.set_arg(_STAGE_ARGUMENT, np.int32(first))
-        kernel.set_arg(_STAGE_ARGUMENT + 1, np.int32(last))
+        if self._ranges.get(worker) != (first, last):
+            kernel.set_arg(_STAGE_ARGUMENT, np.int32(first))
+            kernel.set_arg(_STAGE_ARGUMENT + 1, np.int32(last))
+            self._ranges[worker] = (first, last)
         local = (layout.lanes, layout.category_items, layout.rows if worker == "sites" else 1)
         size = (local[0] * self._groups(worker), *local[1:])
         event = cl.enqueue_nd_range_kernel(self._queue, kernel, size, local)

@@ -116,6 +116,12 @@ class Program:
         return max([1, *(int(level) for level in levels)])
 
     @cached_property
+    def site_steps(self) -> int:
+        """Records that every pattern goes through."""
+        own = [s for s in self.stages if isinstance(s, (Sites, Scan, Tripods))]
+        return sum(len(records) for records in Program(tuple(own), 0).tables())
+
+    @cached_property
     def groups(self) -> int:
         """Control records that the program needs."""
         return max((len(s.records) for s in self.stages if isinstance(s, Optimise)), default=0)
