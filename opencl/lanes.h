@@ -107,6 +107,13 @@ static inline bool any_lane(VECTOR(char) mask) {
 #define FOR_STATE(i) for (int i = 0; i < STATES; ++i)
 #endif
 
+// The inner loop of a matrix product: with more states than fit registers twice, only this one.
+#if LANES == 1 && STATES <= 24
+#define FOR_TERM(j) _Pragma("unroll") for (int j = 0; j < STATES; ++j)
+#else
+#define FOR_TERM(j) for (int j = 0; j < STATES; ++j)
+#endif
+
 // Position of this work-item in its row, and in its work-group.
 #define MEMBER (CATEGORY_FIRST * LANES + LANE)
 #define ITEM ((int)(get_local_id(2) * TEAM) + MEMBER)

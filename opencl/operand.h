@@ -4,15 +4,32 @@
 
 #include "session.h"
 
+#if VW == 2
+#define EACH_LANE(f) f(0), f(1)
+#elif VW == 4
+#define EACH_LANE(f) f(0), f(1), f(2), f(3)
+#elif VW == 8
+#define EACH_LANE(f) f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)
+#elif VW == 16
+#define EACH_LANE(f) \
+  f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7), f(8), f(9), f(a), f(b), f(c), f(d), f(e), f(f)
+#endif
+
+// x = every lane's row of a table with a row of states per tip code.
+VECTOR_FUNCTION void table_rows(__global const real *table, code_v code, real_v x[STATES]) {
+#if LANES == 1 && VW > 1
+  const count_v at = TO_COUNT(code) * STATES;
+#define OF_LANE(lane) table[at.JOIN(s, lane) + i]
+  FOR_STATE(i) x[i] = (real_v)(EACH_LANE(OF_LANE));
+#else
+  FOR_STATE(i) x[i] = table[code * STATES + i];
+#endif
+}
+
 // The tip vector of the codes: tip_table[code][state] for every lane.
 VECTOR_FUNCTION void tip_expand(const plf_t *s, code_v code, real_v x[STATES]) {
 #if TIP_LOOKUP || CODES != 1 << STATES
-#if LANES == 1 && VW > 1
-  for (int lane = 0; lane < VW; ++lane) FOR_STATE(i)
-  ((real *)&x[i])[lane] = s->tip_table[((uchar *)&code)[lane] * STATES + i];
-#else
-  FOR_STATE(i) x[i] = s->tip_table[code * STATES + i];
-#endif
+  table_rows(s->tip_table, code, x);
 #else  // the code is the set of states, a bit each
   FOR_STATE(i) x[i] = TO_REAL((code >> (uchar)i) & (uchar)1);
 #endif
@@ -31,7 +48,8 @@ VECTOR_FUNCTION count_v operand_load(const plf_t *s, int operand, int block, int
 }
 
 // y = M x for a row-major S x S matrix that all lanes share. Where every lane is a work-item the
-// matrix comes from memory once per work-item: two entries a load halve those loads.
+// matrix comes from memory once per work-item: two entries a load halve those loads. Where a lane
+// is a vector, four sums at a time hide each other's latency.
 VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
 #if LANES > 1 && STATES % 2 == 0
   __global const real_pair *pairs = (__global const real_pair *)m;
@@ -44,10 +62,24 @@ VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real
     }
     y[i] = sum;
   }
+#elif LANES == 1 && STATES % 4 == 0
+  for (int i = 0; i < STATES; i += 4) {
+    real_v a = 0, b = 0, c = 0, d = 0;
+    FOR_TERM(j) {
+      a += m[i * STATES + j] * x[j];
+      b += m[(i + 1) * STATES + j] * x[j];
+      c += m[(i + 2) * STATES + j] * x[j];
+      d += m[(i + 3) * STATES + j] * x[j];
+    }
+    y[i] = a;
+    y[i + 1] = b;
+    y[i + 2] = c;
+    y[i + 3] = d;
+  }
 #else
   FOR_STATE(i) {
     real_v sum = 0;
-    FOR_STATE(j) sum += m[i * STATES + j] * x[j];
+    FOR_TERM(j) sum += m[i * STATES + j] * x[j];
     y[i] = sum;
   }
 #endif
@@ -59,13 +91,7 @@ VECTOR_FUNCTION void tip_propagate(const plf_t *s, int tip, int length, int bloc
                                    real_v y[STATES]) {
   const size_t at = (size_t)length * s->partitions + s->block_partition[block];
   __global const real *table = s->tip_pmatrix + (at * CATEGORIES + k) * TIP_ROW;
-  const code_v code = tip_codes(s, tip, block);
-#if LANES == 1 && VW > 1
-  for (int lane = 0; lane < VW; ++lane) FOR_STATE(i)
-  ((real *)&y[i])[lane] = table[((uchar *)&code)[lane] * STATES + i];
-#else
-  FOR_STATE(i) y[i] = table[code * STATES + i];
-#endif
+  table_rows(table, tip_codes(s, tip, block), y);
 }
 #endif
 

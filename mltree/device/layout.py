@@ -22,6 +22,10 @@ MAX_CHUNKS = 1024
 TILE_BYTES = 1 << 19
 """CLAs of a CPU tile: half of a 1 MiB level-2 cache, so that children are still there."""
 
+MIN_TILE = 16
+"""Blocks of a CPU tile at least, for which a node's P matrices are read once (measured: 13 %
+faster than 2 blocks on 200 taxa, where half a megabyte holds no more)."""
+
 
 @dataclass(frozen=True)
 class Layout:
