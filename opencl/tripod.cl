@@ -36,16 +36,24 @@ VECTOR_FUNCTION void tripod_terms(const plf_t *s, __global const int *record, in
       differentiate(s, record[TRIPOD_NEAR], record[TRIPOD_NEAR_P], model, block, k, a) +
       differentiate(s, record[TRIPOD_FAR], record[TRIPOD_FAR_P], model, block, k, b) +
       differentiate(s, record[TRIPOD_PENDANT], record[TRIPOD_PENDANT_P], model, block, k, c);
-  const int order[TERMS][3] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {2, 0, 0},
-                               {0, 2, 0}, {0, 0, 2}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1}};
-#pragma unroll
-  for (int t = 0; t < TERMS; ++t) {
-    real_v sum = 0;
-    FOR_STATE(i)
-    sum += model[MODEL_FREQUENCIES + i] *
-           (a[order[t][0]][i] * (b[order[t][1]][i] * c[order[t][2]][i]));
-    terms[TERM_AT(0, t, k, LANE)] = model[MODEL_WEIGHTS + k] * sum;
+  real_v sum[TERMS];
+  for (int t = 0; t < TERMS; ++t) sum[t] = 0;
+  FOR_STATE(i) {
+    const real pi = model[MODEL_FREQUENCIES + i];
+    const real_v c0 = pi * c[0][i], c1 = pi * c[1][i], c2 = pi * c[2][i];
+    const real_v ab = a[0][i] * b[0][i], da_b = a[1][i] * b[0][i], a_db = a[0][i] * b[1][i];
+    sum[0] += ab * c0;
+    sum[1] += da_b * c0;
+    sum[2] += a_db * c0;
+    sum[3] += ab * c1;
+    sum[4] += a[2][i] * (b[0][i] * c0);
+    sum[5] += b[2][i] * (a[0][i] * c0);
+    sum[6] += ab * c2;
+    sum[7] += a[1][i] * (b[1][i] * c0);
+    sum[8] += da_b * c1;
+    sum[9] += a_db * c1;
   }
+  for (int t = 0; t < TERMS; ++t) terms[TERM_AT(0, t, k, LANE)] = model[MODEL_WEIGHTS + k] * sum[t];
 }
 
 // Adds one lane's lnL, gradient and Hessian; the scaling cancels in the ratios.
@@ -82,13 +90,20 @@ static inline void tripod_chunk(const plf_t *s, __global const int *record, int 
   sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
+// True once record n's group of lengths, the n-th, moves no more: its sums stand as they are.
+static inline bool is_settled(const plf_t *s, int n) {
+  return n < s->controls && CONTROL_AT(s, n)[CONTROL_ACTIVE] == 0;
+}
+
 static inline void own_stage(const plf_t *s, __global const int *records, int count,
                              __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
                              __local int *cells, __local ulong *book, ulong *since) {
   const long jobs = (long)count * s->chunks;
-  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0))
-    tripod_chunk(s, records + job / s->chunks * TRIPOD_WORDS, job % s->chunks, terms, counts,
-                 lanes);
+  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
+    const int n = job / s->chunks;
+    if (is_settled(s, n)) continue;
+    tripod_chunk(s, records + n * TRIPOD_WORDS, job % s->chunks, terms, counts, lanes);
+  }
   mark(book, since, FN_TRIPOD);
 }
 
