@@ -251,7 +251,7 @@ def evaluate(
 ) -> None:
     """Compute the log-likelihood of a tree: topology fixed, or everything fixed.
 
-    Writes PREFIX.mltree.evalTree, .evalModel, .log and, if asked for, .siteLnL.
+    Writes PREFIX.mltree.evalTree, .evalModel, .evalLog and, if asked for, .siteLnL.
     """
     from mltree.commands.evaluate import EvaluateRequest, run_evaluate
 

@@ -35,13 +35,13 @@ class EvaluateRequest(Request):
 def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     """Evaluate a tree, show the result, write the files."""
     outputs = request.outputs
-    kinds = ["evalTree", "evalModel", "log", *(["siteLnL"] if request.site_lnl else [])]
+    kinds = ["evalTree", "evalModel", *(["siteLnL"] if request.site_lnl else [])]
     outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command))
     problem = load_problem(request.alignment, request.model, reporter)
     tree = read_tree(request.tree, problem, reporter)
     likelihood = open_likelihood(problem, problem.patterns, request, SearchSettings(), reporter)
-    with open_log(outputs, reporter):
+    with open_log(outputs.path("evalLog"), reporter):
         tree, model, lnl = evaluate(
             likelihood,
             tree,
@@ -51,7 +51,7 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
             optimise_lengths=request.optimise_branches,
         )
         files = [
-            outputs.path("log"),
+            outputs.path("evalLog"),
             outputs.write("evalModel", model_line(model, problem)),
             outputs.write("evalTree", newick(tree, problem) + "\n"),
         ]

@@ -51,9 +51,9 @@ class Request:
 
 
 @contextmanager
-def open_log(outputs: Outputs, reporter: Reporter, append: bool = False) -> Iterator[None]:
+def open_log(path: Path, reporter: Reporter, append: bool = False) -> Iterator[None]:
     """The log file, open while the run lasts."""
-    with outputs.path("log").open("a" if append else "w", encoding="utf-8") as log:
+    with path.open("a" if append else "w", encoding="utf-8") as log:
         reporter.log_to(log)
         try:
             yield

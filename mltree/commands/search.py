@@ -83,7 +83,7 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
         _fingerprint(problem, constraint, request, start_text, likelihood.engine.name),
         settings.checkpoint_interval,
     )
-    with open_log(outputs, reporter, append=resumes):
+    with open_log(outputs.path("log"), reporter, append=resumes):
         files = [outputs.path("log"), outputs.write("startTree", start_text + "\n")]
         found = search(
             likelihood, starts, problem.model, settings, rng, reporter, checkpoint, constraint
@@ -108,15 +108,16 @@ def _distinct(problem: Problem, constraint: Constraint | None, reporter: Reporte
 
 
 def _claim(request: SearchRequest) -> bool:
-    """Make sure that the files can be written; whether an earlier search goes on."""
+    """Make sure that the files can be written; whether an earlier search goes on.
+
+    A start tree and a log without a result are what a run that failed left: not worth a --redo.
+    """
     outputs = request.outputs
     checkpoint = outputs.path(CHECKPOINT)
     if request.redo:
         checkpoint.unlink(missing_ok=True)
-    resumes = checkpoint.exists()
-    unfinished = () if resumes else ("startTree", "log")
-    outputs.claim(("bestTree", "bestModel", *unfinished), request.redo)
-    return resumes
+    outputs.claim(("bestTree", "bestModel"), request.redo)
+    return checkpoint.exists()
 
 
 def _copies_text(distinct: Collapsed, taxa: Sequence[str]) -> str:

@@ -117,6 +117,13 @@ def test_results_are_not_overwritten_unasked(run: Run, primates: str, finished: 
     assert run("search", primates, *QUICK, "--redo").exit_code == 0
 
 
+def test_what_a_failed_run_left_is_overwritten(run: Run, primates: str) -> None:
+    Path("x.mltree.log").write_text("stopped: no more power")
+    Path("x.mltree.startTree").write_text("(a,b,c);")
+    assert run("search", primates, *QUICK).exit_code == 0
+    assert "no more power" not in Path("x.mltree.log").read_text()
+
+
 def test_a_killed_search_goes_on_and_ends_with_the_same_bytes(
     run: Run, primates: str, finished: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
