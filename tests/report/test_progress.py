@@ -1,0 +1,103 @@
+"""Every event has a line, on the terminal, in the log and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+from typing import Any, get_type_hints
+
+import pytest
+from rich.console import Console
+
+from mltree import events
+from mltree.events import CheckpointWritten, Event, Notice, PhaseStarted, RoundDone
+from mltree.report.progress import Reporter, Verbosity, describe
+
+SAMPLES: dict[Any, Any] = {str: "text", int: 3, float: 2.5}
+
+
+def sample(kind: type[Event]) -> Event:
+    """An event of a kind, filled by the types of its fields."""
+    hints = get_type_hints(kind)
+    fields = dataclasses.fields(kind)
+    return kind(**{field.name: SAMPLES.get(hints[field.name], 1) for field in fields})
+
+
+KINDS = Event.__subclasses__()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_event_has_a_line_of_its_own(kind: type[Event]) -> None:
+    line = describe(sample(kind))
+    assert kind.__name__ not in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_event_is_exported(kind: type[Event]) -> None:
+    assert kind.__name__ in events.__all__
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def drawn(
+    *shown: Event, verbosity: Verbosity = Verbosity.NORMAL, json_lines: bool = False
+) -> list[str]:
+    """The lines that a reporter prints 3,725 seconds into a run."""
+    clock = Clock()
+    screen = io.StringIO()
+    console = Console(file=screen, width=40, highlight=False)
+    reporter = Reporter(console, verbosity, json_lines, clock)
+    clock.now = 3725.4
+    for event in shown:
+        reporter(event)
+    return screen.getvalue().splitlines()
+
+
+ROUND = RoundDone(round=3, radius=10, candidates=12345, moves=1, lnl=-12345.678)
+
+
+def test_lines_look_like_raxml_ngs() -> None:
+    assert drawn(ROUND) == [
+        "[01:02:05] SPR round 3 (radius 10)  lnL -12345.678  12,345 insertions, 1 move"
+    ]
+
+
+def test_square_brackets_in_a_notice_are_no_markup() -> None:
+    assert drawn(Notice("taxon [red]x[/red]")) == ["[01:02:05] note: taxon [red]x[/red]"]
+
+
+def test_verbosity() -> None:
+    both = (ROUND, CheckpointWritten("x"))
+    assert len(drawn(*both, verbosity=Verbosity.QUIET)) == 0
+    assert len(drawn(*both)) == 1
+    assert len(drawn(*both, verbosity=Verbosity.VERBOSE)) == 2
+
+
+def test_json_is_strict() -> None:
+    (line,) = drawn(PhaseStarted(1, 25, math.inf, 4), json_lines=True)
+    assert json.loads(line, parse_constant=pytest.fail) == {
+        "event": "PhaseStarted", "elapsed": 3725.4,
+        "phase": 1, "radius": 25, "cut": "inf", "trees": 4,
+    }  # fmt: skip
+
+
+def test_a_log_opened_late_has_what_it_missed() -> None:
+    reporter = Reporter(Console(file=io.StringIO()), Verbosity.QUIET, clock=Clock())
+    log = io.StringIO()
+    reporter(Notice("one"))
+    reporter.log_to(log)
+    reporter(Notice("two"))
+    reporter.say("three")
+    reporter.log_to(None)
+    reporter(Notice("four"))
+    assert log.getvalue() == "[00:00:00] note: one\n[00:00:00] note: two\nthree\n"
