@@ -5,14 +5,15 @@
 #include "session.h"
 
 #if VW == 2
-#define EACH_LANE(f) f(0), f(1)
+#define EACH_LANE(of) of(0), of(1)
 #elif VW == 4
-#define EACH_LANE(f) f(0), f(1), f(2), f(3)
+#define EACH_LANE(of) of(0), of(1), of(2), of(3)
 #elif VW == 8
-#define EACH_LANE(f) f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)
+#define EACH_LANE(of) of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)
 #elif VW == 16
-#define EACH_LANE(f) \
-  f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7), f(8), f(9), f(a), f(b), f(c), f(d), f(e), f(f)
+#define EACH_LANE(of)                                                                        \
+  of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7), of(8), of(9), of(a), of(b), of(c), \
+      of(d), of(e), of(f)
 #endif
 
 // x = every lane's row of a table with a row of states per tip code.
