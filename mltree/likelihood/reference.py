@@ -38,6 +38,7 @@ Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
 
 _THRESHOLD = 2.0**-SCALE_BITS_DOUBLE
+_NO_COUNT = 1 << 24
 _LN_SCALE = SCALE_BITS_DOUBLE * np.log(2.0)
 _TRIPOD_ORDERS = (
     (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1),
@@ -242,7 +243,8 @@ def _over_categories(
     terms: Float64, counts: npt.NDArray[np.int64] | int
 ) -> tuple[Float64, npt.NDArray[np.int64]]:
     """Sums f64[n, L] over the categories of f64[n, L, K], and the count that they are scaled by."""
-    counts = np.asarray(counts)
+    # A category that cannot be has no say in the scale: its count tells nothing of its size.
+    counts = np.where(terms[0] != 0, counts, _NO_COUNT)
     least = counts.min(axis=1)
     scale = np.ldexp(1.0, -SCALE_BITS_DOUBLE * (counts - least[:, None]))
     return (terms * scale).sum(axis=2), least
