@@ -18,12 +18,16 @@ from bench.data import Dataset
 from bench.processes import Finished, run
 from bench.provenance import ROOT
 from bench.results import Row, repeated
-from bench.rivals import Job, NoEqualModel, Rival
+from bench.rivals import Job, NotRun, Rival
+from mltree.alignment import read_alignment
 
 __all__ = ["Race"]
 
 LAPS = ("imports_s", "load_s", "open_s", "build_s", "search_s")
 """What a mltree process spends its time on; the rest of the whole is Python's own start."""
+
+LINE = 80
+"""Characters of a FASTA line."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Race:
         def attempt(folder: Path) -> tuple[Finished, dict[str, Any]]:
             alignment = folder / "alignment.phy"
             shutil.copyfile(dataset.alignment, alignment)
+            _write_fasta(dataset.alignment, alignment.with_suffix(".fasta"))
             job = Job(folder, alignment, dataset.start, dataset.model, self.seed, threads)
             command = rival.command(job)
             environment = dict(rival.program.environment)
@@ -101,7 +106,7 @@ class Race:
             with _folder() as folder:
                 try:
                     ended, answer = attempt(folder)
-                except NoEqualModel as error:
+                except NotRun as error:
                     return {**row, "status": "not run", "note": str(error)}
             row["status"] = ended.status
             if ended.status != "done":
@@ -119,6 +124,16 @@ class Race:
         return {**row, **rest}
 
 
+def _write_fasta(alignment: Path, target: Path) -> None:
+    """FASTA in short lines: FastTree takes no PHYLIP lines of more than 5,000 characters."""
+    read = read_alignment(alignment)
+    with target.open("w", encoding="ascii") as file:
+        for name, row in zip(read.names, read.characters, strict=True):
+            text = row.tobytes().decode("ascii")
+            lines = (text[at : at + LINE] for at in range(0, len(text), LINE))
+            file.write(f">{name}\n" + "\n".join(lines) + "\n")
+
+
 @contextmanager
 def _folder() -> Iterator[Path]:
     """A working folder that is gone afterwards."""
@@ -128,7 +143,7 @@ def _folder() -> Iterator[Path]:
 
 def _without_paths(output: str) -> str:
     """The last lines of a failure, without this machine's folders."""
-    lines = [line for line in output.splitlines() if line.strip()][-6:]
+    lines = [line[:200] for line in output.splitlines() if line.strip()][-6:]
     return "\n".join(" ".join(_short(word) for word in line.split()) for line in lines)
 
 

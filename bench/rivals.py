@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PROGRAMS", "Job", "NoEqualModel", "Program", "Rival", "find_rivals"]
+__all__ = ["PROGRAMS", "Job", "NotRun", "Program", "Rival", "find_rivals"]
 
 VERSION_TIMEOUT = 20.0
 """Seconds for a program to say its version."""
 
 
-class NoEqualModel(Exception):
-    """The program has no model that equals the one asked for."""
+class NotRun(Exception):
+    """The program cannot do the job: no equal model, or not on so many threads."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Rival:
         return f"{self.program.name} {self.version}{build}"
 
     def command(self, job: Job) -> list[str]:
-        """The command line. Raises: NoEqualModel."""
+        """The command line. Raises: NotRun."""
         return [self.executable, *self.program.arguments(job)]
 
 
@@ -102,19 +102,25 @@ def _model(job: Job, program: str) -> list[str]:
     try:
         return MODELS[job.model][program]
     except KeyError:
-        raise NoEqualModel(f"{program} has no words for {job.model}") from None
+        raise NotRun(f"{program} has no words for {job.model}") from None
 
 
 def _raxml(job: Job) -> list[str]:
+    """RAxML without a word about threads."""
     return ["-s", str(job.alignment), "-t", str(job.start), *_model(job, "raxml"),
-            "-p", str(job.seed), "-n", "bench", "-w", str(job.folder),
-            "-T", str(job.threads)]  # fmt: skip
+            "-p", str(job.seed), "-n", "bench", "-w", str(job.folder)]  # fmt: skip
 
 
 def _raxml_sequential(job: Job) -> list[str]:
     if job.threads > 1:
-        raise NoEqualModel("a build without threads")
-    return _raxml(job)[:-2]
+        raise NotRun("a build without threads")
+    return _raxml(job)
+
+
+def _raxml_threads(job: Job) -> list[str]:
+    if job.threads < 2:
+        raise NotRun("the threads build takes two at least, whatever -T says")
+    return [*_raxml(job), "-T", str(job.threads)]
 
 
 def _raxml_ng(job: Job) -> list[str]:
@@ -130,7 +136,7 @@ def _iqtree(job: Job) -> list[str]:
 
 def _phyml(job: Job) -> list[str]:
     if job.threads > 1:
-        raise NoEqualModel("PhyML searches one tree on one thread")
+        raise NotRun("PhyML searches one tree on one thread")
     return ["-i", job.alignment.name, "-u", str(job.start), *_model(job, "phyml"), "-o", "tlr",
             "-s", "SPR", "-b", "0", "--r_seed", str(job.seed), "--quiet",
             "--no_memory_check"]  # fmt: skip
@@ -138,9 +144,9 @@ def _phyml(job: Job) -> list[str]:
 
 def _fasttree(job: Job) -> list[str]:
     if job.threads > 1:
-        raise NoEqualModel("FastTree is run on one thread")
+        raise NotRun("FastTree is run on one thread")
     return [*_model(job, "fasttree"), "-seed", str(job.seed), "-intree", str(job.start),
-            "-out", "bench.nwk", str(job.alignment)]  # fmt: skip
+            "-out", "bench.nwk", str(job.alignment.with_suffix(".fasta"))]  # fmt: skip
 
 
 PROGRAMS = (
@@ -148,7 +154,8 @@ PROGRAMS = (
             _raxml_sequential, "RAxML_bestTree.bench"),
     Program("raxml-threads", "RAxML",
             ("raxmlHPC-PTHREADS-AVX2", "raxmlHPC-PTHREADS-AVX", "raxmlHPC-PTHREADS", "raxmlHPC"),
-            ("-v",), r"RAxML version (\S+)", _raxml, "RAxML_bestTree.bench", build="PTHREADS"),
+            ("-v",), r"RAxML version (\S+)", _raxml_threads, "RAxML_bestTree.bench",
+            build="PTHREADS"),
     Program("raxml-ng", "RAxML-NG", ("raxml-ng",), ("--version",), r"RAxML-NG v\. ?(\S+)",
             _raxml_ng, "bench.raxml.bestTree"),
     Program("iqtree", "IQ-TREE", ("iqtree3", "iqtree2", "iqtree"), ("--version",),
