@@ -55,6 +55,7 @@ def _bench(
     add("--smoke", action="store_true", help="a run of seconds that only shows that it works")
     add("--out", type=Path, metavar="FILE", help="result file (default: bench/results/BENCH.json)")
     add("--label", help="result file bench/results/BENCH-LABEL.json")
+    add("--append", action="store_true", help="add to the result file; same rows are replaced")
     add("--commit", help="commit to store (default: MLTREE_COMMIT, then git)")
     add("--data", type=Path, metavar="FOLDER", help="alignments to use before the shipped ones")
     add("--cache", type=Path, default=CACHE, help="folder of simulated alignments")
@@ -148,7 +149,10 @@ def _run(bench: str, options: argparse.Namespace, repetitions: int) -> Run:
     name = f"{bench}-{options.label}" if options.label else bench
     path = options.out or (None if options.smoke else FOLDER / f"{name}.json")
     record = provenance(options.commit, options.seed, repetitions)
-    return Run(bench, record, {"smoke": options.smoke}, path=path)
+    run = Run(bench, record, {"smoke": options.smoke}, path=path)
+    if options.append and path is not None and path.exists():
+        run.go_on_from(load(path))
+    return run
 
 
 def _source(options: argparse.Namespace) -> Source:

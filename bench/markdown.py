@@ -23,10 +23,14 @@ def circumstances(run: Run) -> str:
         f"{device['name']} ({device['platform']}, driver {device['driver']})"
         for device in made["devices"]
     )
+    earlier = "".join(
+        f" Some rows: {old['utc'][:10]}, at {old['commit']}, `{old['command']}`."
+        for old in made.get("earlier", [])
+    )
     return (
         f"Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; OpenCL devices: "
         f"{devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
-        f"median of {made['repetitions']}. `{made['command']}`"
+        f"median of {made['repetitions']}. `{made['command']}`.{earlier}"
     )
 
 

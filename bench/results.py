@@ -20,6 +20,9 @@ SCHEMA = 1
 
 Row = dict[str, Any]
 
+_IDENTITY = ("what", "contender", "threads", "dataset", "seed", "kind", "taxa", "patterns", "model",
+             "precision", "operation", "axis", "point")  # fmt: skip
+
 
 @dataclass
 class Run:
@@ -34,14 +37,26 @@ class Run:
     path: Path | None = None
 
     def add(self, row: Row) -> None:
-        """A row more, on disk at once."""
+        """A row more, on disk at once; it takes the place of an earlier one of the same thing."""
+        row |= {name: self.provenance[name] for name in ("utc", "commit")}
+        self.rows[:] = [old for old in self.rows if _identity(old) != _identity(row)]
         self.rows.append(row)
         self.save()
 
     def check(self, **fields: Any) -> None:
-        """A check more, on disk at once."""
+        """A check more, on disk at once; it takes the place of an earlier one of the same thing."""
+        self.checks[:] = [old for old in self.checks if _identity(old) != _identity(fields)]
         self.checks.append(fields)
         self.save()
+
+    def go_on_from(self, earlier: Run) -> None:
+        """Keep the rows of an earlier run, each with its own date and commit, and add to them."""
+        self.rows = earlier.rows
+        self.checks = earlier.checks
+        self.settings = {**earlier.settings, **self.settings}
+        before = earlier.provenance
+        told = {name: before[name] for name in ("utc", "commit", "command", "cpu", "devices")}
+        self.provenance["earlier"] = [*before.get("earlier", []), told]
 
     def save(self) -> None:
         """Write the file, atomically."""
@@ -59,6 +74,11 @@ class Run:
         partial = self.path.with_suffix(".partial")
         partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         partial.replace(self.path)
+
+
+def _identity(row: Row) -> str:
+    """What a row is about, whatever it measured."""
+    return json.dumps([row.get(name) for name in _IDENTITY])
 
 
 def load(path: Path) -> Run:

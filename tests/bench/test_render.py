@@ -95,6 +95,15 @@ def test_runs_survive_storing(run: Run, tmp_path: Path) -> None:
     assert load(run.path) == run
 
 
+def test_a_run_can_go_on_from_another(run: Run) -> None:
+    newer = Run("table1", {**PROVENANCE, "commit": "def"}, {})
+    newer.go_on_from(run)
+    newer.add(mltree_row("new layout", 1024, 0.5))
+    assert len(newer.rows) == len(run.rows) == 3
+    assert newer.rows[-1]["commit"] == "def"
+    assert "at abc" in tables.brief(newer)
+
+
 def test_only_marked_blocks_change(run: Run, tmp_path: Path) -> None:
     run.path = tmp_path / "mine.json"
     run.save()
