@@ -1,0 +1,108 @@
+"""Programs as data: what they say of themselves, and the words that a worker reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mltree import contract
+from mltree.contract import Op, RunKind
+from mltree.likelihood import planner, programs
+from mltree.likelihood.program import PMatrices, Program, Reduce, Repeat, Scan
+from mltree.search.neighbourhood import Neighbourhood
+from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree, tree_from_edges
+
+QUARTET = tree_from_edges([(0, 4), (1, 4), (2, 5), (3, 5), (4, 5)], 0.1, 4)
+
+
+@pytest.fixture
+def tree() -> Tree:
+    return random_topology(9, np.random.default_rng(2))
+
+
+def test_listing() -> None:
+    assert programs.traversal([QUARTET]).listing().splitlines() == [
+        "000 PMATRICES",
+        *(f"      P[{p}] = exp(Q0 r t[{p}])" for p in range(5)),
+        "001 SITES",
+        "      NEWVIEW cla[1] = P[2] tip[2] * P[3] tip[3]",
+        "      NEWVIEW cla[0] = P[1] tip[1] * P[4] cla[1]",
+        "      EVALUATE sum[0] at (cla[0], tip[0]) t[0] model 0",
+        "002 REDUCE cells 0..0",
+    ]
+
+
+def test_a_line_of_the_listing() -> None:
+    program = programs.traversal([QUARTET])
+    assert program.title(1) == "SITES"
+    assert program.line(1, 1) == "NEWVIEW cla[0] = P[1] tip[1] * P[4] cla[1]"
+    assert program.line(0, 4) == "P[4] = exp(Q0 r t[4])"
+
+
+def test_words_are_the_stage_table_and_then_the_records(tree: Tree) -> None:
+    program = programs.traversal([tree])
+    words = program.words
+    assert words.dtype == np.int32
+    stages = words[: 3 * 4].view(contract.STAGE)
+    np.testing.assert_array_equal(stages["op"], [Op.PMATRICES, Op.SITES, Op.REDUCE])
+    first, count = int(stages["first"][0]), int(stages["count"][0])
+    assert count == tree.n_edges
+    np.testing.assert_array_equal(
+        words[first : first + 2 * count].view(contract.PMATRIX)["length"],
+        np.arange(tree.n_edges),
+    )
+    first, count = int(stages["first"][1]), int(stages["count"][1])
+    runs = words[first : first + 3 * count].view(contract.RUN)
+    assert list(runs["kind"]) == [RunKind.NEWVIEW] * (count - 1) + [RunKind.EVALUATE]
+    records = sum(runs["count"][:-1])
+    assert records == tree.n_tips - 2
+    last = int(runs["first"][-1])
+    assert words[last : last + 5].view(contract.EDGE)["cell"] == 0
+
+
+def test_scan_words_point_at_their_steps(tree: Tree) -> None:
+    found = Neighbourhood(tree)
+    plan = planner.scan_records([tree], found.scan(found.extend(3)))
+    program = Program((PMatrices(plan.pmatrices), Scan(plan.tasks, plan.steps)), found.size)
+    stages = program.words[: 2 * 4].view(contract.STAGE)
+    first, count = int(stages["first"][1]), int(stages["count"][1])
+    width = len(contract.SCAN_TASK.names or ())
+    tasks = program.words[first : first + width * count].view(contract.SCAN_TASK)
+    for sent, task in zip(tasks, plan.tasks, strict=True):
+        step = program.words[sent["first_step"] :][: 9 * sent["steps"]].view(contract.SCAN_STEP)
+        own = slice(task["first_step"], task["first_step"] + task["steps"])
+        np.testing.assert_array_equal(step, plan.steps[own])
+    assert program.stack_levels == 1 + max(0, plan.steps["level_out"].max())
+
+
+def test_sizes(tree: Tree) -> None:
+    program = programs.traversal([tree, tree])
+    assert program.slots == 2 * (tree.n_tips - 2)
+    assert programs.update([tree, tree]).slots == 2 * planner.slots_of(tree)
+    assert program.cells == 2
+    assert program.stack_levels == 1
+    assert program.groups == 0
+    assert Program((Reduce(0, 1), Repeat(0, 1, 1)), 1).slots == 0
+
+
+def test_every_cla_is_made_once_and_after_what_it_needs(tree: Tree) -> None:
+    made: set[int] = set()
+    for kind, records in planner.all_newviews([tree, tree]):
+        assert kind == RunKind.NEWVIEW
+        for record in records:
+            assert all(x < 0 or int(x) in made for x in (record["left"], record["right"]))
+        made |= set(records["dst"].tolist())
+    assert made == set(range(2 * planner.slots_of(tree)))
+
+
+def test_a_traversal_makes_the_clas_that_face_one_edge(tree: Tree) -> None:
+    records = np.concatenate([records for _, records in planner.newviews_towards([tree], 4)])
+    halves = np.sort(records["dst"] + 3 * tree.n_tips)
+    np.testing.assert_array_equal(halves, np.sort(tree.postorder(4)))
+
+
+def test_operands() -> None:
+    halves = np.array([0, 6, 12, 17], np.int32)
+    np.testing.assert_array_equal(planner.operands(QUARTET, halves), [~0, ~2, 0, 5])
+    np.testing.assert_array_equal(planner.operands(QUARTET, halves, 2), [~0, ~2, 12, 17])

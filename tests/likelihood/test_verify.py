@@ -1,0 +1,216 @@
+"""A program is refused where an instruction is wrong, and the refusal lists the instruction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mltree import contract
+from mltree.contract import GroupKind, RunKind
+from mltree.errors import WorkerFault
+from mltree.likelihood import planner, programs
+from mltree.likelihood.program import (
+    Optimise,
+    PMatrices,
+    Program,
+    Reduce,
+    Repeat,
+    Scan,
+    Sites,
+    Tripods,
+)
+from mltree.likelihood.verify import Verifier
+from mltree.search.neighbourhood import Neighbourhood
+from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree
+
+if TYPE_CHECKING:
+    from mltree.likelihood.program import Records, Stage
+
+TIPS = 7
+
+TREE = random_topology(TIPS, np.random.default_rng(3))
+
+SLOTS = planner.slots_of(TREE)
+
+
+def check(program: Program, *, lengths: int = 200, models: int = 1, groups: int = 0) -> None:
+    Verifier(TIPS, 1000).check(program, lengths=lengths, models=models, groups=groups)
+
+
+def changed(records: Records, row: int, **fields: int) -> Records:
+    copy = records.copy()
+    for field, value in fields.items():
+        copy[field][row] = value
+    return copy
+
+
+def pmatrices(tree: Tree = TREE) -> PMatrices:
+    edges = np.arange(tree.n_edges, dtype=np.int32)
+    return PMatrices(planner.pmatrix_records(edges, 0))
+
+
+def every_cla() -> tuple[Stage, ...]:
+    return pmatrices(), Sites(tuple(planner.all_newviews([TREE])))
+
+
+def edges(kind: RunKind, **fields: int) -> Sites:
+    records = planner.edge_records(TREE, np.arange(3, dtype=np.int32), 0, 0, 2)
+    return Sites(((kind, changed(records, 1, **fields)),))
+
+
+def scan(store_from: int = contract.NO_CELL) -> tuple[PMatrices, Scan, int]:
+    found = Neighbourhood(TREE)
+    tasks = found.scan(found.extend(5))
+    plan = planner.scan_records([TREE], tasks, store_from)
+    return PMatrices(plan.pmatrices), Scan(plan.tasks, plan.steps), tasks.outputs
+
+
+def test_good_programs_pass() -> None:
+    check(programs.traversal([TREE]))
+    lengths, walk, outputs = scan()
+    check(Program((*every_cla(), lengths, walk, Reduce(0, outputs)), outputs))
+
+
+def test_slots_are_remembered_and_sums_are_not() -> None:
+    verifier = Verifier(TIPS, 1000)
+    evaluate = Program((pmatrices(), edges(RunKind.EVALUATE)), 6)
+    with pytest.raises(WorkerFault, match=r"reads cla\[\d+\]"):
+        verifier.check(evaluate, lengths=200, models=1, groups=0)
+    verifier.check(Program(every_cla(), 1), lengths=200, models=1, groups=0)
+    assert verifier.written.sum() == SLOTS
+    verifier.check(evaluate, lengths=200, models=1, groups=0)
+    reduced = Program((Reduce(0, 1),), 6)
+    with pytest.raises(WorkerFault, match="sums cell 0, to which nothing was added"):
+        verifier.check(reduced, lengths=200, models=1, groups=0)
+
+
+def newviews(row: int, **fields: int) -> Program:
+    runs = planner.all_newviews([TREE])
+    runs[1] = (RunKind.NEWVIEW, changed(runs[1][1], row, **fields))
+    return Program((pmatrices(), Sites(tuple(runs))), 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"left": -TIPS - 1}, "reads tip 7 of 7"),
+        ({"left": 4000}, r"reads cla\[4000\], but there are 1000"),
+        ({"dst": 4000}, r"writes cla\[4000\], but there are 1000"),
+        ({"left_p": -1}, r"reads P\[-1\], but there are 200"),
+        ({"left_p": 200}, r"reads P\[200\], but there are 200"),
+        ({"right_p": 150}, r"reads P\[150\], which nothing has written"),
+        ({"left": SLOTS - 1, "dst": SLOTS - 1}, "(which nothing has written|by its own level)"),
+    ],
+)
+def test_newviews(fields: dict[str, int], wrong: str) -> None:
+    with pytest.raises(WorkerFault, match=r"stage 001 SITES, record \d+: NEWVIEW cla.*" + wrong):
+        check(newviews(1, **fields))
+
+
+def test_a_level_must_not_write_twice_nor_read_itself() -> None:
+    (_, level), *others = planner.all_newviews([TREE])
+    twice = changed(level, 1, dst=int(level["dst"][0]))
+    program = Program((pmatrices(), Sites(((RunKind.NEWVIEW, twice), *others))), 1)
+    with pytest.raises(WorkerFault, match="a second time"):
+        check(program)
+    verifier = Verifier(TIPS, 1000)
+    verifier.check(Program(every_cla(), 1), lengths=200, models=1, groups=0)
+    own = changed(level, 1, left=int(level["dst"][0]))
+    program = Program((pmatrices(), Sites(((RunKind.NEWVIEW, own),))), 1)
+    with pytest.raises(WorkerFault, match="is read by its own level"):
+        verifier.check(program, lengths=200, models=1, groups=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "wrong"),
+    [
+        (RunKind.EVALUATE, {"model": 1}, "needs model 1 of 1"),
+        (RunKind.EVALUATE, {"length": 77}, r"reads P\[77\], which nothing has written"),
+        (RunKind.EVALUATE, {"cell": 6}, r"writes sum\[6\], but there are 6"),
+        (RunKind.DERIVE, {"cell": 3}, r"writes sum\[4\] a second time"),
+        (RunKind.DERIVE, {"cell": -1}, r"writes sum\[-1\]"),
+    ],
+)
+def test_edges(kind: RunKind, fields: dict[str, int], wrong: str) -> None:
+    with pytest.raises(WorkerFault, match=rf"stage 002 SITES, record [12]: {kind.name} .*{wrong}"):
+        check(Program((*every_cla(), edges(kind, **fields)), 6))
+
+
+@pytest.mark.parametrize(
+    ("table", "fields", "wrong"),
+    [
+        ("tasks", {"steps": 10_000}, "has steps beyond the"),
+        ("tasks", {"join_p": 190}, "which nothing has written"),
+        ("steps", {"level_in": 5}, "that no step before it pushed"),
+        ("steps", {"sibling": 900}, r"reads cla\[900\], which nothing has written"),
+        ("steps", {"cell": 0}, r"writes sum\[0\] a second time"),
+    ],
+)
+def test_scans(table: str, fields: dict[str, int], wrong: str) -> None:
+    lengths, walk, outputs = scan()
+    walk = replace(walk, **{table: changed(getattr(walk, table), 1, **fields)})
+    with pytest.raises(WorkerFault, match=rf"stage 003 SCAN, record \d+: .*{wrong}"):
+        check(Program((*every_cla(), lengths, walk, Reduce(0, outputs)), outputs))
+
+
+def test_a_scan_must_not_store_over_what_it_reads() -> None:
+    lengths, walk, _ = scan(store_from=SLOTS)
+    check(Program((*every_cla(), lengths, walk), 1))
+    lengths, walk, _ = scan(store_from=0)
+    with pytest.raises(WorkerFault, match="overwrites a CLA that the scan reads"):
+        check(Program((*every_cla(), lengths, walk), 1))
+
+
+def tripods(**fields: int) -> Program:
+    records = np.zeros(2, contract.TRIPOD)
+    for n, name in enumerate(("near", "far", "pendant")):
+        records[name] = ~n
+        records[f"{name}_p"] = n
+    records["cell"] = [0, 10]
+    groups = planner.group_records(
+        GroupKind.TRIPOD, np.array([0, 3]), 3, np.array([0, 10]), np.array([1, 11])
+    )
+    stages = (
+        pmatrices(),
+        Tripods(records),
+        Reduce(0, 20),
+        Optimise(changed(groups, 1, **fields), alone=True),
+        Repeat(0, 8, 2),
+    )
+    return Program(stages, 20)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"first_length": 198}, "moves lengths beyond the 200"),
+        ({"first_cell": 12}, "reads sums beyond the 20"),
+        ({"lnl_cell": -1}, "reads sums beyond the 20"),
+    ],
+)
+def test_groups(fields: dict[str, int], wrong: str) -> None:
+    check(tripods(), groups=2)
+    with pytest.raises(WorkerFault, match=f"stage 003 OPTIMISE, record 1: .*{wrong}"):
+        check(tripods(**fields), groups=2)
+    with pytest.raises(WorkerFault, match="has 2 groups but 1 control records"):
+        check(tripods(), groups=1)
+
+
+def test_stages() -> None:
+    good = tripods().stages
+    unreduced = Program((*good[:2], Reduce(0, 12), *good[3:]), 20)
+    with pytest.raises(WorkerFault, match="reads a sum that nothing has reduced"):
+        check(unreduced, groups=2)
+    with pytest.raises(WorkerFault, match="stage 002 REDUCE.*beyond the 20 cells"):
+        check(Program((*good[:2], Reduce(12, 12)), 20), groups=2)
+    with pytest.raises(WorkerFault, match="stage 004 REPEAT.*goes back to stage 4"):
+        check(Program((*good[:4], Repeat(4, 8, 2)), 20), groups=2)
+    with pytest.raises(WorkerFault, match="asks for 3 groups of 2"):
+        check(Program((*good[:4], Repeat(0, 8, 3)), 20), groups=2)
+    twice = planner.pmatrix_records(np.array([4, 5, 5]), 0)
+    with pytest.raises(WorkerFault, match=r"writes P\[5\] a second time"):
+        check(Program((PMatrices(twice),), 1))
