@@ -100,18 +100,17 @@ static inline bool any_lane(VECTOR(char) mask) {
 #define VECTOR_FUNCTION static inline
 #endif
 
-// Loops over states. Unrolled where vectors must stay in registers: PoCL leaves them rolled.
+// Loops over states, and the inner loop of a matrix product. Unrolled where vectors must stay in
+// registers: PoCL leaves them rolled, and LLVM 14 crashes on 20 states x 16 lanes unrolled whole.
 #if LANES == 1 && STATES <= 8
 #define FOR_STATE(i) _Pragma("unroll") for (int i = 0; i < STATES; ++i)
+#define FOR_TERM(j) FOR_STATE(j)
+#elif LANES == 1
+#define FOR_STATE(i) for (int i = 0; i < STATES; ++i)
+#define FOR_TERM(j) _Pragma("unroll 5") for (int j = 0; j < STATES; ++j)
 #else
 #define FOR_STATE(i) for (int i = 0; i < STATES; ++i)
-#endif
-
-// The inner loop of a matrix product: with more states than fit registers twice, only this one.
-#if LANES == 1 && STATES <= 24
-#define FOR_TERM(j) _Pragma("unroll") for (int j = 0; j < STATES; ++j)
-#else
-#define FOR_TERM(j) for (int j = 0; j < STATES; ++j)
+#define FOR_TERM(j) FOR_STATE(j)
 #endif
 
 // Position of this work-item in its row, and in its work-group.

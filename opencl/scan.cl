@@ -53,8 +53,7 @@ VECTOR_FUNCTION real_v insertion_term(const plf_t *s, __global const int *step,
   real_v a[STATES], b[STATES], sum = 0;
   matvec(pmatrix_row(s, step[SCAN_STEP_HALF_P], block, k), near, a);
   *count += propagate(s, step[SCAN_STEP_FAR], step[SCAN_STEP_HALF_P], block, k, b);
-  FOR_STATE(i)
-  sum += model[MODEL_FREQUENCIES + i] * (a[i] * (b[i] * pendant[i]));
+  FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * (a[i] * (b[i] * pendant[i]));
   return model[MODEL_WEIGHTS + k] * sum;
 }
 
