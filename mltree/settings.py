@@ -126,8 +126,9 @@ class PerturbationSettings:
     """Batches of copies without a better tree after which the search stops; 0: no perturbation."""
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (SEARCH.md, "search")."""
-    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0)
-    """Local repair of a copy (SEARCH.md, "search")."""
+    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, trials=2)
+    """Local repair of a copy (SEARCH.md, "search"). Two trials took stamatak_101 from 3 to 5 of 5
+    seeds at its best lnL, -64747.24, in the same time."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +145,15 @@ class SearchSettings:
     candidates and ended more than 0.1 short in 11 searches instead of 8."""
     parsimony_starts: int = 1
     random_starts: int = 0
-    cull_factor: float = 0.5
+    cull_factor: float = 0.75
     """After the first phase a start goes on if it lies within this factor of the spread between
     the best and the worst start."""
     cull_margin: float = 2.0
     """lnL: starts this close to the best are never culled."""
-    max_survivors: int = 3
-    """Starts that go on after the first phase."""
+    max_survivors: int = 4
+    """Starts that go on after the first phase: enough to keep the one that wins. On an H200 a
+    search with 4 of 6 starts takes no longer than one with 3 of 4, since better starts leave
+    less to the perturbation, and reached the best lnL of stamatak_59 in 5 of 5 seeds, not 4."""
     pool: int = 20
     """Distinct best trees that are kept, as in RAxML-Light."""
     first_smooth_epsilon: float = 1.0
@@ -178,11 +181,11 @@ class SearchSettings:
 
 PRESETS: dict[str, SearchSettings] = {
     "fast": SearchSettings(perturbation=PerturbationSettings(patience=0)),
-    "default": SearchSettings(parsimony_starts=4),
+    "default": SearchSettings(parsimony_starts=6),
     "thorough": SearchSettings(
         parsimony_starts=10,
         random_starts=2,
-        max_survivors=5,
+        max_survivors=6,
         perturbation=PerturbationSettings(copies=16, patience=5),
     ),
 }
