@@ -72,12 +72,12 @@ class Layout:
         least = 1 if self.lanes > 1 else -(-MIN_CPU_CHUNK // self.vw)
         return max(least, -(-self.blocks(n_patterns) // MAX_CHUNKS))
 
-    def tile_blocks(self, n_patterns: int, slots: int) -> int:
+    def tile_blocks(self, chunk_blocks: int, slots: int) -> int:
         """Blocks that a CPU takes through the whole stream before the next ones."""
         if self.lanes > 1:
             return 1
         block = self.cla_bytes(self.vw) * max(1, slots)
-        return min(self.chunk_blocks(n_patterns), max(1, TILE_BYTES // block))
+        return min(chunk_blocks, max(1, TILE_BYTES // block))
 
     def options(self) -> list[str]:
         """Compiler options."""

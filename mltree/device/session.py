@@ -26,7 +26,7 @@ from mltree.errors import DeviceError, NumericalError, WorkerFault
 from mltree.likelihood.engine import Result
 from mltree.likelihood.program import Program, Repeat, Scan, Sites, Stage, Tripods
 
-__all__ = ["Dispatch", "Session"]
+__all__ = ["Dispatch", "Session", "cla_memory"]
 
 Float64 = npt.NDArray[np.float64]
 Dispatch = Literal["auto", "persistent", "launch"]
@@ -56,6 +56,7 @@ class Session:
         length_bounds: tuple[float, float],
         dispatch: Dispatch = "auto",
         memory_limit: int | None = None,
+        chunk_blocks: int | None = None,
     ) -> None:
         self.device = device
         self.layout = layout
@@ -67,15 +68,10 @@ class Session:
         self._queue = self._open_queue()
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
         self._real = np.dtype(np.float32 if layout.single else np.float64)
-        self._n_patterns = patterns.n_patterns
-        self._blocks = layout.blocks(patterns.n_patterns)
-        self._chunk_blocks = layout.chunk_blocks(patterns.n_patterns)
-        self._chunks = -(-self._blocks // self._chunk_blocks)
+        self._chunk_blocks = chunk_blocks or layout.chunk_blocks(patterns.n_patterns)
         self._bounds = length_bounds
         self._n_tips = patterns.n_tips
-        limit = memory_limit or min(
-            device.max_mem_alloc_size, int(MEMORY_SHARE * device.global_mem_size)
-        )
+        limit = memory_limit or cla_memory(device)
         self.max_slots = max(1, limit // layout.cla_bytes(patterns.n_patterns))
         self._buffers: dict[str, cl.Buffer] = {}
         self._kernels: dict[str, cl.Kernel] = {}
@@ -84,10 +80,12 @@ class Session:
         self._arguments: dict[str, tuple[Any, ...]] = {}
         self._ranges: dict[str, tuple[int, int]] = {}
         self._program: Program | None = None
+        self._started = 0
+        self._panel = patterns
+        self._panels: dict[Patterns, dict[str, cl.Buffer]] = {}
         self._upload_patterns(patterns)
         for name in ("cla", "scaler", "pmatrix", "tip_pmatrix", "stack", "stack_scaler", "partial"):
             self._reserve(name, 64)
-        self._reserve("site_lnl", self._blocks * layout.vw * self._acc.itemsize)
         self._constant("sync", np.zeros(len(Sync), np.uint32))
 
     def _open_queue(self) -> cl.CommandQueue:
@@ -109,32 +107,76 @@ class Session:
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
+        head = self.start(program, lengths, control)
+        back = np.empty(head + program.cells, self._acc)
+        self._read_state(program, back)
+        end = HEADER_WORDS + control.size
+        return Result(
+            sums=back[head:].astype(np.float64, copy=False),
+            lengths=back[end:head].astype(np.float64, copy=False),
+            control=back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS).astype(np.float64),
+        )
+
+    def start(self, program: Program, lengths: Float64, control: Float64) -> int:
+        """Send a program on its way; returns the words of state in front of its sums."""
         worker = _worker_of(program)
-        kernel = self._kernel(worker)
-        self._persistent = self._is_persistent(worker, program)
-        self._make_room(program, len(lengths), len(control))
-        if program is not self._program:
-            self._reserve("program", program.words.nbytes)
-            cl.enqueue_copy(self._queue, self._buffers["program"], program.words, is_blocking=False)
-            self._program = program
+        kernel = self._prepare(worker, program, len(lengths), len(control))
         offset = 2 * len(lengths)
         head = np.concatenate([np.zeros(HEADER_WORDS), control.ravel(), lengths]).astype(self._acc)
-        back = np.empty(head.size + program.cells, self._acc)
         start = offset * self._acc.itemsize
         cl.enqueue_copy(
             self._queue, self._buffers["state"], head, dst_offset=start, is_blocking=False
         )
         self._set_arguments(worker, kernel, program, len(control), len(lengths))
         self._launch(worker, kernel, program, len(lengths))
+        self._started = offset
+        return head.size
+
+    def partials(self, program: Program) -> npt.NDArray[Any]:
+        """acc[cells, chunks]: the partial sums of the program that was started."""
+        self._read_state(program, np.empty(HEADER_WORDS, self._acc))
+        partial = np.empty((program.cells, self._chunks), self._acc)
+        cl.enqueue_copy(self._queue, partial, self._buffers["partial"])
+        return partial
+
+    def advance(
+        self, program: Program, part: Program, state: npt.NDArray[Any], lengths: int, groups: int
+    ) -> None:
+        """Run a part of a program on its whole state acc[words], which changes in place."""
+        worker = _worker_of(program)
+        kernel = self._prepare(worker, part, lengths, groups)
+        cl.enqueue_copy(self._queue, self._buffers["state"], state)
+        self._set_arguments(worker, kernel, part, groups, lengths)
+        self._launch(worker, kernel, part, lengths)
+        cl.enqueue_copy(self._queue, state, self._buffers["state"])
+        self.times.settle()
+        self._check(part, state[2 * lengths :])
+
+    def turn_to(self, panel: Patterns) -> None:
+        """Work on another panel of patterns; tips stay on the device, CLAs lose their meaning."""
+        if panel is self._panel:
+            return
+        self._panels[self._panel] = {name: self._buffers.pop(name) for name in _OF_PANEL}
+        self._panel = panel
+        if panel in self._panels:
+            self._buffers.update(self._panels.pop(panel))
+            self._count_blocks(panel)
+        else:
+            self._upload_patterns(panel)
+
+    def forget_panels(self) -> None:
+        """Free the CLAs, and what panels but the present one left on the device."""
+        self._panels.clear()
+        for name in ("cla", "scaler"):
+            self._buffers.pop(name, None)
+        self._arguments.clear()
+
+    def _read_state(self, program: Program, back: npt.NDArray[Any]) -> None:
+        """Wait for the program; ``back`` acc[words] of its state from the header on."""
+        start = self._started * self._acc.itemsize
         cl.enqueue_copy(self._queue, back, self._buffers["state"], src_offset=start)
         self.times.settle()
         self._check(program, back)
-        end = HEADER_WORDS + control.size
-        return Result(
-            sums=back[head.size :].astype(np.float64, copy=False),
-            lengths=back[end : head.size].astype(np.float64, copy=False),
-            control=back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS).astype(np.float64),
-        )
 
     def timings(self) -> dict[Function, float]:
         """Seconds on the device per likelihood function so far, from events and marks."""
@@ -145,7 +187,24 @@ class Session:
             marks[name] = ticks
         return self.times.by_function(marks)
 
+    def _prepare(self, worker: str, program: Program, lengths: int, groups: int) -> cl.Kernel:
+        """The worker's kernel, with room for the program and the program in its buffer."""
+        kernel = self._kernel(worker)
+        self._persistent = self._is_persistent(worker, program)
+        self._make_room(program, lengths, groups)
+        if program is not self._program:
+            self._reserve("program", program.words.nbytes)
+            cl.enqueue_copy(self._queue, self._buffers["program"], program.words, is_blocking=False)
+            self._program = program
+        return kernel
+
+    def _count_blocks(self, patterns: Patterns) -> None:
+        self._n_patterns = patterns.n_patterns
+        self._blocks = self.layout.blocks(patterns.n_patterns)
+        self._chunks = -(-self._blocks // self._chunk_blocks)
+
     def _upload_patterns(self, patterns: Patterns) -> None:
+        self._count_blocks(patterns)
         width = self._blocks * self.layout.vw
         tips = np.full((patterns.n_tips, width), patterns.alphabet.gap_code, np.uint8)
         tips[:, : patterns.n_patterns] = patterns.codes
@@ -155,6 +214,7 @@ class Session:
         self._constant("weights", weights)
         self._constant("tip_table", patterns.alphabet.tip_table.astype(self._real))
         self._constant("block_partition", np.zeros(self._blocks, np.int32))
+        self._reserve("site_lnl", width * self._acc.itemsize)
 
     def _constant(self, name: str, array: npt.NDArray[Any]) -> None:
         self._reserve(name, array.nbytes)
@@ -165,9 +225,13 @@ class Session:
         old = self._buffers.get(name)
         if old is not None and old.size >= size:
             return
+        if old is not None and not keep:
+            old = None
+            del self._buffers[name]
+            self._arguments.clear()  # which hold buffers too
         try:
             new = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, 64))
-            if old is not None and keep:
+            if old is not None:
                 cl.enqueue_copy(self._queue, new, old)
         except (cl.MemoryError, cl.RuntimeError, cl.LogicError) as error:
             raise DeviceError(
@@ -180,8 +244,9 @@ class Session:
         layout, real = self.layout, self._real.itemsize
         slot = layout.cla_bytes(self._n_patterns)
         counts = self._blocks * layout.vw * layout.categories * 2
-        self._reserve("cla", program.slots * (slot - counts), keep=True)
-        self._reserve("scaler", program.slots * counts, keep=True)
+        keep = not self._panels
+        self._reserve("cla", program.slots * (slot - counts), keep)
+        self._reserve("scaler", program.slots * counts, keep)
         row = layout.categories * (layout.states**2 + layout.states)
         self._reserve("pmatrix", lengths * row * real)
         if layout.tip_lookup:
@@ -269,7 +334,7 @@ class Session:
     def _set_arguments(
         self, worker: str, kernel: cl.Kernel, program: Program, groups: int, lengths: int
     ) -> None:
-        tiles = self.layout.tile_blocks(self._n_patterns, program.slots)
+        tiles = self.layout.tile_blocks(self._chunk_blocks, program.slots)
         numbers = [
             self._blocks, self._chunk_blocks, tiles, 1, lengths, groups, lengths,
             program.stack_levels,
@@ -308,7 +373,13 @@ _BUFFER_ARGUMENTS: Sequence[str] = (
     "partial", "site_lnl", "tips", "tip_table", "model", "model_real", "weights",
     "block_partition", "sync",
 )  # fmt: skip
+_OF_PANEL = ("tips", "weights", "block_partition", "site_lnl")
 _STAGE_ARGUMENT = len(_BUFFER_ARGUMENTS) + 1 + 8 + 2
+
+
+def cla_memory(device: cl.Device) -> int:
+    """Bytes that CLAs may take: a share of the memory, within one buffer."""
+    return min(device.max_mem_alloc_size, int(MEMORY_SHARE * device.global_mem_size))
 
 
 def _worker_of(program: Program) -> str:

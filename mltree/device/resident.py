@@ -1,0 +1,105 @@
+"""Which CLAs a program reads and writes, and what must run again to have them back.
+
+Where panels share one CLA pool, a panel's CLAs are gone when its turn comes again. A
+:class:`Resident` remembers the programs that wrote them, and lists those that a program needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree.contract import NO_CELL, RunKind
+from mltree.errors import WorkerFault
+from mltree.likelihood.program import PMatrices, Program, Scan, Sites, Stage, Tripods
+
+__all__ = ["Resident", "Writer"]
+
+Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
+Bool = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Writer:
+    """The part of a program that writes CLAs, on the f64[lengths] that it ran with."""
+
+    program: Program
+    lengths: Float64
+    reads: Int32
+    """Slots that it needs from programs before it."""
+    writes: Int32
+
+
+class Resident:
+    """The writers of the CLAs that a client counts on, oldest first."""
+
+    def __init__(self) -> None:
+        self._writers: list[Writer] = []
+
+    def needed(self, program: Program) -> list[Writer]:
+        """What must run before a program, oldest first, where no CLA is left.
+
+        Raises:
+            WorkerFault: the program reads a CLA that no program has written.
+        """
+        missing, _ = _slots(program.stages)
+        found = []
+        for writer in reversed(self._writers):
+            given = np.isin(missing, writer.writes)
+            if given.any():
+                found.append(writer)
+                missing = np.union1d(missing[~given], writer.reads)
+        if missing.size:
+            raise WorkerFault(
+                f"reads cla[{missing[0]}], which nothing has written",
+                hint="please report this with the log",
+            )
+        return found[::-1]
+
+    def record(self, program: Program, lengths: Float64) -> None:
+        """A program ran, at last with these f64[lengths]; writers it has overwritten go."""
+        stages = tuple(part for part in map(_writing, program.stages) if part is not None)
+        reads, writes = _slots(stages)
+        if writes.size == 0:
+            return
+        held = [w for w in self._writers if not np.isin(w.writes, writes).all()]
+        self._writers = [*held, Writer(Program(stages, 1), lengths.copy(), reads, writes)]
+
+
+def _writing(stage: Stage) -> Stage | None:
+    """A stage without what writes no CLA."""
+    match stage:
+        case PMatrices():
+            return stage
+        case Sites(runs):
+            return Sites(tuple(run for run in runs if run[0] == RunKind.NEWVIEW))
+        case Scan(_, steps) if (steps["store"] != NO_CELL).any():
+            return stage
+        case _:
+            return None
+
+
+def _slots(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
+    """Slots read before the stages write them, and all slots written; both rising."""
+    operands = [np.zeros(0, np.int32)]
+    written: list[Int32] = [np.zeros(0, np.int32)]
+    for stage in stages:
+        match stage:
+            case Sites(runs):
+                for kind, records in runs:
+                    if kind == RunKind.NEWVIEW:
+                        operands += [records["left"], records["right"]]
+                        written.append(records["dst"])
+                    else:
+                        operands += [records["x"], records["y"]]
+            case Scan(tasks, steps):
+                operands += [tasks["pendant"], tasks["root"], steps["sibling"], steps["far"]]
+                written.append(steps["store"])
+            case Tripods(records):
+                operands += [records["near"], records["far"], records["pendant"]]
+    reads, writes = np.unique(np.concatenate(operands)), np.unique(np.concatenate(written))
+    reads, writes = reads[reads >= 0], writes[writes >= 0]
+    return np.setdiff1d(reads, writes).astype(np.int32), writes
