@@ -10,8 +10,9 @@ import pyopencl as cl
 
 from mltree.device.layout import Layout
 from mltree.errors import DeviceError
+from mltree.likelihood.program import Program, Scan, Sites, Tripods
 
-__all__ = ["WORKERS", "build_worker", "is_nvidia", "source_folder"]
+__all__ = ["WORKERS", "build_worker", "is_nvidia", "source_folder", "worker_of"]
 
 WORKERS = ("sites", "scan", "tripod")
 """Front files of the worker; a run builds only those that it needs."""
@@ -102,3 +103,15 @@ def _resident_groups(device: cl.Device, kernel: cl.Kernel, name: str, layout: La
         NVIDIA_ITEMS // (32 * warps),
     )
     return max(1, min(fits))
+
+
+def worker_of(program: Program) -> str:
+    """The front file that has the program's own stage."""
+    for stage in program.stages:
+        if isinstance(stage, Scan):
+            return "scan"
+        if isinstance(stage, Tripods):
+            return "tripod"
+        if isinstance(stage, Sites):
+            return "sites"
+    return "sites"

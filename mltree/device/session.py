@@ -19,12 +19,12 @@ from mltree.contract import (
     Mark,
     Sync,
 )
-from mltree.device.build import build_worker, is_nvidia
+from mltree.device.build import build_worker, is_nvidia, worker_of
 from mltree.device.layout import Layout
 from mltree.device.timing import DeviceTimes
 from mltree.errors import DeviceError, NumericalError, WorkerFault
 from mltree.likelihood.engine import Result
-from mltree.likelihood.program import Program, Repeat, Scan, Sites, Stage, Tripods
+from mltree.likelihood.program import Program, Repeat, Scan, Stage, Tripods
 
 __all__ = ["Dispatch", "Session", "cla_memory"]
 
@@ -119,7 +119,7 @@ class Session:
 
     def start(self, program: Program, lengths: Float64, control: Float64) -> int:
         """Send a program on its way; returns the words of state in front of its sums."""
-        worker = _worker_of(program)
+        worker = worker_of(program)
         kernel = self._prepare(worker, program, len(lengths), len(control))
         offset = 2 * len(lengths)
         head = np.concatenate([np.zeros(HEADER_WORDS), control.ravel(), lengths]).astype(self._acc)
@@ -143,7 +143,7 @@ class Session:
         self, program: Program, part: Program, state: npt.NDArray[Any], lengths: int, groups: int
     ) -> None:
         """Run a part of a program on its whole state acc[words], which changes in place."""
-        worker = _worker_of(program)
+        worker = worker_of(program)
         kernel = self._prepare(worker, part, lengths, groups)
         cl.enqueue_copy(self._queue, self._buffers["state"], state)
         self._set_arguments(worker, kernel, part, groups, lengths)
@@ -255,7 +255,7 @@ class Session:
         self._reserve("partial", program.cells * self._chunks * self._acc.itemsize)
         words = 3 * lengths + HEADER_WORDS + groups * CONTROL_WORDS + program.cells
         self._reserve("state", words * self._acc.itemsize)
-        if _worker_of(program) == "scan":
+        if worker_of(program) == "scan":
             rows = self._groups("scan") * program.stack_levels * layout.categories * layout.vw
             self._reserve("stack", rows * layout.states * real)
             self._reserve("stack_scaler", rows * 2)
@@ -380,18 +380,6 @@ _STAGE_ARGUMENT = len(_BUFFER_ARGUMENTS) + 1 + 8 + 2
 def cla_memory(device: cl.Device) -> int:
     """Bytes that CLAs may take: a share of the memory, within one buffer."""
     return min(device.max_mem_alloc_size, int(MEMORY_SHARE * device.global_mem_size))
-
-
-def _worker_of(program: Program) -> str:
-    """The front file that has the program's own stage."""
-    for stage in program.stages:
-        if isinstance(stage, Scan):
-            return "scan"
-        if isinstance(stage, Tripods):
-            return "tripod"
-        if isinstance(stage, Sites):
-            return "sites"
-    return "sites"
 
 
 def _jobs(stage: Stage) -> int:
