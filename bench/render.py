@@ -1,7 +1,7 @@
 """Stored results to Markdown pages, plots and the tables of the README.
 
-A README's table stands between two comments, the first of which names a stored result
-(``bench/results/NAME.json``)::
+A README's tables stand between two comments, the first of which names a benchmark: all stored
+results of it (``bench/results/NAME.json``, ``NAME-*.json``), or one of them if the name is longer::
 
     <!-- bench:NAME -->
     <!-- /bench -->
@@ -16,7 +16,7 @@ from bench import plots, tables
 from bench.provenance import ROOT
 from bench.results import FOLDER, load
 
-__all__ = ["README", "filled", "render"]
+__all__ = ["README", "filled", "render", "stored"]
 
 README = ROOT / "README.md"
 
@@ -41,16 +41,17 @@ def render(folder: Path = FOLDER, readme: Path = README) -> list[Path]:
     return written
 
 
-def filled(text: str, folder: Path = FOLDER) -> str:
-    """The text with every marked block replaced by its stored result's table.
+def stored(name: str, folder: Path = FOLDER) -> list[Path]:
+    """The results that a name stands for."""
+    return [*folder.glob(f"{name}.json"), *sorted(folder.glob(f"{name}-*.json"))]
 
-    A block whose result does not exist stays as it is.
-    """
+
+def filled(text: str, folder: Path = FOLDER) -> str:
+    """The text with every marked block replaced by its stored results' tables."""
 
     def block(match: re.Match[str]) -> str:
-        opening, name, old, closing = match.groups()
-        result = folder / f"{name}.json"
-        table = f"\n{tables.brief(load(result))}\n\n" if result.exists() else old
-        return opening + table + closing
+        opening, name, _, closing = match.groups()
+        briefs = [tables.brief(load(result)) for result in stored(name, folder)]
+        return opening + "".join(f"\n{brief}\n" for brief in briefs) + "\n" * bool(briefs) + closing
 
     return _MARKED.sub(block, text)

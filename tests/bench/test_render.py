@@ -113,7 +113,15 @@ def test_only_marked_blocks_change(run: Run, tmp_path: Path) -> None:
     new = render.filled(text, tmp_path)
     assert "old" not in new
     assert tables.brief(run) in new
-    assert new.endswith("b\n<!-- bench:none -->\nc\n<!-- /bench -->")
+    assert new.endswith("b\n<!-- bench:none -->\n<!-- /bench -->")
+
+
+def test_a_name_stands_for_every_machine(run: Run, tmp_path: Path) -> None:
+    for run.path in (tmp_path / "table1.json", tmp_path / "table1-gpu.json"):
+        run.save()
+    new = render.filled("<!-- bench:table1 -->\n<!-- /bench -->\n", tmp_path)
+    assert new.count(tables.brief(run)) == 2
+    assert render.filled(new, tmp_path) == new
 
 
 def test_plots_are_the_same_every_time(run: Run, tmp_path: Path) -> None:
@@ -126,7 +134,7 @@ def test_plots_are_the_same_every_time(run: Run, tmp_path: Path) -> None:
 def test_the_readme_quotes_stored_results() -> None:
     text = render.README.read_text(encoding="utf-8")
     for name in re.findall(r"<!-- bench:(\S+) -->", text):
-        assert (FOLDER / f"{name}.json").exists(), f"README quotes {name}, which is not stored"
+        assert render.stored(name), f"README quotes {name}, which is not stored"
     assert render.filled(text) == text, "run: python -m bench render"
 
 
