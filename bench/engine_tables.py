@@ -29,13 +29,22 @@ def _kernel_line(run: Run, row: Row) -> list[str]:
     return [
         f"{row['kind']} {row['taxa']} × {row['patterns']:,}",
         row["operation"],
-        f"{row['contender']}, {'fp64' if row['precision'] == 'double' else 'mixed'}",
+        _contender(row),
         engineering_time(time),
         f"{engineering(row['units'] / time)} {row['unit']}",
         f"{rate / 1e9:.1f}" if row["bytes"] else "",
         f"{rate / copy:.0%}" if row["bytes"] and copy else "",
         f"{row['flops'] / time / 1e9:.1f}" if row["flops"] else "",
     ]
+
+
+def _contender(row: Row) -> str:
+    threads = row.get("threads")
+    return (
+        str(row["contender"])
+        + (f", {threads} thread{'s' if threads > 1 else ''}" if threads else "")
+        + (", fp64" if row["precision"] == "double" else ", mixed")
+    )
 
 
 def engineering_time(value: float) -> str:

@@ -7,12 +7,15 @@ its formula with S states and K categories.
 
 from __future__ import annotations
 
+import ctypes
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from bench.beagle import Beagle, find_beagle
 from bench.contenders import Contender, open_contender
 from bench.limits import Limits, measure_limits
 from bench.results import Row, Run, repeated
@@ -23,6 +26,7 @@ from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.program import Program
+from mltree.likelihood.reference import ReferenceEngine
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.settings import BranchSettings
 
@@ -36,6 +40,9 @@ MAX_CANDIDATES = 400
 
 SMOOTHING_GAIN = 0.1
 """lnL: the smoothing of the search's rounds."""
+
+BEAGLE_TOLERANCE = 1e-9
+"""Relative difference of lnLs: two fp64 sums of the same terms."""
 
 _NO_CONTROL = np.zeros((0, CONTROL_WORDS))
 
@@ -84,6 +91,7 @@ def measure(
 ) -> None:
     """Fill the run with a row per case, contender and operation."""
     limits: dict[str, Limits] = {}
+    library = find_beagle()
     for case in cases:
         data = workload(case.kind, case.taxa, case.patterns, seed)
         for contender in contenders:
@@ -94,11 +102,52 @@ def measure(
             for row in rows:
                 run.add(row)
                 print(_line(row), flush=True)
+        if library is not None:
+            run.add(_beagle(run, case, data, library, repetitions))
+            print(_line(run.rows[-1]), flush=True)
     run.settings["limits"] = {name: asdict(limit) for name, limit in limits.items()}
 
 
+def _beagle(run: Run, case: Case, data: Workload, library: ctypes.CDLL, repetitions: int) -> Row:
+    """BEAGLE's traversal on one thread, and whether its lnL is the reference's."""
+    beagle = Beagle(library, data)
+    row = {**asdict(case), "contender": beagle.name, "precision": "double", "threads": 1}
+    try:
+        times, lnl = _times(beagle.log_likelihood, repetitions), beagle.log_likelihood()
+    finally:
+        beagle.close()
+    if math.isfinite(lnl):  # without scaling, large trees underflow
+        reference = _reference_lnl(data)
+        run.check(what="BEAGLE: lnL", **asdict(case), lnl=lnl, reference=reference,
+                  holds=abs(lnl / reference - 1) < BEAGLE_TOLERANCE)  # fmt: skip
+    inner = case.taxa - 2
+    cla = case.patterns * data.model.n_categories * data.model.n_states * 8
+    return {
+        **row,
+        "status": "done",
+        "device": "CPU",
+        "operation": "traversal",
+        "seconds": repeated(times),
+        "units": inner * case.patterns,
+        "unit": "pattern-newviews",
+        "bytes": 2 * inner * cla,
+        "flops": (2 * inner + 1) * cla / 8 * 2 * data.model.n_states,
+    }
+
+
+def _reference_lnl(data: Workload) -> float:
+    bounds = BranchSettings().bounds(data.patterns.n_sites)
+    engine = ReferenceEngine(data.patterns, data.model.n_categories, bounds)
+    return float(Likelihood(engine, bounds).log_likelihoods([data.tree], [data.model])[0])
+
+
 def _who(case: Case, contender: Contender) -> Row:
-    return {**asdict(case), "contender": contender.name, "precision": contender.precision}
+    return {
+        **asdict(case),
+        "contender": contender.name,
+        "precision": contender.precision,
+        "threads": contender.threads,
+    }
 
 
 def _line(row: Row) -> str:
