@@ -1,0 +1,85 @@
+"""Devices are found, chosen by number or name, and a broken platform stops nobody."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pyopencl as cl
+import pytest
+
+from mltree.device import discovery
+from mltree.device.discovery import choose_device, choose_layout, find_devices
+from mltree.errors import DeviceError
+
+
+class _BrokenPlatform:
+    def get_devices(self) -> list[object]:
+        raise cl.LogicError("clGetDeviceIDs", cl.status_code.DEVICE_NOT_FOUND, "broken")
+
+
+def test_gpus_come_first_and_numbers_are_positions() -> None:
+    found = find_devices()
+    assert [info.index for info in found] == list(range(len(found)))
+    assert [info.is_cpu for info in found] == sorted(info.is_cpu for info in found)
+    for info in found:
+        assert info.name
+        assert info.memory > 0
+        assert 0 < info.largest_buffer <= max(info.memory, info.largest_buffer)
+        assert info.compute_units > 0
+        assert info.vector_width > 0
+
+
+def test_a_broken_platform_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = find_devices()
+    good = cl.get_platforms()
+    monkeypatch.setattr(cl, "get_platforms", lambda: [_BrokenPlatform(), *good])
+    assert [info.name for info in find_devices()] == [info.name for info in found]
+
+
+def test_no_driver_at_all_is_advice_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> list[cl.Platform]:
+        raise cl.LogicError("clGetPlatformIDs", -1001, "PLATFORM_NOT_FOUND_KHR")
+
+    monkeypatch.setattr(cl, "get_platforms", none)
+    assert find_devices() == []
+    with pytest.raises(DeviceError, match="no OpenCL device was found") as raised:
+        choose_device(None)
+    assert "pip install" in (raised.value.hint or "")
+
+
+def test_choosing() -> None:
+    found = find_devices()
+    if not found:
+        pytest.skip("no OpenCL device")
+    assert choose_device(None) == found[0]
+    for info in found:
+        assert choose_device(str(info.index)) == info
+        assert info.name in choose_device(info.name.upper()).name
+        assert choose_device("cpu" if info.is_cpu else "gpu").is_cpu == info.is_cpu
+    with pytest.raises(DeviceError, match="no device matches 'abacus'") as raised:
+        choose_device("abacus")
+    assert found[0].name in (raised.value.hint or "")
+    with pytest.raises(DeviceError, match=f"no device matches '{len(found)}'"):
+        choose_device(str(len(found)))
+
+
+def _info(**changes: object) -> discovery.DeviceInfo:
+    fields = {
+        "index": 0, "name": "a device", "platform": "a platform", "driver": "1", "is_cpu": True,
+        "has_fp64": True, "compute_units": 2, "memory": 1 << 32, "largest_buffer": 1 << 30,
+        "local_memory": 1 << 15, "vector_width": 8, "handle": SimpleNamespace(),
+    }  # fmt: skip
+    return discovery.DeviceInfo(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_layouts() -> None:
+    assert choose_layout(_info(), 4, 16, 4, 1000).vw == 8
+    assert choose_layout(_info(vector_width=4), 4, 16, 4, 1000).vw == 4
+    assert choose_layout(_info(), 4, 16, 4, 1000, vw=1).vw == 1
+    single = choose_layout(_info(), 4, 16, 4, 1000, single=True)
+    assert (single.vw, single.single) == (16, True)
+    gpu = _info(is_cpu=False, compute_units=132)
+    little, much = (choose_layout(gpu, 4, 16, 4, n) for n in (1000, 262_144))
+    assert little.lanes == little.vw < much.vw == much.lanes
+    assert little.rows > much.rows
+    assert not choose_layout(_info(has_fp64=False), 4, 16, 4, 1000).fp64

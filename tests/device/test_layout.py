@@ -1,0 +1,84 @@
+"""The arithmetic of layouts: nothing here needs a device."""
+
+from __future__ import annotations
+
+import pytest
+
+from mltree.device.layout import (
+    GPU_GROUP,
+    MAX_CHUNKS,
+    TILE_BYTES,
+    Layout,
+    cpu_layout,
+    gpu_layout,
+    gpu_rows,
+    without_fp64,
+)
+
+PATTERNS = [1, 7, 8, 9, 255, 256, 257, 5000, 262_144, 10_000_000]
+
+LAYOUTS = [
+    cpu_layout(4, 16, 4, 1, False),
+    cpu_layout(4, 16, 4, 8, False),
+    cpu_layout(20, 24, 4, 16, True),
+    gpu_layout(4, 16, 4, 8, False, 16),
+    gpu_layout(61, 62, 1, 32, False, 1),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("patterns", PATTERNS)
+def test_blocks_hold_the_patterns(layout: Layout, patterns: int) -> None:
+    blocks = layout.blocks(patterns)
+    assert (blocks - 1) * layout.vw < patterns <= blocks * layout.vw
+    chunk = layout.chunk_blocks(patterns)
+    assert -(-blocks // chunk) <= MAX_CHUNKS
+    for slots in (0, 1, 30, 6000):
+        tile = layout.tile_blocks(chunk, slots)
+        assert 1 <= tile <= max(chunk, 1)
+        if layout.lanes == 1 and tile > 16:
+            assert tile * layout.cla_bytes(layout.vw) * max(1, slots) <= TILE_BYTES
+
+
+def test_bytes_of_a_cla() -> None:
+    """Per pattern: K x S numbers and K counts of two bytes; the last block is padded."""
+    assert cpu_layout(4, 16, 4, 1, False).cla_bytes(10) == 10 * (4 * 4 * 8 + 4 * 2)
+    assert cpu_layout(4, 16, 4, 8, False).cla_bytes(10) == 16 * (4 * 4 * 8 + 4 * 2)
+    assert cpu_layout(20, 24, 1, 8, True).cla_bytes(8) == 8 * (20 * 4 + 2)
+
+
+def test_vw_1_is_the_avx_layout() -> None:
+    layout = cpu_layout(4, 16, 4, 1, False)
+    assert (layout.vw, layout.lanes, layout.category_items, layout.rows) == (1, 1, 1, 1)
+    assert layout.blocks(77) == 77
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_every_number_is_a_build_option(layout: Layout) -> None:
+    options = layout.options()
+    assert len(options) == len(set(options))
+    assert all(option.startswith("-D") and "=" in option for option in options)
+    assert f"-DSTATES={layout.states}" in options
+    assert f"-DVW={layout.vw}" in options
+    assert f"-DSINGLE={int(layout.single)}" in options
+
+
+@pytest.mark.parametrize("vw", [1, 8, 32])
+@pytest.mark.parametrize("categories", [1, 4, 8])
+@pytest.mark.parametrize("patterns", [1, 1000, 1_000_000])
+def test_rows_fit_a_work_group(vw: int, categories: int, patterns: int) -> None:
+    rows = gpu_rows(vw, categories, patterns, 132)
+    assert rows >= 1
+    assert rows == 1 or rows * vw * categories <= GPU_GROUP
+
+
+def test_much_data_needs_no_rows() -> None:
+    assert gpu_rows(32, 4, 1_000_000, 132) == 1
+    assert gpu_rows(8, 4, 100, 132) == GPU_GROUP // 32
+
+
+def test_without_doubles_everything_is_single() -> None:
+    layout = without_fp64(cpu_layout(4, 16, 4, 8, False))
+    assert layout.single
+    assert not layout.fp64
+    assert "fp32" in str(layout)

@@ -1,0 +1,177 @@
+"""A device beyond its arithmetic: the same bits however it is run, and faults that are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mltree.contract import Function
+from mltree.device import build
+from mltree.device.session import Session
+from mltree.errors import DeviceError, WorkerFault
+from mltree.likelihood import programs
+from mltree.likelihood.api import Likelihood
+from mltree.search.neighbourhood import Neighbourhood
+
+if TYPE_CHECKING:
+    from conftest import Problem
+
+OpenDevice = Callable[..., Session]
+MakeProblem = Callable[..., "Problem"]
+MakeLikelihood = Callable[..., Likelihood]
+
+NO_CONTROL = np.zeros((0, 8))
+
+
+def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
+    """All that a search asks for, of two trees side by side."""
+    trees, models = [tree.copy() for tree in problem.trees], problem.models
+    found = Neighbourhood(trees[0])
+    scan = found.scan(found.extend(4))
+    number = np.zeros(found.prunes.size, np.int32)
+    results: list[np.ndarray] = [
+        engine.log_likelihoods(trees, models),
+        engine.site_log_likelihoods(trees[0], models[0]),
+        *engine.derivatives(trees[0], models[0])[1:],
+        engine.insertions(trees, models, scan),
+        *engine.refine(trees, models, found.scan(np.arange(0, found.size, 4))),
+        engine.join_lengths(trees, models, number, found.prunes),
+        engine.smooth(trees, models, 1e-3),
+    ]
+    return results + [tree.lengths for tree in trees]
+
+
+def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for mine, theirs in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.fixture(scope="module")
+def problem(make_problem: MakeProblem) -> Problem:
+    """Enough patterns for several chunks of every layout."""
+    return make_problem(7, 1100, trees=2, alpha=0.6, invariant=0.1, categories=4)
+
+
+def test_the_same_bits_again_and_by_either_dispatch(
+    open_device: OpenDevice, likelihood: MakeLikelihood, problem: Problem
+) -> None:
+    first = everything(likelihood(open_device, problem), problem)
+    for dispatch in ("launch", "persistent"):
+        engine = likelihood(open_device, problem, dispatch=dispatch)
+        assert_same_bits(everything(engine, problem), first)
+        assert_same_bits(everything(engine, problem), first)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 7])
+def test_the_same_bits_with_any_number_of_work_groups(
+    open_device: OpenDevice,
+    likelihood: MakeLikelihood,
+    problem: Problem,
+    monkeypatch: pytest.MonkeyPatch,
+    groups: int,
+) -> None:
+    expected = everything(likelihood(open_device, problem, dispatch="launch"), problem)
+    monkeypatch.setattr(Session, "_groups", lambda *_: groups)
+    engine = likelihood(open_device, problem, dispatch="launch")
+    assert_same_bits(everything(engine, problem), expected)
+
+
+def test_order_of_patterns_only_moves_the_last_bits(
+    open_device: OpenDevice, likelihood: MakeLikelihood, problem: Problem
+) -> None:
+    """Padding lanes weigh nothing: one pattern more or less changes lnL by just that pattern."""
+    sites = likelihood(open_device, problem).site_log_likelihoods(problem.tree, problem.model)
+    lnl = likelihood(open_device, problem).log_likelihoods([problem.tree], [problem.model])[0]
+    assert sites.shape == problem.patterns.weights.shape
+    assert lnl == pytest.approx(problem.patterns.weights @ sites, rel=1e-12)
+
+
+def test_little_memory_means_batches(
+    open_device: OpenDevice, likelihood: MakeLikelihood, problem: Problem
+) -> None:
+    plenty = likelihood(open_device, problem)
+    expected = plenty.log_likelihoods(problem.trees, problem.models)
+    slot = open_device(problem.patterns, problem.categories).layout.cla_bytes(1100)
+    little = likelihood(open_device, problem, memory_limit=20 * slot)
+    assert little.engine.max_slots == 20
+    got = little.log_likelihoods(problem.trees, problem.models)
+    np.testing.assert_array_equal(got, expected)
+    found = Neighbourhood(problem.tree)
+    arguments = ([problem.tree], [problem.model], found.scan(found.extend(3)))
+    little = likelihood(open_device, problem, memory_limit=30 * slot)
+    for mine, theirs in zip(little.refine(*arguments), plenty.refine(*arguments), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_times_are_told_by_function(
+    open_native: OpenDevice, likelihood: MakeLikelihood, problem: Problem
+) -> None:
+    session = open_native(problem.patterns, problem.categories)
+    engine = likelihood(lambda *_: session, problem)
+    everything(engine, problem)
+    times = session.timings()
+    assert set(times) == set(Function)
+    assert all(seconds >= 0 for seconds in times.values())
+    for function in (Function.NEWVIEW, Function.DERIVE, Function.SCAN, Function.TRIPOD):
+        assert times[function] > 0, function
+
+
+def test_a_buffer_that_does_not_fit_is_a_device_error(
+    open_native: OpenDevice, problem: Problem
+) -> None:
+    session = open_native(problem.patterns, problem.categories)
+    with pytest.raises(DeviceError, match="cannot allocate .* MiB for cla") as raised:
+        session._reserve("cla", 1 << 60)
+    assert raised.value.hint
+    program = programs.traversal([problem.tree])
+    session.load_models(_rows(problem))
+    assert np.isfinite(session.run(program, problem.tree.lengths, NO_CONTROL).sums).all()
+
+
+def test_a_build_that_fails_is_a_device_error(
+    open_native: OpenDevice,
+    problem: Problem,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    session = open_native(problem.patterns, problem.categories)
+    with pytest.raises(DeviceError, match="the none worker does not compile") as raised:
+        build.build_worker(session._context, session.device, "none", session.layout)
+    assert "layout VW=" in (raised.value.hint or "")
+
+
+def _rows(problem: Problem) -> np.ndarray:
+    from mltree.likelihood.model_rows import model_rows
+
+    return model_rows(problem.models)
+
+
+def test_an_unknown_op_is_a_worker_fault(open_native: OpenDevice, problem: Problem) -> None:
+    session = open_native(problem.patterns, problem.categories)
+    session.load_models(_rows(problem))
+    program = programs.traversal([problem.tree])
+    program.words[4] = 99
+    with pytest.raises(WorkerFault, match=r"stopped in stage 1 \(Sites\): unknown_op"):
+        session.run(program, problem.tree.lengths, NO_CONTROL)
+    good = session.run(programs.traversal([problem.tree]), problem.tree.lengths, NO_CONTROL)
+    assert np.isfinite(good.sums).all()
+
+
+def test_a_barrier_that_cannot_complete_is_a_worker_fault(
+    open_native: OpenDevice, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More work-groups than the device holds at once wait for each other, but not for ever."""
+    monkeypatch.setattr(build, "SPIN_LIMIT", 1 << 12)
+    session = open_native(problem.patterns, problem.categories, dispatch="persistent")
+    session.load_models(_rows(problem))
+    program = programs.traversal([problem.tree])
+    expected = session.run(program, problem.tree.lengths, NO_CONTROL).sums
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "_groups", lambda _, worker: 32 * session.device.max_compute_units)
+        with pytest.raises(WorkerFault, match="barrier") as raised:
+            session.run(program, problem.tree.lengths, NO_CONTROL)
+    assert "--dispatch launch" in (raised.value.hint or "")
+    again = session.run(program, problem.tree.lengths, NO_CONTROL).sums
+    np.testing.assert_array_equal(again, expected)
