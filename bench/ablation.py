@@ -80,7 +80,7 @@ def measure(
     problem = load_problem(alignment, model, lambda _: None)
     bounds = FAST.branches.bounds(problem.patterns.n_sites)
     categories = problem.model.arrays().n_categories
-    engine = open_engine(device, "double", problem.patterns, categories, bounds)
+    engine = open_engine(problem.patterns, categories, bounds, device, mixed=False)
     likelihood = Likelihood(engine, bounds)
     sites = packed(problem.patterns)
     tallies = {name: Tally() for name in VARIANTS}
