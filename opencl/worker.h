@@ -11,7 +11,7 @@
 #include "pmatrices.h"
 
 #define WORKER_SIZE GROUP_SIZE(WORKER_ROWS)
-#define STRIDED (WORKER_SIZE < REDUCE_WIDTH ? REDUCE_WIDTH : WORKER_SIZE)
+#define STRIDED (WORKER_SIZE < REDUCE_WIDTH ? WORKER_SIZE * REDUCE_WIDTH : WORKER_SIZE)
 
 __kernel __attribute__((reqd_work_group_size(LANES, CATEGORY_ITEMS, WORKER_ROWS))) void worker(
     __global const int *program, __global acc *state, __global real *cla, __global ushort *scaler,

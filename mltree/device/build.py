@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -79,7 +80,9 @@ def build_worker(
         *layout.options(),
     ]
     try:
-        program = cl.Program(context, f'#include "{name}.cl"\n').build(options)
+        with warnings.catch_warnings():  # NVIDIA's compiler talks about its registers
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(context, f'#include "{name}.cl"\n').build(options)
     except cl.RuntimeError as error:
         log = str(error).strip().splitlines()
         raise DeviceError(
