@@ -8,6 +8,7 @@ from bench.provenance import cores
 from mltree.alignment import Patterns
 from mltree.device.discovery import DeviceInfo, choose_device, choose_layout, find_devices
 from mltree.device.session import Session
+from mltree.engines import open_engine
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.reference import ReferenceEngine
 
@@ -16,6 +17,9 @@ __all__ = ["ONE_THREAD", "Contender", "contenders", "open_contender"]
 ONE_THREAD = {"POCL_MAX_PTHREAD_COUNT": "1", "POCL_CPU_MAX_CU_COUNT": "1", "OMP_NUM_THREADS": "1"}
 """What keeps PoCL (old and new) and NumPy's BLAS to one thread, beside pinning the process."""
 
+GPU_COUNTS = (1, 2, 4)
+"""GPUs of one contender, where there are so many."""
+
 
 @dataclass(frozen=True)
 class Contender:
@@ -23,7 +27,7 @@ class Contender:
 
     name: str
     device: str | None
-    """Number of the device; None for the reference engine."""
+    """Number of the device, or numbers with commas; None for the reference engine."""
     vw: int | None = None
     """Patterns of a block; None for the device's own choice. 1 is RAxML's AVX layout."""
     precision: str = "double"
@@ -48,8 +52,12 @@ def contenders(precision: str = "double") -> list[Contender]:
         if cores() > 1:
             made.append(Contender(f"new layout{where}", index, None, precision, cores()))
     gpus = [device for device in found if not device.is_cpu]
-    # Equal GPUs would say the same: the first stands for them.
-    made += [Contender(device.name, str(device.index), None, precision) for device in gpus[:1]]
+    for count in GPU_COUNTS:
+        # Equal GPUs would say the same one by one: the first stands for them.
+        if count <= len(gpus):
+            name = gpus[0].name if count == 1 else f"{count} x {gpus[0].name}"
+            indices = ",".join(str(device.index) for device in gpus[:count])
+            made.append(Contender(name, indices, None, precision))
     return made
 
 
@@ -63,6 +71,9 @@ def open_contender(
     """
     if contender.device is None:
         return ReferenceEngine(patterns, categories, bounds), None
+    mixed = contender.precision == "mixed"
+    if "," in contender.device:
+        return open_engine(patterns, categories, bounds, contender.device, mixed), None
     device = choose_device(contender.device)
     alphabet = patterns.alphabet
     layout = choose_layout(
@@ -71,7 +82,7 @@ def open_contender(
         alphabet.n_codes,
         categories,
         patterns.n_patterns,
-        contender.precision == "mixed",
+        mixed,
         contender.vw,
     )
     return Session(device.handle, patterns, layout, bounds), device

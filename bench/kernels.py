@@ -183,7 +183,7 @@ def _rows(
             **_who(case, contender),
             "status": "done",
             "engine": engine.name,
-            "device": device.name if device else "reference",
+            "device": device.name if device else contender.name,
             "operation": operation.name,
             "seconds": repeated(times),
             "units": operation.units,
