@@ -100,17 +100,20 @@ static inline bool any_lane(VECTOR(char) mask) {
 #define VECTOR_FUNCTION static inline
 #endif
 
-// Loops over states, and the inner loop of a matrix product. Unrolled where vectors must stay in
-// registers: PoCL leaves them rolled, and LLVM 14 crashes on 20 states x 16 lanes unrolled whole.
+// Loops over states; over the terms of a matrix product's sums; over SUMS of them side by side.
+// Unrolled where vectors must stay in registers: PoCL leaves loops rolled.
+#define UNROLLED(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
+#define ROLLED(i, count) for (int i = 0; i < (count); ++i)
 #if LANES == 1 && STATES <= 8
-#define FOR_STATE(i) _Pragma("unroll") for (int i = 0; i < STATES; ++i)
-#define FOR_TERM(j) FOR_STATE(j)
-#elif LANES == 1
-#define FOR_STATE(i) for (int i = 0; i < STATES; ++i)
-#define FOR_TERM(j) _Pragma("unroll 5") for (int j = 0; j < STATES; ++j)
+#define SUMS STATES
+#define FOR_STATE(i) UNROLLED(i, STATES)
+#define FOR_TERM(j) UNROLLED(j, STATES)
+#define FOR_SUM(r) UNROLLED(r, SUMS)
 #else
-#define FOR_STATE(i) for (int i = 0; i < STATES; ++i)
-#define FOR_TERM(j) FOR_STATE(j)
+#define SUMS (LANES > 1 ? 1 : STATES % 20 == 0 ? 20 : STATES % 4 == 0 ? 4 : 1)
+#define FOR_STATE(i) ROLLED(i, STATES)
+#define FOR_TERM(j) ROLLED(j, STATES)
+#define FOR_SUM(r) UNROLLED(r, SUMS)
 #endif
 
 // Position of this work-item in its row, and in its work-group.

@@ -50,7 +50,7 @@ VECTOR_FUNCTION count_v operand_load(const plf_t *s, int operand, int block, int
 
 // y = M x for a row-major S x S matrix that all lanes share. Where every lane is a work-item the
 // matrix comes from memory once per work-item: two entries a load halve those loads. Where a lane
-// is a vector, four sums at a time hide each other's latency.
+// is a vector, sums side by side hide each other's latency.
 VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
 #if LANES > 1 && STATES % 2 == 0
   __global const real_pair *pairs = (__global const real_pair *)m;
@@ -63,25 +63,12 @@ VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real
     }
     y[i] = sum;
   }
-#elif LANES == 1 && STATES % 4 == 0
-  for (int i = 0; i < STATES; i += 4) {
-    real_v a = 0, b = 0, c = 0, d = 0;
-    FOR_TERM(j) {
-      a += m[i * STATES + j] * x[j];
-      b += m[(i + 1) * STATES + j] * x[j];
-      c += m[(i + 2) * STATES + j] * x[j];
-      d += m[(i + 3) * STATES + j] * x[j];
-    }
-    y[i] = a;
-    y[i + 1] = b;
-    y[i + 2] = c;
-    y[i + 3] = d;
-  }
 #else
-  FOR_STATE(i) {
-    real_v sum = 0;
-    FOR_TERM(j) sum += m[i * STATES + j] * x[j];
-    y[i] = sum;
+  for (int i = 0; i < STATES; i += SUMS) {
+    real_v sum[SUMS];
+    FOR_SUM(r) sum[r] = 0;
+    FOR_TERM(j) FOR_SUM(r) sum[r] += m[(i + r) * STATES + j] * x[j];
+    FOR_SUM(r) y[i + r] = sum[r];
   }
 #endif
 }

@@ -8,10 +8,9 @@
 // Rows of a P matrix that a work-item makes: one on GPUs, all from the same exponentials on CPUs.
 #define MATRIX_ROWS (LANES == 1 ? STATES : 1)
 
-static inline void pmatrix_row_fill(const plf_t *s, __global const acc *row,
-                                    const acc exponentials[STATES], int i, __global real *p,
-                                    __global real *tips) {
-  acc out[STATES];
+// Row i of P, to memory and to hand.
+static inline void pmatrix_row_fill(__global const acc *row, const acc exponentials[STATES], int i,
+                                    __global real *p, acc out[STATES]) {
   for (int j = 0; j < STATES; ++j) out[j] = i == j;
   for (int m = 0; m < STATES; ++m) {
     const acc weighted = row[MODEL_RIGHT + i * STATES + m] * exponentials[m];
@@ -22,15 +21,25 @@ static inline void pmatrix_row_fill(const plf_t *s, __global const acc *row,
     out[j] = fmax(out[j], (acc)0);
     p[i * STATES + j] = out[j];
   }
-#if TIP_LOOKUP
-  if (!tips) return;
-  for (int code = 0; code < CODES; ++code) {
-    acc sum = 0;
-    for (int j = 0; j < STATES; ++j) sum += s->tip_table[code * STATES + j] * out[j];
-    tips[code * STATES + i] = sum;
-  }
-#endif
 }
+
+#if TIP_LOOKUP
+// P x tip of every code. Most codes are a single state, which makes most terms zero: a CPU skips
+// them, a GPU had better not branch.
+static inline void tip_rows_fill(const plf_t *s, acc rows[MATRIX_ROWS][STATES], int first,
+                                 __global real *table) {
+  for (int code = 0; code < CODES; ++code) {
+    acc sum[MATRIX_ROWS];
+    for (int r = 0; r < MATRIX_ROWS; ++r) sum[r] = 0;
+    for (int j = 0; j < STATES; ++j) {
+      const acc has = s->tip_table[code * STATES + j];
+      if (LANES == 1 && has == 0) continue;
+      for (int r = 0; r < MATRIX_ROWS; ++r) sum[r] += has * rows[r][j];
+    }
+    for (int r = 0; r < MATRIX_ROWS; ++r) table[code * STATES + first + r] = sum[r];
+  }
+}
+#endif
 
 static inline void pmatrix_fill(const plf_t *s, int length, int model, int partition, int k,
                                 int first) {
@@ -39,9 +48,12 @@ static inline void pmatrix_fill(const plf_t *s, int length, int model, int parti
   const acc time = LENGTHS_AT(s)[length] * row[MODEL_RATES + k];
   acc exponentials[STATES];
   for (int m = 0; m < STATES; ++m) exponentials[m] = expm1(row[m] * time);
-  for (int i = first; i < first + MATRIX_ROWS; ++i)
-    pmatrix_row_fill(s, row, exponentials, i, s->pmatrix + at * PMATRIX_ROW,
-                     length < s->tip_lengths ? s->tip_pmatrix + at * TIP_ROW : 0);
+  acc rows[MATRIX_ROWS][STATES];
+  for (int r = 0; r < MATRIX_ROWS; ++r)
+    pmatrix_row_fill(row, exponentials, first + r, s->pmatrix + at * PMATRIX_ROW, rows[r]);
+#if TIP_LOOKUP
+  if (length < s->tip_lengths) tip_rows_fill(s, rows, first, s->tip_pmatrix + at * TIP_ROW);
+#endif
 }
 
 STAGE_FUNCTION void pmatrices_stage(const plf_t *s, __global const int *records, int count,
