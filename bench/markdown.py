@@ -8,6 +8,9 @@ from bench.results import Run
 
 __all__ = ["circumstances", "engineering", "markdown_table", "seconds"]
 
+CROWDED = 1.25
+"""Load average per core beyond which a run was not alone; a benchmark itself adds one."""
+
 
 def markdown_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     """A table, numbers to the right."""
@@ -28,9 +31,22 @@ def circumstances(run: Run) -> str:
         for old in made.get("earlier", [])
     )
     return (
-        f"Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; OpenCL devices: "
+        f"{_crowd(run)}Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; OpenCL devices: "
         f"{devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
         f"median of {made['repetitions']}. `{made['command']}`.{earlier}"
+    )
+
+
+def _crowd(run: Run) -> str:
+    """A warning where more wanted to run than there were cores."""
+    load = max((row.get("load_average", 0.0) for row in run.rows), default=0.0)
+    cores = run.provenance["cores"]
+    if load <= cores * CROWDED:
+        return ""
+    return (
+        f"**The machine was shared: load averages up to {load:.1f} on {cores} cores. Wall times are "
+        "too long, those of programs with several threads most of all; the CPU seconds on the "
+        "result's page say more.** "
     )
 
 
