@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from bench.results import Run
 
-__all__ = ["circumstances", "engineering", "markdown_table", "seconds"]
+__all__ = ["circumstances", "crowded", "engineering", "markdown_table", "seconds"]
 
 CROWDED = 1.25
 """Load average per core beyond which a run was not alone; a benchmark itself adds one."""
@@ -31,22 +31,26 @@ def circumstances(run: Run) -> str:
         for old in made.get("earlier", [])
     )
     return (
-        f"{_crowd(run)}Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; OpenCL devices: "
-        f"{devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
+        f"{_crowd(run)}Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; "
+        f"OpenCL devices: {devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
         f"median of {made['repetitions']}. `{made['command']}`.{earlier}"
     )
 
 
+def crowded(run: Run) -> bool:
+    """Whether more wanted to run than there were cores, so that wall times mean little."""
+    load: float = max((row.get("load_average", 0.0) for row in run.rows), default=0.0)
+    return load > run.provenance["cores"] * CROWDED
+
+
 def _crowd(run: Run) -> str:
-    """A warning where more wanted to run than there were cores."""
-    load = max((row.get("load_average", 0.0) for row in run.rows), default=0.0)
-    cores = run.provenance["cores"]
-    if load <= cores * CROWDED:
+    if not crowded(run):
         return ""
+    load = max(row.get("load_average", 0.0) for row in run.rows)
     return (
-        f"**The machine was shared: load averages up to {load:.1f} on {cores} cores. Wall times are "
-        "too long, those of programs with several threads most of all; the CPU seconds on the "
-        "result's page say more.** "
+        f"**Other work shared the machine (load averages up to {load:.1f} on "
+        f"{run.provenance['cores']} cores): wall times are too long, those of programs with "
+        "several threads most of all.** "
     )
 
 

@@ -68,6 +68,12 @@ def test_quoted_figures_are_marked_and_only_beside_their_own_data(run: Run) -> N
     assert "quoted" not in tables.brief(run)
 
 
+def test_a_shared_machine_is_told_by_cpu_seconds(run: Run) -> None:
+    run.rows[0]["load_average"] = 5.0
+    assert "Other work shared the machine" in tables.brief(run)
+    assert "| mltree, new layout, 1 thread | 1.00 |" in tables.brief(run)
+
+
 def test_speedups_are_over_the_avx_layout(run: Run) -> None:
     assert tables.speedups(run.rows) == [(1024, "mltree, new layout, 1 thread", "newview", 4.0)]
 
