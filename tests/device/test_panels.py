@@ -1,4 +1,4 @@
-"""Panels of an alignment give a lone session's bits, side by side or one after the other."""
+"""Panels of patterns, on several devices or one after the other: a lone session's bits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.contract import CONTROL_WORDS, REDUCE_WIDTH
+from mltree.contract import Function
 from mltree.device.panels import PanelEngine, Place, ordered_sum
 from mltree.device.session import Session
-from mltree.errors import DeviceError
-from mltree.likelihood import programs
+from mltree.errors import DeviceError, NumericalError
 from mltree.likelihood.api import Likelihood
 from mltree.search.neighbourhood import Neighbourhood
 
@@ -20,110 +19,115 @@ if TYPE_CHECKING:
     from conftest import Problem
 
 BOUNDS = (1e-6, 100.0)
-TIPS = 9
-SLOTS = 3 * (TIPS - 2)
-PATTERNS = 2500
-"""Ten chunks of 256 patterns on a CPU, 313 of 8 on a GPU; the last one not full."""
+
+OpenDevice = Callable[..., Session]
 
 
 @pytest.fixture(scope="module")
 def problem(make_problem: Callable[..., Problem]) -> Problem:
-    return make_problem(TIPS, PATTERNS, trees=2)
+    """Enough patterns for several chunks of every layout, the last one not full."""
+    return make_problem(7, 1100, trees=2, alpha=0.6, invariant=0.1, categories=4)
 
 
-@pytest.fixture(scope="module")
-def lone(open_native: Callable[..., Session], problem: Problem) -> Session:
-    return open_native(problem.patterns, problem.categories)
+def panels(
+    session: Session,
+    problem: Problem,
+    shares: tuple[float, ...],
+    memory_limit: int | None = None,
+    slots: int = 100,
+) -> PanelEngine:
+    places = [Place(session.device, session.layout, share, memory_limit) for share in shares]
+    return PanelEngine(problem.patterns, places, BOUNDS, slots)
 
 
-def side_by_side(problem: Problem, lone: Session, shares: list[float]) -> PanelEngine:
-    places = [Place(lone.device, lone.layout, share) for share in shares]
-    return PanelEngine(problem.patterns, places, BOUNDS, SLOTS)
-
-
-def streamed(problem: Problem, lone: Session, devices: int, memory: int) -> PanelEngine:
-    place = Place(lone.device, lone.layout, memory_limit=memory)
-    return PanelEngine(problem.patterns, [place] * devices, BOUNDS, SLOTS)
-
-
-def everything(engine: Session | PanelEngine, problem: Problem) -> list[np.ndarray]:
-    """What a search asks for, in an order that needs CLAs of earlier programs."""
-    likelihood = Likelihood(engine, BOUNDS)
-    trees = [tree.copy() for tree in problem.trees]
-    found = Neighbourhood(problem.tree)
+def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
+    """All that a search asks for, of two trees side by side, in an order that needs old CLAs."""
+    trees, models = [tree.copy() for tree in problem.trees], problem.models
+    found = Neighbourhood(trees[0])
     scan = found.scan(found.extend(4))
-    some = found.scan(np.arange(0, found.size, 5))
-    numbers = np.zeros(found.prunes.size, np.int32)
-    lnl, slope, curve = likelihood.derivatives(problem.tree, problem.model)
-    results = [np.array([lnl]), slope, curve]
-    results.append(likelihood.insertions(problem.trees, problem.models, scan))
-    results += likelihood.refine(problem.trees, problem.models, some)
-    results.append(likelihood.join_lengths(problem.trees, problem.models, numbers, found.prunes))
-    results.append(likelihood.insertions(problem.trees, problem.models, scan))
-    results.append(likelihood.log_likelihoods(problem.trees, problem.models))
-    results.append(likelihood.site_log_likelihoods(problem.tree, problem.model))
-    results.append(likelihood.smooth(trees, problem.models, 1e-3))
-    results.append(likelihood.insertions(trees, problem.models, scan))
+    number = np.zeros(found.prunes.size, np.int32)
+    results: list[np.ndarray] = [
+        engine.log_likelihoods(trees, models),
+        engine.site_log_likelihoods(trees[0], models[0]),
+        *engine.derivatives(trees[0], models[0])[1:],
+        engine.insertions(trees, models, scan),
+        engine.join_lengths(trees, models, number, found.prunes),
+        *engine.refine(trees, models, found.scan(np.arange(0, found.size, 4))),
+        engine.insertions(trees, models, scan),
+        engine.smooth(trees, models, 1e-3),
+        engine.insertions(trees, models, scan),
+    ]
     return results + [tree.lengths for tree in trees]
 
 
 @pytest.fixture(scope="module")
-def expected(lone: Session, problem: Problem) -> list[np.ndarray]:
-    return everything(lone, problem)
+def lone(open_device: OpenDevice, problem: Problem) -> list[np.ndarray]:
+    session = open_device(problem.patterns, problem.categories)
+    return everything(Likelihood(session, BOUNDS), problem)
 
 
-def assert_same_bits(engine: PanelEngine, problem: Problem, expected: list[np.ndarray]) -> None:
-    for got, wanted in zip(everything(engine, problem), expected, strict=True):
-        np.testing.assert_array_equal(got, wanted)
-
-
-@pytest.mark.parametrize("shares", [[1.0, 1.0], [3.0, 1.0, 2.0]])
-def test_panels_on_several_devices(
-    problem: Problem, lone: Session, expected: list[np.ndarray], shares: list[float]
+@pytest.mark.parametrize("shares", [(1.0,), (1.0, 1.0), (2.0, 3.0, 2.0)], ids=str)
+def test_shared_between_devices(
+    open_device: OpenDevice, problem: Problem, lone: list[np.ndarray], shares: tuple[float, ...]
 ) -> None:
-    engine = side_by_side(problem, lone, shares)
+    session = open_device(problem.patterns, problem.categories)
+    engine = panels(session, problem, shares)
     assert engine.n_panels == len(shares)
-    assert_same_bits(engine, problem, expected)
+    got = everything(Likelihood(engine, BOUNDS), problem)
+    for mine, theirs in zip(got, lone, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert engine.timings()[Function.NEWVIEW] > 0
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_panels_one_after_the_other(
-    problem: Problem, lone: Session, expected: list[np.ndarray], devices: int
+@pytest.mark.parametrize("shares", [(1.0,), (1.0, 2.0)], ids=str)
+def test_more_than_the_memory(
+    open_device: OpenDevice, problem: Problem, lone: list[np.ndarray], shares: tuple[float, ...]
 ) -> None:
-    whole = 2 * SLOTS * lone.layout.cla_bytes(PATTERNS)
-    engine = streamed(problem, lone, devices, whole // 3)
-    assert_same_bits(engine, problem, expected)
-    assert engine.n_panels > devices
-    assert f"{engine.n_panels // devices} panels" in engine.notice
+    """The CLAs of the whole alignment take three times what a device may give, and more."""
+    session = open_device(problem.patterns, problem.categories)
+    whole = 100 * session.layout.cla_bytes(problem.patterns.n_patterns)
+    engine = panels(session, problem, shares, whole // 3)
+    assert engine.n_panels > len(shares)
+    assert "panels, one after the other" in engine.notice
+    got = everything(Likelihood(engine, BOUNDS), problem)
+    for mine, theirs in zip(got, lone, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
-def test_a_chunk_that_does_not_fit(problem: Problem, lone: Session) -> None:
-    with pytest.raises(DeviceError, match="do not fit"):
-        streamed(problem, lone, 1, 1000)
-
-
-def test_more_devices_than_chunks(make_problem: Callable[..., Problem], lone: Session) -> None:
-    """Devices that get no chunk sit idle."""
-    little = make_problem(TIPS, 3)
-    engine = side_by_side(little, lone, [1.0] * 3)
+def test_panels_become_smaller_where_more_is_asked(
+    open_device: OpenDevice, problem: Problem, lone: list[np.ndarray]
+) -> None:
+    session = open_device(problem.patterns, problem.categories)
+    limit = 60 * session.layout.cla_bytes(problem.patterns.n_patterns)
+    engine = panels(session, problem, (1.0,), limit, slots=5)
     assert engine.n_panels == 1
-    assert np.isfinite(Likelihood(engine, BOUNDS).log_likelihoods(little.trees, little.models))
+    got = everything(Likelihood(engine, BOUNDS), problem)
+    for mine, theirs in zip(got, lone, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("patterns", [5, PATTERNS])
-def test_sums_in_the_device_s_order(
-    open_native: Callable[..., Session],
-    make_problem: Callable[..., Problem],
-    patterns: int,
-) -> None:
-    problem = make_problem(TIPS, patterns)
+def test_a_limit_that_holds_no_chunk_is_an_error(open_device: OpenDevice, problem: Problem) -> None:
+    session = open_device(problem.patterns, problem.categories)
+    with pytest.raises(DeviceError, match="do not fit into") as raised:
+        panels(session, problem, (1.0,), 1000)
+    assert "--memory-limit" in (raised.value.hint or "")
+
+
+def test_a_sum_that_is_no_number_is_an_error(open_native: OpenDevice, problem: Problem) -> None:
     session = open_native(problem.patterns, problem.categories)
-    Likelihood(session, BOUNDS).log_likelihoods(problem.trees, problem.models)
-    program, no_control = programs.derivatives(problem.trees), np.zeros((0, CONTROL_WORDS))
-    sums = session.run(program, problem.tree.lengths, no_control).sums
-    np.testing.assert_array_equal(ordered_sum(session.partials(program)), sums)
+    engine = Likelihood(panels(session, problem, (1.0, 1.0)), BOUNDS)
+    tree = problem.tree.copy()
+    tree.lengths[0] = np.nan
+    with pytest.raises(NumericalError):
+        engine.log_likelihoods([tree], [problem.model])
 
 
-def test_sums_of_many_chunks() -> None:
-    partials = np.random.default_rng(1).normal(size=(3, 5 * REDUCE_WIDTH + 7))
-    np.testing.assert_allclose(ordered_sum(partials), partials.sum(axis=1), rtol=1e-12)
+@pytest.mark.parametrize("chunks", [1, 31, 32, 33, 100])
+def test_sums_in_order(chunks: int) -> None:
+    """32 strided sums, added one after the other."""
+    partials = (
+        np.random.default_rng(chunks).normal(size=(3, chunks)) * 10.0 ** np.arange(3)[:, None]
+    )
+    for row, total in zip(partials, ordered_sum(partials), strict=True):
+        strided = [sum(row[v::32].tolist()) for v in range(32)]
+        assert total == sum(strided[1:], strided[0])
