@@ -73,9 +73,8 @@ class RoundSettings:
 
     keep: int = 8
     """Targets per prune that are re-scored. The best five by s0 hold 85 - 100 % of the prunes
-    that improve, the best ten 99 - 100 % (SEARCH.md, "s0 ranks, it does not decide"). Over 47
-    searches on 8 alignments (6 starts each, H200) 5 / 8 / 10 / 15 lost 33.3 / 28.7 / 28.9 / 21.1
-    lnL in all and ended more than 0.1 short in 8 / 4 / 5 / 2 of them; 15 costs 8 % more time."""
+    that improve, the best ten 99 - 100 % (SEARCH.md, "s0 ranks, it does not decide"); in 24
+    searches 5 / 8 ended more than 0.1 short in 6 / 2 (bench/ABLATION.md)."""
     window: float = 20.0
     """lnL below the current tree down to which a target is re-scored; s0 lies a median 1.5 - 8.6
     below the re-scored value."""
@@ -140,9 +139,8 @@ class SearchSettings:
         PhaseSettings(25, 100.0, trials=8),
     )
     """SEARCH.md: radius matters more than anything; 25 with a cut of 100 finds the long moves.
-    Cutting at 50 first does the bulk of the work with a third of the candidates. In the searches
-    of ``keep``, the phases (25, 100), (10, inf), (10, 100) of SEARCH.md scored 1.7 x as many
-    candidates and ended more than 0.1 short in 11 searches instead of 8."""
+    Cutting at 50 first halves the work of SEARCH.md's (25, 100), (10, inf), (10, 100) and ends as
+    high; a radius of 10 or a cut of 30 costs tens of lnL (bench/ABLATION.md)."""
     parsimony_starts: int = 1
     random_starts: int = 0
     cull_factor: float = 0.75
@@ -179,12 +177,17 @@ class SearchSettings:
         )
 
 
+WIDE = RoundSettings(keep=15, window=30.0)
+"""A wider shortlist: in 24 searches 0.8 lnL lost in all instead of 21.3, for 3 % more time on a GPU
+(bench/ABLATION.md); on CPUs, where re-scoring costs as much as the scan, more."""
+
 PRESETS: dict[str, SearchSettings] = {
     "fast": SearchSettings(perturbation=PerturbationSettings(patience=0)),
-    "default": SearchSettings(parsimony_starts=6),
+    "default": SearchSettings(parsimony_starts=6, rounds=WIDE),
     "thorough": SearchSettings(
         parsimony_starts=10,
         random_starts=2,
+        rounds=WIDE,
         max_survivors=6,
         perturbation=PerturbationSettings(copies=16, patience=5),
     ),
