@@ -40,7 +40,7 @@ def circumstances(run: Run) -> str:
 def crowded(run: Run) -> bool:
     """Whether more wanted to run than there were cores, so that wall times mean little."""
     load: float = max((row.get("load_average", 0.0) for row in run.rows), default=0.0)
-    return load > run.provenance["cores"] * CROWDED
+    return bool(load > run.provenance["cores"] * CROWDED)
 
 
 def _crowd(run: Run) -> str:

@@ -12,6 +12,19 @@ from bench.results import Row, Run
 
 __all__ = ["brief", "full", "gaps", "speedups"]
 
+FUNCTIONS = {
+    "newview": "newview",
+    "evaluate": "evaluate",
+    "derive": "sumGAMMA + coreDerivative",
+    "scan": "insertion scan",
+    "tripod": "insertion re-scoring",
+    "pmatrices": "P matrices",
+}
+"""The likelihood functions that are compared, by their titles."""
+
+MIN_SECONDS = 1e-3
+"""Device time of a function in the AVX layout from which a ratio says something."""
+
 
 def brief(run: Run) -> str:
     """The table that a README has room for."""
@@ -117,10 +130,14 @@ def _starts(run: Run) -> str:
 
 
 def _speedups(run: Run) -> str:
-    body = []
-    for patterns, who, function, ratio in speedups(run.rows):
-        body.append([who, f"{patterns:,}", function, f"{ratio:.2f}"])
-    return markdown_table(["contender", "patterns", "function", "times as fast"], body)
+    found = speedups(run.rows)
+    sizes = list(dict.fromkeys(patterns for patterns, *_ in found))
+    table: dict[tuple[str, str], dict[int, str]] = {}
+    for patterns, who, function, ratio in found:
+        table.setdefault((who, function), {})[patterns] = f"{ratio:.2f}"
+    head = ["contender", "function", *(f"{size:,}" for size in sizes)]
+    body = [[*key, *(cells.get(size, "") for size in sizes)] for key, cells in table.items()]
+    return markdown_table(head, body) if body else ""
 
 
 def speedups(rows: Sequence[Row]) -> list[tuple[int, str, str, float]]:
@@ -131,10 +148,11 @@ def speedups(rows: Sequence[Row]) -> list[tuple[int, str, str, float]]:
     for row in timed:
         if row["contender"] == "AVX layout":
             continue
-        for function, own in row["functions"].items():
-            slow = base.get(row["patterns"], {}).get(function, 0.0)
-            if own > 0 and slow > 0:
-                found.append((row["patterns"], _who(row), function, slow / own))
+        for name, title in FUNCTIONS.items():
+            own = row["functions"].get(name, 0.0)
+            slow = base.get(row["patterns"], {}).get(name, 0.0)
+            if own > 0 and slow >= MIN_SECONDS:
+                found.append((row["patterns"], _who(row), title, slow / own))
     return found
 
 
