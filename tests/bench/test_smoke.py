@@ -40,6 +40,14 @@ def test_rivals_are_judged_like_everybody(tmp_path: Path) -> None:
     assert row["judged_lnl"] == pytest.approx(-5719.36, abs=10)
 
 
+def test_judging_can_wait(tmp_path: Path) -> None:
+    run = smoke("search", tmp_path, "--threads", "1", "--rivals", "none", "--no-judge")
+    assert all("judged_lnl" not in row for row in run.rows)
+    out = tmp_path / "result.json"
+    main(["judge", str(out), "--cache", str(tmp_path)])
+    assert all(row["judged_lnl"] == pytest.approx(row["lnl"], abs=0.1) for row in load(out).rows)
+
+
 def test_a_race_says_who_was_late(tmp_path: Path) -> None:
     more = ("--threads", "1", "--rivals", "none", "--timeout", "0.05", "--no-judge")
     run = smoke("table1", tmp_path, *more)
