@@ -80,17 +80,16 @@ VECTOR_FUNCTION void derive_lane(const plf_t *s, int block, __local const real_v
   sums[1] += weight * (all[2] / all[0] - slope * slope);
 }
 
-// One run of edges over a tile of blocks; rows take edges side by side.
+// One run of edges over a tile of blocks; rows take edges side by side. A chunk's sum grows block
+// by block, so that its bits do not depend on the tiles.
 static inline void edges_run(const plf_t *s, __global const int *records, int count, int kind,
                              int chunk, int first_block, int last_block, __local real_v *terms,
                              __local count_v *counts, __local acc_v *lanes) {
   const int cells = kind == DO_DERIVE ? 2 : 1;
-  const bool first = first_block == chunk * s->chunk_blocks;
   for (int base = 0; base < count; base += ROWS) {
     const int row = get_local_id(2);
     const bool active = base + row < count;
     __global const int *record = records + (base + row) * EDGE_WORDS;
-    acc_v sums[2] = {0, 0};
     for (int block = first_block; block < last_block; ++block) {
       if (active) {
         FOR_CATEGORY(k) {
@@ -101,24 +100,24 @@ static inline void edges_run(const plf_t *s, __global const int *records, int co
         }
       }
       sync_group(CLK_LOCAL_MEM_FENCE);
-      if (active && CATEGORY_FIRST == 0) {
-        if (kind == DO_DERIVE)
+      if (CATEGORY_FIRST == 0) {
+        acc_v sums[2] = {0, 0};
+        if (active && kind == DO_DERIVE)
           derive_lane(s, block, terms, counts, sums);
-        else
+        else if (active)
           evaluate_lane(s, block, kind == DO_EVALUATE_SITES, terms, counts, sums);
+        for (int t = 0; t < cells; ++t) lanes[(row * 2 + t) * LANES + LANE] = sums[t];
+      }
+      sync_group(CLK_LOCAL_MEM_FENCE);
+      for (int q = ITEM; q < ROWS * 2; q += GROUP_SIZE(ROWS)) {
+        const int edge = base + q / 2, t = q % 2;
+        if (edge < count && t < cells)
+          partial_add(s, records[edge * EDGE_WORDS + EDGE_CELL] + t, chunk,
+                      block == chunk * s->chunk_blocks,
+                      lanes_sum((__local const acc *)lanes + q * VW));
       }
       sync_group(CLK_LOCAL_MEM_FENCE);
     }
-    if (CATEGORY_FIRST == 0)
-      for (int t = 0; t < cells; ++t) lanes[(row * 2 + t) * LANES + LANE] = sums[t];
-    sync_group(CLK_LOCAL_MEM_FENCE);
-    for (int q = ITEM; q < ROWS * 2; q += GROUP_SIZE(ROWS)) {
-      const int edge = base + q / 2, t = q % 2;
-      if (edge < count && t < cells)
-        partial_add(s, records[edge * EDGE_WORDS + EDGE_CELL] + t, chunk, first,
-                    lanes_sum((__local const acc *)lanes + q * VW));
-    }
-    sync_group(CLK_LOCAL_MEM_FENCE);
   }
 }
 

@@ -42,7 +42,7 @@ VECTOR_FUNCTION acc_v scaled_log(acc_v likelihood, count_v count) {
   return log(likelihood) - TO_ACC(count) * (acc)(SCALE_BITS * LN_2);
 }
 
-// A chunk's partial sum of a cell: its first tile sets it, the others add to it.
+// A chunk's partial sum of a cell: its first block sets it, the others add to it.
 static inline void partial_add(const plf_t *s, int cell, int chunk, bool first, acc value) {
   __global acc *partial = s->partial + (size_t)cell * s->chunks + chunk;
   *partial = first ? value : *partial + value;

@@ -131,3 +131,14 @@ def test_sums_in_order(chunks: int) -> None:
     for row, total in zip(partials, ordered_sum(partials), strict=True):
         strided = [sum(row[v::32].tolist()) for v in range(32)]
         assert total == sum(strided[1:], strided[0])
+
+
+def test_trees_beside_a_tree_do_not_change_its_bits(
+    open_device: OpenDevice, problem: Problem
+) -> None:
+    """More CLAs make smaller tiles."""
+    engine = Likelihood(open_device(problem.patterns, problem.categories), BOUNDS)
+    alone = engine.log_likelihoods([problem.tree], [problem.model])
+    many = engine.log_likelihoods([problem.tree] * 30, [problem.model] * 30)
+    np.testing.assert_array_equal(many, alone[0])
+    assert engine.derivatives(problem.tree, problem.model)[0] == alone[0]
