@@ -124,8 +124,19 @@ DeviceOption = Annotated[
     typer.Option(
         "--device",
         "-d",
-        help="A number or a part of a name from [b]mltree devices[/b], or [b]reference[/b] for "
-        "the NumPy engine. Default: the fastest GPU, else the CPU.",
+        help="A number or a part of a name from [b]mltree devices[/b]; several, as [b]0,1[/b]; "
+        "[b]all[/b] GPUs; or [b]reference[/b] for the NumPy engine. Default: the fastest GPU, "
+        "else the CPU.",
+        show_default=False,
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit",
+        metavar="SIZE",
+        help="Memory of a device that likelihoods may take, such as [b]8G[/b]; alignments that "
+        "need more are computed in panels. Default: what the device has.",
         show_default=False,
     ),
 ]
@@ -193,6 +204,7 @@ def search(
         int, typer.Option("--seed", "-s", min=0, help="The same seed gives the same bits.")
     ] = 1,
     device: DeviceOption = None,
+    memory_limit: MemoryOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
     redo: RedoOption = False,
     quiet: QuietOption = False,
@@ -212,6 +224,7 @@ def search(
             model=model,
             device=device,
             mixed=precision is Precision.MIXED,
+            memory_limit=_bytes(memory_limit),
             prefix=prefix,
             redo=redo,
             command=_command(),
@@ -243,6 +256,7 @@ def evaluate(
     ] = False,
     prefix: PrefixOption = None,
     device: DeviceOption = None,
+    memory_limit: MemoryOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
     redo: RedoOption = False,
     quiet: QuietOption = False,
@@ -261,6 +275,7 @@ def evaluate(
             model=model,
             device=device,
             mixed=precision is Precision.MIXED,
+            memory_limit=_bytes(memory_limit),
             prefix=prefix,
             redo=redo,
             command=_command(),
@@ -312,6 +327,12 @@ def check(
     from mltree.commands.inspect import show_check
 
     show_check(alignment, model, device, _console())
+
+
+def _bytes(size: str | None) -> int | None:
+    from mltree.engines import parse_size
+
+    return None if size is None else parse_size(size)
 
 
 def _command() -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mltree.alignment.patterns import Patterns
-from mltree.engines import is_exact, open_engine, open_exact
+from mltree.engines import is_exact, open_engine, open_exact, panel_notice
 from mltree.events import DeviceChosen, Notice
 from mltree.likelihood.api import Likelihood
 from mltree.model.grammar import format_best_model, format_model
@@ -40,6 +40,8 @@ class Request:
     model: str | None
     device: str | None
     mixed: bool
+    memory_limit: int | None
+    """Bytes that CLAs may take on a device."""
     prefix: str | None
     redo: bool
     command: str
@@ -74,8 +76,13 @@ def open_likelihood(
     """The likelihood of the patterns on the device that was asked for."""
     bounds = settings.branches.bounds(patterns.n_sites)
     categories = problem.model.arrays().n_categories
-    engine = open_engine(patterns, categories, bounds, request.device, request.mixed)
+    trees = settings.parsimony_starts + settings.random_starts
+    engine = open_engine(
+        patterns, categories, bounds, request.device, request.mixed, request.memory_limit, trees
+    )
     reporter(DeviceChosen(engine.name))
+    if (notice := panel_notice(engine)) is not None:
+        reporter(Notice(notice))
     if not is_exact(engine) and not request.mixed:
         reporter(Notice("the device has no fp64: computes in mixed precision"))
     return Likelihood(engine, bounds)
@@ -87,7 +94,7 @@ def _exact_lnl(
     """The lnL in fp64 of what was found in mixed precision, with a notice of the difference."""
     patterns, arrays = problem.patterns, model.arrays()
     bounds = SearchSettings().branches.bounds(patterns.n_sites)
-    engine = open_exact(patterns, arrays.n_categories, bounds, request.device)
+    engine = open_exact(patterns, arrays.n_categories, bounds, request.device, request.memory_limit)
     lnl = float(Likelihood(engine, bounds).log_likelihoods([tree], [arrays])[0])
     reporter(Notice(f"scored again in fp64: lnL {lnl:.6f}, {lnl - mixed:+.1e} from fp32"))
     return lnl

@@ -10,7 +10,10 @@ from mltree.device.layout import Layout, cpu_layout, gpu_layout, gpu_rows, witho
 from mltree.device.pocl import name_unknown_cpu
 from mltree.errors import DeviceError
 
-__all__ = ["DeviceInfo", "choose_device", "choose_layout", "find_devices"]
+__all__ = ["ALL", "DeviceInfo", "choose_device", "choose_devices", "choose_layout", "find_devices"]
+
+ALL = "all"
+"""What ``--device`` takes for every GPU, or the CPU where there is none."""
 
 NO_DEVICE_HINT = (
     "`pip install 'pyopencl[pocl]'` brings a CPU device; `mltree devices` lists what is found; "
@@ -107,6 +110,22 @@ def choose_device(wanted: str | None) -> DeviceInfo:
             return device
     names = ", ".join(f"{device.index}: {device.name}" for device in devices)
     raise DeviceError(f"no device matches {wanted!r}", hint=f"there are {names}")
+
+
+def choose_devices(wanted: str | None) -> list[DeviceInfo]:
+    """The devices of a list such as ``0,1``, or all of them; see :func:`choose_device`.
+
+    A CPU that several platforms offer is one CPU: ``all`` takes it once, and not beside a GPU.
+
+    Raises:
+        DeviceError: there is no such device, or none at all.
+    """
+    if wanted is not None and wanted.lower() == ALL:
+        found = find_devices()
+        return [device for device in found if not device.is_cpu] or [choose_device(None)]
+    if wanted is None or "," not in wanted:
+        return [choose_device(wanted)]
+    return [choose_device(name.strip()) for name in wanted.split(",")]
 
 
 def choose_layout(

@@ -200,12 +200,13 @@ class _Seat:
     def _split(self, slots: int, name: str) -> list[Patterns]:
         whole = self._patterns.n_patterns
         chunks = -(-whole // self._chunk)
-        fit = self._limit // (max(1, slots) * self._layout.cla_bytes(min(self._chunk, whole)))
+        least = max(1, slots) * self._layout.cla_bytes(min(self._chunk, whole))
+        fit = self._limit // least
         if fit == 0:
             raise DeviceError(
                 f"{name}: {slots} CLAs of {self._chunk} patterns do not fit into "
                 f"{self._limit / 2**20:.1f} MiB",
-                hint="raise --memory-limit, or take fewer starting trees",
+                hint=f"give --memory-limit {-(-least // 2**20)}M or more, or fewer starting trees",
             )
         ends = _shared_out(chunks, [1.0] * -(-chunks // fit))
         return [

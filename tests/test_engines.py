@@ -1,0 +1,88 @@
+"""Which engine a run gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mltree import engines
+from mltree.device.discovery import choose_device, choose_layout, find_devices
+from mltree.device.panels import PanelEngine
+from mltree.device.session import Session
+from mltree.device.speed import measured_speeds
+from mltree.errors import DeviceError, InputError
+from mltree.likelihood.api import Likelihood
+
+if TYPE_CHECKING:
+    from conftest import Problem
+
+BOUNDS = (1e-6, 100.0)
+
+needs_device = pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
+
+
+@pytest.fixture(scope="module")
+def problem(make_problem: Callable[..., Problem]) -> Problem:
+    return make_problem(9, 1000)
+
+
+def lnl(engine: engines.Engine, problem: Problem) -> float:
+    return float(Likelihood(engine, BOUNDS).log_likelihoods([problem.tree], [problem.model])[0])
+
+
+@needs_device
+@pytest.mark.parametrize(
+    ("device", "limit", "panels"),
+    [("0,0", None, 2), ("0", 4_000_000, 4), ("0, 0", 4_000_000, 4)],
+)
+def test_panels(problem: Problem, device: str, limit: int | None, panels: int) -> None:
+    arguments = (problem.patterns, problem.categories, BOUNDS)
+    lone = engines.open_engine(*arguments, "0", mixed=False)
+    assert isinstance(lone, Session)
+    assert engines.panel_notice(lone) is None
+    engine = engines.open_engine(*arguments, device, mixed=False, memory_limit=limit)
+    assert isinstance(engine, PanelEngine)
+    if choose_device("0").is_cpu:
+        assert engine.n_panels == panels
+    assert engines.panel_notice(engine)
+    assert engines.is_exact(engine)
+    assert lnl(engine, problem) == lnl(lone, problem)
+
+
+@needs_device
+def test_all_devices(problem: Problem) -> None:
+    engine = engines.open_exact(problem.patterns, problem.categories, BOUNDS, "all")
+    assert np.isfinite(lnl(engine, problem))
+    with pytest.raises(DeviceError, match="no device matches"):
+        engines.open_engine(problem.patterns, problem.categories, BOUNDS, "0,nowhere", mixed=False)
+
+
+@needs_device
+def test_speeds_of_unlike_devices_are_measured(problem: Problem) -> None:
+    device = choose_device("0")
+    alphabet = problem.patterns.alphabet
+    size = (alphabet.n_states, alphabet.n_codes, problem.categories, 1000)
+    layout = choose_layout(device, *size)
+    assert measured_speeds([device] * 3, [layout] * 3, problem.patterns) == [1.0] * 3
+    other = replace(device, name="another")
+    speeds = measured_speeds([device, other], [layout, layout], problem.patterns)
+    assert 0 < speeds[0] / speeds[1] < np.inf
+    assert speeds != [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("512", 512), ("4K", 4096), ("1.5G", 3 << 29), ("2MiB", 2 << 20), ("1 gb", 1 << 30)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert engines.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1G", "0", "1X"])
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(InputError, match="size of memory"):
+        engines.parse_size(text)
