@@ -251,7 +251,7 @@ class _Run:
         self.lengths_seen: Float64 = state.lengths.astype(np.float64)
         self._seats = seats
         self._program = program
-        self._partials: Acc = np.zeros((program.cells, 0))
+        self._sums = _StridedSums(0, state.words.dtype)
         self._parts: dict[int, Program] = {}
         streamed = any(len(seat.panels) > 1 for seat in seats)
         self._before = resident.needed(program) if streamed else []
@@ -283,7 +283,11 @@ class _Run:
             end += 1
         part = self._part(at, end)
         self.lengths_seen = self.state.lengths.astype(np.float64)
-        found: list[list[Acc]] = [[] for _ in self._seats]
+        order = [
+            (n, turn) for n, seat in enumerate(self._seats) for turn in range(len(seat.panels))
+        ]
+        found: dict[tuple[int, int], Acc] = {}
+        self._sums = _StridedSums(self._program.cells, self.state.words.dtype)
         for turn in range(max(len(seat.panels) for seat in self._seats)):
             here = [n for n, seat in enumerate(self._seats) if turn < len(seat.panels)]
             for n in here:
@@ -294,12 +298,15 @@ class _Run:
             for n in here:
                 self._start(n, part, self.lengths_seen)
             for n in here:
-                found[n].append(self._seats[n].session.partials(part))
-        self._partials = np.concatenate([partial for parts in found for partial in parts], axis=1)
+                found[n, turn] = self._seats[n].session.partials(part)
+                while order and order[0] in found:
+                    self._sums.add(found.pop(order.pop(0)))
         return end
 
     def _start(self, n: int, part: Program, lengths: Float64) -> None:
-        self._seats[n].session.start(part, lengths, np.zeros((0, CONTROL_WORDS)))
+        session = self._seats[n].session
+        session.start(part, lengths, np.zeros((0, CONTROL_WORDS)))
+        session.flush()
 
     def _part(self, first: int, last: int) -> Program:
         """Some stages as a program of its own; the same object in every pass."""
@@ -308,7 +315,7 @@ class _Run:
         return self._parts[first]
 
     def _reduce(self, cells: slice, stage: int) -> None:
-        self.state.sums[cells] = ordered_sum(self._partials[cells])
+        self.state.sums[cells] = self._sums.total(cells)
         if not np.isfinite(self.state.sums[cells]).all():
             raise NumericalError(
                 f"a sum of stage {stage} (Reduce) came out as NaN or infinite",
@@ -324,17 +331,37 @@ class _Run:
         )  # fmt: skip
 
 
+class _StridedSums:
+    """Sums over chunks that come piece by piece, in ``reduce_stage``'s order (``optimise.h``)."""
+
+    def __init__(self, cells: int, acc: np.dtype[Any]) -> None:
+        self._strided: Acc = np.zeros((cells, REDUCE_WIDTH), acc)
+        self._chunks = 0
+
+    def add(self, partials: Acc) -> None:
+        """Take acc[cells, chunks] of the chunks that follow."""
+        at = 0
+        while at < partials.shape[1]:
+            first = self._chunks % REDUCE_WIDTH
+            width = min(REDUCE_WIDTH - first, partials.shape[1] - at)
+            self._strided[:, first : first + width] += partials[:, at : at + width]
+            self._chunks += width
+            at += width
+
+    def total(self, cells: slice) -> Acc:
+        """acc[cells]: the strided sums, added in order."""
+        strided = self._strided[cells]
+        total: Acc = strided[:, 0].copy()
+        for v in range(1, REDUCE_WIDTH):
+            total += strided[:, v]
+        return total
+
+
 def ordered_sum(partials: Acc) -> Acc:
     """acc[cells]: sums of acc[cells, chunks], in the order of ``reduce_stage`` (``optimise.h``)."""
-    cells, chunks = partials.shape
-    strided = np.zeros((cells, REDUCE_WIDTH), partials.dtype)
-    for first in range(0, chunks, REDUCE_WIDTH):
-        part = partials[:, first : first + REDUCE_WIDTH]
-        strided[:, : part.shape[1]] += part
-    total: Acc = strided[:, 0].copy()
-    for v in range(1, REDUCE_WIDTH):
-        total += strided[:, v]
-    return total
+    sums = _StridedSums(len(partials), partials.dtype)
+    sums.add(partials)
+    return sums.total(slice(None))
 
 
 def _shared_out(chunks: int, shares: Sequence[float]) -> list[int]:

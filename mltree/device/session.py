@@ -132,6 +132,10 @@ class Session:
         self._started = offset
         return head.size
 
+    def flush(self) -> None:
+        """Have the device begin what it was sent, though nobody waits for it yet."""
+        self._queue.flush()
+
     def partials(self, program: Program) -> npt.NDArray[Any]:
         """acc[cells, chunks]: the partial sums of the program that was started."""
         self._read_state(program, np.empty(HEADER_WORDS, self._acc))
