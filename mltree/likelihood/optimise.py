@@ -1,4 +1,4 @@
-"""The guarded Newton step in NumPy: what ``opencl/optimise.h`` does, for reading and for panels.
+"""The guarded Newton step in NumPy: what ``opencl/optimise.h`` does, for the reference engine.
 
 A group of branch lengths moves together. A better trial becomes the best and gives a new Newton
 target; a worse one halves the step from the best towards its target. A group ends on its best
