@@ -388,21 +388,3 @@ def test_without_a_device_there_is_advice(
         assert "pocl" in result.stderr
     assert list(Path().iterdir()) == []
     assert run("check", primates).exit_code == 0
-
-
-@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
-@pytest.mark.parametrize("options", [("--memory-limit", "4M"), ("--device", "0,0")], ids=str)
-def test_panels_change_no_bit(
-    finished: Result, run: Run, primates: str, options: tuple[str, str]
-) -> None:
-    split = run("search", primates, "--preset", "fast", "--prefix", "y", *options)
-    assert split.exit_code == 0, split.output
-    assert "takes" in split.stdout
-    for kind in ("bestTree", "bestModel"):
-        assert Path(f"y.mltree.{kind}").read_text() == Path(f"x.mltree.{kind}").read_text()
-
-
-def test_a_memory_limit_that_is_no_size(run: Run, primates: str) -> None:
-    result = run("search", primates, *QUICK, "--memory-limit", "lots")
-    assert result.exit_code == 2
-    assert "no size of memory" in result.stderr
