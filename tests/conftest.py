@@ -37,7 +37,7 @@ LAYOUT_PATTERNS = 1024
 """Layouts are chosen for as many patterns, whatever a test has, so that few builds serve all."""
 
 CPU_SHAPES = ("vw1", "native")
-GPU_SHAPES = ("vw1", "native", "wide")
+GPU_SHAPES = ("native", "wide")
 """RAxML's AVX layout; what a run picks for little data; and for much. (A work-item for every lane
 is no layout for a CPU: PoCL compiles it for minutes.)"""
 

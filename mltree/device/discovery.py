@@ -54,7 +54,7 @@ def find_devices() -> list[DeviceInfo]:
     for platform in _platforms():
         try:
             devices = platform.get_devices()
-        except (cl.Error, cl.LogicError, cl.RuntimeError):
+        except cl.Error:
             continue
         found += [(device.type & cl.device_type.CPU != 0, device) for device in devices]
     found.sort(key=lambda pair: pair[0])
@@ -64,7 +64,7 @@ def find_devices() -> list[DeviceInfo]:
 def _platforms() -> list[cl.Platform]:
     try:
         platforms: list[cl.Platform] = cl.get_platforms()
-    except (cl.Error, cl.LogicError, cl.RuntimeError):
+    except cl.Error:
         return []
     return platforms
 

@@ -20,9 +20,10 @@ from mltree.contract import (
     Sync,
 )
 from mltree.device.build import build_worker, is_nvidia, worker_of
+from mltree.device.faults import naming_device, raise_fault
 from mltree.device.layout import Layout
 from mltree.device.timing import DeviceTimes
-from mltree.errors import DeviceError, NumericalError, WorkerFault
+from mltree.errors import DeviceError
 from mltree.likelihood.engine import Result
 from mltree.likelihood.program import Program, Repeat, Scan, Stage, Tripods
 
@@ -107,9 +108,10 @@ class Session:
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
-        head = self.start(program, lengths, control)
-        back = np.empty(head + program.cells, self._acc)
-        self._read_state(program, back)
+        with naming_device(self.device):
+            head = self.start(program, lengths, control)
+            back = np.empty(head + program.cells, self._acc)
+            self._read_state(program, back)
         end = HEADER_WORDS + control.size
         return Result(
             sums=back[head:].astype(np.float64, copy=False),
@@ -357,19 +359,9 @@ class Session:
 
     def _check(self, program: Program, back: npt.NDArray[Any]) -> None:
         fault, stage = int(back[0]), int(back[1])
-        if fault == Fault.NONE:
-            return
-        where = f"stage {stage} ({type(program.stages[stage]).__name__})"
-        if fault == Fault.NOT_FINITE:
-            raise NumericalError(
-                f"{self.device.name}: a sum of {where} came out as NaN or infinite",
-                hint="check the model's parameters and the alignment with `mltree check`",
-            )
-        self._constant("sync", np.zeros(len(Sync), np.uint32))
-        raise WorkerFault(
-            f"{self.device.name}: the worker stopped in {where}: {Fault(fault).name.lower()}",
-            hint="try --dispatch launch, which needs no barrier between work-groups",
-        )
+        if fault not in (Fault.NONE, Fault.NOT_FINITE):
+            self._constant("sync", np.zeros(len(Sync), np.uint32))
+        raise_fault(self.device, program, fault, stage)
 
 
 _BUFFER_ARGUMENTS: Sequence[str] = (
