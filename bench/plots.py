@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.markdown import crowded
 from bench.results import Run
-from bench.tables import gaps, speedups
+from bench.tables import gaps, speedups, who
 
 __all__ = ["draw"]
 
@@ -57,17 +58,17 @@ def _lines(axes: Any, points: dict[str, list[tuple[float, float]]]) -> None:
 def _times(run: Run, stem: Path) -> list[Path]:
     """Figure 3: seconds against patterns."""
     points: dict[str, list[tuple[float, float]]] = {}
+    clock, what = ("user_s", "CPU seconds") if crowded(run) else ("whole_s", "seconds")
     for row in run.rows:
         if row["status"] == "done":
-            label = f"{row['contender']} x{row['threads']}" if row["threads"] else row["contender"]
-            points.setdefault(label, []).append((row["patterns"], row["whole_s"]["median"]))
+            points.setdefault(who(row), []).append((row["patterns"], row[clock]["median"]))
     if not points:
         return []
-    figure, axes = _axes("15 taxa, JC + Γ4: seconds of the whole process")
+    figure, axes = _axes(f"15 taxa, JC + Γ4: {what} of the whole process")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlabel("patterns")
-    axes.set_ylabel("seconds")
+    axes.set_ylabel(what)
     _lines(axes, points)
     return _write(figure, stem, "seconds")
 
@@ -76,12 +77,12 @@ def _function_speedups(run: Run, stem: Path) -> list[Path]:
     """Figure 4: the likelihood functions' speed over the AVX layout."""
     found = speedups(run.rows)
     written = []
-    for number, who in enumerate(dict.fromkeys(who for _, who, _, _ in found), 1):
+    for number, name in enumerate(dict.fromkeys(name for _, name, _, _ in found), 1):
         points: dict[str, list[tuple[float, float]]] = {}
         for patterns, other, function, ratio in found:
-            if other == who:
+            if other == name:
                 points.setdefault(function, []).append((patterns, ratio))
-        figure, axes = _axes(f"{who}: times as fast as the AVX layout on one thread")
+        figure, axes = _axes(f"{name}: times as fast as the AVX layout on one thread")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.set_xlabel("patterns")
@@ -96,9 +97,9 @@ def _gap_against_time(run: Run, stem: Path) -> list[Path]:
     if not found:
         return []
     figure, axes = _axes("lnL below the best tree against seconds, a point per alignment")
-    for who in dict.fromkeys(who for _, who, _, _ in found):
-        own = [(time, gap) for _, other, gap, time in found if other == who]
-        axes.scatter(*zip(*own, strict=True), label=who, s=18)
+    for name in dict.fromkeys(name for _, name, _, _ in found):
+        own = [(time, gap) for _, other, gap, time in found if other == name]
+        axes.scatter(*zip(*own, strict=True), label=name, s=18)
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=0.1)
     axes.invert_yaxis()

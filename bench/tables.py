@@ -10,7 +10,7 @@ from bench.markdown import circumstances, crowded, markdown_table, seconds
 from bench.quoted import QUOTED
 from bench.results import Row, Run
 
-__all__ = ["brief", "full", "gaps", "speedups"]
+__all__ = ["brief", "full", "gaps", "speedups", "who"]
 
 FUNCTIONS = {
     "newview": "newview",
@@ -44,7 +44,8 @@ def full(run: Run) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _who(row: Row) -> str:
+def who(row: Row) -> str:
+    """A contender's title: program or mltree's variant, and threads."""
     threads = row.get("threads")
     name = row["contender"] if row["kind"] == "rival" else f"mltree, {row['contender']}"
     return name + (f", {threads} thread{'s' if threads > 1 else ''}" if threads else "")
@@ -57,7 +58,7 @@ def _pivot(
     columns = list(dict.fromkeys(row[column] for row in rows))
     table: dict[str, dict[Any, str]] = {}
     for row in rows:
-        table.setdefault(_who(row), {})[row[column]] = cell(row)
+        table.setdefault(who(row), {})[row[column]] = cell(row)
     return columns, table
 
 
@@ -152,7 +153,7 @@ def speedups(rows: Sequence[Row]) -> list[tuple[int, str, str, float]]:
             own = row["functions"].get(name, 0.0)
             slow = base.get(row["patterns"], {}).get(name, 0.0)
             if own > 0 and slow >= MIN_SECONDS:
-                found.append((row["patterns"], _who(row), title, slow / own))
+                found.append((row["patterns"], who(row), title, slow / own))
     return found
 
 
@@ -164,7 +165,7 @@ def gaps(rows: Sequence[Row]) -> list[tuple[str, str, float, float]]:
         best[row["dataset"]] = max(best.get(row["dataset"], row["judged_lnl"]), row["judged_lnl"])
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in judged:
-        groups.setdefault((row["dataset"], _who(row)), []).append(row)
+        groups.setdefault((row["dataset"], who(row)), []).append(row)
     return [
         (
             dataset,
@@ -185,12 +186,12 @@ def _search(run: Run) -> str:
     found = gaps(run.rows)
     names = list(dict.fromkeys(dataset for dataset, *_ in found))
     table: dict[str, dict[str, str]] = {}
-    for dataset, who, gap, time in found:
-        table.setdefault(who, {})[dataset] = f"{-gap:.2f} / {seconds(time)}"
+    for dataset, name, gap, time in found:
+        table.setdefault(name, {})[dataset] = f"{-gap:.2f} / {seconds(time)}"
     for row in run.rows:
         if row["status"] in {"timeout", "failed"}:
             cell = _time_cell(row)
-            table.setdefault(_who(row), {}).setdefault(row["dataset"], cell)
+            table.setdefault(who(row), {}).setdefault(row["dataset"], cell)
             names += [row["dataset"]] if row["dataset"] not in names else []
     body = [[who, *(cells.get(name, "") for name in names)] for who, cells in table.items()]
     told = (
