@@ -77,24 +77,33 @@ class LengthOptimiser:
         else:
             slope, curve = sums[first : first + 2 * count].reshape(count, 2).T
             joint = None
-        if joint is None:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                newton = lengths - slope / curve
-            away = np.where(slope > 0, 4 * lengths, lengths / 4)
-            target = np.where(curve < 0, newton, away)
-        else:
-            target = lengths - joint
+        with np.errstate(divide="ignore", invalid="ignore"):
+            alone = np.where(curve < 0, slope / curve, np.inf)
+        step = alone if joint is None else joint
+        away = np.where(slope > 0, 4 * lengths, lengths / 4)
+        target = np.where(np.isfinite(step), lengths - step, away)
         target = np.clip(target, lengths / 10, 10 * lengths + 0.1)
         clipped: Float64 = np.clip(target, self.min_length, self.max_length)
         return clipped
 
 
 def solve_tripod(gradient: Float64, hessian: Float64) -> Float64 | None:
-    """H^-1 g, f64[3], for H as (11, 22, 33, 12, 13, 23); None where -H is not positive definite."""
+    """H^-1 g, f64[3], for H as (11, 22, 33, 12, 13, 23); None where -H is not positive definite.
+
+    By Cramer's rule, as on the device: a Hessian that is all but singular gives a long step,
+    which is clipped, or one that is not finite, and no error.
+    """
     a, b, c, d, e, f = hessian
-    matrix = np.array([[a, d, e], [d, b, f], [e, f, c]])
-    determinant = c * (a * b - d * d) - a * f * f + 2 * d * e * f - b * e * e
-    if not (a < 0 and a * b - d * d > 0 and determinant < 0):
+    minor = a * b - d * d
+    determinant = c * minor - a * f * f + 2 * d * e * f - b * e * e
+    if not (a < 0 and minor > 0 and determinant < 0):
         return None
-    step: Float64 = np.linalg.solve(matrix, gradient)
+    cofactors = np.array(
+        [
+            [b * c - f * f, e * f - c * d, d * f - b * e],
+            [e * f - c * d, a * c - e * e, d * e - a * f],
+            [d * f - b * e, d * e - a * f, minor],
+        ]
+    )
+    step: Float64 = cofactors @ gradient / determinant
     return step

@@ -121,3 +121,16 @@ def test_the_joint_step_solves_three_equations(seed: int) -> None:
     assert solve_tripod(gradient, -packed) is None
     saddle = packed * np.array([-1, 1, 1, 1, 1, 1])
     assert solve_tripod(gradient, saddle) is None
+
+
+def test_a_hessian_without_digits_is_no_error() -> None:
+    """Singular to the last bit, yet its determinant may round below 0."""
+    for size in (1e-300, 1e-8, 1.0):
+        for noise in np.random.default_rng(3).normal(size=(200, 6)) * 1e-16:
+            solve_tripod(np.ones(3), -size * (1 + noise))
+    groups = group_records(GroupKind.TRIPOD, np.array([0]), 3, np.array([0]), np.array([1]))
+    optimiser = LengthOptimiser(np.full(3, 0.1), control_records(1, 1e-9, 50), *BOUNDS)
+    hessian = [-1e-200, -1e-200, -1e-200, 0.0, 0.0, 0.0]
+    optimiser.step(groups, np.array([-1.0, 0.5, -0.5, 0.5, *hessian]))
+    assert np.all((optimiser.lengths >= BOUNDS[0]) & (optimiser.lengths <= BOUNDS[1]))
+    assert optimiser.lengths[1] < 0.1 < optimiser.lengths[0]
