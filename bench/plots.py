@@ -93,17 +93,18 @@ def _function_speedups(run: Run, stem: Path) -> list[Path]:
 
 def _gap_against_time(run: Run, stem: Path) -> list[Path]:
     """How far below the best tree everybody ends, and when."""
-    found = gaps(run.rows)
+    clock, what = ("user_s", "CPU seconds") if crowded(run) else ("whole_s", "seconds")
+    found = gaps(run.rows, clock)
     if not found:
         return []
-    figure, axes = _axes("lnL below the best tree against seconds, a point per alignment")
+    figure, axes = _axes(f"lnL below the best tree against {what}, a point per alignment")
     for name in dict.fromkeys(name for _, name, _, _ in found):
         own = [(time, gap) for _, other, gap, time in found if other == name]
         axes.scatter(*zip(*own, strict=True), label=name, s=18)
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=0.1)
     axes.invert_yaxis()
-    axes.set_xlabel("seconds of the whole process")
+    axes.set_xlabel(f"{what} of the whole process")
     axes.set_ylabel("lnL below the best")
     axes.legend(fontsize=7)
     return _write(figure, stem, "gap")

@@ -59,7 +59,7 @@ def _everybody(
     for preset in presets:
         for contender in contenders:
             row = replace(race, preset=preset).mltree(contender, dataset)
-            yield {**row, "contender": f"mltree {preset}, {contender.name}"}
+            yield {**row, "contender": f"{preset} preset, {contender.name}"}
     for rival in rivals:
         for count in threads:
             row = race.rival(rival, count, dataset)

@@ -157,7 +157,7 @@ def speedups(rows: Sequence[Row]) -> list[tuple[int, str, str, float]]:
     return found
 
 
-def gaps(rows: Sequence[Row]) -> list[tuple[str, str, float, float]]:
+def gaps(rows: Sequence[Row], clock: str = "whole_s") -> list[tuple[str, str, float, float]]:
     """(alignment, contender, lnL below the best, seconds): medians over the seeds."""
     judged = [row for row in rows if "judged_lnl" in row]
     best: dict[str, float] = {}
@@ -169,11 +169,11 @@ def gaps(rows: Sequence[Row]) -> list[tuple[str, str, float, float]]:
     return [
         (
             dataset,
-            who,
+            name,
             best[dataset] - _median([row["judged_lnl"] for row in group]),
-            _median([row["whole_s"]["median"] for row in group]),
+            _median([row[clock]["median"] for row in group]),
         )
-        for (dataset, who), group in groups.items()
+        for (dataset, name), group in groups.items()
     ]
 
 
@@ -183,11 +183,12 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _search(run: Run) -> str:
-    found = gaps(run.rows)
+    clock, what = ("user_s", "CPU seconds") if crowded(run) else ("whole_s", "seconds")
+    found = gaps(run.rows, clock)
     names = list(dict.fromkeys(dataset for dataset, *_ in found))
     table: dict[str, dict[str, str]] = {}
     for dataset, name, gap, time in found:
-        table.setdefault(name, {})[dataset] = f"{-gap:.2f} / {seconds(time)}"
+        table.setdefault(name, {})[dataset] = f"{_below(gap)} / {seconds(time)}"
     for row in run.rows:
         if row["status"] in {"timeout", "failed"}:
             cell = _time_cell(row)
@@ -195,11 +196,16 @@ def _search(run: Run) -> str:
             names += [row["dataset"]] if row["dataset"] not in names else []
     body = [[who, *(cells.get(name, "") for name in names)] for who, cells in table.items()]
     told = (
-        "lnL relative to the best tree of anybody (0.00 is best) / seconds of the whole process; "
+        f"lnL relative to the best tree of anybody (0.00 is best) / {what} of the whole process; "
         f"medians over {len({row['seed'] for row in run.rows})} seed(s). All trees scored by one "
         "judge.\n\n"
     )
     return told + markdown_table(["", *names], body)
+
+
+def _below(gap: float) -> str:
+    """How far below the best, without a sign on what rounds to nothing."""
+    return f"{-gap:.2f}" if gap >= 0.005 else "0.00"
 
 
 def _search_full(run: Run) -> list[tuple[str, str]]:
