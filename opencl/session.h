@@ -52,7 +52,9 @@ typedef struct {
 #define LENGTHS_AT(s) CONTROL_AT(s, (s)->controls)
 #define SUMS_AT(s) (LENGTHS_AT(s) + (s)->lengths)
 
+// The first fault counts: what came after it went on without what failed.
 static inline void report_fault(const plf_t *s, int fault, int stage) {
+  if (HEADER_AT(s)[0] != FAULT_NONE) return;
   HEADER_AT(s)[0] = fault;
   HEADER_AT(s)[1] = stage;
 }
