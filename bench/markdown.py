@@ -50,7 +50,7 @@ def _crowd(run: Run) -> str:
     return (
         f"**Other work shared the machine (load averages up to {load:.1f} on "
         f"{run.provenance['cores']} cores): wall times are too long, those of programs with "
-        "several threads most of all.** "
+        "several threads most of all, whose threads also burn CPU time waiting for each other.** "
     )
 
 
