@@ -47,9 +47,9 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     """A search and its times, in seconds."""
     clock = _Clock()
     clock.lap("imports_s", _STARTED)
-    settings = preset(job["preset"])
     problem = load_problem(job["alignment"], job["model"], lambda _: None)
     patterns = problem.patterns
+    settings = preset(job["preset"]).for_sites(patterns.n_sites)
     distinct = collapse(patterns)
     rng = np.random.default_rng(job["seed"])
     if job["start"]:

@@ -199,6 +199,26 @@ def search(
             show_default=False,
         ),
     ] = None,
+    outgroup: Annotated[
+        str | None,
+        typer.Option(
+            "--outgroup",
+            metavar="TAXA",
+            help="Taxa, separated by commas, next to which the result is written. Changes how the "
+            "tree is shown, not the search.",
+            show_default=False,
+        ),
+    ] = None,
+    collapse: Annotated[
+        float | None,
+        typer.Option(
+            "--collapse",
+            metavar="LENGTH",
+            min=0.0,
+            help="Write inner branches no longer than this as polytomies.",
+            show_default=False,
+        ),
+    ] = None,
     prefix: PrefixOption = None,
     seed: Annotated[
         int, typer.Option("--seed", "-s", min=0, help="The same seed gives the same bits.")
@@ -233,6 +253,8 @@ def search(
             preset=preset.value,
             nni_only=moves is Moves.NNI,
             constraint=constraint,
+            outgroup=outgroup,
+            collapse=collapse,
         ),
         _reporter(quiet, verbose, json),
     )

@@ -16,6 +16,7 @@ from mltree.commands.request import (
     open_likelihood,
     open_log,
 )
+from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
 from mltree.model.grammar import format_model
 from mltree.report.progress import Reporter
@@ -28,6 +29,8 @@ from mltree.search.driver import search
 from mltree.search.duplicates import Collapsed, collapse
 from mltree.settings import SearchSettings, preset
 from mltree.starts import starting_trees
+from mltree.tree.newick import write_newick
+from mltree.tree.topology import facing
 
 __all__ = ["SearchRequest", "run_search"]
 
@@ -47,6 +50,8 @@ class SearchRequest(Request):
     preset: str
     nni_only: bool
     constraint: str | None
+    outgroup: str | None
+    collapse: float | None
 
     @property
     def settings(self) -> SearchSettings:
@@ -67,12 +72,14 @@ class SearchRequest(Request):
 
 def run_search(request: SearchRequest, reporter: Reporter) -> None:
     """Search, show the result, write the files."""
-    outputs, settings = request.outputs, request.settings
+    outputs = request.outputs
     resumes = _claim(request)
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = load_problem(request.alignment, request.model, reporter)
+    settings = request.settings.for_sites(problem.patterns.n_sites)
     taxa = problem.patterns.taxa
     constraint = read_constraint(request.constraint, taxa) if request.constraint else None
+    outgroup = _outgroup(request.outgroup, taxa)
     distinct = _distinct(problem, constraint, reporter)
     likelihood = open_likelihood(problem, distinct.patterns, request, settings, reporter)
     rng = np.random.default_rng(request.seed)
@@ -90,9 +97,24 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
         )
         tree = distinct.restore(found.tree)
         files.append(outputs.write("bestModel", model_line(found.model, problem)))
-        files.append(outputs.write("bestTree", newick(tree, problem) + "\n"))
+        if request.outgroup and facing(tree, outgroup) is None:
+            reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
+        text = write_newick(tree, taxa, outgroup=outgroup, collapse=request.collapse)
+        files.append(outputs.write("bestTree", text + "\n"))
         checkpoint.remove()
         conclude(likelihood, problem, request, tree, found.model, found.lnl, files, reporter)
+
+
+def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
+    """Tips of the outgroup; the first taxon where none is named."""
+    if names is None:
+        return [0]
+    index = {taxon: tip for tip, taxon in enumerate(taxa)}
+    wanted = [name.strip() for name in names.split(",")]
+    for name in wanted:
+        if name not in index:
+            raise InputError(f"outgroup: {name!r} is not in the alignment", taxon=name)
+    return [index[name] for name in wanted]
 
 
 def _distinct(problem: Problem, constraint: Constraint | None, reporter: Reporter) -> Collapsed:

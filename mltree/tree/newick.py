@@ -22,7 +22,7 @@ import numpy as np
 
 from mltree.errors import InputError
 from mltree.tree.newick_text import RawTree, quoted, raw_trees, text_of
-from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
+from mltree.tree.topology import DEFAULT_LENGTH, Tree, facing, siblings, tree_from_edges
 
 __all__ = [
     "POLYTOMY_LENGTH",
@@ -71,11 +71,20 @@ def read_newicks(source: str | Path, taxa: Sequence[str]) -> list[tuple[Tree, No
     return trees
 
 
-def write_newick(tree: Tree, taxa: Sequence[str], digits: int | None = DEFAULT_DIGITS) -> str:
-    """The tree as one line of Newick, rooted at the trifurcation next to the first taxon.
+def write_newick(
+    tree: Tree,
+    taxa: Sequence[str],
+    digits: int | None = DEFAULT_DIGITS,
+    *,
+    outgroup: Sequence[int] = (0,),
+    collapse: float | None = None,
+) -> str:
+    """The tree as one line of Newick, rooted at the trifurcation next to the outgroup.
 
     Subtrees are ordered by their first taxon, so equal trees give equal text whatever their
-    numbering. digits: decimals of the lengths, or None for all that a float64 has.
+    numbering. digits: decimals of the lengths, or None for all that a float64 has. outgroup: tips
+    that stand together in the tree; where they do not, the first of them counts. collapse: inner
+    branches no longer than this become polytomies.
     """
     first_tip = _first_tips(tree)
 
@@ -86,8 +95,13 @@ def write_newick(tree: Tree, taxa: Sequence[str], digits: int | None = DEFAULT_D
     def in_order(*halves: int) -> list[int]:
         return sorted((tree.twin.item(half) for half in halves), key=first_tip.__getitem__)
 
+    def vanishes(half: int) -> bool:
+        return collapse is not None and tree.lengths.item(tree.edge.item(half)) <= collapse
+
     parts: list[str] = []
-    root = tree.twin.item(0)
+    root = facing(tree, outgroup)
+    if root is None:
+        root = tree.twin.item(3 * outgroup[0])
     stack: list[int | str] = [");", *_separated(in_order(root, *siblings(root))), "("]
     while stack:
         item = stack.pop()
@@ -95,6 +109,8 @@ def write_newick(tree: Tree, taxa: Sequence[str], digits: int | None = DEFAULT_D
             parts.append(item)
         elif item < 3 * tree.n_tips:
             parts.append(quoted(taxa[item // 3]) + branch(item))
+        elif vanishes(item):
+            stack += _separated(in_order(*siblings(item)))
         else:
             stack += [")" + branch(item), *_separated(in_order(*siblings(item))), "("]
     return "".join(parts)

@@ -10,7 +10,7 @@ Letters: T tips, N = 2T-2 nodes, E = 2T-3 edges.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ __all__ = [
     "Int32Array",
     "Tree",
     "check_tree",
+    "facing",
     "inner_halves",
     "siblings",
     "tree_from_edges",
@@ -150,6 +151,25 @@ class Tree:
         """int32 [T-2]: the inner half-edges that face an edge, each after what it is made from."""
         waves = list(self.waves_from(edge))
         return np.concatenate(waves)[::-1].copy()
+
+
+def facing(tree: Tree, tips: Sequence[int]) -> int | None:
+    """The half-edge at an inner node that faces exactly these tips; None where no branch does."""
+    size = np.zeros(tree.twin.size, dtype=np.int32)
+    wanted = np.zeros(tree.twin.size, dtype=np.int32)
+    size[: 3 * tree.n_tips : 3] = 1
+    wanted[3 * np.asarray(tips)] = 1
+    level = tree.levels()
+    inner = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
+    for depth in range(1, int(level.max()) + 1):
+        half = inner[level[inner] == depth]
+        left, right = siblings(half)
+        for count in (size, wanted):
+            count[half] = count[tree.twin[left]] + count[tree.twin[right]]
+    clade = np.flatnonzero((size == len(tips)) & (wanted == len(tips)) & (tree.twin >= 0))
+    faces = tree.twin[clade]
+    faces = faces[faces >= 3 * tree.n_tips]
+    return int(faces[0]) if faces.size else None
 
 
 def tree_from_edges(ends: ArrayLike, lengths: ArrayLike, n_tips: int) -> Tree:

@@ -234,3 +234,30 @@ def test_ete3_is_loaded_without_its_package() -> None:
     command = [sys.executable, "-W", "ignore", "-c", script]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False", "False", "3"]
+
+
+FRAME = "((a:1,b:1):0.5,(c:1,d:1):0.000001,(e:1,f:1):.5);"
+
+
+@pytest.mark.parametrize(
+    ("outgroup", "text"),
+    [
+        ("a", "(a:1.0,b:1.0,((c:1.0,d:1.0):0.0,(e:1.0,f:1.0):0.5):0.5);"),
+        ("ef", "((c:1.0,d:1.0):0.0,(e:1.0,f:1.0):0.5,(a:1.0,b:1.0):0.5);"),
+        ("abcd", "(e:1.0,f:1.0,((c:1.0,d:1.0):0.0,(a:1.0,b:1.0):0.5):0.5);"),
+        ("ca", "(c:1.0,d:1.0,((e:1.0,f:1.0):0.5,(a:1.0,b:1.0):0.5):0.0);"),
+    ],
+)
+def test_the_tree_is_written_next_to_its_outgroup(outgroup: str, text: str) -> None:
+    taxa = tuple("abcdef")
+    tree, _ = read_newick(FRAME, taxa)
+    written = write_newick(tree, taxa, 1, outgroup=[taxa.index(name) for name in outgroup])
+    assert splits.same_topology(read_newick(written, taxa)[0], tree)
+    assert written == text
+
+
+def test_short_inner_branches_can_be_written_as_polytomies() -> None:
+    taxa = tuple("abcdef")
+    tree, _ = read_newick(FRAME, taxa)
+    text = write_newick(tree, taxa, 1, collapse=1e-5)
+    assert text == "(a:1.0,b:1.0,(c:1.0,d:1.0,(e:1.0,f:1.0):0.5):0.5);"
