@@ -17,10 +17,8 @@ typedef double2 real_pair;
 #endif
 #if FP64
 typedef double acc;  // sums, branch lengths, eigen systems
-typedef long acc_mask;
 #else
 typedef float acc;
-typedef int acc_mask;
 #endif
 
 #if LANES == 1 && VW > 1
