@@ -34,7 +34,8 @@ Dispatch = Literal["auto", "persistent", "launch"]
 """All stages of a program in one launch, or a launch per stage; by the work at hand where auto."""
 
 MANY_ROUNDS = 2
-"""Rounds of resident work-groups from which a launch per stage is faster."""
+"""Rounds of work-groups that surely fit together, above which every stage gets a launch of its
+own: the device then holds as many as really fit."""
 
 LONE_CORE_WORK = 1 << 20
 """Multiplications that one core has done (in 0.1 ms) by the time that others have started."""
@@ -71,7 +72,6 @@ class Session:
         self._real = np.dtype(np.float32 if layout.single else np.float64)
         self._chunk_blocks = chunk_blocks or layout.chunk_blocks(patterns.n_patterns)
         self._bounds = length_bounds
-        self._n_tips = patterns.n_tips
         limit = memory_limit or cla_memory(device)
         self.max_slots = max(1, limit // layout.cla_bytes(patterns.n_patterns))
         self._buffers: dict[str, cl.Buffer] = {}
@@ -239,7 +239,7 @@ class Session:
             new = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, 64))
             if old is not None:
                 cl.enqueue_copy(self._queue, new, old)
-        except (cl.MemoryError, cl.RuntimeError, cl.LogicError) as error:
+        except cl.Error as error:
             raise DeviceError(
                 f"{self.device.name}: cannot allocate {size / 2**20:.0f} MiB for {name}: {error}",
                 hint="fewer starting trees, --precision mixed, or a device with more memory",

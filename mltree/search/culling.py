@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mltree.search.lineage import Lineage, best_of
+from mltree.search.lineage import Lineage
 from mltree.settings import SearchSettings
 from mltree.tree.splits import topology_key
 
@@ -23,8 +23,3 @@ def survivors(lineages: list[Lineage], settings: SearchSettings) -> list[Lineage
         if lineage.lnl >= floor:
             kept.setdefault(topology_key(lineage.tree), lineage)
     return list(kept.values())[: settings.max_survivors]
-
-
-def leader(lineages: list[Lineage]) -> list[Lineage]:
-    """Only the best."""
-    return [best_of(lineages)]
