@@ -56,6 +56,7 @@ def _bench(
     add("--out", type=Path, metavar="FILE", help="result file (default: bench/results/BENCH.json)")
     add("--label", help="result file bench/results/BENCH-LABEL.json")
     add("--append", action="store_true", help="add to the result file; same rows are replaced")
+    add("--remark", metavar="TEXT", help="what a reader has to know; stored and shown")
     add("--commit", help="commit to store (default: MLTREE_COMMIT, then git)")
     add("--data", type=Path, metavar="FOLDER", help="alignments to use before the shipped ones")
     add("--cache", type=Path, default=CACHE, help="folder of simulated alignments")
@@ -68,7 +69,8 @@ def _race_options(parser: argparse.ArgumentParser) -> None:
     """What benchmarks of whole searches have beside that."""
     add = parser.add_argument
     add("--timeout", type=float, default=600.0, help="seconds for one process (default 600)")
-    add("--start", choices=("parsimony", "random"), default="parsimony")
+    add("--start", choices=("parsimony", "random", "own"), default="parsimony",
+        help="the tree that all start from; own: everybody makes starting trees")  # fmt: skip
     add("--rival", action="append", default=[], metavar="NAME=FILE", help="a program to run")
     add("--rivals", metavar="NAMES", help="only these, comma-separated; 'none' for none")
     add("--threads", type=_numbers, help="threads of CPU programs (default: one, and all cores)")
@@ -91,6 +93,9 @@ def _add_search(benches: Benches[argparse.ArgumentParser]) -> None:
     add("--sets", type=_words, default=quality.SHIPPED, help="alignments by name, comma-separated")
     add("--seeds", type=_numbers, default=None, help="seeds, comma-separated (default: --seed)")
     add("--presets", type=_words, default=("fast", "default"))
+    add("--jobs", type=int, default=1, help="rivals side by side; more than one: no wall times")
+    add("--within", type=float, default=float("inf"), help="seconds for the whole run")
+    add("--resume", action="store_true", help="add what the result file still lacks")
     parser.set_defaults(run=_search)
 
 
@@ -132,7 +137,7 @@ def _cases(text: str) -> tuple[kernels.Case, ...]:
 
 def _add_judge(benches: Benches[argparse.ArgumentParser]) -> None:
     parser = _bench(benches, "judge", "judge the trees of a run that was made with --no-judge")
-    parser.add_argument("--start", choices=("parsimony", "random"), default="parsimony")
+    parser.set_defaults(start="own")
     parser.add_argument("result", type=Path, metavar="FILE", help="the run's result file")
     parser.set_defaults(run=_judge_stored)
 
@@ -150,7 +155,9 @@ def _run(bench: str, options: argparse.Namespace, repetitions: int) -> Run:
     path = options.out or (None if options.smoke else FOLDER / f"{name}.json")
     record = provenance(options.commit, options.seed, repetitions)
     run = Run(bench, record, {"smoke": options.smoke}, path=path)
-    if options.append and path is not None and path.exists():
+    if options.remark:
+        run.settings["remark"] = options.remark
+    if (options.append or getattr(options, "resume", False)) and path is not None and path.exists():
         run.go_on_from(load(path))
     return run
 
@@ -206,7 +213,7 @@ def _table1(options: argparse.Namespace) -> None:
 def _search(options: argparse.Namespace) -> None:
     who = [entry for entry in _contenders(options) if entry.vw is None]
     repetitions = options.repetitions or 1
-    race = Race(repetitions, options.timeout, options.seed, "fast")
+    race = Race(repetitions, options.timeout, options.seed, "fast", options.jobs)
     source = _source(options)
     names = ("primates",) if options.smoke else options.sets
     presets = ("fast",) if options.smoke else options.presets
@@ -217,11 +224,10 @@ def _search(options: argparse.Namespace) -> None:
         race,
         [source.dataset(name) for name in names],
         options.seeds or (options.seed,),
-        presets,
-        who,
-        _rivals(options),
-        _threads(options),
+        quality.Field(presets, who, _rivals(options), _threads(options)),
         _judge(options),
+        within=options.within,
+        resume=options.resume,
     )
     run.save()
 

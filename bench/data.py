@@ -32,6 +32,8 @@ PAPER_SEED = 1
 SIMULATED = {
     "sim200x2000": ["--taxa", "200", "--sites", "2000", "--model",
                     "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"],
+    "sim2000x1250": ["--taxa", "2000", "--sites", "1250", "--model",
+                     "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"],
     "sim1000x1000": ["--taxa", "1000", "--sites", "1000", "--model",
                      "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"],
     "sim50x2000lg": ["--taxa", "50", "--sites", "2000", "--model", "LG+G4{0.7}"],
@@ -47,8 +49,8 @@ class Dataset:
     alignment: Path
     model: str
     """RAxML-NG's notation."""
-    start: Path
-    """Newick."""
+    start: Path | None
+    """Newick; None where everybody makes starting trees of their own."""
     origin: str
     """``shipped``, ``simulated`` or ``given``."""
 
@@ -61,7 +63,7 @@ class Source:
     given: Path | None = None
     seed: int = 1
     start: str = "parsimony"
-    """``parsimony`` or ``random``."""
+    """``parsimony``, ``random`` or ``own``: none is given to anybody."""
 
     def paper(self, size: int) -> Dataset:
         """The PLL paper's workload with so many distinct columns: 15 taxa, JC + gamma.
@@ -74,7 +76,7 @@ class Source:
         if start is None:
             smallest = self._given_paper(PAPER_SIZES[0]) or self._simulated_paper(PAPER_SIZES[0])
             start = self._made_start(smallest)
-        return Dataset(f"paper {size}", path.resolve(), PAPER_MODEL, start.resolve(), origin)
+        return Dataset(f"paper {size}", path.resolve(), PAPER_MODEL, start, origin)
 
     def dataset(self, name: str) -> Dataset:
         """An alignment by name, from the first place that has it.
@@ -83,8 +85,7 @@ class Source:
             SystemExit: no place has it.
         """
         for folder, origin in ((self.given, "given"), (ROOT / "datasets", "shipped")):
-            path = folder / f"{name}.phy" if folder else None
-            if path is not None and path.exists():
+            if folder is not None and (path := self._stored(folder, name)) is not None:
                 return self._complete(name, path, origin)
         if name in SIMULATED:
             path = self.cache / f"{name}-{self.seed}.phy"
@@ -104,7 +105,18 @@ class Source:
     def _complete(self, name: str, path: Path, origin: str) -> Dataset:
         model = default_model_name(_read(path).alphabet)
         start = self._given_start(name) or self._made_start(path)
-        return Dataset(name, path.resolve(), model, start.resolve(), origin)
+        return Dataset(name, path.resolve(), model, start, origin)
+
+    def _stored(self, folder: Path, name: str) -> Path | None:
+        """The folder's alignment of that name, unpacked where it is packed."""
+        path, packed_path = folder / f"{name}.phy", folder / f"{name}.phy.xz"
+        if path.exists() or not packed_path.exists():
+            return path if path.exists() else None
+        unpacked = self.cache / f"given-{name}.phy"
+        if not unpacked.exists():
+            self.cache.mkdir(parents=True, exist_ok=True)
+            unpacked.write_bytes(lzma.decompress(packed_path.read_bytes()))
+        return unpacked
 
     def _given_paper(self, size: int) -> Path | None:
         """The given file of that size, or the first columns of a longer one."""
@@ -143,11 +155,15 @@ class Source:
             )
 
     def _given_start(self, name: str) -> Path | None:
+        if self.given is None or self.start == "own":
+            return None
         kind = {"parsimony": "pars", "random": "rand"}[self.start]
-        path = self.given / "start" / f"{name}.{kind}.nwk" if self.given else None
-        return path if path is not None and path.exists() else None
+        path = self.given.resolve() / "start" / f"{name}.{kind}.nwk"
+        return path if path.exists() else None
 
-    def _made_start(self, alignment: Path) -> Path:
+    def _made_start(self, alignment: Path) -> Path | None:
+        if self.start == "own":
+            return None
         path = self.cache / f"{alignment.stem}.{self.start}-{self.seed}.nwk"
         if not path.exists():
             patterns, rng = compress(_read(alignment)), np.random.default_rng(self.seed)
@@ -157,7 +173,7 @@ class Source:
                 tree = random_topology(patterns.n_tips, rng)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(write_newick(tree, patterns.taxa) + "\n")
-        return path
+        return path.resolve()
 
 
 @lru_cache(maxsize=2)

@@ -36,7 +36,6 @@ class Judge:
         self._fast = Likelihood(engine, bounds)
         self._reference = Likelihood(ReferenceEngine(patterns, categories, bounds), bounds)
         self._known: dict[int, float] = {}
-        self._start, _ = read_newick(str(dataset.start), patterns.taxa)
 
     def topology(self, newick: str) -> int:
         """A number that two trees share when their topologies are the same."""

@@ -73,7 +73,6 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         **clock.laps,
         **_outcome(found, distinct.restore(found.tree), patterns.taxa),
         "engine": engine.name,
-        "patterns": patterns.n_patterns,
         "functions": {name: after[name] - before[name] for name in after},
     }
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Finished", "run"]
+__all__ = ["OUTPUT", "Finished", "run"]
+
+OUTPUT = "output.txt"
+"""File in the working folder with everything that a process prints."""
 
 TAIL = 2000
 """Characters of output that are kept for a failure's report."""
@@ -46,8 +49,7 @@ def run(
 
     ``core`` pins it, and everything it starts, to that core.
     """
-    log = cwd / "output.txt"
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    log = cwd / OUTPUT
     with log.open("w") as output, _pinned(core):
         start = time.perf_counter()
         process = subprocess.Popen(
@@ -59,18 +61,32 @@ def run(
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
-        try:
-            code = process.wait(timeout)
-            status = "done" if code == 0 else "failed"
-        except subprocess.TimeoutExpired:
-            status = "timeout"
-            _stop(process)
-        except BaseException:
-            _stop(process)
-            raise
-        wall = time.perf_counter() - start
-    user = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    late, user = _wait(process, timeout)
+    wall = time.perf_counter() - start
+    status = "timeout" if late else "failed" if process.returncode else "done"
     return Finished(wall, user, status, log.read_text(errors="replace")[-TAIL:])
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float) -> tuple[bool, float]:
+    """Whether the process had to be stopped, and the CPU seconds (user) of it and its children.
+
+    The wait itself blocks, so that the clock stops with the process; a thread keeps the deadline.
+    Counted by process, CPU seconds stay apart when several run side by side.
+    """
+    ended, late = threading.Event(), threading.Event()
+    timer = threading.Timer(timeout, _stop, (process.pid, ended, late))
+    timer.daemon = True
+    timer.start()
+    try:
+        _, code, usage = os.wait4(process.pid, 0)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        ended.set()
+        timer.cancel()
+    process.returncode = os.waitstatus_to_exitcode(code)
+    return late.is_set(), usage.ru_utime
 
 
 @contextmanager
@@ -87,14 +103,13 @@ def _pinned(core: int | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the group that this process leads."""
-    for signal_number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, signal_number)
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            continue
-        except ProcessLookupError:
-            pass
+def _stop(group: int, ended: threading.Event, late: threading.Event) -> None:
+    """End the group of a process: first by asking, then for good."""
+    if ended.is_set():
         return
+    late.set()
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal_number)
+        if ended.wait(GRACE):
+            return

@@ -40,6 +40,8 @@ class Race:
     seed: int
     preset: str
     """Of mltree; ``fast`` starts from the fixed tree, the others make their own starts."""
+    jobs: int = 1
+    """Rivals that run side by side; from two on their wall times are not kept."""
 
     def mltree(self, contender: Contender, dataset: Dataset) -> Row:
         """A row of results: one mltree contender on one dataset."""
@@ -47,15 +49,14 @@ class Race:
         job = {
             "alignment": str(dataset.alignment),
             "model": dataset.model,
-            "start": str(dataset.start) if self.preset == "fast" else None,
+            "start": str(dataset.start) if dataset.start and self.preset == "fast" else None,
             "preset": self.preset,
             "seed": self.seed,
             "contender": contender.as_dict(),
         }
-        pinned = contender.threads == 1 and hasattr(os, "sched_setaffinity")
-        core = min(os.sched_getaffinity(0)) if pinned else None
+        core = _core(contender.threads)
         paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        environment = {"PYTHONPATH": paths, **(ONE_THREAD if pinned else {})}
+        environment = {"PYTHONPATH": paths, **(ONE_THREAD if contender.threads == 1 else {})}
 
         def attempt(folder: Path) -> tuple[Finished, dict[str, Any]]:
             (folder / "job.json").write_text(json.dumps(job))
@@ -77,14 +78,17 @@ class Race:
             job = Job(folder, alignment, dataset.start, dataset.model, self.seed, threads)
             command = rival.command(job)
             environment = dict(rival.program.environment)
-            ended = run(command, folder, self.timeout, environment)
-            tree = folder / rival.program.tree
-            if ended.status == "done" and not tree.exists():
+            core = _core(threads) if self.jobs == 1 else None
+            ended = run(command, folder, self.timeout, environment, core)
+            answer = rival.answer(folder) if ended.status == "done" else {}
+            if ended.status == "done" and not answer:
                 ended = Finished(ended.wall, ended.user, "failed", ended.output)
-            return ended, {"tree": tree.read_text().strip()} if ended.status == "done" else {}
+            return ended, answer
 
         if rival.program.note:
             row["note"] = rival.program.note
+        if self.jobs > 1:
+            row["side_by_side"] = self.jobs
         return self._repeat(row, attempt)
 
     def row(self, name: str, kind: str, threads: int | None, dataset: Dataset) -> Row:
@@ -111,17 +115,27 @@ class Race:
             row["status"] = ended.status
             if ended.status != "done":
                 row["limit_s" if ended.status == "timeout" else "output"] = (
-                    self.timeout if ended.status == "timeout" else _without_paths(ended.output)
+                    round(self.timeout, 1)
+                    if ended.status == "timeout"
+                    else _without_paths(ended.output)
                 )
                 return row
             walls.append(ended.wall)
             users.append(ended.user)
             answers.append(answer)
-        row |= {"whole_s": repeated(walls), "user_s": repeated(users)}
+        row |= {"user_s": repeated(users)}
+        if "side_by_side" not in row:
+            row["whole_s"] = repeated(walls)
         laps = [lap for lap in LAPS if lap in answers[0]]
         row |= {lap: repeated([answer[lap] for answer in answers]) for lap in laps}
         rest = {name: value for name, value in answers[-1].items() if name not in LAPS}
         return {**row, **rest}
+
+
+def _core(threads: int | None) -> int | None:
+    """The core that a single thread is pinned to, where the system can."""
+    pinned = threads == 1 and hasattr(os, "sched_setaffinity")
+    return min(os.sched_getaffinity(0)) if pinned else None
 
 
 def _write_fasta(alignment: Path, target: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FOLDER", "Row", "Run", "load", "repeated"]
+__all__ = ["FOLDER", "Row", "Run", "identity", "load", "repeated"]
 
 FOLDER = Path(__file__).parent / "results"
 """Where stored results lie."""
@@ -39,13 +39,17 @@ class Run:
     def add(self, row: Row) -> None:
         """A row more, on disk at once; it takes the place of an earlier one of the same thing."""
         row |= {name: self.provenance[name] for name in ("utc", "commit")}
-        self.rows[:] = [old for old in self.rows if _identity(old) != _identity(row)]
+        self.rows[:] = [old for old in self.rows if identity(old) != identity(row)]
         self.rows.append(row)
         self.save()
 
+    def seen(self) -> dict[str, Row]:
+        """The rows so far, by what they are about (`identity`)."""
+        return {identity(row): row for row in self.rows}
+
     def check(self, **fields: Any) -> None:
         """A check more, on disk at once; it takes the place of an earlier one of the same thing."""
-        self.checks[:] = [old for old in self.checks if _identity(old) != _identity(fields)]
+        self.checks[:] = [old for old in self.checks if identity(old) != identity(fields)]
         self.checks.append(fields)
         self.save()
 
@@ -76,7 +80,7 @@ class Run:
         partial.replace(self.path)
 
 
-def _identity(row: Row) -> str:
+def identity(row: Row) -> str:
     """What a row is about, whatever it measured."""
     return json.dumps([row.get(name) for name in _IDENTITY])
 

@@ -1,7 +1,8 @@
 """Other programs, found on PATH or named by ``--rival NAME=FILE``, run as their users run them.
 
-Each gets the same alignment, the same fixed starting tree and an equal model; all else is its own
-default. FastTree has no equal model (its CAT approximation guides the search) and is marked so.
+Each gets the same alignment, an equal model and, but for searches from everybody's own starts, the
+same fixed starting tree; all else is its own default. FastTree has no equal model (its CAT
+approximation guides the search) and is marked so.
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from bench.processes import OUTPUT
 
 __all__ = ["PROGRAMS", "Job", "NotRun", "Program", "Rival", "find_rivals"]
 
 VERSION_TIMEOUT = 20.0
 """Seconds for a program to say its version."""
+
+DIGITS = 6
+"""Decimals of a claimed log-likelihood; PhyML prints more than there are."""
 
 
 class NotRun(Exception):
@@ -29,7 +36,8 @@ class Job:
 
     folder: Path
     alignment: Path
-    start: Path
+    start: Path | None
+    """The tree to start from; None for the program's own."""
     model: str
     """RAxML-NG's notation."""
     seed: int
@@ -50,6 +58,8 @@ class Program:
     arguments: Callable[[Job], list[str]]
     tree: str
     """The result's file name in the working folder."""
+    lnl: str
+    """What precedes the tree's log-likelihood in what the program prints (regular expression)."""
     environment: tuple[tuple[str, str], ...] = ()
     note: str = ""
     build: str = ""
@@ -73,6 +83,15 @@ class Rival:
     def command(self, job: Job) -> list[str]:
         """The command line. Raises: NotRun."""
         return [self.executable, *self.program.arguments(job)]
+
+    def answer(self, folder: Path) -> dict[str, Any]:
+        """Its tree, and the log-likelihood that it claims; empty if it has left no tree."""
+        tree, printed = folder / self.program.tree, folder / OUTPUT
+        if not tree.exists():
+            return {}
+        claims = re.findall(self.program.lnl + r"(-\d+\.\d+)", printed.read_text(errors="replace"))
+        claimed = {"claimed_lnl": round(float(claims[-1]), DIGITS)} if claims else {}
+        return {"tree": tree.read_text().strip(), **claimed}
 
 
 MODELS: dict[str, dict[str, list[str]]] = {
@@ -105,9 +124,14 @@ def _model(job: Job, program: str) -> list[str]:
         raise NotRun(f"{program} has no words for {job.model}") from None
 
 
+def _start(option: str, job: Job) -> list[str]:
+    """The option that names the starting tree, if there is one."""
+    return [option, str(job.start)] if job.start else []
+
+
 def _raxml(job: Job) -> list[str]:
     """RAxML without a word about threads."""
-    return ["-s", str(job.alignment), "-t", str(job.start), *_model(job, "raxml"),
+    return ["-s", str(job.alignment), *_start("-t", job), *_model(job, "raxml"),
             "-p", str(job.seed), "-n", "bench", "-w", str(job.folder)]  # fmt: skip
 
 
@@ -124,20 +148,20 @@ def _raxml_threads(job: Job) -> list[str]:
 
 
 def _raxml_ng(job: Job) -> list[str]:
-    return ["--search", "--msa", str(job.alignment), "--model", job.model, "--tree",
-            str(job.start), "--prefix", "bench", "--seed", str(job.seed),
+    return ["--search", "--msa", str(job.alignment), "--model", job.model,
+            *_start("--tree", job), "--prefix", "bench", "--seed", str(job.seed),
             "--threads", str(job.threads)]  # fmt: skip
 
 
 def _iqtree(job: Job) -> list[str]:
-    return ["-s", str(job.alignment), "-t", str(job.start), *_model(job, "iqtree"),
+    return ["-s", str(job.alignment), *_start("-t", job), *_model(job, "iqtree"),
             "-seed", str(job.seed), "-T", str(job.threads), "--prefix", "bench"]  # fmt: skip
 
 
 def _phyml(job: Job) -> list[str]:
     if job.threads > 1:
         raise NotRun("PhyML searches one tree on one thread")
-    return ["-i", job.alignment.name, "-u", str(job.start), *_model(job, "phyml"), "-o", "tlr",
+    return ["-i", job.alignment.name, *_start("-u", job), *_model(job, "phyml"), "-o", "tlr",
             "-s", "SPR", "-b", "0", "--r_seed", str(job.seed), "--quiet",
             "--no_memory_check"]  # fmt: skip
 
@@ -145,25 +169,27 @@ def _phyml(job: Job) -> list[str]:
 def _fasttree(job: Job) -> list[str]:
     if job.threads > 1:
         raise NotRun("FastTree is run on one thread")
-    return [*_model(job, "fasttree"), "-seed", str(job.seed), "-intree", str(job.start),
+    return [*_model(job, "fasttree"), "-seed", str(job.seed), *_start("-intree", job),
             "-out", "bench.nwk", str(job.alignment.with_suffix(".fasta"))]  # fmt: skip
 
 
 PROGRAMS = (
     Program("raxml", "RAxML", ("raxmlHPC-AVX2", "raxmlHPC-AVX"), ("-v",), r"RAxML version (\S+)",
-            _raxml_sequential, "RAxML_bestTree.bench"),
+            _raxml_sequential, "RAxML_bestTree.bench", r"Final GAMMA-based Score of best tree "),
     Program("raxml-threads", "RAxML",
             ("raxmlHPC-PTHREADS-AVX2", "raxmlHPC-PTHREADS-AVX", "raxmlHPC-PTHREADS", "raxmlHPC"),
             ("-v",), r"RAxML version (\S+)", _raxml_threads, "RAxML_bestTree.bench",
-            build="PTHREADS"),
+            r"Final GAMMA-based Score of best tree ", build="PTHREADS"),
     Program("raxml-ng", "RAxML-NG", ("raxml-ng",), ("--version",), r"RAxML-NG v\. ?(\S+)",
-            _raxml_ng, "bench.raxml.bestTree"),
+            _raxml_ng, "bench.raxml.bestTree", r"Final LogLikelihood: "),
     Program("iqtree", "IQ-TREE", ("iqtree3", "iqtree2", "iqtree"), ("--version",),
-            r"version (\S+)", _iqtree, "bench.treefile"),
+            r"version (\S+)", _iqtree, "bench.treefile", r"BEST SCORE FOUND : "),
     Program("phyml", "PhyML", ("phyml",), ("--version",), r"(\d+\.\d+\.\d+)", _phyml,
-            "alignment.phy_phyml_tree.txt", (("PHYMLMPI", "no"),)),
+            "alignment.phy_phyml_tree.txt", r"Log likelihood of the current tree: ",
+            (("PHYMLMPI", "no"),)),
     Program("fasttree", "FastTree", ("fasttree", "FastTree"), ("-help",), r"FastTree (\d[\d.]+\d)",
-            _fasttree, "bench.nwk", note="its own CAT approximation guides the search"),
+            _fasttree, "bench.nwk", r"Gamma\(20\) LogLk = ",
+            note="its own CAT approximation guides the search"),
 )  # fmt: skip
 """Everything that this file knows how to run."""
 
