@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_precision(benches)
     _add_golden(benches)
     _add_judge(benches)
+    _add_merge(benches)
     benches.add_parser("render", help="results to Markdown, plots and README").set_defaults(
         run=_render
     )
@@ -140,6 +141,13 @@ def _add_judge(benches: Benches[argparse.ArgumentParser]) -> None:
     parser.set_defaults(start="own")
     parser.add_argument("result", type=Path, metavar="FILE", help="the run's result file")
     parser.set_defaults(run=_judge_stored)
+
+
+def _add_merge(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = benches.add_parser("merge", help="several results of one benchmark to one")
+    parser.add_argument("results", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
+    parser.set_defaults(run=_merge)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -287,6 +295,14 @@ def _judge_stored(options: argparse.Namespace) -> None:
         dataset = source.paper(int(size)) if word == "paper" else source.dataset(name)
         rows = [row for row in run.rows if row["dataset"] == name]
         table1.judge_rows(run, dataset, rows, Contender("judge", "0"))
+    run.save()
+
+
+def _merge(options: argparse.Namespace) -> None:
+    run, *others = map(load, options.results)
+    for other in others:
+        run.absorb(other)
+    run.path = options.out
     run.save()
 
 

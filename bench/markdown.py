@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bench.results import Run
+from bench.results import Row, Run
 
-__all__ = ["circumstances", "crowded", "engineering", "markdown_table", "seconds"]
+__all__ = [
+    "circumstances",
+    "crowded",
+    "engineering",
+    "markdown_table",
+    "seconds",
+    "time_cell",
+    "who",
+]
 
 CROWDED = 1.25
 """Load average per core beyond which a run was not alone; a benchmark itself adds one."""
@@ -30,10 +38,11 @@ def circumstances(run: Run) -> str:
         f" Some rows: {old['utc'][:10]}, at {old['commit']}, `{old['command']}`."
         for old in made.get("earlier", [])
     )
+    remark = f" {run.settings['remark']}" if "remark" in run.settings else ""
     return (
         f"{_crowd(run)}Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; "
         f"OpenCL devices: {devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
-        f"median of {made['repetitions']}. `{made['command']}`.{earlier}"
+        f"median of {made['repetitions']}. `{made['command']}`.{earlier}{remark}"
     )
 
 
@@ -65,3 +74,20 @@ def engineering(value: float) -> str:
         if value >= factor:
             return f"{value / factor:#.3g} {letter}".replace(". ", " ")
     return f"{value:#.3g}".rstrip(".")
+
+
+def who(row: Row) -> str:
+    """A contender's title: program or mltree's variant, and threads."""
+    threads = row.get("threads")
+    name = row["contender"] if row["kind"] == "rival" else f"mltree, {row['contender']}"
+    return name + (f", {threads} thread{'s' if threads > 1 else ''}" if threads else "")
+
+
+def time_cell(row: Row) -> str:
+    """How long a process took, or why there is no saying."""
+    if row["status"] == "timeout":
+        return f"> {row['limit_s']:.0f}"
+    if row["status"] != "done":
+        return row["status"] if row["status"] != "not run" else "–"
+    search = f" ({seconds(row['search_s']['median'])})" if "search_s" in row else ""
+    return seconds(row["whole_s"]["median"]) + search

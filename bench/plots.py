@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.markdown import crowded
+from bench.markdown import crowded, who
 from bench.results import Run
-from bench.tables import gaps, speedups, who
+from bench.search_tables import gaps
+from bench.tables import speedups
 
 __all__ = ["draw"]
 
@@ -95,12 +96,13 @@ def _gap_against_time(run: Run, stem: Path) -> list[Path]:
     """How far below the best tree everybody ends, and when."""
     clock, what = ("user_s", "CPU seconds") if crowded(run) else ("whole_s", "seconds")
     found = gaps(run.rows, clock)
-    if not found:
+    if all(time is None for *_, time in found):
         return []
     figure, axes = _axes(f"lnL below the best tree against {what}, a point per alignment")
     for name in dict.fromkeys(name for _, name, _, _ in found):
-        own = [(time, gap) for _, other, gap, time in found if other == name]
-        axes.scatter(*zip(*own, strict=True), label=name, s=18)
+        own = [(time, gap) for _, other, gap, time in found if other == name and time is not None]
+        if own:
+            axes.scatter(*zip(*own, strict=True), label=name, s=18)
     axes.set_xscale("log")
     axes.set_yscale("symlog", linthresh=0.1)
     axes.invert_yaxis()

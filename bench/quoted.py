@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["QUOTED", "Quoted"]
+__all__ = ["QUOTED", "QUOTED_LNLS", "Quoted", "QuotedLnl"]
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,30 @@ QUOTED = (
 )
 """AVX2, site repeats on, from the same parsimony start (2026-11). They hold for the given
 ``seed15_*`` alignments only, so that only runs on those show them."""
+
+
+@dataclass(frozen=True)
+class QuotedLnl:
+    """Log-likelihoods that another program claims for its final trees, on alignments by name."""
+
+    title: str
+    lnls: dict[str, float]
+
+
+QUOTED_LNLS = (
+    QuotedLnl(
+        "RAxML-NG 1.2.2",
+        {
+            "R_Laurasiatherian": -44699.6542,
+            "R_chloroplast": -71909.48,
+            "beast_benchmark2_carnivora": -194467.9737,
+            "garli_rana": -21864.13,
+            "phyml_proteic": -12454.52,
+            "sim200x2000_gtrg": -127706.9244,
+            "sim50x2000_lgg": -89286.4043,
+            "stamatak_101": -64771.3993,
+        },
+    ),
+)
+"""``--search`` from one parsimony tree (2026-11), GTR+FC+G4 or LG+G4. Names are those of the given
+alignments; the trees are not here to be judged."""

@@ -58,9 +58,21 @@ class Run:
         self.rows = earlier.rows
         self.checks = earlier.checks
         self.settings = {**earlier.settings, **self.settings}
-        before = earlier.provenance
-        told = {name: before[name] for name in ("utc", "commit", "command", "cpu", "devices")}
-        self.provenance["earlier"] = [*before.get("earlier", []), told]
+        self.provenance["earlier"] = _told(earlier)
+
+    def absorb(self, other: Run) -> None:
+        """Take over the rows of another run of the same benchmark, in the place of the same ones.
+
+        Raises:
+            ValueError: it is another benchmark's.
+        """
+        if other.bench != self.bench:
+            raise ValueError(f"a run of {other.bench}, not of {self.bench}")
+        self.rows = list((self.seen() | other.seen()).values())
+        self.checks += other.checks
+        alignments = self.settings.get("alignments", {}) | other.settings.get("alignments", {})
+        self.settings = {**other.settings, **self.settings, "alignments": alignments}
+        self.provenance["earlier"] = self.provenance.get("earlier", []) + _told(other)
 
     def save(self) -> None:
         """Write the file, atomically."""
@@ -78,6 +90,13 @@ class Run:
         partial = self.path.with_suffix(".partial")
         partial.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         partial.replace(self.path)
+
+
+def _told(run: Run) -> list[dict[str, Any]]:
+    """What is kept of a run's provenance, and of those that it goes on from, beside newer ones."""
+    made = run.provenance
+    told = {name: made[name] for name in ("utc", "commit", "command", "cpu", "devices")}
+    return [*made.get("earlier", []), told]
 
 
 def identity(row: Row) -> str:

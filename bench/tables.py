@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench import engine_tables
-from bench.markdown import circumstances, crowded, markdown_table, seconds
+from bench import engine_tables, search_tables
+from bench.markdown import circumstances, crowded, markdown_table, seconds, time_cell, who
 from bench.quoted import QUOTED
 from bench.results import Row, Run
 
-__all__ = ["brief", "full", "gaps", "speedups", "who"]
+__all__ = ["brief", "full", "speedups"]
 
 FUNCTIONS = {
     "newview": "newview",
@@ -44,13 +44,6 @@ def full(run: Run) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def who(row: Row) -> str:
-    """A contender's title: program or mltree's variant, and threads."""
-    threads = row.get("threads")
-    name = row["contender"] if row["kind"] == "rival" else f"mltree, {row['contender']}"
-    return name + (f", {threads} thread{'s' if threads > 1 else ''}" if threads else "")
-
-
 def _pivot(
     rows: Sequence[Row], column: str, cell: Callable[[Row], str]
 ) -> tuple[list[Any], dict[str, dict[Any, str]]]:
@@ -62,25 +55,16 @@ def _pivot(
     return columns, table
 
 
-def _time_cell(row: Row) -> str:
-    if row["status"] == "timeout":
-        return f"> {row['limit_s']:.0f}"
-    if row["status"] != "done":
-        return row["status"] if row["status"] != "not run" else "–"
-    search = f" ({seconds(row['search_s']['median'])})" if "search_s" in row else ""
-    return seconds(row["whole_s"]["median"]) + search
-
-
 def _by_size(run: Run, cell: Callable[[Row], str], quoted: bool = False) -> str:
     sizes, table = _pivot(run.rows, "patterns", cell)
     head = ["patterns", *(f"{size:,}" for size in sizes)]
-    body = [[who, *(cells.get(size, "") for size in sizes)] for who, cells in table.items()]
+    body = [[title, *(cells.get(size, "") for size in sizes)] for title, cells in table.items()]
     if quoted and run.settings.get("origin") == "given":
         for entry in QUOTED:
             threads = f"{entry.threads} thread{'s' if entry.threads > 1 else ''}"
-            who = f"*{entry.title}, {threads}: quoted, from {entry.machine}*"
+            title = f"*{entry.title}, {threads}: quoted, from {entry.machine}*"
             times = [entry.seconds.get(size) for size in sizes]
-            body.append([who, *(f"*{seconds(time)}*" if time else "" for time in times)])
+            body.append([title, *(f"*{seconds(time)}*" if time else "" for time in times)])
     return markdown_table(head, body)
 
 
@@ -95,7 +79,7 @@ def _table1(run: Run) -> str:
 def _table1_walls(run: Run) -> str:
     return (
         "Seconds of the whole process, from start to written tree; in brackets mltree's search "
-        "alone, without start, loading and kernel build.\n\n" + _by_size(run, _time_cell, True)
+        "alone, without start, loading and kernel build.\n\n" + _by_size(run, time_cell, True)
     )
 
 
@@ -110,7 +94,7 @@ def _table1_full(run: Run) -> list[tuple[str, str]]:
 
 
 def _user_cell(row: Row) -> str:
-    return seconds(row["user_s"]["median"]) if row.get("user_s") else _time_cell(row)
+    return seconds(row["user_s"]["median"]) if row.get("user_s") else time_cell(row)
 
 
 def _lnl_cell(row: Row) -> str:
@@ -134,8 +118,8 @@ def _speedups(run: Run) -> str:
     found = speedups(run.rows)
     sizes = list(dict.fromkeys(patterns for patterns, *_ in found))
     table: dict[tuple[str, str], dict[int, str]] = {}
-    for patterns, who, function, ratio in found:
-        table.setdefault((who, function), {})[patterns] = f"{ratio:.2f}"
+    for patterns, title, function, ratio in found:
+        table.setdefault((title, function), {})[patterns] = f"{ratio:.2f}"
     head = ["contender", "function", *(f"{size:,}" for size in sizes)]
     body = [[*key, *(cells.get(size, "") for size in sizes)] for key, cells in table.items()]
     return markdown_table(head, body) if body else ""
@@ -157,75 +141,9 @@ def speedups(rows: Sequence[Row]) -> list[tuple[int, str, str, float]]:
     return found
 
 
-def gaps(rows: Sequence[Row], clock: str = "whole_s") -> list[tuple[str, str, float, float]]:
-    """(alignment, contender, lnL below the best, seconds): medians over the seeds."""
-    judged = [row for row in rows if "judged_lnl" in row]
-    best: dict[str, float] = {}
-    for row in judged:
-        best[row["dataset"]] = max(best.get(row["dataset"], row["judged_lnl"]), row["judged_lnl"])
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in judged:
-        groups.setdefault((row["dataset"], who(row)), []).append(row)
-    return [
-        (
-            dataset,
-            name,
-            best[dataset] - _median([row["judged_lnl"] for row in group]),
-            _median([row[clock]["median"] for row in group]),
-        )
-        for (dataset, name), group in groups.items()
-    ]
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
-
-
-def _search(run: Run) -> str:
-    clock, what = ("user_s", "CPU seconds") if crowded(run) else ("whole_s", "seconds")
-    found = gaps(run.rows, clock)
-    names = list(dict.fromkeys(dataset for dataset, *_ in found))
-    table: dict[str, dict[str, str]] = {}
-    for dataset, name, gap, time in found:
-        table.setdefault(name, {})[dataset] = f"{_below(gap)} / {seconds(time)}"
-    for row in run.rows:
-        if row["status"] in {"timeout", "failed"}:
-            cell = _time_cell(row)
-            table.setdefault(who(row), {}).setdefault(row["dataset"], cell)
-            names += [row["dataset"]] if row["dataset"] not in names else []
-    body = [[who, *(cells.get(name, "") for name in names)] for who, cells in table.items()]
-    told = (
-        f"lnL relative to the best tree of anybody (0.00 is best) / {what} of the whole process; "
-        f"medians over {len({row['seed'] for row in run.rows})} seed(s). All trees scored by one "
-        "judge.\n\n"
-    )
-    return told + markdown_table(["", *names], body)
-
-
-def _below(gap: float) -> str:
-    """How far below the best, without a sign on what rounds to nothing."""
-    return f"{-gap:.2f}" if gap >= 0.005 else "0.00"
-
-
-def _search_full(run: Run) -> list[tuple[str, str]]:
-    best = [
-        [name, f"{max(r['judged_lnl'] for r in run.rows if _is(r, name)):.4f}"]
-        for name in dict.fromkeys(row["dataset"] for row in run.rows if "judged_lnl" in row)
-    ]
-    return [
-        ("Quality and time", _search(run)),
-        ("Best log-likelihoods (judged)", markdown_table(["alignment", "lnL"], best)),
-    ]
-
-
-def _is(row: Row, dataset: str) -> bool:
-    return row["dataset"] == dataset and "judged_lnl" in row
-
-
 _BRIEF: dict[str, Callable[[Run], str]] = {
     "table1": _table1,
-    "search": _search,
+    "search": search_tables.brief,
     "kernels": engine_tables.kernels,
     "scale": engine_tables.scale,
     "precision": engine_tables.precision,
@@ -233,6 +151,6 @@ _BRIEF: dict[str, Callable[[Run], str]] = {
 }
 _FULL: dict[str, Callable[[Run], list[tuple[str, str]]]] = {
     "table1": _table1_full,
-    "search": _search_full,
+    "search": search_tables.full,
 }
 """Pages with more than the brief table."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import plots, render, tables
+from bench import plots, render, search_tables, tables
 from bench.results import FOLDER, Run, load, repeated
 
 PROVENANCE = {
@@ -79,7 +79,7 @@ def test_speedups_are_over_the_avx_layout(run: Run) -> None:
 
 
 def test_gaps_are_below_the_best_tree_of_anybody(run: Run) -> None:
-    found = {who: gap for _, who, gap, _ in tables.gaps(run.rows)}
+    found = {who: gap for _, who, gap, _ in search_tables.gaps(run.rows)}
     assert found["mltree, new layout, 1 thread"] == 0.0
     assert found["mltree, AVX layout, 1 thread"] == 3.0
 
