@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -34,9 +34,6 @@ from mltree.tree.topology import facing
 
 __all__ = ["SearchRequest", "run_search"]
 
-MIXED_STEP = 1e-3
-"""Log units: forward difference on model parameters where lnL are noisy by some 1e-5."""
-
 CHECKPOINT = "checkpoint"
 """Kind of the file that a search goes on from; gone when it has ended."""
 
@@ -57,8 +54,6 @@ class SearchRequest(Request):
     def settings(self) -> SearchSettings:
         """The preset's, with the user's changes."""
         settings = preset(self.preset)
-        if self.mixed:
-            settings = replace(settings, model=replace(settings.model, step=MIXED_STEP))
         return settings.nni_only() if self.nni_only else settings
 
     @property

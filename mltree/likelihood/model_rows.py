@@ -40,19 +40,11 @@ class RowLayout:
 
 def model_rows(models: Sequence[ModelArrays]) -> Float64:
     """f64[M, words], a row per model (see ``opencl/session.h``)."""
-    return np.stack([_row(model) for model in models])
-
-
-def _row(model: ModelArrays) -> Float64:
-    generator = (model.right * model.eigenvalues) @ model.left
-    pi_right = model.frequencies[:, None] * model.right
-    squares = (model.right, model.left, pi_right, generator)
-    return np.concatenate(
-        [
-            model.eigenvalues,
-            *(square.ravel() for square in squares),
-            model.frequencies,
-            model.rates,
-            model.weights,
-        ]
+    eigenvalues, right, left, frequencies, rates, weights = (
+        np.stack(parts) for parts in zip(*(vars(model).values() for model in models), strict=True)
     )
+    generator = (right * eigenvalues[:, None, :]) @ left
+    pi_right = frequencies[:, :, None] * right
+    squares = (right, left, pi_right, generator)
+    flat = [square.reshape(len(models), -1) for square in squares]
+    return np.concatenate([eigenvalues, *flat, frequencies, rates, weights], axis=1)

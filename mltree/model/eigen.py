@@ -9,6 +9,7 @@ solver gives real eigenvalues and orthogonal vectors U even where eigenvalues co
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,8 @@ class ModelArrays:
     """What an engine needs of a model: Q = V diag(eigenvalues) V⁻¹ and the rate categories.
 
     Normalised: one expected substitution per site and unit of branch length, over all categories.
-    Letters: S states, K rate categories (+I is one of them, with rate 0).
+    Letters: S states, K rate categories (+I is one of them, with rate 0). Many models may stand
+    side by side along axes in front of these; see `unstacked`.
     """
 
     eigenvalues: NDArray[np.float64]
@@ -52,36 +54,50 @@ class ModelArrays:
     @property
     def n_states(self) -> int:
         """S."""
-        return len(self.eigenvalues)
+        return int(self.eigenvalues.shape[-1])
 
     @property
     def n_categories(self) -> int:
         """K."""
-        return len(self.rates)
+        return int(self.rates.shape[-1])
+
+    def unstacked(self) -> list[ModelArrays]:
+        """One by one the models that stand side by side along the first axis."""
+        return [ModelArrays(*parts) for parts in zip(*vars(self).values(), strict=True)]
 
 
 def rate_matrix(
     exchangeabilities: NDArray[np.float64], frequencies: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """f64 [S, S]: Q with rows that sum to 0 and Σ π[i] Q[i, i] = -1.
+    """f64 [..., S, S]: Q with rows that sum to 0 and Σ π[i] Q[i, i] = -1.
 
-    `exchangeabilities` f64 [S(S-1)/2], upper triangle by rows; `frequencies` f64 [S].
+    `exchangeabilities` f64 [..., S(S-1)/2], upper triangle by rows; `frequencies` f64 [..., S].
 
     Raises: ModelError where a value is negative or not finite, or nothing ever changes.
     """
-    states = len(frequencies)
+    states = frequencies.shape[-1]
     if not (np.isfinite(exchangeabilities).all() and np.isfinite(frequencies).all()):
         raise ModelError("exchangeabilities and frequencies must be finite numbers")
     if (exchangeabilities < 0.0).any() or (frequencies < 0.0).any():
         raise ModelError("exchangeabilities and frequencies must not be negative")
-    q = np.zeros((states, states))
-    q[np.triu_indices(states, 1)] = exchangeabilities
-    q = (q + q.T) * frequencies
-    np.fill_diagonal(q, -q.sum(axis=1))
-    speed = -float(frequencies @ np.diag(q))
-    if not speed > 0.0:
+    row, column = _pairs(states)
+    q = np.zeros((*exchangeabilities.shape[:-1], states, states))
+    q[..., row, column] = q[..., column, row] = exchangeabilities
+    q *= frequencies[..., None, :]
+    outflow = q.sum(axis=-1)
+    diagonal = np.arange(states)
+    q[..., diagonal, diagonal] = -outflow
+    speed = (frequencies * outflow).sum(axis=-1)
+    if not (speed > 0.0).all():
         raise ModelError("all exchangeabilities are zero: nothing would ever change")
-    return q / speed
+    normalised: NDArray[np.float64] = q / speed[..., None, None]
+    return normalised
+
+
+@cache
+def _pairs(states: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of the upper triangle, which NumPy takes its time to find."""
+    return np.triu_indices(states, 1)
 
 
 def decompose(
@@ -90,18 +106,21 @@ def decompose(
     rates: NDArray[np.float64],
     weights: NDArray[np.float64],
 ) -> ModelArrays:
-    """The arrays of a reversible model; see `rate_matrix` for the arguments and what it raises."""
+    """The arrays of a reversible model, or of many along the first axes of all four arguments.
+
+    See `rate_matrix` for the arguments and what it raises; `rates`, `weights` f64 [..., K].
+    """
     guarded = np.maximum(np.asarray(frequencies, np.float64), MIN_FREQUENCY)
-    guarded = guarded / guarded.sum()
+    guarded = guarded / guarded.sum(axis=-1, keepdims=True)
     root = np.sqrt(guarded)
-    similar = rate_matrix(exchangeabilities, guarded) * root[:, None] / root[None, :]
-    eigenvalues, u = np.linalg.eigh(0.5 * (similar + similar.T))
+    similar = rate_matrix(exchangeabilities, guarded) * root[..., :, None] / root[..., None, :]
+    eigenvalues, u = np.linalg.eigh(0.5 * (similar + similar.swapaxes(-1, -2)))
     eigenvalues = np.minimum(eigenvalues, 0.0)
-    eigenvalues[-1] = 0.0
+    eigenvalues[..., -1] = 0.0
     return ModelArrays(
         eigenvalues=eigenvalues,
-        right=np.ascontiguousarray(u / root[:, None]),
-        left=np.ascontiguousarray(u.T * root[None, :]),
+        right=np.ascontiguousarray(u / root[..., :, None]),
+        left=np.ascontiguousarray(u.swapaxes(-1, -2) * root[..., None, :]),
         frequencies=guarded,
         rates=np.asarray(rates, np.float64),
         weights=np.asarray(weights, np.float64),

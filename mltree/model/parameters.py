@@ -11,14 +11,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.rates import ALPHA_MAX, ALPHA_MIN, P_INVARIANT_MAX
+from mltree.model.eigen import ModelArrays, decompose
+from mltree.model.rates import ALPHA_MAX, ALPHA_MIN, P_INVARIANT_MAX, rate_categories
 from mltree.model.substitution import Model, expand_rates, unique_rates
 
-__all__ = ["bounds", "names", "vector", "with_vector"]
+__all__ = ["arrays_at", "bounds", "names", "vector", "with_vector"]
 
 RATE_MIN = 1e-3
 """Smallest exchangeability relative to the last, as in RAxML-NG."""
@@ -100,28 +102,72 @@ def with_vector(model: Model, x: NDArray[np.float64]) -> Model:
 
     Raises: ValueError where the length of the vector is not the number of free parameters.
     """
-    classes = _free_classes(model)
+    values = _values(model, np.asarray(x, np.float64)[None])
+    return dataclasses.replace(
+        model,
+        rates=values.rates[0],
+        frequencies=values.frequencies[0],
+        p_invariant=None if values.p_invariant is None else float(values.p_invariant[0]),
+        alpha=None if values.alpha is None else float(values.alpha[0]),
+    )
+
+
+def arrays_at(model: Model, points: NDArray[np.float64]) -> list[ModelArrays]:
+    """What `with_vector(model, x).arrays()` gives for every row of f64 [M, n], but all at once."""
+    values = _values(model, points)
+    rates, weights = rate_categories(
+        model.categories, values.alpha, model.gamma_mode, values.p_invariant
+    )
+    rates = np.broadcast_to(rates, (len(points), rates.shape[-1]))
+    weights = np.broadcast_to(weights, rates.shape)
+    if _free_classes(model) or _free_frequencies(model):
+        return decompose(values.rates, values.frequencies, rates, weights).unstacked()
+    one = decompose(model.rates, model.frequencies, rates[0], weights[0])
+    pairs = zip(rates, weights, strict=True)
+    return [dataclasses.replace(one, rates=r, weights=w) for r, w in pairs]
+
+
+class _Values(NamedTuple):
+    """The values of M models that differ in their free parameters."""
+
+    rates: NDArray[np.float64]
+    """f64 [M, S(S-1)/2]"""
+    frequencies: NDArray[np.float64]
+    """f64 [M, S]"""
+    p_invariant: NDArray[np.float64] | None
+    """f64 [M]"""
+    alpha: NDArray[np.float64] | None
+    """f64 [M]"""
+
+
+def _values(model: Model, points: NDArray[np.float64]) -> _Values:
+    """What the rows of f64 [M, n] stand for, beside what is fixed."""
+    classes, many = _free_classes(model), len(points)
     sizes = [
         len(classes),
         _free_frequencies(model),
         int(_has_free_p_invariant(model)),
         int(_has_free_alpha(model)),
     ]
-    if len(x) != sum(sizes):
-        raise ValueError(f"{sum(sizes)} free parameters, not {len(x)}")
-    rates, ratios, p_invariant, alpha = np.split(np.asarray(x, np.float64), np.cumsum(sizes)[:-1])
-    if len(rates):
-        unique = unique_rates(model.rate_classes, model.rates)
-        unique[classes] = np.exp(rates)
-        model = dataclasses.replace(model, rates=expand_rates(model.rate_classes, unique))
-    if len(ratios):
-        relative = np.exp(np.append(ratios, 0.0))
-        model = dataclasses.replace(model, frequencies=relative / relative.sum())
-    if len(p_invariant):
-        model = dataclasses.replace(model, p_invariant=1.0 / (1.0 + math.exp(-p_invariant[0])))
-    if len(alpha):
-        model = dataclasses.replace(model, alpha=math.exp(alpha[0]))
-    return model
+    if points.shape[1] != sum(sizes):
+        raise ValueError(f"{sum(sizes)} free parameters, not {points.shape[1]}")
+    logs, ratios, logits, shapes = np.split(points, np.cumsum(sizes)[:-1], axis=1)
+    rates = np.broadcast_to(model.rates, (many, model.rates.size))
+    if classes:
+        unique = np.tile(unique_rates(model.rate_classes, model.rates), (many, 1))
+        unique[:, classes] = np.exp(logs)
+        rates = expand_rates(model.rate_classes, unique)
+    frequencies = np.broadcast_to(model.frequencies, (many, model.n_states))
+    if ratios.size:
+        relative = np.exp(np.column_stack([ratios, np.zeros(many)]))
+        frequencies = relative / relative.sum(axis=1, keepdims=True)
+    p_invariant = None if model.p_invariant is None else np.full(many, model.p_invariant)
+    if logits.size:
+        p_invariant = 1.0 / (1.0 + np.exp(-logits[:, 0]))
+    alpha = None if model.alpha is None else np.full(many, model.alpha)
+    if shapes.size:
+        alpha = np.exp(shapes[:, 0])
+    return _Values(rates, frequencies, p_invariant, alpha)
 
 
 def _logit(p: float) -> float:

@@ -83,9 +83,12 @@ def n_pairs(states: int) -> int:
 
 
 def expand_rates(rate_classes: str, unique: NDArray[np.float64]) -> NDArray[np.float64]:
-    """f64 [S(S-1)/2]: one exchangeability per pair from one per class, the last pair's set to 1."""
-    rates = np.asarray(unique, np.float64)[_class_index(rate_classes)]
-    scaled: NDArray[np.float64] = rates / rates[-1]
+    """One exchangeability per pair from one per class, the last pair's set to 1.
+
+    f64 [..., classes] becomes f64 [..., S(S-1)/2].
+    """
+    rates = np.asarray(unique, np.float64)[..., _class_index(rate_classes)]
+    scaled: NDArray[np.float64] = rates / rates[..., -1:]
     return scaled
 
 

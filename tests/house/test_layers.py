@@ -33,7 +33,7 @@ HOMES = {
     "ete3": ("mltree.tree.newick",),
     "typer": ("mltree.cli",),
     "rich": ("mltree.report", "mltree.cli", "mltree.commands"),
-    "scipy": ("mltree.model", "mltree.search"),
+    "scipy": ("mltree.model",),
 }
 
 

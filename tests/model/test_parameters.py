@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.alignment.alphabet import DNA, PROTEIN
+from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.model import parameters
 from mltree.model.grammar import parse_model
 from mltree.model.substitution import DNA_MODELS
@@ -100,6 +100,30 @@ def test_both_ends_of_the_bounds_give_a_usable_model() -> None:
             arrays = parameters.with_vector(model, end).arrays()
             assert np.isfinite(arrays.right).all()
             assert arrays.weights @ arrays.rates == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "alphabet"),
+    [
+        ("GTR+FO+I+G4", DNA),
+        ("HKY+I{0.2}+G4", DNA),
+        ("GTR+FE+I+G4{0.5}", DNA),
+        ("JC+IO", DNA),
+        ("JC", DNA),
+        ("SYM", DNA),
+        ("LG+G4", PROTEIN),
+        ("LG+FO+I", PROTEIN),
+    ],
+)
+def test_arrays_at_many_points_are_those_of_each(text: str, alphabet: Alphabet) -> None:
+    model = parse_model(text, alphabet)
+    ends = np.array(parameters.bounds(model)).reshape(-1, 2).T
+    points = np.random.default_rng(1).uniform(*ends, size=(3, ends.shape[1]))
+    together = parameters.arrays_at(model, points)
+    for arrays, point in zip(together, points, strict=True):
+        alone = parameters.with_vector(model, point).arrays()
+        for name, values in vars(alone).items():
+            np.testing.assert_allclose(getattr(arrays, name), values, rtol=1e-12, err_msg=name)
 
 
 def test_a_vector_of_the_wrong_length_is_a_bug() -> None:

@@ -96,6 +96,21 @@ def test_rates_ascend_and_have_mean_one(alpha: float, categories: int, mode: Gam
     assert rates.mean() == pytest.approx(1.0, rel=1e-13)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_many_shapes_at_once_are_the_same(mode: GammaMode) -> None:
+    alpha = np.array([ALPHA_MIN, 0.4, 1.0, ALPHA_MAX])
+    np.testing.assert_array_equal(
+        gamma_rates(alpha, 4, mode), [gamma_rates(a, 4, mode) for a in alpha]
+    )
+    p = np.array([0.0, 0.1, 0.2, 0.9])
+    for together, alone in zip(
+        rate_categories(4, alpha, mode, p),
+        zip(*(rate_categories(4, a, mode, q) for a, q in zip(alpha, p, strict=True)), strict=True),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(together, alone)
+
+
 @pytest.mark.parametrize("alpha", [0.0, -1.0, math.nan, math.inf])
 def test_alpha_must_be_positive(alpha: float) -> None:
     with pytest.raises(ModelError, match="alpha must be positive"):

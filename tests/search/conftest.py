@@ -20,6 +20,9 @@ from mltree.tree.topology import Tree
 
 BOUNDS = (1e-6, 100.0)
 
+GTR_G2 = "GTR{1.3/3.1/0.7/1.1/4.2/1}+FU{0.3/0.2/0.2/0.3}+G2m{0.6}"
+"""What data evolve under, unless a test says otherwise."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -64,15 +67,15 @@ def patterns_of(codes: np.ndarray) -> Patterns:
 
 @pytest.fixture(scope="session")
 def make_case() -> Callable[..., Case]:
-    """make_case(tips, sites, seed): simulated data under GTR+G2 on a random tree."""
+    """make_case(tips, sites, seed, model): simulated data on a random tree."""
 
-    def make(n_tips: int = 8, sites: int = 200, seed: int = 1) -> Case:
+    def make(n_tips: int = 8, sites: int = 200, seed: int = 1, text: str = GTR_G2) -> Case:
         rng = np.random.default_rng(seed)
         tree = random_topology(n_tips, rng)
         tree.lengths[:] = rng.uniform(0.05, 0.3, tree.n_edges)
-        model = parse_model("GTR{1.3/3.1/0.7/1.1/4.2/1}+FU{0.3/0.2/0.2/0.3}+G2m{0.6}", DNA)
+        model = parse_model(text, DNA)
         patterns = patterns_of(simulate(tree, model, sites, rng))
-        engine = ReferenceEngine(patterns, 2, BOUNDS)
+        engine = ReferenceEngine(patterns, model.arrays().n_categories, BOUNDS)
         return Case(patterns, tree, model, Likelihood(engine, BOUNDS))
 
     return make

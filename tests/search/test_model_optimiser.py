@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -59,3 +60,21 @@ def test_frequencies_can_be_estimated(case: Case) -> None:
     found, _ = optimise(case, "HKY+FO+G2")
     assert found.model.frequencies.sum() == pytest.approx(1.0)
     assert found.model.frequencies.std() > 0
+
+
+def test_few_launches_do(case: Case) -> None:
+    """Newton's steps from the defaults, and one launch that sees that nothing is left to gain."""
+    far, tree = optimise(case, "GTR+FE+G2")
+    assert far.evaluations <= 8
+    again = optimise_model(case.likelihood, tree, far.model, ModelSettings(), BRANCHES, 1e-2)
+    assert again.evaluations == 1
+    assert again.lnl >= far.lnl
+
+
+def test_parameters_that_want_to_be_infinite_end_at_their_bounds(
+    make_case: Callable[..., Case],
+) -> None:
+    even = make_case(sites=400, seed=3, text="JC+G2{100}")
+    found, _ = optimise(even, "JC+G2")
+    assert found.model.alpha == pytest.approx(100.0, rel=0.02)
+    assert found.evaluations < ModelSettings().iterations
