@@ -40,7 +40,8 @@ def full(run: Run) -> str:
     parts += [f"## {title}\n\n{table}" for title, table in sections if table]
     broken = [check for check in run.checks if not check["holds"]]
     verdict = f"{len(run.checks) - len(broken)} of {len(run.checks)} checks hold."
-    parts.append("\n".join([verdict, *(f"- does not hold: `{check}`" for check in broken)]))
+    if run.checks:
+        parts.append("\n".join([verdict, *(f"- does not hold: `{check}`" for check in broken)]))
     return "\n\n".join(parts) + "\n"
 
 
