@@ -71,7 +71,9 @@ class Run:
         self.rows = list((self.seen() | other.seen()).values())
         self.checks += other.checks
         alignments = self.settings.get("alignments", {}) | other.settings.get("alignments", {})
-        self.settings = {**other.settings, **self.settings, "alignments": alignments}
+        self.settings = {**other.settings, **self.settings}
+        if alignments:
+            self.settings["alignments"] = alignments
         self.provenance["earlier"] = self.provenance.get("earlier", []) + _told(other)
 
     def save(self) -> None:
