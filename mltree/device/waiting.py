@@ -1,0 +1,201 @@
+"""Waiting for a device, but not for ever: every wait of the host has a deadline.
+
+OpenCL knows no wait with a time limit. A GPU's driver spins while it waits, so the host may as
+well poll: short waits cost nothing that way. A CPU device wants the core for itself: there, and
+in long waits, a thread waits as the driver likes best, and the host waits for the thread, which
+costs one thread's wake-up (12 us beside PoCL's 90 us for the smallest program; polling cost 30).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy.typing as npt
+import pyopencl as cl
+
+from mltree.errors import DeviceError
+
+__all__ = ["Channel", "Waitable", "Watch", "patience"]
+
+LEAST_PATIENCE = 600.0
+"""Seconds that any command is given: a CPU may be compiling its kernel first."""
+
+SLOWEST = 1e6
+"""Multiplications a second below which a device counts as lost: one slow core does 100 times
+as many."""
+
+SPIN = 2e-3
+"""Seconds of polling on a GPU; a thread's wake-up is little beside a longer wait."""
+
+_COMPLETE = int(cl.command_execution_status.COMPLETE)
+
+
+class Waitable(Protocol):
+    """What is asked of an OpenCL event."""
+
+    @property
+    def command_execution_status(self) -> int:
+        """COMPLETE (0) when the command is done, negative when it failed."""
+
+    def wait(self) -> object:
+        """Return once the command is done."""
+
+
+def patience(products: float) -> float:
+    """Seconds that a command with so many multiplications may take before the device is lost."""
+    return LEAST_PATIENCE + products / SLOWEST
+
+
+class Channel:
+    """What goes to a device and comes back through one in-order queue."""
+
+    def __init__(self, queue: cl.CommandQueue, waiting: AbstractContextManager[object]) -> None:
+        """``waiting`` is entered whenever the host waits: a stopwatch, say."""
+        self._queue = queue
+        self._waiting = waiting
+        self._watch = Watch.over(queue.device)
+        self._products = 0.0
+        self._writes: list[cl.Event] = []
+
+    def expect(self, products: float) -> None:
+        """So many multiplications were sent, which a read will have to wait for."""
+        self._products += products
+
+    def write(self, buffer: cl.Buffer, array: npt.NDArray[Any], offset: int = 0) -> None:
+        """Send an array, which must not change before the next read; ``offset``: bytes."""
+        # pyopencl lets an event of a transfer go by waiting for it, so that it is kept.
+        self._writes.append(
+            cl.enqueue_copy(self._queue, buffer, array, dst_offset=offset, is_blocking=False)
+        )
+
+    def read(self, array: npt.NDArray[Any], buffer: cl.Buffer, offset: int = 0) -> None:
+        """Fill an array, once everything sent before is done; ``offset``: bytes.
+
+        Raises:
+            DeviceError: the device does not answer.
+        """
+        read = cl.enqueue_copy(self._queue, array, buffer, src_offset=offset, is_blocking=False)
+        self._queue.flush()
+        limit = patience(self._products)
+        with self._waiting:
+            try:
+                self._watch.wait(read, limit)
+            except DeviceError:
+                _keep_for_ever(self._writes)
+                raise
+        self._writes.clear()
+        self._products = 0.0
+
+
+def _keep_for_ever(events: list[cl.Event]) -> None:
+    """Leak events that would be waited for when they are let go, at the interpreter's end too."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(events))
+
+
+class Watch:
+    """Waits for the commands of one device."""
+
+    def __init__(self, device: str, spin: float = 0.0) -> None:
+        """``device``: its name; ``spin``: seconds of polling before a thread takes over."""
+        self._device = device
+        self._spin = spin
+        self._is_lost = False
+
+    @classmethod
+    def over(cls, device: cl.Device) -> Watch:
+        """The watch that suits a device."""
+        is_cpu = bool(device.type & cl.device_type.CPU)
+        return cls(device.name.strip(), 0.0 if is_cpu else SPIN)
+
+    def wait(self, event: Waitable, limit: float = LEAST_PATIENCE) -> None:
+        """Return once the event's command, already flushed, is done.
+
+        ``limit``: seconds; see :func:`patience`.
+
+        Raises:
+            DeviceError: it was not done in time, or another one before it.
+        """
+        if not self._is_lost and (self._polled(event) or _waiter().wait(event, limit)):
+            return
+        self._is_lost = True
+        raise DeviceError(
+            f"{self._device}: no answer within {limit:.0f} s",
+            hint="it or its driver hangs, and the system's log may say why; a search goes on from "
+            "its checkpoint, on another device with --device",
+        )
+
+    def _polled(self, event: Waitable) -> bool:
+        """Whether the event came while it was polled for; raises what its command raised."""
+        end = time.perf_counter() + self._spin
+        while event.command_execution_status > _COMPLETE:
+            if time.perf_counter() >= end:
+                return False
+        event.wait()
+        return True
+
+
+class _Waiter:
+    """A thread that waits for one event after the other on behalf of another thread."""
+
+    def __init__(self) -> None:
+        self._box: _Box = [None]
+        self._asked, self._answered = threading.Lock(), threading.Lock()
+        self._asked.acquire()
+        self._answered.acquire()
+        self.is_stuck = False
+        arguments = (self._box, self._asked, self._answered)
+        threading.Thread(target=_serve, args=arguments, name="device wait", daemon=True).start()
+
+    def wait(self, event: Waitable, limit: float) -> bool:
+        """Whether the event came within so many seconds; raises what its command raised."""
+        self._box[0] = event
+        self._asked.release()
+        if not self._answered.acquire(timeout=limit):
+            self.is_stuck = True
+            return False
+        problem, self._box[0] = self._box[0], None
+        if isinstance(problem, BaseException):
+            raise problem
+        return True
+
+    def __del__(self) -> None:
+        self._box[0] = None
+        self._asked.release()
+
+
+_Box = list[Waitable | BaseException | None]
+
+
+def _serve(box: _Box, asked: threading.Lock, answered: threading.Lock) -> None:
+    """Wait for what is put into the box; an empty box is the end.
+
+    A thread that is stuck keeps its event, which matters: pyopencl lets an event go by waiting
+    for it.
+    """
+    while True:
+        asked.acquire()
+        event = box[0]
+        if event is None or isinstance(event, BaseException):
+            return
+        box[0] = None
+        try:
+            event.wait()
+        except cl.Error as error:
+            box[0] = error
+        del event
+        answered.release()
+
+
+_local = threading.local()
+
+
+def _waiter() -> _Waiter:
+    """This thread's waiter."""
+    waiter: _Waiter | None = getattr(_local, "waiter", None)
+    if waiter is None or waiter.is_stuck:
+        waiter = _local.waiter = _Waiter()
+    return waiter

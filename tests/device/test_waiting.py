@@ -1,0 +1,170 @@
+"""A device that never answers ends in an error that names it, and costs nothing where it does."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from mltree.device.discovery import find_devices
+from mltree.device.waiting import LEAST_PATIENCE, Channel, Watch, patience
+from mltree.errors import DeviceError
+
+SHORT = 0.05
+"""Seconds until the tests lose their patience."""
+
+SPINS = (0.0, 1e-3)
+
+
+class Command:
+    """An event that comes when the test says so, or fails."""
+
+    def __init__(self, problem: cl.Error | None = None) -> None:
+        self._done = threading.Event()
+        self._problem = problem
+        self.threads: list[threading.Thread] = []
+
+    def come(self) -> None:
+        self._done.set()
+
+    @property
+    def command_execution_status(self) -> int:
+        return 0 if self._done.is_set() else 2
+
+    def wait(self) -> None:
+        self.threads.append(threading.current_thread())
+        self._done.wait()
+        if self._problem is not None:
+            raise self._problem
+
+
+class Entered:
+    """Counts how often it is entered."""
+
+    times = 0
+
+    def __enter__(self) -> None:
+        self.times += 1
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("spin", SPINS)
+def test_what_never_comes_is_an_error_that_names_the_device(spin: float) -> None:
+    watch, command = Watch("a dead device", spin), Command()
+    with pytest.raises(DeviceError, match="a dead device: no answer") as raised:
+        watch.wait(command, SHORT)
+    assert "--device" in (raised.value.hint or "")
+    came = Command()
+    came.come()
+    with pytest.raises(DeviceError, match="a dead device"):
+        watch.wait(came, SHORT)
+    Watch("another", spin).wait(came, SHORT)
+    command.come()
+
+
+@pytest.mark.parametrize("spin", SPINS)
+def test_what_comes_late_is_waited_for(spin: float) -> None:
+    watch, command = Watch("a slow device", spin), Command()
+    timer = threading.Timer(SHORT, command.come)
+    timer.start()
+    watch.wait(command)
+    assert command.command_execution_status == 0
+    timer.join()
+
+
+@pytest.mark.parametrize("spin", SPINS)
+def test_what_fails_raises_the_devices_own_error(spin: float) -> None:
+    command = Command(cl.LogicError("clWaitForEvents", cl.status_code.OUT_OF_RESOURCES, ""))
+    command.come()
+    with pytest.raises(cl.LogicError, match="clWaitForEvents"):
+        Watch("a device", spin).wait(command)
+
+
+def test_only_what_has_come_is_waited_for_in_the_callers_thread() -> None:
+    threads = []
+    for spin in (60.0, 0.0):
+        command = Command()
+        timer = threading.Timer(SHORT, command.come)
+        timer.start()
+        Watch("a device", spin).wait(command)
+        threads += command.threads
+        timer.join()
+    polled, handed_over = threads
+    assert polled is threading.current_thread()
+    assert handed_over is not threading.current_thread()
+
+
+def test_threads_end_with_those_who_wait() -> None:
+    command = Command()
+    waiting = threading.Thread(target=Watch("a device").wait, args=(command,))
+    waiting.start()
+    command.come()
+    waiting.join()
+    (thread,) = command.threads
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+def test_patience_grows_with_the_work() -> None:
+    assert patience(0) == LEAST_PATIENCE
+    assert patience(1e12) > 1e5
+
+
+needs_device = pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
+
+
+@needs_device
+def test_a_stalled_queue() -> None:
+    device = find_devices()[0].handle
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    never = cl.UserEvent(context)
+    target, source = np.zeros(4), np.arange(4.0)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    buffer = cl.Buffer(context, flags, hostbuf=source)
+    read = cl.enqueue_copy(queue, target, buffer, is_blocking=False, wait_for=[never])
+    queue.flush()
+    watch = Watch.over(device)
+    with pytest.raises(DeviceError, match=r"no answer within 0 s"):
+        watch.wait(read, SHORT)
+    never.set_status(cl.command_execution_status.COMPLETE)
+    Watch.over(device).wait(read)
+    np.testing.assert_array_equal(target, source)
+
+
+@needs_device
+def test_a_channel_reads_what_was_written() -> None:
+    device = find_devices()[0].handle
+    context = cl.Context([device])
+    channel = Channel(cl.CommandQueue(context), waiting := Entered())
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
+    channel.write(buffer, np.zeros(8))
+    channel.write(buffer, np.arange(3.0), offset=16)
+    target = np.empty(4)
+    channel.read(target, buffer, offset=8)
+    np.testing.assert_array_equal(target, [0.0, 0.0, 1.0, 2.0])
+    assert waiting.times == 1
+
+
+@needs_device
+def test_a_channel_loses_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = find_devices()[0].handle
+    context = cl.Context([device])
+    channel = Channel(cl.CommandQueue(context), Entered())
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
+    given: list[float] = []
+
+    def lose(watch: Watch, event: object, limit: float) -> None:
+        given.append(limit)
+        raise DeviceError("no answer")
+
+    channel.write(buffer, np.zeros(8))
+    channel.expect(1e9)
+    monkeypatch.setattr(Watch, "wait", lose)
+    with pytest.raises(DeviceError, match="no answer"):
+        channel.read(np.empty(8), buffer)
+    assert given == [patience(1e9)]
