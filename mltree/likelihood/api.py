@@ -45,6 +45,7 @@ class Likelihood:
     def __init__(self, engine: Engine, length_bounds: tuple[float, float]) -> None:
         self.engine = engine
         self._min_length, self._max_length = length_bounds
+        self._models: list[ModelArrays] = []
         self._rows = np.empty((0, 0))
         self._resident: tuple[bytes, ...] = ()
 
@@ -129,6 +130,9 @@ class Likelihood:
         return clipped
 
     def _load(self, models: Sequence[ModelArrays]) -> None:
+        if list(models) == self._models:  # the very same ones: models know no other equality
+            return
+        self._models = list(models)
         rows = model_rows(models)
         if not np.array_equal(rows, self._rows):
             self._rows = rows

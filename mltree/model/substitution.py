@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -150,6 +151,10 @@ class Model:
 
         Raises: ModelError where +FC frequencies are not counted yet, or a value is out of range.
         """
+        return self._arrays
+
+    @cached_property
+    def _arrays(self) -> ModelArrays:
         if np.isnan(self.frequencies).any():
             raise ModelError(
                 f"the frequencies of {self.name}+FC are not known without an alignment",

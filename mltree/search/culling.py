@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mltree.search.lineage import Lineage
 from mltree.settings import SearchSettings
-from mltree.tree.splits import topology_key
+from mltree.tree.forest import Forest
 
 __all__ = ["survivors"]
 
@@ -19,7 +19,8 @@ def survivors(lineages: list[Lineage], settings: SearchSettings) -> list[Lineage
     best, worst = ranked[0].lnl, ranked[-1].lnl
     floor = best - max(settings.cull_margin, settings.cull_factor * (best - worst))
     kept: dict[int, Lineage] = {}
-    for lineage in ranked:
+    keys = Forest([lineage.tree for lineage in ranked]).topology_keys()
+    for lineage, key in zip(ranked, keys, strict=True):
         if lineage.lnl >= floor:
-            kept.setdefault(topology_key(lineage.tree), lineage)
+            kept.setdefault(key, lineage)
     return list(kept.values())[: settings.max_survivors]

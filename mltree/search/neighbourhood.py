@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.scan_tasks import ScanTasks
+from mltree.tree.forest import ring
 
 if TYPE_CHECKING:
     from mltree.tree.topology import Tree
@@ -40,7 +41,7 @@ class Neighbourhood:
             prunes = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
         self._first_inner = 3 * tree.n_tips
         self._twin = tree.twin
-        self._left, self._right = _ring(tree.twin.size)
+        self._left, self._right = ring(tree.twin.size)
         exits = np.stack([self._left[prunes], self._right[prunes]], axis=1)
         ends = self._twin[exits]
         self.prunes: Int = prunes
@@ -216,10 +217,3 @@ class Neighbourhood:
             written[:, 0] = level + (both & left_first)
             written[:, 1] = level + (both & ~left_first)
         return position, level_in, level_out
-
-
-def _ring(half_edges: int) -> tuple[Int, Int]:
-    """Next and next-but-one half-edge around its node, for every half-edge."""
-    h = np.arange(half_edges, dtype=np.int32)
-    base, place = h - h % 3, h % 3
-    return base + (place + 1) % 3, base + (place + 2) % 3

@@ -7,8 +7,8 @@ import numpy as np
 from mltree.search.constraint import Constraint
 from mltree.search.lineage import Lineage
 from mltree.settings import PerturbationSettings
+from mltree.tree.forest import Forest
 from mltree.tree.moves import random_nnis
-from mltree.tree.splits import topology_key
 
 __all__ = ["next_fraction", "perturbed_copies"]
 
@@ -39,8 +39,8 @@ def perturbed_copies(
 
 def fallen_back(copies: list[Lineage], best: Lineage) -> int:
     """How many copies returned to the topology that they came from."""
-    key = topology_key(best.tree)
-    return sum(topology_key(copy.tree) == key for copy in copies)
+    key, *keys = Forest([best.tree, *(copy.tree for copy in copies)]).topology_keys()
+    return keys.count(key)
 
 
 def next_fraction(fraction: float, fell_back: int, settings: PerturbationSettings) -> float:

@@ -18,8 +18,8 @@ from mltree.search.acceptance import best_moves
 from mltree.search.lineage import Lineage
 from mltree.search.scoring import Moves, SearchLikelihood
 from mltree.settings import RoundSettings
+from mltree.tree.forest import Forest
 from mltree.tree.moves import SprLengths, spr
-from mltree.tree.splits import topology_key
 from mltree.tree.topology import Tree
 
 __all__ = ["tried_moves"]
@@ -58,10 +58,21 @@ def tried_moves(
 def _different(tree: Tree, moves: Moves, limit: int) -> tuple[NDArray[np.intp], list[Tree]]:
     """The first moves that lead to different topologies: their indices, and the trees."""
     seen: dict[int, tuple[int, Tree]] = {}
-    for n in range(moves.prune.size):
-        if len(seen) == limit:
+    every = moves.prune.size
+    for first in range(0, every, 2 * limit):
+        span = range(first, min(first + 2 * limit, every))
+        trees = [_moved(tree, moves, n) for n in span]
+        for n, moved, key in zip(span, trees, Forest(trees).topology_keys(), strict=True):
+            seen.setdefault(key, (n, moved))
+        if len(seen) >= limit:
             break
-        moved = tree.copy()
-        spr(moved, int(moves.prune[n]), int(moves.target[n]), SprLengths(*moves.lengths[n]))
-        seen.setdefault(topology_key(moved), (n, moved))
-    return np.array([n for n, _ in seen.values()], dtype=np.intp), [t for _, t in seen.values()]
+    chosen = list(seen.values())[:limit]
+    return np.array([n for n, _ in chosen], dtype=np.intp), [moved for _, moved in chosen]
+
+
+def _moved(tree: Tree, moves: Moves, n: int) -> Tree:
+    """A copy of the tree after the n-th move."""
+    moved = tree.copy()
+    lengths = SprLengths(*moves.lengths[n].tolist())
+    spr(moved, int(moves.prune[n]), int(moves.target[n]), lengths)
+    return moved

@@ -1,7 +1,8 @@
 """Unrooted binary trees as flat arrays of half-edges, and everything that makes or moves them.
 
 topology       the arrays, their invariants and orders
-splits         bipartitions, topology keys, Robinson-Foulds distance
+forest         trees side by side: walks through all at once, topology keys
+splits         bipartitions, Robinson-Foulds distance
 moves          SPR and NNI in place, with undo
 newick         text in and out (the only module that knows ete3)
 newick_text    the tokens of Newick, checked and normalised

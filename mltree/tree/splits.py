@@ -11,16 +11,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree, siblings
 
 __all__ = ["robinson_foulds", "same_topology", "splits", "topology_key"]
 
 UInt64Array: TypeAlias = NDArray[np.uint64]
-
-# splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators").
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_A = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_B = np.uint64(0x94D049BB133111EB)
 
 
 def splits(tree: Tree) -> UInt64Array:
@@ -53,23 +49,8 @@ def same_topology(first: Tree, second: Tree) -> bool:
 
 
 def topology_key(tree: Tree) -> int:
-    """64 bits that equal topologies share whatever their numbering and lengths.
-
-    A hash of the tree rooted at tip 0: key(inner node) = mix(key(left) + key(right)). Different
-    topologies collide with a probability of about 2^-64 a pair.
-    """
-    key = np.empty(tree.n_nodes, dtype=np.uint64)
-    key[: tree.n_tips] = _mix(np.arange(1, tree.n_tips + 1, dtype=np.uint64) * _GOLDEN)
-    for wave in reversed(list(tree.waves_from(int(tree.edge[0])))):
-        first, second = siblings(wave)
-        key[wave // 3] = _mix(key[tree.twin[first] // 3] + key[tree.twin[second] // 3])
-    return int(key[tree.twin[0] // 3])
-
-
-def _mix(value: UInt64Array) -> UInt64Array:
-    value = (value ^ (value >> np.uint64(30))) * _MIX_A
-    value = (value ^ (value >> np.uint64(27))) * _MIX_B
-    return value ^ (value >> np.uint64(31))
+    """64 bits that equal topologies share; see :meth:`mltree.tree.forest.Forest.topology_keys`."""
+    return Forest([tree]).topology_keys()[0]
 
 
 def _inner_rows(tree: Tree) -> NDArray[np.void]:
