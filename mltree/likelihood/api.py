@@ -6,7 +6,7 @@ launch. Lengths are expected substitutions per site, lnL are natural logs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from mltree.contract import CONTROL_WORDS, Control, RunKind
 from mltree.likelihood import planner, programs
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.model_rows import model_rows
+from mltree.likelihood.program import Program
 from mltree.likelihood.scan_tasks import ScanTasks, split
 from mltree.model.eigen import ModelArrays
 from mltree.tree.topology import Tree
@@ -36,6 +37,9 @@ JOIN_PASSES = 8
 LOCAL_EPSILON = 1e-3
 """Local optimisations stop below this gain in lnL: well under the 0.05 that a move must gain."""
 
+PROGRAMS_KEPT = 8
+"""Programs of the latest topologies: model and branches are optimised in turn on one tree."""
+
 _NO_CONTROL = np.zeros((0, CONTROL_WORDS))
 
 
@@ -47,6 +51,7 @@ class Likelihood:
         self._min_length, self._max_length = length_bounds
         self._models: list[ModelArrays] = []
         self._rows = np.empty((0, 0))
+        self._programs: dict[Hashable, Program] = {}
         self._resident: tuple[bytes, ...] = ()
 
     def log_likelihoods(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> Float64:
@@ -66,7 +71,8 @@ class Likelihood:
     def derivatives(self, tree: Tree, model: ModelArrays) -> tuple[float, Float64, Float64]:
         """lnL, and f64[E] first and second derivatives of lnL in every branch length."""
         self._load([model])
-        result = self.engine.run(programs.derivatives([tree]), tree.lengths, _NO_CONTROL)
+        program = self._program(programs.derivatives, [tree])
+        result = self.engine.run(program, tree.lengths, _NO_CONTROL)
         self._remember([tree])
         slope, curve = result.sums[1:].reshape(-1, 2).T
         return float(result.sums[0]), slope, curve
@@ -129,6 +135,20 @@ class Likelihood:
         clipped: Float64 = np.clip(lengths, self._min_length, self._max_length)
         return clipped
 
+    def _program(
+        self, build: Callable[..., Program], trees: Sequence[Tree], *arguments: Hashable
+    ) -> Program:
+        """The program for trees of these topologies, whatever their lengths; the last are kept.
+
+        An engine knows a program that it was given last time, and need not take it in again.
+        """
+        key = (build, arguments, *map(_topology, trees))
+        if key not in self._programs:
+            if len(self._programs) == PROGRAMS_KEPT:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = build(trees, *arguments)
+        return self._programs[key]
+
     def _load(self, models: Sequence[ModelArrays]) -> None:
         if list(models) == self._models:  # the very same ones: models know no other equality
             return
@@ -146,7 +166,7 @@ class Likelihood:
     ) -> Float64:
         self._load(models)
         self._resident = ()
-        program = programs.traversal(trees, kind)
+        program = self._program(programs.traversal, trees, kind)
         return self.engine.run(program, _lengths(trees), _NO_CONTROL).sums
 
     def _smooth(
@@ -158,7 +178,7 @@ class Likelihood:
     ) -> Float64:
         self._load(models)
         edges = trees[0].n_edges
-        program = programs.smoothing(trees, max_passes)
+        program = self._program(programs.smoothing, trees, max_passes)
         control = planner.control_records(len(trees), epsilon, max_passes)
         result = self.engine.run(program, self._clip(_lengths(trees)), control)
         for n, tree in enumerate(trees):
@@ -174,7 +194,7 @@ class Likelihood:
         self._load(models)
         if self._resident == _fingerprint(trees, self._rows):
             return
-        self.engine.run(programs.update(trees), _lengths(trees), _NO_CONTROL)
+        self.engine.run(self._program(programs.update, trees), _lengths(trees), _NO_CONTROL)
         self._remember(trees)
 
     def _remember(self, trees: Sequence[Tree]) -> None:
@@ -193,8 +213,12 @@ def _lengths(trees: Sequence[Tree]) -> Float64:
     return np.concatenate([tree.lengths for tree in trees])
 
 
+def _topology(tree: Tree) -> bytes:
+    return tree.twin.tobytes() + tree.edge.tobytes()
+
+
 def _fingerprint(trees: Sequence[Tree], rows: Float64) -> tuple[bytes, ...]:
     parts = [rows.tobytes()]
     for tree in trees:
-        parts += [tree.twin.tobytes(), tree.edge.tobytes(), tree.lengths.tobytes()]
+        parts += [_topology(tree), tree.lengths.tobytes()]
     return tuple(parts)

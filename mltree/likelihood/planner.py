@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +19,13 @@ from mltree import contract
 from mltree.contract import NO_CELL, Control, GroupKind, RunKind
 from mltree.likelihood.program import Records
 from mltree.likelihood.scan_tasks import ScanTasks
+from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree, siblings
 
 __all__ = [
     "Runs",
     "all_newviews",
+    "branch_records",
     "control_records",
     "edge_records",
     "group_records",
@@ -92,11 +96,45 @@ def _runs_by_level(trees: Sequence[Tree], halves: list[Int32], levels: list[Int3
     return [(RunKind.NEWVIEW, run) for run in np.split(records, bounds)]
 
 
-def all_newviews(trees: Sequence[Tree]) -> Runs:
+@lru_cache(maxsize=32)
+def _operand_table(n_tips: int, n_trees: int) -> Int32:
+    """int32[n * 3N]: what :func:`operands` gives for every half-edge of a forest; read-only."""
+    tree = np.concatenate([~(np.arange(3 * n_tips) // 3), np.arange(3 * (n_tips - 2))])
+    inner = np.arange(tree.size) >= 3 * n_tips
+    offset = np.arange(n_trees)[:, None] * (3 * (n_tips - 2))
+    table = (tree + inner * offset).astype(np.int32).ravel()
+    table.setflags(write=False)
+    return table
+
+
+def all_newviews(forest: Forest) -> Runs:
     """Every directional CLA of every tree, level by level."""
-    halves = np.arange(3 * trees[0].n_tips, trees[0].twin.size, dtype=np.int32)
-    levels = [tree.levels()[halves] for tree in trees]
-    return _runs_by_level(trees, [halves] * len(trees), levels)
+    table = _operand_table(forest.n_tips, forest.n_trees)
+    level = forest.levels()[forest.inner]
+    halves = forest.inner[np.argsort(level, kind="stable")]
+    one, other = (side[halves] for side in forest.siblings)
+    records: Records = np.empty(halves.size, contract.NEWVIEW)
+    records["dst"] = table[halves]
+    records["left"] = table[forest.twin[one]]
+    records["right"] = table[forest.twin[other]]
+    records["left_p"] = forest.edge[one]
+    records["right_p"] = forest.edge[other]
+    ends = np.cumsum(np.bincount(level)).tolist()
+    return [(RunKind.NEWVIEW, records[a:b]) for a, b in pairwise(ends)]
+
+
+def branch_records(forest: Forest) -> Records:
+    """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
+    table = _operand_table(forest.n_tips, forest.n_trees)
+    lower = np.empty(forest.lengths.size, np.int32)
+    first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
+    lower[forest.edge[first]] = first
+    records: Records = np.empty(lower.size, contract.EDGE)
+    records["x"] = table[forest.twin[lower]]
+    records["y"] = table[lower]  # a tip where there is one: the operand that P is applied to
+    records["length"] = np.arange(lower.size)
+    records["model"] = np.repeat(np.arange(forest.n_trees), forest.n_edges)
+    return records
 
 
 def newviews_towards(trees: Sequence[Tree], edge: int) -> Runs:

@@ -27,6 +27,7 @@ from mltree.likelihood.program import (
     Tripods,
 )
 from mltree.likelihood.scan_tasks import ScanTasks
+from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree, siblings
 
 __all__ = [
@@ -57,23 +58,22 @@ def traversal(trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE) -> Progra
 
 def update(trees: Sequence[Tree]) -> Program:
     """Every directional CLA of every tree."""
-    return Program((_pmatrices(trees), Sites(tuple(planner.all_newviews(trees)))), 1)
+    return Program((_pmatrices(trees), Sites(tuple(planner.all_newviews(Forest(trees))))), 1)
 
 
 def derivatives(trees: Sequence[Tree]) -> Program:
     """Every directional CLA, lnL (cell n), and d1, d2 of every branch (cells from len(trees))."""
-    count, edges = len(trees), trees[0].n_edges
-    every = np.arange(edges, dtype=np.int32)
-    evaluate = [planner.edge_records(t, every[:1], n, n, 1) for n, t in enumerate(trees)]
-    derive = [
-        planner.edge_records(t, every, n, count + 2 * n * edges, 2) for n, t in enumerate(trees)
-    ]
+    count, forest = len(trees), Forest(trees)
+    derive = planner.branch_records(forest)
+    derive["cell"] = count + 2 * np.arange(len(derive))
+    evaluate = derive[:: forest.n_edges].copy()
+    evaluate["cell"] = np.arange(count)
     runs: Runs = [
-        *planner.all_newviews(trees),
-        (RunKind.EVALUATE, np.concatenate(evaluate)),
-        (RunKind.DERIVE, np.concatenate(derive)),
+        *planner.all_newviews(forest),
+        (RunKind.EVALUATE, evaluate),
+        (RunKind.DERIVE, derive),
     ]
-    cells = count * (1 + 2 * edges)
+    cells = count + 2 * len(derive)
     return Program((_pmatrices(trees), Sites(tuple(runs)), Reduce(0, cells)), cells)
 
 

@@ -46,9 +46,10 @@ class Forest:
         inner = np.arange(self.n_halves) >= 3 * self.n_tips
         self.is_inner: NDArray[np.bool_] = np.tile(inner, count)
         """bool[n * 3N]: half-edges at inner nodes."""
-        self._next, self._last = ring(self.twin.size)
+        self.siblings: tuple[Int32Array, Int32Array] = ring(self.twin.size)
+        """The other two half-edges of the same inner node, int32[n * 3N] each."""
 
-    @property
+    @cached_property
     def inner(self) -> Int32Array:
         """int32[n * 3(T-2)]: every half-edge at an inner node, rising."""
         return np.flatnonzero(self.is_inner).astype(np.int32)
@@ -56,7 +57,8 @@ class Forest:
     @cached_property
     def behind(self) -> tuple[Int32Array, Int32Array]:
         """The two half-edges, int32[n * 3N] each, whose CLAs make that of an inner half-edge."""
-        return self.twin[self._next], self.twin[self._last]
+        one, other = self.siblings
+        return self.twin[one], self.twin[other]
 
     def of_trees(self, half: int) -> Int32Array:
         """int32[n]: a half-edge of every tree."""
@@ -90,7 +92,8 @@ class Forest:
             facing = facing[self.is_inner[facing]]
             last = []
             # A half-edge is ready when it is met from its second side.
-            for side in (self._next[facing], self._last[facing]):
+            for beside in self.siblings:
+                side = beside[facing]
                 last.append(side[met[side]])
                 met[side] = True
             ready = np.concatenate(last)

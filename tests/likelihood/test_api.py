@@ -15,7 +15,7 @@ from mltree.likelihood.api import Likelihood
 from mltree.likelihood.engine import Engine
 from mltree.model.eigen import ModelArrays
 from mltree.search.neighbourhood import Neighbourhood
-from mltree.tree.moves import SprLengths, spr
+from mltree.tree.moves import SprLengths, nni, spr
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -230,6 +230,21 @@ def test_trees_side_by_side_are_as_each_alone(
         np.testing.assert_array_equal(tree.lengths, smoothed[n].lengths)
     engine.engine.max_slots = 3 * (problem.tree.n_tips - 2)
     np.testing.assert_array_equal(engine.log_likelihoods(trees, models), together)
+
+
+def test_a_tree_that_moved_gets_programs_of_its_own(
+    open_native: Open, make_problem: MakeProblem, likelihood: MakeLikelihood
+) -> None:
+    """Programs are kept from call to call; a tree changed in place is another topology."""
+    problem = make_problem(8, 40, alpha=0.6)
+    kept, tree = likelihood(open_native, problem), problem.tree.copy()
+    for _ in range(2):
+        fresh = likelihood(open_native, problem)
+        lnls = [engine.log_likelihoods([tree], [problem.model])[0] for engine in (kept, fresh)]
+        slopes = [engine.derivatives(tree, problem.model)[1] for engine in (kept, fresh)]
+        assert lnls[0] == lnls[1]
+        np.testing.assert_array_equal(*slopes)
+        nni(tree, int(tree.inner_edges[0]), 1)
 
 
 def identity_model(states: int, categories: int) -> ModelArrays:

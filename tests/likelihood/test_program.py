@@ -10,6 +10,7 @@ from mltree.contract import Op, RunKind
 from mltree.likelihood import planner, programs
 from mltree.likelihood.program import PMatrices, Program, Reduce, Repeat, Scan
 from mltree.search.neighbourhood import Neighbourhood
+from mltree.tree.forest import Forest
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree, tree_from_edges
 
@@ -88,7 +89,7 @@ def test_sizes(tree: Tree) -> None:
 
 def test_every_cla_is_made_once_and_after_what_it_needs(tree: Tree) -> None:
     made: set[int] = set()
-    for kind, records in planner.all_newviews([tree, tree]):
+    for kind, records in planner.all_newviews(Forest([tree, tree])):
         assert kind == RunKind.NEWVIEW
         for record in records:
             assert all(x < 0 or int(x) in made for x in (record["left"], record["right"]))

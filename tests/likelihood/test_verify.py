@@ -24,6 +24,7 @@ from mltree.likelihood.program import (
 )
 from mltree.likelihood.verify import Verifier
 from mltree.search.neighbourhood import Neighbourhood
+from mltree.tree.forest import Forest
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -54,7 +55,7 @@ def pmatrices(tree: Tree = TREE) -> PMatrices:
 
 
 def every_cla() -> tuple[Stage, ...]:
-    return pmatrices(), Sites(tuple(planner.all_newviews([TREE])))
+    return pmatrices(), Sites(tuple(planner.all_newviews(Forest([TREE]))))
 
 
 def edges(kind: RunKind, **fields: int) -> Sites:
@@ -89,7 +90,7 @@ def test_slots_are_remembered_and_sums_are_not() -> None:
 
 
 def newviews(row: int, **fields: int) -> Program:
-    runs = planner.all_newviews([TREE])
+    runs = planner.all_newviews(Forest([TREE]))
     runs[1] = (RunKind.NEWVIEW, changed(runs[1][1], row, **fields))
     return Program((pmatrices(), Sites(tuple(runs))), 1)
 
@@ -112,7 +113,7 @@ def test_newviews(fields: dict[str, int], wrong: str) -> None:
 
 
 def test_a_level_must_not_write_twice_nor_read_itself() -> None:
-    (_, level), *others = planner.all_newviews([TREE])
+    (_, level), *others = planner.all_newviews(Forest([TREE]))
     twice = changed(level, 1, dst=int(level["dst"][0]))
     program = Program((pmatrices(), Sites(((RunKind.NEWVIEW, twice), *others))), 1)
     with pytest.raises(WorkerFault, match="a second time"):
