@@ -21,13 +21,12 @@ needs at most ``1 + log2(steps)`` levels, whatever the depth of the walk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ScanTasks", "concatenate", "split"]
+__all__ = ["ScanTasks", "split"]
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
@@ -73,37 +72,6 @@ class ScanTasks:
     def levels(self) -> int:
         """Stack entries that the deepest task needs (level 0 included)."""
         return 1 + max(int(self.level_out.max(initial=-1)), 0)
-
-
-def concatenate(scans: Sequence[ScanTasks]) -> ScanTasks:
-    """One scan over several trees: task ``tree`` indices and outputs count on, in list order."""
-    if len(scans) == 1:
-        return replace(scans[0], tree=np.zeros_like(scans[0].tree))
-    steps = np.cumsum([0, *(scan.near.size for scan in scans)])
-    outputs = np.cumsum([0, *(scan.outputs for scan in scans)])
-
-    def joined(name: str) -> NDArray[np.int32]:
-        return np.concatenate([getattr(scan, name) for scan in scans])
-
-    first = [scan.first_step[:-1] + start for scan, start in zip(scans, steps, strict=False)]
-    shifted = [
-        np.where(scan.output >= 0, scan.output + start, -1)
-        for scan, start in zip(scans, outputs, strict=False)
-    ]
-    return ScanTasks(
-        tree=np.repeat(np.arange(len(scans)), [s.prune.size for s in scans]).astype(np.int32),
-        prune=joined("prune"),
-        root=joined("root"),
-        join_length=np.concatenate([scan.join_length for scan in scans]),
-        first_step=np.append(np.concatenate(first), steps[-1]).astype(np.int32),
-        near=joined("near"),
-        far=joined("far"),
-        sibling=joined("sibling"),
-        level_in=joined("level_in"),
-        level_out=joined("level_out"),
-        output=np.concatenate(shifted).astype(np.int32),
-        outputs=int(outputs[-1]),
-    )
 
 
 def split(scan: ScanTasks, room: int) -> list[tuple[ScanTasks, Int]]:

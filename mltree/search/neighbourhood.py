@@ -5,6 +5,9 @@ faces the subtree to move; ``target[c]`` is the near-side half-edge of the edge 
 (its far end is ``twin[target[c]]``); ``depth[c]`` counts edges from the pruning point (1 is an
 NNI); ``parent[c]`` is the candidate whose target is the previous edge on the path, or -1.
 
+Trees stand side by side: half-edges are those of a :class:`mltree.tree.forest.Forest`, so that
+a walk, a sum or a choice takes no longer for eight trees than NumPy needs for the numbers.
+
 Both sides of the pruning point are walked.  The subtree itself, and the two edges at ``u`` that
 merge into the join branch, are never targets, so no pair occurs twice.  Candidates are created
 in sibling pairs (both branches of a node), depth by depth: the pairs make all the sums below
@@ -14,16 +17,14 @@ is how the lnL cut acts between launches.  Loops run over depths, never over can
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.scan_tasks import ScanTasks
-from mltree.tree.forest import ring
-
-if TYPE_CHECKING:
-    from mltree.tree.topology import Tree
+from mltree.tree.forest import Forest
+from mltree.tree.topology import Tree
 
 __all__ = ["Neighbourhood"]
 
@@ -33,20 +34,24 @@ Float = NDArray[np.float64]
 
 
 class Neighbourhood:
-    """The candidates of one tree found so far.  The tree must not change meanwhile."""
+    """The candidates found so far, of one tree or of several."""
 
-    def __init__(self, tree: Tree, prunes: Int | None = None) -> None:
-        """Stand beside every pruning point; ``prunes`` defaults to all 3T - 6 of them."""
+    def __init__(self, trees: Tree | Sequence[Tree], prunes: Int | None = None) -> None:
+        """Stand beside every pruning point; ``prunes`` defaults to all 3T - 6 of every tree."""
+        self.forest = Forest([trees] if isinstance(trees, Tree) else trees)
+        """The trees as they were."""
         if prunes is None:
-            prunes = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
-        self._first_inner = 3 * tree.n_tips
-        self._twin = tree.twin
-        self._left, self._right = ring(tree.twin.size)
+            prunes = self.forest.inner
+        self._twin = self.forest.twin
+        self._left, self._right = self.forest.siblings
         exits = np.stack([self._left[prunes], self._right[prunes]], axis=1)
         ends = self._twin[exits]
         self.prunes: Int = prunes
         """int32[prunes]: half-edges that face the pruned subtrees."""
-        self._joins: Float = tree.lengths[tree.edge[exits]].sum(axis=1)
+        self.tree_of_prune: Int = prunes // self.forest.n_halves
+        """int32[prunes]: which tree."""
+        self.joins: Float = self.forest.lengths[self.forest.edge[exits]].sum(axis=1)
+        """float64[prunes]: join branches as long as their two parts."""
         self._side_entry: Int = ends.ravel()
         self._side_root: Int = ends[:, ::-1].ravel()
         self._layers = [0]
@@ -75,6 +80,12 @@ class Neighbourhood:
         return prune
 
     @property
+    def tree(self) -> Int:
+        """int32[candidates]: which tree."""
+        tree: Int = self.tree_of_prune[self.side >> 1]
+        return tree
+
+    @property
     def depth(self) -> Int:
         """int32[candidates]: edges from the pruning point; 1 is an NNI."""
         counts = np.diff(self._layers)
@@ -98,11 +109,12 @@ class Neighbourhood:
         targets, parents, sides = [self.target], [self.parent], [self.side]
         first = start
         for _ in range(self.depth_reached, depth_limit):
-            inner = far >= self._first_inner
+            inner = np.flatnonzero(self.forest.is_inner[far])
             side, parent, far = side[inner], parent[inner], far[inner]
             if far.size == 0:
                 break
-            target = np.stack([self._left[far], self._right[far]], axis=1).ravel()
+            target = np.empty(2 * far.size, dtype=np.int32)
+            target[::2], target[1::2] = self._left[far], self._right[far]
             targets.append(target)
             sides.append(np.repeat(side, 2))
             parents.append(np.repeat(parent, 2))
@@ -115,19 +127,15 @@ class Neighbourhood:
         self.side = np.concatenate(sides)
         return slice(start, first)
 
-    def survivors(self, scores: Float, threshold: float) -> Bool:
-        """bool[frontier]: the walk to it never met a score below ``threshold``.
+    def survivors(self, scores: Float, thresholds: Float) -> Bool:
+        """bool[frontier]: the walk to it never met a score below its tree's threshold.
 
-        ``scores`` is float64[candidates], natural log.
+        ``scores`` float64[candidates], ``thresholds`` float64[trees]; natural log.
         """
-        alive = scores >= threshold
+        alive = scores >= thresholds[self.tree]
         for layer in self._slices()[1:]:
             alive[layer] &= alive[self.parent[layer]]
         return alive[self.frontier]
-
-    def plain_joins(self) -> Float:
-        """float64[prunes]: join branches as long as their two parts; a copy."""
-        return self._joins.copy()
 
     def scan(self, selected: slice | Int, joins: Float | None = None) -> ScanTasks:
         """Depth-first tasks that score the ``selected`` candidates, in that order.
@@ -136,7 +144,7 @@ class Neighbourhood:
         the ancestors that it needs (output -1) and through nothing else.  ``joins`` is
         float64[prunes]: lengths of the join branches, by default the sums of their parts.
         """
-        joins = self._joins if joins is None else joins
+        joins = self.joins if joins is None else joins
         rank = np.full(self.size, -1, dtype=np.int32)
         n_outputs = rank[selected].size
         rank[selected] = np.arange(n_outputs, dtype=np.int32)
@@ -150,16 +158,16 @@ class Neighbourhood:
         walked = np.flatnonzero(size)
         order = np.empty(walked.size, dtype=np.int32)
         order[position[walked]] = walked
-        near = self.target[order]
+        near, halves = self.target[order], self.forest.n_halves
         return ScanTasks(
-            tree=np.zeros(sides.size, dtype=np.int32),
-            prune=self.prunes[sides >> 1],
-            root=self._side_root[sides],
+            tree=self.tree_of_prune[sides >> 1],
+            prune=self.prunes[sides >> 1] % halves,
+            root=self._side_root[sides] % halves,
             join_length=joins[sides >> 1],
             first_step=first_step,
-            near=near,
-            far=self._twin[near],
-            sibling=self._twin[self.target[order ^ 1]],
+            near=near % halves,
+            far=self._twin[near] % halves,
+            sibling=self._twin[self.target[order ^ 1]] % halves,
             level_in=level_in[order],
             level_out=np.where(size[order] > 1, level_out[order], np.int32(-1)),
             output=rank[order],
@@ -185,7 +193,8 @@ class Neighbourhood:
         size = selected.astype(np.int32)
         side_size = np.zeros(self._side_entry.size, dtype=np.int32)
         for layer in reversed(self._slices()):
-            pair = size[layer].reshape(-1, 2).sum(axis=1, dtype=np.int32)
+            here = size[layer]
+            pair = here[::2] + here[1::2]
             up = self.parent[layer][::2]
             if layer.start == 0:
                 side_size[self.side[layer][::2]] = pair
@@ -205,15 +214,16 @@ class Neighbourhood:
                 level = np.zeros_like(start)
             else:
                 start, level = position[up] + 1, level_out[up]
-            pair = size[layer].reshape(-1, 2)
-            left, right = pair[:, 0], pair[:, 1]
+            here = size[layer]
+            left, right = here[::2], here[1::2]
             left_first = left <= right
+            place = position[layer]
+            place[::2] = start + right * ~left_first
+            place[1::2] = start + left * left_first
+            read = level_in[layer]
+            read[::2] = read[1::2] = level
             both = (left > 0) & (right > 0)
-            place = position[layer].reshape(-1, 2)
-            place[:, 0] = start + np.where(left_first, 0, right)
-            place[:, 1] = start + np.where(left_first, left, 0)
-            level_in[layer].reshape(-1, 2)[:] = level[:, None]
-            written = level_out[layer].reshape(-1, 2)
-            written[:, 0] = level + (both & left_first)
-            written[:, 1] = level + (both & ~left_first)
+            written = level_out[layer]
+            written[::2] = level + (both & left_first)
+            written[1::2] = level + (both & ~left_first)
         return position, level_in, level_out

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.likelihood.scan_tasks import ScanTasks, concatenate
+from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.model.eigen import ModelArrays
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.settings import PhaseSettings, RoundSettings
@@ -74,24 +74,20 @@ def scan(
     lnls: Sequence[float],
     phase: PhaseSettings,
     settings: RoundSettings,
-) -> tuple[list[Neighbourhood], list[Float]]:
-    """Neighbourhoods of the trees up to the radius, and s0 of their candidates.
+) -> tuple[Neighbourhood, Float]:
+    """Neighbourhoods of all trees up to the radius, and s0 of their candidates.
 
     Scored in waves; between them walks end where s0 fell below the tree's lnL less the cut.
     """
-    found = [Neighbourhood(tree) for tree in trees]
-    scores = [np.empty(0) for _ in trees]
+    found = Neighbourhood(trees)
+    scores = np.empty(0)
     for depth in _wave_ends(phase.radius, settings.waves):
-        scans = []
-        for neighbourhood, s0, lnl in zip(found, scores, lnls, strict=True):
-            alive = neighbourhood.survivors(s0, lnl - phase.cut)
-            scans.append(neighbourhood.scan(neighbourhood.extend(depth, alive)))
-        joined = concatenate(scans)
-        if joined.outputs == 0:
+        alive = found.survivors(scores, np.asarray(lnls) - phase.cut)
+        new = found.extend(depth, alive)
+        if new.start == new.stop:
             break
-        answer = likelihood.insertions(trees, models, joined)
-        parts = np.split(answer, np.cumsum([part.outputs for part in scans])[:-1])
-        scores = [np.concatenate(pair) for pair in zip(scores, parts, strict=True)]
+        s0 = likelihood.insertions(trees, models, found.scan(new))
+        scores = np.concatenate([scores, s0])
     return found, scores
 
 
@@ -99,10 +95,10 @@ def _wave_ends(radius: int, waves: Sequence[int]) -> list[int]:
     return [*(depth for depth in waves if depth < radius), radius]
 
 
-def shortlist(neighbourhood: Neighbourhood, s0: Float, floor: float, keep: int) -> Int:
-    """Rising indices of the ``keep`` best candidates of every prune with s0 above ``floor``."""
-    candidate = np.flatnonzero(s0 > floor)
-    prune = neighbourhood.side[candidate] >> 1
+def shortlist(found: Neighbourhood, s0: Float, floors: Sequence[float], keep: int) -> Int:
+    """Rising indices of the ``keep`` best candidates of every prune, s0 above its tree's floor."""
+    candidate = np.flatnonzero(s0 > np.asarray(floors)[found.tree])
+    prune = found.side[candidate] >> 1
     order = np.lexsort((candidate, -s0[candidate], prune))
     prune = prune[order]
     first = np.searchsorted(prune, prune)
@@ -114,58 +110,30 @@ def rescore(
     likelihood: SearchLikelihood,
     trees: Sequence[Tree],
     models: Sequence[ModelArrays],
-    neighbourhoods: Sequence[Neighbourhood],
-    selections: Sequence[Int],
+    found: Neighbourhood,
+    selected: Int,
 ) -> list[Moves]:
-    """Joint Newton scores of the selected candidates of every tree."""
-    counts = [selected.size for selected in selections]
-    if sum(counts) == 0:
-        return [_no_moves() for _ in trees]
-    joins = _join_lengths(likelihood, trees, models, neighbourhoods, selections)
-    scans = [
-        neighbourhood.scan(selected, join)
-        for neighbourhood, selected, join in zip(neighbourhoods, selections, joins, strict=True)
-    ]
-    lnl, lengths = likelihood.refine(trees, models, concatenate(scans))
-    ends = np.cumsum(counts)[:-1]
-    results = zip(np.split(lnl, ends), np.split(lengths, ends), strict=True)
-    return [
-        Moves(
-            prune=neighbourhood.prune[selected],
-            target=neighbourhood.target[selected],
-            lnl=part,
-            lengths=np.column_stack([three, join[neighbourhood.side[selected] >> 1]]),
-        )
-        for neighbourhood, selected, join, (part, three) in zip(
-            neighbourhoods, selections, joins, results, strict=True
-        )
-    ]
+    """Joint Newton scores of the selected candidates, tree by tree."""
+    lnl, lengths = np.empty(0), np.empty((0, 4))
+    if selected.size:
+        joins = _join_lengths(likelihood, trees, models, found, selected)
+        lnl, three = likelihood.refine(trees, models, found.scan(selected, joins))
+        lengths = np.column_stack([three, joins[found.side[selected] >> 1]])
+    halves, tree = found.forest.n_halves, found.tree[selected]
+    every = Moves(found.prune[selected] % halves, found.target[selected] % halves, lnl, lengths)
+    return [every.at(np.flatnonzero(tree == n)) for n in range(len(trees))]
 
 
 def _join_lengths(
     likelihood: SearchLikelihood,
     trees: Sequence[Tree],
     models: Sequence[ModelArrays],
-    neighbourhoods: Sequence[Neighbourhood],
-    selections: Sequence[Int],
-) -> list[Float]:
-    """Per tree f64[prunes]: the optimised join branch of every prune with a selected target."""
-    wanted = [
-        np.unique(neighbourhood.side[selected] >> 1)
-        for neighbourhood, selected in zip(neighbourhoods, selections, strict=True)
-    ]
-    counts = [part.size for part in wanted]
-    number = np.repeat(np.arange(len(trees), dtype=np.int32), counts)
-    prunes = np.concatenate([n.prunes[w] for n, w in zip(neighbourhoods, wanted, strict=True)])
-    answer = likelihood.join_lengths(trees, models, number, prunes)
-    joins = [neighbourhood.plain_joins() for neighbourhood in neighbourhoods]
-    for join, part, values in zip(
-        joins, wanted, np.split(answer, np.cumsum(counts)[:-1]), strict=True
-    ):
-        join[part] = values
+    found: Neighbourhood,
+    selected: Int,
+) -> Float:
+    """f64[prunes]: the join branch, optimised where a prune has a selected target."""
+    wanted = np.unique(found.side[selected] >> 1)
+    prunes = found.prunes[wanted] % found.forest.n_halves
+    joins = found.joins.copy()
+    joins[wanted] = likelihood.join_lengths(trees, models, found.tree_of_prune[wanted], prunes)
     return joins
-
-
-def _no_moves() -> Moves:
-    none = np.empty(0, dtype=np.int32)
-    return Moves(none, none, np.empty(0), np.empty((0, 4)))

@@ -52,16 +52,10 @@ def spr_round(
     trees = [lineage.tree for lineage in lineages]
     models = [model] * len(trees)
     found, scores = scan(likelihood, trees, models, before, phase, settings)
-    selections = [
-        shortlist(
-            neighbourhood,
-            _masked(tree, neighbourhood, s0, constraint),
-            lnl - settings.window,
-            settings.keep,
-        )
-        for tree, neighbourhood, s0, lnl in zip(trees, found, scores, before, strict=True)
-    ]
-    rescored = rescore(likelihood, trees, models, found, selections)
+    allowed = _masked(trees, found, scores, constraint)
+    floors = [lnl - settings.window for lnl in before]
+    selected = shortlist(found, allowed, floors, settings.keep)
+    rescored = rescore(likelihood, trees, models, found, selected)
     wanted = [
         best_moves(moves, lnl, settings.min_gain)
         for moves, lnl in zip(rescored, before, strict=True)
@@ -71,26 +65,31 @@ def spr_round(
         epsilon, enough = settings.trial_epsilon, settings.min_gain
         wanted = _with_trials(likelihood, lineages, model, rescored, wanted, phase, settings)
     counts = _apply_guarded(likelihood, lineages, model, wanted, epsilon, constraint)
+    candidates = np.bincount(found.tree, minlength=len(trees)).tolist()
     outcomes = []
-    for lineage, lnl, count, neighbourhood, selected in zip(
-        lineages, before, counts, found, selections, strict=True
+    for lineage, lnl, count, scored, moves in zip(
+        lineages, before, counts, candidates, rescored, strict=True
     ):
         gain = lineage.lnl - lnl
         lineage.rounds += 1
         lineage.active = count > 0 and gain >= enough and lineage.rounds < settings.max_rounds
-        outcomes.append(RoundOutcome(lineage.lnl, gain, count, neighbourhood.size, selected.size))
+        outcomes.append(RoundOutcome(lineage.lnl, gain, count, scored, moves.prune.size))
     return outcomes
 
 
 def _masked(
-    tree: Tree, neighbourhood: Neighbourhood, s0: Float, constraint: Constraint | None
+    trees: Sequence[Tree], found: Neighbourhood, s0: Float, constraint: Constraint | None
 ) -> Float:
     """Scores with -inf for the moves that the constraint forbids."""
     if constraint is None:
         return s0
-    forbidden = constraint.forbidden(tree, neighbourhood.prunes)
-    edges = tree.edge[neighbourhood.target]
-    return np.where(forbidden[neighbourhood.side >> 1, edges], -np.inf, s0)
+    forest = found.forest
+    prunes = np.split(found.prunes % forest.n_halves, len(trees))
+    forbidden = np.concatenate(
+        [constraint.forbidden(tree, own) for tree, own in zip(trees, prunes, strict=True)]
+    )
+    edges = forest.edge[found.target] % forest.n_edges
+    return np.where(forbidden[found.side >> 1, edges], -np.inf, s0)
 
 
 def _with_trials(

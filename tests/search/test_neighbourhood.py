@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mltree.likelihood.scan_tasks import ScanTasks, concatenate
+from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
@@ -95,7 +95,7 @@ def test_the_cut_ends_walks_at_any_ancestor() -> None:
     neighbourhood.extend(3)
     scores = np.zeros(neighbourhood.size)
     scores[0] = -10.0
-    alive = neighbourhood.survivors(scores, -5.0)
+    alive = neighbourhood.survivors(scores, np.array([-5.0]))
     whole = textbook(tree, 25)
     doomed = (int(neighbourhood.prune[0]), int(neighbourhood.target[0]))
     neighbourhood.extend(25, alive)
@@ -150,14 +150,30 @@ def test_stack_depth_is_logarithmic() -> None:
     assert (np.diff(np.diff(scan.first_step)) <= 0).all()
 
 
-def test_concatenated_scans_keep_their_outputs_apart() -> None:
+def test_trees_side_by_side_have_the_candidates_of_each() -> None:
     trees = [tree_of(9, seed=s) for s in (1, 2, 3)]
-    scans = []
-    for tree in trees:
-        neighbourhood = Neighbourhood(tree)
-        scans.append(neighbourhood.scan(neighbourhood.extend(3)))
-    joined = concatenate(scans)
-    assert joined.outputs == sum(scan.outputs for scan in scans)
-    assert sorted(joined.output[joined.output >= 0]) == list(range(joined.outputs))
-    assert np.unique(joined.tree).tolist() == [0, 1, 2]
-    assert joined.first_step[-1] == joined.near.size
+    together = Neighbourhood(trees)
+    together.extend(3)
+    halves = trees[0].twin.size
+    before = np.where(together.parent < 0, -1, together.target[together.parent] % halves)
+    columns = (together.prune % halves, together.target % halves, together.depth, before)
+    for n, tree in enumerate(trees):
+        own = np.stack(columns, axis=1)[together.tree == n].tolist()
+        assert {(p, g): (d, b) for p, g, d, b in own} == textbook(tree, 3)
+
+
+def test_one_scan_walks_all_trees() -> None:
+    trees = [tree_of(9, seed=s) for s in (1, 2, 3)]
+    together = Neighbourhood(trees)
+    scan = together.scan(together.extend(3))
+    assert scan.outputs == together.size
+    assert (np.diff(np.diff(scan.first_step)) <= 0).all()
+    step_tree = np.repeat(scan.tree, np.diff(scan.first_step))
+    np.testing.assert_array_equal(step_tree, together.tree[scan.output])
+    for n, tree in enumerate(trees):
+        alone = Neighbourhood(tree)
+        single = alone.scan(alone.extend(3))
+        mine = step_tree == n
+        np.testing.assert_array_equal(scan.near[mine], single.near)
+        np.testing.assert_array_equal(scan.level_out[mine], single.level_out)
+        np.testing.assert_array_equal(scan.join_length[scan.tree == n], single.join_length)
