@@ -21,6 +21,7 @@ needs at most ``1 + log2(steps)`` levels, whatever the depth of the walk.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,21 +75,44 @@ class ScanTasks:
         return 1 + max(int(self.level_out.max(initial=-1)), 0)
 
 
+_STEP_FIELDS = ("near", "far", "sibling", "level_in", "level_out")
+
+
 def split(scan: ScanTasks, room: int) -> list[tuple[ScanTasks, Int]]:
     """The scan in parts of at most ``room`` outputs, each with its outputs' indices in the whole.
 
-    A task is never cut, so that one with more outputs makes a part of its own.
+    A task with more outputs is walked several times, with some of its outputs each time.
     """
     per_step = np.concatenate([[0], np.cumsum(scan.output >= 0)])
     ends = per_step[scan.first_step]
-    parts = []
+    parts: list[tuple[ScanTasks, Int]] = []
     first = 0
     while first < len(scan.prune):
         last = int(np.searchsorted(ends, ends[first] + room, side="right")) - 1
-        last = max(last, first + 1)
-        parts.append(_part(scan, first, last))
+        if last > first:
+            parts.append(_part(scan, first, last))
+        else:
+            last = first + 1
+            parts += _walks(*_part(scan, first, last), room)
         first = last
     return parts
+
+
+def _walks(task: ScanTasks, outputs: Int, room: int) -> Iterator[tuple[ScanTasks, Int]]:
+    """One task as walks with ``room`` outputs each, as far as the last of them."""
+    for first in range(0, task.outputs, room):
+        wanted = np.flatnonzero((task.output >= first) & (task.output < first + room))
+        output = np.full(wanted[-1] + 1, -1, np.int32)
+        output[wanted] = task.output[wanted] - first
+        steps = {name: getattr(task, name)[: len(output)] for name in _STEP_FIELDS}
+        walk = replace(
+            task,
+            first_step=np.array([0, len(output)], np.int32),
+            output=output,
+            outputs=len(wanted),
+            **steps,
+        )
+        yield walk, outputs[first : first + room]
 
 
 def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int]:
@@ -103,12 +127,8 @@ def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int]:
         root=scan.root[tasks],
         join_length=scan.join_length[tasks],
         first_step=scan.first_step[first : last + 1] - scan.first_step[first],
-        near=scan.near[steps],
-        far=scan.far[steps],
-        sibling=scan.sibling[steps],
-        level_in=scan.level_in[steps],
-        level_out=scan.level_out[steps],
         output=renumbered,
         outputs=int(scored.sum()),
+        **{name: getattr(scan, name)[steps] for name in _STEP_FIELDS},
     )
     return part, output[scored]

@@ -140,13 +140,22 @@ def test_refined_lengths_give_the_refined_lnl(
     assert np.median(lnl - s0) > 0
 
 
+@pytest.mark.parametrize("room", [2, 7])
 def test_refining_in_parts_changes_nothing(
-    open_engine: Open, likelihood: MakeLikelihood, problem: Problem, found: Neighbourhood
+    open_engine: Open,
+    likelihood: MakeLikelihood,
+    problem: Problem,
+    found: Neighbourhood,
+    room: int,
 ) -> None:
+    scan = found.scan(np.arange(0, found.size, 2))
+    most = np.add.reduceat(scan.output >= 0, scan.first_step[:-1]).max()
+    assert most > 2  # so that there is a task to cut
+    arguments = ([problem.tree], [problem.model], scan)
+    lnl, lengths = likelihood(open_engine, problem).refine(*arguments)
     engine = likelihood(open_engine, problem)
-    arguments = ([problem.tree], [problem.model], found.scan(np.arange(0, found.size, 3)))
-    lnl, lengths = engine.refine(*arguments)
-    engine.engine.max_slots = 3 * (problem.tree.n_tips - 2) + 7
+    slots = 3 * (problem.tree.n_tips - 2) + room
+    engine.engine.max_slots = engine.engine.verifier.max_slots = slots  # type: ignore[attr-defined]
     got_lnl, got_lengths = engine.refine(*arguments)
     np.testing.assert_array_equal(got_lnl, lnl)
     np.testing.assert_array_equal(got_lengths, lengths)

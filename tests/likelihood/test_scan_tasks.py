@@ -17,19 +17,45 @@ def scan_of(*seeds: int) -> ScanTasks:
 
 
 @pytest.mark.parametrize("room", [1, 7, 20, 1000])
-def test_parts_are_the_whole(room: int) -> None:
+def test_parts_have_every_output_once_and_never_too_many(room: int) -> None:
     whole = scan_of(1, 2)
     parts = split(whole, room)
     np.testing.assert_array_equal(
         np.sort(np.concatenate([outputs for _, outputs in parts])), np.arange(whole.outputs)
     )
     for part, outputs in parts:
-        assert part.outputs == outputs.size
-        assert part.outputs <= room or part.prune.size == 1
+        assert 0 < part.outputs == outputs.size <= room
         scored = part.output[part.output >= 0]
         np.testing.assert_array_equal(np.sort(scored), np.arange(part.outputs))
         assert part.first_step[0] == 0
         assert part.first_step[-1] == part.near.size == part.output.size
+        for step in np.flatnonzero(part.output >= 0):
+            (same,) = np.flatnonzero(whole.output == outputs[part.output[step]])
+            assert part.far[step] == whole.far[same]
+
+
+def test_parts_are_the_whole() -> None:
+    whole = scan_of(1, 2)
+    parts = split(whole, most_outputs(whole))
+    assert len(parts) > 1
     for name in ("tree", "prune", "root", "join_length", "near", "far", "sibling", "level_in"):
         joined = np.concatenate([getattr(part, name) for part, _ in parts])
         np.testing.assert_array_equal(joined, getattr(whole, name))
+
+
+def test_a_task_is_walked_again_from_its_start() -> None:
+    whole = scan_of(2)
+    room = most_outputs(whole) // 2
+    cut = [part for part, _ in split(whole, room) if part.prune.tolist() == [whole.prune[0]]]
+    assert len(cut) > 1
+    steps = slice(*whole.first_step[:2])
+    for part in cut:
+        assert part.output[-1] >= 0
+        for name in ("near", "far", "sibling", "level_in", "level_out"):
+            walked = getattr(part, name)
+            np.testing.assert_array_equal(walked, getattr(whole, name)[steps][: walked.size])
+
+
+def most_outputs(scan: ScanTasks) -> int:
+    """Outputs of the task that has most."""
+    return int(np.add.reduceat(scan.output >= 0, scan.first_step[:-1]).max())
