@@ -14,7 +14,7 @@ from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree
 from mltree.search.duplicates import Collapsed
 from mltree.tree.newick import read_newicks
-from mltree.tree.parsimony import packed, stepwise_addition
+from mltree.tree.parsimony import packed, stepwise_additions
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -55,7 +55,7 @@ def starting_trees(
             starts += _named("constrained", made)
         elif kind == "pars":
             sites = packed(distinct.patterns)
-            starts += _named("parsimony", [stepwise_addition(sites, rng) for _ in range(number)])
+            starts += _named("parsimony", stepwise_additions(sites, number, rng))
         else:
             tips = distinct.patterns.n_tips
             starts += _named("random", [random_topology(tips, rng) for _ in range(number)])

@@ -61,7 +61,7 @@ class PackedSites:
         return parents, change
 
     def misses(self, first: Sets, second: Sets) -> NDArray[np.float64]:
-        """float64 [n]: how many sites have nothing in common, weighted."""
+        """float64 [n] (or more axes): how many sites have nothing in common, weighted."""
         return self.count(self._empty(first & second))
 
     def count(self, sites: Sets) -> NDArray[np.float64]:
@@ -71,9 +71,9 @@ class PackedSites:
 
     def _empty(self, sets: Sets) -> Sets:
         """[n, W]: the sites where no plane has a bit."""
-        seen = sets[:, : self.widths[0]].copy()
+        seen = sets[..., : self.widths[0]].copy()
         for plane, width in zip(self.planes[1:], self.widths[1:], strict=True):
-            seen[:, :width] |= sets[:, plane]
+            seen[..., :width] |= sets[..., plane]
         return np.invert(seen, out=seen)
 
 

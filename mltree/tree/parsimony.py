@@ -16,16 +16,22 @@ from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
 from mltree.tree.fitch import PackedSites, Sets, pack_sites
-from mltree.tree.topology import (
-    DEFAULT_LENGTH,
-    NONE,
-    Int32Array,
-    Tree,
-    inner_halves,
-    siblings,
-)
+from mltree.tree.forest import ring
+from mltree.tree.topology import DEFAULT_LENGTH, NONE, Int32Array, Tree, siblings
 
-__all__ = ["DirectionalSets", "packed", "parsimony_score", "stepwise_addition"]
+__all__ = [
+    "DirectionalSets",
+    "packed",
+    "parsimony_score",
+    "stepwise_addition",
+    "stepwise_additions",
+]
+
+SETS_A_TIP = 5
+"""Fitch sets of half-edges and edges that a growing tree keeps for every tip."""
+
+GROVE_BYTES = 1 << 26
+"""Sets of trees that grow side by side: for more of them, NumPy's calls cost little anyway."""
 
 
 def parsimony_score(tree: Tree, patterns: Patterns | PackedSites) -> float:
@@ -41,17 +47,38 @@ def stepwise_addition(
     patterns  or ``pack_sites`` of them, to pack once for several trees
     Returns: a tree with all branches of the given length; the same for the same state of rng.
     """
-    sites = packed(patterns)
-    growth = _Growth(sites)
-    order = rng.permutation(len(sites.tips)).tolist()
-    growth.star(order[:3])
-    for tip in order[3:]:
-        costs = growth.costs(tip)
-        cheapest = np.flatnonzero(costs == costs.min())
-        growth.insert(tip, int(cheapest[rng.integers(cheapest.size)]))
-    tree = growth.tree
-    tree.lengths[:] = length
+    (tree,) = stepwise_additions(patterns, 1, rng, length)
     return tree
+
+
+def stepwise_additions(
+    patterns: Patterns | PackedSites,
+    count: int,
+    rng: np.random.Generator,
+    length: float = DEFAULT_LENGTH,
+) -> list[Tree]:
+    """``count`` trees by stepwise addition, grown side by side; see :func:`stepwise_addition`."""
+    sites = packed(patterns)
+    n_tips, n_words = sites.tips.shape
+    together = max(1, GROVE_BYTES // (SETS_A_TIP * n_tips * n_words * sites.tips.itemsize))
+    trees: list[Tree] = []
+    while len(trees) < count:
+        trees += _grown(sites, min(together, count - len(trees)), rng)
+    for tree in trees:
+        tree.lengths[:] = length
+    return trees
+
+
+def _grown(sites: PackedSites, count: int, rng: np.random.Generator) -> list[Tree]:
+    growth = _Growth(sites, count)
+    orders = [rng.permutation(len(sites.tips)) for _ in range(count)]
+    order = np.stack(orders, axis=1).astype(np.int32)
+    growth.star(order[:3])
+    for tips in order[3:]:
+        costs = growth.costs(tips)
+        cheapest = [np.flatnonzero(own == own.min()) for own in costs]
+        growth.insert(tips, np.array([own[rng.integers(own.size)] for own in cheapest]))
+    return growth.trees()
 
 
 def packed(patterns: Patterns | PackedSites) -> PackedSites:
@@ -105,59 +132,86 @@ class DirectionalSets:
 
 
 class _Growth:
-    """A tree that gains one tip at a time, with the sets of all half-edges and edges kept up."""
+    """Trees that gain one tip each at a time, with the sets of all half-edges and edges kept up.
 
-    def __init__(self, sites: PackedSites) -> None:
+    Half-edge h of tree k is ``k * 3N + h``, edge e is ``k * E + e``, as in a Forest. All trees
+    have the same nodes and edges at any time; they differ in the tips, and where those went.
+    """
+
+    def __init__(self, sites: PackedSites, count: int = 1) -> None:
         self.sites = sites
-        self.n_tips = len(sites.tips)
-        n_halves = 3 * (2 * self.n_tips - 2)
-        self.tree = Tree(
-            np.full(n_halves, NONE, dtype=np.int32),
-            np.full(n_halves, NONE, dtype=np.int32),
-            np.zeros(2 * self.n_tips - 3),
-            self.n_tips,
+        self.n_tips, n_words = sites.tips.shape
+        n_halves, n_edges = 3 * (2 * self.n_tips - 2), 2 * self.n_tips - 3
+        self.first_half = n_halves * np.arange(count, dtype=np.int32)
+        self.first_edge = n_edges * np.arange(count, dtype=np.int32)
+        self.twin = np.full(count * n_halves, NONE, dtype=np.int32)
+        self.edge = np.full(count * n_halves, NONE, dtype=np.int32)
+        self.siblings = ring(count * n_halves)
+        inner = np.arange(n_halves) >= 3 * self.n_tips
+        self.is_inner = np.tile(inner, count)
+        # Rows of sets: the tips, which all trees share, then the inner half-edges of every tree.
+        rows = set_rows(np.arange(n_halves, dtype=np.int32), self.n_tips)
+        offset = np.arange(count, dtype=np.int32)[:, None] * np.int32(3 * (self.n_tips - 2))
+        self.row_of: Int32Array = (rows + inner * offset).ravel()
+        self.sets: Sets = np.zeros(
+            (self.n_tips + count * 3 * (self.n_tips - 2), n_words), dtype=np.uint64
         )
-        self.row_of = set_rows(np.arange(n_halves, dtype=np.int32), self.n_tips)
-        n_words = sites.tips.shape[1]
-        self.sets: Sets = np.zeros((4 * self.n_tips - 6, n_words), dtype=np.uint64)
         self.sets[: self.n_tips] = sites.tips
-        self.edge_sets: Sets = np.empty((2 * self.n_tips - 3, n_words), dtype=np.uint64)
-        self.edge_half = np.empty(2 * self.n_tips - 3, dtype=np.int32)
+        self.edge_sets: Sets = np.empty((count, n_edges, n_words), dtype=np.uint64)
+        self.edge_half = np.empty(count * n_edges, dtype=np.int32)
         self.next_node = self.n_tips
         self.n_edges = 0
 
-    def star(self, tips: list[int]) -> None:
-        """The tree of the first three tips."""
-        base = 3 * self.next_node
+    def trees(self) -> list[Tree]:
+        """The trees, once every tip is there."""
+        count, n_edges = self.edge_sets.shape[:2]
+        used = self.twin >= 0
+        twin = np.where(used, self.twin - np.repeat(self.first_half, self.twin.size // count), NONE)
+        edge = np.where(used, self.edge - np.repeat(self.first_edge, self.edge.size // count), NONE)
+        halves = zip(twin.reshape(count, -1), edge.reshape(count, -1), strict=True)
+        return [Tree(t.copy(), e.copy(), np.zeros(n_edges), self.n_tips) for t, e in halves]
+
+    def star(self, tips: Int32Array) -> None:
+        """The trees of the first three tips, int [3, trees]."""
+        base = self.first_half + 3 * self.next_node
         for slot, tip in enumerate(tips):
-            self._link(base + slot, 3 * tip, slot)
+            self._link(base + slot, self.first_half + 3 * tip, self.first_edge + slot)
         self.next_node, self.n_edges = self.next_node + 1, 3
-        self._refresh(np.arange(base, base + 3, dtype=np.int32))
-        self._refresh_edges(np.arange(3, dtype=np.int32))
+        self._refresh(np.concatenate([base, base + 1, base + 2]))
+        self._refresh_edges((self.first_edge + np.arange(3)[:, None]).ravel())
 
-    def costs(self, tip: int) -> NDArray[np.float64]:
-        """float64 [edges so far]: the changes that a tip adds on each edge."""
-        return self.sites.misses(self.edge_sets[: self.n_edges], self.sets[tip : tip + 1])
+    def costs(self, tips: Int32Array) -> NDArray[np.float64]:
+        """float64 [trees, edges so far]: the changes that each tree's tip adds on each edge."""
+        return self.sites.misses(self.edge_sets[:, : self.n_edges], self.sets[tips][:, None])
 
-    def insert(self, tip: int, edge: int) -> None:
-        """Put a tip onto an edge; its near half keeps the edge's id."""
-        near = self.edge_half.item(edge)
-        far = self.tree.twin.item(near)
-        base = 3 * self.next_node
-        self._link(near, base, edge)
-        self._link(base + 1, far, self.n_edges)
-        self._link(base + 2, 3 * tip, self.n_edges + 1)
+    def insert(self, tips: Int32Array, edges: Int32Array) -> None:
+        """Put a tip onto an edge of every tree; its near half keeps the edge's id."""
+        old = self.first_edge + edges
+        near = self.edge_half[old]
+        far = self.twin[near]
+        base = self.first_half + 3 * self.next_node
+        self._link(near, base, old)
+        self._link(base + 1, far, self.first_edge + self.n_edges)
+        self._link(base + 2, self.first_half + 3 * tips, self.first_edge + self.n_edges + 1)
         self.next_node, self.n_edges = self.next_node + 1, self.n_edges + 2
-        fresh = np.arange(base, base + 3, dtype=np.int32)
         # The neighbours saw each other until now; behind the tip's half-edge is the old edge.
-        self.sets[self.row_of[fresh[:2]]] = self.sets[self.row_of[[far, near]]]
-        self.sets[self.row_of[fresh[2]]] = self.edge_sets[edge]
-        changed = self._refresh(fresh[:2])
-        self._refresh_edges(np.unique(self.tree.edge[np.concatenate((changed, fresh))]))
+        rows = self.row_of
+        self.sets[rows[base]], self.sets[rows[base + 1]] = (
+            self.sets[rows[far]],
+            self.sets[rows[near]],
+        )
+        self.sets[rows[base + 2]] = self._set_of_edges(old)
+        changed = self._refresh(np.concatenate([base, base + 1]))
+        touched = np.concatenate([changed, base, base + 1, base + 2])
+        self._refresh_edges(np.unique(self.edge[touched]))
 
-    def _link(self, one: int, other: int, edge: int) -> None:
-        self.tree.twin[one], self.tree.twin[other] = other, one
-        self.tree.edge[one] = self.tree.edge[other] = edge
+    def _set_of_edges(self, edges: Int32Array) -> Sets:
+        sets: Sets = self.edge_sets.reshape(-1, self.sets.shape[1])[edges]
+        return sets
+
+    def _link(self, one: Int32Array, other: Int32Array, edge: Int32Array) -> None:
+        self.twin[one], self.twin[other] = other, one
+        self.edge[one] = self.edge[other] = edge
         self.edge_half[edge] = one
 
     def _refresh(self, halves: Int32Array) -> Int32Array:
@@ -165,20 +219,22 @@ class _Growth:
 
         A change travels away from where it began, so each half-edge is met at most once.
         """
-        twin, rows = self.tree.twin, self.row_of
+        twin, rows = self.twin, self.row_of
         changed = [halves[:0]]
         while halves.size:
-            left, right = siblings(halves)
-            sets, _ = self.sites.join(self.sets[rows[twin[left]]], self.sets[rows[twin[right]]])
-            differs = (sets != self.sets[rows[halves]]).any(axis=1)
+            left, right = (rows[twin[side[halves]]] for side in self.siblings)
+            sets, _ = self.sites.join(self.sets[left], self.sets[right])
+            here = rows[halves]
+            differs = np.flatnonzero((sets != self.sets[here]).any(axis=1))
             changed.append(halves[differs])
-            self.sets[rows[changed[-1]]] = sets[differs]
-            across = inner_halves(twin[changed[-1]], self.n_tips)
-            halves = np.concatenate(siblings(across))
+            self.sets[here[differs]] = sets[differs]
+            across = twin[changed[-1]]
+            across = across[self.is_inner[across]]
+            halves = np.concatenate([side[across] for side in self.siblings])
         return np.concatenate(changed)
 
     def _refresh_edges(self, edges: Int32Array) -> None:
         halves = self.edge_half[edges]
         one = self.sets[self.row_of[halves]]
-        other = self.sets[self.row_of[self.tree.twin[halves]]]
-        self.edge_sets[edges] = self.sites.join(one, other)[0]
+        other = self.sets[self.row_of[self.twin[halves]]]
+        self.edge_sets.reshape(-1, self.sets.shape[1])[edges] = self.sites.join(one, other)[0]

@@ -9,7 +9,12 @@ from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
 from mltree.tree import parsimony
 from mltree.tree.fitch import pack_sites
-from mltree.tree.parsimony import DirectionalSets, parsimony_score, stepwise_addition
+from mltree.tree.parsimony import (
+    DirectionalSets,
+    parsimony_score,
+    stepwise_addition,
+    stepwise_additions,
+)
 from mltree.tree.parsimony_spr import improve, parsimony_tree
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, topology_key
@@ -128,32 +133,44 @@ def test_insertion_costs_are_the_changes_that_a_tip_adds(
     """The sets kept up step by step give the cost of the next tip on every edge."""
     rng = np.random.default_rng(seed)
     patterns = random_patterns(n_tips, rng, alphabet)
-    growth = parsimony._Growth(pack_sites(patterns))
-    growth.star([0, 1, 2])
-    for tip in range(3, n_tips):
-        edge = int(rng.integers(growth.n_edges))
-        before, predicted = _score_of_part(growth, tip, patterns), growth.costs(tip)
-        growth.insert(tip, edge)
-        after = _score_of_part(growth, tip + 1, patterns)
+    growth = parsimony._Growth(pack_sites(patterns), 2)
+    tips = np.stack([np.arange(n_tips), rng.permutation(n_tips)], axis=1)
+    growth.star(tips[:3])
+    for step in range(3, n_tips):
+        edges = rng.integers(growth.n_edges, size=2)
+        before = _scores_of_parts(growth, tips[:step], patterns)
+        predicted = growth.costs(tips[step])[[0, 1], edges]
+        growth.insert(tips[step], edges)
+        after = _scores_of_parts(growth, tips[: step + 1], patterns)
         # Tips that only have lone states cost one change in `constant`, not in `costs`.
-        assert after - before == predicted[edge]
-    growth.tree.validate()
+        np.testing.assert_array_equal(after - before, predicted)
+    for tree in growth.trees():
+        tree.validate()
 
 
-def _score_of_part(growth: parsimony._Growth, n_tips: int, patterns: Patterns) -> float:
-    """The score of the first tips on the words of all, by a tree of their own."""
-    tree = growth.tree
-    edges = [
-        (half // 3, int(tree.twin[half]) // 3)
-        for half in range(tree.twin.size)
-        if tree.twin[half] > half
-    ]
-    shift = growth.n_tips - n_tips
-    ends = [[node - shift if node >= growth.n_tips else node for node in pair] for pair in edges]
-    part = tree_from_edges(ends, 0.1, n_tips)
-    sites = growth.sites
-    packed = type(sites)(sites.tips[:n_tips], sites.widths, sites.word_weights, 0.0)
-    return DirectionalSets(part, packed).score()
+def _scores_of_parts(growth: parsimony._Growth, tips: np.ndarray, patterns: Patterns) -> np.ndarray:
+    """The scores of both trees so far on the words of all sites, by trees of their own."""
+    scores = []
+    sites, n_tips = growth.sites, len(tips)
+    for tree, own in zip(growth.trees(), tips.T, strict=True):
+        name = {int(tip): n for n, tip in enumerate(own)}
+        name |= {growth.n_tips + n: n_tips + n for n in range(n_tips - 2)}
+        ends = [
+            (name[half // 3], name[int(tree.twin[half]) // 3])
+            for half in range(tree.twin.size)
+            if tree.twin[half] > half
+        ]
+        packed = type(sites)(sites.tips[own], sites.widths, sites.word_weights, 0.0)
+        scores.append(DirectionalSets(tree_from_edges(ends, 0.1, n_tips), packed).score())
+    return np.array(scores)
+
+
+def test_trees_grown_side_by_side_are_starts_of_their_own() -> None:
+    patterns = random_patterns(12, np.random.default_rng(3))
+    trees = stepwise_additions(patterns, 4, np.random.default_rng(1))
+    assert len({topology_key(tree) for tree in trees}) == 4
+    for tree in trees:
+        tree.validate()
 
 
 @pytest.mark.parametrize("build", [stepwise_addition, parsimony_tree])
