@@ -95,5 +95,5 @@ def _planned(engine: Any, slots: int, patterns: int) -> int | None:
 
 def _used(engine: Any) -> int | None:
     """Bytes of the session's buffers, as allocated."""
-    buffers = getattr(engine, "_buffers", None)
-    return None if buffers is None else sum(int(buffer.size) for buffer in buffers.values())
+    memory = getattr(engine, "memory", None)
+    return None if memory is None else int(memory.bytes_held)

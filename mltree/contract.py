@@ -19,16 +19,20 @@ import numpy as np
 __all__ = [
     "CONTROL_WORDS",
     "EDGE",
+    "GPU_COLUMNS",
     "GROUP",
     "NEWVIEW",
     "NO_CELL",
     "PMATRIX",
+    "RECORD_ALIGNMENT",
     "RUN",
     "SCAN_STEP",
     "SCAN_TASK",
     "STAGE",
     "TRIPOD",
     "TRIPOD_CELLS",
+    "WALK",
+    "WALK_STEP",
     "Control",
     "GroupKind",
     "Op",
@@ -54,6 +58,8 @@ class Op(enum.IntEnum):
     """Depth-first walks that score (or store) the insertion of a pruned subtree into edges."""
     TRIPOD = 6
     """lnL, gradient and Hessian in the three lengths around an insertion point."""
+    WALK = 7
+    """lnL of whole trees by depth-first walks that keep no CLA."""
 
 
 class RunKind(enum.IntEnum):
@@ -154,7 +160,13 @@ REDUCE_WIDTH = 32
 """A sum over chunks is made of this many strided sums, added in order: the same bits always."""
 
 NO_CELL = -1
-"""A field that asks for nothing: no score, no store, no level."""
+"""A field that asks for nothing: no output, no level."""
+
+RECORD_ALIGNMENT = 4
+"""Words: record tables start at multiples of it, for loads of so many words."""
+
+GPU_COLUMNS = 32
+"""Patterns that a GPU's work-group walks a tree with, side by side: a warp reads one P matrix."""
 
 TRIPOD_CELLS = 10
 """lnL, three first and six second derivatives."""
@@ -178,7 +190,8 @@ def _record(*fields: str) -> np.dtype[np.void]:
 
 STAGE = _record("op", "first", "count", "aux")
 """One stage. ``first`` is a word offset into the program (REDUCE: a cell; REPEAT: a stage);
-``aux`` is 1 where OPTIMISE gives a work-item, not a work-group, to each group, and the number
+``aux`` is 1 where OPTIMISE gives a work-item, not a work-group, to each group; where the outputs
+of a SCAN are slots, not cells; and where a WALK keeps the lnL of every pattern. It is the number
 of groups in REPEAT."""
 PMATRIX = _record("length", "model")
 RUN = _record("kind", "first", "count")
@@ -187,9 +200,13 @@ EDGE = _record("x", "y", "length", "model", "cell")
 GROUP = _record("kind", "first_length", "count", "lnl_cell", "first_cell")
 SCAN_TASK = _record("pendant", "pendant_p", "root", "join_p", "model", "first_step", "steps")
 SCAN_STEP = _record(
-    "level_in", "level_out", "sibling", "sibling_p", "far", "half_p", "full_p", "cell", "store"
+    "level_in", "level_out", "sibling", "sibling_p", "far", "half_p", "full_p", "output"
 )
 TRIPOD = _record("near", "far", "pendant", "near_p", "far_p", "pendant_p", "model", "cell")
+WALK = _record("tip", "length", "model", "cell", "first_step", "steps")
+WALK_STEP = _record("left", "left_p", "right", "right_p")
+"""One newview of a walk in post-order. An operand >= 0 is the result of a step before: the right
+one of the last step, the left one of the last step that no other has taken."""
 
 _RECORDS = {
     "STAGE": STAGE,
@@ -201,6 +218,8 @@ _RECORDS = {
     "SCAN_TASK": SCAN_TASK,
     "SCAN_STEP": SCAN_STEP,
     "TRIPOD": TRIPOD,
+    "WALK": WALK,
+    "WALK_STEP": WALK_STEP,
 }
 _ENUMS: dict[str, type[enum.IntEnum]] = {
     "OP": Op,
@@ -219,6 +238,7 @@ _NUMBERS = {
     "HEADER_WORDS": HEADER_WORDS,
     "REDUCE_WIDTH": REDUCE_WIDTH,
     "NO_CELL": NO_CELL,
+    "GPU_COLUMNS": GPU_COLUMNS,
     "FUNCTIONS": len(Function),
     "SYNC_WORDS": len(Sync),
     "TRIPOD_CELLS": TRIPOD_CELLS,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from mltree.alignment.patterns import Patterns
 from mltree.device.discovery import DeviceInfo, choose_devices, choose_layout
 from mltree.device.layout import Layout
+from mltree.device.memory import cla_memory
 from mltree.device.panels import PanelEngine, Place
-from mltree.device.session import Session, cla_memory
+from mltree.device.session import Session
 from mltree.device.speed import measured_speeds
 from mltree.errors import InputError
 from mltree.likelihood.engine import Engine

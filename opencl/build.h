@@ -14,11 +14,11 @@
 #ifndef CATEGORIES
 #error "-DCATEGORIES: rate categories"
 #endif
-#ifndef VW
-#error "-DVW: patterns in a block, the vector width of the layout"
+#ifndef WIDTH
+#error "-DWIDTH: patterns in a lane's vector"
 #endif
 #ifndef LANES
-#error "-DLANES: work-items that share a block: VW on GPUs, 1 where a vector type holds it"
+#error "-DLANES: work-items that share a block; 1 on CPUs"
 #endif
 #ifndef CATEGORY_ITEMS
 #error "-DCATEGORY_ITEMS: work-items that share the categories: CATEGORIES on GPUs, else 1"
@@ -46,7 +46,12 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
 
-#define TEAM (LANES * CATEGORY_ITEMS)  // work-items that share a row
+#ifndef SPAN
+#define SPAN 1  // chunks that a work-group takes side by side; a front file may want more
+#endif
+#define VW (WIDTH * LANES)               // patterns in a block, the layout's vector width
+#define COLUMNS (LANES * SPAN)           // work-items that have patterns of their own
+#define TEAM (COLUMNS * CATEGORY_ITEMS)  // work-items that share a row
 #define GROUP_SIZE(rows) (TEAM * (rows))
 
 #endif

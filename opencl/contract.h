@@ -7,6 +7,7 @@
 #define OP_REPEAT 4
 #define OP_SCAN 5
 #define OP_TRIPOD 6
+#define OP_WALK 7
 
 #define DO_NEWVIEW 0
 #define DO_EVALUATE 1
@@ -52,6 +53,7 @@
 #define HEADER_WORDS (2)
 #define REDUCE_WIDTH (32)
 #define NO_CELL (-1)
+#define GPU_COLUMNS (32)
 #define FUNCTIONS (8)
 #define SYNC_WORDS (3)
 #define TRIPOD_CELLS (10)
@@ -103,7 +105,7 @@
 #define SCAN_TASK_FIRST_STEP 5
 #define SCAN_TASK_STEPS 6
 
-#define SCAN_STEP_WORDS 9
+#define SCAN_STEP_WORDS 8
 #define SCAN_STEP_LEVEL_IN 0
 #define SCAN_STEP_LEVEL_OUT 1
 #define SCAN_STEP_SIBLING 2
@@ -111,8 +113,7 @@
 #define SCAN_STEP_FAR 4
 #define SCAN_STEP_HALF_P 5
 #define SCAN_STEP_FULL_P 6
-#define SCAN_STEP_CELL 7
-#define SCAN_STEP_STORE 8
+#define SCAN_STEP_OUTPUT 7
 
 #define TRIPOD_WORDS 8
 #define TRIPOD_NEAR 0
@@ -123,3 +124,17 @@
 #define TRIPOD_PENDANT_P 5
 #define TRIPOD_MODEL 6
 #define TRIPOD_CELL 7
+
+#define WALK_WORDS 6
+#define WALK_TIP 0
+#define WALK_LENGTH 1
+#define WALK_MODEL 2
+#define WALK_CELL 3
+#define WALK_FIRST_STEP 4
+#define WALK_STEPS 5
+
+#define WALK_STEP_WORDS 4
+#define WALK_STEP_LEFT 0
+#define WALK_STEP_LEFT_P 1
+#define WALK_STEP_RIGHT 2
+#define WALK_STEP_RIGHT_P 3

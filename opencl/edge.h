@@ -16,7 +16,8 @@ VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, 
                                     __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   real_v x[STATES], y[STATES];
-  const count_v count = operand_load(s, record[EDGE_X], block, k, x) +
+  const code_v codes = operand_codes(s, record[EDGE_X], block);
+  const count_v count = operand_load(s, record[EDGE_X], codes, block, k, x) +
                         propagate(s, record[EDGE_Y], record[EDGE_LENGTH], block, k, y);
   real_v sum = 0;
   FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
@@ -32,8 +33,10 @@ VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, in
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
   __global const real *expm1s = pmatrix_row(s, record[EDGE_LENGTH], block, k) + SQUARE;
   real_v x[STATES], y[STATES];
-  const count_v count =
-      operand_load(s, record[EDGE_X], block, k, x) + operand_load(s, record[EDGE_Y], block, k, y);
+  const code_v x_codes = operand_codes(s, record[EDGE_X], block);
+  const code_v y_codes = operand_codes(s, record[EDGE_Y], block);
+  const count_v count = operand_load(s, record[EDGE_X], x_codes, block, k, x) +
+                        operand_load(s, record[EDGE_Y], y_codes, block, k, y);
   real_v sum = 0, slope = 0, curve = 0;
   FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
   const real rate = model[MODEL_RATES + k];

@@ -1,5 +1,5 @@
-// The lane type. On a GPU a lane is a work-item and holds one pattern; on a CPU a lane is a
-// vector that holds the whole block. Everything else is written once, for both.
+// The lane type. A lane is a work-item that holds WIDTH patterns in a vector: on a CPU the whole
+// block, on a GPU one or two of a block that many lanes share. Everything else is written once.
 #ifndef LANES_H
 #define LANES_H
 
@@ -21,8 +21,8 @@ typedef double acc;  // sums, branch lengths, eigen systems
 typedef float acc;
 #endif
 
-#if LANES == 1 && VW > 1
-#define VECTOR(type) JOIN(type, VW)
+#if WIDTH > 1
+#define VECTOR(type) JOIN(type, WIDTH)
 #if SINGLE
 typedef VECTOR(float) real_v;
 #else
@@ -30,24 +30,23 @@ typedef VECTOR(double) real_v;
 #endif
 #if FP64
 typedef VECTOR(double) acc_v;
-#define TO_ACC(x) JOIN(convert_double, VW)(x)
+#define TO_ACC(x) JOIN(convert_double, WIDTH)(x)
 #else
 typedef VECTOR(float) acc_v;
-#define TO_ACC(x) JOIN(convert_float, VW)(x)
+#define TO_ACC(x) JOIN(convert_float, WIDTH)(x)
 #endif
 typedef VECTOR(int) count_v;
 typedef VECTOR(ushort) stored_count_v;
 typedef VECTOR(uchar) code_v;
 #if SINGLE
-#define TO_REAL(x) JOIN(convert_float, VW)(x)
+#define TO_REAL(x) JOIN(convert_float, WIDTH)(x)
 #else
-#define TO_REAL(x) JOIN(convert_double, VW)(x)
+#define TO_REAL(x) JOIN(convert_double, WIDTH)(x)
 #endif
-#define TO_COUNT(x) JOIN(convert_int, VW)(x)
-#define TO_STORED(x) JOIN(convert_ushort, VW)(x)
-#define ONES(mask) (-JOIN(convert_int, VW)(mask))
-#define ANY(mask) any_lane(JOIN(convert_char, VW)(mask))
-#define LANE 0
+#define TO_COUNT(x) JOIN(convert_int, WIDTH)(x)
+#define TO_STORED(x) JOIN(convert_ushort, WIDTH)(x)
+#define ONES(mask) (-JOIN(convert_int, WIDTH)(mask))
+#define ANY(mask) any_lane(JOIN(convert_char, WIDTH)(mask))
 #else
 #define VECTOR(type) type
 typedef real real_v;
@@ -61,11 +60,17 @@ typedef uchar code_v;
 #define TO_STORED(x) ((ushort)(x))
 #define ONES(mask) (mask)
 #define ANY(mask) (mask)
+#endif
+
 #if LANES == 1
 #define LANE 0
 #else
-#define LANE ((int)get_local_id(0))
+#define LANE ((int)get_local_id(0) % LANES)
 #endif
+#if COLUMNS == 1
+#define COLUMN 0
+#else
+#define COLUMN ((int)get_local_id(0))
 #endif
 
 #if CATEGORY_ITEMS == 1
@@ -75,14 +80,14 @@ typedef uchar code_v;
 #endif
 #define FOR_CATEGORY(k) for (int k = CATEGORY_FIRST; k < CATEGORIES; k += CATEGORY_ITEMS)
 
-#if LANES == 1 && VW > 1
+#if WIDTH > 1
 // any() of a mask, without the call that PoCL makes of it.
 static inline bool any_lane(VECTOR(char) mask) {
-#if VW == 2
+#if WIDTH == 2
   return as_short(mask) != 0;
-#elif VW == 4
+#elif WIDTH == 4
   return as_int(mask) != 0;
-#elif VW == 8
+#elif WIDTH == 8
   return as_long(mask) != 0;
 #else
   const long2 halves = as_long2(mask);
@@ -99,23 +104,24 @@ static inline bool any_lane(VECTOR(char) mask) {
 #endif
 
 // Loops over states; over the terms of a matrix product's sums; over SUMS of them side by side.
-// Unrolled where vectors must stay in registers: PoCL leaves loops rolled.
+// Unrolled where vectors must stay in registers: an index known only at run time puts them in
+// memory. On CPUs PoCL leaves loops rolled, and 20 vectors do not fit its registers anyway.
 #define UNROLLED(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
 #define ROLLED(i, count) for (int i = 0; i < (count); ++i)
-#if LANES == 1 && STATES <= 8
-#define SUMS STATES
+#define SUMS (STATES <= 8 ? STATES : STATES % 20 == 0 ? 20 : STATES % 4 == 0 ? 4 : 1)
+#if STATES <= (LANES == 1 ? 8 : 32)
 #define FOR_STATE(i) UNROLLED(i, STATES)
 #define FOR_TERM(j) UNROLLED(j, STATES)
-#define FOR_SUM(r) UNROLLED(r, SUMS)
+#define FOR_PAIR(j) UNROLLED(j, STATES / 2)
 #else
-#define SUMS (LANES > 1 ? 1 : STATES % 20 == 0 ? 20 : STATES % 4 == 0 ? 4 : 1)
 #define FOR_STATE(i) ROLLED(i, STATES)
 #define FOR_TERM(j) ROLLED(j, STATES)
-#define FOR_SUM(r) UNROLLED(r, SUMS)
+#define FOR_PAIR(j) ROLLED(j, STATES / 2)
 #endif
+#define FOR_SUM(r) UNROLLED(r, SUMS)
 
 // Position of this work-item in its row, and in its work-group.
-#define MEMBER (CATEGORY_FIRST * LANES + LANE)
+#define MEMBER (CATEGORY_FIRST * COLUMNS + COLUMN)
 #define ITEM ((int)(get_local_id(2) * TEAM) + MEMBER)
 
 // The barrier of a work-group; a work-item that is alone has nothing to wait for.

@@ -7,10 +7,15 @@
 
 VECTOR_FUNCTION void newview(const plf_t *s, __global const int *record, int block) {
   FOR_CATEGORY(k) {
-    real_v x[STATES], y[STATES];
-    count_v count = propagate(s, record[NEWVIEW_LEFT], record[NEWVIEW_LEFT_P], block, k, x) +
-                    propagate(s, record[NEWVIEW_RIGHT], record[NEWVIEW_RIGHT_P], block, k, y);
-    FOR_STATE(i) x[i] *= y[i];
+    const int left = record[NEWVIEW_LEFT], left_p = record[NEWVIEW_LEFT_P];
+    const int right = record[NEWVIEW_RIGHT], right_p = record[NEWVIEW_RIGHT_P];
+    real_v x[STATES], left_x[STATES], right_x[STATES];
+    const code_v left_codes = operand_codes(s, left, block);
+    const code_v right_codes = operand_codes(s, right, block);
+    count_v count = fetch(s, left, left_codes, left_p, block, k, left_x);
+    count += fetch(s, right, right_codes, right_p, block, k, right_x);
+    cross(s, left, left_p, block, k, left_x, x);
+    cross_times(s, right, right_p, block, k, right_x, x);
     count = rescale(x, count);
     slot_store(s, record[NEWVIEW_DST], block, k, x, count);
   }

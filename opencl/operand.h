@@ -4,13 +4,13 @@
 
 #include "session.h"
 
-#if VW == 2
+#if WIDTH == 2
 #define EACH_LANE(of) of(0), of(1)
-#elif VW == 4
+#elif WIDTH == 4
 #define EACH_LANE(of) of(0), of(1), of(2), of(3)
-#elif VW == 8
+#elif WIDTH == 8
 #define EACH_LANE(of) of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)
-#elif VW == 16
+#elif WIDTH == 16
 #define EACH_LANE(of)                                                                        \
   of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7), of(8), of(9), of(a), of(b), of(c), \
       of(d), of(e), of(f)
@@ -18,13 +18,18 @@
 
 // x = every lane's row of a table with a row of states per tip code.
 VECTOR_FUNCTION void table_rows(__global const real *table, code_v code, real_v x[STATES]) {
-#if LANES == 1 && VW > 1
+#if WIDTH > 1
   const count_v at = TO_COUNT(code) * STATES;
 #define OF_LANE(lane) table[at.JOIN(s, lane) + i]
   FOR_STATE(i) x[i] = (real_v)(EACH_LANE(OF_LANE));
 #else
   FOR_STATE(i) x[i] = table[code * STATES + i];
 #endif
+}
+
+// The codes of an operand that is a tip, read ahead of what is looked up by them.
+VECTOR_FUNCTION code_v operand_codes(const plf_t *s, int operand, int block) {
+  return operand < 0 ? tip_codes(s, ~operand, block) : (code_v)(0);
 }
 
 // The tip vector of the codes: tip_table[code][state] for every lane.
@@ -37,10 +42,10 @@ VECTOR_FUNCTION void tip_expand(const plf_t *s, code_v code, real_v x[STATES]) {
 }
 
 // x = the operand's states in category k, returns its scaling count.
-VECTOR_FUNCTION count_v operand_load(const plf_t *s, int operand, int block, int k,
+VECTOR_FUNCTION count_v operand_load(const plf_t *s, int operand, code_v codes, int block, int k,
                                      real_v x[STATES]) {
   if (operand < 0) {
-    tip_expand(s, tip_codes(s, ~operand, block), x);
+    tip_expand(s, codes, x);
     return (count_v)(0);
   }
   const size_t row = cla_index(s, operand, block, k);
@@ -48,53 +53,111 @@ VECTOR_FUNCTION count_v operand_load(const plf_t *s, int operand, int block, int
   return count_load(s->scaler, row);
 }
 
-// y = M x for a row-major S x S matrix that all lanes share. Where every lane is a work-item the
-// matrix comes from memory once per work-item: two entries a load halve those loads. Where a lane
-// is a vector, sums side by side hide each other's latency.
-VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
-#if LANES > 1 && STATES % 2 == 0
-  __global const real_pair *pairs = (__global const real_pair *)m;
-  FOR_STATE(i) {
-    real_v sum = 0;
-    for (int j = 0; j < STATES / 2; ++j) {
-      const real_pair pair = pairs[i * (STATES / 2) + j];
-      sum += pair.x * x[2 * j];
-      sum += pair.y * x[2 * j + 1];
-    }
-    y[i] = sum;
+// y = M x for a row-major S x S matrix that all lanes share. On GPUs the matrix comes from memory
+// once per work-item: two entries a load halve those loads. On CPUs sums side by side hide each
+// other's latency.
+#if LANES > 1
+#if STATES % 2 == 0
+VECTOR_FUNCTION real_v row_times(__global const real *m, int i, const real_v x[STATES]) {
+  __global const real_pair *row = (__global const real_pair *)m + i * (STATES / 2);
+  real_v sum = 0;
+  FOR_PAIR(j) {
+    const real_pair pair = row[j];
+    sum += pair.x * x[2 * j];
+    sum += pair.y * x[2 * j + 1];
   }
+  return sum;
+}
 #else
+VECTOR_FUNCTION real_v row_times(__global const real *m, int i, const real_v x[STATES]) {
+  real_v sum = 0;
+  FOR_TERM(j) sum += m[i * STATES + j] * x[j];
+  return sum;
+}
+#endif
+
+VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
+  FOR_STATE(i) y[i] = row_times(m, i, x);
+}
+
+// y = y * (M x), elementwise.
+VECTOR_FUNCTION void matvec_times(__global const real *m, const real_v x[STATES],
+                                  real_v y[STATES]) {
+  FOR_STATE(i) y[i] *= row_times(m, i, x);
+}
+
+// sum_i (M x)_i (M y)_i z_i
+VECTOR_FUNCTION real_v matvec_meeting(__global const real *m, const real_v x[STATES],
+                                      const real_v y[STATES], const real_v z[STATES]) {
+  real_v sum = 0;
+  FOR_STATE(i) sum += row_times(m, i, x) * (row_times(m, i, y) * z[i]);
+  return sum;
+}
+#else
+VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
   for (int i = 0; i < STATES; i += SUMS) {
     real_v sum[SUMS];
     FOR_SUM(r) sum[r] = 0;
     FOR_TERM(j) FOR_SUM(r) sum[r] += m[(i + r) * STATES + j] * x[j];
     FOR_SUM(r) y[i + r] = sum[r];
   }
-#endif
 }
 
-#if TIP_LOOKUP
-// y = P x of a tip, read from the table that PMATRICES made.
-VECTOR_FUNCTION void tip_propagate(const plf_t *s, int tip, int length, int block, int k,
-                                   real_v y[STATES]) {
+VECTOR_FUNCTION void matvec_times(__global const real *m, const real_v x[STATES],
+                                  real_v y[STATES]) {
+  real_v product[STATES];
+  matvec(m, x, product);
+  FOR_STATE(i) y[i] *= product[i];
+}
+
+VECTOR_FUNCTION real_v matvec_meeting(__global const real *m, const real_v x[STATES],
+                                      const real_v y[STATES], const real_v z[STATES]) {
+  real_v one[STATES], other[STATES], sum = 0;
+  matvec(m, x, one);
+  matvec(m, y, other);
+  FOR_STATE(i) sum += one[i] * (other[i] * z[i]);
+  return sum;
+}
+#endif
+
+// P x of every tip code, as PMATRICES made it.
+static inline __global const real *tip_rows(const plf_t *s, int length, int block, int k) {
   const size_t at = (size_t)length * s->partitions + s->block_partition[block];
-  __global const real *table = s->tip_pmatrix + (at * CATEGORIES + k) * TIP_ROW;
-  table_rows(table, tip_codes(s, tip, block), y);
+  return s->tip_pmatrix + (at * CATEGORIES + k) * TIP_ROW;
 }
-#endif
 
-// y = P[length] x, the operand seen from across its branch; returns its scaling count.
+// An operand seen from across its branch, y = P[length] x, in two steps: all that must come from
+// memory can be on its way before any of it is waited for. Returns the operand's scaling count.
+VECTOR_FUNCTION count_v fetch(const plf_t *s, int operand, code_v codes, int length, int block,
+                              int k, real_v x[STATES]) {
+  if (!TIP_LOOKUP || operand >= 0) return operand_load(s, operand, codes, block, k, x);
+  table_rows(tip_rows(s, length, block, k), codes, x);
+  return (count_v)(0);
+}
+
+VECTOR_FUNCTION void cross(const plf_t *s, int operand, int length, int block, int k,
+                           const real_v x[STATES], real_v y[STATES]) {
+  if (!TIP_LOOKUP || operand >= 0)
+    matvec(pmatrix_row(s, length, block, k), x, y);
+  else
+    FOR_STATE(i) y[i] = x[i];
+}
+
+// The same, multiplied into y.
+VECTOR_FUNCTION void cross_times(const plf_t *s, int operand, int length, int block, int k,
+                                 const real_v x[STATES], real_v y[STATES]) {
+  if (!TIP_LOOKUP || operand >= 0)
+    matvec_times(pmatrix_row(s, length, block, k), x, y);
+  else
+    FOR_STATE(i) y[i] *= x[i];
+}
+
 VECTOR_FUNCTION count_v propagate(const plf_t *s, int operand, int length, int block, int k,
                                   real_v y[STATES]) {
-#if TIP_LOOKUP
-  if (operand < 0 && length < s->tip_lengths) {
-    tip_propagate(s, ~operand, length, block, k, y);
-    return (count_v)(0);
-  }
-#endif
   real_v x[STATES];
-  const count_v count = operand_load(s, operand, block, k, x);
-  matvec(pmatrix_row(s, length, block, k), x, y);
+  const code_v codes = operand_codes(s, operand, block);
+  const count_v count = fetch(s, operand, codes, length, block, k, x);
+  cross(s, operand, length, block, k, x, y);
   return count;
 }
 

@@ -52,7 +52,7 @@ static inline void pmatrix_fill(const plf_t *s, int length, int model, int parti
   for (int r = 0; r < MATRIX_ROWS; ++r)
     pmatrix_row_fill(row, exponentials, first + r, s->pmatrix + at * PMATRIX_ROW, rows[r]);
 #if TIP_LOOKUP
-  if (length < s->tip_lengths) tip_rows_fill(s, rows, first, s->tip_pmatrix + at * TIP_ROW);
+  tip_rows_fill(s, rows, first, s->tip_pmatrix + at * TIP_ROW);
 #endif
 }
 

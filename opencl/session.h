@@ -26,9 +26,8 @@ typedef struct {
   __global real *cla;                   // [slot][block][category][state][lane]
   __global ushort *scaler;              // [slot][block][category][lane]
   __global real *pmatrix;               // [length][partition][category][PMATRIX_ROW]
-  __global real *tip_pmatrix;           // [length < tip_lengths][partition][category][code][S]
-  __global real *stack;                 // near vectors: [work-group][level], then as a CLA
-  __global ushort *stack_scaler;        // their scaling counts
+  __global real *tip_pmatrix;           // [length][partition][category][code][S]
+  __global real *stack;                 // what local memory does not hold of stacks (stack.h)
   __global acc *partial;                // [cell][chunk]
   __global acc *site_lnl;               // [pattern], written by EVALUATE
   __global const uchar *tips;           // [tip][pattern]
@@ -39,9 +38,10 @@ typedef struct {
   __global const int *block_partition;  // [block]
   __global uint *sync;                  // counters of work-groups: SYNC_ARRIVED, ...
   __global ulong *marks;                // MARK_STARTED, MARK_ELAPSED, [work-group][FUNCTIONS]
-  int blocks, chunks, chunk_blocks, tile_blocks, partitions, tip_lengths;
+  int blocks, chunks, chunk_blocks, tile_blocks, partitions;
   int controls, lengths;  // records in front of the sums
-  int stack_levels;       // of a work-group's near vectors
+  int stack_levels;       // of a work-group's own stack
+  int local_levels;       // of them in local memory
   acc min_length, max_length;
 } plf_t;
 

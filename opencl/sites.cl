@@ -10,9 +10,10 @@
 #define LOCAL_LANES (2 * ROWS * LANES)
 #define LOCAL_CELLS 1
 
-static inline void own_stage(const plf_t *s, __global const int *runs, int count,
-                             __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
-                             __local int *cells, __local ulong *book, ulong *since) {
+static inline void own_stage(const plf_t *s, __global const int *runs, int count, int aux,
+                             __local real_v *stack, __local real_v *terms, __local count_v *counts,
+                             __local acc_v *lanes, __local int *cells, __local ulong *book,
+                             ulong *since) {
   const int functions[4] = {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE};
   for (int chunk = get_group_id(0); chunk < s->chunks; chunk += get_num_groups(0)) {
     const int end = min((chunk + 1) * s->chunk_blocks, s->blocks);

@@ -5,25 +5,25 @@
 #include "session.h"
 
 // Terms of one pattern and category wait in local memory for the other categories: TERMS of
-// them per (row, category, lane), with one scaling count. On a CPU a "lane" is the whole block.
-#define TERM_AT(row, t, k, lane) ((((row) * TERMS + (t)) * CATEGORIES + (k)) * LANES + (lane))
+// them per (row, category, column), with one scaling count. On a CPU a column is a whole block.
+#define TERM_AT(row, t, k, column) ((((row) * TERMS + (t)) * CATEGORIES + (k)) * COLUMNS + (column))
 #define FAR_COUNT (1 << 24)  // above any count: 16 bits are stored
-#define COUNT_AT(row, k, lane) (((row) * CATEGORIES + (k)) * LANES + (lane))
+#define COUNT_AT(row, k, column) (((row) * CATEGORIES + (k)) * COLUMNS + (column))
 
 // A category's scaling count; out of the way where its likelihood is 0 (rate 0 at a variable
 // pattern), since what cannot be has no say in the scale of what can.
 VECTOR_FUNCTION count_v telling_count(__local const real_v *terms, __local const count_v *counts,
-                                      int row, int k, int lane) {
-  const count_v possible = ONES(terms[TERM_AT(row, 0, k, lane)] != 0);
-  return counts[COUNT_AT(row, k, lane)] + (1 - possible) * FAR_COUNT;
+                                      int row, int k, int column) {
+  const count_v possible = ONES(terms[TERM_AT(row, 0, k, column)] != 0);
+  return counts[COUNT_AT(row, k, column)] + (1 - possible) * FAR_COUNT;
 }
 
 // The smallest count over a lane's categories, which all of them are then scaled to.
 VECTOR_FUNCTION count_v smallest_count(__local const real_v *terms, __local const count_v *counts,
-                                       int row, int lane) {
-  count_v least = telling_count(terms, counts, row, 0, lane);
+                                       int row, int column) {
+  count_v least = telling_count(terms, counts, row, 0, column);
   for (int k = 1; k < CATEGORIES; ++k) {
-    const count_v count = telling_count(terms, counts, row, k, lane);
+    const count_v count = telling_count(terms, counts, row, k, column);
     least = count < least ? count : least;  // PoCL 3.0 miscompiles this loop with min()
   }
   return least;
@@ -37,12 +37,12 @@ VECTOR_FUNCTION acc_v relative_scale(count_v count, count_v least) {
 
 // One lane's terms summed over the categories, all on the scale of the smallest count.
 VECTOR_FUNCTION count_v sum_categories(__local const real_v *terms, __local const count_v *counts,
-                                       int row, int lane, acc_v sums[TERMS]) {
-  const count_v least = smallest_count(terms, counts, row, lane);
+                                       int row, int column, acc_v sums[TERMS]) {
+  const count_v least = smallest_count(terms, counts, row, column);
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
   for (int k = 0; k < CATEGORIES; ++k) {
-    const acc_v scale = relative_scale(telling_count(terms, counts, row, k, lane), least);
-    for (int t = 0; t < TERMS; ++t) sums[t] += TO_ACC(terms[TERM_AT(row, t, k, lane)]) * scale;
+    const acc_v scale = relative_scale(telling_count(terms, counts, row, k, column), least);
+    for (int t = 0; t < TERMS; ++t) sums[t] += TO_ACC(terms[TERM_AT(row, t, k, column)]) * scale;
   }
   return least;
 }

@@ -3,16 +3,18 @@
 //   L = sum_k w_k sum_i pi_i A_i B_i C_i,  L_1 = ... A'_i B_i C_i,  L_12 = ... A'_i B'_i C_i, ...
 // gives lnL, its gradient and its whole Hessian in one pass over the patterns.
 #define TERMS TRIPOD_CELLS
+#define SPAN (LANES > 1 && LANES < GPU_COLUMNS ? GPU_COLUMNS / LANES : 1)
 
 #include "contract.h"
 #include "grid.h"
 #include "operand.h"
+#include "span.h"
 #include "sums.h"
 
 #define OWN_OP OP_TRIPOD
 #define WORKER_ROWS 1
-#define LOCAL_TERMS (TERMS * CATEGORIES * LANES)
-#define LOCAL_LANES (TERMS * LANES)
+#define LOCAL_TERMS (TERMS * CATEGORIES * COLUMNS)
+#define LOCAL_LANES (TERMS * COLUMNS)
 #define LOCAL_CELLS 1
 
 // x = P operand, with its first two derivatives in the branch length.
@@ -32,7 +34,7 @@ VECTOR_FUNCTION void tripod_terms(const plf_t *s, __global const int *record, in
                                   __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[TRIPOD_MODEL], block);
   real_v a[3][STATES], b[3][STATES], c[3][STATES];
-  counts[COUNT_AT(0, k, LANE)] =
+  counts[COUNT_AT(0, k, COLUMN)] =
       differentiate(s, record[TRIPOD_NEAR], record[TRIPOD_NEAR_P], model, block, k, a) +
       differentiate(s, record[TRIPOD_FAR], record[TRIPOD_FAR_P], model, block, k, b) +
       differentiate(s, record[TRIPOD_PENDANT], record[TRIPOD_PENDANT_P], model, block, k, c);
@@ -53,14 +55,15 @@ VECTOR_FUNCTION void tripod_terms(const plf_t *s, __global const int *record, in
     sum[8] += da_b * c1;
     sum[9] += a_db * c1;
   }
-  for (int t = 0; t < TERMS; ++t) terms[TERM_AT(0, t, k, LANE)] = model[MODEL_WEIGHTS + k] * sum[t];
+  for (int t = 0; t < TERMS; ++t)
+    terms[TERM_AT(0, t, k, COLUMN)] = model[MODEL_WEIGHTS + k] * sum[t];
 }
 
 // Adds one lane's lnL, gradient and Hessian; the scaling cancels in the ratios.
 VECTOR_FUNCTION void tripod_lane(const plf_t *s, int block, __local const real_v *terms,
                                  __local const count_v *counts, acc_v sums[TERMS]) {
   acc_v all[TERMS];
-  const count_v count = sum_categories(terms, counts, 0, LANE, all);
+  const count_v count = sum_categories(terms, counts, 0, COLUMN, all);
   const acc_v weight = pattern_weights(s, block, LANE);
   const int one[6] = {1, 2, 3, 1, 1, 2}, other[6] = {1, 2, 3, 2, 3, 3};
   sums[0] += weight * scaled_log(all[0], count);
@@ -69,24 +72,26 @@ VECTOR_FUNCTION void tripod_lane(const plf_t *s, int block, __local const real_v
   for (int h = 0; h < 6; ++h) sums[4 + h] += weight * (all[4 + h] - all[one[h]] * all[other[h]]);
 }
 
-static inline void tripod_chunk(const plf_t *s, __global const int *record, int chunk,
-                                __local real_v *terms, __local count_v *counts,
-                                __local acc_v *lanes) {
+static inline void tripod_span(const plf_t *s, __global const int *record, int span,
+                               __local real_v *terms, __local count_v *counts,
+                               __local acc_v *lanes) {
+  const int chunk = column_chunk(span, COLUMN);
   acc_v sums[TERMS];
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
-  const int end = min((chunk + 1) * s->chunk_blocks, s->blocks);
-  for (int block = chunk * s->chunk_blocks; block < end; ++block) {
+  for (int n = 0; n < s->chunk_blocks; ++n) {
+    const int block = chunk_block(s, chunk, n);
     FOR_CATEGORY(k) tripod_terms(s, record, block, k, terms, counts);
     sync_group(CLK_LOCAL_MEM_FENCE);
-    if (CATEGORY_FIRST == 0) tripod_lane(s, block, terms, counts, sums);
+    if (CATEGORY_FIRST == 0 && has_block(s, chunk, n)) tripod_lane(s, block, terms, counts, sums);
     sync_group(CLK_LOCAL_MEM_FENCE);
   }
   if (CATEGORY_FIRST == 0)
-    for (int t = 0; t < TERMS; ++t) lanes[t * LANES + LANE] = sums[t];
+    for (int t = 0; t < TERMS; ++t) lanes[t * COLUMNS + COLUMN] = sums[t];
   sync_group(CLK_LOCAL_MEM_FENCE);
-  for (int t = ITEM; t < TERMS; t += TEAM)
-    partial_add(s, record[TRIPOD_CELL] + t, chunk, true,
-                lanes_sum((__local const acc *)lanes + t * VW));
+  for (int q = ITEM; q < TERMS * SPAN; q += TEAM)
+    if (span * SPAN + q % SPAN < s->chunks)
+      partial_add(s, record[TRIPOD_CELL] + q / SPAN, span * SPAN + q % SPAN, true,
+                  lanes_sum((__local const acc *)lanes + q * VW));
   sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
@@ -95,14 +100,15 @@ static inline bool is_settled(const plf_t *s, int n) {
   return n < s->controls && CONTROL_AT(s, n)[CONTROL_ACTIVE] == 0;
 }
 
-static inline void own_stage(const plf_t *s, __global const int *records, int count,
-                             __local real_v *terms, __local count_v *counts, __local acc_v *lanes,
-                             __local int *cells, __local ulong *book, ulong *since) {
-  const long jobs = (long)count * s->chunks;
+static inline void own_stage(const plf_t *s, __global const int *records, int count, int aux,
+                             __local real_v *stack, __local real_v *terms, __local count_v *counts,
+                             __local acc_v *lanes, __local int *cells, __local ulong *book,
+                             ulong *since) {
+  const long jobs = (long)count * span_count(s);
   for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
-    const int n = job / s->chunks;
+    const int n = job % count;
     if (is_settled(s, n)) continue;
-    tripod_chunk(s, records + n * TRIPOD_WORDS, job % s->chunks, terms, counts, lanes);
+    tripod_span(s, records + n * TRIPOD_WORDS, job / count, terms, counts, lanes);
   }
   mark(book, since, FN_TRIPOD);
 }

@@ -1,7 +1,7 @@
 // The worker: one launch runs the stages first_stage ... last_stage - 1 of a program, with a
 // barrier over the grid between them. The front files (sites.cl, scan.cl, tripod.cl) define
 //   OWN_OP, own_stage()   the one stage that only they run
-//   LOCAL_TERMS, LOCAL_LANES, LOCAL_CELLS   its needs of local memory
+//   LOCAL_TERMS, LOCAL_LANES, LOCAL_CELLS   its needs of local memory, beside the stack
 //   WORKER_ROWS           rows of a work-group
 #ifndef WORKER_H
 #define WORKER_H
@@ -13,25 +13,46 @@
 #define WORKER_SIZE GROUP_SIZE(WORKER_ROWS)
 #define STRIDED (WORKER_SIZE < REDUCE_WIDTH ? WORKER_SIZE * REDUCE_WIDTH : WORKER_SIZE)
 
-__kernel __attribute__((reqd_work_group_size(LANES, CATEGORY_ITEMS, WORKER_ROWS))) void worker(
-    __global const int *program, __global acc *state, __global real *cla, __global ushort *scaler,
-    __global real *pmatrix, __global real *tip_pmatrix, __global real *stack,
-    __global ushort *stack_scaler, __global acc *partial, __global acc *site_lnl,
-    __global const uchar *tips, __global const real *tip_table, __global const acc *model,
-    __global const real *model_real, __global const acc *weights,
-    __global const int *block_partition, __global uint *sync, __global ulong *marks, int blocks,
-    int chunk_blocks, int tile_blocks, int partitions, int tip_lengths, int controls, int lengths,
-    int stack_levels, acc min_length, acc max_length, int first_stage, int last_stage) {
-  const plf_t session = {
-      program,      state,       cla,          scaler,
-      pmatrix,      tip_pmatrix, stack,        stack_scaler,
-      partial,      site_lnl,    tips,         tip_table,
-      model,        model_real,  weights,      block_partition,
-      sync,         marks,       blocks,       (blocks + chunk_blocks - 1) / chunk_blocks,
-      chunk_blocks, tile_blocks, partitions,   tip_lengths,
-      controls,     lengths,     stack_levels, min_length,
-      max_length};
+__kernel __attribute__((reqd_work_group_size(COLUMNS, CATEGORY_ITEMS, WORKER_ROWS))) void worker(
+    __global const int *restrict program, __global acc *state, __global real *cla,
+    __global ushort *scaler, __global real *pmatrix, __global real *tip_pmatrix,
+    __global real *stack, __global acc *partial, __global acc *site_lnl,
+    __global const uchar *restrict tips, __global const real *restrict tip_table,
+    __global const acc *restrict model, __global const real *restrict model_real,
+    __global const acc *restrict weights, __global const int *restrict block_partition,
+    __global uint *sync, __global ulong *marks, __local real_v *own_stack, int blocks,
+    int chunk_blocks, int tile_blocks, int partitions, int controls, int lengths, int stack_levels,
+    int local_levels, acc min_length, acc max_length, int first_stage, int last_stage) {
+  const plf_t session = {program,
+                         state,
+                         cla,
+                         scaler,
+                         pmatrix,
+                         tip_pmatrix,
+                         stack,
+                         partial,
+                         site_lnl,
+                         tips,
+                         tip_table,
+                         model,
+                         model_real,
+                         weights,
+                         block_partition,
+                         sync,
+                         marks,
+                         blocks,
+                         (blocks + chunk_blocks - 1) / chunk_blocks,
+                         chunk_blocks,
+                         tile_blocks,
+                         partitions,
+                         controls,
+                         lengths,
+                         stack_levels,
+                         local_levels,
+                         min_length,
+                         max_length};
   const plf_t *s = &session;
+  const plf_t called = session;  // for calls, which take it from memory; the other stays out of it
   __local real_v terms[LOCAL_TERMS];
   __local count_v counts[LOCAL_TERMS / TERMS];
   __local acc_v lanes[LOCAL_LANES];
@@ -49,18 +70,19 @@ __kernel __attribute__((reqd_work_group_size(LANES, CATEGORY_ITEMS, WORKER_ROWS)
     __global const int *records = program + first;
     switch (stage[STAGE_OP]) {
       case OP_PMATRICES:
-        pmatrices_stage(s, records, count, WORKER_SIZE);
+        pmatrices_stage(&called, records, count, WORKER_SIZE);
         mark(book, &since, FN_PMATRICES);
         break;
       case OWN_OP:
-        own_stage(s, records, count, terms, counts, lanes, cells, book, &since);
+        own_stage(s, records, count, stage[STAGE_AUX], own_stack, terms, counts, lanes, cells, book,
+                  &since);
         break;
       case OP_REDUCE:
-        reduce_stage(s, first, count, strided, WORKER_SIZE, at);
+        reduce_stage(&called, first, count, strided, WORKER_SIZE, at);
         mark(book, &since, FN_OPTIMISE);
         break;
       case OP_OPTIMISE:
-        optimise_stage(s, records, count, stage[STAGE_AUX], WORKER_SIZE);
+        optimise_stage(&called, records, count, stage[STAGE_AUX], WORKER_SIZE);
         mark(book, &since, FN_OPTIMISE);
         break;
       case OP_REPEAT:

@@ -11,11 +11,19 @@ import pyopencl as cl
 
 from mltree.device.layout import Layout
 from mltree.errors import DeviceError
-from mltree.likelihood.program import Program, Scan, Sites, Tripods
+from mltree.likelihood.program import Program, Scan, Sites, Tripods, Walk
 
-__all__ = ["WORKERS", "build_worker", "is_nvidia", "source_folder", "worker_of"]
+__all__ = [
+    "WORKERS",
+    "build_worker",
+    "is_nvidia",
+    "local_memory",
+    "resident_groups",
+    "source_folder",
+    "worker_of",
+]
 
-WORKERS = ("sites", "scan", "tripod")
+WORKERS = ("sites", "scan", "tripod", "walk")
 """Front files of the worker; a run builds only those that it needs."""
 
 SPIN_LIMIT = 1 << 22
@@ -61,12 +69,8 @@ def is_nvidia(device: cl.Device) -> bool:
     return "nvidia" in str(device.vendor).lower()
 
 
-def build_worker(
-    context: cl.Context, device: cl.Device, name: str, layout: Layout
-) -> tuple[cl.Kernel, int]:
-    """The kernel of one front file (:data:`WORKERS`), and its groups in a compute unit.
-
-    The latter is how many work-groups a compute unit surely holds at once.
+def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layout) -> cl.Kernel:
+    """The kernel of one front file (:data:`WORKERS`).
 
     Raises:
         DeviceError: the driver could not compile it; carries the end of its log.
@@ -89,16 +93,19 @@ def build_worker(
             f"{device.name}: the {name} worker does not compile: {log[-1] if log else error}",
             hint=f"layout {layout}; please report this with the driver's version",
         ) from error
-    kernel = cl.Kernel(program, "worker")
-    return kernel, _resident_groups(device, kernel, name, layout) if is_nvidia(device) else 1
+    return cl.Kernel(program, "worker")
 
 
-def _resident_groups(device: cl.Device, kernel: cl.Kernel, name: str, layout: Layout) -> int:
-    """Work-groups that the registers and local memory of a compute unit hold together."""
-    items = layout.team * (layout.rows if name == "sites" else 1)
+def local_memory(kernel: cl.Kernel, device: cl.Device) -> int:
+    """Bytes of local memory that a work-group takes, beside what its arguments ask for."""
+    size = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
+    return int(str(size))
+
+
+def resident_groups(items: int, local: int) -> int:
+    """Work-groups of so many items and bytes that one of NVIDIA's compute units surely holds."""
     warps = -(-items // 32)
     registers = min(NVIDIA_REGISTERS + 1, NVIDIA_REGISTER_FILE // (32 * warps))
-    local = kernel.get_work_group_info(cl.kernel_work_group_info.LOCAL_MEM_SIZE, device)
     fits = (
         NVIDIA_REGISTER_FILE // (32 * warps * registers),
         NVIDIA_LOCAL_MEMORY // (local + 1024),
@@ -115,6 +122,8 @@ def worker_of(program: Program) -> str:
             return "scan"
         if isinstance(stage, Tripods):
             return "tripod"
+        if isinstance(stage, Walk):
+            return "walk"
         if isinstance(stage, Sites):
             return "sites"
     return "sites"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from mltree.contract import GPU_COLUMNS
+
 __all__ = ["Layout", "cpu_layout", "gpu_layout", "gpu_rows", "without_fp64"]
 
 GPU_GROUP = 512
@@ -44,7 +46,7 @@ class Layout:
     vw: int
     """Patterns in a block. 1 is RAxML's AVX layout."""
     lanes: int
-    """Work-items that share a block: ``vw``, or 1 where a vector type holds it."""
+    """Work-items that share a block, each with a vector of its patterns; 1 on CPUs."""
     category_items: int
     """Work-items that share the categories of a pattern: all or one."""
     rows: int
@@ -60,6 +62,27 @@ class Layout:
     def team(self) -> int:
         """Work-items that share a row."""
         return self.lanes * self.category_items
+
+    def group(self, worker: str) -> tuple[int, int, int]:
+        """Work-items of one of the worker's work-groups: columns, categories, rows."""
+        if worker == "sites":
+            return self.lanes, self.category_items, self.rows
+        return self.columns, self.category_items, 1
+
+    @property
+    def columns(self) -> int:
+        """Patterns that a work-group walks a tree with, side by side: a warp of a GPU or more."""
+        return max(self.lanes, GPU_COLUMNS) if self.lanes > 1 else 1
+
+    @property
+    def span(self) -> int:
+        """Chunks that make up the columns."""
+        return self.columns // self.lanes
+
+    def stack_bytes(self) -> int:
+        """Bytes of one level of a work-group's own stack, counts included."""
+        real = 4 if self.single else 8
+        return self.categories * (self.states + 1) * self.columns * self.vw // self.lanes * real
 
     def cla_bytes(self, n_patterns: int) -> int:
         """Bytes of one CLA and its scaling counts."""
@@ -89,7 +112,7 @@ class Layout:
             "STATES": self.states,
             "CODES": self.codes,
             "CATEGORIES": self.categories,
-            "VW": self.vw,
+            "WIDTH": self.vw // self.lanes,
             "LANES": self.lanes,
             "CATEGORY_ITEMS": self.category_items,
             "ROWS": self.rows,
@@ -114,18 +137,18 @@ def cpu_layout(states: int, codes: int, categories: int, vw: int, single: bool) 
 
 
 def gpu_layout(
-    states: int, codes: int, categories: int, vw: int, single: bool, rows: int
+    states: int, codes: int, categories: int, vw: int, single: bool, rows: int, width: int = 1
 ) -> Layout:
-    """A work-item per pattern and category; ``rows`` nodes of a level side by side."""
+    """A work-item per ``width`` patterns and category; ``rows`` nodes of a level side by side."""
     return Layout(
-        states, codes, categories, vw=vw, lanes=vw, category_items=categories, rows=rows,
+        states, codes, categories, vw=vw, lanes=vw // width, category_items=categories, rows=rows,
         single=single, fp64=True, tip_lookup=True,
     )  # fmt: skip
 
 
-def gpu_rows(vw: int, categories: int, n_patterns: int, compute_units: int) -> int:
+def gpu_rows(vw: int, categories: int, n_patterns: int, compute_units: int, width: int = 1) -> int:
     """Rows that fill the device where the blocks alone do not."""
-    team = vw * categories
+    team = vw // width * categories
     wanted = compute_units * GPU_UNIT_ITEMS // (-(-n_patterns // vw) * team)
     return max(1, min(wanted, GPU_GROUP // team))
 

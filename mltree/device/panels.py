@@ -23,8 +23,9 @@ import pyopencl as cl
 from mltree.alignment.patterns import Patterns
 from mltree.contract import CONTROL_WORDS, HEADER_WORDS, REDUCE_WIDTH, Control, Function
 from mltree.device.layout import Layout
+from mltree.device.memory import cla_memory
 from mltree.device.resident import Resident
-from mltree.device.session import Dispatch, Session, cla_memory
+from mltree.device.session import Dispatch, Session, pays_to_walk
 from mltree.errors import DeviceError, NumericalError
 from mltree.likelihood.engine import Result
 from mltree.likelihood.program import (
@@ -36,6 +37,7 @@ from mltree.likelihood.program import (
     Scan,
     Sites,
     Tripods,
+    Walk,
 )
 
 __all__ = ["PanelEngine", "Place", "ordered_sum"]
@@ -74,7 +76,7 @@ class PanelEngine:
         dispatch: Dispatch = "auto",
     ) -> None:
         """``slots``: CLAs to make room for at first; more panels are made where more is asked."""
-        whole = patterns.n_patterns
+        whole = self._n_patterns = patterns.n_patterns
         chunk = max(place.layout.chunk_blocks(whole) * place.layout.vw for place in places)
         ends = _shared_out(-(-whole // chunk), [place.share for place in places])
         self._seats = [
@@ -110,6 +112,11 @@ class PanelEngine:
     def max_slots(self) -> int:
         """CLA slots that fit beside one another; see :class:`mltree.likelihood.engine.Engine`."""
         return min(seat.room for seat in self._seats)
+
+    def walks(self, trees: int) -> bool:
+        """As a lone session on the first device would, so that results have its bits."""
+        session = self._seats[0].session
+        return pays_to_walk(session.layout, session.device, trees, self._n_patterns)
 
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
@@ -262,7 +269,7 @@ class _Run:
         at = repeats = 0
         while at < len(stages):
             match stages[at]:
-                case PMatrices() | Sites() | Scan() | Tripods():
+                case PMatrices() | Sites() | Scan() | Tripods() | Walk():
                     at = self._sites(at)
                     continue
                 case Reduce(first, count):
@@ -279,7 +286,9 @@ class _Run:
         """Run the site-local stages from ``at`` on every panel; returns the stage after them."""
         stages = self._program.stages
         end = at
-        while end < len(stages) and isinstance(stages[end], PMatrices | Sites | Scan | Tripods):
+        while end < len(stages) and isinstance(
+            stages[end], PMatrices | Sites | Scan | Tripods | Walk
+        ):
             end += 1
         part = self._part(at, end)
         self.lengths_seen = self.state.lengths.astype(np.float64)
@@ -298,7 +307,7 @@ class _Run:
             for n in here:
                 self._start(n, part, self.lengths_seen)
             for n in here:
-                found[n, turn] = self._seats[n].session.partials(part)
+                found[n, turn] = self._seats[n].session.partials(part, len(self.lengths_seen))
                 while order and order[0] in found:
                     self._sums.add(found.pop(order.pop(0)))
         return end

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mltree.contract import NO_CELL, RunKind
+from mltree.contract import RunKind
 from mltree.errors import WorkerFault
 from mltree.likelihood.program import PMatrices, Program, Scan, Sites, Stage, Tripods
 
@@ -76,7 +76,7 @@ def _writing(stage: Stage) -> Stage | None:
             return stage
         case Sites(runs):
             return Sites(tuple(run for run in runs if run[0] == RunKind.NEWVIEW))
-        case Scan(_, steps) if (steps["store"] != NO_CELL).any():
+        case Scan() if stage.stores:
             return stage
         case _:
             return None
@@ -97,7 +97,7 @@ def _slots(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
                         operands += [records["x"], records["y"]]
             case Scan(tasks, steps):
                 operands += [tasks["pendant"], tasks["root"], steps["sibling"], steps["far"]]
-                written.append(steps["store"])
+                written += [stage.outputs] if stage.stores else []
             case Tripods(records):
                 operands += [records["near"], records["far"], records["pendant"]]
     reads, writes = np.unique(np.concatenate(operands)), np.unique(np.concatenate(written))

@@ -166,7 +166,8 @@ class Likelihood:
     ) -> Float64:
         self._load(models)
         self._resident = ()
-        program = self._program(programs.traversal, trees, kind)
+        build = programs.walk if self.engine.walks(len(trees)) else programs.traversal
+        program = self._program(build, trees, kind)
         return self.engine.run(program, _lengths(trees), _NO_CONTROL).sums
 
     def _smooth(

@@ -218,12 +218,8 @@ class ScanPlan:
     steps: Records
 
 
-def scan_records(trees: Sequence[Tree], scan: ScanTasks, store_from: int = NO_CELL) -> ScanPlan:
-    """The scan's tables.
-
-    With ``store_from``, outputs are near vectors in slots from there on; else they are scores in
-    cells from 0.
-    """
+def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) -> ScanPlan:
+    """The scan's tables; its outputs are cells, or slots, from ``first_output`` on."""
     tree = trees[0]
     edges = len(trees) * tree.n_edges
     edge = np.stack([t.edge for t in trees])
@@ -245,9 +241,7 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, store_from: int = NO_CE
     steps["far"] = _operands_of(trees, step_tree, scan.far)
     steps["full_p"] = edge[step_tree, scan.far] + step_tree * tree.n_edges
     steps["half_p"] = steps["full_p"] + edges
-    stored = np.where(scan.output >= 0, scan.output + store_from, NO_CELL)
-    steps["cell"] = scan.output if store_from == NO_CELL else NO_CELL
-    steps["store"] = NO_CELL if store_from == NO_CELL else stored
+    steps["output"] = np.where(scan.output >= 0, scan.output + first_output, NO_CELL)
     full = np.concatenate([t.lengths for t in trees])
     lengths = np.concatenate([full, full / 2, scan.join_length])
     model = np.concatenate(

@@ -27,6 +27,7 @@ __all__ = [
     "Sites",
     "Stage",
     "Tripods",
+    "Walk",
 ]
 
 Records: TypeAlias = npt.NDArray[np.void]
@@ -76,10 +77,20 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Scan:
-    """Insertion walks. ``tasks.first_step`` counts records of ``steps`` here, words on the wire."""
+    """Insertion walks. ``tasks.first_step`` counts records of ``steps`` here, words on the wire.
+
+    Outputs are cells that get a score or, where it ``stores``, slots that keep the near vector.
+    """
 
     tasks: Records
     steps: Records
+    stores: bool = False
+
+    @property
+    def outputs(self) -> npt.NDArray[np.int32]:
+        """int32[n]: the cells or slots that it writes."""
+        output: npt.NDArray[np.int32] = self.steps["output"]
+        return output[output >= 0]
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,21 @@ class Tripods:
     records: Records
 
 
-Stage: TypeAlias = PMatrices | Sites | Reduce | Optimise | Repeat | Scan | Tripods
+@dataclass(frozen=True)
+class Walk:
+    """lnL of trees from depth-first walks (:data:`contract.WALK` records, a tree each).
+
+    ``walks.first_step`` counts records of ``steps``; ``levels``: results that wait at most for
+    their sibling, beside the last one; ``sites``: whether lnL of every pattern are kept.
+    """
+
+    walks: Records
+    steps: Records
+    levels: int
+    sites: bool = False
+
+
+Stage: TypeAlias = PMatrices | Sites | Reduce | Optimise | Repeat | Scan | Tripods | Walk
 
 
 @dataclass(frozen=True)
@@ -111,14 +136,20 @@ class Program:
 
     @cached_property
     def stack_levels(self) -> int:
-        """Depth of the scan's stack of near vectors."""
-        levels = [s.steps["level_out"].max() + 1 for s in self.stages if isinstance(s, Scan)]
-        return max([1, *(int(level) for level in levels)])
+        """Depth of a work-group's stack of CLAs: of a scan's near vectors, or of a walk."""
+        levels = [1]
+        for stage in self.stages:
+            match stage:
+                case Scan(_, steps):
+                    levels.append(int(steps["level_out"].max()) + 1)
+                case Walk():
+                    levels.append(stage.levels)
+        return max(levels)
 
     @cached_property
     def site_steps(self) -> int:
         """Records that every pattern goes through."""
-        own = [s for s in self.stages if isinstance(s, (Sites, Scan, Tripods))]
+        own = [s for s in self.stages if isinstance(s, (Sites, Scan, Tripods, Walk))]
         return sum(len(records) for records in Program(tuple(own), 0).tables())
 
     @cached_property
@@ -129,9 +160,10 @@ class Program:
     def _operands(self) -> Iterator[npt.NDArray[np.int32]]:
         for records in self.tables():
             for field in ("dst", "left", "right", "x", "y", "near", "far", "pendant", "root",
-                          "sibling", "store"):  # fmt: skip
-                if field in (records.dtype.names or ()):
+                          "sibling"):  # fmt: skip
+                if field in (records.dtype.names or ()) and records.dtype != contract.WALK_STEP:
                     yield records[field]
+        yield from (s.outputs for s in self.stages if isinstance(s, Scan) and s.stores)
 
     def tables(self) -> Iterator[Records]:
         """Every record table of the program, in order."""
@@ -141,7 +173,7 @@ class Program:
                     yield from (records for _, records in runs)
                 case PMatrices(records) | Optimise(records) | Tripods(records):
                     yield records
-                case Scan(tasks, steps):
+                case Scan(tasks, steps) | Walk(tasks, steps):
                     yield tasks
                     yield steps
 
@@ -170,6 +202,7 @@ _OPS: dict[type[Stage], Op] = {
     Repeat: Op.REPEAT,
     Scan: Op.SCAN,
     Tripods: Op.TRIPOD,
+    Walk: Op.WALK,
 }
 
 
@@ -183,29 +216,36 @@ class _Encoder:
     def add(self, records: Records) -> int:
         at = self.offset
         flat = np.ascontiguousarray(records).view(np.int32).ravel()
-        self.parts.append(flat)
-        self.offset += flat.size
+        padding = np.zeros(-flat.size % contract.RECORD_ALIGNMENT, np.int32)
+        self.parts += [flat, padding]
+        self.offset += flat.size + padding.size
         return at
+
+    def add_steps(self, tasks: Records, steps: Records) -> int:
+        """Tasks whose first step is a word from here on."""
+        moved = tasks.copy()
+        moved["first_step"] = self.add(steps) + len(steps.dtype.names or ()) * tasks["first_step"]
+        return self.add(moved)
 
     def stage(self, stage: Stage) -> tuple[int, int, int]:
         """(first, count, aux) of the stage's row."""
         match stage:
             case PMatrices(records) | Tripods(records):
-                return self.add(records), len(records), 0
+                row = self.add(records), len(records), 0
             case Optimise(records, alone):
-                return self.add(records), len(records), int(alone)
+                row = self.add(records), len(records), int(alone)
             case Reduce(first, count):
-                return first, count, 0
+                row = first, count, 0
             case Repeat(to, times, groups):
-                return to, times, groups
-            case Scan(tasks, steps):
-                words = len(contract.SCAN_STEP.names or ())
-                moved = tasks.copy()
-                moved["first_step"] = self.add(steps) + words * tasks["first_step"]
-                return self.add(moved), len(tasks), 0
+                row = to, times, groups
+            case Scan(tasks, steps, stores):
+                row = self.add_steps(tasks, steps), len(tasks), int(stores)
+            case Walk(walks, steps, _, sites):
+                row = self.add_steps(walks, steps), len(walks), int(sites)
             case Sites(runs):
                 rows = [(kind, self.add(records), len(records)) for kind, records in runs]
-                return self.add(np.array(rows, contract.RUN)), len(rows), 0
+                row = self.add(np.array(rows, contract.RUN)), len(rows), 0
+        return row
 
 
 def _encode(stages: Sequence[Stage]) -> npt.NDArray[np.int32]:
@@ -236,8 +276,8 @@ def _record_lines(stage: Stage) -> list[str]:
             return [f"P[{p}] = exp(Q{m} r t[{p}])" for p, m in records.tolist()]
         case Sites(runs):
             return [_site_line(kind, row) for kind, records in runs for row in records.tolist()]
-        case Scan(tasks, steps):
-            names = contract.SCAN_STEP.names or ()
+        case Scan(tasks, steps) | Walk(tasks, steps):
+            names = steps.dtype.names or ()
             return [f"task {row}" for row in tasks.tolist()] + [
                 " ".join(f"{n}={v}" for n, v in zip(names, row, strict=True))
                 for row in steps.tolist()

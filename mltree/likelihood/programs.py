@@ -25,8 +25,10 @@ from mltree.likelihood.program import (
     Scan,
     Sites,
     Tripods,
+    Walk,
 )
 from mltree.likelihood.scan_tasks import ScanTasks
+from mltree.likelihood.walks import walk_records
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree, siblings
 
@@ -39,6 +41,7 @@ __all__ = [
     "traversal",
     "tripods",
     "update",
+    "walk",
 ]
 
 Int32 = npt.NDArray[np.int32]
@@ -53,6 +56,14 @@ def traversal(trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE) -> Progra
     runs.append((kind, np.concatenate(at)))
     runs = [(run_kind, planner.one_slot_a_node(records)) for run_kind, records in runs]
     stages = (_pmatrices(trees), Sites(tuple(runs)), Reduce(0, len(trees)))
+    return Program(stages, len(trees))
+
+
+def walk(trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE) -> Program:
+    """LnL of every tree from a walk that keeps no CLA; cell n is tree n's."""
+    plan = walk_records(trees)
+    walks = Walk(plan.walks, plan.steps, plan.levels, sites=kind == RunKind.EVALUATE_SITES)
+    stages = (_pmatrices(trees), walks, Reduce(0, len(trees)))
     return Program(stages, len(trees))
 
 
@@ -131,8 +142,9 @@ def scores(trees: Sequence[Tree], scan: ScanTasks) -> tuple[Program, Float64]:
 
 def near_vectors(trees: Sequence[Tree], scan: ScanTasks, base: int) -> tuple[Program, Float64]:
     """The near vector of every output of a scan, kept in slots from ``base`` on."""
-    plan = planner.scan_records(trees, scan, store_from=base)
-    return Program((PMatrices(plan.pmatrices), Scan(plan.tasks, plan.steps)), 1), plan.lengths
+    plan = planner.scan_records(trees, scan, first_output=base)
+    stages = (PMatrices(plan.pmatrices), Scan(plan.tasks, plan.steps, stores=True))
+    return Program(stages, 1), plan.lengths
 
 
 def tripods(

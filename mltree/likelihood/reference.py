@@ -30,6 +30,7 @@ from mltree.likelihood.program import (
     Sites,
     Stage,
     Tripods,
+    Walk,
 )
 
 __all__ = ["ReferenceEngine"]
@@ -84,6 +85,10 @@ class ReferenceEngine:
         self._models = np.empty((0, self._row.words))
         self._site_lnl = np.zeros(len(self.weights))
 
+    def walks(self, trees: int) -> bool:  # noqa: ARG002
+        """False: it takes a level at a time as well as a walk."""
+        return False
+
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
         self._models = rows
@@ -121,8 +126,10 @@ class ReferenceEngine:
             case Reduce(first, count):
                 if not np.isfinite(self._sums[first : first + count]).all():
                     raise NumericalError("a log-likelihood came out as NaN or infinite")
-            case Scan(tasks, steps):
-                self._each(partial(self._scan_task, steps), tasks)
+            case Scan(tasks, steps, stores):
+                self._each(partial(self._scan_task, steps, stores), tasks)
+            case Walk(walks, steps, _, sites):
+                self._each(partial(self._walk, steps, sites), walks)
             case Tripods(records):
                 self._each(self._tripod, records)
 
@@ -161,13 +168,17 @@ class ReferenceEngine:
                 self._site_lnl = lnl
 
     def _evaluate(self, x: int, y: int, length: int, model: int, cell: int) -> Float64:
+        lnl = self._lnl_across(self._operand(x), self._across(self._operand(y), length), model)
+        self._sums[cell] = self.weights @ lnl
+        return lnl
+
+    def _lnl_across(self, a: _Scaled, b: _Scaled, model: int) -> Float64:
+        """f64[L]: lnL of every pattern at an edge, from both sides, one of them across it."""
         *_, frequencies, _, weights = self._row.unpack(self._models[model])
-        a, b = self._operand(x), self._across(self._operand(y), length)
         terms = np.einsum("k,i,lki,lki->lk", weights, frequencies, a.values, b.values)
         (likelihood,), least = _over_categories(terms[None], a.counts + b.counts)
         with np.errstate(divide="ignore", invalid="ignore"):
             lnl: Float64 = np.log(likelihood) - least * _LN_SCALE
-        self._sums[cell] = self.weights @ lnl
         return lnl
 
     def _derive(self, x: int, y: int, length: int, model: int, cell: int) -> None:
@@ -187,19 +198,34 @@ class ReferenceEngine:
         self._sums[cell] = self.weights @ (l1 / l0)
         self._sums[cell + 1] = self.weights @ (l2 / l0 - (l1 / l0) ** 2)
 
-    def _scan_task(self, steps: Records, *task: int) -> None:
+    def _walk(
+        self, steps: Records, sites: bool, tip: int, length: int, model: int, cell: int, first: int,
+        count: int,
+    ) -> None:  # fmt: skip
+        waiting: list[_Scaled] = []
+        for left, left_p, right, right_p in steps[first : first + count].tolist():
+            b = waiting.pop() if right >= 0 else self._operand(right)
+            a = waiting.pop() if left >= 0 else self._operand(left)
+            waiting.append(self._across(a, left_p).times(self._across(b, right_p)))
+        root = waiting.pop()
+        lnl = self._lnl_across(root, self._across(self._operand(tip), length), model)
+        self._sums[cell] = self.weights @ lnl
+        if sites:
+            self._site_lnl = lnl
+
+    def _scan_task(self, steps: Records, stores: bool, *task: int) -> None:
         pendant, pendant_p, root, join_p, model, first, count = task
         subtree = self._across(self._operand(pendant), pendant_p)
         stack = {0: self._across(self._operand(root), join_p)}
         for step in steps[first : first + count].tolist():
-            level_in, level_out, sibling, sibling_p, far, half_p, full_p, cell, store = step
+            level_in, level_out, sibling, sibling_p, far, half_p, full_p, output = step
             near = stack[level_in].times(self._across(self._operand(sibling), sibling_p))
-            if store >= 0:
-                self._cla[store] = near
-            if cell != NO_CELL:
+            if output != NO_CELL and stores:
+                self._cla[output] = near
+            elif output != NO_CELL:
                 far_half = self._across(self._operand(far), half_p)
                 parts = (self._across(near, half_p), far_half, subtree)
-                self._sums[cell] = self._insertion(parts, model)
+                self._sums[output] = self._insertion(parts, model)
             if level_out >= 0:
                 stack[level_out] = self._across(near, full_p)
 

@@ -26,6 +26,7 @@ from mltree.likelihood.program import (
     Sites,
     Stage,
     Tripods,
+    Walk,
 )
 
 __all__ = ["VerifiedEngine", "Verifier"]
@@ -74,6 +75,10 @@ class VerifiedEngine:
         self.verifier = Verifier(n_tips, engine.max_slots)
         self._models = 0
 
+    def walks(self, trees: int) -> bool:
+        """As the engine; see :class:`mltree.likelihood.engine.Engine`."""
+        return self.engine.walks(trees)
+
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
         self._models = len(rows)
@@ -117,13 +122,15 @@ class _Check:
                 self._write(self.pmatrices, records["length"], "P")
             case Sites(runs):
                 self._sites(runs)
-            case Scan(tasks, steps):
-                self._scan(tasks, steps)
+            case Scan():
+                self._scan(stage)
+            case Walk():
+                self._walk(stage)
             case Tripods(records):
                 self._operands(records, "near", "far", "pendant")
                 self._lengths(records, "near_p", "far_p", "pendant_p")
                 self._model(records)
-                self._cells(records, TRIPOD_CELLS)
+                self._cells(records["cell"], TRIPOD_CELLS)
             case Optimise(records):
                 self._optimise(records)
             case Reduce(first, count):
@@ -154,36 +161,61 @@ class _Check:
         self._operands(records, "x", "y")
         self._lengths(records, "length")
         self._model(records)
-        self._cells(records, 2 if kind == RunKind.DERIVE else 1)
+        self._cells(records["cell"], 2 if kind == RunKind.DERIVE else 1)
 
-    def _scan(self, tasks: Records, steps: Records) -> None:
-        self._operands(tasks, "pendant", "root")
-        self._lengths(tasks, "pendant_p", "join_p")
-        self._model(tasks)
+    def _walk(self, stage: Walk) -> None:
+        walks, steps = stage.walks, stage.steps
+        self._require(walks["tip"] < 0, "is evaluated at a CLA: a walk keeps none")
+        self._tips(walks["tip"])
+        self._lengths(walks, "length")
+        self._model(walks)
+        self._cells(walks["cell"])
+        self._inside(walks, steps)
+        self.record = len(walks)
+        for field in ("left", "right"):
+            self._tips(steps[field])
+        self._lengths(steps, "left_p", "right_p")
+        self._waiting(stage)
+
+    def _waiting(self, stage: Walk) -> None:
+        """Steps take results that are there, one is left, and no more wait than are said to."""
+        owner, at = _steps_of(stage.walks)
+        inner = np.column_stack([stage.steps["left"], stage.steps["right"]])[at] >= 0
+        growth = 1 - inner.sum(axis=1)
+        before = np.concatenate([[0], np.cumsum(growth)])
+        there = before[:-1] - before[np.searchsorted(owner, owner)]
+        self._require(there >= inner.sum(axis=1), "takes a result that no step has left", at)
+        self._require(there + growth <= 1 + stage.levels, "leaves more results than levels", at)
+        left = np.bincount(owner, growth, len(stage.walks))
+        self.record = 0
+        self._require(left == 1, "does not end in one result")
+
+    def _inside(self, tasks: Records, steps: Records) -> None:
         first, count = tasks["first_step"], tasks["steps"]
         inside = (first >= 0) & (count >= 0) & (first + count <= len(steps))
         self._require(inside, f"has steps beyond the {len(steps)} there are")
+
+    def _scan(self, stage: Scan) -> None:
+        tasks, steps = stage.tasks, stage.steps
+        self._operands(tasks, "pendant", "root")
+        self._lengths(tasks, "pendant_p", "join_p")
+        self._model(tasks)
+        self._inside(tasks, steps)
         self.record = len(tasks)
         self._operands(steps, "sibling", "far")
         self._lengths(steps, "sibling_p", "half_p", "full_p")
         self._levels(tasks, steps)
-        stored = np.flatnonzero(steps["store"] >= 0)
-        self._require(
-            ~np.isin(steps["store"][stored], _slots_read(tasks, steps)),
-            "overwrites a CLA that the scan reads",
-            stored,
-        )
-        self._write(self.slots, steps["store"][stored], "cla", stored)
-        scored = np.flatnonzero(steps["cell"] >= 0)
-        self._cells(steps[scored], 1, scored)
+        at = np.flatnonzero(steps["output"] >= 0)
+        if not stage.stores:
+            self._cells(stage.outputs, at=at)
+            return
+        overwritten = np.isin(stage.outputs, _slots_read(tasks, steps))
+        self._require(~overwritten, "overwrites a CLA that the scan reads", at)
+        self._write(self.slots, stage.outputs, "cla", at)
 
     def _levels(self, tasks: Records, steps: Records) -> None:
         """A step's near vector was pushed before, by its own task."""
-        owner = np.repeat(np.arange(len(tasks)), tasks["steps"])
-        at = np.concatenate(
-            [np.arange(f, f + n) for f, n in tasks[["first_step", "steps"]].tolist()]
-            or [np.empty(0, np.intp)]
-        ).astype(np.intp)
+        owner, at = _steps_of(tasks)
         depth = 1 + max(int(steps["level_in"].max(initial=0)), self.program.stack_levels)
         pushed = np.full((len(tasks), depth), len(steps))
         pushed[:, 0] = -1
@@ -240,9 +272,9 @@ class _Check:
             lambda n: f"needs model {model[n]} of {self.models}",
         )
 
-    def _cells(self, records: Records, width: int, at: npt.NDArray[np.intp] | None = None) -> None:
-        cells = (records["cell"][:, None] + np.arange(width, dtype=np.int32)).ravel()
-        where = np.arange(len(records)) if at is None else at
+    def _cells(self, first: Int32, width: int = 1, at: npt.NDArray[np.intp] | None = None) -> None:
+        cells = np.add.outer(first, np.arange(width, dtype=np.int32)).ravel()
+        where = np.arange(len(first)) if at is None else at
         self._write(self.partials, cells, "sum", np.repeat(where, width))
 
     def _read(self, table: Bool, index: Int32, what: str, wanted: Bool) -> None:
@@ -287,6 +319,14 @@ class _Check:
         raise WorkerFault(
             f"stage {self.stage:03d} {listing}: {wrong}", hint="please report this with the log"
         )
+
+
+def _steps_of(tasks: Records) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Of all tasks' steps, in order: the task, and the index."""
+    count = tasks["steps"]
+    owner = np.repeat(np.arange(len(tasks)), count)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    return owner, tasks["first_step"][owner] + within
 
 
 def _slots_read(tasks: Records, steps: Records) -> Int32:

@@ -80,6 +80,9 @@ def test_layouts() -> None:
     assert (single.vw, single.single) == (16, True)
     gpu = _info(is_cpu=False, compute_units=132)
     little, much = (choose_layout(gpu, 4, 16, 4, n) for n in (1000, 262_144))
-    assert little.lanes == little.vw < much.vw == much.lanes
+    assert (little.lanes, little.vw) == (8, 16)
+    assert (much.lanes, much.vw) == (32, 64)
+    proteins = choose_layout(gpu, 20, 24, 4, 1000)
+    assert (proteins.lanes, proteins.vw) == (8, 8)
     assert little.rows > much.rows
     assert not choose_layout(_info(has_fp64=False), 4, 16, 4, 1000).fp64

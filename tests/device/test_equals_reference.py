@@ -1,7 +1,7 @@
 """Every device in every layout computes what the NumPy reference computes.
 
-The problems are random: trees, models, weights, gaps and lengths, with the corners that issue 3
-names among them. Few combinations of states and categories, since each is a build.
+The problems are random: trees, models, weights, gaps and lengths, with the corners that hurt
+among them. Few combinations of states and categories, since each is a build.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mltree.contract import NO_CELL
+from mltree.contract import CONTROL_WORDS, NO_CELL, RunKind
 from mltree.device.layout import cpu_layout, gpu_layout
 from mltree.device.session import Session
+from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
 from mltree.search.neighbourhood import Neighbourhood
 
@@ -29,6 +30,8 @@ RELATIVE = 1e-9
 
 SIZES = ((4, 1), (4, 2), (2, 3), (4, 4), (4, 5), (20, 4), (61, 2))
 """States and categories: DNA, binary, protein and codon models; K from 1 to 5."""
+
+NO_CONTROL = np.zeros((0, CONTROL_WORDS))
 
 FUZZ = settings(
     deadline=None,
@@ -60,11 +63,17 @@ def with_gap_rows(problem: Problem, rows: int, rng: np.random.Generator) -> None
         codes[:, rng.integers(codes.shape[1])] = problem.patterns.alphabet.gap_code
 
 
+def all_lengths(problem: Problem) -> np.ndarray:
+    return np.concatenate([tree.lengths for tree in problem.trees])
+
+
 def assert_same_sums(problem: Problem, device: Likelihood, reference: Likelihood) -> None:
     arguments = (problem.trees, problem.models)
     expected = reference.log_likelihoods(*arguments)
     got = device.log_likelihoods(*arguments)
     np.testing.assert_allclose(got, expected, rtol=RELATIVE, atol=RELATIVE)
+    walked = device.engine.run(programs.walk(problem.trees), all_lengths(problem), NO_CONTROL)
+    np.testing.assert_allclose(walked.sums, expected, rtol=RELATIVE, atol=RELATIVE)
     of_sites = reference.site_log_likelihoods(problem.tree, problem.model)
     np.testing.assert_allclose(
         device.site_log_likelihoods(problem.tree, problem.model),
@@ -196,6 +205,22 @@ def test_the_scan_stores_what_it_scores(
     sparse = replace(scan, output=output, outputs=int(kept.sum()))
     some = device.insertions(problem.trees, problem.models, sparse)
     np.testing.assert_array_equal(some, every[kept])
+
+
+@pytest.mark.parametrize("tips", [4, 9, 100])
+def test_a_walk_is_a_traversal(
+    open_device: Callable[..., Session],
+    make_problem: Callable[..., Problem],
+    likelihood: Callable[..., Likelihood],
+    tips: int,
+) -> None:
+    problem = make_problem(tips, 300)
+    device = likelihood(open_device, problem)
+    expected = device.site_log_likelihoods(problem.tree, problem.model)
+    program = programs.walk([problem.tree], RunKind.EVALUATE_SITES)
+    lnl = device.engine.run(program, problem.tree.lengths, NO_CONTROL).sums
+    np.testing.assert_allclose(device.engine.site_log_likelihoods(), expected, rtol=RELATIVE)
+    np.testing.assert_allclose(lnl, problem.patterns.weights @ expected, rtol=RELATIVE)
 
 
 SINGLE_TOLERANCE = 2e-6

@@ -22,6 +22,7 @@ LAYOUTS = [
     cpu_layout(4, 16, 4, 8, False),
     cpu_layout(20, 24, 4, 16, True),
     gpu_layout(4, 16, 4, 8, False, 16),
+    gpu_layout(4, 16, 4, 64, False, 1, width=2),
     gpu_layout(61, 62, 1, 32, False, 1),
 ]
 
@@ -59,8 +60,20 @@ def test_every_number_is_a_build_option(layout: Layout) -> None:
     assert len(options) == len(set(options))
     assert all(option.startswith("-D") and "=" in option for option in options)
     assert f"-DSTATES={layout.states}" in options
-    assert f"-DVW={layout.vw}" in options
+    assert f"-DWIDTH={layout.vw // layout.lanes}" in options
     assert f"-DSINGLE={int(layout.single)}" in options
+
+
+def test_a_span_of_chunks_fills_the_columns() -> None:
+    little, much = (
+        gpu_layout(4, 16, 4, 16, False, 16, width=2),
+        gpu_layout(4, 16, 4, 64, False, 1, 2),
+    )
+    assert (little.lanes, little.span, little.group("sites")) == (8, 4, (8, 4, 16))
+    assert (much.lanes, much.span, much.group("sites")) == (32, 1, (32, 4, 1))
+    assert little.group("scan") == much.group("walk") == (32, 4, 1)
+    assert little.stack_bytes() == much.stack_bytes() == 64 * 4 * 5 * 8
+    assert cpu_layout(4, 16, 4, 8, False).group("scan") == (1, 1, 1)
 
 
 @pytest.mark.parametrize("vw", [1, 8, 32])

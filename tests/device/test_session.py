@@ -11,6 +11,7 @@ import pytest
 from mltree.contract import Function
 from mltree.device import build
 from mltree.device.session import Session
+from mltree.device.worker import Worker
 from mltree.errors import DeviceError, WorkerFault
 from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
@@ -74,7 +75,7 @@ def test_the_same_bits_with_any_number_of_work_groups(
     groups: int,
 ) -> None:
     expected = everything(likelihood(open_device, problem, dispatch="launch"), problem)
-    monkeypatch.setattr(Session, "_groups", lambda *_: groups)
+    monkeypatch.setattr(Worker, "most_groups", groups)
     engine = likelihood(open_device, problem, dispatch="launch")
     assert_same_bits(everything(engine, problem), expected)
 
@@ -124,7 +125,7 @@ def test_a_buffer_that_does_not_fit_is_a_device_error(
 ) -> None:
     session = open_native(problem.patterns, problem.categories)
     with pytest.raises(DeviceError, match="cannot allocate .* MiB for cla") as raised:
-        session._reserve("cla", 1 << 60)
+        session.memory.reserve("cla", 1 << 60)
     assert raised.value.hint
     program = programs.traversal([problem.tree])
     session.load_models(_rows(problem))
@@ -169,9 +170,11 @@ def test_a_barrier_that_cannot_complete_is_a_worker_fault(
     program = programs.traversal([problem.tree])
     expected = session.run(program, problem.tree.lengths, NO_CONTROL).sums
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "_groups", lambda _, worker: 32 * session.device.max_compute_units)
+        patch.setattr(Worker, "resident", lambda worker, _: worker.most_groups)
+        crowded = programs.traversal([problem.tree])
+        patch.setattr(Worker, "_jobs", lambda *_: 1 << 20)
         with pytest.raises(WorkerFault, match="barrier") as raised:
-            session.run(program, problem.tree.lengths, NO_CONTROL)
+            session.run(crowded, problem.tree.lengths, NO_CONTROL)
     assert "--device" in (raised.value.hint or "")
     again = session.run(program, problem.tree.lengths, NO_CONTROL).sums
     np.testing.assert_array_equal(again, expected)

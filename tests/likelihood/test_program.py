@@ -71,7 +71,7 @@ def test_scan_words_point_at_their_steps(tree: Tree) -> None:
     width = len(contract.SCAN_TASK.names or ())
     tasks = program.words[first : first + width * count].view(contract.SCAN_TASK)
     for sent, task in zip(tasks, plan.tasks, strict=True):
-        step = program.words[sent["first_step"] :][: 9 * sent["steps"]].view(contract.SCAN_STEP)
+        step = program.words[sent["first_step"] :][: 8 * sent["steps"]].view(contract.SCAN_STEP)
         own = slice(task["first_step"], task["first_step"] + task["steps"])
         np.testing.assert_array_equal(step, plan.steps[own])
     assert program.stack_levels == 1 + max(0, plan.steps["level_out"].max())

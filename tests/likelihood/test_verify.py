@@ -21,6 +21,7 @@ from mltree.likelihood.program import (
     Scan,
     Sites,
     Tripods,
+    Walk,
 )
 from mltree.likelihood.verify import Verifier
 from mltree.search.neighbourhood import Neighbourhood
@@ -63,11 +64,12 @@ def edges(kind: RunKind, **fields: int) -> Sites:
     return Sites(((kind, changed(records, 1, **fields)),))
 
 
-def scan(store_from: int = contract.NO_CELL) -> tuple[PMatrices, Scan, int]:
+def scan(store_from: int | None = None) -> tuple[PMatrices, Scan, int]:
     found = Neighbourhood(TREE)
     tasks = found.scan(found.extend(5))
-    plan = planner.scan_records([TREE], tasks, store_from)
-    return PMatrices(plan.pmatrices), Scan(plan.tasks, plan.steps), tasks.outputs
+    plan = planner.scan_records([TREE], tasks, store_from or 0)
+    walk = Scan(plan.tasks, plan.steps, stores=store_from is not None)
+    return PMatrices(plan.pmatrices), walk, tasks.outputs
 
 
 def test_good_programs_pass() -> None:
@@ -148,7 +150,7 @@ def test_edges(kind: RunKind, fields: dict[str, int], wrong: str) -> None:
         ("tasks", {"join_p": 190}, "which nothing has written"),
         ("steps", {"level_in": 5}, "that no step before it pushed"),
         ("steps", {"sibling": 900}, r"reads cla\[900\], which nothing has written"),
-        ("steps", {"cell": 0}, r"writes sum\[0\] a second time"),
+        ("steps", {"output": 0}, r"writes sum\[0\] a second time"),
     ],
 )
 def test_scans(table: str, fields: dict[str, int], wrong: str) -> None:
@@ -164,6 +166,39 @@ def test_a_scan_must_not_store_over_what_it_reads() -> None:
     lengths, walk, _ = scan(store_from=0)
     with pytest.raises(WorkerFault, match="overwrites a CLA that the scan reads"):
         check(Program((*every_cla(), lengths, walk), 1))
+
+
+def walk(table: str = "steps", at: int = 0, **fields: int) -> Program:
+    """A walk of two trees, with some fields of one record changed."""
+    lengths, stage, reduce = programs.walk([TREE, TREE]).stages
+    assert isinstance(stage, Walk)
+    records = getattr(stage, table).copy()
+    for field, value in fields.items():
+        records[field][at] = value
+    return Program((lengths, replace(stage, **{table: records}), reduce), 2)
+
+
+def test_walks_pass() -> None:
+    check(walk(), models=2)
+
+
+@pytest.mark.parametrize(
+    ("table", "fields", "wrong"),
+    [
+        ("walks", {"tip": 3}, "is evaluated at a CLA"),
+        ("walks", {"tip": ~TIPS}, f"reads tip {TIPS} of {TIPS}"),
+        ("walks", {"length": 1000}, "reads P"),
+        ("walks", {"model": 2}, "needs model 2 of 2"),
+        ("walks", {"cell": 5}, "reads sum|writes sum"),
+        ("walks", {"steps": 1000}, "has steps beyond"),
+        ("walks", {"steps": 0}, "does not end in one result"),
+        ("steps", {"left": 5, "right": 5}, "takes a result that no step has left"),
+        ("steps", {"left_p": -1}, "reads P"),
+    ],
+)
+def test_wrong_walks_are_named(table: str, fields: dict[str, int], wrong: str) -> None:
+    with pytest.raises(WorkerFault, match=rf"stage 001 WALK, record \d+: .*({wrong})"):
+        check(walk(table, **fields), models=2)
 
 
 def tripods(**fields: int) -> Program:

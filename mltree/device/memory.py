@@ -1,0 +1,88 @@
+"""The device's buffers, by name; they grow as programs ask for more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+
+from mltree.errors import DeviceError
+
+__all__ = ["Memory", "cla_memory"]
+
+MEMORY_SHARE = 0.8
+"""Share of the device's memory that CLAs may take."""
+
+LEAST = 64
+"""Bytes of the smallest buffer: a kernel takes no empty one."""
+
+
+class Memory:
+    """Named buffers on one device."""
+
+    def __init__(self, context: cl.Context, queue: cl.CommandQueue) -> None:
+        self._context = context
+        self._queue = queue
+        self._buffers: dict[str, cl.Buffer] = {}
+        self.generation = 0
+        """Counts up whenever a name comes to stand for another buffer."""
+
+    def __getitem__(self, name: str) -> cl.Buffer:
+        return self._buffers[name]
+
+    def size(self, name: str) -> int:
+        """Bytes of a buffer; 0 where there is none."""
+        return self._buffers[name].size if name in self._buffers else 0
+
+    @property
+    def bytes_held(self) -> int:
+        """Of all buffers together."""
+        return sum(buffer.size for buffer in self._buffers.values())
+
+    def reserve(self, name: str, size: int, keep: bool = False) -> None:
+        """Make a buffer at least so many bytes large; ``keep`` copies what it held.
+
+        Raises:
+            DeviceError: the device has no room for it.
+        """
+        old = self._buffers.get(name)
+        if old is not None and old.size >= size:
+            return
+        self.generation += 1
+        if old is not None and not keep:
+            old = None
+            del self._buffers[name]
+        try:
+            new = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, LEAST))
+            if old is not None:
+                cl.enqueue_copy(self._queue, new, old)
+        except cl.Error as error:
+            device = self._queue.device.name
+            raise DeviceError(
+                f"{device}: cannot allocate {size / 2**20:.0f} MiB for {name}: {error}",
+                hint="fewer starting trees, --precision mixed, or a device with more memory",
+            ) from error
+        self._buffers[name] = new
+
+    def put(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Fill a buffer with an array."""
+        self.reserve(name, array.nbytes)
+        cl.enqueue_copy(self._queue, self._buffers[name], np.ascontiguousarray(array))
+
+    def take(self, names: Iterable[str]) -> dict[str, cl.Buffer]:
+        """Buffers that the names let go of."""
+        self.generation += 1
+        return {name: self._buffers.pop(name) for name in names if name in self._buffers}
+
+    def give(self, buffers: dict[str, cl.Buffer]) -> None:
+        """Buffers that their names stand for from now on."""
+        self.generation += 1
+        self._buffers.update(buffers)
+
+
+def cla_memory(device: cl.Device) -> int:
+    """Bytes that CLAs may take: a share of the memory, within one buffer."""
+    return min(device.max_mem_alloc_size, int(MEMORY_SHARE * device.global_mem_size))

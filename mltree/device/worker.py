@@ -1,0 +1,180 @@
+"""One built worker: how many work-groups a launch of it has, and what it is given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from mltree.device.build import build_worker, is_nvidia, local_memory, resident_groups
+from mltree.device.layout import Layout
+from mltree.device.memory import LEAST, Memory
+from mltree.likelihood.program import (
+    Optimise,
+    PMatrices,
+    Program,
+    Reduce,
+    Repeat,
+    Scan,
+    Sites,
+    Stage,
+    Tripods,
+    Walk,
+)
+
+__all__ = ["BUFFERS", "Launch", "Worker"]
+
+BUFFERS = (
+    "program", "state", "cla", "scaler", "pmatrix", "tip_pmatrix", "stack", "partial", "site_lnl",
+    "tips", "tip_table", "model", "model_real", "weights", "block_partition", "sync",
+)  # fmt: skip
+"""The buffers that every worker is given, in the kernel's order; its marks come after them."""
+
+MANY_ROUNDS = 2
+"""Rounds of work-groups that surely fit together, above which every stage gets a launch of its
+own: the device then holds as many as really fit."""
+
+LONE_CORE_WORK = 1 << 20
+"""Multiplications that one core has done (in 0.1 ms) by the time that others have started."""
+
+MOST_GROUPS = 32
+"""Work-groups of a GPU's compute unit in a launch without barriers: the most that any holds."""
+
+CPU_GROUPS = 8
+"""Work-groups of a CPU's core in such a launch: few enough to cost nothing, for even shares."""
+
+REDUCERS = 32
+"""Work-items of a GPU that sum a cell together."""
+
+STACKED = ("scan", "walk")
+"""Workers whose work-groups have a stack of CLAs."""
+
+MOST_LOCAL = 48 * 1024
+"""Bytes of local memory of a work-group; more would leave a compute unit few of them."""
+
+
+class Launch(NamedTuple):
+    """Stages ``first .. last - 1`` of a program, and the work-groups that run them."""
+
+    first: int
+    last: int
+    groups: int
+
+
+class Worker:
+    """A front file's kernel, built for one device and layout."""
+
+    def __init__(self, context: cl.Context, device: cl.Device, name: str, layout: Layout) -> None:
+        self.name = name
+        self.group = layout.group(name)
+        """Work-items of a work-group in its three dimensions."""
+        self._kernel = build_worker(context, device, name, layout)
+        self._device = device
+        self._layout = layout
+        self._units = int(device.max_compute_units)
+        self._is_cpu = bool(device.type & cl.device_type.CPU)
+        self._local = local_memory(self._kernel, device)
+        self._most_local = min(int(device.local_mem_size), MOST_LOCAL)
+        self._items = math.prod(self.group)
+        self._stacks: dict[int, cl.LocalMemory] = {}
+        self._given: list[Any] = []
+
+    @property
+    def most_groups(self) -> int:
+        """Work-groups of its largest launch."""
+        return self._units * (CPU_GROUPS if self._is_cpu else MOST_GROUPS)
+
+    def local_levels(self, program: Program) -> int:
+        """Levels of a work-group's stack that find room in local memory."""
+        if self.name not in STACKED:
+            return program.stack_levels
+        room = self._most_local - self._local
+        return max(0, min(program.stack_levels, room // self._layout.stack_bytes()))
+
+    def spilled_bytes(self, program: Program) -> int:
+        """Bytes of the levels that do not, for all work-groups."""
+        spilled = program.stack_levels - self.local_levels(program)
+        return self.most_groups * spilled * self._layout.stack_bytes()
+
+    def is_persistent(self, program: Program, patterns: int, chunks: int) -> bool:
+        """Whether a program is best sent in one launch.
+
+        A launch per stage lets the device choose how many work-groups it holds, which pays once
+        there are far more of them than surely fit together. On a CPU one launch is one core.
+        """
+        if self._is_cpu:
+            work = patterns * self._layout.categories * self._layout.states**2
+            return self._units == 1 or work * program.site_steps <= LONE_CORE_WORK
+        jobs = max(self._jobs(stage, chunks) for stage in program.stages)
+        return jobs <= MANY_ROUNDS * self.resident(program)
+
+    def resident(self, program: Program) -> int:
+        """Most work-groups of a launch with barriers: all that surely run at the same time.
+
+        A CPU runtime may run one work-group after another on one thread, so that only a lone
+        group is sure not to wait for itself.
+        """
+        if self._is_cpu or not is_nvidia(self._device):
+            return 1 if self._is_cpu else self._units
+        return self._units * resident_groups(self._items, self._local + self._stack_bytes(program))
+
+    def launches(self, program: Program, chunks: int, persistent: bool) -> list[Launch]:
+        """All stages at once, or one by one."""
+        jobs = [self._jobs(stage, chunks) for stage in program.stages]
+        if persistent:
+            groups = min(max(jobs), self.resident(program))
+            return [Launch(0, len(jobs), groups)]
+        return [Launch(n, n + 1, min(count, self.most_groups)) for n, count in enumerate(jobs)]
+
+    def arguments(self, memory: Memory, program: Program, numbers: list[Any]) -> list[Any]:
+        """What the kernel takes, but for the stages to run."""
+        names = (*BUFFERS, f"marks.{self.name}")
+        size = max(LEAST, self._stack_bytes(program))
+        stack = self._stacks.setdefault(size, cl.LocalMemory(size))
+        return [*(memory[name] for name in names), stack, *numbers]
+
+    def launch(self, queue: cl.CommandQueue, arguments: list[Any], launch: Launch) -> cl.Event:
+        """Run some stages of the program among the arguments."""
+        self._give([*arguments, launch.first, launch.last])
+        size = (self.group[0] * launch.groups, *self.group[1:])
+        return cl.enqueue_nd_range_kernel(queue, self._kernel, size, self.group)
+
+    def let_go(self) -> None:
+        """Hold no buffer until the next launch."""
+        self._given = []
+
+    def _give(self, arguments: list[Any]) -> None:
+        """Set the kernel's arguments where they are not what they were."""
+        given = self._given or [None] * len(arguments)
+        for index, (new, old) in enumerate(zip(arguments, given, strict=True)):
+            if new is old or (isinstance(new, np.generic | int) and new == old):
+                continue
+            self._kernel.set_arg(index, np.int32(new) if isinstance(new, int) else new)
+        self._given = arguments
+
+    def _stack_bytes(self, program: Program) -> int:
+        """Local memory of a work-group's stack."""
+        if self.name not in STACKED:
+            return 0
+        return self.local_levels(program) * self._layout.stack_bytes()
+
+    def _jobs(self, stage: Stage, chunks: int) -> int:
+        """Work-groups that a stage can make use of."""
+        layout, items = self._layout, self._items
+        match stage:
+            case Scan(records, _) | Walk(records, _) | Tripods(records):
+                jobs = len(records) * -(-chunks // layout.span)
+            case Sites():
+                jobs = chunks
+            case PMatrices(records):
+                rows = 1 if layout.lanes == 1 else layout.states
+                jobs = -(-len(records) * layout.categories * rows // items)
+            case Reduce(_, count):
+                jobs = -(-count // max(1, items // REDUCERS))
+            case Optimise(records, alone):
+                jobs = -(-len(records) // items) if alone else len(records)
+            case Repeat():
+                jobs = 1
+        return max(1, jobs)

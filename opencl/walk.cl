@@ -1,0 +1,108 @@
+// lnL of whole trees. A walk takes a tree's nodes in post-order and keeps no CLA: the result of
+// the last step stays in registers, and results that wait for their sibling stand on the
+// work-group's own stack. At the end, across the branch of one tip,
+//   lnL = sum_patterns weight ln sum_k w_k sum_i pi_i x_i (P(t) tip)_i
+#define TERMS 1
+#define SPAN (LANES > 1 && LANES < GPU_COLUMNS ? GPU_COLUMNS / LANES : 1)
+
+#include "grid.h"
+#include "span.h"
+#include "stack.h"
+#include "sums.h"
+
+#define OWN_OP OP_WALK
+#define WORKER_ROWS 1
+#define LOCAL_TERMS (CATEGORIES * COLUMNS)
+#define LOCAL_LANES COLUMNS
+#define LOCAL_CELLS 1
+
+// All steps of a walk on one block in category k; returns the count of the last result x. Steps
+// are read two ahead, and tips' codes one.
+VECTOR_FUNCTION count_v walk_steps(const plf_t *s, __global const int *walk, int block, int k,
+                                   __local real_v *stack, real_v x[STATES]) {
+  __global const int4 *steps = (__global const int4 *)(s->program + walk[WALK_FIRST_STEP]);
+  const int last = walk[WALK_STEPS] - 1;
+  int4 next = steps[0], after = steps[min(1, last)];
+  code_v next_left_codes = operand_codes(s, next.s0, block);
+  code_v next_right_codes = operand_codes(s, next.s2, block);
+  count_v count = 0;
+  int waiting = -1;  // level of the result that waits on top; -1 before there is any
+  FOR_STATE(i) x[i] = 1;
+  for (int n = 0; n <= last; ++n) {
+    const int left = next.s0, left_p = next.s1, right = next.s2, right_p = next.s3;
+    const code_v left_codes = next_left_codes, right_codes = next_right_codes;
+    next = after;
+    after = steps[min(n + 2, last)];
+    next_left_codes = operand_codes(s, next.s0, block);
+    next_right_codes = operand_codes(s, next.s2, block);
+    real_v left_x[STATES], right_x[STATES];
+    if (left < 0) {  // both are tips: the last result waits
+      if (waiting >= 0) stack_store(s, stack, waiting, k, x, count);
+      ++waiting;
+      count = fetch(s, left, left_codes, left_p, block, k, left_x);
+      count += fetch(s, right, right_codes, right_p, block, k, right_x);
+    } else if (right < 0) {
+      FOR_STATE(i) left_x[i] = x[i];
+      count += fetch(s, right, right_codes, right_p, block, k, right_x);
+    } else {
+      FOR_STATE(i) right_x[i] = x[i];
+      count += stack_load(s, stack, --waiting, k, left_x);
+    }
+    cross(s, left, left_p, block, k, left_x, x);
+    cross_times(s, right, right_p, block, k, right_x, x);
+    count = rescale(x, count);
+  }
+  return count;
+}
+
+// Category k's share of the likelihood.
+VECTOR_FUNCTION void walk_terms(const plf_t *s, __global const int *walk, int block, int k,
+                                __local real_v *stack, __local real_v *terms,
+                                __local count_v *counts) {
+  __global const real *model = model_row(s, walk[WALK_MODEL], block);
+  real_v x[STATES], tip[STATES], sum = 0;
+  const count_v count = walk_steps(s, walk, block, k, stack, x);
+  propagate(s, walk[WALK_TIP], walk[WALK_LENGTH], block, k, tip);
+  FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * x[i] * tip[i];
+  terms[TERM_AT(0, 0, k, COLUMN)] = model[MODEL_WEIGHTS + k] * sum;
+  counts[COUNT_AT(0, k, COLUMN)] = count;
+}
+
+static inline void walk_span(const plf_t *s, __global const int *walk, bool sites, int span,
+                             __local real_v *stack, __local real_v *terms, __local count_v *counts,
+                             __local acc_v *lanes) {
+  const int chunk = column_chunk(span, COLUMN);
+  acc_v lnl = 0;
+  for (int n = 0; n < s->chunk_blocks; ++n) {
+    const int block = chunk_block(s, chunk, n);
+    FOR_CATEGORY(k) walk_terms(s, walk, block, k, stack, terms, counts);
+    sync_group(CLK_LOCAL_MEM_FENCE);
+    if (CATEGORY_FIRST == 0 && has_block(s, chunk, n)) {
+      acc_v sum[TERMS];
+      const count_v count = sum_categories(terms, counts, 0, COLUMN, sum);
+      const acc_v own = scaled_log(sum[0], count);
+      if (sites) ((__global acc_v *)s->site_lnl)[(size_t)block * LANES + LANE] = own;
+      lnl += pattern_weights(s, block, LANE) * own;
+    }
+    sync_group(CLK_LOCAL_MEM_FENCE);
+  }
+  if (CATEGORY_FIRST == 0) lanes[COLUMN] = lnl;
+  sync_group(CLK_LOCAL_MEM_FENCE);
+  for (int q = ITEM; q < SPAN; q += TEAM)
+    if (span * SPAN + q < s->chunks)
+      partial_add(s, walk[WALK_CELL], span * SPAN + q, true,
+                  lanes_sum((__local const acc *)lanes + q * VW));
+  sync_group(CLK_LOCAL_MEM_FENCE);
+}
+
+static inline void own_stage(const plf_t *s, __global const int *walks, int count, int sites,
+                             __local real_v *stack, __local real_v *terms, __local count_v *counts,
+                             __local acc_v *lanes, __local int *cells, __local ulong *book,
+                             ulong *since) {
+  const long jobs = (long)count * span_count(s);
+  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0))
+    walk_span(s, walks + job % count * WALK_WORDS, sites, job / count, stack, terms, counts, lanes);
+  mark(book, since, FN_NEWVIEW);
+}
+
+#include "worker.h"
