@@ -135,7 +135,7 @@ def _operations(tree: Tree) -> tuple[NDArray[np.int32], int]:
     for _, records in planner.newviews_towards([tree], 0):
         for dst, left, left_p, right, right_p in records.tolist():
             add(dst, buffer(left), left_p, buffer(right), right_p)
-    lower, upper = planner.halves_of_edges(tree)
+    lower, upper = tree.edge_halves.T
     ends = [int(planner.operands(tree, half[:1])[0]) for half in (lower, upper)]
     root = add(1 << 30, buffer(ends[0]), 0, buffer(ends[1]), tree.n_edges)
     return np.array(rows, np.int32), root

@@ -142,7 +142,7 @@ class Likelihood:
 
         An engine knows a program that it was given last time, and need not take it in again.
         """
-        key = (build, arguments, *map(_topology, trees))
+        key = (build, arguments, *_topologies(trees))
         if key not in self._programs:
             if len(self._programs) == PROGRAMS_KEPT:
                 del self._programs[next(iter(self._programs))]
@@ -212,6 +212,14 @@ class Likelihood:
 
 def _lengths(trees: Sequence[Tree]) -> Float64:
     return np.concatenate([tree.lengths for tree in trees])
+
+
+def _topologies(trees: Sequence[Tree]) -> tuple[Hashable, ...]:
+    """What tells the topologies from others; one tree under many models is told but once."""
+    arrays = {(id(tree.twin), id(tree.edge)) for tree in trees}
+    if len(arrays) == 1:
+        return len(trees), _topology(trees[0])
+    return tuple(map(_topology, trees))
 
 
 def _topology(tree: Tree) -> bytes:

@@ -27,9 +27,7 @@ __all__ = [
     "all_newviews",
     "branch_records",
     "control_records",
-    "edge_records",
     "group_records",
-    "halves_of_edges",
     "newviews_towards",
     "one_slot_a_node",
     "operands",
@@ -54,12 +52,6 @@ def operands(tree: Tree, halves: Int32, number: int | Int32 = 0) -> Int32:
     inner = halves - first_inner + np.asarray(number, np.int32) * np.int32(slots_of(tree))
     operand: Int32 = np.where(halves >= first_inner, inner, ~(halves // 3)).astype(np.int32)
     return operand
-
-
-def halves_of_edges(tree: Tree) -> tuple[Int32, Int32]:
-    """The two half-edges of every edge, in edge order."""
-    pairs = tree.edge_halves
-    return pairs[:, 0], pairs[:, 1]
 
 
 def pmatrix_records(lengths: Int32, models: Int32 | int) -> Records:
@@ -155,21 +147,6 @@ def _walk_towards(tree: Tree, edge: int) -> tuple[Int32, Int32]:
     waves = list(tree.waves_from(edge))
     distance = np.arange(len(waves), dtype=np.int32)
     return np.concatenate(waves), -np.repeat(distance, [wave.size for wave in waves])
-
-
-def edge_records(tree: Tree, edges: Int32, number: int, first_cell: int, stride: int) -> Records:
-    """EVALUATE or DERIVE at the given edges of tree ``number``, cells ``stride`` apart.
-
-    The second operand is the one that P is applied to; a tip there is cheapest.
-    """
-    lower, upper = halves_of_edges(tree)
-    records: Records = np.empty(len(edges), contract.EDGE)
-    records["x"] = operands(tree, upper[edges], number)
-    records["y"] = operands(tree, lower[edges], number)
-    records["length"] = edges + number * tree.n_edges
-    records["model"] = number
-    records["cell"] = first_cell + stride * np.arange(len(edges))
-    return records
 
 
 def one_slot_a_node(records: Records) -> Records:

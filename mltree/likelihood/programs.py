@@ -50,10 +50,8 @@ Float64 = npt.NDArray[np.float64]
 
 def traversal(trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE) -> Program:
     """A post-order traversal towards edge 0 and lnL there, for every tree; cell n is tree n's."""
-    edge = np.zeros(1, dtype=np.int32)
     runs: Runs = planner.newviews_towards(trees, 0)
-    at = [planner.edge_records(tree, edge, n, n, 1) for n, tree in enumerate(trees)]
-    runs.append((kind, np.concatenate(at)))
+    runs.append((kind, _first_branches(planner.branch_records(Forest(trees)), len(trees))))
     runs = [(run_kind, planner.one_slot_a_node(records)) for run_kind, records in runs]
     stages = (_pmatrices(trees), Sites(tuple(runs)), Reduce(0, len(trees)))
     return Program(stages, len(trees))
@@ -77,11 +75,9 @@ def derivatives(trees: Sequence[Tree]) -> Program:
     count, forest = len(trees), Forest(trees)
     derive = planner.branch_records(forest)
     derive["cell"] = count + 2 * np.arange(len(derive))
-    evaluate = derive[:: forest.n_edges].copy()
-    evaluate["cell"] = np.arange(count)
     runs: Runs = [
         *planner.all_newviews(forest),
-        (RunKind.EVALUATE, evaluate),
+        (RunKind.EVALUATE, _first_branches(derive, count)),
         (RunKind.DERIVE, derive),
     ]
     cells = count + 2 * len(derive)
@@ -183,6 +179,13 @@ def tripods(
         Repeat(0, passes, count),
     )
     return Program(stages, TRIPOD_CELLS * count), start.ravel()
+
+
+def _first_branches(branches: Records, trees: int) -> Records:
+    """Of every tree's branches the first one; cell n is tree n's."""
+    first = branches[:: len(branches) // trees].copy()
+    first["cell"] = np.arange(trees)
+    return first
 
 
 def _pmatrices(trees: Sequence[Tree]) -> PMatrices:

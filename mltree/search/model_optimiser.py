@@ -129,7 +129,7 @@ class _Objective:
         """f64[n]: lnL at f64[n, free], in one launch."""
         every = np.tile(self.best, (len(points), 1))
         every[:, self._free] = points
-        trees = [self._scaled_tree(factor) for factor in np.exp(every[:, -1]).tolist()]
+        trees = self._scaled_trees(np.exp(every[:, -1]))
         lnls = self._likelihood.log_likelihoods(trees, arrays_at(self._model, every[:, :-1]))
         self.evaluations += 1
         top = int(lnls.argmax())
@@ -137,10 +137,10 @@ class _Objective:
             self.best_lnl, self.best = float(lnls[top]), every[top]
         return lnls
 
-    def _scaled_tree(self, factor: float) -> Tree:
+    def _scaled_trees(self, factors: Float) -> list[Tree]:
         tree = self._tree
-        lengths = self._branches.scaled(tree.lengths, factor)
-        return Tree(tree.twin, tree.edge, lengths, tree.n_tips)
+        scaled = self._branches.scaled(tree.lengths, factors[:, None])
+        return [Tree(tree.twin, tree.edge, lengths, tree.n_tips) for lengths in scaled]
 
 
 class _Stencil(NamedTuple):

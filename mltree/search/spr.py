@@ -60,7 +60,7 @@ def spr_round(
         best_moves(moves, lnl, settings.min_gain)
         for moves, lnl in zip(rescored, before, strict=True)
     ]
-    epsilon, enough = settings.smooth_epsilon, settings.min_round_gain
+    epsilon, enough = settings.smooth_epsilon, phase.min_round_gain
     if phase.trials:
         epsilon, enough = settings.trial_epsilon, settings.min_gain
         wanted = _with_trials(likelihood, lineages, model, rescored, wanted, phase, settings)

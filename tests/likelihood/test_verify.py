@@ -60,7 +60,8 @@ def every_cla() -> tuple[Stage, ...]:
 
 
 def edges(kind: RunKind, **fields: int) -> Sites:
-    records = planner.edge_records(TREE, np.arange(3, dtype=np.int32), 0, 0, 2)
+    records = planner.branch_records(Forest([TREE]))[:3]
+    records["cell"] = 2 * np.arange(3)
     return Sites(((kind, changed(records, 1, **fields)),))
 
 

@@ -87,6 +87,17 @@ def test_tells_what_it_does(small: Case) -> None:
     assert events[-1].lnl == result.lnl
 
 
+@pytest.mark.parametrize(("enough", "more_than_one"), [(0.1, True), (1e6, False)])
+def test_a_phase_ends_with_a_round_that_gains_too_little(
+    small: Case, enough: float, more_than_one: bool
+) -> None:
+    phase = PhaseSettings(2, np.inf, min_round_gain=enough)
+    settings = SearchSettings(phases=(phase,), perturbation=PerturbationSettings(patience=0))
+    result = run(small, settings, 1)
+    assert result.moves > 0
+    assert (result.rounds > 1) == more_than_one
+
+
 def test_nni_mode_climbs_too(small: Case) -> None:
     settings = replace(SETTINGS, perturbation=PerturbationSettings(patience=0)).nni_only()
     result = run(small, settings, 1)
