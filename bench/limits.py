@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyopencl as cl
 
-__all__ = ["Limits", "measure_limits"]
+from mltree.device.bandwidth import copy_bandwidth
 
-COPY_BYTES = 1 << 28
-"""Bytes of one copy, far more than any cache; less where the device has little memory."""
+__all__ = ["Limits", "measure_limits"]
 
 TRIES = 10
 """The fastest of so many: a limit is what is possible."""
@@ -51,18 +50,7 @@ def measure_limits(device: cl.Device) -> Limits:
     context = cl.Context([device])
     queue = cl.CommandQueue(context)
     double = _rate(context, queue, double=True) if "cl_khr_fp64" in device.extensions else None
-    return Limits(_copy(context, queue), double, _rate(context, queue, double=False))
-
-
-def _copy(context: cl.Context, queue: cl.CommandQueue) -> float:
-    device = context.devices[0]
-    size = min(COPY_BYTES, device.max_mem_alloc_size // 4, device.global_mem_size // 16)
-    flags = cl.mem_flags.READ_WRITE
-    source, target = cl.Buffer(context, flags, size), cl.Buffer(context, flags, size)
-    cl.enqueue_fill_buffer(queue, source, np.zeros(1, np.uint8), 0, size)
-    cl.enqueue_fill_buffer(queue, target, np.zeros(1, np.uint8), 0, size)
-    queue.finish()
-    return 2 * size / _fastest(queue, lambda: cl.enqueue_copy(queue, target, source))
+    return Limits(copy_bandwidth(device, TRIES), double, _rate(context, queue, double=False))
 
 
 def _rate(context: cl.Context, queue: cl.CommandQueue, *, double: bool) -> float:

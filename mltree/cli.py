@@ -97,7 +97,6 @@ AlignmentArgument = Annotated[
     typer.Argument(
         metavar="ALIGNMENT",
         help="PHYLIP or FASTA, plain or gzip; DNA or protein. Format and type are recognised.",
-        show_default=False,
     ),
 ]
 ModelOption = Annotated[
@@ -107,7 +106,6 @@ ModelOption = Annotated[
         "-m",
         help="RAxML-NG's grammar ([b]GTR+FC+G4[/b], [b]HKY{2.5}+FE[/b], [b]LG+I+G4[/b]) or a "
         ".bestModel file. Default: GTR+FC+G4 for DNA, LG+G4 for proteins.",
-        show_default=False,
     ),
 ]
 PrefixOption = Annotated[
@@ -116,7 +114,6 @@ PrefixOption = Annotated[
         "--prefix",
         "-p",
         help="Files are named PREFIX.mltree.*; the alignment's path if not given.",
-        show_default=False,
     ),
 ]
 DeviceOption = Annotated[
@@ -127,7 +124,6 @@ DeviceOption = Annotated[
         help="A number or a part of a name from [b]mltree devices[/b]; several, as [b]0,1[/b]; "
         "[b]all[/b] GPUs; or [b]reference[/b] for the NumPy engine. Default: the fastest GPU, "
         "else the CPU.",
-        show_default=False,
     ),
 ]
 MemoryOption = Annotated[
@@ -137,7 +133,15 @@ MemoryOption = Annotated[
         metavar="SIZE",
         help="Memory of a device that likelihoods may take, such as [b]8G[/b]; alignments that "
         "need more are computed in panels. Default: what the device has.",
-        show_default=False,
+    ),
+]
+WidthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--vw",
+        metavar="N",
+        help="Patterns that lie side by side in memory: 1, 4, 8 or 16 on CPUs, 8 to 64 on GPUs. "
+        "Default: as [b]mltree devices[/b] has measured. Changes the last digits and the time.",
     ),
 ]
 PrecisionOption = Annotated[
@@ -180,7 +184,6 @@ def search(
             "-t",
             help="Starting trees: [b]pars{N}[/b], [b]rand{N}[/b], [b]pars{4},rand{2}[/b], or a "
             "Newick file. Default: parsimony, as many as the preset has.",
-            show_default=False,
         ),
     ] = None,
     preset: Annotated[
@@ -196,7 +199,6 @@ def search(
             "--constraint",
             metavar="FILE",
             help="Newick tree, of some or all taxa: every group in it stays together.",
-            show_default=False,
         ),
     ] = None,
     outgroup: Annotated[
@@ -206,7 +208,6 @@ def search(
             metavar="TAXA",
             help="Taxa, separated by commas, next to which the result is written. Changes how the "
             "tree is shown, not the search.",
-            show_default=False,
         ),
     ] = None,
     collapse: Annotated[
@@ -216,7 +217,6 @@ def search(
             metavar="LENGTH",
             min=0.0,
             help="Write inner branches no longer than this as polytomies.",
-            show_default=False,
         ),
     ] = None,
     prefix: PrefixOption = None,
@@ -225,6 +225,7 @@ def search(
     ] = 1,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
+    vw: WidthOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
     redo: RedoOption = False,
     quiet: QuietOption = False,
@@ -245,6 +246,7 @@ def search(
             device=device,
             mixed=precision is Precision.MIXED,
             memory_limit=_bytes(memory_limit),
+            vw=vw,
             prefix=prefix,
             redo=redo,
             command=_command(),
@@ -279,6 +281,7 @@ def evaluate(
     prefix: PrefixOption = None,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
+    vw: WidthOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
     redo: RedoOption = False,
     quiet: QuietOption = False,
@@ -298,6 +301,7 @@ def evaluate(
             device=device,
             mixed=precision is Precision.MIXED,
             memory_limit=_bytes(memory_limit),
+            vw=vw,
             prefix=prefix,
             redo=redo,
             command=_command(),
@@ -332,11 +336,18 @@ def compare(
 
 
 @app.command(epilog="Example: mltree devices")
-def devices() -> None:
-    """List the OpenCL devices, with a self-test on each."""
+def devices(
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure again what was measured before.")
+    ] = False,
+) -> None:
+    """List the OpenCL devices, with a self-test on each.
+
+    The first time, it also measures which memory layout suits each device, for every later run.
+    """
     from mltree.commands.inspect import show_devices
 
-    show_devices(_console())
+    show_devices(_console(), calibrate)
 
 
 @app.command(epilog="Example: mltree check datasets/frogs.phy")

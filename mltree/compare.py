@@ -22,7 +22,15 @@ from mltree.settings import BranchSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
-__all__ = ["MIXED_TOLERANCE", "TOLERANCE", "Score", "is_close", "score_everywhere", "self_test"]
+__all__ = [
+    "MIXED_TOLERANCE",
+    "TOLERANCE",
+    "Score",
+    "is_close",
+    "is_ok",
+    "score_everywhere",
+    "self_test",
+]
 
 TOLERANCE = 1e-9
 """Relative difference in lnL between two fp64 engines: rounding over some 1e4 patterns, with room
@@ -30,6 +38,9 @@ TOLERANCE = 1e-9
 
 MIXED_TOLERANCE = 1e-5
 """The same with fp32 likelihoods."""
+
+OK = "ok"
+"""How the verdict on a device begins that computes what the reference does."""
 
 REPETITIONS = 5
 """Timed evaluations; the shortest counts."""
@@ -120,7 +131,12 @@ def self_test(device: DeviceInfo) -> str:
     )
     if not same:
         return f"wrong: lnL {lnl:.6f}, not {expected:.6f}"
-    return f"ok ({session.layout})"
+    return f"{OK} ({session.layout})"
+
+
+def is_ok(verdict: str) -> bool:
+    """Whether a self-test found nothing wrong."""
+    return verdict.startswith(f"{OK} ")
 
 
 def _random_patterns(rng: np.random.Generator) -> Patterns:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from mltree.alignment.patterns import Patterns
-from mltree.device.discovery import DeviceInfo, choose_devices, choose_layout
+from mltree.device.discovery import (
+    DeviceInfo,
+    check_width,
+    choose_devices,
+    choose_layout,
+    find_devices,
+)
 from mltree.device.layout import Layout
 from mltree.device.memory import cla_memory
 from mltree.device.panels import PanelEngine, Place
 from mltree.device.session import Session
-from mltree.device.speed import measured_speeds
+from mltree.device.speed import known_bandwidth, measured_speeds
+from mltree.device.timing import Breakdown
 from mltree.errors import InputError
+from mltree.events import MemoryPlanned
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.reference import ReferenceEngine
 
 __all__ = [
     "REFERENCE",
-    "MemoryNeed",
+    "copy_bandwidth",
     "is_exact",
-    "memory_need",
+    "memory_plan",
     "open_engine",
     "open_exact",
     "open_session",
@@ -37,26 +44,49 @@ NEAR_VECTORS = 64
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-@dataclass(frozen=True)
-class MemoryNeed:
-    """What one tree of a search takes on a device."""
+def memory_plan(
+    patterns: Patterns,
+    categories: int,
+    device: str | None,
+    mixed: bool = False,
+    trees: int = 1,
+    vw: int | None = None,
+) -> MemoryPlanned | None:
+    """What so many trees will take, nothing allocated yet; None by the reference engine.
 
-    device: DeviceInfo
-    layout: str
-    slots: int
-    """CLAs: one for every directed edge out of an inner node."""
-    tree_bytes: int
-    """Of those CLAs with their scaling counts."""
-    tip_bytes: int
-    """Of all tips, one byte a pattern; shared by all trees."""
+    Raises:
+        DeviceError: a device cannot be found or used.
+    """
+    if device == REFERENCE:
+        return None
+    devices = choose_devices(device)
+    layout = _layout(devices[0], patterns, categories, mixed, vw)
+    slots, edges = _slots(patterns), 2 * patterns.n_tips - 3
+    return MemoryPlanned(
+        device=", ".join(info.name for info in devices),
+        layout=str(layout),
+        trees=trees,
+        slots=slots,
+        clas=trees * slots * layout.cla_bytes(patterns.n_patterns),
+        tips=patterns.codes.nbytes,
+        matrices=trees * edges * layout.matrix_bytes,
+        available=sum(info.memory for info in devices),
+    )
 
 
-def memory_need(device: DeviceInfo, patterns: Patterns, categories: int) -> MemoryNeed:
-    """The plan for an alignment, nothing allocated."""
-    layout = _layout(device, patterns, categories)
-    slots = 3 * (patterns.n_tips - 2)
-    cla = layout.cla_bytes(patterns.n_patterns)
-    return MemoryNeed(device, str(layout), slots, slots * cla, patterns.codes.nbytes)
+def _slots(patterns: Patterns) -> int:
+    """CLAs of a tree: one for every directed edge out of an inner node."""
+    return 3 * (patterns.n_tips - 2)
+
+
+def copy_bandwidth(spent: Breakdown) -> float | None:
+    """Bytes a second that the devices copy together; None where there is none.
+
+    Measured in 0.1 s where no run has done so before.
+    """
+    handles = {handle.int_ptr for handle in spent.devices}
+    used = [info for info in find_devices() if info.handle.int_ptr in handles]
+    return sum(map(known_bandwidth, used)) or None
 
 
 def open_engine(
@@ -67,12 +97,13 @@ def open_engine(
     mixed: bool,
     memory_limit: int | None = None,
     trees: int = 1,
+    vw: int | None = None,
 ) -> Engine:
     """An engine that holds the patterns.
 
     A lone session where one device has room for the CLAs of so many trees, else panels.
     ``device`` may name several (see :func:`mltree.device.discovery.choose_devices`);
-    ``memory_limit``: bytes that CLAs may take on each.
+    ``memory_limit``: bytes that CLAs may take on each; ``vw``: patterns of a block.
 
     Raises:
         DeviceError: a device cannot be found or used.
@@ -80,8 +111,8 @@ def open_engine(
     if device == REFERENCE:
         return ReferenceEngine(patterns, categories, length_bounds)
     devices = choose_devices(device)
-    slots = trees * 3 * (patterns.n_tips - 2) + NEAR_VECTORS
-    layouts = [_layout(info, patterns, categories, mixed) for info in devices]
+    slots = trees * _slots(patterns) + NEAR_VECTORS
+    layouts = [_layout(info, patterns, categories, mixed, vw) for info in devices]
     limit = memory_limit or cla_memory(devices[0].handle)
     if len(devices) == 1 and slots * layouts[0].cla_bytes(patterns.n_patterns) <= limit:
         handle = devices[0].handle
@@ -152,6 +183,8 @@ def _layout(
     mixed: bool = False,
     vw: int | None = None,
 ) -> Layout:
+    if vw is not None:
+        check_width(device, vw)
     alphabet = patterns.alphabet
     return choose_layout(
         device,

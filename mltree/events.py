@@ -16,6 +16,7 @@ __all__ = [
     "DeviceChosen",
     "Emit",
     "Event",
+    "MemoryPlanned",
     "ModelOptimised",
     "Notice",
     "PhaseStarted",
@@ -74,6 +75,27 @@ class AlignmentLoaded(Event):
     patterns: int
     gap_share: float
     """Share of characters that are gaps or fully ambiguous, 0..1."""
+
+
+@dataclass(frozen=True)
+class MemoryPlanned(Event):
+    """What a run will take, before it takes anything; bytes."""
+
+    device: str
+    """One, or several with commas."""
+    layout: str
+    trees: int
+    """Trees side by side."""
+    slots: int
+    """CLAs of a tree: one for every directed edge out of an inner node."""
+    clas: int
+    """Of all trees, with their scaling counts."""
+    tips: int
+    """One byte a pattern; shared by all trees."""
+    matrices: int
+    """P matrices of all trees."""
+    available: int
+    """Memory of the devices."""
 
 
 @dataclass(frozen=True)

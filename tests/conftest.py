@@ -7,7 +7,7 @@ which devices there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,15 @@ CPU_SHAPES = ("vw1", "native")
 GPU_SHAPES = ("native", "wide")
 """RAxML's AVX layout; what a run picks for little data; and for much. (A work-item for every lane
 is no layout for a CPU: PoCL compiles it for minutes.)"""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Layouts by the rules, whatever was measured on this machine."""
+    folder = tmp_path_factory.mktemp("calibrations")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mltree.device.calibration.cache_folder", lambda: folder)
+        yield
 
 
 @dataclass(frozen=True)

@@ -86,3 +86,40 @@ def test_sizes(text: str, size: int) -> None:
 def test_no_sizes(text: str) -> None:
     with pytest.raises(InputError, match="size of memory"):
         engines.parse_size(text)
+
+
+@needs_device
+def test_the_memory_plan_is_what_is_taken(problem: Problem) -> None:
+    plan = engines.memory_plan(problem.patterns, problem.categories, "0", trees=2)
+    assert plan is not None
+    engine = engines.open_engine(problem.patterns, problem.categories, BOUNDS, "0", mixed=False)
+    assert isinstance(engine, Session)
+    slots = 2 * 3 * (problem.patterns.n_tips - 2)
+    assert plan.clas == slots * engine.layout.cla_bytes(problem.patterns.n_patterns)
+    Likelihood(engine, BOUNDS).smooth(
+        [problem.tree.copy(), problem.tree.copy()], [problem.model] * 2, 1.0, max_passes=2
+    )
+    buffers = engine._buffers
+    assert buffers["cla"].size + buffers["scaler"].size == plan.clas
+    assert buffers["pmatrix"].size + engine.layout.tip_lookup * buffers["tip_pmatrix"].size == (
+        plan.matrices
+    )
+    assert abs(buffers["tips"].size - plan.tips) < problem.patterns.n_tips * engine.layout.vw
+    assert plan.available == choose_device("0").memory
+    both = engines.memory_plan(problem.patterns, problem.categories, "0,0")
+    assert both is not None
+    assert both.available == 2 * plan.available
+
+
+def test_the_reference_engine_has_no_plan(problem: Problem) -> None:
+    assert engines.memory_plan(problem.patterns, 4, engines.REFERENCE) is None
+
+
+@needs_device
+def test_bandwidths_of_devices_add_up(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engines.open_engine(problem.patterns, problem.categories, BOUNDS, "0", mixed=False)
+    monkeypatch.setattr(engines, "known_bandwidth", lambda device: 2.0)
+    assert isinstance(engine, Session)
+    spent = engine.breakdown()
+    assert engines.copy_bandwidth(spent) == 2.0
+    assert engines.copy_bandwidth(replace(spent, devices=())) is None

@@ -6,13 +6,15 @@ from rich.console import Console
 
 from mltree.alignment.checks import summarise
 from mltree.commands.request import read_tree
-from mltree.compare import is_close, score_everywhere, self_test
-from mltree.device.discovery import NO_DEVICE_HINT, choose_device, find_devices
-from mltree.engines import memory_need
+from mltree.compare import is_close, is_ok, score_everywhere, self_test
+from mltree.device.calibration import Calibration, load
+from mltree.device.discovery import NO_DEVICE_HINT, DeviceInfo, find_devices
+from mltree.device.speed import calibrate
+from mltree.engines import memory_plan
 from mltree.errors import DeviceError, NumericalError
 from mltree.events import Notice, ignore
 from mltree.report import tables
-from mltree.report.progress import Reporter
+from mltree.report.progress import Reporter, describe
 from mltree.run import load_problem
 
 __all__ = ["run_compare", "show_check", "show_devices"]
@@ -41,14 +43,27 @@ def run_compare(
         raise NumericalError(f"not the reference's result: {names}", hint="see the table")
 
 
-def show_devices(console: Console) -> None:
-    """Every device with what matters, and whether it computes rightly."""
+def show_devices(console: Console, again: bool) -> None:
+    """Every device with what matters, and whether it computes rightly.
+
+    Measures what layouts suit the device where nobody has; ``again``: in any case.
+    """
     found = find_devices()
     if not found:
         raise DeviceError("no OpenCL device was found", hint=NO_DEVICE_HINT)
     for device in found:
-        for line in tables.device_lines(device, self_test(device)):
+        verdict = self_test(device)
+        known = _measured(device, again, console) if is_ok(verdict) else Calibration()
+        for line in tables.device_lines(device, verdict, known):
             console.print(line, soft_wrap=True, markup=False)
+
+
+def _measured(device: DeviceInfo, again: bool, console: Console) -> Calibration:
+    known = load(device)
+    if known.layouts and not again:
+        return known
+    console.print(f"measuring {device.name} ...", soft_wrap=True, markup=False)
+    return calibrate(device)
 
 
 def show_check(alignment: str, model: str | None, device: str | None, console: Console) -> None:
@@ -56,10 +71,10 @@ def show_check(alignment: str, model: str | None, device: str | None, console: C
     problem = load_problem(alignment, model, ignore)
     for line in tables.check_lines(summarise(problem.alignment, problem.patterns)):
         console.print(line, soft_wrap=True, markup=False)
+    categories = problem.model.arrays().n_categories
     try:
-        chosen = choose_device(device)
+        plan = memory_plan(problem.patterns, categories, device)
+        line = "no device's" if plan is None else describe(plan).removeprefix("memory: ")
     except DeviceError as error:
-        console.print(f"Memory       not known: {error.message}", soft_wrap=True, markup=False)
-        return
-    need = memory_need(chosen, problem.patterns, problem.model.arrays().n_categories)
-    console.print(tables.memory_line(need), soft_wrap=True, markup=False)
+        line = f"not known: {error.message}"
+    console.print(f"Memory       {line}", soft_wrap=True, markup=False)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from mltree.alignment.patterns import Patterns
-from mltree.engines import is_exact, open_engine, open_exact, panel_notice
+from mltree.device.timing import Breakdown
+from mltree.engines import (
+    copy_bandwidth,
+    is_exact,
+    memory_plan,
+    open_engine,
+    open_exact,
+    panel_notice,
+)
 from mltree.events import DeviceChosen, Notice
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.engine import Engine
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.substitution import Model
 from mltree.outputs import Outputs
@@ -42,6 +51,8 @@ class Request:
     mixed: bool
     memory_limit: int | None
     """Bytes that CLAs may take on a device."""
+    vw: int | None
+    """Patterns of a block; the device's own choice where None."""
     prefix: str | None
     redo: bool
     command: str
@@ -71,15 +82,19 @@ def open_likelihood(
     patterns: Patterns,
     request: Request,
     settings: SearchSettings,
+    trees: int,
     reporter: Reporter,
 ) -> Likelihood:
-    """The likelihood of the patterns on the device that was asked for."""
+    """The likelihood of the patterns on the device that was asked for, for trees side by side."""
     bounds = settings.branches.bounds(patterns.n_sites)
     categories = problem.model.arrays().n_categories
-    trees = settings.parsimony_starts + settings.random_starts
+    plan = memory_plan(patterns, categories, request.device, request.mixed, trees, request.vw)
+    if plan is not None:
+        reporter(plan)
     engine = open_engine(
-        patterns, categories, bounds, request.device, request.mixed, request.memory_limit, trees
-    )
+        patterns, categories, bounds, request.device, request.mixed, request.memory_limit, trees,
+        request.vw,
+    )  # fmt: skip
     reporter(DeviceChosen(engine.name))
     if (notice := panel_notice(engine)) is not None:
         reporter(Notice(notice))
@@ -89,13 +104,10 @@ def open_likelihood(
 
 
 def _exact_lnl(
-    problem: Problem, request: Request, tree: Tree, model: Model, mixed: float, reporter: Reporter
+    exact: Likelihood, tree: Tree, model: Model, mixed: float, reporter: Reporter
 ) -> float:
     """The lnL in fp64 of what was found in mixed precision, with a notice of the difference."""
-    patterns, arrays = problem.patterns, model.arrays()
-    bounds = SearchSettings().branches.bounds(patterns.n_sites)
-    engine = open_exact(patterns, arrays.n_categories, bounds, request.device, request.memory_limit)
-    lnl = float(Likelihood(engine, bounds).log_likelihoods([tree], [arrays])[0])
+    lnl = float(exact.log_likelihoods([tree], [model.arrays()])[0])
     reporter(Notice(f"scored again in fp64: lnL {lnl:.6f}, {lnl - mixed:+.1e} from fp32"))
     return lnl
 
@@ -130,8 +142,13 @@ def conclude(
 ) -> None:
     """Show what a run found, and where its time went."""
     patterns = problem.patterns
+    engines = [likelihood.engine]
     if not is_exact(likelihood.engine):
-        lnl = _exact_lnl(problem, request, tree, model, lnl, reporter)
+        bounds = SearchSettings().branches.bounds(patterns.n_sites)
+        categories = model.arrays().n_categories
+        exact = open_exact(patterns, categories, bounds, request.device, request.memory_limit)
+        lnl = _exact_lnl(Likelihood(exact, bounds), tree, model, lnl, reporter)
+        engines.append(exact)
     drawn = tables.is_drawn(patterns.n_tips, reporter.console.height)
     summary = tables.Summary(
         lnl=lnl,
@@ -142,5 +159,13 @@ def conclude(
         files=tuple(map(str, files)),
     )
     reporter.say(tables.summary_text(summary))
-    if isinstance(likelihood.engine, tables.Timed):
-        reporter.say(tables.timing_table(likelihood.engine.timings(), reporter.elapsed))
+    _say_times(engines, reporter)
+
+
+def _say_times(engines: Sequence[Engine], reporter: Reporter) -> None:
+    """Where the time of a run went, if its engines know."""
+    wall, busy = reporter.elapsed, reporter.busy
+    timed = [engine.breakdown() for engine in engines if isinstance(engine, tables.Timed)]
+    if timed:
+        spent = Breakdown.one_after_the_other(timed)
+        reporter.say(tables.timing_table(spent, wall, busy, copy_bandwidth(spent)))

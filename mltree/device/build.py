@@ -20,6 +20,7 @@ __all__ = [
     "local_memory",
     "resident_groups",
     "source_folder",
+    "source_hash",
     "worker_of",
 ]
 
@@ -57,7 +58,8 @@ def source_folder() -> Path:
 
 
 @cache
-def _source_hash() -> str:
+def source_hash() -> str:
+    """12 hexadecimal digits that change with any OpenCL source."""
     digest = hashlib.sha256()
     for path in sorted(source_folder().iterdir()):
         digest.update(path.read_bytes())
@@ -80,7 +82,7 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
         str(source_folder()),
         "-cl-mad-enable",
         f"-DSPIN_LIMIT={SPIN_LIMIT}",
-        f"-DSOURCE_HASH=0x{_source_hash()}",
+        f"-DSOURCE_HASH=0x{source_hash()}",
         *layout.options(),
     ]
     try:

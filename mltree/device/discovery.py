@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyopencl as cl
 
+from mltree.device import calibration
 from mltree.device.layout import (
     SMALL_MATRIX,
     Layout,
@@ -17,7 +18,16 @@ from mltree.device.layout import (
 from mltree.device.pocl import name_unknown_cpu
 from mltree.errors import DeviceError
 
-__all__ = ["ALL", "DeviceInfo", "choose_device", "choose_devices", "choose_layout", "find_devices"]
+__all__ = [
+    "ALL",
+    "DeviceInfo",
+    "block_widths",
+    "check_width",
+    "choose_device",
+    "choose_devices",
+    "choose_layout",
+    "find_devices",
+]
 
 ALL = "all"
 """What ``--device`` takes for every GPU, or the CPU where there is none."""
@@ -26,6 +36,13 @@ NO_DEVICE_HINT = (
     "`pip install 'pyopencl[pocl]'` brings a CPU device; `mltree devices` lists what is found; "
     "--device reference computes without one, slowly"
 )
+
+CPU_WIDTHS = (1, 4, 8, 16)
+"""Patterns of a block on a CPU: RAxML's AVX layout, and what vector types hold."""
+
+GPU_WIDTHS = (8, 16, 32, 64)
+"""Patterns of a block on a GPU; less leaves neighbours little to read together, and VW=1 ends in
+INVALID_KERNEL_ARGS on NVIDIA."""
 
 GPU_WIDE_PATTERNS = 16_384
 """From here on 32 work-items share a block, below it 8, which gives four times the work-groups. On
@@ -146,8 +163,16 @@ def choose_layout(
     n_patterns: int,
     single: bool = False,
     vw: int | None = None,
+    is_measured: bool = True,
 ) -> Layout:
-    """The layout for a device and an alignment; ``vw`` overrides the block's width."""
+    """The layout for a device and an alignment: as measured there, else by the rules.
+
+    ``vw`` overrides the block's width; ``is_measured`` False asks for the rules' layout.
+    """
+    single = single or not device.has_fp64
+    kind = calibration.Kind.of(states, categories, single, n_patterns)
+    measured = calibration.load(device).choice(kind) if is_measured and vw is None else None
+    vw = measured.vw if measured else vw
     if device.is_cpu:
         native = device.vector_width * (2 if single else 1)
         layout = cpu_layout(states, codes, categories, vw or min(native, 16), single)
@@ -157,5 +182,27 @@ def choose_layout(
         block = vw or width * (32 if is_wide else 8)
         width = min(width, block)
         rows = gpu_rows(block, categories, n_patterns, device.compute_units, width)
+        rows = (measured and measured.rows) or rows
         layout = gpu_layout(states, codes, categories, block, single, rows, width)
     return layout if device.has_fp64 else without_fp64(layout)
+
+
+def block_widths(device: DeviceInfo) -> tuple[int, ...]:
+    """Block widths worth measuring: on a CPU those that fill its vectors."""
+    if not device.is_cpu:
+        return GPU_WIDTHS
+    return tuple(width for width in CPU_WIDTHS if width >= min(device.vector_width, 16))
+
+
+def check_width(device: DeviceInfo, vw: int) -> None:
+    """Make sure that a block may be so wide.
+
+    Raises:
+        DeviceError: it may not, there.
+    """
+    widths = CPU_WIDTHS if device.is_cpu else GPU_WIDTHS
+    if vw not in widths:
+        raise DeviceError(
+            f"{device.name}: no blocks of {vw} patterns",
+            hint=f"--vw takes {', '.join(map(str, widths))} there",
+        )

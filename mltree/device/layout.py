@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from mltree.contract import GPU_COLUMNS
 
-__all__ = ["Layout", "cpu_layout", "gpu_layout", "gpu_rows", "without_fp64"]
+__all__ = ["Layout", "cpu_layout", "gpu_layout", "gpu_rows", "most_rows", "without_fp64"]
 
 GPU_GROUP = 512
 """Most work-items of a GPU work-group: its rows are the tree level's nodes, side by side."""
@@ -63,6 +63,19 @@ class Layout:
         """Work-items that share a row."""
         return self.lanes * self.category_items
 
+    @property
+    def pattern_bytes(self) -> int:
+        """Bytes of one pattern of a CLA, its scaling counts included."""
+        real = 4 if self.single else 8
+        return self.categories * (self.states * real + 2)
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Bytes that a branch length takes: P matrices, and tables of P x tip where there are."""
+        real = 4 if self.single else 8
+        codes = self.codes if self.tip_lookup else 0
+        return self.categories * self.states * (self.states + 1 + codes) * real
+
     def group(self, worker: str) -> tuple[int, int, int]:
         """Work-items of one of the worker's work-groups: columns, categories, rows."""
         if worker == "sites":
@@ -86,8 +99,11 @@ class Layout:
 
     def cla_bytes(self, n_patterns: int) -> int:
         """Bytes of one CLA and its scaling counts."""
-        real = 4 if self.single else 8
-        return self.blocks(n_patterns) * self.vw * self.categories * (self.states * real + 2)
+        return self.blocks(n_patterns) * self.vw * self.pattern_bytes
+
+    def products(self, n_patterns: int) -> int:
+        """Multiplications of P with every pattern's vector, in every category."""
+        return n_patterns * self.categories * self.states**2
 
     def blocks(self, n_patterns: int) -> int:
         """Blocks that hold the patterns, the last one padded."""
@@ -151,6 +167,11 @@ def gpu_rows(vw: int, categories: int, n_patterns: int, compute_units: int, widt
     team = vw // width * categories
     wanted = compute_units * GPU_UNIT_ITEMS // (-(-n_patterns // vw) * team)
     return max(1, min(wanted, GPU_GROUP // team))
+
+
+def most_rows(layout: Layout) -> int:
+    """Rows that a work-group has room for; one where a lone work-item does everything."""
+    return GPU_GROUP // layout.team if layout.lanes > 1 else 1
 
 
 def without_fp64(layout: Layout) -> Layout:

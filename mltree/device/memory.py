@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
+from mltree.device.waiting import Channel
 from mltree.errors import DeviceError
 
 __all__ = ["Memory", "cla_memory"]
@@ -23,9 +25,14 @@ LEAST = 64
 class Memory:
     """Named buffers on one device."""
 
-    def __init__(self, context: cl.Context, queue: cl.CommandQueue) -> None:
+    def __init__(
+        self, context: cl.Context, queue: cl.CommandQueue, waiting: AbstractContextManager[object]
+    ) -> None:
+        """``waiting`` is entered whenever the host waits for the device."""
         self._context = context
         self._queue = queue
+        self._channel = Channel(queue, waiting)
+        self.expect = self._channel.expect
         self._buffers: dict[str, cl.Buffer] = {}
         self.generation = 0
         """Counts up whenever a name comes to stand for another buffer."""
@@ -70,7 +77,19 @@ class Memory:
     def put(self, name: str, array: npt.NDArray[Any]) -> None:
         """Fill a buffer with an array."""
         self.reserve(name, array.nbytes)
-        cl.enqueue_copy(self._queue, self._buffers[name], np.ascontiguousarray(array))
+        self.write(name, np.ascontiguousarray(array))
+
+    def write(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
+        """Write an array, which must not change before the next read; ``offset``: bytes."""
+        self._channel.write(self._buffers[name], array, offset)
+
+    def read(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
+        """Fill an array once the device has done all that it was sent; ``offset``: bytes.
+
+        Raises:
+            DeviceError: the device does not answer.
+        """
+        self._channel.read(array, self._buffers[name], offset)
 
     def take(self, names: Iterable[str]) -> dict[str, cl.Buffer]:
         """Buffers that the names let go of."""

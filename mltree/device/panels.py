@@ -26,6 +26,7 @@ from mltree.device.layout import Layout
 from mltree.device.memory import cla_memory
 from mltree.device.resident import Resident
 from mltree.device.session import Dispatch, Session, pays_to_walk
+from mltree.device.timing import Breakdown
 from mltree.errors import DeviceError, NumericalError
 from mltree.likelihood.engine import Result
 from mltree.likelihood.program import (
@@ -131,6 +132,10 @@ class PanelEngine:
         """Seconds per likelihood function on the device that took longest."""
         all_timings = [seat.session.timings() for seat in self._seats]
         return max(all_timings, key=lambda timings: sum(timings.values()))
+
+    def breakdown(self) -> Breakdown:
+        """Where the time went, on the device that took longest, and the work of all of them."""
+        return Breakdown.side_by_side([seat.session.breakdown() for seat in self._seats])
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""

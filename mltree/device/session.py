@@ -23,10 +23,11 @@ from mltree.device.build import is_nvidia, worker_of
 from mltree.device.faults import naming_device, raise_fault
 from mltree.device.layout import Layout
 from mltree.device.memory import LEAST, Memory, cla_memory
-from mltree.device.timing import DeviceTimes
+from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, Launch, Worker
 from mltree.likelihood.engine import Result
 from mltree.likelihood.program import Program, Repeat
+from mltree.likelihood.work import most_steps
 
 __all__ = ["Dispatch", "Session", "pays_to_walk"]
 
@@ -82,7 +83,7 @@ class Session:
         self._bounds = length_bounds
         limit = memory_limit or cla_memory(device)
         self.max_slots = max(1, limit // layout.cla_bytes(patterns.n_patterns))
-        self.memory = Memory(self._context, self._queue)
+        self.memory = Memory(self._context, self._queue, self.times.waiting)
         self._workers: dict[str, Worker] = {}
         self._plans: dict[tuple[int, int, int], _Plan] = {}
         self._program: Program | None = None
@@ -111,7 +112,7 @@ class Session:
     def site_log_likelihoods(self) -> Float64:
         """f64[L] of the last EVALUATE_SITES."""
         lnl = np.empty(self._blocks * self.layout.vw, self._acc)
-        cl.enqueue_copy(self._queue, lnl, self.memory["site_lnl"])
+        self.memory.read("site_lnl", lnl)
         return lnl[: self._n_patterns].astype(np.float64)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
@@ -122,19 +123,19 @@ class Session:
             back = np.empty(head + program.cells, self._acc)
             self._read_state(program, 2 * len(lengths), back)
         end = HEADER_WORDS + control.size
-        return Result(
+        result = Result(
             sums=back[head:].astype(np.float64, copy=False),
             lengths=back[end:head].astype(np.float64, copy=False),
             control=back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS).astype(np.float64),
         )
+        self.times.repeated(program, self._n_patterns, result.control)
+        return result
 
     def start(self, program: Program, lengths: Float64, control: Float64) -> None:
         """Send a program on its way."""
         plan = self._plan(program, len(lengths), len(control))
         head = np.concatenate([np.zeros(HEADER_WORDS), control.ravel(), lengths]).astype(self._acc)
-        start = plan.offset * self._acc.itemsize
-        state = self.memory["state"]
-        cl.enqueue_copy(self._queue, state, head, dst_offset=start, is_blocking=False)
+        self.memory.write("state", head, plan.offset * self._acc.itemsize)
         self._launch(plan)
 
     def flush(self) -> None:
@@ -145,7 +146,7 @@ class Session:
         """acc[cells, chunks]: the partial sums of the program that was started."""
         self._read_state(program, 2 * lengths, np.empty(HEADER_WORDS, self._acc))
         partial = np.empty((program.cells, self._chunks), self._acc)
-        cl.enqueue_copy(self._queue, partial, self.memory["partial"])
+        self.memory.read("partial", partial)
         return partial
 
     def advance(
@@ -153,9 +154,9 @@ class Session:
     ) -> None:
         """Run a part of a program on its whole state acc[words], which changes in place."""
         plan = self._plan(part, lengths, groups, worker_of(program))
-        cl.enqueue_copy(self._queue, self.memory["state"], state)
+        self.memory.write("state", state)
         self._launch(plan)
-        cl.enqueue_copy(self._queue, state, self.memory["state"])
+        self.memory.read("state", state)
         self.times.settle()
         self._check(part, state[2 * lengths :])
 
@@ -182,9 +183,13 @@ class Session:
         marks = {}
         for name in self._workers:
             ticks = np.zeros(self.memory[f"marks.{name}"].size // 8, np.uint64)
-            cl.enqueue_copy(self._queue, ticks, self.memory[f"marks.{name}"])
+            self.memory.read(f"marks.{name}", ticks)
             marks[name] = ticks
         return self.times.by_function(marks)
+
+    def breakdown(self) -> Breakdown:
+        """Where the time went so far, with the work that was done in it."""
+        return self.times.breakdown(self.timings(), self.layout.pattern_bytes, self.device)
 
     def _let_go(self) -> None:
         """Keep no buffer alive that is about to be replaced."""
@@ -195,7 +200,7 @@ class Session:
     def _read_state(self, program: Program, offset: int, back: npt.NDArray[Any]) -> None:
         """Wait for the program; ``back`` acc[words] of its state from the header on."""
         start = offset * self._acc.itemsize
-        cl.enqueue_copy(self._queue, back, self.memory["state"], src_offset=start)
+        self.memory.read("state", back, start)
         self.times.settle()
         self._check(program, back)
 
@@ -219,7 +224,8 @@ class Session:
 
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:
-            worker = Worker(self._context, self.device, name, self.layout)
+            with self.times.building:
+                worker = Worker(self._context, self.device, name, self.layout)
             words = Mark.BOOKS + worker.most_groups * len(Function)
             self.memory.put(f"marks.{name}", np.zeros(words, np.uint64))
             self._workers[name] = worker
@@ -237,8 +243,7 @@ class Session:
         if len(self._plans) > PLANS:
             del self._plans[next(iter(self._plans))]
         if program is not self._program:
-            words, to = program.words, self.memory["program"]
-            cl.enqueue_copy(self._queue, to, words, is_blocking=False)
+            self.memory.write("program", program.words)
             self._program = program
         return plan
 
@@ -286,6 +291,8 @@ class Session:
 
     def _launch(self, plan: _Plan) -> None:
         stages = plan.program.stages
+        self.memory.expect(self.layout.products(self._n_patterns) * most_steps(plan.program))
+        self.times.sent(plan.program, self._n_patterns)
         if len(plan.launches) < len(stages):
             self._enqueue(plan, plan.launches[0])
             return
@@ -304,7 +311,7 @@ class Session:
     def _any_active(self, offset: int, groups: int) -> bool:
         control = np.empty((groups, CONTROL_WORDS), self._acc)
         start = (offset + HEADER_WORDS) * self._acc.itemsize
-        cl.enqueue_copy(self._queue, control, self.memory["state"], src_offset=start)
+        self.memory.read("state", control, start)
         return bool(control[:, Control.ACTIVE].any())
 
     def _enqueue(self, plan: _Plan, launch: Launch) -> None:

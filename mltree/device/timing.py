@@ -1,32 +1,136 @@
-"""Where device time went: OpenCL events for the launches, marks inside them for the functions.
+"""Where a run's time went: on the device by likelihood function, and what the host waited for.
 
-Where the device's clock runs in nanoseconds (NVIDIA) the marks say everything, and the queue
-goes without profiling: on an H200 that saves 15 us a launch.
+OpenCL events time the launches, and marks inside them share that out to the functions. Where the
+device's clock runs in nanoseconds (NVIDIA) the marks say everything, and the queue goes without
+profiling: on an H200 that saves 15 us a launch.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.contract import Function, Mark
+from mltree.likelihood.program import Program
+from mltree.likelihood.work import Count, Counts, no_work, work_of
 
-__all__ = ["DeviceTimes"]
+__all__ = ["Breakdown", "Cost", "DeviceTimes", "Stopwatch"]
 
 _NANOSECOND = 1e-9
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a likelihood function has done, and how long that took."""
+
+    seconds: float = 0.0
+    """On the device."""
+    operations: int = 0
+    """Newviews, edges, insertions, matrices or Newton steps; counted for every panel."""
+    pattern_nodes: int = 0
+    """Operations times the patterns that they were for; 0 where patterns are none of its matter."""
+    bytes: int = 0
+    """Least that those must read and write (:mod:`mltree.likelihood.work`)."""
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Where the time of an engine went; seconds."""
+
+    functions: Mapping[Function, Cost]
+    builds: float = 0.0
+    """Of building kernels, those included that a driver builds at their first launch."""
+    waits: float = 0.0
+    """That the host waited for the device, whatever that was doing."""
+    idle_cpu: float = 0.0
+    """CPU time of the host's thread within builds and waits: a driver may spin."""
+    devices: tuple[cl.Device, ...] = ()
+
+    @property
+    def device_seconds(self) -> float:
+        """Of all functions."""
+        return sum(cost.seconds for cost in self.functions.values())
+
+    @classmethod
+    def one_after_the_other(cls, parts: Sequence[Breakdown]) -> Breakdown:
+        """Of engines that took turns: everything adds up."""
+        functions = {f: _sum([part.functions[f] for part in parts]) for f in Function}
+        return _joined(parts, functions)
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Breakdown]) -> Breakdown:
+        """Of devices that work at once: work adds up, time is that of the one that took longest."""
+        longest = max(parts, key=lambda part: part.device_seconds)
+        functions = {}
+        for f in Function:
+            cost = _sum([part.functions[f] for part in parts])
+            seconds = longest.functions[f].seconds
+            functions[f] = Cost(seconds, cost.operations, cost.pattern_nodes, cost.bytes)
+        return _joined(parts, functions)
+
+
+def _joined(parts: Sequence[Breakdown], functions: Mapping[Function, Cost]) -> Breakdown:
+    devices = {device.int_ptr: device for part in parts for device in part.devices}
+    return Breakdown(
+        functions,
+        builds=sum(part.builds for part in parts),
+        waits=sum(part.waits for part in parts),
+        idle_cpu=sum(part.idle_cpu for part in parts),
+        devices=tuple(devices.values()),
+    )
+
+
+def _sum(costs: Sequence[Cost]) -> Cost:
+    return Cost(
+        seconds=sum(cost.seconds for cost in costs),
+        operations=sum(cost.operations for cost in costs),
+        pattern_nodes=sum(cost.pattern_nodes for cost in costs),
+        bytes=sum(cost.bytes for cost in costs),
+    )
+
+
+class Stopwatch:
+    """Wall and CPU seconds of the host's thread inside its ``with`` blocks."""
+
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.perf_counter,
+        cpu: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.wall = self.cpu = 0.0
+        self._clocks = wall, cpu
+        self._began = 0.0, 0.0
+
+    def __enter__(self) -> None:
+        wall, cpu = self._clocks
+        self._began = wall(), cpu()
+
+    def __exit__(self, *_: object) -> None:
+        wall, cpu = self._clocks
+        self.wall += wall() - self._began[0]
+        self.cpu += cpu() - self._began[1]
+
+
 class DeviceTimes:
-    """Seconds and launches per worker, from profiling events."""
+    """Seconds and launches per worker, the work that was sent, and the host's waiting."""
 
     def __init__(self, from_events: bool) -> None:
         self.from_events = from_events
         self.seconds: dict[str, float] = defaultdict(float)
         self.launches: dict[str, int] = defaultdict(int)
+        self.building = Stopwatch()
+        self.waiting = Stopwatch()
+        self.late_builds = 0.0
+        """Seconds from submission to start of first launches: PoCL builds its kernels there."""
         self._pending: list[tuple[str, cl.Event]] = []
+        self._timed: set[str] = set()
+        self._work: dict[int, Counts] = defaultdict(no_work)
 
     def launched(self, worker: str, event: cl.Event) -> None:
         """Remember a launch until its event can be read."""
@@ -37,8 +141,21 @@ class DeviceTimes:
     def settle(self) -> None:
         """Read the events of finished launches; call after a blocking read."""
         for worker, event in self._pending:
-            self.seconds[worker] += (event.profile.end - event.profile.start) * _NANOSECOND
+            profile = event.profile
+            self.seconds[worker] += (profile.end - profile.start) * _NANOSECOND
+            if worker not in self._timed:
+                self._timed.add(worker)
+                self.late_builds += (profile.start - profile.submit) * _NANOSECOND
         self._pending.clear()
+
+    def sent(self, program: Program, n_patterns: int) -> None:
+        """Count the work of a program that starts."""
+        self._work[n_patterns] += work_of(program).once
+
+    def repeated(self, program: Program, n_patterns: int, control: npt.NDArray[np.float64]) -> None:
+        """Count the passes that it made after the first, from its f64[groups, words] at the end."""
+        if len(control):
+            self._work[n_patterns] += work_of(program).further_passes(control)
 
     def by_function(self, marks: dict[str, npt.NDArray[np.uint64]]) -> dict[Function, float]:
         """Seconds per function: each worker's time, shared out by its work-groups' ticks.
@@ -53,3 +170,24 @@ class DeviceTimes:
                 seconds = float(words[Mark.ELAPSED]) * _NANOSECOND
             total += seconds * books / max(books.sum(), 1.0)
         return {function: float(total[function]) for function in Function}
+
+    def breakdown(
+        self, seconds: Mapping[Function, float], pattern_bytes: int, device: cl.Device
+    ) -> Breakdown:
+        """Everything together, from seconds by function and a CLA's bytes a pattern."""
+        return Breakdown(
+            {f: self._cost(f, seconds[f], pattern_bytes) for f in Function},
+            builds=self.building.wall + self.late_builds,
+            waits=self.waiting.wall - self.late_builds,
+            idle_cpu=self.building.cpu + self.waiting.cpu,
+            devices=(device,),
+        )
+
+    def _cost(self, function: Function, seconds: float, pattern_bytes: int) -> Cost:
+        operations = nodes = moved = 0
+        for n_patterns, counts in self._work.items():
+            own = counts[function]
+            operations += int(own[Count.OPERATIONS])
+            nodes += int(own[Count.OPERATIONS]) * n_patterns
+            moved += n_patterns * int(own[Count.CLAS] * pattern_bytes + own[Count.TIPS])
+        return Cost(seconds, operations, nodes if moved else 0, moved)

@@ -19,6 +19,7 @@ from mltree.events import (
     CheckpointWritten,
     DeviceChosen,
     Event,
+    MemoryPlanned,
     ModelOptimised,
     Notice,
     PhaseStarted,
@@ -55,6 +56,7 @@ class Reporter:
         verbosity: Verbosity = Verbosity.NORMAL,
         json_lines: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.console = console
         self._log: TextIO | None = None
@@ -62,12 +64,19 @@ class Reporter:
         self._verbosity = verbosity
         self._json_lines = json_lines
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._began = clock()
+        self._cpu_began = cpu_clock()
 
     @property
     def elapsed(self) -> float:
         """Seconds since the reporter was made."""
         return self._clock() - self._began
+
+    @property
+    def busy(self) -> float:
+        """CPU seconds of the host's thread since then."""
+        return self._cpu_clock() - self._cpu_began
 
     def __call__(self, event: Event) -> None:
         """Draw one event."""
@@ -153,6 +162,17 @@ def _(event: AlignmentLoaded) -> str:
     return (
         f"{event.path}: {event.data_type}, {event.taxa} taxa x {event.sites:,} sites, "
         f"{event.patterns:,} patterns, {event.gap_share:.1%} gaps ({event.layout})"
+    )
+
+
+@describe.register
+def _(event: MemoryPlanned) -> str:
+    mib = 2**20
+    trees = "a tree" if event.trees == 1 else f"{event.trees} trees"
+    return (
+        f"memory: {event.clas / mib:,.1f} MiB for the CLAs of {trees}, {event.slots} each, "
+        f"{event.matrices / mib:,.1f} MiB of P matrices, {event.tips / mib:,.1f} MiB of tips; "
+        f"{event.device} has {event.available / mib:,.0f} MiB ({event.layout})"
     )
 
 

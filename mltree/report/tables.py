@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -10,8 +10,9 @@ from rich.table import Table
 
 from mltree.alignment.checks import AlignmentSummary
 from mltree.contract import Function
+from mltree.device.calibration import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.discovery import DeviceInfo
-from mltree.engines import MemoryNeed
+from mltree.device.timing import Breakdown, Cost
 
 __all__ = [
     "Summary",
@@ -24,13 +25,16 @@ __all__ = [
     "timing_table",
 ]
 
+UNEXPLAINED = 0.01
+"""Share of the wall time above which what is measured nowhere gets a row."""
+
 SMALL_TREE = 30
 """Taxa up to which a tree is drawn, whatever the height of the terminal."""
 
 FUNCTION_NAMES = {
     Function.NEWVIEW: "newview",
     Function.EVALUATE: "evaluate",
-    Function.DERIVE: "sumGAMMA + coreDerivative",
+    Function.DERIVE: "sumGAMMA + derivative",
     Function.SCAN: "insertion scan",
     Function.TRIPOD: "insertion re-scoring",
     Function.PMATRICES: "P matrices",
@@ -44,8 +48,8 @@ FUNCTION_NAMES = {
 class Timed(Protocol):
     """An engine that knows where its time went."""
 
-    def timings(self) -> Mapping[Function, float]:
-        """Seconds on the device per likelihood function."""
+    def breakdown(self) -> Breakdown:
+        """Seconds and work per likelihood function, and what the host waited for."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +86,51 @@ def summary_text(summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def timing_table(device: Mapping[Function, float], wall: float) -> Table:
-    """Seconds and share per likelihood function; the host is what the device does not explain."""
-    table = _table("Time", "", "seconds", "share")
-    rows = [(label, device.get(function, 0.0)) for function, label in FUNCTION_NAMES.items()]
-    rows.append(("host and kernel builds", max(0.0, wall - sum(device.values()))))
-    for label, seconds in rows:
-        if seconds > 0.0:
-            table.add_row(label, f"{seconds:.3f}", f"{seconds / wall:.1%}")
-    table.add_row("all", f"{wall:.3f}", "", style="bold")
+def timing_table(spent: Breakdown, wall: float, busy: float, copy_bytes: float | None) -> Table:
+    """Where a run's wall seconds went, and how fast the likelihood functions were.
+
+    Calls are newviews, edges or insertions, and nodes those times their patterns. ``busy``: CPU
+    seconds of the host's thread; ``copy_bytes``: bytes a second that the devices copy, of which a
+    function reaches a share (more than all of it where caches hold its CLAs); None: not known.
+    """
+    table = _table("Time", "", "seconds", "share", "calls", "M nodes", "GB/s", "of copy")
+    for function, label in FUNCTION_NAMES.items():
+        cost = spent.functions[function]
+        if cost.seconds > 0.0:
+            table.add_row(label, *_shares(cost.seconds, wall), *_rates(cost, copy_bytes))
+    host = _host_seconds(spent, busy)
+    rest = wall - spent.device_seconds - sum(host.values())
+    if abs(rest) > UNEXPLAINED * wall:
+        host["unexplained" if rest > 0 else "host and device at once"] = rest
+    for label, seconds in host.items():
+        if seconds != 0.0:
+            table.add_row(label, *_shares(seconds, wall))
+    table.add_row("all", f"{wall:.3f}", style="bold")
     return table
+
+
+def _host_seconds(spent: Breakdown, busy: float) -> dict[str, float]:
+    """Rows of the timing table that no device explains."""
+    return {
+        "starts and transfers": max(0.0, spent.waits - spent.device_seconds),
+        "kernel builds": spent.builds,
+        "host": max(0.0, busy - spent.idle_cpu),
+    }
+
+
+def _shares(seconds: float, wall: float) -> tuple[str, str]:
+    return f"{seconds:.3f}", f"{seconds / wall:.1%}"
+
+
+def _rates(cost: Cost, copy_bytes: float | None) -> tuple[str, ...]:
+    """The columns behind a function's seconds; empty where there is nothing to count."""
+    rate = cost.bytes / cost.seconds
+    return (
+        f"{cost.operations:,}" if cost.operations else "",
+        f"{cost.pattern_nodes / 1e6:,.1f}" if cost.pattern_nodes else "",
+        f"{rate / 1e9:.2f}" if cost.bytes else "",
+        f"{rate / copy_bytes:.0%}" if cost.bytes and copy_bytes else "",
+    )
 
 
 class Score(Protocol):
@@ -126,7 +165,7 @@ def compare_table(scores: Sequence[Score]) -> Table:
     return table
 
 
-def device_lines(device: DeviceInfo, verdict: str) -> list[str]:
+def device_lines(device: DeviceInfo, verdict: str, known: Calibration) -> list[str]:
     """One device as ``mltree devices`` shows it."""
     gib = 2**30
     return [
@@ -138,7 +177,33 @@ def device_lines(device: DeviceInfo, verdict: str) -> list[str]:
         f"   local memory   {device.local_memory // 1024} KiB",
         f"   fp64           {'yes' if device.has_fp64 else 'no: computes in mixed precision'}",
         f"   self-test      {verdict}",
+        *([f"   copies at      {known.copy_bytes / 1e9:.1f} GB/s"] if known.copy_bytes else []),
+        *_layout_lines(device, known),
     ]
+
+
+MEASURED = (("DNA", 4), ("proteins", 20))
+"""Data that layouts are measured for, and their states."""
+
+
+def _layout_lines(device: DeviceInfo, known: Calibration) -> list[str]:
+    """The measured layouts, for alignments from little to much."""
+    lines = []
+    for label, states in MEASURED:
+        kinds = [Kind(states, CATEGORIES, not device.has_fp64, n) for n in range(len(SIZES) + 1)]
+        choices = [known.choice(kind) for kind in kinds]
+        texts = [
+            f"VW={choice.vw}" + ("" if device.is_cpu else f" x {choice.rows} rows")
+            for choice in choices
+            if choice is not None
+        ]
+        if len(set(texts)) == 1:
+            lines.append(f"   {label:<14} {texts[0]}")
+        elif len(texts) == len(kinds):
+            limits = [f" up to {limit:,} patterns" for limit in SIZES] + [" beyond"]
+            parts = [text + limit for text, limit in zip(texts, limits, strict=True)]
+            lines.append(f"   {label:<14} {', '.join(parts)}")
+    return lines
 
 
 def check_lines(summary: AlignmentSummary) -> list[str]:
@@ -156,16 +221,6 @@ def check_lines(summary: AlignmentSummary) -> list[str]:
         "Frequencies  " + "  ".join(f"{state} {share:.4f}" for state, share in frequencies),
         *(f"warning: {problem}" for problem in _problems(summary)),
     ]
-
-
-def memory_line(need: MemoryNeed) -> str:
-    """What a search will take, beside what there is."""
-    mib = 2**20
-    return (
-        f"Memory       {need.tree_bytes / mib:,.1f} MiB a tree ({need.slots} CLAs) and "
-        f"{need.tip_bytes / mib:,.1f} MiB of tips; {need.device.name} has "
-        f"{need.device.memory / mib:,.0f} MiB ({need.layout})"
-    )
 
 
 def _problems(summary: AlignmentSummary) -> list[str]:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mltree.device.discovery import find_devices
+from mltree.commands import inspect
+from mltree.device import calibration
+from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, save
+from mltree.device.discovery import DeviceInfo, find_devices
 
 Run = Callable[..., Result]
 
@@ -34,3 +37,69 @@ def test_a_memory_limit_that_is_no_size(run: Run, primates: str) -> None:
     result = run("search", primates, *QUICK, "--memory-limit", "lots")
     assert result.exit_code == 2
     assert "no size of memory" in result.stderr
+
+
+@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
+def test_devices_are_measured_once(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "cache_folder", lambda: tmp_path / "cache")
+    measured: list[str] = []
+
+    def calibrate(device: DeviceInfo) -> Calibration:
+        measured.append(device.name)
+        sizes = range(len(calibration.SIZES) + 1)
+        kinds = [Kind(4, CATEGORIES, not device.has_fp64, size) for size in sizes]
+        found = Calibration(1.25e10, {kind.key: Choice(16, 1) for kind in kinds})
+        save(device, found)
+        return found
+
+    monkeypatch.setattr(inspect, "calibrate", calibrate)
+    names = [device.name for device in find_devices()]
+    for _ in range(2):
+        result = run("devices")
+        assert result.exit_code == 0, result.output
+        assert "12.5 GB/s" in result.stdout
+        assert "VW=16" in result.stdout
+        assert measured == names
+    assert run("devices", "--calibrate").exit_code == 0
+    assert measured == 2 * names
+
+
+@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
+def test_a_block_width_is_taken_and_changes_no_result(run: Run, primates: str) -> None:
+    found = []
+    for width in ("8", "16"):
+        result = run("search", primates, *QUICK, "--vw", width, "--prefix", f"vw{width}")
+        assert result.exit_code == 0, result.output
+        assert f"VW={width} " in result.stdout
+        (line,) = (line for line in result.stdout.splitlines() if line.startswith("Final"))
+        found.append(float(line.split()[-1]))
+    assert found[1] == pytest.approx(found[0], abs=1e-3)
+
+
+def test_an_impossible_block_width(run: Run, primates: str) -> None:
+    result = run("search", primates, *QUICK, "--vw", "3")
+    assert result.exit_code == 2
+    assert "no blocks of 3 patterns" in result.stderr
+
+
+@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
+def test_the_memory_plan_comes_before_the_engine(run: Run, primates: str) -> None:
+    result = run("search", primates, *QUICK, "--moves", "nni", "--prefix", "x")
+    memory, engine = (result.stdout.index(word) for word in ("] memory: ", "] engine: "))
+    assert memory < engine
+    assert "P matrices" in result.stdout[memory:engine]
+
+
+@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
+def test_times_tell_work_and_rates(run: Run, primates: str) -> None:
+    result = run("search", primates, *QUICK, "--moves", "nni", "--prefix", "x")
+    table = result.stdout[result.stdout.index("Time") :].splitlines()
+    rows = {line[:22].strip(): line[22:].split() for line in table[2:]}
+    assert set(rows) >= {"newview", "insertion scan", "kernel builds", "host", "all"}
+    calls, nodes, rate, share = rows["newview"][2:]
+    assert int(calls.replace(",", "")) > 0
+    assert float(nodes.replace(",", "")) > 0
+    assert float(rate) > 0
+    assert share.endswith("%")

@@ -353,7 +353,7 @@ def test_version() -> None:
 
 def test_a_bug_ends_with_a_traceback_and_where_to_report() -> None:
     code = (
-        "import sys, mltree.commands.inspect as c; c.show_devices = lambda _: 1 / 0; "
+        "import sys, mltree.commands.inspect as c; c.show_devices = lambda *_: 1 / 0; "
         "sys.argv = ['mltree', 'devices']; from mltree.cli import main; main()"
     )
     result = subprocess.run(

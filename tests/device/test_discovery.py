@@ -8,7 +8,13 @@ import pyopencl as cl
 import pytest
 
 from mltree.device import discovery
-from mltree.device.discovery import choose_device, choose_layout, find_devices
+from mltree.device.discovery import (
+    block_widths,
+    check_width,
+    choose_device,
+    choose_layout,
+    find_devices,
+)
 from mltree.errors import DeviceError
 
 
@@ -86,3 +92,16 @@ def test_layouts() -> None:
     assert (proteins.lanes, proteins.vw) == (8, 8)
     assert little.rows > much.rows
     assert not choose_layout(_info(has_fp64=False), 4, 16, 4, 1000).fp64
+
+
+def test_widths_of_blocks() -> None:
+    assert block_widths(_info(vector_width=4)) == (4, 8, 16)
+    assert block_widths(_info(vector_width=32)) == (16,)
+    gpu = _info(is_cpu=False)
+    assert min(block_widths(gpu)) == 8
+    for device, width in ((_info(), 1), (gpu, 64)):
+        check_width(device, width)
+    for device, width in ((_info(), 5), (_info(), 32), (gpu, 1), (gpu, 4)):
+        with pytest.raises(DeviceError, match=f"no blocks of {width} patterns") as raised:
+            check_width(device, width)
+        assert "--vw takes" in (raised.value.hint or "")

@@ -10,10 +10,14 @@ from rich.console import Console, RenderableType
 
 from mltree.compare import Score
 from mltree.contract import Function
+from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind
+from mltree.device.discovery import DeviceInfo
+from mltree.device.timing import Breakdown, Cost
 from mltree.report.tables import (
     FUNCTION_NAMES,
     Summary,
     compare_table,
+    device_lines,
     is_drawn,
     listed,
     summary_text,
@@ -31,13 +35,71 @@ def test_every_function_has_a_row() -> None:
     assert set(FUNCTION_NAMES) == set(Function)
 
 
+def spent(builds: float = 0.5, waits: float = 2.0, idle_cpu: float = 0.25) -> Breakdown:
+    """1.5 s of newviews and 0.25 s of a scan on a device."""
+    costs = {
+        Function.NEWVIEW: Cost(1.5, operations=1234, pattern_nodes=5_000_000, bytes=3 * 10**9),
+        Function.SCAN: Cost(0.25, operations=10, pattern_nodes=1000, bytes=10**6),
+    }
+    functions = {function: costs.get(function, Cost()) for function in Function}
+    return Breakdown(functions, builds, waits, idle_cpu)
+
+
 def test_times_add_up_to_the_wall_time() -> None:
-    device = {Function.NEWVIEW: 1.5, Function.SCAN: 0.25}
-    rows = [line.split() for line in rendered(timing_table(device, 4.0))]
-    assert ["newview", "1.500", "37.5%"] in rows
-    assert ["insertion", "scan", "0.250", "6.2%"] in rows
-    assert ["host", "and", "kernel", "builds", "2.250", "56.2%"] in rows
+    table = timing_table(spent(), wall=4.0, busy=1.5, copy_bytes=8e9)
+    rows = [line.split() for line in rendered(table, width=80)]
+    assert ["newview", "1.500", "37.5%", "1,234", "5.0", "2.00", "25%"] in rows
+    assert ["insertion", "scan", "0.250", "6.2%", "10", "0.0", "0.00", "0%"] in rows
+    assert ["starts", "and", "transfers", "0.250", "6.2%"] in rows
+    assert ["kernel", "builds", "0.500", "12.5%"] in rows
+    assert ["host", "1.250", "31.2%"] in rows
+    assert ["unexplained", "0.250", "6.2%"] in rows
     assert ["all", "4.000"] in rows
+
+
+def test_what_is_explained_needs_no_row() -> None:
+    text = " ".join(rendered(timing_table(spent(), wall=3.76, busy=1.5, copy_bytes=None)))
+    assert "unexplained" not in text
+    assert "GB/s" in text
+    assert "25%" not in text
+
+
+def test_a_host_that_works_beside_its_device_is_told() -> None:
+    rows = [line.split() for line in rendered(timing_table(spent(), 3.5, 1.5, None))]
+    assert ["host", "and", "device", "at", "once", "-0.250", "-7.1%"] in rows
+
+
+def test_a_function_without_work_has_no_rate() -> None:
+    functions = dict.fromkeys(Function, Cost()) | {Function.BARRIER: Cost(0.5)}
+    rows = [line.split() for line in rendered(timing_table(Breakdown(functions), 1.0, 0.5, 1e9))]
+    assert ["barriers", "0.500", "50.0%"] in rows
+
+
+def device(is_cpu: bool = True) -> DeviceInfo:
+    return DeviceInfo(
+        index=0, name="a device", platform="a platform", driver="1", is_cpu=is_cpu, has_fp64=True,
+        compute_units=2, memory=1 << 32, largest_buffer=1 << 30, local_memory=1 << 15,
+        vector_width=8, handle=None,
+    )  # fmt: skip
+
+
+def calibration_of(*widths: int) -> Calibration:
+    """Measured on DNA, from little to much."""
+    kinds = [Kind(4, CATEGORIES, single=False, size=n) for n in range(len(widths))]
+    choices = {k.key: Choice(vw, 2) for k, vw in zip(kinds, widths, strict=True)}
+    return Calibration(12.34e9, choices)
+
+
+def test_a_device_tells_what_was_measured() -> None:
+    lines = device_lines(device(), "ok", calibration_of(8, 8, 8))
+    assert "   copies at      12.3 GB/s" in lines
+    assert "   DNA            VW=8" in lines
+    lines = device_lines(device(is_cpu=False), "ok", calibration_of(8, 16, 32))
+    assert lines[-1] == (
+        "   DNA            VW=8 x 2 rows up to 4,096 patterns, "
+        "VW=16 x 2 rows up to 32,768 patterns, VW=32 x 2 rows beyond"
+    )
+    assert device_lines(device(), "ok", Calibration())[-1] == "   self-test      ok"
 
 
 @pytest.mark.parametrize("width", [60, 100])

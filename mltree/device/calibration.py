@@ -1,0 +1,129 @@
+"""What was measured of a device, kept in the user's cache folder: copy bandwidth, best layouts.
+
+A file is named by everything that its figures depend on, the OpenCL sources included, so that it
+is never stale; one that cannot be read counts as absent. Nothing is measured here
+(:mod:`mltree.device.speed` does that): a run takes what it finds, or goes by the rules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+
+from mltree.device.build import source_hash
+
+if TYPE_CHECKING:
+    from mltree.device.discovery import DeviceInfo
+
+__all__ = ["CATEGORIES", "SIZES", "Calibration", "Choice", "Kind", "cache_folder", "load", "save"]
+
+CATEGORIES = 4
+"""Of the data that layouts are measured on: Γ4."""
+
+SIZES = (4_096, 32_768)
+"""Patterns up to which an alignment is little or middling; beyond, it is much."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a layout is chosen for."""
+
+    states: int
+    categories: int
+    single: bool
+    """fp32 CLAs."""
+    size: int
+    """0 little, 1 middling, 2 much (:data:`SIZES`)."""
+
+    @classmethod
+    def of(cls, states: int, categories: int, single: bool, n_patterns: int) -> Kind:
+        """The kind of an alignment under a model."""
+        size = sum(n_patterns > limit for limit in SIZES)
+        return cls(states, categories, single, size)
+
+    @property
+    def key(self) -> str:
+        """For the file."""
+        precision = "single" if self.single else "double"
+        return f"{self.states} states, {self.categories} categories, {precision}, {self.size}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The layout that was fastest."""
+
+    vw: int
+    rows: int | None
+    """Nodes of a level side by side; None where that is left to the rules."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What is known of one device."""
+
+    copy_bytes: float | None = None
+    """Bytes a second that a copy reads and writes; None where nobody has measured."""
+    layouts: Mapping[str, Choice] = field(default_factory=dict)
+    """By :attr:`Kind.key`."""
+
+    def choice(self, kind: Kind) -> Choice | None:
+        """The measured layout for a kind of data; with other categories, its VW alone."""
+        exact = self.layouts.get(kind.key)
+        if exact is not None:
+            return exact
+        like = self.layouts.get(replace(kind, categories=CATEGORIES).key)
+        return None if like is None else replace(like, rows=None)
+
+
+def cache_folder() -> Path:
+    """Where calibrations are kept."""
+    return Path(platformdirs.user_cache_dir("mltree", appauthor=False))
+
+
+def load(device: DeviceInfo) -> Calibration:
+    """What is known of a device; nothing, where there is no file or it cannot be read."""
+    try:
+        return _parsed(json.loads(_path(device).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return Calibration()
+
+
+def save(device: DeviceInfo, calibration: Calibration) -> None:
+    """Keep what is known of a device, all or nothing; a folder that cannot be written is left."""
+    path = _path(device)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+            json.dump({"device": device.name, **asdict(calibration)}, file, indent=1)
+        Path(file.name).replace(path)
+
+
+def _path(device: DeviceInfo) -> Path:
+    parts = (
+        device.name, device.platform, device.driver, str(device.compute_units), source_hash(),
+    )  # fmt: skip
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return cache_folder() / f"calibration-{digest[:16]}.json"
+
+
+def _parsed(content: dict[str, Any]) -> Calibration:
+    copy_bytes = content["copy_bytes"]
+    layouts = {
+        str(key): Choice(_positive(choice["vw"]), _positive(choice["rows"]))
+        for key, choice in content["layouts"].items()
+    }
+    return Calibration(None if copy_bytes is None else float(copy_bytes), layouts)
+
+
+def _positive(number: object) -> int:
+    if not isinstance(number, int) or number < 1:
+        raise ValueError(number)
+    return number

@@ -1,0 +1,125 @@
+"""Measurements are kept, found again, and never believed when stale or broken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mltree.device import calibration
+from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, load, save
+from mltree.device.discovery import DeviceInfo, choose_layout
+
+DEVICE = DeviceInfo(
+    index=0, name="a device", platform="a platform", driver="1", is_cpu=True, has_fp64=True,
+    compute_units=2, memory=1 << 32, largest_buffer=1 << 30, local_memory=1 << 15,
+    vector_width=8, handle=None,
+)  # fmt: skip
+
+LITTLE = Kind(4, CATEGORIES, single=False, size=0)
+
+KNOWN = Calibration(1.5e10, {LITTLE.key: Choice(16, 1)})
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "a" / "cache"
+    monkeypatch.setattr(calibration, "cache_folder", lambda: folder)
+    return folder
+
+
+def test_what_was_saved_is_found(folder: Path) -> None:
+    assert load(DEVICE) == Calibration()
+    save(DEVICE, KNOWN)
+    assert load(DEVICE) == KNOWN
+    save(DEVICE, Calibration(2e10))
+    assert load(DEVICE) == Calibration(2e10)
+    assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(DEVICE, name="another"),
+        replace(DEVICE, driver="2"),
+        replace(DEVICE, platform="another"),
+        replace(DEVICE, compute_units=1),
+    ],
+    ids=lambda other: repr(other)[:60],
+)
+def test_another_device_or_driver_is_not_known(other: DeviceInfo) -> None:
+    save(DEVICE, KNOWN)
+    assert load(other) == Calibration()
+
+
+def test_other_kernels_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    save(DEVICE, KNOWN)
+    monkeypatch.setattr(calibration, "source_hash", lambda: "another")
+    assert load(DEVICE) == Calibration()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "{", "[]", "null", "{}", '{"copy_bytes": 1}', '{"copy_bytes": null, "layouts": []}',
+        '{"copy_bytes": null, "layouts": {"x": {"vw": 0, "rows": 1}}}',
+        '{"copy_bytes": null, "layouts": {"x": {"vw": "8", "rows": 1}}}',
+        '{"copy_bytes": null, "layouts": {"x": 8}}', "\\ud800",
+    ],
+)  # fmt: skip
+def test_a_broken_file_is_nothing_and_is_written_again(folder: Path, content: str) -> None:
+    save(DEVICE, KNOWN)
+    (file,) = folder.iterdir()
+    file.write_text(content)
+    assert load(DEVICE) == Calibration()
+    save(DEVICE, KNOWN)
+    assert load(DEVICE) == KNOWN
+
+
+def test_bytes_that_are_no_text(folder: Path) -> None:
+    save(DEVICE, KNOWN)
+    (file,) = folder.iterdir()
+    file.write_bytes(b"\xff\xfe\x00")
+    assert load(DEVICE) == Calibration()
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing(folder: Path) -> None:
+    folder.parent.mkdir()
+    folder.write_text("a file")
+    save(DEVICE, KNOWN)
+    assert load(DEVICE) == Calibration()
+
+
+def test_sizes() -> None:
+    kinds = [Kind.of(4, 4, single=False, n_patterns=n) for n in (1, 4096, 4097, 32_768, 10**6)]
+    assert [kind.size for kind in kinds] == [0, 0, 1, 1, 2]
+
+
+def test_other_categories_share_the_width_but_not_the_rows() -> None:
+    known = Calibration(None, {LITTLE.key: Choice(16, 3)})
+    assert known.choice(LITTLE) == Choice(16, 3)
+    assert known.choice(replace(LITTLE, categories=5)) == Choice(16, None)
+    assert known.choice(replace(LITTLE, states=20)) is None
+    assert known.choice(replace(LITTLE, single=True)) is None
+
+
+def test_a_layout_is_the_measured_one() -> None:
+    size = (4, 16, CATEGORIES, 1000)
+    by_rule = choose_layout(DEVICE, *size)
+    save(DEVICE, Calibration(None, {LITTLE.key: Choice(2 * by_rule.vw, 1)}))
+    assert choose_layout(DEVICE, *size).vw == 2 * by_rule.vw
+    assert choose_layout(DEVICE, *size, is_measured=False) == by_rule
+    assert choose_layout(DEVICE, *size, vw=4).vw == 4
+    assert choose_layout(DEVICE, *size, single=True).vw == 2 * by_rule.vw  # its own rule
+    assert choose_layout(DEVICE, 4, 16, CATEGORIES, 10_000) == by_rule
+
+
+def test_measured_rows_are_for_gpus() -> None:
+    gpu = replace(DEVICE, is_cpu=False, compute_units=132)
+    size = (4, 16, CATEGORIES, 1000)
+    by_rule = choose_layout(gpu, *size)
+    save(gpu, Calibration(None, {LITTLE.key: Choice(by_rule.vw, by_rule.rows + 1)}))
+    assert choose_layout(gpu, *size).rows == by_rule.rows + 1
+    assert choose_layout(gpu, 4, 16, 2, 1000).vw == by_rule.vw
+    assert choose_layout(gpu, 4, 16, 2, 1000) == choose_layout(gpu, 4, 16, 2, 1000, vw=by_rule.vw)

@@ -1,0 +1,113 @@
+"""The work of a program is what its records say, however it was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
+from mltree.likelihood import programs
+from mltree.likelihood.program import Program, Scan, Sites, Stage, Tripods
+from mltree.likelihood.work import Count, most_steps, no_work, work_of
+from mltree.search.neighbourhood import Neighbourhood
+from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree
+
+TAXA = 11
+
+
+@pytest.fixture
+def tree() -> Tree:
+    return random_topology(TAXA, np.random.default_rng(5))
+
+
+Line = tuple[Function, list[int], int, int]
+"""Function, operands, CLAs written, operations."""
+
+EDGES = {RunKind.EVALUATE: Function.EVALUATE, RunKind.DERIVE: Function.DERIVE}
+
+
+def lines_of(stage: Stage) -> Iterator[Line]:
+    """A line a record."""
+    match stage:
+        case Sites(runs):
+            for kind, r in ((kind, r) for kind, records in runs for r in records):
+                if kind == RunKind.NEWVIEW:
+                    yield Function.NEWVIEW, [r["left"], r["right"]], 1, 1
+                else:
+                    yield EDGES[kind], [r["x"], r["y"]], 0, 1
+        case Scan(tasks, steps, stores):
+            for t in tasks:
+                yield Function.SCAN, [t["root"], t["pendant"]], 0, 0
+            for r in steps:
+                asked = int(r["output"] >= 0)
+                yield Function.SCAN, [r["sibling"], r["far"]], asked * stores, asked
+        case Tripods(records):
+            for r in records:
+                yield Function.TRIPOD, [r["near"], r["far"], r["pendant"]], 0, 1
+
+
+def by_hand(program: Program) -> dict[Function, list[int]]:
+    """Operations, CLAs and tips, record by record."""
+    found: dict[Function, list[int]] = {}
+    for function, operands, written, operations in chain(*map(lines_of, program.stages)):
+        inner = sum(x >= 0 for x in operands)
+        counts = found.setdefault(function, [0] * len(Count))
+        counts[Count.OPERATIONS] += operations
+        counts[Count.CLAS] += inner + written
+        counts[Count.TIPS] += len(operands) - inner
+    return found
+
+
+def made(name: str, tree: Tree) -> Program:
+    near = Neighbourhood(tree)
+    scan = near.scan(near.extend(3))
+    base = 3 * (TAXA - 2)
+    return {
+        "traversal": lambda: programs.traversal([tree]),
+        "derivatives": lambda: programs.derivatives([tree, tree]),
+        "scores": lambda: programs.scores([tree], scan)[0],
+        "near vectors": lambda: programs.near_vectors([tree], scan, base)[0],
+        "tripods": lambda: programs.tripods([tree], scan, base, 4)[0],
+    }[name]()
+
+
+@pytest.mark.parametrize("name", ["traversal", "derivatives", "scores", "near vectors", "tripods"])
+def test_counts_are_the_records(name: str, tree: Tree) -> None:
+    program = made(name, tree)
+    expected = by_hand(program)
+    assert expected
+    once = work_of(program).once
+    for function, counts in expected.items():
+        assert once[function].tolist() == counts
+
+
+def test_a_program_is_counted_once(tree: Tree) -> None:
+    program = programs.traversal([tree])
+    assert work_of(program) is work_of(program)
+
+
+def test_settled_tripods_are_not_counted_again(tree: Tree) -> None:
+    program = made("tripods", tree)
+    work = work_of(program)
+    control = np.zeros((program.groups, CONTROL_WORDS))
+    control[:, Control.PASSES] = 1
+    assert not work.further_passes(control).any()
+    control[: program.groups // 2, Control.PASSES] = 3
+    more = work.further_passes(control)
+    passes = 2 * (program.groups // 2)
+    assert abs(int(more[Function.TRIPOD, Count.OPERATIONS]) - passes) <= 1
+    np.testing.assert_array_equal(more[Function.PMATRICES], 2 * work.once[Function.PMATRICES])
+
+
+def test_the_most_steps_have_every_repeat(tree: Tree) -> None:
+    assert most_steps(programs.traversal([tree])) == TAXA - 2 + 1
+    once = programs.derivatives([tree]).site_steps
+    assert most_steps(programs.smoothing([tree], 7)) == 8 * once
+
+
+def test_nothing_is_nothing() -> None:
+    assert not no_work().any()
