@@ -88,6 +88,6 @@ def time_cell(row: Row) -> str:
     if row["status"] == "timeout":
         return f"> {row['limit_s']:.0f}"
     if row["status"] != "done":
-        return row["status"] if row["status"] != "not run" else "–"
+        return row["status"] if row["status"] != "not run" else "late"
     search = f" ({seconds(row['search_s']['median'])})" if "search_s" in row else ""
     return seconds(row["whole_s"]["median"]) + search

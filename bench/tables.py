@@ -22,6 +22,9 @@ FUNCTIONS = {
 }
 """The likelihood functions that are compared, by their titles."""
 
+BASE = "AVX layout"
+"""The contender that mltree's others are compared with."""
+
 MIN_SECONDS = 1e-3
 """Device time of a function in the AVX layout from which a ratio says something."""
 
@@ -48,10 +51,10 @@ def full(run: Run) -> str:
 def _pivot(
     rows: Sequence[Row], column: str, cell: Callable[[Row], str]
 ) -> tuple[list[Any], dict[str, dict[Any, str]]]:
-    """The columns' values, and cells by contender and column."""
-    columns = list(dict.fromkeys(row[column] for row in rows))
+    """The columns' values in order, and cells by contender, mltree's first, and column."""
+    columns = sorted({row[column] for row in rows})
     table: dict[str, dict[Any, str]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row["kind"] != "mltree", row["contender"] != BASE)):
         table.setdefault(who(row), {})[row[column]] = cell(row)
     return columns, table
 
@@ -72,15 +75,23 @@ def _by_size(run: Run, cell: Callable[[Row], str], quoted: bool = False) -> str:
 def _table1(run: Run) -> str:
     """Wall times; on a machine that others used too, CPU seconds."""
     if crowded(run):
-        told = "CPU seconds (user mode) of the whole process, from start to written tree.\n\n"
+        told = "CPU seconds (user mode) of the whole process, from start to written tree"
+        told += f"{_lateness(run)}.\n\n"
         return told + _by_size(run, _user_cell)
     return _table1_walls(run)
+
+
+def _lateness(run: Run) -> str:
+    """What "late" means, where it is said."""
+    late = any(row["status"] == "not run" for row in run.rows)
+    return "; late: not run, since a smaller size took too long" if late else ""
 
 
 def _table1_walls(run: Run) -> str:
     return (
         "Seconds of the whole process, from start to written tree; in brackets mltree's search "
-        "alone, without start, loading and kernel build.\n\n" + _by_size(run, time_cell, True)
+        f"alone, without start, loading and kernel build{_lateness(run)}.\n\n"
+        + _by_size(run, time_cell, True)
     )
 
 
@@ -130,9 +141,9 @@ def speedups(rows: Sequence[Row]) -> list[tuple[int, str, str, float]]:
     """(patterns, contender, function, AVX layout's device seconds / the contender's)."""
     found = []
     timed = [row for row in rows if row.get("functions")]
-    base = {row["patterns"]: row["functions"] for row in timed if row["contender"] == "AVX layout"}
+    base = {row["patterns"]: row["functions"] for row in timed if row["contender"] == BASE}
     for row in timed:
-        if row["contender"] == "AVX layout":
+        if row["contender"] == BASE:
             continue
         for name, title in FUNCTIONS.items():
             own = row["functions"].get(name, 0.0)
