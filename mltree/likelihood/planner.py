@@ -30,6 +30,7 @@ __all__ = [
     "group_records",
     "newviews_towards",
     "one_slot_a_node",
+    "operand_table",
     "operands",
     "pmatrix_records",
     "scan_records",
@@ -89,7 +90,7 @@ def _runs_by_level(trees: Sequence[Tree], halves: list[Int32], levels: list[Int3
 
 
 @lru_cache(maxsize=32)
-def _operand_table(n_tips: int, n_trees: int) -> Int32:
+def operand_table(n_tips: int, n_trees: int) -> Int32:
     """int32[n * 3N]: what :func:`operands` gives for every half-edge of a forest; read-only."""
     tree = np.concatenate([~(np.arange(3 * n_tips) // 3), np.arange(3 * (n_tips - 2))])
     inner = np.arange(tree.size) >= 3 * n_tips
@@ -101,7 +102,7 @@ def _operand_table(n_tips: int, n_trees: int) -> Int32:
 
 def all_newviews(forest: Forest) -> Runs:
     """Every directional CLA of every tree, level by level."""
-    table = _operand_table(forest.n_tips, forest.n_trees)
+    table = operand_table(forest.n_tips, forest.n_trees)
     level = forest.levels()[forest.inner]
     halves = forest.inner[np.argsort(level, kind="stable")]
     one, other = (side[halves] for side in forest.siblings)
@@ -117,7 +118,7 @@ def all_newviews(forest: Forest) -> Runs:
 
 def branch_records(forest: Forest) -> Records:
     """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
-    table = _operand_table(forest.n_tips, forest.n_trees)
+    table = operand_table(forest.n_tips, forest.n_trees)
     lower = np.empty(forest.lengths.size, np.int32)
     first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
     lower[forest.edge[first]] = first

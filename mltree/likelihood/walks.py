@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree import contract
-from mltree.likelihood.planner import operands
+from mltree.likelihood.planner import operand_table
 from mltree.likelihood.program import Records
-from mltree.tree.topology import Tree, siblings
+from mltree.tree.forest import Forest
+from mltree.tree.topology import Tree
 
 __all__ = ["WalkPlan", "walk_records"]
-
-Int32 = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -34,46 +32,50 @@ def walk_records(trees: Sequence[Tree]) -> WalkPlan:
     At every node the branch that needs more levels is walked first, so that a walk needs at most
     log2(T) of them (Sethi and Ullman, 1970).
     """
-    tree = trees[0]
-    inner = tree.n_tips - 2
+    apart = {(id(tree.twin), id(tree.edge)): tree for tree in trees}
+    distinct = list(apart.values()) if len(apart) == 1 else list(trees)
+    forest = Forest(distinct)
+    steps, levels = _walk_steps(forest)
+    root = forest.edge[forest.of_trees(0)]
+    if len(distinct) < len(trees):  # one tree under many models
+        first_length = forest.n_edges * np.arange(len(trees))
+        root = root + first_length
+        steps = np.tile(steps, len(trees))
+        for field in ("left_p", "right_p"):
+            steps[field] += np.repeat(first_length, forest.n_tips - 2)
     walks: Records = np.empty(len(trees), contract.WALK)
-    steps: Records = np.empty(len(trees) * inner, contract.WALK_STEP)
     walks["tip"] = ~0
+    walks["length"] = root
     walks["model"] = walks["cell"] = np.arange(len(trees))
-    walks["first_step"] = inner * np.arange(len(trees))
-    walks["steps"] = inner
-    known: dict[int, tuple[Records, int]] = {}
-    for n, here in enumerate(trees):
-        if id(here.twin) not in known:
-            known[id(here.twin)] = _walk_steps(here)
-        own = steps[n * inner : (n + 1) * inner]
-        own[:] = known[id(here.twin)][0]
-        own["left_p"] += n * tree.n_edges
-        own["right_p"] += n * tree.n_edges
-        walks["length"][n] = here.edge[0] + n * tree.n_edges
-    return WalkPlan(walks, steps, max(levels for _, levels in known.values()))
+    walks["first_step"] = (forest.n_tips - 2) * np.arange(len(trees))
+    walks["steps"] = forest.n_tips - 2
+    return WalkPlan(walks, steps, levels)
 
 
-def _walk_steps(tree: Tree) -> tuple[Records, int]:
-    """The steps of one tree's walk, and the levels that it needs; loops run over waves."""
-    waves = list(tree.waves_from(int(tree.edge[0])))
-    size = np.zeros(tree.twin.size, np.int32)
-    levels = np.full(tree.twin.size, -1, np.int32)  # of a tip: it never waits
-    branches: list[tuple[Int32, Int32]] = []
+def _walk_steps(forest: Forest) -> tuple[Records, int]:
+    """The steps of all walks, tree after tree, and the levels that the neediest has to have."""
+    one, other = forest.behind
+    waves = forest.waves()
+    size = np.zeros(forest.twin.size, np.int32)
+    levels = np.full(forest.twin.size, -1, np.int32)  # of a tip: it never waits
     for wave in reversed(waves):
-        one, other = siblings(wave)
-        swap = levels[tree.twin[other]] > levels[tree.twin[one]]
-        first, second = np.where(swap, other, one), np.where(swap, one, other)
-        size[wave] = 1 + size[tree.twin[first]] + size[tree.twin[second]]
-        levels[wave] = np.maximum(levels[tree.twin[first]], levels[tree.twin[second]] + 1)
-        branches.append((first, second))
-    steps: Records = np.empty(tree.n_tips - 2, contract.WALK_STEP)
-    start = np.zeros(tree.twin.size, np.int32)
-    for wave, (first, second) in zip(waves, reversed(branches), strict=True):
-        at = start[wave] + size[wave] - 1
-        start[tree.twin[first]] = start[wave]
-        start[tree.twin[second]] = start[wave] + size[tree.twin[first]]
-        for side, half in (("left", first), ("right", second)):
-            steps[side][at] = operands(tree, tree.twin[half])
-            steps[f"{side}_p"][at] = tree.edge[half]
-    return steps, max(0, int(levels[waves[0][0]]))
+        first, second = levels[one[wave]], levels[other[wave]]
+        levels[wave] = np.maximum(np.maximum(first, second), np.minimum(first, second) + 1)
+        size[wave] = 1 + size[one[wave]] + size[other[wave]]
+    swap = levels[other] > levels[one]
+    left, right = np.where(swap, other, one), np.where(swap, one, other)
+    start = np.zeros(forest.twin.size, np.int32)
+    roots = forest.twin[forest.of_trees(0)]
+    start[roots] = (forest.n_tips - 2) * np.arange(forest.n_trees)
+    for wave in waves:
+        begin, first = start[wave], left[wave]
+        start[first] = begin
+        start[right[wave]] = begin + size[first]
+    every = np.concatenate(waves)
+    at = start[every] + size[every] - 1
+    table = operand_table(forest.n_tips, 1)  # of results only the sign counts
+    steps: Records = np.empty(every.size, contract.WALK_STEP)
+    for field, halves in (("left", left[every]), ("right", right[every])):
+        steps[field][at] = table[halves % forest.n_halves]
+        steps[f"{field}_p"][at] = forest.edge[halves]
+    return steps, max(0, int(levels[roots].max()))
