@@ -30,7 +30,7 @@ from mltree.search.duplicates import Collapsed, collapse
 from mltree.settings import SearchSettings, preset
 from mltree.starts import starting_trees
 from mltree.tree.newick import write_newick
-from mltree.tree.topology import facing
+from mltree.tree.splits import facing
 
 __all__ = ["SearchRequest", "run_search"]
 

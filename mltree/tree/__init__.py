@@ -2,7 +2,7 @@
 
 topology       the arrays, their invariants and orders
 forest         trees side by side: walks through all at once, topology keys
-splits         bipartitions, Robinson-Foulds distance
+splits         bipartitions, branches that split off given tips, Robinson-Foulds distance
 moves          SPR and NNI in place, with undo
 newick         text in and out (the only module that knows ete3)
 newick_text    the tokens of Newick, checked and normalised

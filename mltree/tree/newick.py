@@ -22,7 +22,8 @@ import numpy as np
 
 from mltree.errors import InputError
 from mltree.tree.newick_text import RawTree, quoted, raw_trees, text_of
-from mltree.tree.topology import DEFAULT_LENGTH, Tree, facing, siblings, tree_from_edges
+from mltree.tree.splits import facing
+from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
 
 __all__ = [
     "POLYTOMY_LENGTH",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
 from mltree.tree.fitch import PackedSites, Sets, pack_sites
-from mltree.tree.forest import ring
+from mltree.tree.forest import Forest, ring
 from mltree.tree.topology import DEFAULT_LENGTH, NONE, Int32Array, Tree, siblings
 
 __all__ = [
@@ -106,7 +106,7 @@ class DirectionalSets:
 
     def update(self) -> None:
         """Compute all sets again, and the changes that each join takes."""
-        levels = self.tree.levels()
+        levels = Forest([self.tree]).levels()
         order = np.argsort(levels, kind="stable").astype(np.int32)
         bounds = np.searchsorted(levels[order], np.arange(1, int(levels.max()) + 2))
         for first, last in pairwise(bounds.tolist()):

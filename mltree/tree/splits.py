@@ -6,6 +6,7 @@ bit a tip. Letters: T tips, E = 2T-3 edges, B = ceil(T/64) words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree, siblings
 
-__all__ = ["robinson_foulds", "same_topology", "splits", "topology_key"]
+__all__ = ["facing", "robinson_foulds", "same_topology", "splits", "topology_key"]
 
 UInt64Array: TypeAlias = NDArray[np.uint64]
 
@@ -35,6 +36,25 @@ def splits(tree: Tree) -> UInt64Array:
     result = np.empty((tree.n_edges, n_words), dtype=np.uint64)
     result[edge_of[1:]] = behind[1:]
     return result
+
+
+def facing(tree: Tree, tips: Sequence[int]) -> int | None:
+    """The half-edge at an inner node that faces exactly these tips; None where no branch does."""
+    size = np.zeros(tree.twin.size, dtype=np.int32)
+    wanted = np.zeros(tree.twin.size, dtype=np.int32)
+    size[: 3 * tree.n_tips : 3] = 1
+    wanted[3 * np.asarray(tips)] = 1
+    level = Forest([tree]).levels()
+    inner = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
+    for depth in range(1, int(level.max()) + 1):
+        half = inner[level[inner] == depth]
+        left, right = siblings(half)
+        for count in (size, wanted):
+            count[half] = count[tree.twin[left]] + count[tree.twin[right]]
+    clade = np.flatnonzero((size == len(tips)) & (wanted == len(tips)) & (tree.twin >= 0))
+    faces = tree.twin[clade]
+    faces = faces[faces >= 3 * tree.n_tips]
+    return int(faces[0]) if faces.size else None
 
 
 def robinson_foulds(first: Tree, second: Tree) -> int:

@@ -10,7 +10,7 @@ Letters: T tips, N = 2T-2 nodes, E = 2T-3 edges.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -24,7 +24,6 @@ __all__ = [
     "Int32Array",
     "Tree",
     "check_tree",
-    "facing",
     "inner_halves",
     "siblings",
     "tree_from_edges",
@@ -113,28 +112,6 @@ class Tree:
         """Check every invariant. Raises: ValueError naming the first one that is broken."""
         check_tree(self)
 
-    def levels(self) -> Int32Array:
-        """int32 [3N]: 1 + the highest level of what half-edge h is made from; tips are 0.
-
-        All half-edges of one level can be computed together once the lower levels are.
-        """
-        twin, first_inner = self.twin, 3 * self.n_tips
-        level = np.zeros(twin.size, dtype=np.int32)
-        pending = np.full(twin.size, 2, dtype=np.int8)
-        ready = np.arange(0, first_inner, 3, dtype=np.int32)
-        wave = 0
-        while ready.size:
-            level[ready] = wave
-            first, second = siblings(inner_halves(twin[ready], self.n_tips))
-            # Within each of the two arrays no half-edge repeats, so plain indexing counts right.
-            pending[first] -= 1
-            pending[second] -= 1
-            early = first[pending[first] == 0]
-            pending[early] = NONE
-            ready = np.concatenate((early, second[pending[second] == 0]))
-            wave += 1
-        return level
-
     def waves_from(self, edge: int) -> Iterator[Int32Array]:
         """The inner half-edges that face an edge, nearest first, one array per distance.
 
@@ -151,25 +128,6 @@ class Tree:
         """int32 [T-2]: the inner half-edges that face an edge, each after what it is made from."""
         waves = list(self.waves_from(edge))
         return np.concatenate(waves)[::-1].copy()
-
-
-def facing(tree: Tree, tips: Sequence[int]) -> int | None:
-    """The half-edge at an inner node that faces exactly these tips; None where no branch does."""
-    size = np.zeros(tree.twin.size, dtype=np.int32)
-    wanted = np.zeros(tree.twin.size, dtype=np.int32)
-    size[: 3 * tree.n_tips : 3] = 1
-    wanted[3 * np.asarray(tips)] = 1
-    level = tree.levels()
-    inner = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
-    for depth in range(1, int(level.max()) + 1):
-        half = inner[level[inner] == depth]
-        left, right = siblings(half)
-        for count in (size, wanted):
-            count[half] = count[tree.twin[left]] + count[tree.twin[right]]
-    clade = np.flatnonzero((size == len(tips)) & (wanted == len(tips)) & (tree.twin >= 0))
-    faces = tree.twin[clade]
-    faces = faces[faces >= 3 * tree.n_tips]
-    return int(faces[0]) if faces.size else None
 
 
 def tree_from_edges(ends: ArrayLike, lengths: ArrayLike, n_tips: int) -> Tree:
