@@ -31,6 +31,7 @@ class Memory:
         """``waiting`` is entered whenever the host waits for the device."""
         self._context = context
         self._queue = queue
+        self._most = int(queue.device.max_mem_alloc_size)
         self._channel = Channel(queue, waiting)
         self.expect = self._channel.expect
         self._buffers: dict[str, cl.Buffer] = {}
@@ -63,6 +64,8 @@ class Memory:
             old = None
             del self._buffers[name]
         try:
+            if size > self._most:  # some drivers fail on first use only
+                raise cl.MemoryError("larger than the device's largest buffer")
             new = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, LEAST))
             if old is not None:
                 cl.enqueue_copy(self._queue, new, old)

@@ -32,9 +32,10 @@ BUFFERS = (
 )  # fmt: skip
 """The buffers that every worker is given, in the kernel's order; its marks come after them."""
 
-MANY_ROUNDS = 2
+MANY_ROUNDS = {"sites": 2, "scan": 2, "walk": 2, "tripod": 64}
 """Rounds of work-groups that surely fit together, above which every stage gets a launch of its
-own: the device then holds as many as really fit."""
+own: the device then holds as many as really fit. A tripod takes so many registers that no more
+would, and its passes would cost the host a wait each."""
 
 LONE_CORE_WORK = 1 << 20
 """Multiplications that one core has done (in 0.1 ms) by the time that others have started."""
@@ -108,7 +109,7 @@ class Worker:
             work = patterns * self._layout.categories * self._layout.states**2
             return self._units == 1 or work * program.site_steps <= LONE_CORE_WORK
         jobs = max(self._jobs(stage, chunks) for stage in program.stages)
-        return jobs <= MANY_ROUNDS * self.resident(program)
+        return jobs <= MANY_ROUNDS[self.name] * self.resident(program)
 
     def resident(self, program: Program) -> int:
         """Most work-groups of a launch with barriers: all that surely run at the same time.

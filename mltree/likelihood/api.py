@@ -56,6 +56,8 @@ class Likelihood:
 
     def log_likelihoods(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> Float64:
         """f64[n]: lnL of every tree under its model."""
+        if self.engine.walks(len(trees)):  # all at once: walks need no slots
+            return self._log_likelihoods(trees, models)
         batch = max(1, self.engine.max_slots // planner.slots_of(trees[0]))
         parts = [
             self._log_likelihoods(trees[i : i + batch], models[i : i + batch])
