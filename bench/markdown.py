@@ -9,6 +9,7 @@ from bench.results import Row, Run
 __all__ = [
     "circumstances",
     "crowded",
+    "earlier",
     "engineering",
     "markdown_table",
     "seconds",
@@ -34,16 +35,27 @@ def circumstances(run: Run) -> str:
         f"{device['name']} ({device['platform']}, driver {device['driver']})"
         for device in made["devices"]
     )
-    earlier = "".join(
-        f" Some rows: {old['utc'][:10]}, at {old['commit']}, `{old['command']}`."
-        for old in made.get("earlier", [])
-    )
     remark = f" {run.settings['remark']}" if "remark" in run.settings else ""
     return (
         f"{_crowd(run)}Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; "
         f"OpenCL devices: {devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
-        f"median of {made['repetitions']}. `{made['command']}`.{earlier}{remark}"
+        f"{_medians(run)}. `{made['command']}`.{remark}"
     )
+
+
+def earlier(run: Run) -> str:
+    """A line for each run that some of the rows are from."""
+    return "\n".join(
+        f"- Some rows: {old['utc'][:10]}, at {old['commit']}, `{old['command']}`."
+        for old in run.provenance.get("earlier", [])
+    )
+
+
+def _medians(run: Run) -> str:
+    """Of how many repetitions the rows are medians."""
+    counts = {row["user_s"]["n"] for row in run.rows if row.get("user_s")}
+    least, most = min(counts, default=0), max(counts, default=run.provenance["repetitions"])
+    return f"medians of {least} to {most}" if 0 < least < most else f"median of {most}"
 
 
 def crowded(run: Run) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -75,9 +76,15 @@ def cores() -> int:
 
 
 def _command() -> str:
-    """The command line; folders of this machine are nobody's business, so only names stay."""
+    """The command line, less its remark, which is stored by itself.
+
+    Folders of this machine are nobody's business: only names stay.
+    """
     words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
-    return " ".join(["python -m bench", *words])
+    if "--remark" in words:
+        at = words.index("--remark")
+        del words[at : at + 2]
+    return shlex.join(["python", "-m", "bench", *words])
 
 
 def _cpu_model() -> str:

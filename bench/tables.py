@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench import engine_tables, search_tables
-from bench.markdown import circumstances, crowded, markdown_table, seconds, time_cell, who
+from bench.markdown import (
+    circumstances,
+    crowded,
+    earlier,
+    markdown_table,
+    seconds,
+    time_cell,
+    who,
+)
 from bench.quoted import QUOTED
 from bench.results import Row, Run
 
@@ -31,12 +39,14 @@ MIN_SECONDS = 1e-3
 
 def brief(run: Run) -> str:
     """The table that a README has room for."""
-    return f"{_BRIEF[run.bench](run)}\n\n{circumstances(run)}"
+    older = run.path if run.provenance.get("earlier") else None
+    more = f" Some rows are older: `bench/results/{older.stem}.md`." if older else ""
+    return f"{_BRIEF[run.bench](run)}\n\n{circumstances(run)}{more}"
 
 
 def full(run: Run) -> str:
     """Everything, for the page beside the result."""
-    parts = [f"# {run.bench}", circumstances(run)]
+    parts = [f"# {run.bench}", circumstances(run), earlier(run)]
     sections = (
         _FULL[run.bench](run) if run.bench in _FULL else [("Results", _BRIEF[run.bench](run))]
     )
@@ -45,7 +55,7 @@ def full(run: Run) -> str:
     verdict = f"{len(run.checks) - len(broken)} of {len(run.checks)} checks hold."
     if run.checks:
         parts.append("\n".join([verdict, *(f"- does not hold: `{check}`" for check in broken)]))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _pivot(
@@ -76,7 +86,7 @@ def _table1(run: Run) -> str:
     """Wall times; on a machine that others used too, CPU seconds."""
     if crowded(run):
         told = "CPU seconds (user mode) of the whole process, from start to written tree"
-        told += f"{_lateness(run)}.\n\n"
+        told += f"{_lateness(run)}; > N: stopped after N seconds of wall time.\n\n"
         return told + _by_size(run, _user_cell)
     return _table1_walls(run)
 
@@ -128,7 +138,7 @@ def _starts(run: Run) -> str:
 
 def _speedups(run: Run) -> str:
     found = speedups(run.rows)
-    sizes = list(dict.fromkeys(patterns for patterns, *_ in found))
+    sizes = sorted({patterns for patterns, *_ in found})
     table: dict[tuple[str, str], dict[int, str]] = {}
     for patterns, title, function, ratio in found:
         table.setdefault((title, function), {})[patterns] = f"{ratio:.2f}"

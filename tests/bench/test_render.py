@@ -107,7 +107,7 @@ def test_a_run_can_go_on_from_another(run: Run) -> None:
     newer.add(mltree_row("new layout", 1024, 0.5))
     assert len(newer.rows) == len(run.rows) == 3
     assert newer.rows[-1]["commit"] == "def"
-    assert "at abc" in tables.brief(newer)
+    assert "at abc" in tables.full(newer)
 
 
 def test_only_marked_blocks_change(run: Run, tmp_path: Path) -> None:
