@@ -99,12 +99,10 @@ def test_the_memory_plan_is_what_is_taken(problem: Problem) -> None:
     Likelihood(engine, BOUNDS).smooth(
         [problem.tree.copy(), problem.tree.copy()], [problem.model] * 2, 1.0, max_passes=2
     )
-    buffers = engine._buffers
-    assert buffers["cla"].size + buffers["scaler"].size == plan.clas
-    assert buffers["pmatrix"].size + engine.layout.tip_lookup * buffers["tip_pmatrix"].size == (
-        plan.matrices
-    )
-    assert abs(buffers["tips"].size - plan.tips) < problem.patterns.n_tips * engine.layout.vw
+    size = engine.memory.size
+    assert size("cla") + size("scaler") == plan.clas
+    assert size("pmatrix") + engine.layout.tip_lookup * size("tip_pmatrix") == plan.matrices
+    assert abs(size("tips") - plan.tips) < problem.patterns.n_tips * engine.layout.vw
     assert plan.available == choose_device("0").memory
     both = engines.memory_plan(problem.patterns, problem.categories, "0,0")
     assert both is not None

@@ -50,7 +50,7 @@ class Timer:
     ) -> list[float]:
         self.asked += [(layout, patterns.n_patterns) for layout in layouts]
         return [
-            (self._gain if x.vw >= 64 else 1.0) + self._rows_cost * (x.rows > 1) for x in layouts
+            (self._gain if x.vw >= 64 else 1.0) * (1 + self._rows_cost * x.rows) for x in layouts
         ]
 
 
@@ -62,7 +62,10 @@ def test_a_gpu_is_measured_in_every_size(monkeypatch: pytest.MonkeyPatch) -> Non
     kinds = [Kind(s, CATEGORIES, single=False, size=n) for s in (4, 20) for n in range(3)]
     assert set(found.layouts) == {kind.key for kind in kinds}
     assert {choice.vw for choice in found.layouts.values()} == {64}
-    assert {choice.rows for choice in found.layouts.values()} == {1}
+    for size, n_patterns in enumerate(speed.SIZE_PATTERNS):
+        rule = choose_layout(GPU, 4, 16, CATEGORIES, n_patterns, vw=64)
+        choice = found.choice(Kind(4, CATEGORIES, single=False, size=size))
+        assert choice == Choice(64, max(1, rule.rows // 2))
     assert min(layout.vw for layout, _ in timer.asked) >= 8
     assert all(layout.team * layout.rows <= 512 for layout, _ in timer.asked)
 
