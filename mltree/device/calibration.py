@@ -16,14 +16,13 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
-
 from mltree.device.build import source_hash
+from mltree.device.cache import cache_folder
 
 if TYPE_CHECKING:
     from mltree.device.discovery import DeviceInfo
 
-__all__ = ["CATEGORIES", "SIZES", "Calibration", "Choice", "Kind", "cache_folder", "load", "save"]
+__all__ = ["CATEGORIES", "SIZES", "Calibration", "Choice", "Kind", "load", "save"]
 
 CATEGORIES = 4
 """Of the data that layouts are measured on: Γ4."""
@@ -81,11 +80,6 @@ class Calibration:
             return exact
         like = self.layouts.get(replace(kind, categories=CATEGORIES).key)
         return None if like is None else replace(like, rows=None)
-
-
-def cache_folder() -> Path:
-    """Where calibrations are kept."""
-    return Path(platformdirs.user_cache_dir("mltree", appauthor=False))
 
 
 def load(device: DeviceInfo) -> Calibration:
