@@ -204,11 +204,16 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
 
     matrices = Program(programs.traversal(trees).stages[:1], 1)
     yield Operation("P matrices", runs(matrices, tree.lengths), edges, "matrices", 0, 0)
-    traversal = programs.traversal(trees)
+    lnl = programs.walk if engine.walks(1) else programs.traversal
     yield Operation(
-        "traversal", runs(traversal, tree.lengths),
-        inner * count, "pattern-newviews", 2 * inner, 2 * inner + 1,
+        "traversal", runs(lnl(trees), tree.lengths),
+        inner * count, "pattern-newviews", 0 if engine.walks(1) else 2 * inner, 2 * inner + 1,
     )  # fmt: skip
+    if engine.walks(1):
+        yield Operation(
+            "traversal, CLAs kept", runs(programs.traversal(trees), tree.lengths),
+            inner * count, "pattern-newviews", 2 * inner, 2 * inner + 1,
+        )  # fmt: skip
     every = programs.derivatives(trees)
     newviews = 3 * inner
     yield Operation(
@@ -229,7 +234,7 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
     steps = scan.near.size
     yield Operation(
         "insertion scan", runs(program, lengths),
-        scan.outputs * count, "pattern-insertions", 2 * steps, 5 * steps,
+        scan.outputs * count, "pattern-insertions", steps, 4 * steps,
     )  # fmt: skip
     some = np.arange(0, near.size, max(1, near.size // MAX_CANDIDATES), dtype=np.int32)
     few = near.scan(some)

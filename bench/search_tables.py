@@ -70,7 +70,7 @@ def standings(rows: Sequence[Row]) -> str:
     if seeds < 2 or len({row["kind"] for row in judged}) < 2:
         return ""
     groups = _groups(rows)
-    titles = sorted({title: 0 for _, title in groups}, key=lambda title: title[:6] != "mltree")
+    titles = _mine_first(title for _, title in groups)
     held = next((title for title in titles if JUDGED in title), "")
     body, margins = [], []
     for name in _names(rows):
@@ -137,7 +137,7 @@ def _signed(difference: float) -> str:
 
 def _quality_and_time(run: Run) -> str:
     clock, what = ("user_s", "CPU seconds") if crowded(run) else ("whole_s", "seconds")
-    found = gaps(run.rows, clock)
+    found, seeds = gaps(run.rows, clock), len({row["seed"] for row in run.rows})
     cells = {
         (name, title): _below(gap) + (f" / {seconds(time)}" if time is not None else "")
         for name, title, gap, time in found
@@ -147,7 +147,7 @@ def _quality_and_time(run: Run) -> str:
             cells.setdefault((row["dataset"], who(row)), time_cell(row))
     told = (
         f"lnL relative to the best tree of anybody (0.00 is best) / {what} of the whole process; "
-        f"medians over {len({row['seed'] for row in run.rows})} seed(s). All trees scored by one "
+        f"{'medians over ' * (seeds > 1)}{seeds} seed{'s' * (seeds > 1)}. All trees scored by one "
         "judge.\n\n"
     )
     return told + _crossed(cells, sideways=len(_names(run.rows)) > MOST_COLUMNS)
@@ -161,12 +161,17 @@ def _below(gap: float) -> str:
 def _crossed(cells: dict[tuple[str, str], str], *, sideways: bool) -> str:
     """Contenders down and alignments across, or the other way round."""
     names = list(dict.fromkeys(name for name, _ in cells))
-    titles = list(dict.fromkeys(title for _, title in cells))
+    titles = _mine_first(title for _, title in cells)
     if sideways:
         body = [[name, *(cells.get((name, title), "") for title in titles)] for name in names]
         return markdown_table(["", *titles], body)
     body = [[title, *(cells.get((name, title), "") for name in names)] for title in titles]
     return markdown_table(["", *names], body)
+
+
+def _mine_first(titles: Iterable[str]) -> list[str]:
+    """Each once, mltree's contenders before the others."""
+    return sorted(dict.fromkeys(titles), key=lambda title: not title.startswith("mltree"))
 
 
 def _ratios(rows: Sequence[Row]) -> str:
