@@ -200,8 +200,13 @@ EDGE = _record("x", "y", "length", "model", "cell")
 GROUP = _record("kind", "first_length", "count", "lnl_cell", "first_cell")
 SCAN_TASK = _record("pendant", "pendant_p", "root", "join_p", "model", "first_step", "steps")
 SCAN_STEP = _record(
-    "level_in", "level_out", "sibling", "sibling_p", "far", "half_p", "full_p", "output"
+    "level_in",
+    *(f"{side}{field}" for side in ("left", "right")
+      for field in ("", "_p", "_half_p", "_level", "_output")),
+    "padding",
 )
+"""A walk's arrival at a node, whose two other branches are both targets: a side's near vector N is
+made from the other side's operand, gets a score (or a slot), and is pushed on a level."""
 TRIPOD = _record("near", "far", "pendant", "near_p", "far_p", "pendant_p", "model", "cell")
 WALK = _record("tip", "length", "model", "cell", "first_step", "steps")
 WALK_STEP = _record("left", "left_p", "right", "right_p")

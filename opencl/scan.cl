@@ -1,11 +1,13 @@
 // The insertion scan. A task is one pruned subtree S and one side of the place it was pruned
-// from; its steps walk the target edges on that side depth first, with the near vectors
-//   A_0 = P(join) root,  N = A_in * P(t_sibling) sibling,  A_out = P(t) N
-// on the work-group's own stack, and score each edge split in half:
-//   s0 = ln sum_k w_k sum_i pi_i (P(t/2) N)_i (P(t/2) F)_i (P(t_S) S)_i
-// or keep N in a slot.
+// from. Its steps walk the tree on that side depth first. A step arrives at a node with the vector
+// A of all that lies behind it; of the branches t and u ahead, with F and G beyond them,
+//   N = A * P(u) G                                                      the near vector of t
+//   s0 = ln sum_k w_k sum_i pi_i (P(t/2) N)_i (P(t/2) F)_i (P(t_S) S)_i    the score of t
+//   A' = P(t) N                                    the vector with which t's far end is reached
+// and likewise for u. The vectors A wait on the work-group's own stack. Instead of a score, a side
+// may ask to keep N in a slot.
 #define TERMS 1
-#define BATCH (LANES == 1 ? 1 : 8 / WIDTH)  // insertions whose categories are summed together
+#define BATCH (LANES == 1 ? 2 : 8 / WIDTH)  // insertions whose categories are summed together
 #define SPAN (LANES > 1 && LANES < GPU_COLUMNS ? GPU_COLUMNS / LANES : 1)
 
 #include "grid.h"
@@ -20,43 +22,66 @@
 #define LOCAL_CELLS BATCH
 #define MY_CATEGORIES (CATEGORIES / CATEGORY_ITEMS)
 #define MINE(k) (CATEGORY_ITEMS == 1 ? (k) : 0)
-#define FETCH_AHEAD (STATES <= 8)  // registers hold both operands of a step
 
-// sum_i (P near)_i (P far)_i pendant_i
-VECTOR_FUNCTION real_v meeting(__global const real *p, const real_v near[STATES],
-                               const real_v far[STATES], bool far_is_tip,
+// A side of a step: its fields in the record, from the operand on.
+#define LEFT SCAN_STEP_LEFT
+#define RIGHT SCAN_STEP_RIGHT
+#define SIDE_P (SCAN_STEP_LEFT_P - LEFT)
+#define SIDE_HALF_P (SCAN_STEP_LEFT_HALF_P - LEFT)
+#define SIDE_LEVEL (SCAN_STEP_LEFT_LEVEL - LEFT)
+#define SIDE_OUTPUT (SCAN_STEP_LEFT_OUTPUT - LEFT)
+
+// An operand as it is in memory: a CLA; of a tip, its codes.
+VECTOR_FUNCTION count_v raw_load(const plf_t *s, int operand, code_v codes, int block, int k,
+                                 real_v x[STATES]) {
+  if (TIP_LOOKUP && operand < 0) return (count_v)(0);
+  return operand_load(s, operand, codes, block, k, x);
+}
+
+// y = y * (P[length] x), elementwise.
+VECTOR_FUNCTION void raw_times(const plf_t *s, int operand, code_v codes, int length, int block,
+                               int k, const real_v x[STATES], real_v y[STATES]) {
+  if (TIP_LOOKUP && operand < 0) {
+    real_v tip[STATES];
+    table_rows(tip_rows(s, length, block, k), codes, tip);
+    FOR_STATE(i) y[i] *= tip[i];
+  } else {
+    matvec_times(pmatrix_row(s, length, block, k), x, y);
+  }
+}
+
+// sum_i (P[length] near)_i (P[length] far)_i pendant_i
+VECTOR_FUNCTION real_v meeting(const plf_t *s, int operand, code_v codes, int length, int block,
+                               int k, const real_v near[STATES], const real_v far[STATES],
                                const real_v pendant[STATES]) {
-  if (!TIP_LOOKUP || !far_is_tip) return matvec_meeting(p, near, far, pendant);
-  real_v x[STATES], sum = 0;  // a tip's vector comes with P in it
-  FOR_STATE(i) x[i] = far[i] * pendant[i];
-  matvec_times(p, near, x);
-  FOR_STATE(i) sum += x[i];
+  __global const real *p = pmatrix_row(s, length, block, k);
+  if (!TIP_LOOKUP || operand >= 0) return matvec_meeting(p, near, far, pendant);
+  real_v tip[STATES], sum = 0;
+  table_rows(tip_rows(s, length, block, k), codes, tip);
+  FOR_STATE(i) tip[i] *= pendant[i];
+  matvec_times(p, near, tip);
+  FOR_STATE(i) sum += tip[i];
   return sum;
 }
 
-// One step in category k; returns the likelihood's share and its count where it asks for a score.
-VECTOR_FUNCTION real_v scan_step(const plf_t *s, const int *step, bool scores, bool keeps,
-                                 code_v sibling_codes, code_v far_codes, int block, int k,
+// One side of a step in category k: N from A, which it takes the place of, and from the other
+// side's operand; what is asked of N. Returns the likelihood's share, and its count.
+VECTOR_FUNCTION real_v scan_side(const plf_t *s, const int *side, const int *other, bool stores,
+                                 code_v codes, code_v other_codes, int block, int k,
+                                 const real_v x[STATES], const real_v other_x[STATES],
                                  const real_v pendant[STATES], __local real_v *stack,
-                                 count_v *count) {
-  const int sibling = step[SCAN_STEP_SIBLING], far = step[SCAN_STEP_FAR];
-  const int half_p = step[SCAN_STEP_HALF_P], sibling_p = step[SCAN_STEP_SIBLING_P];
-  real_v near[STATES], above[STATES], sibling_x[STATES], far_x[STATES], term = 0;
-  count_v near_count = fetch(s, sibling, sibling_codes, sibling_p, block, k, sibling_x);
-  count_v far_count = 0;
-  if (FETCH_AHEAD && scores) far_count = fetch(s, far, far_codes, half_p, block, k, far_x);
-  near_count += stack_load(s, stack, step[SCAN_STEP_LEVEL_IN], k, near);
-  cross_times(s, sibling, sibling_p, block, k, sibling_x, near);
-  near_count = rescale(near, near_count);
-  if (!FETCH_AHEAD && scores) far_count = fetch(s, far, far_codes, half_p, block, k, far_x);
-  if (scores) term = meeting(pmatrix_row(s, half_p, block, k), near, far_x, far < 0, pendant);
-  if (step[SCAN_STEP_LEVEL_OUT] >= 0) {
-    matvec(pmatrix_row(s, step[SCAN_STEP_FULL_P], block, k), near, above);
-    stack_store(s, stack, step[SCAN_STEP_LEVEL_OUT], k, above, near_count);
+                                 real_v near[STATES], count_v *count) {
+  raw_times(s, other[0], other_codes, other[SIDE_P], block, k, other_x, near);
+  *count = rescale(near, *count);
+  if (side[SIDE_LEVEL] >= 0) {
+    real_v above[STATES];
+    matvec(pmatrix_row(s, side[SIDE_P], block, k), near, above);
+    stack_store(s, stack, side[SIDE_LEVEL], k, above, *count);
   }
-  if (keeps) slot_store(s, step[SCAN_STEP_OUTPUT], block, k, near, near_count);
-  *count = near_count + far_count;
-  return term;
+  if (side[SIDE_OUTPUT] < 0) return (real_v)(0);
+  if (!stores) return meeting(s, side[0], codes, side[SIDE_HALF_P], block, k, near, x, pendant);
+  slot_store(s, side[SIDE_OUTPUT], block, k, near, *count);
+  return (real_v)(0);
 }
 
 // Sums a batch of insertions over categories and lanes into their cells.
@@ -95,9 +120,33 @@ VECTOR_FUNCTION count_v set_out(const plf_t *s, __global const int *task, int bl
 }
 
 static inline void step_load(__global const int *steps, int n, int step[SCAN_STEP_WORDS]) {
-  __global const int4 *halves = (__global const int4 *)(steps + n * SCAN_STEP_WORDS);
-  vstore4(halves[0], 0, step);
-  vstore4(halves[1], 1, step);
+  __global const int4 *words = (__global const int4 *)(steps + n * SCAN_STEP_WORDS);
+  for (int w = 0; w < SCAN_STEP_WORDS / 4; ++w) vstore4(words[w], w, step);
+}
+
+// A step in category k: both sides, whose shares go to the next places of the batch.
+VECTOR_FUNCTION void scan_step(const plf_t *s, const int *step, bool stores, code_v left_codes,
+                               code_v right_codes, int block, int k, const real_v pendant[STATES],
+                               count_v pendant_count, int batch, __local real_v *stack,
+                               __local real_v *terms, __local count_v *counts) {
+  const int *left = step + LEFT, *right = step + RIGHT;
+  real_v left_x[STATES], right_x[STATES], near[STATES], again[STATES];
+  const count_v left_count = raw_load(s, left[0], left_codes, block, k, left_x);
+  const count_v right_count = raw_load(s, right[0], right_codes, block, k, right_x);
+  const count_v above_count = stack_load(s, stack, step[SCAN_STEP_LEVEL_IN], k, near);
+  FOR_STATE(i) again[i] = near[i];
+  count_v count = above_count + right_count;
+  real_v term = scan_side(s, left, right, stores, left_codes, right_codes, block, k, left_x,
+                          right_x, pendant, stack, near, &count);
+  terms[TERM_AT(batch, 0, k, COLUMN)] = term;
+  counts[COUNT_AT(batch, k, COLUMN)] = count + left_count + pendant_count;
+  if (left[SIDE_OUTPUT] >= 0) ++batch;
+  if (right[SIDE_OUTPUT] < 0 && right[SIDE_LEVEL] < 0) return;
+  count = above_count + left_count;
+  term = scan_side(s, right, left, stores, right_codes, left_codes, block, k, right_x, left_x,
+                   pendant, stack, again, &count);
+  terms[TERM_AT(batch, 0, k, COLUMN)] = term;
+  counts[COUNT_AT(batch, k, COLUMN)] = count + right_count + pendant_count;
 }
 
 // A task on the n-th block of every chunk of a span. Steps are read ahead, and their tips' codes.
@@ -105,7 +154,6 @@ static inline void scan_blocks(const plf_t *s, __global const int *task, bool st
                                int n, __local real_v *stack, __local real_v *terms,
                                __local count_v *counts, __local acc_v *lanes, __local int *cells) {
   const int chunk = column_chunk(span, COLUMN), block = chunk_block(s, chunk, n);
-  const bool present = has_block(s, chunk, n);
   __global const int *steps = s->program + task[SCAN_TASK_FIRST_STEP];
   real_v pendant[MY_CATEGORIES][STATES];
   count_v pendant_count[MY_CATEGORIES];
@@ -113,27 +161,26 @@ static inline void scan_blocks(const plf_t *s, __global const int *task, bool st
   const int last = task[SCAN_TASK_STEPS] - 1;
   int next[SCAN_STEP_WORDS], batch = 0;
   step_load(steps, 0, next);
-  code_v next_sibling = operand_codes(s, next[SCAN_STEP_SIBLING], block);
-  code_v next_far = operand_codes(s, next[SCAN_STEP_FAR], block);
+  code_v next_left = operand_codes(s, next[LEFT], block);
+  code_v next_right = operand_codes(s, next[RIGHT], block);
   for (int at = 0; at <= last; ++at) {
     int step[SCAN_STEP_WORDS];
     for (int word = 0; word < SCAN_STEP_WORDS; ++word) step[word] = next[word];
-    const code_v sibling = next_sibling, far = next_far;
+    const code_v left = next_left, right = next_right;
     step_load(steps, min(at + 1, last), next);
-    const int output = step[SCAN_STEP_OUTPUT];
-    const bool scores = output >= 0 && !stores, keeps = output >= 0 && stores && present;
-    FOR_CATEGORY(k) {
-      count_v count;
-      const real_v term = scan_step(s, step, scores, keeps, sibling, far, block, k,
-                                    pendant[MINE(k)], stack, &count);
-      terms[TERM_AT(batch, 0, k, COLUMN)] = term;
-      counts[COUNT_AT(batch, k, COLUMN)] = count + pendant_count[MINE(k)];
+    FOR_CATEGORY(k)
+      scan_step(s, step, stores, left, right, block, k, pendant[MINE(k)], pendant_count[MINE(k)],
+                batch, stack, terms, counts);
+    next_left = operand_codes(s, next[LEFT], block);
+    next_right = operand_codes(s, next[RIGHT], block);
+    if (stores) continue;
+    const int outputs[2] = {step[LEFT + SIDE_OUTPUT], step[RIGHT + SIDE_OUTPUT]};
+    for (int side = 0; side < 2; ++side) {
+      if (outputs[side] < 0) continue;
+      if (ITEM == 0) cells[batch] = outputs[side];
+      ++batch;
     }
-    next_sibling = operand_codes(s, next[SCAN_STEP_SIBLING], block);
-    next_far = operand_codes(s, next[SCAN_STEP_FAR], block);
-    if (!scores) continue;
-    if (ITEM == 0) cells[batch] = output;
-    if (++batch == BATCH) {
+    if (batch > BATCH - 2) {
       flush(s, cells, batch, span, n, terms, counts, lanes);
       batch = 0;
     }

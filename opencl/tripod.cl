@@ -104,11 +104,11 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
-  const long jobs = (long)count * span_count(s);
+  const long spans = span_count(s), jobs = count * spans;
   for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
-    const int n = job % count;
+    const int n = job / spans;
     if (is_settled(s, n)) continue;
-    tripod_span(s, records + n * TRIPOD_WORDS, job / count, terms, counts, lanes);
+    tripod_span(s, records + n * TRIPOD_WORDS, job % spans, terms, counts, lanes);
   }
   mark(book, since, FN_TRIPOD);
 }

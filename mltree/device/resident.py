@@ -96,7 +96,7 @@ def _slots(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
                     else:
                         operands += [records["x"], records["y"]]
             case Scan(tasks, steps):
-                operands += [tasks["pendant"], tasks["root"], steps["sibling"], steps["far"]]
+                operands += [tasks["pendant"], tasks["root"], steps["left"], steps["right"]]
                 written += [stage.outputs] if stage.stores else []
             case Tripods(records):
                 operands += [records["near"], records["far"], records["pendant"]]

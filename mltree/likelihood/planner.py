@@ -201,25 +201,30 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) 
     tree = trees[0]
     edges = len(trees) * tree.n_edges
     edge = np.stack([t.edge for t in trees])
-    count = np.diff(scan.first_step)
-    step_tree = np.repeat(scan.tree, count)
     tasks: Records = np.empty(len(scan.prune), contract.SCAN_TASK)
     tasks["pendant"] = _operands_of(trees, scan.tree, _twins(trees, scan.tree, scan.prune))
     tasks["pendant_p"] = edge[scan.tree, scan.prune] + scan.tree * tree.n_edges
     tasks["root"] = _operands_of(trees, scan.tree, scan.root)
     tasks["join_p"] = 2 * edges + np.arange(len(scan.prune))
     tasks["model"] = scan.tree
-    tasks["first_step"] = scan.first_step[:-1]
-    tasks["steps"] = count
-    steps: Records = np.empty(len(scan.near), contract.SCAN_STEP)
-    steps["level_in"] = scan.level_in
-    steps["level_out"] = scan.level_out
-    steps["sibling"] = _operands_of(trees, step_tree, scan.sibling)
-    steps["sibling_p"] = edge[step_tree, scan.sibling] + step_tree * tree.n_edges
-    steps["far"] = _operands_of(trees, step_tree, scan.far)
-    steps["full_p"] = edge[step_tree, scan.far] + step_tree * tree.n_edges
-    steps["half_p"] = steps["full_p"] + edges
-    steps["output"] = np.where(scan.output >= 0, scan.output + first_output, NO_CELL)
+    pairs = _pairs(scan, tree.n_tips)
+    tasks["steps"] = np.bincount(pairs.task, minlength=len(tasks))
+    tasks["first_step"] = np.cumsum(tasks["steps"]) - tasks["steps"]
+    steps: Records = np.zeros(len(pairs.task), contract.SCAN_STEP)
+    steps["level_in"] = scan.level_in[pairs.left]
+    number = scan.tree[pairs.task]
+    for side, half, step in (
+        ("left", scan.far[pairs.left], pairs.left),
+        ("right", scan.sibling[pairs.left], pairs.right),
+    ):
+        steps[side] = _operands_of(trees, number, half)
+        steps[f"{side}_p"] = edge[number, half] + number * tree.n_edges
+        steps[f"{side}_half_p"] = steps[f"{side}_p"] + edges
+        output = scan.output[step]
+        wanted = step >= 0
+        steps[f"{side}_level"] = np.where(wanted, scan.level_out[step], NO_CELL)
+        scored = wanted & (output >= 0)
+        steps[f"{side}_output"] = np.where(scored, output + first_output, NO_CELL)
     full = np.concatenate([t.lengths for t in trees])
     lengths = np.concatenate([full, full / 2, scan.join_length])
     model = np.concatenate(
@@ -227,6 +232,31 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) 
     ).astype(np.int32)
     indices = np.arange(len(lengths), dtype=np.int32)
     return ScanPlan(lengths, pmatrix_records(indices, model), tasks, steps)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """The two steps that start at one node, as one; int32[pairs] each, in the walks' order."""
+
+    task: Int32
+    left: Int32
+    """Index of the step that comes first in the walk."""
+    right: Int32
+    """Index of the other; -1 where the walk goes one way only."""
+
+
+def _pairs(scan: ScanTasks, n_tips: int) -> _Pairs:
+    task = np.repeat(np.arange(len(scan.prune), dtype=np.int32), np.diff(scan.first_step))
+    place = task.astype(np.int64) * (2 * n_tips) + scan.near // 3
+    index = np.arange(len(place), dtype=np.int32)
+    first_at = np.empty(len(scan.prune) * 2 * n_tips, np.int32)
+    first_at[place[::-1]] = index[::-1]  # the last assignment stays: the first step at a node
+    first = first_at[place]
+    is_left = first == index
+    left = index[is_left]
+    right = np.full(len(left), -1, np.int32)
+    right[np.cumsum(is_left)[first[~is_left]] - 1] = index[~is_left]
+    return _Pairs(task[left], left, right)
 
 
 def _twins(trees: Sequence[Tree], number: Int32, halves: Int32) -> Int32:

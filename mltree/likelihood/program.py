@@ -89,8 +89,18 @@ class Scan:
     @property
     def outputs(self) -> npt.NDArray[np.int32]:
         """int32[n]: the cells or slots that it writes."""
-        output: npt.NDArray[np.int32] = self.steps["output"]
+        output: npt.NDArray[np.int32] = self.steps_outputs.ravel()
         return output[output >= 0]
+
+    @property
+    def steps_outputs(self) -> npt.NDArray[np.int32]:
+        """int32[steps, 2]: the output of each side; NO_CELL where it has none."""
+        return np.stack([self.steps["left_output"], self.steps["right_output"]], axis=1)
+
+    @property
+    def steps_levels(self) -> npt.NDArray[np.int32]:
+        """int32[steps, 2]: the level that each side pushes; -1 where it pushes none."""
+        return np.stack([self.steps["left_level"], self.steps["right_level"]], axis=1)
 
 
 @dataclass(frozen=True)
@@ -140,8 +150,8 @@ class Program:
         levels = [1]
         for stage in self.stages:
             match stage:
-                case Scan(_, steps):
-                    levels.append(int(steps["level_out"].max()) + 1)
+                case Scan():
+                    levels.append(int(stage.steps_levels.max(initial=0)) + 1)
                 case Walk():
                     levels.append(stage.levels)
         return max(levels)
@@ -159,8 +169,7 @@ class Program:
 
     def _operands(self) -> Iterator[npt.NDArray[np.int32]]:
         for records in self.tables():
-            for field in ("dst", "left", "right", "x", "y", "near", "far", "pendant", "root",
-                          "sibling"):  # fmt: skip
+            for field in ("dst", "left", "right", "x", "y", "near", "far", "pendant", "root"):
                 if field in (records.dtype.names or ()) and records.dtype != contract.WALK_STEP:
                     yield records[field]
         yield from (s.outputs for s in self.stages if isinstance(s, Scan) and s.stores)

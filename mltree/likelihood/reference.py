@@ -217,17 +217,19 @@ class ReferenceEngine:
         pendant, pendant_p, root, join_p, model, first, count = task
         subtree = self._across(self._operand(pendant), pendant_p)
         stack = {0: self._across(self._operand(root), join_p)}
-        for step in steps[first : first + count].tolist():
-            level_in, level_out, sibling, sibling_p, far, half_p, full_p, output = step
-            near = stack[level_in].times(self._across(self._operand(sibling), sibling_p))
-            if output != NO_CELL and stores:
-                self._cla[output] = near
-            elif output != NO_CELL:
-                far_half = self._across(self._operand(far), half_p)
-                parts = (self._across(near, half_p), far_half, subtree)
-                self._sums[output] = self._insertion(parts, model)
-            if level_out >= 0:
-                stack[level_out] = self._across(near, full_p)
+        for level_in, *fields in steps[first : first + count].tolist():
+            above, left, right = stack[level_in], fields[:5], fields[5:10]
+            for target, other in ((left, right), (right, left)):
+                far, full_p, half_p, level, output = target
+                near = above.times(self._across(self._operand(other[0]), other[1]))
+                if output != NO_CELL and stores:
+                    self._cla[output] = near
+                elif output != NO_CELL:
+                    far_half = self._across(self._operand(far), half_p)
+                    parts = (self._across(near, half_p), far_half, subtree)
+                    self._sums[output] = self._insertion(parts, model)
+                if level >= 0:
+                    stack[level] = self._across(near, full_p)
 
     def _insertion(self, parts: tuple[_Scaled, _Scaled, _Scaled], model: int) -> float:
         *_, frequencies, _, weights = self._row.unpack(self._models[model])

@@ -202,10 +202,10 @@ class _Check:
         self._model(tasks)
         self._inside(tasks, steps)
         self.record = len(tasks)
-        self._operands(steps, "sibling", "far")
-        self._lengths(steps, "sibling_p", "half_p", "full_p")
-        self._levels(tasks, steps)
-        at = np.flatnonzero(steps["output"] >= 0)
+        self._operands(steps, "left", "right")
+        self._lengths(steps, "left_p", "left_half_p", "right_p", "right_half_p")
+        self._levels(stage)
+        at, _ = np.nonzero(stage.steps_outputs >= 0)
         if not stage.stores:
             self._cells(stage.outputs, at=at)
             return
@@ -213,15 +213,16 @@ class _Check:
         self._require(~overwritten, "overwrites a CLA that the scan reads", at)
         self._write(self.slots, stage.outputs, "cla", at)
 
-    def _levels(self, tasks: Records, steps: Records) -> None:
+    def _levels(self, stage: Scan) -> None:
         """A step's near vector was pushed before, by its own task."""
+        tasks, steps = stage.tasks, stage.steps
         owner, at = _steps_of(tasks)
         depth = 1 + max(int(steps["level_in"].max(initial=0)), self.program.stack_levels)
         pushed = np.full((len(tasks), depth), len(steps))
         pushed[:, 0] = -1
-        out = steps["level_out"][at]
-        pushes = out >= 0
-        np.minimum.at(pushed, (owner[pushes], out[pushes]), at[pushes])
+        for level in stage.steps_levels[at].T:
+            pushes = level >= 0
+            np.minimum.at(pushed, (owner[pushes], level[pushes]), at[pushes])
         level = steps["level_in"][at]
         ready = (level >= 0) & (pushed[owner, np.maximum(level, 0)] < at)
         self._require(ready, "reads a near vector that no step before it pushed", at)
@@ -330,5 +331,5 @@ def _steps_of(tasks: Records) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp
 
 
 def _slots_read(tasks: Records, steps: Records) -> Int32:
-    read: Int32 = np.concatenate([tasks["pendant"], tasks["root"], steps["sibling"], steps["far"]])
+    read: Int32 = np.concatenate([tasks["pendant"], tasks["root"], steps["left"], steps["right"]])
     return read

@@ -117,8 +117,8 @@ def _stage_counts(stage: Stage) -> Iterator[tuple[Function, tuple[int, int, int]
         case Sites(runs):
             yield from _run_counts(runs)
         case Scan(tasks, steps, stores):
-            inserted = int(np.count_nonzero(steps["output"] >= 0))
-            clas, tips = _operands(steps, "sibling", "far")
+            inserted = len(stage.outputs)
+            clas, tips = _operands(steps, "left", "right")
             task_clas, task_tips = _operands(tasks, "root", "pendant")
             stored = inserted if stores else 0
             yield Function.SCAN, (inserted, clas + task_clas + stored, tips + task_tips)

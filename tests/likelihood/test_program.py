@@ -71,10 +71,10 @@ def test_scan_words_point_at_their_steps(tree: Tree) -> None:
     width = len(contract.SCAN_TASK.names or ())
     tasks = program.words[first : first + width * count].view(contract.SCAN_TASK)
     for sent, task in zip(tasks, plan.tasks, strict=True):
-        step = program.words[sent["first_step"] :][: 8 * sent["steps"]].view(contract.SCAN_STEP)
+        step = program.words[sent["first_step"] :][: 12 * sent["steps"]].view(contract.SCAN_STEP)
         own = slice(task["first_step"], task["first_step"] + task["steps"])
         np.testing.assert_array_equal(step, plan.steps[own])
-    assert program.stack_levels == 1 + max(0, plan.steps["level_out"].max())
+    assert program.stack_levels == found.scan(found.extend(3)).levels
 
 
 def test_sizes(tree: Tree) -> None:
@@ -107,3 +107,33 @@ def test_operands() -> None:
     halves = np.array([0, 6, 12, 17], np.int32)
     np.testing.assert_array_equal(planner.operands(QUARTET, halves), [~0, ~2, 0, 5])
     np.testing.assert_array_equal(planner.operands(QUARTET, halves, 2), [~0, ~2, 12, 17])
+
+
+def test_a_step_has_both_branches_of_a_node(tree: Tree) -> None:
+    """Every step of the tasks is one side of one record, beside the other branch of its node."""
+    found = Neighbourhood(tree)
+    scan = found.scan(found.extend(4))
+    plan = planner.scan_records([tree], scan)
+    for task, record in enumerate(plan.tasks):
+        own = slice(scan.first_step[task], scan.first_step[task + 1])
+        steps = plan.steps[record["first_step"] :][: record["steps"]]
+        wanted = zip(
+            planner.operands(tree, scan.far[own]),
+            planner.operands(tree, scan.sibling[own]),
+            scan.level_in[own], scan.level_out[own], scan.output[own],
+            strict=True,
+        )  # fmt: skip
+        sides = [
+            (
+                step[side],
+                step[other],
+                step["level_in"],
+                step[f"{side}_level"],
+                step[f"{side}_output"],
+            )
+            for step in steps
+            for side, other in (("left", "right"), ("right", "left"))
+        ]
+        asked = [row for row in sides if row[4] >= 0 or row[3] >= 0]
+        assert sorted(asked) == sorted(wanted)
+        assert len(steps) < len(asked) <= 2 * len(steps)

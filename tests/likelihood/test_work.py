@@ -43,8 +43,8 @@ def lines_of(stage: Stage) -> Iterator[Line]:
             for t in tasks:
                 yield Function.SCAN, [t["root"], t["pendant"]], 0, 0
             for r in steps:
-                asked = int(r["output"] >= 0)
-                yield Function.SCAN, [r["sibling"], r["far"]], asked * stores, asked
+                asked = sum(r[f"{side}_output"] >= 0 for side in ("left", "right"))
+                yield Function.SCAN, [r["left"], r["right"]], asked * stores, asked
         case Tripods(records):
             for r in records:
                 yield Function.TRIPOD, [r["near"], r["far"], r["pendant"]], 0, 1
