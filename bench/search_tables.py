@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from statistics import median
 
@@ -14,6 +15,9 @@ __all__ = ["NO_WORSE", "brief", "full", "gaps", "standings"]
 NO_WORSE = 0.1
 """lnL below the best rival's tree down to which a median counts as no worse: what re-scoring by
 different programs differs by."""
+
+SAME = 0.01
+"""lnL within which two trees count as equally good: what is quoted is given to that."""
 
 BETTER = 1.0
 """lnL above the best rival's tree from which a median counts as better."""
@@ -72,33 +76,37 @@ def standings(rows: Sequence[Row]) -> str:
     groups = _groups(rows)
     titles = _mine_first(title for _, title in groups)
     held = next((title for title in titles if JUDGED in title), "")
-    body, margins = [], []
+    body, margins, beside = [], [], []
     for name in _names(rows):
         rivals = [*_rivals(judged, name), *_quoted(name)]
         if not rivals:
             continue
-        goal, best = max(rivals)
+        goal, medians = max(lnl for lnl, _ in rivals), _medians(judged, name)
         cells = [_seeds_cell(groups.get((name, title), []), goal, seeds) for title in titles]
         own = _lnls(groups.get((name, held), []))
         margins += [median(own) - goal] if own else []
+        beside += [median(own) - max(medians)] if own and medians else []
         verdict = _verdict(margins[-1]) if own else ""
-        body.append([name, f"{goal:.2f}, {best}", *cells, verdict])
+        body.append([name, f"{goal:.2f}, {_finders(rivals, goal)}", *cells, verdict])
     told = (
         "lnL relative to the best tree that any rival found with any seed: the median of "
-        f"{seeds} seeds, in brackets the best. All make their own starting trees; all trees are "
+        f"{seeds} seeds, in brackets the best. Everybody starts from trees of their own; all trees are "
         "scored by one judge, but *in italics* what a program claims that was not run here.\n\n"
     )
     head = ["alignment", "best rival", *titles, f"{JUDGED}, median"]
-    return told + markdown_table(head, body) + _summary(margins)
+    summaries = (
+        _summary("the best tree of any rival", margins),
+        _summary("the best median of any rival", beside),
+    )
+    return told + markdown_table(head, body) + "\n\n" + " ".join(summaries)
 
 
-def _summary(margins: Sequence[float]) -> str:
+def _summary(what: str, margins: Sequence[float]) -> str:
     no_worse = sum(margin >= -NO_WORSE for margin in margins)
     better = sum(margin > BETTER for margin in margins)
     return (
-        f"\n\nOn {no_worse} of {len(margins)} alignments the median of mltree's {JUDGED} is no "
-        f"more than {NO_WORSE} below the best tree of any rival; on {better} it is more than "
-        f"{BETTER:.0f} above."
+        f"On {no_worse} of {len(margins)} alignments the median of mltree's {JUDGED} is no more "
+        f"than {NO_WORSE} below {what}; on {better} it is more than {BETTER:.0f} above."
     )
 
 
@@ -115,6 +123,18 @@ def _rivals(judged: Sequence[Row], name: str) -> list[tuple[float, str]]:
         for row in judged
         if row["kind"] == "rival" and row["dataset"] == name
     ]
+
+
+def _medians(judged: Sequence[Row], name: str) -> list[float]:
+    """Each rival's median lnL of an alignment."""
+    groups = _groups(row for row in judged if row["kind"] == "rival")
+    return [median(_lnls(group)) for (dataset, _), group in groups.items() if dataset == name]
+
+
+def _finders(rivals: Sequence[tuple[float, str]], goal: float) -> str:
+    """The programs that found a tree as good as the best of them, without their versions."""
+    found = sorted({title for lnl, title in rivals if lnl > goal - SAME})
+    return ", ".join(re.sub(r" [\d.]+", "", title) for title in found)
 
 
 def _quoted(name: str) -> list[tuple[float, str]]:

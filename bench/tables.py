@@ -40,7 +40,7 @@ MIN_SECONDS = 1e-3
 def brief(run: Run) -> str:
     """The table that a README has room for."""
     older = run.path if run.provenance.get("earlier") else None
-    more = f" Some rows are older: `bench/results/{older.stem}.md`." if older else ""
+    more = f" Some rows are from other runs: `bench/results/{older.stem}.md`." if older else ""
     return f"{_BRIEF[run.bench](run)}\n\n{circumstances(run)}{more}"
 
 
