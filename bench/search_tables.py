@@ -90,8 +90,8 @@ def standings(rows: Sequence[Row]) -> str:
         body.append([name, f"{goal:.2f}, {_finders(rivals, goal)}", *cells, verdict])
     told = (
         "lnL relative to the best tree that any rival found with any seed: the median of "
-        f"{seeds} seeds, in brackets the best. Everybody starts from trees of their own; all trees are "
-        "scored by one judge, but *in italics* what a program claims that was not run here.\n\n"
+        f"{seeds} seeds, in brackets the best. Everybody starts from trees of their own; all "
+        "trees are scored by one judge, but *in italics* what a program claims that was not run here.\n\n"
     )
     head = ["alignment", "best rival", *titles, f"{JUDGED}, median"]
     summaries = (
