@@ -91,7 +91,8 @@ def standings(rows: Sequence[Row]) -> str:
     told = (
         "lnL relative to the best tree that any rival found with any seed: the median of "
         f"{seeds} seeds, in brackets the best. Everybody starts from trees of their own; all "
-        "trees are scored by one judge, but *in italics* what a program claims that was not run here.\n\n"
+        "trees are scored by one judge, but *in italics* what a program claims that was not run "
+        "here.\n\n"
     )
     head = ["alignment", "best rival", *titles, f"{JUDGED}, median"]
     summaries = (
