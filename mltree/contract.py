@@ -180,8 +180,8 @@ SCALE_BITS_SINGLE = 32
 MAX_STEP_HALVINGS = 12
 """An optimiser that has halved its step this often stands on its best point."""
 
-MODEL_SQUARES = 4
-"""S x S tables of a model row: right, left, pi_right and the generator Q."""
+MODEL_SQUARES = 5
+"""S x S tables of a model row: right, left, pi_right, the generator Q and Q Q."""
 
 
 def _record(*fields: str) -> np.dtype[np.void]:
@@ -201,8 +201,11 @@ GROUP = _record("kind", "first_length", "count", "lnl_cell", "first_cell")
 SCAN_TASK = _record("pendant", "pendant_p", "root", "join_p", "model", "first_step", "steps")
 SCAN_STEP = _record(
     "level_in",
-    *(f"{side}{field}" for side in ("left", "right")
-      for field in ("", "_p", "_half_p", "_level", "_output")),
+    *(
+        f"{side}{field}"
+        for side in ("left", "right")
+        for field in ("", "_p", "_half_p", "_level", "_output")
+    ),
     "padding",
 )
 """A walk's arrival at a node, whose two other branches are both targets: a side's near vector N is

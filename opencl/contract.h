@@ -58,7 +58,7 @@
 #define SYNC_WORDS (3)
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
-#define MODEL_SQUARES (4)
+#define MODEL_SQUARES (5)
 
 #define STAGE_WORDS 4
 #define STAGE_OP 0

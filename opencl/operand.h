@@ -53,11 +53,9 @@ VECTOR_FUNCTION count_v operand_load(const plf_t *s, int operand, code_v codes, 
   return count_load(s->scaler, row);
 }
 
-// y = M x for a row-major S x S matrix that all lanes share. On GPUs the matrix comes from memory
-// once per work-item: two entries a load halve those loads. On CPUs sums side by side hide each
-// other's latency.
-#if LANES > 1
-#if STATES % 2 == 0
+// (M x)_i for a row-major S x S matrix that all lanes share. On GPUs the matrix comes from memory
+// once per work-item: two entries a load halve those loads.
+#if LANES > 1 && STATES % 2 == 0
 VECTOR_FUNCTION real_v row_times(__global const real *m, int i, const real_v x[STATES]) {
   __global const real_pair *row = (__global const real_pair *)m + i * (STATES / 2);
   real_v sum = 0;
@@ -76,6 +74,8 @@ VECTOR_FUNCTION real_v row_times(__global const real *m, int i, const real_v x[S
 }
 #endif
 
+// y = M x. On CPUs sums side by side hide each other's latency.
+#if LANES > 1
 VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
   FOR_STATE(i) y[i] = row_times(m, i, x);
 }

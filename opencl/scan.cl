@@ -23,9 +23,12 @@
 #define MY_CATEGORIES (CATEGORIES / CATEGORY_ITEMS)
 #define MINE(k) (CATEGORY_ITEMS == 1 ? (k) : 0)
 
+#define FETCH_AHEAD (STATES <= 8)  // registers hold both operands of a step
+
 // A side of a step: its fields in the record, from the operand on.
 #define LEFT SCAN_STEP_LEFT
 #define RIGHT SCAN_STEP_RIGHT
+#define SIDE_WORDS (RIGHT - LEFT)
 #define SIDE_P (SCAN_STEP_LEFT_P - LEFT)
 #define SIDE_HALF_P (SCAN_STEP_LEFT_HALF_P - LEFT)
 #define SIDE_LEVEL (SCAN_STEP_LEFT_LEVEL - LEFT)
@@ -64,24 +67,66 @@ VECTOR_FUNCTION real_v meeting(const plf_t *s, int operand, code_v codes, int le
   return sum;
 }
 
-// One side of a step in category k: N from A, which it takes the place of, and from the other
-// side's operand; what is asked of N. Returns the likelihood's share, and its count.
-VECTOR_FUNCTION real_v scan_side(const plf_t *s, const int *side, const int *other, bool stores,
-                                 code_v codes, code_v other_codes, int block, int k,
-                                 const real_v x[STATES], const real_v other_x[STATES],
-                                 const real_v pendant[STATES], __local real_v *stack,
-                                 real_v near[STATES], count_v *count) {
+// Where the shares of a step's category go, and what both of its sides start from.
+#define SCAN_PLACE                                                           \
+  int level_in, bool stores, int block, int k, const real_v pendant[STATES], \
+      count_v pendant_count, __local real_v *stack, __local real_v *terms, __local count_v *counts
+#define SAME_PLACE level_in, stores, block, k, pendant, pendant_count, stack, terms, counts
+
+// One side of a step: N from A and the other side's operand, then what is asked of N. A share goes
+// to the batch's place; returns whether there was one.
+VECTOR_FUNCTION int scan_side(const plf_t *s, const int side[SIDE_WORDS],
+                              const int other[SIDE_WORDS], code_v codes, code_v other_codes,
+                              real_v x[STATES], real_v other_x[STATES], count_v x_count,
+                              count_v other_count, int batch, SCAN_PLACE) {
+  if (side[SIDE_OUTPUT] < 0 && side[SIDE_LEVEL] < 0) return 0;
+  real_v near[STATES];
+  if (!FETCH_AHEAD) other_count = raw_load(s, other[0], other_codes, block, k, other_x);
+  count_v count = other_count + stack_load(s, stack, level_in, k, near);
   raw_times(s, other[0], other_codes, other[SIDE_P], block, k, other_x, near);
-  *count = rescale(near, *count);
+  count = rescale(near, count);
+  const bool scores = side[SIDE_OUTPUT] >= 0 && !stores;
+  if (scores) {
+    if (!FETCH_AHEAD) x_count = raw_load(s, side[0], codes, block, k, x);
+    terms[TERM_AT(batch, 0, k, COLUMN)] =
+        meeting(s, side[0], codes, side[SIDE_HALF_P], block, k, near, x, pendant);
+    counts[COUNT_AT(batch, k, COLUMN)] = count + x_count + pendant_count;
+  }
   if (side[SIDE_LEVEL] >= 0) {
     real_v above[STATES];
     matvec(pmatrix_row(s, side[SIDE_P], block, k), near, above);
-    stack_store(s, stack, side[SIDE_LEVEL], k, above, *count);
+    stack_store(s, stack, side[SIDE_LEVEL], k, above, count);
   }
-  if (side[SIDE_OUTPUT] < 0) return (real_v)(0);
-  if (!stores) return meeting(s, side[0], codes, side[SIDE_HALF_P], block, k, near, x, pendant);
-  slot_store(s, side[SIDE_OUTPUT], block, k, near, *count);
-  return (real_v)(0);
+  if (side[SIDE_OUTPUT] >= 0 && stores) slot_store(s, side[SIDE_OUTPUT], block, k, near, count);
+  return scores;
+}
+
+// A step in one category. The left side pushes above the level that both start from, so that the
+// right one finds it unchanged.
+VECTOR_FUNCTION void scan_step(const plf_t *s, const int step[SCAN_STEP_WORDS],
+                               const code_v codes[2], int batch, SCAN_PLACE) {
+  int left[SIDE_WORDS], right[SIDE_WORDS];
+  for (int w = 0; w < SIDE_WORDS; ++w) {
+    left[w] = step[LEFT + w];
+    right[w] = step[RIGHT + w];
+  }
+  real_v x[STATES], y[STATES];
+#if FETCH_AHEAD
+  const count_v x_count = raw_load(s, left[0], codes[0], block, k, x);
+  const count_v y_count = raw_load(s, right[0], codes[1], block, k, y);
+  batch += scan_side(s, left, right, codes[0], codes[1], x, y, x_count, y_count, batch, SAME_PLACE);
+  scan_side(s, right, left, codes[1], codes[0], y, x, y_count, x_count, batch, SAME_PLACE);
+#else
+  _Pragma("nounroll") for (int turn = 0; turn < 2; ++turn) {
+    int side[SIDE_WORDS], other[SIDE_WORDS];
+    for (int w = 0; w < SIDE_WORDS; ++w) {
+      side[w] = turn ? right[w] : left[w];
+      other[w] = turn ? left[w] : right[w];
+    }
+    batch += scan_side(s, side, other, turn ? codes[1] : codes[0], turn ? codes[0] : codes[1], x, y,
+                       0, 0, batch, SAME_PLACE);
+  }
+#endif
 }
 
 // Sums a batch of insertions over categories and lanes into their cells.
@@ -124,31 +169,6 @@ static inline void step_load(__global const int *steps, int n, int step[SCAN_STE
   for (int w = 0; w < SCAN_STEP_WORDS / 4; ++w) vstore4(words[w], w, step);
 }
 
-// A step in category k: both sides, whose shares go to the next places of the batch.
-VECTOR_FUNCTION void scan_step(const plf_t *s, const int *step, bool stores, code_v left_codes,
-                               code_v right_codes, int block, int k, const real_v pendant[STATES],
-                               count_v pendant_count, int batch, __local real_v *stack,
-                               __local real_v *terms, __local count_v *counts) {
-  const int *left = step + LEFT, *right = step + RIGHT;
-  real_v left_x[STATES], right_x[STATES], near[STATES], again[STATES];
-  const count_v left_count = raw_load(s, left[0], left_codes, block, k, left_x);
-  const count_v right_count = raw_load(s, right[0], right_codes, block, k, right_x);
-  const count_v above_count = stack_load(s, stack, step[SCAN_STEP_LEVEL_IN], k, near);
-  FOR_STATE(i) again[i] = near[i];
-  count_v count = above_count + right_count;
-  real_v term = scan_side(s, left, right, stores, left_codes, right_codes, block, k, left_x,
-                          right_x, pendant, stack, near, &count);
-  terms[TERM_AT(batch, 0, k, COLUMN)] = term;
-  counts[COUNT_AT(batch, k, COLUMN)] = count + left_count + pendant_count;
-  if (left[SIDE_OUTPUT] >= 0) ++batch;
-  if (right[SIDE_OUTPUT] < 0 && right[SIDE_LEVEL] < 0) return;
-  count = above_count + left_count;
-  term = scan_side(s, right, left, stores, right_codes, left_codes, block, k, right_x, left_x,
-                   pendant, stack, again, &count);
-  terms[TERM_AT(batch, 0, k, COLUMN)] = term;
-  counts[COUNT_AT(batch, k, COLUMN)] = count + right_count + pendant_count;
-}
-
 // A task on the n-th block of every chunk of a span. Steps are read ahead, and their tips' codes.
 static inline void scan_blocks(const plf_t *s, __global const int *task, bool stores, int span,
                                int n, __local real_v *stack, __local real_v *terms,
@@ -161,18 +181,18 @@ static inline void scan_blocks(const plf_t *s, __global const int *task, bool st
   const int last = task[SCAN_TASK_STEPS] - 1;
   int next[SCAN_STEP_WORDS], batch = 0;
   step_load(steps, 0, next);
-  code_v next_left = operand_codes(s, next[LEFT], block);
-  code_v next_right = operand_codes(s, next[RIGHT], block);
+  code_v next_codes[2] = {operand_codes(s, next[LEFT], block),
+                          operand_codes(s, next[RIGHT], block)};
   for (int at = 0; at <= last; ++at) {
     int step[SCAN_STEP_WORDS];
     for (int word = 0; word < SCAN_STEP_WORDS; ++word) step[word] = next[word];
-    const code_v left = next_left, right = next_right;
+    const code_v codes[2] = {next_codes[0], next_codes[1]};
     step_load(steps, min(at + 1, last), next);
     FOR_CATEGORY(k)
-      scan_step(s, step, stores, left, right, block, k, pendant[MINE(k)], pendant_count[MINE(k)],
-                batch, stack, terms, counts);
-    next_left = operand_codes(s, next[LEFT], block);
-    next_right = operand_codes(s, next[RIGHT], block);
+      scan_step(s, step, codes, batch, step[SCAN_STEP_LEVEL_IN], stores, block, k, pendant[MINE(k)],
+                pendant_count[MINE(k)], stack, terms, counts);
+    next_codes[0] = operand_codes(s, next[LEFT], block);
+    next_codes[1] = operand_codes(s, next[RIGHT], block);
     if (stores) continue;
     const int outputs[2] = {step[LEFT + SIDE_OUTPUT], step[RIGHT + SIDE_OUTPUT]};
     for (int side = 0; side < 2; ++side) {

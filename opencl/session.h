@@ -4,14 +4,15 @@
 
 #include "lanes.h"
 
-// A model row: eigenvalues[S] | right[S][S] | left[S][S] | pi_right[S][S] | generator[S][S]
+// A model row: eigenvalues[S] | right[S][S] | left[S][S] | pi_right[S][S] | Q[S][S] | Q Q[S][S]
 //              | frequencies[S] | rates[K] | weights[K]
 #define SQUARE (STATES * STATES)
 #define MODEL_RIGHT STATES
 #define MODEL_LEFT (MODEL_RIGHT + SQUARE)
 #define MODEL_PI_RIGHT (MODEL_LEFT + SQUARE)
 #define MODEL_GENERATOR (MODEL_PI_RIGHT + SQUARE)
-#define MODEL_FREQUENCIES (MODEL_GENERATOR + SQUARE)
+#define MODEL_GENERATOR_2 (MODEL_GENERATOR + SQUARE)
+#define MODEL_FREQUENCIES (MODEL_GENERATOR_2 + SQUARE)
 #define MODEL_RATES (MODEL_FREQUENCIES + STATES)
 #define MODEL_WEIGHTS (MODEL_RATES + CATEGORIES)
 #define MODEL_WORDS (MODEL_WEIGHTS + CATEGORIES)

@@ -1,5 +1,5 @@
 // The three branches around an insertion point, jointly. With A = P(t_1) near, B = P(t_2) far,
-// C = P(t_3) pendant and A' = r Q A, A'' = r Q A':
+// C = P(t_3) pendant and A' = r Q A, A'' = r^2 Q Q A:
 //   L = sum_k w_k sum_i pi_i A_i B_i C_i,  L_1 = ... A'_i B_i C_i,  L_12 = ... A'_i B'_i C_i, ...
 // gives lnL, its gradient and its whole Hessian in one pass over the patterns.
 #define TERMS TRIPOD_CELLS
@@ -17,44 +17,58 @@
 #define LOCAL_LANES (TERMS * COLUMNS)
 #define LOCAL_CELLS 1
 
-// x = P operand, with its first two derivatives in the branch length.
-VECTOR_FUNCTION count_v differentiate(const plf_t *s, int operand, int length,
-                                      __global const real *model, int block, int k,
-                                      real_v x[3][STATES]) {
-  const count_v count = propagate(s, operand, length, block, k, x[0]);
+// What state i adds to the sums; a, b, c: the three vectors there with their two derivatives.
+VECTOR_FUNCTION void tripod_add(real pi, const real_v a[3], const real_v b[3], const real_v c[3],
+                                real_v sum[TERMS]) {
+  const real_v c0 = pi * c[0], c1 = pi * c[1], c2 = pi * c[2];
+  const real_v ab = a[0] * b[0], da_b = a[1] * b[0], a_db = a[0] * b[1];
+  sum[0] += ab * c0;
+  sum[1] += da_b * c0;
+  sum[2] += a_db * c0;
+  sum[3] += ab * c1;
+  sum[4] += a[2] * (b[0] * c0);
+  sum[5] += b[2] * (a[0] * c0);
+  sum[6] += ab * c2;
+  sum[7] += a[1] * (b[1] * c0);
+  sum[8] += da_b * c1;
+  sum[9] += a_db * c1;
+}
+
+// All states' share, from the vectors alone. Rows of Q and Q Q are read once for all three; a CPU
+// makes whole vectors where a row's sum alone would wait for itself.
+VECTOR_FUNCTION void tripod_sums(__global const real *model, int k, const real_v a[STATES],
+                                 const real_v b[STATES], const real_v c[STATES],
+                                 real_v sum[TERMS]) {
+  __global const real *q = model + MODEL_GENERATOR, *qq = model + MODEL_GENERATOR_2;
   const real rate = model[MODEL_RATES + k];
-  for (int d = 1; d < 3; ++d) {
-    matvec(model + MODEL_GENERATOR, x[d - 1], x[d]);
-    FOR_STATE(i) x[d][i] *= rate;
+  for (int t = 0; t < TERMS; ++t) sum[t] = 0;
+#if LANES > 1 || STATES <= 8
+#define ORDERS(x) {x[i], rate * row_times(q, i, x), (rate * rate) * row_times(qq, i, x)}
+#else
+  real_v qa[STATES], qqa[STATES], qb[STATES], qqb[STATES], qc[STATES], qqc[STATES];
+  matvec(q, a, qa);
+  matvec(qq, a, qqa);
+  matvec(q, b, qb);
+  matvec(qq, b, qqb);
+  matvec(q, c, qc);
+  matvec(qq, c, qqc);
+#define ORDERS(x) {x[i], rate * JOIN(q, x)[i], (rate * rate) * JOIN(qq, x)[i]}
+#endif
+  FOR_STATE(i) {
+    const real_v of_a[3] = ORDERS(a), of_b[3] = ORDERS(b), of_c[3] = ORDERS(c);
+    tripod_add(model[MODEL_FREQUENCIES + i], of_a, of_b, of_c, sum);
   }
-  return count;
 }
 
 VECTOR_FUNCTION void tripod_terms(const plf_t *s, __global const int *record, int block, int k,
                                   __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[TRIPOD_MODEL], block);
-  real_v a[3][STATES], b[3][STATES], c[3][STATES];
+  real_v a[STATES], b[STATES], c[STATES], sum[TERMS];
   counts[COUNT_AT(0, k, COLUMN)] =
-      differentiate(s, record[TRIPOD_NEAR], record[TRIPOD_NEAR_P], model, block, k, a) +
-      differentiate(s, record[TRIPOD_FAR], record[TRIPOD_FAR_P], model, block, k, b) +
-      differentiate(s, record[TRIPOD_PENDANT], record[TRIPOD_PENDANT_P], model, block, k, c);
-  real_v sum[TERMS];
-  for (int t = 0; t < TERMS; ++t) sum[t] = 0;
-  FOR_STATE(i) {
-    const real pi = model[MODEL_FREQUENCIES + i];
-    const real_v c0 = pi * c[0][i], c1 = pi * c[1][i], c2 = pi * c[2][i];
-    const real_v ab = a[0][i] * b[0][i], da_b = a[1][i] * b[0][i], a_db = a[0][i] * b[1][i];
-    sum[0] += ab * c0;
-    sum[1] += da_b * c0;
-    sum[2] += a_db * c0;
-    sum[3] += ab * c1;
-    sum[4] += a[2][i] * (b[0][i] * c0);
-    sum[5] += b[2][i] * (a[0][i] * c0);
-    sum[6] += ab * c2;
-    sum[7] += a[1][i] * (b[1][i] * c0);
-    sum[8] += da_b * c1;
-    sum[9] += a_db * c1;
-  }
+      propagate(s, record[TRIPOD_NEAR], record[TRIPOD_NEAR_P], block, k, a) +
+      propagate(s, record[TRIPOD_FAR], record[TRIPOD_FAR_P], block, k, b) +
+      propagate(s, record[TRIPOD_PENDANT], record[TRIPOD_PENDANT_P], block, k, c);
+  tripod_sums(model, k, a, b, c, sum);
   for (int t = 0; t < TERMS; ++t)
     terms[TERM_AT(0, t, k, COLUMN)] = model[MODEL_WEIGHTS + k] * sum[t];
 }

@@ -30,7 +30,7 @@ class RowLayout:
         return 2 * self.states + contract.MODEL_SQUARES * square + 2 * self.categories
 
     def unpack(self, row: Float64) -> tuple[Float64, ...]:
-        """(eigenvalues, right, left, pi_right, generator, frequencies, rates, weights)."""
+        """(eigenvalues, right, left, pi_right, Q, Q Q, frequencies, rates, weights)."""
         s, k = self.states, self.categories
         sizes = [s, *[s * s] * contract.MODEL_SQUARES, s, k, k]
         shapes = [(s,), *[(s, s)] * contract.MODEL_SQUARES, (s,), (k,), (k,)]
@@ -45,6 +45,6 @@ def model_rows(models: Sequence[ModelArrays]) -> Float64:
     )
     generator = (right * eigenvalues[:, None, :]) @ left
     pi_right = frequencies[:, :, None] * right
-    squares = (right, left, pi_right, generator)
+    squares = (right, left, pi_right, generator, generator @ generator)
     flat = [square.reshape(len(models), -1) for square in squares]
     return np.concatenate([eigenvalues, *flat, frequencies, rates, weights], axis=1)

@@ -139,7 +139,7 @@ class ReferenceEngine:
             operation(*record)
 
     def _make_p(self, length: int, model: int) -> None:
-        eigenvalues, right, left, _, _, _, rates, _ = self._row.unpack(self._models[model])
+        eigenvalues, right, left, *_, rates, _ = self._row.unpack(self._models[model])
         expm1 = np.expm1(np.multiply.outer(rates * self._lengths[length], eigenvalues))
         change = (right * expm1[:, None, :]) @ left
         self._p[length] = np.maximum(np.eye(len(eigenvalues)) + change, 0.0)
@@ -182,7 +182,7 @@ class ReferenceEngine:
         return lnl
 
     def _derive(self, x: int, y: int, length: int, model: int, cell: int) -> None:
-        eigenvalues, _, left, pi_right, _, frequencies, rates, weights = self._row.unpack(
+        eigenvalues, _, left, pi_right, _, _, frequencies, rates, weights = self._row.unpack(
             self._models[model]
         )
         a, b, expm1 = self._operand(x), self._operand(y), self._expm1[length]
@@ -243,7 +243,7 @@ class ReferenceEngine:
         model: int, cell: int,
     ) -> None:  # fmt: skip
         row = self._row.unpack(self._models[model])
-        generator, frequencies, rates, weights = row[4], row[5], row[6], row[7]
+        generator, _, frequencies, rates, weights = row[4:]
         parts = [
             self._across(self._operand(x), p)
             for x, p in ((near, near_p), (far, far_p), (pendant, pendant_p))

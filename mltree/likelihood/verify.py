@@ -220,7 +220,11 @@ class _Check:
         depth = 1 + max(int(steps["level_in"].max(initial=0)), self.program.stack_levels)
         pushed = np.full((len(tasks), depth), len(steps))
         pushed[:, 0] = -1
-        for level in stage.steps_levels[at].T:
+        left, right = stage.steps_levels[at].T
+        goes_on = (right >= 0) | (steps["right_output"][at] >= 0)
+        spoilt = goes_on & (left == steps["level_in"][at])
+        self._require(~spoilt, "overwrites the vector that its right side starts from", at)
+        for level in (left, right):
             pushes = level >= 0
             np.minimum.at(pushed, (owner[pushes], level[pushes]), at[pushes])
         level = steps["level_in"][at]

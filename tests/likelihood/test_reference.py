@@ -76,7 +76,9 @@ def test_model_rows_come_back_as_they_went_in() -> None:
     layout = RowLayout(5, 3)
     assert rows.shape == (2, layout.words)
     for row, model in zip(rows, models, strict=True):
-        values, right, left, pi_right, generator, frequencies, rates, weights = layout.unpack(row)
+        values, right, left, pi_right, generator, twice, *rest = layout.unpack(row)
+        frequencies, rates, weights = rest
+        np.testing.assert_allclose(twice, generator @ generator)
         np.testing.assert_array_equal(values, model.eigenvalues)
         np.testing.assert_array_equal(right, model.right)
         np.testing.assert_array_equal(left, model.left)
