@@ -27,6 +27,9 @@ __all__ = [
 WORKERS = ("sites", "scan", "tripod", "walk")
 """Front files of the worker; a run builds only those that it needs."""
 
+SOURCES = (".cl", ".h")
+"""Endings of the files that a build may read; prose stands beside them."""
+
 SPIN_LIMIT = 1 << 22
 """Polls of the grid barrier before it reports a fault: seconds, where a pass takes microseconds."""
 
@@ -59,10 +62,11 @@ def source_folder() -> Path:
 
 @cache
 def source_hash() -> str:
-    """12 hexadecimal digits that change with any OpenCL source."""
+    """12 hexadecimal digits that change with any OpenCL source, and with nothing else."""
     digest = hashlib.sha256()
     for path in sorted(source_folder().iterdir()):
-        digest.update(path.read_bytes())
+        if path.suffix in SOURCES:
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 

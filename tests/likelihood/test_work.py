@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
 from mltree.likelihood import programs
-from mltree.likelihood.program import Program, Scan, Sites, Stage, Tripods
+from mltree.likelihood.program import Program, Records, Scan, Sites, Stage, Tripods, Walk
 from mltree.likelihood.work import Count, most_steps, no_work, work_of
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.random_trees import random_topology
@@ -30,15 +30,19 @@ Line = tuple[Function, list[int], int, int]
 EDGES = {RunKind.EVALUATE: Function.EVALUATE, RunKind.DERIVE: Function.DERIVE}
 
 
+def lines_of_runs(runs: Sequence[tuple[RunKind, Records]]) -> Iterator[Line]:
+    for kind, r in ((kind, r) for kind, records in runs for r in records):
+        if kind == RunKind.NEWVIEW:
+            yield Function.NEWVIEW, [r["left"], r["right"]], 1, 1
+        else:
+            yield EDGES[kind], [r["x"], r["y"]], 0, 1
+
+
 def lines_of(stage: Stage) -> Iterator[Line]:
     """A line a record."""
     match stage:
         case Sites(runs):
-            for kind, r in ((kind, r) for kind, records in runs for r in records):
-                if kind == RunKind.NEWVIEW:
-                    yield Function.NEWVIEW, [r["left"], r["right"]], 1, 1
-                else:
-                    yield EDGES[kind], [r["x"], r["y"]], 0, 1
+            yield from lines_of_runs(runs)
         case Scan(tasks, steps, stores):
             for t in tasks:
                 yield Function.SCAN, [t["root"], t["pendant"]], 0, 0
@@ -48,6 +52,12 @@ def lines_of(stage: Stage) -> Iterator[Line]:
         case Tripods(records):
             for r in records:
                 yield Function.TRIPOD, [r["near"], r["far"], r["pendant"]], 0, 1
+        case Walk(walks, steps):
+            for w in walks:
+                yield Function.NEWVIEW, [w["tip"]], 0, 0
+            for r in steps:
+                tips = [r[field] for field in ("left", "right") if r[field] < 0]
+                yield Function.NEWVIEW, tips, 0, 1
 
 
 def by_hand(program: Program) -> dict[Function, list[int]]:
@@ -68,6 +78,7 @@ def made(name: str, tree: Tree) -> Program:
     base = 3 * (TAXA - 2)
     return {
         "traversal": lambda: programs.traversal([tree]),
+        "walk": lambda: programs.walk([tree, tree]),
         "derivatives": lambda: programs.derivatives([tree, tree]),
         "scores": lambda: programs.scores([tree], scan)[0],
         "near vectors": lambda: programs.near_vectors([tree], scan, base)[0],
@@ -75,7 +86,9 @@ def made(name: str, tree: Tree) -> Program:
     }[name]()
 
 
-@pytest.mark.parametrize("name", ["traversal", "derivatives", "scores", "near vectors", "tripods"])
+@pytest.mark.parametrize(
+    "name", ["traversal", "walk", "derivatives", "scores", "near vectors", "tripods"]
+)
 def test_counts_are_the_records(name: str, tree: Tree) -> None:
     program = made(name, tree)
     expected = by_hand(program)
