@@ -84,7 +84,7 @@ class Layout:
 
     @property
     def columns(self) -> int:
-        """Patterns that a work-group walks a tree with, side by side: a warp of a GPU or more."""
+        """Work-items of a walking work-group with patterns of their own: a GPU's warp or more."""
         return max(self.lanes, GPU_COLUMNS) if self.lanes > 1 else 1
 
     @property
@@ -102,7 +102,7 @@ class Layout:
         return self.blocks(n_patterns) * self.vw * self.pattern_bytes
 
     def products(self, n_patterns: int) -> int:
-        """Multiplications of P with every pattern's vector, in every category."""
+        """Multiplications in P x for every pattern's vector x, in all categories."""
         return n_patterns * self.categories * self.states**2
 
     def blocks(self, n_patterns: int) -> int:
@@ -140,8 +140,8 @@ class Layout:
 
     def __str__(self) -> str:
         kind = "fp32" if self.single else "fp64"
-        shape = f"{self.lanes} x {self.category_items} x {self.rows} work-items"
-        return f"VW={self.vw} {kind} ({shape})"
+        shape = f" ({self.lanes} x {self.category_items} x {self.rows} work-items)"
+        return f"VW={self.vw} {kind}{shape if self.lanes > 1 else ''}"
 
 
 def cpu_layout(states: int, codes: int, categories: int, vw: int, single: bool) -> Layout:

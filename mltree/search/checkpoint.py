@@ -103,7 +103,7 @@ class Checkpoint:
         if version != VERSION:
             raise self._misfit("was written by another version of mltree")
         if mark != self._fingerprint:
-            raise self._misfit("belongs to other data or options")
+            raise self._misfit("belongs to other data or options, or to another device or layout")
         return _unpack(arrays, meta, model)
 
     def remove(self) -> None:
