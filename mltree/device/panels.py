@@ -28,7 +28,7 @@ from mltree.device.resident import Resident
 from mltree.device.session import Dispatch, Session, pays_to_walk
 from mltree.device.timing import Breakdown
 from mltree.errors import DeviceError, NumericalError
-from mltree.likelihood.engine import Result
+from mltree.likelihood.engine import NO_CONTROL, Result
 from mltree.likelihood.program import (
     Optimise,
     PMatrices,
@@ -319,7 +319,7 @@ class _Run:
 
     def _start(self, n: int, part: Program, lengths: Float64) -> None:
         session = self._seats[n].session
-        session.start(part, lengths, np.zeros((0, CONTROL_WORDS)))
+        session.start(part, lengths, NO_CONTROL)
         session.flush()
 
     def _part(self, first: int, last: int) -> Program:

@@ -74,7 +74,6 @@ class Session:
         self.dispatch = dispatch
         self.name = f"{device.name.strip()}, {layout}"
         self.times = DeviceTimes(from_events=not is_nvidia(device))
-        self._is_cpu = bool(device.type & cl.device_type.CPU)
         self._context = cl.Context([device])
         self._queue = self._open_queue()
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
-from mltree.contract import CONTROL_WORDS
 from mltree.device.bandwidth import copy_bandwidth
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, load, save
 from mltree.device.discovery import DeviceInfo, block_widths, choose_layout
 from mltree.device.layout import Layout, most_rows
 from mltree.device.session import Session
 from mltree.likelihood import programs
+from mltree.likelihood.engine import NO_CONTROL
 from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
 from mltree.model.eigen import random_reversible
@@ -38,8 +38,6 @@ SIZE_PATTERNS = (1_024, 16_384, 131_072)
 
 CPU_SAMPLE = 32_768
 """Patterns times states that a CPU is measured on at most: more would be more of the same."""
-
-_NO_CONTROL = np.zeros((0, CONTROL_WORDS))
 
 
 def measured_speeds(
@@ -88,7 +86,7 @@ def _run(session: Session, work: Sequence[Program], lengths: npt.NDArray[np.floa
     """Wall seconds."""
     start = perf_counter()
     for program in work:
-        session.run(program, lengths, _NO_CONTROL)
+        session.run(program, lengths, NO_CONTROL)
     return perf_counter() - start
 
 

@@ -106,8 +106,8 @@ class Worker:
         there are far more of them than surely fit together. On a CPU one launch is one core.
         """
         if self._is_cpu:
-            work = patterns * self._layout.categories * self._layout.states**2
-            return self._units == 1 or work * program.site_steps <= LONE_CORE_WORK
+            work = self._layout.products(patterns) * program.site_steps
+            return self._units == 1 or work <= LONE_CORE_WORK
         jobs = max(self._jobs(stage, chunks) for stage in program.stages)
         return jobs <= MANY_ROUNDS[self.name] * self.resident(program)
 
@@ -117,8 +117,10 @@ class Worker:
         A CPU runtime may run one work-group after another on one thread, so that only a lone
         group is sure not to wait for itself.
         """
-        if self._is_cpu or not is_nvidia(self._device):
-            return 1 if self._is_cpu else self._units
+        if self._is_cpu:
+            return 1
+        if not is_nvidia(self._device):
+            return self._units
         return self._units * resident_groups(self._items, self._local + self._stack_bytes(program))
 
     def launches(self, program: Program, chunks: int, persistent: bool) -> list[Launch]:

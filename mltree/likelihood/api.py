@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mltree.contract import CONTROL_WORDS, Control, RunKind
+from mltree.contract import Control, RunKind
 from mltree.likelihood import planner, programs
-from mltree.likelihood.engine import Engine
+from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
 from mltree.likelihood.scan_tasks import ScanTasks, split
@@ -29,7 +29,7 @@ MAX_PASSES = 100
 """Passes of one smoothing. SEARCH.md saw 2 to 7 between rounds; the bound stops a limit cycle."""
 
 TRIPOD_PASSES = 8
-"""Joint Newton steps around an insertion point; as many as 2 loops x 4 steps of the prototype."""
+"""Joint Newton steps around an insertion point: as many as SEARCH.md's 2 loops of 4 steps."""
 
 JOIN_PASSES = 8
 """Newton steps on the branch that a pruned subtree leaves behind."""
@@ -39,8 +39,6 @@ LOCAL_EPSILON = 1e-3
 
 PROGRAMS_KEPT = 8
 """Programs of the latest topologies: model and branches are optimised in turn on one tree."""
-
-_NO_CONTROL = np.zeros((0, CONTROL_WORDS))
 
 
 class Likelihood:
@@ -74,7 +72,7 @@ class Likelihood:
         """lnL, and f64[E] first and second derivatives of lnL in every branch length."""
         self._load([model])
         program = self._program(programs.derivatives, [tree])
-        result = self.engine.run(program, tree.lengths, _NO_CONTROL)
+        result = self.engine.run(program, tree.lengths, NO_CONTROL)
         self._remember([tree])
         slope, curve = result.sums[1:].reshape(-1, 2).T
         return float(result.sums[0]), slope, curve
@@ -103,7 +101,7 @@ class Likelihood:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
         self._update(trees, models)
         program, lengths = programs.scores(trees, scan)
-        return self.engine.run(program, lengths, _NO_CONTROL).sums
+        return self.engine.run(program, lengths, NO_CONTROL).sums
 
     def refine(
         self, trees: Sequence[Tree], models: Sequence[ModelArrays], scan: ScanTasks
@@ -170,7 +168,7 @@ class Likelihood:
         self._resident = ()
         build = programs.walk if self.engine.walks(len(trees)) else programs.traversal
         program = self._program(build, trees, kind)
-        return self.engine.run(program, _lengths(trees), _NO_CONTROL).sums
+        return self.engine.run(program, _lengths(trees), NO_CONTROL).sums
 
     def _smooth(
         self,
@@ -197,7 +195,7 @@ class Likelihood:
         self._load(models)
         if self._resident == _fingerprint(trees, self._rows):
             return
-        self.engine.run(self._program(programs.update, trees), _lengths(trees), _NO_CONTROL)
+        self.engine.run(self._program(programs.update, trees), _lengths(trees), NO_CONTROL)
         self._remember(trees)
 
     def _remember(self, trees: Sequence[Tree]) -> None:
@@ -205,7 +203,7 @@ class Likelihood:
 
     def _refine(self, trees: Sequence[Tree], scan: ScanTasks, base: int) -> tuple[Float64, Float64]:
         walk, lengths = programs.near_vectors(trees, scan, base)
-        self.engine.run(walk, lengths, _NO_CONTROL)
+        self.engine.run(walk, lengths, NO_CONTROL)
         program, lengths = programs.tripods(trees, scan, base, TRIPOD_PASSES)
         control = planner.control_records(scan.outputs, LOCAL_EPSILON, TRIPOD_PASSES)
         result = self.engine.run(program, self._clip(lengths), control)

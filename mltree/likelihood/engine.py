@@ -8,11 +8,15 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from mltree.contract import CONTROL_WORDS
 from mltree.likelihood.program import Program
 
-__all__ = ["Engine", "Result"]
+__all__ = ["NO_CONTROL", "Engine", "Result"]
 
 Float64 = npt.NDArray[np.float64]
+
+NO_CONTROL: Float64 = np.zeros((0, CONTROL_WORDS))
+"""The control records of a program that optimises nothing."""
 
 
 @dataclass(frozen=True)

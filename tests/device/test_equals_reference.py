@@ -15,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mltree.contract import CONTROL_WORDS, NO_CELL, RunKind
+from mltree.contract import NO_CELL, RunKind
 from mltree.device.layout import cpu_layout, gpu_layout
 from mltree.device.session import Session
 from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.engine import NO_CONTROL
 from mltree.search.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ RELATIVE = 1e-9
 SIZES = ((4, 1), (4, 2), (2, 3), (4, 4), (4, 5), (20, 4), (61, 2))
 """States and categories: DNA, binary, protein and codon models; K from 1 to 5."""
 
-NO_CONTROL = np.zeros((0, CONTROL_WORDS))
 
 FUZZ = settings(
     deadline=None,
