@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 TOLERANCE = 1e-9
-"""Relative difference in lnL between two fp64 engines: rounding over some 1e4 patterns, with room
-(DESIGN.md and the tests ask for the same)."""
+"""Relative difference in lnL between two fp64 engines: rounding over some 1e4 patterns, with room.
+The tests ask for the same."""
 
 MIXED_TOLERANCE = 1e-5
 """The same with fp32 likelihoods."""

@@ -166,7 +166,7 @@ RECORD_ALIGNMENT = 4
 """Words: record tables start at multiples of it, for loads of so many words."""
 
 GPU_COLUMNS = 32
-"""Patterns that a GPU's work-group walks a tree with, side by side: a warp reads one P matrix."""
+"""Work-items, a warp, with which a GPU's work-group walks a tree: they read one P matrix."""
 
 TRIPOD_CELLS = 10
 """lnL, three first and six second derivatives."""
@@ -209,7 +209,8 @@ SCAN_STEP = _record(
     "padding",
 )
 """A walk's arrival at a node, whose two other branches are both targets: a side's near vector N is
-made from the other side's operand, gets a score (or a slot), and is pushed on a level."""
+made from the other side's operand, gets a score (or a slot), and is pushed on a level as it is seen
+from the far end of the side's branch (see :mod:`mltree.likelihood.scan_tasks`)."""
 TRIPOD = _record("near", "far", "pendant", "near_p", "far_p", "pendant_p", "model", "cell")
 WALK = _record("tip", "length", "model", "cell", "first_step", "steps")
 WALK_STEP = _record("left", "left_p", "right", "right_p")

@@ -1,5 +1,5 @@
 // Every -D that a build must give, and what follows from it. Python picks the values
-// (mltree/device/build.py); nothing here has a default.
+// (mltree/device/layout.py, build.py); nothing here has a default.
 #ifndef BUILD_H
 #define BUILD_H
 

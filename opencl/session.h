@@ -30,7 +30,7 @@ typedef struct {
   __global real *tip_pmatrix;           // [length][partition][category][code][S]
   __global real *stack;                 // what local memory does not hold of stacks (stack.h)
   __global acc *partial;                // [cell][chunk]
-  __global acc *site_lnl;               // [pattern], written by EVALUATE
+  __global acc *site_lnl;               // [pattern], of EVALUATE_SITES and walks
   __global const uchar *tips;           // [tip][pattern]
   __global const real *tip_table;       // [code][S]
   __global const acc *model;            // [row][MODEL_WORDS]

@@ -71,7 +71,7 @@ class DeviceInfo:
     local_memory: int
     """Bytes of local memory of a work-group."""
     vector_width: int
-    """Doubles of a native vector; what VW is on a CPU."""
+    """Doubles of a native vector: VW on a CPU where nothing was measured."""
     handle: cl.Device
 
 

@@ -246,6 +246,7 @@ class _Pairs:
 
 
 def _pairs(scan: ScanTasks, n_tips: int) -> _Pairs:
+    """Pairs the steps of each task by the node that they start at."""
     task = np.repeat(np.arange(len(scan.prune), dtype=np.int32), np.diff(scan.first_step))
     place = task.astype(np.int64) * (2 * n_tips) + scan.near // 3
     index = np.arange(len(place), dtype=np.int32)

@@ -146,7 +146,7 @@ class Program:
 
     @cached_property
     def stack_levels(self) -> int:
-        """Depth of a work-group's stack of CLAs: of a scan's near vectors, or of a walk."""
+        """Depth of a work-group's stack of CLAs, in its deepest scan or walk."""
         levels = [1]
         for stage in self.stages:
             match stage:

@@ -4,19 +4,20 @@ A *prune* is a half-edge ``h`` at an inner node ``u`` (the pruning point) that f
 subtree to move.  Taking the subtree away joins the two other branches of ``u`` into one, the
 *join* branch, between the neighbours ``a`` and ``b``.  A *task* is one side of one prune: it
 stands at ``a`` and walks every target edge on that side, depth first, carrying on a stack the
-*near vector* A: the conditional likelihood, at the node reached, of all that lies behind the
-walker (the pruned subtree left out).
+vector A: the conditional likelihood, at the node reached, of all that lies behind the walker (the
+pruned subtree left out).  A step makes the *near vector* N of its target edge.
 
     task start      A_0 = P(join) . CLA[root]             at node a;  root = half-edge at b
-    one step        N   = A  o  P(len(sibling)) . CLA[twin(sibling)]
+    one step        N   = A  o  P(len(sibling)) . CLA[sibling]
                     s0  = lnL of  SUM_i pi_i (P(t/2) N)_i (P(t/2) F)_i (P(pendant) S)_i
-                          with t = len(target), F = CLA[twin(target)], S = CLA[twin(prune)]
+                          with t = len(near), F = CLA[far], S = CLA[twin(prune)]
                     A'  = P(t) . N                         stored for the steps below this edge
 
-Every name is a half-edge of ``Tree``; ``CLA[h]`` of a tip's half-edge is its tip vector.
-Levels number the stack entries of one task; level 0 is written by the task start.  The smaller
-of two branches is walked first and the larger one overwrites its parent's entry, so a task
-needs at most ``1 + log2(steps)`` levels, whatever the depth of the walk.
+Every name is a half-edge of ``Tree``; ``CLA[h]`` of a tip's half-edge is its tip vector.  The two
+steps that start at one node become one record (:data:`mltree.contract.SCAN_STEP`).  Levels number
+the stack entries of one task; level 0 is written by the task start.  The smaller of two branches
+is walked first and the larger one overwrites its parent's entry, so a task needs at most
+``1 + log2(steps)`` levels, whatever the depth of the walk.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class ScanTasks:
     May equal level_in."""
     output: Int
     """int32[steps]: index of the score in the answer, 0 .. outputs - 1; -1 where the step only
-    rebuilds a near vector for the steps below it."""
+    remakes the vector A for the steps below it."""
     outputs: int
     """Number of scores."""
 

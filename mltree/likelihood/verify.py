@@ -214,7 +214,7 @@ class _Check:
         self._write(self.slots, stage.outputs, "cla", at)
 
     def _levels(self, stage: Scan) -> None:
-        """A step's near vector was pushed before, by its own task."""
+        """A step starts from what its task pushed before; its left side leaves that as it is."""
         tasks, steps = stage.tasks, stage.steps
         owner, at = _steps_of(tasks)
         depth = 1 + max(int(steps["level_in"].max(initial=0)), self.program.stack_levels)
@@ -229,7 +229,7 @@ class _Check:
             np.minimum.at(pushed, (owner[pushes], level[pushes]), at[pushes])
         level = steps["level_in"][at]
         ready = (level >= 0) & (pushed[owner, np.maximum(level, 0)] < at)
-        self._require(ready, "reads a near vector that no step before it pushed", at)
+        self._require(ready, "starts from a level that no step before it pushed", at)
 
     def _optimise(self, records: Records) -> None:
         if len(records) > self.groups:

@@ -27,7 +27,7 @@ from mltree.likelihood.program import (
     Walk,
 )
 
-__all__ = ["Count", "Work", "most_steps", "no_work", "work_of"]
+__all__ = ["Count", "Counts", "Work", "most_steps", "no_work", "work_of"]
 
 Counts = npt.NDArray[np.int64]
 """int64[functions, counts] (:class:`mltree.contract.Function`, :class:`Count`)."""

@@ -10,7 +10,7 @@ from mltree.settings import PerturbationSettings
 from mltree.tree.forest import Forest
 from mltree.tree.moves import random_nnis
 
-__all__ = ["next_fraction", "perturbed_copies"]
+__all__ = ["fallen_back", "next_fraction", "perturbed_copies"]
 
 
 def perturbed_copies(

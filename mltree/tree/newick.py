@@ -36,7 +36,7 @@ __all__ = [
 
 POLYTOMY_LENGTH = 1e-6
 """Expected substitutions per site of a branch that resolves a polytomy: the shortest branch that
-RAxML and mltree let an optimiser reach (DESIGN.md §5)."""
+RAxML and mltree let an optimiser reach."""
 
 DEFAULT_DIGITS = 10
 """Decimals of a written branch length: four more than the shortest branch needs."""
