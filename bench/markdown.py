@@ -96,10 +96,12 @@ def who(row: Row) -> str:
 
 
 def time_cell(row: Row) -> str:
-    """How long a process took, or why there is no saying."""
+    """How long a process took, or why there is no saying; its CPU time, if others slowed it."""
     if row["status"] == "timeout":
         return f"> {row['limit_s']:.0f}"
     if row["status"] != "done":
         return row["status"] if row["status"] != "not run" else "late"
+    if "side_by_side" in row and not row.get("whole_s"):
+        return f"{seconds(row['user_s']['median'])} CPU"
     search = f" ({seconds(row['search_s']['median'])})" if "search_s" in row else ""
     return seconds(row["whole_s"]["median"]) + search

@@ -61,7 +61,7 @@ def _times(run: Run, stem: Path) -> list[Path]:
     points: dict[str, list[tuple[float, float]]] = {}
     clock, what = ("user_s", "CPU seconds") if crowded(run) else ("whole_s", "seconds")
     for row in run.rows:
-        if row["status"] == "done":
+        if row["status"] == "done" and row.get(clock):
             points.setdefault(who(row), []).append((row["patterns"], row[clock]["median"]))
     if not points:
         return []

@@ -159,19 +159,32 @@ def _signed(difference: float) -> str:
 def _quality_and_time(run: Run) -> str:
     clock, what = ("user_s", "CPU seconds") if crowded(run) else ("whole_s", "seconds")
     found, seeds = gaps(run.rows, clock), len({row["seed"] for row in run.rows})
+    alone = _search_seconds(run.rows)
     cells = {
-        (name, title): _below(gap) + (f" / {seconds(time)}" if time is not None else "")
+        (name, title): _below(gap)
+        + (f" / {seconds(time)}" if time is not None else "")
+        + (f" ({seconds(alone[name, title])})" if (name, title) in alone else "")
         for name, title, gap, time in found
     }
     for row in run.rows:
         if row["status"] in {"timeout", "failed"}:
             cells.setdefault((row["dataset"], who(row)), time_cell(row))
     told = (
-        f"lnL relative to the best tree of anybody (0.00 is best) / {what} of the whole process; "
+        f"lnL relative to the best tree of anybody (0.00 is best) / {what} of the whole process, "
+        "in brackets wall seconds of mltree's search alone; "
         f"{'medians over ' * (seeds > 1)}{seeds} seed{'s' * (seeds > 1)}. All trees scored by one "
         "judge.\n\n"
     )
     return told + _crossed(cells, sideways=len(_names(run.rows)) > MOST_COLUMNS)
+
+
+def _search_seconds(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
+    """Median wall seconds of mltree's searches, by alignment and contender."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if "search_s" in row:
+            found.setdefault((row["dataset"], who(row)), []).append(row["search_s"]["median"])
+    return {key: median(times) for key, times in found.items()}
 
 
 def _below(gap: float) -> str:

@@ -100,8 +100,8 @@ def _lateness(run: Run) -> str:
 def _table1_walls(run: Run) -> str:
     return (
         "Seconds of the whole process, from start to written tree; in brackets mltree's search "
-        f"alone, without start, loading and kernel build{_lateness(run)}.\n\n"
-        + _by_size(run, time_cell, True)
+        "alone, without start, loading and kernel build; CPU: seconds of CPU time, of programs "
+        f"that ran side by side{_lateness(run)}.\n\n" + _by_size(run, time_cell, True)
     )
 
 
