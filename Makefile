@@ -15,7 +15,7 @@ export PATH
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed
-	$(BIN)/mltree search datasets/primates.phy --prefix primates --redo
+	$(BIN)/mltree search datasets/primates.phy --prefix demo --redo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(TESTS)
@@ -31,7 +31,6 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i opencl/*.cl opencl/*.h
 
-BENCH ?= table1
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m bench $(BENCH)
 

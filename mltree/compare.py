@@ -1,4 +1,4 @@
-"""One likelihood from every engine that there is: each device, each layout, and the reference."""
+"""One likelihood from every engine that there is: each device in two layouts, and the reference."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ REPETITIONS = 5
 AVX_WIDTH = 1
 """VW of RAxML's AVX layout."""
 
-GPU_WIDTHS = (8, 32)
-"""Block widths that a GPU is tried with; work-items need neighbours to read with."""
+COMPARED_ON_GPU = (8, 32)
+"""Block widths that a GPU is compared in; work-items need neighbours to read with."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Score:
 
 
 def score_everywhere(patterns: Patterns, tree: Tree, model: Model, mixed: bool) -> Iterator[Score]:
-    """The reference's score, then every device's in each of its layouts."""
+    """The reference's score, then every device's in two layouts."""
     categories = model.arrays().n_categories
     bounds = BranchSettings().bounds(patterns.n_sites)
     reference = ReferenceEngine(patterns, categories, bounds)
@@ -80,7 +80,7 @@ def score_everywhere(patterns: Patterns, tree: Tree, model: Model, mixed: bool) 
 
 
 def _widths(device: DeviceInfo) -> tuple[int | None, ...]:
-    return (AVX_WIDTH, None) if device.is_cpu else GPU_WIDTHS
+    return (AVX_WIDTH, None) if device.is_cpu else COMPARED_ON_GPU
 
 
 def _score(
