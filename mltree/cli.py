@@ -221,7 +221,7 @@ def search(
     ] = None,
     prefix: PrefixOption = None,
     seed: Annotated[
-        int, typer.Option("--seed", "-s", min=0, help="The same seed gives the same bits.")
+        int, typer.Option("--seed", "-s", min=0, help="Same seed, device and layout: same bits.")
     ] = 1,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,

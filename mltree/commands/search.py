@@ -16,6 +16,7 @@ from mltree.commands.request import (
     open_likelihood,
     open_log,
 )
+from mltree.device.calibration import keeping
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
 from mltree.model.grammar import format_model
@@ -77,7 +78,9 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
     outgroup = _outgroup(request.outgroup, taxa)
     distinct = _distinct(problem, constraint, reporter)
     trees = settings.parsimony_starts + settings.random_starts
-    likelihood = open_likelihood(problem, distinct.patterns, request, settings, trees, reporter)
+    layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT))
+    with keeping(layouts):
+        likelihood = open_likelihood(problem, distinct.patterns, request, settings, trees, reporter)
     rng = np.random.default_rng(request.seed)
     starts = starting_trees(request.starts, distinct, taxa, constraint, rng, reporter)
     start_text = "\n".join(newick(distinct.restore(start.tree), problem) for start in starts)
@@ -85,6 +88,7 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
         outputs.path(CHECKPOINT),
         _fingerprint(problem, constraint, request, start_text, likelihood.engine.name),
         settings.checkpoint_interval,
+        layouts,
     )
     with open_log(outputs.path("log"), reporter, append=resumes):
         files = [outputs.path("log"), outputs.write("startTree", start_text + "\n")]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -22,13 +23,27 @@ from mltree.device.cache import cache_folder
 if TYPE_CHECKING:
     from mltree.device.discovery import DeviceInfo
 
-__all__ = ["CATEGORIES", "SIZES", "Calibration", "Choice", "Kind", "load", "save"]
+__all__ = [
+    "CATEGORIES",
+    "SIZES",
+    "Calibration",
+    "Choice",
+    "Kind",
+    "choice",
+    "keep",
+    "keeping",
+    "load",
+    "save",
+]
 
 CATEGORIES = 4
 """Of the data that layouts are measured on: Γ4."""
 
 SIZES = (4_096, 32_768)
 """Patterns up to which an alignment is little or middling; beyond, it is much."""
+
+_kept: ContextVar[dict[str, tuple[int, int]] | None] = ContextVar("kept", default=None)
+"""VW and rows by device and kind of data, while :func:`keeping` is entered."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,32 @@ class Calibration:
         return None if like is None else replace(like, rows=None)
 
 
+@contextmanager
+def keeping(layouts: dict[str, tuple[int, int]]) -> Iterator[None]:
+    """Go by these layouts, whatever was measured since, and add those that are chosen anew.
+
+    ``layouts``: VW and rows; a search keeps them with its checkpoint, since VW decides its bits.
+    """
+    token = _kept.set(layouts)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def choice(device: DeviceInfo, kind: Kind) -> Choice | None:
+    """The layout that is kept for a device and a kind of data, else the measured one."""
+    kept = (_kept.get() or {}).get(_kept_key(device, kind))
+    return load(device).choice(kind) if kept is None else Choice(*kept)
+
+
+def keep(device: DeviceInfo, kind: Kind, vw: int, rows: int) -> None:
+    """Have the same layout chosen again, where layouts are kept (:func:`keeping`)."""
+    layouts = _kept.get()
+    if layouts is not None:
+        layouts[_kept_key(device, kind)] = (vw, rows)
+
+
 def load(device: DeviceInfo) -> Calibration:
     """What is known of a device; nothing, where there is no file or it cannot be read."""
     try:
@@ -98,6 +139,10 @@ def save(device: DeviceInfo, calibration: Calibration) -> None:
         with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
             json.dump({"device": device.name, **asdict(calibration)}, file, indent=1)
         Path(file.name).replace(path)
+
+
+def _kept_key(device: DeviceInfo, kind: Kind) -> str:
+    return f"{device.platform}, {device.name}: {kind.key}"
 
 
 def _path(device: DeviceInfo) -> Path:

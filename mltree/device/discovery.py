@@ -165,13 +165,14 @@ def choose_layout(
     vw: int | None = None,
     is_measured: bool = True,
 ) -> Layout:
-    """The layout for a device and an alignment: as measured there, else by the rules.
+    """The layout for a device and an alignment: as kept or measured there, else by the rules.
 
     ``vw`` overrides the block's width; ``is_measured`` False asks for the rules' layout.
     """
     single = single or not device.has_fp64
     kind = calibration.Kind.of(states, categories, single, n_patterns)
-    measured = calibration.load(device).choice(kind) if is_measured and vw is None else None
+    is_free = is_measured and vw is None
+    measured = calibration.choice(device, kind) if is_free else None
     vw = measured.vw if measured else vw
     if device.is_cpu:
         native = device.vector_width * (2 if single else 1)
@@ -184,6 +185,8 @@ def choose_layout(
         rows = gpu_rows(block, categories, n_patterns, device.compute_units, width)
         rows = (measured and measured.rows) or rows
         layout = gpu_layout(states, codes, categories, block, single, rows, width)
+    if is_free:
+        calibration.keep(device, kind, layout.vw, layout.rows)
     return layout if device.has_fp64 else without_fp64(layout)
 
 

@@ -3,6 +3,7 @@
 The file is NumPy's ``.npz``: the trees as plain arrays, everything else as one JSON text (Python
 writes floats so that they read back to the same bits).  It carries a format version and a
 fingerprint of the data and options; a search never goes on from a checkpoint that does not match.
+It also keeps the devices' layouts, which a search must go on with for the same bits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from mltree.tree.topology import Tree
 
 __all__ = ["VERSION", "Checkpoint", "fingerprint"]
 
-VERSION = 1
+VERSION = 2
 """Raised whenever the state changes its shape or its meaning."""
 
 _COUNTERS = ("fraction", "stage", "entered", "batches", "failures", "rounds", "candidates", "moves")
@@ -58,12 +59,17 @@ class Checkpoint:
         path: Path,
         fingerprint: str,
         interval: float,
+        layouts: Mapping[str, tuple[int, int]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``interval``: seconds after which a step within a stage is worth a checkpoint."""
+        """``interval``: seconds after which a step within a stage is worth a checkpoint.
+
+        ``layouts``: VW and rows that the devices were given, to be read by :meth:`read_layouts`.
+        """
         self.path = path
         self._fingerprint = fingerprint
         self._interval = interval
+        self._layouts = dict(layouts or {})
         self._clock = clock
         self._written = clock()
 
@@ -76,7 +82,7 @@ class Checkpoint:
     def save(self, state: SearchState) -> None:
         """Write the state: whole or not at all, whenever the machine stops."""
         buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **_pack(state, self._fingerprint))
+        np.savez(buffer, allow_pickle=False, **_pack(state, self._fingerprint, self._layouts))
         partial = self.path.with_name(self.path.name + ".partial")
         with partial.open("wb") as file:
             file.write(buffer.getbuffer())
@@ -93,38 +99,63 @@ class Checkpoint:
         """
         if not self.path.exists():
             return None
-        try:
-            with np.load(io.BytesIO(self.path.read_bytes()), allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            meta = json.loads(str(arrays["meta"]))
-            version, mark = meta["version"], meta["fingerprint"]
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise self._misfit("is not a checkpoint, or a damaged one") from error
-        if version != VERSION:
-            raise self._misfit("was written by another version of mltree")
-        if mark != self._fingerprint:
-            raise self._misfit("belongs to other data or options, or to another device or layout")
+        arrays, meta = _read(self.path)
+        if meta["fingerprint"] != self._fingerprint:
+            what = "belongs to other data or options, or to another device or layout"
+            raise _misfit(self.path, what)
         return _unpack(arrays, meta, model)
+
+    @staticmethod
+    def read_layouts(path: Path) -> dict[str, tuple[int, int]]:
+        """The layouts of the checkpoint on file, whichever search's it is; none without a file.
+
+        Raises: InputError where the file is not a checkpoint.
+        """
+        if not path.exists():
+            return {}
+        _, meta = _read(path)
+        return {device: (vw, rows) for device, (vw, rows) in meta["layouts"].items()}
 
     def remove(self) -> None:
         """Delete the file once its search is over."""
         self.path.unlink(missing_ok=True)
 
-    def _misfit(self, what: str) -> InputError:
-        return InputError(
-            f"the file {what}",
-            file=str(self.path),
-            hint="use --redo to start afresh, or another --prefix",
-        )
+
+def _misfit(path: Path, what: str) -> InputError:
+    return InputError(
+        f"the file {what}",
+        file=str(path),
+        hint="use --redo to start afresh, or another --prefix",
+    )
 
 
-def _pack(state: SearchState, mark: str) -> dict[str, NDArray[Any]]:
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Arrays and what ``meta`` says.
+
+    Raises: InputError where this version cannot read them.
+    """
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        meta: dict[str, Any] = json.loads(str(arrays["meta"]))
+        version = meta["version"]
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise _misfit(path, "is not a checkpoint, or a damaged one") from error
+    if version != VERSION:
+        raise _misfit(path, "was written by another version of mltree")
+    return arrays, meta
+
+
+def _pack(
+    state: SearchState, mark: str, layouts: Mapping[str, tuple[int, int]]
+) -> dict[str, NDArray[Any]]:
     """Arrays by name; ``meta`` is the JSON text."""
     pooled = [Lineage(entry.tree, entry.lnl, str(entry.key)) for entry in state.pool.trees]
     everyone = [*state.lineages, *state.copies, *pooled]
     meta = {
         "version": VERSION,
         "fingerprint": mark,
+        "layouts": layouts,
         "counts": [len(state.lineages), len(state.copies), len(pooled)],
         "lineages": [(x.lnl, x.origin, x.active, x.rounds) for x in everyone],
         "pool_limit": state.pool.limit,

@@ -11,7 +11,8 @@ from typer.testing import Result
 from mltree.commands import inspect
 from mltree.device import calibration
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, save
-from mltree.device.discovery import DeviceInfo, find_devices
+from mltree.device.discovery import DeviceInfo, block_widths, choose_layout, find_devices
+from mltree.search.checkpoint import Checkpoint
 
 Run = Callable[..., Result]
 
@@ -64,6 +65,50 @@ def test_devices_are_measured_once(
         assert measured == names
     assert run("devices", "--calibrate").exit_code == 0
     assert measured == 2 * names
+
+
+@pytest.fixture
+def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """calibrated(): has another VW measured on the first device; returns that VW."""
+    monkeypatch.setattr(calibration, "cache_folder", lambda: tmp_path / "cache")
+
+    def measure() -> int:
+        device = find_devices()[0]
+        kind = Kind(4, CATEGORIES, not device.has_fp64, 0)
+        usual = choose_layout(device, 4, 16, CATEGORIES, 1000).vw
+        other = next(width for width in block_widths(device) if width != usual)
+        save(device, Calibration(None, {kind.key: Choice(other, 1)}))
+        return other
+
+    return measure
+
+
+@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
+def test_a_killed_search_goes_on_in_its_layout_whatever_was_measured_since(
+    run: Run, primates: str, calibrated: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_whole = Checkpoint.save
+
+    def save_and_die(self: Checkpoint, state: object) -> None:
+        save_whole(self, state)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    search = ("search", primates, *QUICK, "--prefix")
+    assert run(*search, "whole").exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", save_and_die)
+        assert run(*search, "killed").exit_code == 130
+    width = calibrated()
+    assert f"VW={width} " in run(*search, "fresh").stdout
+    other = run(*search, "killed", "--vw", str(width))
+    assert other.exit_code == 2
+    assert "another device or layout" in other.stderr
+    result = run(*search, "killed")
+    assert result.exit_code == 0, result.output
+    assert "resumed from" in result.stdout
+    for kind in ("bestTree", "bestModel", "startTree"):
+        whole, killed = (Path(f"{x}.mltree.{kind}").read_bytes() for x in ("whole", "killed"))
+        assert killed == whole
 
 
 @pytest.mark.skipif(not find_devices(), reason="no OpenCL device")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mltree.device import calibration
-from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, load, save
+from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, keeping, load, save
 from mltree.device.discovery import DeviceInfo, choose_layout
 
 DEVICE = DeviceInfo(
@@ -123,3 +123,19 @@ def test_measured_rows_are_for_gpus() -> None:
     assert choose_layout(gpu, *size).rows == by_rule.rows + 1
     assert choose_layout(gpu, 4, 16, 2, 1000).vw == by_rule.vw
     assert choose_layout(gpu, 4, 16, 2, 1000) == choose_layout(gpu, 4, 16, 2, 1000, vw=by_rule.vw)
+
+
+@pytest.mark.parametrize("device", [DEVICE, replace(DEVICE, is_cpu=False, compute_units=132)])
+def test_a_kept_layout_outlives_a_newer_measurement(device: DeviceInfo) -> None:
+    size = (4, 16, CATEGORIES, 1000)
+    layouts: dict[str, tuple[int, int]] = {}
+    with keeping(layouts):
+        by_rule = choose_layout(device, *size)
+    assert list(layouts.values()) == [(by_rule.vw, by_rule.rows)]
+    save(device, Calibration(None, {LITTLE.key: Choice(2 * by_rule.vw, by_rule.rows + 1)}))
+    with keeping(layouts):
+        assert choose_layout(device, *size) == by_rule
+        assert choose_layout(device, *size, vw=16).vw == 16
+        assert choose_layout(device, 20, 24, CATEGORIES, 1000).states == 20
+    assert choose_layout(device, *size).vw == 2 * by_rule.vw
+    assert len(layouts) == 2, "proteins have a layout of their own"

@@ -60,6 +60,14 @@ def test_nothing_to_resume(tmp_path: Path) -> None:
     assert Checkpoint(tmp_path / "none", "mark", 60.0).load(MODEL) is None
 
 
+def test_keeps_the_layouts(state: SearchState, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    assert Checkpoint.read_layouts(path) == {}
+    layouts = {"a device": (32, 4), "another": (8, 1)}
+    Checkpoint(path, "mark", 60.0, layouts).save(state)
+    assert Checkpoint.read_layouts(path) == layouts
+
+
 def test_other_data_are_refused(state: SearchState, tmp_path: Path) -> None:
     Checkpoint(tmp_path / "x", "mark", 60.0).save(state)
     with pytest.raises(InputError, match="other data or options"):
@@ -73,6 +81,8 @@ def test_damage_is_noticed(state: SearchState, tmp_path: Path, size: int) -> Non
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(InputError, match="checkpoint"):
         Checkpoint(path, "mark", 60.0).load(MODEL)
+    with pytest.raises(InputError, match="checkpoint"):
+        Checkpoint.read_layouts(path)
 
 
 def test_writes_at_the_end_of_a_stage_and_when_time_has_passed(
