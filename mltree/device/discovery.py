@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyopencl as cl
 
@@ -13,6 +13,7 @@ from mltree.device.layout import (
     cpu_layout,
     gpu_layout,
     gpu_rows,
+    most_rows,
     without_fp64,
 )
 from mltree.device.pocl import name_unknown_cpu
@@ -183,8 +184,9 @@ def choose_layout(
         block = vw or width * (32 if is_wide else 8)
         width = min(width, block)
         rows = gpu_rows(block, categories, n_patterns, device.compute_units, width)
-        rows = (measured and measured.rows) or rows
         layout = gpu_layout(states, codes, categories, block, single, rows, width)
+        if measured and measured.rows:  # with more patterns a work-item, perhaps, than here
+            layout = replace(layout, rows=min(measured.rows, most_rows(layout)))
     if is_free:
         calibration.keep(device, kind, layout.vw, layout.rows)
     return layout if device.has_fp64 else without_fp64(layout)

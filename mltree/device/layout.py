@@ -171,7 +171,7 @@ def gpu_rows(vw: int, categories: int, n_patterns: int, compute_units: int, widt
 
 def most_rows(layout: Layout) -> int:
     """Rows that a work-group has room for; one where a lone work-item does everything."""
-    return GPU_GROUP // layout.team if layout.lanes > 1 else 1
+    return max(1, GPU_GROUP // layout.team) if layout.lanes > 1 else 1
 
 
 def without_fp64(layout: Layout) -> Layout:

@@ -10,6 +10,7 @@ import pytest
 from mltree.device import calibration
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, keeping, load, save
 from mltree.device.discovery import DeviceInfo, choose_layout
+from mltree.device.layout import most_rows
 
 DEVICE = DeviceInfo(
     index=0, name="a device", platform="a platform", driver="1", is_cpu=True, has_fp64=True,
@@ -119,10 +120,20 @@ def test_measured_rows_are_for_gpus() -> None:
     gpu = replace(DEVICE, is_cpu=False, compute_units=132)
     size = (4, 16, CATEGORIES, 1000)
     by_rule = choose_layout(gpu, *size)
-    save(gpu, Calibration(None, {LITTLE.key: Choice(by_rule.vw, by_rule.rows + 1)}))
-    assert choose_layout(gpu, *size).rows == by_rule.rows + 1
+    save(gpu, Calibration(None, {LITTLE.key: Choice(by_rule.vw, by_rule.rows - 1)}))
+    assert choose_layout(gpu, *size).rows == by_rule.rows - 1
     assert choose_layout(gpu, 4, 16, 2, 1000).vw == by_rule.vw
     assert choose_layout(gpu, 4, 16, 2, 1000) == choose_layout(gpu, 4, 16, 2, 1000, vw=by_rule.vw)
+
+
+def test_measured_rows_keep_to_a_work_group() -> None:
+    """Measured with two patterns a work-item, where fewer patterns would have one."""
+    gpu = replace(DEVICE, is_cpu=False, compute_units=132)
+    kind = Kind(20, CATEGORIES, False, 1)
+    save(gpu, Calibration(None, {kind.key: Choice(64, 4)}))
+    layout = choose_layout(gpu, 20, 24, CATEGORIES, 5000)
+    assert layout.vw == 64
+    assert layout.rows == most_rows(layout) < 4
 
 
 @pytest.mark.parametrize("device", [DEVICE, replace(DEVICE, is_cpu=False, compute_units=132)])
