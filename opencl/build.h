@@ -46,8 +46,12 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
 
-#ifndef SPAN
-#define SPAN 1  // chunks that a work-group takes side by side; a front file may want more
+// Chunks that a work-group takes side by side (span.h), where its front file says so: as many as
+// fill a GPU's warp.
+#if defined(TAKES_SPANS) && LANES > 1 && LANES < GPU_COLUMNS
+#define SPAN (GPU_COLUMNS / LANES)
+#else
+#define SPAN 1
 #endif
 #define VW (WIDTH * LANES)               // patterns in a block, the layout's vector width
 #define COLUMNS (LANES * SPAN)           // work-items that have patterns of their own

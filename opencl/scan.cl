@@ -8,7 +8,7 @@
 // may ask to keep N in a slot.
 #define TERMS 1
 #define BATCH (LANES == 1 ? 2 : 8 / WIDTH)  // insertions whose categories are summed together
-#define SPAN (LANES > 1 && LANES < GPU_COLUMNS ? GPU_COLUMNS / LANES : 1)
+#define TAKES_SPANS
 
 #include "grid.h"
 #include "span.h"

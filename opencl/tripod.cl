@@ -3,7 +3,7 @@
 //   L = sum_k w_k sum_i pi_i A_i B_i C_i,  L_1 = ... A'_i B_i C_i,  L_12 = ... A'_i B'_i C_i, ...
 // gives lnL, its gradient and its whole Hessian in one pass over the patterns.
 #define TERMS TRIPOD_CELLS
-#define SPAN (LANES > 1 && LANES < GPU_COLUMNS ? GPU_COLUMNS / LANES : 1)
+#define TAKES_SPANS
 
 #include "contract.h"
 #include "grid.h"

@@ -3,7 +3,7 @@
 // work-group's own stack. At the end, across the branch of one tip,
 //   lnL = sum_patterns weight ln sum_k w_k sum_i pi_i x_i (P(t) tip)_i
 #define TERMS 1
-#define SPAN (LANES > 1 && LANES < GPU_COLUMNS ? GPU_COLUMNS / LANES : 1)
+#define TAKES_SPANS
 
 #include "grid.h"
 #include "span.h"
