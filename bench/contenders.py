@@ -75,6 +75,8 @@ def open_contender(
     if "," in contender.device:
         return open_engine(patterns, categories, bounds, contender.device, mixed), None
     device = choose_device(contender.device)
+    if contender.vw is None:  # as a run opens it: in panels, where memory is short
+        return open_engine(patterns, categories, bounds, contender.device, mixed), device
     alphabet = patterns.alphabet
     layout = choose_layout(
         device,
