@@ -69,8 +69,10 @@ def scale(run: Run) -> str:
             *line,
             engineering_time(row["traversal_s"]["median"]),
             engineering_time(row["smoothing_s"]["median"]),
-            f"{engineering(row['planned_bytes'] or 0)}B",
-            f"{engineering(row['used_bytes'] or 0)}B",
+            *(
+                f"{engineering(row[held])}B" if row[held] else "in panels"
+                for held in ("planned_bytes", "used_bytes")
+            ),
         ])  # fmt: skip
     return markdown_table(head, body)
 
