@@ -202,9 +202,9 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) 
     edges = len(trees) * tree.n_edges
     edge = np.stack([t.edge for t in trees])
     tasks: Records = np.empty(len(scan.prune), contract.SCAN_TASK)
-    tasks["pendant"] = _operands_of(trees, scan.tree, _twins(trees, scan.tree, scan.prune))
+    tasks["pendant"] = operands(tree, _twins(trees, scan.tree, scan.prune), scan.tree)
     tasks["pendant_p"] = edge[scan.tree, scan.prune] + scan.tree * tree.n_edges
-    tasks["root"] = _operands_of(trees, scan.tree, scan.root)
+    tasks["root"] = operands(tree, scan.root, scan.tree)
     tasks["join_p"] = 2 * edges + np.arange(len(scan.prune))
     tasks["model"] = scan.tree
     pairs = _pairs(scan, tree.n_tips)
@@ -217,7 +217,7 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) 
         ("left", scan.far[pairs.left], pairs.left),
         ("right", scan.sibling[pairs.left], pairs.right),
     ):
-        steps[side] = _operands_of(trees, number, half)
+        steps[side] = operands(tree, half, number)
         steps[f"{side}_p"] = edge[number, half] + number * tree.n_edges
         steps[f"{side}_half_p"] = steps[f"{side}_p"] + edges
         output = scan.output[step]
@@ -263,7 +263,3 @@ def _pairs(scan: ScanTasks, n_tips: int) -> _Pairs:
 def _twins(trees: Sequence[Tree], number: Int32, halves: Int32) -> Int32:
     twins: Int32 = np.stack([tree.twin for tree in trees])[number, halves]
     return twins
-
-
-def _operands_of(trees: Sequence[Tree], number: Int32, halves: Int32) -> Int32:
-    return operands(trees[0], halves, number)

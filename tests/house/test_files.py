@@ -15,7 +15,7 @@ MAX_LINES = {".py": 400, ".cl": 250, ".h": 250}
 
 HOSTS_AND_PATHS = re.compile(
     r"(registry|index|mirror)[-_a-z]* ?[=:] ?\"?https?:|https?://[^ \"]*/(packages|simple)/|"
-    r"pypi\.\w|/home/[a-z]|(?<![\w.])/root/|(?<![\w.])/work/",
+    r"pypi\.\w|/(?:home)/[a-z]|(?<![\w.])/(?:root|work)/",
     re.IGNORECASE,
 )
 """Package registries, and folders of somebody's machine."""
