@@ -32,10 +32,13 @@ BUFFERS = (
 )  # fmt: skip
 """The buffers that every worker is given, in the kernel's order; its marks come after them."""
 
-MANY_ROUNDS = {"sites": 2, "scan": 2, "walk": 2, "tripod": 64}
-"""Rounds of work-groups that surely fit together, above which every stage gets a launch of its
-own: the device then holds as many as really fit. A tripod takes so many registers that no more
-would, and its passes would cost the host a wait each."""
+MANY_ROUNDS = {"sites": 64, "scan": 2, "walk": 64, "tripod": 64}
+"""Rounds of work-groups that surely fit together, above which every stage gets a launch of its own:
+the device then holds as many as really fit and hands out their work, which suits a scan's uneven
+tasks. A launch costs 20 us, and a tripod's passes a wait each."""
+
+ROUNDS_UNSURE = 2
+"""The same where one work-group a compute unit is all that is sure, but for tripods."""
 
 LONE_CORE_WORK = 1 << 20
 """Multiplications that one core has done (in 0.1 ms) by the time that others have started."""
@@ -109,7 +112,9 @@ class Worker:
             work = self._layout.products(patterns) * program.site_steps
             return self._units == 1 or work <= LONE_CORE_WORK
         jobs = max(self._jobs(stage, chunks) for stage in program.stages)
-        return jobs <= MANY_ROUNDS[self.name] * self.resident(program)
+        is_sure = is_nvidia(self._device) or self.name == "tripod"
+        rounds = MANY_ROUNDS[self.name] if is_sure else ROUNDS_UNSURE
+        return jobs <= rounds * self.resident(program)
 
     def resident(self, program: Program) -> int:
         """Most work-groups of a launch with barriers: all that surely run at the same time.
@@ -121,7 +126,8 @@ class Worker:
             return 1
         if not is_nvidia(self._device):
             return self._units
-        return self._units * resident_groups(self._items, self._local + self._stack_bytes(program))
+        local = self._local + self._stack_bytes(program)
+        return self._units * resident_groups(self._device, self.name, self._layout, local)
 
     def launches(self, program: Program, chunks: int, persistent: bool) -> list[Launch]:
         """All stages at once, or one by one."""
