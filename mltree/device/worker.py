@@ -84,6 +84,8 @@ class Worker:
         self._items = math.prod(self.group)
         self._stacks: dict[int, cl.LocalMemory] = {}
         self._given: list[Any] = []
+        self._last: tuple[list[Any], int, int] | None = None
+        """The arguments of the last launch as they came, and its stages."""
 
     @property
     def most_groups(self) -> int:
@@ -146,22 +148,25 @@ class Worker:
 
     def launch(self, queue: cl.CommandQueue, arguments: list[Any], launch: Launch) -> cl.Event:
         """Run some stages of the program among the arguments."""
-        self._give([*arguments, launch.first, launch.last])
+        self._give(arguments, launch.first, launch.last)
         size = (self.group[0] * launch.groups, *self.group[1:])
         return cl.enqueue_nd_range_kernel(queue, self._kernel, size, self.group)
 
     def let_go(self) -> None:
         """Hold no buffer until the next launch."""
-        self._given = []
+        self._given, self._last = [], None
 
-    def _give(self, arguments: list[Any]) -> None:
+    def _give(self, plan: list[Any], first: int, last: int) -> None:
         """Set the kernel's arguments where they are not what they were."""
+        if self._last is not None and plan is self._last[0] and (first, last) == self._last[1:]:
+            return
+        arguments = [*plan, first, last]
         given = self._given or [None] * len(arguments)
         for index, (new, old) in enumerate(zip(arguments, given, strict=True)):
             if new is old or (isinstance(new, np.generic | int) and new == old):
                 continue
             self._kernel.set_arg(index, np.int32(new) if isinstance(new, int) else new)
-        self._given = arguments
+        self._given, self._last = arguments, (plan, first, last)
 
     def _stack_bytes(self, program: Program) -> int:
         """Local memory of a work-group's stack."""
