@@ -20,6 +20,10 @@ __all__ = ["ordered_sum", "patterns_of", "share_out"]
 
 Acc = npt.NDArray[Any]
 
+FEW_CELLS = 64
+"""Up to which one accumulation takes less time than 31 additions (1 cell: 1.2 instead of 11 us;
+it keeps what it passes, so that 3,000 cells take 330 instead of 24)."""
+
 
 def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
     """The residues that each share gets, side by side, of as many as have chunks.
@@ -48,6 +52,9 @@ def patterns_of(residues: range, chunk: int, n_patterns: int) -> npt.NDArray[np.
 
 def ordered_sum(strided: Acc) -> Acc:
     """acc[cells]: strided sums acc[residues, cells] added in order, as ``reduce_stage`` does."""
+    if strided.shape[1] <= FEW_CELLS:
+        few: Acc = np.add.accumulate(strided)[-1]
+        return few
     total: Acc = strided[0].copy()
     for row in strided[1:]:
         total += row

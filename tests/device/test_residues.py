@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.contract import REDUCE_WIDTH
-from mltree.device.residues import ordered_sum, patterns_of, share_out
+from mltree.device.residues import FEW_CELLS, ordered_sum, patterns_of, share_out
 
 CHUNKS = st.integers(1, 200)
 SHARES = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=40)
@@ -61,11 +61,12 @@ def test_every_pattern_once(
         np.testing.assert_array_equal(own // chunk % REDUCE_WIDTH, of_chunk)
 
 
+@pytest.mark.parametrize("cells", [1, 3, FEW_CELLS + 1])
 @pytest.mark.parametrize("chunks", [1, 31, 32, 33, 100])
-def test_sums_in_order(chunks: int) -> None:
+def test_sums_in_order(chunks: int, cells: int) -> None:
     """Strided sums of every device, joined and added one after the other."""
     rng = np.random.default_rng(chunks)
-    partials = rng.normal(size=(3, chunks)) * 10.0 ** np.arange(3)[:, None]
+    partials = rng.normal(size=(cells, chunks)) * 10.0 ** rng.integers(0, 3, (cells, 1))
     strided = [
         [reduce(add, row[v::REDUCE_WIDTH].tolist(), 0.0) for v in range(REDUCE_WIDTH)]
         for row in partials
