@@ -164,6 +164,10 @@ Residue v of them adds the chunks v, v + REDUCE_WIDTH, v + 2 REDUCE_WIDTH, ...""
 NO_CELL = -1
 """A field that asks for nothing: no output, no level."""
 
+PENDANT_LEVEL, ROOT_LEVEL = 0, 1
+"""Levels of a scan's stack that a task fills before its first step: the pruned subtree as seen from
+across its branch, and what lies behind the walker at its start."""
+
 RECORD_ALIGNMENT = 4
 """Words: record tables start at multiples of it, for loads of so many words."""
 
@@ -213,7 +217,8 @@ SCAN_STEP = _record(
 )
 """A walk's arrival at a node, whose two other branches are both targets: a side's near vector N is
 made from the other side's operand, gets a score (or a slot), and is pushed on a level as it is seen
-from the far end of the side's branch (see :mod:`mltree.likelihood.scan_tasks`)."""
+from the far end of the side's branch (see :mod:`mltree.likelihood.scan_tasks`). The half length's
+matrix applied twice is as good as the full length's."""
 TRIPOD = _record("near", "far", "pendant", "near_p", "far_p", "pendant_p", "model", "cell")
 WALK = _record("tip", "length", "model", "cell", "first_step", "steps")
 WALK_STEP = _record("left", "left_p", "right", "right_p")
@@ -250,6 +255,8 @@ _NUMBERS = {
     "HEADER_WORDS": HEADER_WORDS,
     "REDUCE_WIDTH": REDUCE_WIDTH,
     "NO_CELL": NO_CELL,
+    "PENDANT_LEVEL": PENDANT_LEVEL,
+    "ROOT_LEVEL": ROOT_LEVEL,
     "GPU_COLUMNS": GPU_COLUMNS,
     "FUNCTIONS": len(Function),
     "SYNC_WORDS": len(Sync),

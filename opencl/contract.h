@@ -53,6 +53,8 @@
 #define HEADER_WORDS (2)
 #define REDUCE_WIDTH (32)
 #define NO_CELL (-1)
+#define PENDANT_LEVEL (0)
+#define ROOT_LEVEL (1)
 #define GPU_COLUMNS (32)
 #define FUNCTIONS (8)
 #define SYNC_WORDS (3)

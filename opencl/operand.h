@@ -122,7 +122,7 @@ VECTOR_FUNCTION real_v matvec_meeting(__global const real *m, const real_v x[STA
 
 // P x of every tip code, as PMATRICES made it.
 static inline __global const real *tip_rows(const plf_t *s, int length, int block, int k) {
-  const size_t at = (size_t)length * s->partitions + s->block_partition[block];
+  const size_t at = (size_t)length * s->partitions + partition_of(s, block);
   return s->tip_pmatrix + (at * CATEGORIES + k) * TIP_ROW;
 }
 
@@ -161,9 +161,26 @@ VECTOR_FUNCTION count_v propagate(const plf_t *s, int operand, int length, int b
   return count;
 }
 
+#if LANES > 1 && !SINGLE && WIDTH <= 2
+// Doubles that are not negative compare as their upper halves do, and integers cost a GPU less.
+#if WIDTH == 1
+#define UPPER(x) (as_int2(x).odd)
+#else
+#define UPPER(x) (as_int4(x).odd)
+#endif
+VECTOR_FUNCTION bool is_large(const real_v x[STATES]) {
+  count_v top = UPPER(x[0]);
+  FOR_STATE(i) top = max(top, UPPER(x[i]));
+  return !ANY(top < UPPER((real_v)(SCALE_DOWN)));
+}
+#else
+#define is_large(x) false
+#endif
+
 // Scales x up where all its states have fallen below the threshold; returns the new count.
 // Zero vectors count too, so that they never look larger than what they were multiplied with.
 VECTOR_FUNCTION count_v rescale(real_v x[STATES], count_v count) {
+  if (is_large(x)) return count;
   real_v top = x[0];
   FOR_STATE(i) top = x[i] > top ? x[i] : top;
   if (ANY(top < SCALE_DOWN)) {

@@ -91,13 +91,18 @@ static inline acc_v pattern_weights(const plf_t *s, int block, int lane) {
   return ((__global const acc_v *)s->weights)[(size_t)block * LANES + lane];
 }
 
+// A lone partition is not looked up: the address of every P matrix would wait for it.
+static inline int partition_of(const plf_t *s, int block) {
+  return s->partitions == 1 ? 0 : s->block_partition[block];
+}
+
 static inline __global const real *pmatrix_row(const plf_t *s, int length, int block, int k) {
-  const size_t at = (size_t)length * s->partitions + s->block_partition[block];
+  const size_t at = (size_t)length * s->partitions + partition_of(s, block);
   return s->pmatrix + (at * CATEGORIES + k) * PMATRIX_ROW;
 }
 
 static inline __global const real *model_row(const plf_t *s, int model, int block) {
-  return s->model_real + (size_t)(model + s->block_partition[block]) * MODEL_WORDS;
+  return s->model_real + (size_t)(model + partition_of(s, block)) * MODEL_WORDS;
 }
 
 #endif

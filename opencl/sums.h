@@ -35,11 +35,24 @@ VECTOR_FUNCTION acc_v relative_scale(count_v count, count_v least) {
   return ANY(excess > 0) ? exp2(TO_ACC(excess) * (acc)(-SCALE_BITS)) : (acc_v)(1);
 }
 
+// Whether all categories of all patterns have the same count, as most have.
+VECTOR_FUNCTION bool is_one_scale(__local const count_v *counts, int row, int column) {
+  const count_v first = counts[COUNT_AT(row, 0, column)];
+  count_v differ = 0;
+  for (int k = 1; k < CATEGORIES; ++k) differ |= counts[COUNT_AT(row, k, column)] ^ first;
+  return !ANY(differ != 0);
+}
+
 // One lane's terms summed over the categories, all on the scale of the smallest count.
 VECTOR_FUNCTION count_v sum_categories(__local const real_v *terms, __local const count_v *counts,
                                        int row, int column, acc_v sums[TERMS]) {
-  const count_v least = smallest_count(terms, counts, row, column);
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
+  if (is_one_scale(counts, row, column)) {
+    for (int k = 0; k < CATEGORIES; ++k)
+      for (int t = 0; t < TERMS; ++t) sums[t] += TO_ACC(terms[TERM_AT(row, t, k, column)]);
+    return counts[COUNT_AT(row, 0, column)];
+  }
+  const count_v least = smallest_count(terms, counts, row, column);
   for (int k = 0; k < CATEGORIES; ++k) {
     const acc_v scale = relative_scale(telling_count(terms, counts, row, k, column), least);
     for (int t = 0; t < TERMS; ++t) sums[t] += TO_ACC(terms[TERM_AT(row, t, k, column)]) * scale;

@@ -11,9 +11,15 @@
 #include "pmatrices.h"
 
 #define WORKER_SIZE GROUP_SIZE(WORKER_ROWS)
+// NVIDIA's compiler keeps to a limit of registers only where no size is required.
+#ifdef __NV_CL_C_VERSION
+#define WORK_GROUP
+#else
+#define WORK_GROUP __attribute__((reqd_work_group_size(COLUMNS, CATEGORY_ITEMS, WORKER_ROWS)))
+#endif
 #define STRIDED (WORKER_SIZE < REDUCE_WIDTH ? WORKER_SIZE * REDUCE_WIDTH : WORKER_SIZE)
 
-__kernel __attribute__((reqd_work_group_size(COLUMNS, CATEGORY_ITEMS, WORKER_ROWS))) void worker(
+__kernel WORK_GROUP void worker(
     __global const int *restrict program, __global acc *state, __global real *cla,
     __global ushort *scaler, __global real *pmatrix, __global real *tip_pmatrix,
     __global real *stack, __global acc *partial, __global acc *site_lnl,

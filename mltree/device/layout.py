@@ -21,6 +21,9 @@ MIN_CPU_CHUNK = 256
 MAX_CHUNKS = 1024
 """Partial sums per cell: bounds the reduction's time and memory on long alignments."""
 
+MAX_GPU_CHUNKS = 4096
+"""The same on GPUs: enough for several of them to be kept busy by a share each."""
+
 TILE_BYTES = 1 << 19
 """CLAs of a CPU tile: half of a 1 MiB level-2 cache, so that children are still there."""
 
@@ -111,8 +114,10 @@ class Layout:
 
     def chunk_blocks(self, n_patterns: int) -> int:
         """Blocks whose sums are taken together; depends on the data and VW alone."""
-        least = 1 if self.lanes > 1 else -(-MIN_CPU_CHUNK // self.vw)
-        return max(least, -(-self.blocks(n_patterns) // MAX_CHUNKS))
+        is_gpu = self.lanes > 1
+        least = 1 if is_gpu else -(-MIN_CPU_CHUNK // self.vw)
+        most = MAX_GPU_CHUNKS if is_gpu else MAX_CHUNKS
+        return max(least, -(-self.blocks(n_patterns) // most))
 
     def tile_blocks(self, chunk_blocks: int, slots: int) -> int:
         """Blocks that a CPU takes through the whole stream before the next ones."""

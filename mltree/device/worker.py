@@ -32,10 +32,13 @@ BUFFERS = (
 )  # fmt: skip
 """The buffers that every worker is given, in the kernel's order; its marks come after them."""
 
-MANY_ROUNDS = {"sites": 2, "scan": 2, "walk": 2, "tripod": 64}
-"""Rounds of work-groups that surely fit together, above which every stage gets a launch of its
-own: the device then holds as many as really fit. A tripod takes so many registers that no more
-would, and its passes would cost the host a wait each."""
+MANY_ROUNDS = {"sites": 64, "scan": 2, "walk": 64, "tripod": 64}
+"""Rounds of work-groups that surely fit together, above which every stage gets a launch of its own:
+the device then holds as many as really fit and hands out their work, which suits a scan's uneven
+tasks. A launch costs 20 us, and a tripod's passes a wait each."""
+
+ROUNDS_UNSURE = 2
+"""The same where one work-group a compute unit is all that is sure, but for tripods."""
 
 LONE_CORE_WORK = 1 << 20
 """Multiplications that one core has done (in 0.1 ms) by the time that others have started."""
@@ -81,6 +84,8 @@ class Worker:
         self._items = math.prod(self.group)
         self._stacks: dict[int, cl.LocalMemory] = {}
         self._given: list[Any] = []
+        self._last: tuple[list[Any], int, int] | None = None
+        """The arguments of the last launch as they came, and its stages."""
 
     @property
     def most_groups(self) -> int:
@@ -109,7 +114,9 @@ class Worker:
             work = self._layout.products(patterns) * program.site_steps
             return self._units == 1 or work <= LONE_CORE_WORK
         jobs = max(self._jobs(stage, chunks) for stage in program.stages)
-        return jobs <= MANY_ROUNDS[self.name] * self.resident(program)
+        is_sure = is_nvidia(self._device) or self.name == "tripod"
+        rounds = MANY_ROUNDS[self.name] if is_sure else ROUNDS_UNSURE
+        return jobs <= rounds * self.resident(program)
 
     def resident(self, program: Program) -> int:
         """Most work-groups of a launch with barriers: all that surely run at the same time.
@@ -121,7 +128,8 @@ class Worker:
             return 1
         if not is_nvidia(self._device):
             return self._units
-        return self._units * resident_groups(self._items, self._local + self._stack_bytes(program))
+        local = self._local + self._stack_bytes(program)
+        return self._units * resident_groups(self._device, self.name, self._layout, local)
 
     def launches(self, program: Program, chunks: int, persistent: bool) -> list[Launch]:
         """All stages at once, or one by one."""
@@ -140,22 +148,25 @@ class Worker:
 
     def launch(self, queue: cl.CommandQueue, arguments: list[Any], launch: Launch) -> cl.Event:
         """Run some stages of the program among the arguments."""
-        self._give([*arguments, launch.first, launch.last])
+        self._give(arguments, launch.first, launch.last)
         size = (self.group[0] * launch.groups, *self.group[1:])
         return cl.enqueue_nd_range_kernel(queue, self._kernel, size, self.group)
 
     def let_go(self) -> None:
         """Hold no buffer until the next launch."""
-        self._given = []
+        self._given, self._last = [], None
 
-    def _give(self, arguments: list[Any]) -> None:
+    def _give(self, plan: list[Any], first: int, last: int) -> None:
         """Set the kernel's arguments where they are not what they were."""
+        if self._last is not None and plan is self._last[0] and (first, last) == self._last[1:]:
+            return
+        arguments = [*plan, first, last]
         given = self._given or [None] * len(arguments)
         for index, (new, old) in enumerate(zip(arguments, given, strict=True)):
             if new is old or (isinstance(new, np.generic | int) and new == old):
                 continue
             self._kernel.set_arg(index, np.int32(new) if isinstance(new, int) else new)
-        self._given = arguments
+        self._given, self._last = arguments, (plan, first, last)
 
     def _stack_bytes(self, program: Program) -> int:
         """Local memory of a work-group's stack."""

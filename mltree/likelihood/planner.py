@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree import contract
-from mltree.contract import NO_CELL, Control, GroupKind, RunKind
+from mltree.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind, RunKind
 from mltree.likelihood.program import Records
 from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.tree.forest import Forest
@@ -211,7 +211,7 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) 
     tasks["steps"] = np.bincount(pairs.task, minlength=len(tasks))
     tasks["first_step"] = np.cumsum(tasks["steps"]) - tasks["steps"]
     steps: Records = np.zeros(len(pairs.task), contract.SCAN_STEP)
-    steps["level_in"] = scan.level_in[pairs.left]
+    steps["level_in"] = scan.level_in[pairs.left] + ROOT_LEVEL
     number = scan.tree[pairs.task]
     for side, half, step in (
         ("left", scan.far[pairs.left], pairs.left),
@@ -222,7 +222,8 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) 
         steps[f"{side}_half_p"] = steps[f"{side}_p"] + edges
         output = scan.output[step]
         wanted = step >= 0
-        steps[f"{side}_level"] = np.where(wanted, scan.level_out[step], NO_CELL)
+        pushed = wanted & (scan.level_out[step] >= 0)
+        steps[f"{side}_level"] = np.where(pushed, scan.level_out[step] + ROOT_LEVEL, NO_CELL)
         scored = wanted & (output >= 0)
         steps[f"{side}_output"] = np.where(scored, output + first_output, NO_CELL)
     full = np.concatenate([t.lengths for t in trees])

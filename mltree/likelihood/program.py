@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree import contract
-from mltree.contract import Op, RunKind
+from mltree.contract import ROOT_LEVEL, Op, RunKind
 
 __all__ = [
     "Optimise",
@@ -182,7 +182,7 @@ class Program:
         for stage in self.stages:
             match stage:
                 case Scan():
-                    levels.append(int(stage.steps_levels.max(initial=0)) + 1)
+                    levels.append(int(stage.steps_levels.max(initial=ROOT_LEVEL)) + 1)
                 case Walk():
                     levels.append(stage.levels)
         return max(levels)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mltree import contract
 from mltree.alignment.patterns import Patterns
-from mltree.contract import NO_CELL, SCALE_BITS_DOUBLE, TRIPOD_CELLS, RunKind
+from mltree.contract import NO_CELL, ROOT_LEVEL, SCALE_BITS_DOUBLE, TRIPOD_CELLS, RunKind
 from mltree.errors import NumericalError
 from mltree.likelihood.engine import Result
 from mltree.likelihood.model_rows import RowLayout
@@ -216,7 +216,7 @@ class ReferenceEngine:
     def _scan_task(self, steps: Records, stores: bool, *task: int) -> None:
         pendant, pendant_p, root, join_p, model, first, count = task
         subtree = self._across(self._operand(pendant), pendant_p)
-        stack = {0: self._across(self._operand(root), join_p)}
+        stack = {ROOT_LEVEL: self._across(self._operand(root), join_p)}
         for level_in, *fields in steps[first : first + count].tolist():
             above, left, right = stack[level_in], fields[:5], fields[5:10]
             for target, other in ((left, right), (right, left)):

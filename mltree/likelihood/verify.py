@@ -12,7 +12,14 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mltree.contract import REDUCE_WIDTH, TRIPOD_CELLS, GroupKind, RunKind
+from mltree.contract import (
+    PENDANT_LEVEL,
+    REDUCE_WIDTH,
+    ROOT_LEVEL,
+    TRIPOD_CELLS,
+    GroupKind,
+    RunKind,
+)
 from mltree.errors import WorkerFault
 from mltree.likelihood.engine import Engine, Result
 from mltree.likelihood.program import (
@@ -219,12 +226,13 @@ class _Check:
         owner, at = _steps_of(tasks)
         depth = 1 + max(int(steps["level_in"].max(initial=0)), self.program.stack_levels)
         pushed = np.full((len(tasks), depth), len(steps))
-        pushed[:, 0] = -1
+        pushed[:, ROOT_LEVEL] = -1
         left, right = stage.steps_levels[at].T
         goes_on = (right >= 0) | (steps["right_output"][at] >= 0)
         spoilt = goes_on & (left == steps["level_in"][at])
         self._require(~spoilt, "overwrites the vector that its right side starts from", at)
         for level in (left, right):
+            self._require(level != PENDANT_LEVEL, "overwrites the pruned subtree", at)
             pushes = level >= 0
             np.minimum.at(pushed, (owner[pushes], level[pushes]), at[pushes])
         level = steps["level_in"][at]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from mltree.device import build
+from mltree.device.layout import gpu_layout
 
 Hash = Callable[[], str]
 
@@ -40,3 +42,24 @@ def test_prose_does_not_count(folder: Path, source_hash: Hash) -> None:
     (folder / "README.md").write_text("another text")
     (folder / "scan.cl~").write_text("an editor's copy")
     assert source_hash() == before
+
+
+@pytest.mark.parametrize(
+    ("capability", "name", "rows", "local", "groups"),
+    [
+        ((9, 0), "walk", 1, 40_000, 4),  # registers
+        ((9, 0), "sites", 4, 30_000, 1),
+        ((9, 0), "tripod", 1, 20_000, 2),
+        ((8, 6), "walk", 1, 40_000, 2),  # local memory
+        ((7, 5), "walk", 1, 40_000, 1),
+        ((7, 5), "sites", 16, 60_000, 1),  # never none
+    ],
+)
+def test_as_many_groups_as_a_unit_surely_holds(
+    capability: tuple[int, int], name: str, rows: int, local: int, groups: int
+) -> None:
+    device = SimpleNamespace(
+        compute_capability_major_nv=capability[0], compute_capability_minor_nv=capability[1]
+    )
+    layout = gpu_layout(4, 16, 4, 64, False, rows, width=2)
+    assert build.resident_groups(device, name, layout, local) == groups

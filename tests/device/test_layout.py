@@ -7,6 +7,7 @@ import pytest
 from mltree.device.layout import (
     GPU_GROUP,
     MAX_CHUNKS,
+    MAX_GPU_CHUNKS,
     TILE_BYTES,
     Layout,
     cpu_layout,
@@ -33,7 +34,7 @@ def test_blocks_hold_the_patterns(layout: Layout, patterns: int) -> None:
     blocks = layout.blocks(patterns)
     assert (blocks - 1) * layout.vw < patterns <= blocks * layout.vw
     chunk = layout.chunk_blocks(patterns)
-    assert -(-blocks // chunk) <= MAX_CHUNKS
+    assert -(-blocks // chunk) <= (MAX_GPU_CHUNKS if layout.lanes > 1 else MAX_CHUNKS)
     for slots in (0, 1, 30, 6000):
         tile = layout.tile_blocks(chunk, slots)
         assert 1 <= tile <= max(chunk, 1)

@@ -74,7 +74,7 @@ def test_scan_words_point_at_their_steps(tree: Tree) -> None:
         step = program.words[sent["first_step"] :][: 12 * sent["steps"]].view(contract.SCAN_STEP)
         own = slice(task["first_step"], task["first_step"] + task["steps"])
         np.testing.assert_array_equal(step, plan.steps[own])
-    assert program.stack_levels == found.scan(found.extend(3)).levels
+    assert program.stack_levels == contract.ROOT_LEVEL + found.scan(found.extend(3)).levels
 
 
 def test_sizes(tree: Tree) -> None:
@@ -133,7 +133,9 @@ def test_a_step_has_both_branches_of_a_node(tree: Tree) -> None:
         wanted = zip(
             planner.operands(tree, scan.far[own]),
             planner.operands(tree, scan.sibling[own]),
-            scan.level_in[own], scan.level_out[own], scan.output[own],
+            contract.ROOT_LEVEL + scan.level_in[own],
+            np.where(scan.level_out[own] < 0, -1, contract.ROOT_LEVEL + scan.level_out[own]),
+            scan.output[own],
             strict=True,
         )  # fmt: skip
         sides = [

@@ -150,6 +150,8 @@ def test_edges(kind: RunKind, fields: dict[str, int], wrong: str) -> None:
         ("tasks", {"steps": 10_000}, "has steps beyond the"),
         ("tasks", {"join_p": 190}, "which nothing has written"),
         ("steps", {"level_in": 5}, "that no step before it pushed"),
+        ("steps", {"level_in": 0}, "that no step before it pushed"),
+        ("steps", {"right_level": 0}, "overwrites the pruned subtree"),
         ("steps", {"left": 900}, r"reads cla\[900\], which nothing has written"),
         ("steps", {"right_output": 0}, r"writes sum\[0\] a second time"),
     ],
