@@ -49,7 +49,8 @@ class Op(enum.IntEnum):
     SITES = 1
     """Site-local runs in order, chunk by chunk: levels of newviews, evaluations, derivatives."""
     REDUCE = 2
-    """sum[c] = the partial sums of cell c over all chunks, in one fixed order."""
+    """sum[c] = the partial sums of cell c over all chunks, in one fixed order; or, on a panel, the
+    strided sums that this order is made of, one for each residue that the device has."""
     OPTIMISE = 3
     """One guarded Newton step of every group of branch lengths."""
     REPEAT = 4
@@ -157,7 +158,8 @@ HEADER_WORDS = 2
 """Numbers in front of the state: the fault and the stage that it happened in."""
 
 REDUCE_WIDTH = 32
-"""A sum over chunks is made of this many strided sums, added in order: the same bits always."""
+"""A sum over chunks is made of this many strided sums, added in order: the same bits always.
+Residue v of them adds the chunks v, v + REDUCE_WIDTH, v + 2 REDUCE_WIDTH, ..."""
 
 NO_CELL = -1
 """A field that asks for nothing: no output, no level."""
@@ -196,7 +198,8 @@ STAGE = _record("op", "first", "count", "aux")
 """One stage. ``first`` is a word offset into the program (REDUCE: a cell; REPEAT: a stage);
 ``aux`` is 1 where OPTIMISE gives a work-item, not a work-group, to each group; where the outputs
 of a SCAN are slots, not cells; and where a WALK keeps the lnL of every pattern. It is the number
-of groups in REPEAT."""
+of groups in REPEAT, and in REDUCE that of a panel's residues w, 0 for whole sums: strided sum v of
+the n-th cell is then sum[w first + v count + n]."""
 PMATRIX = _record("length", "model")
 RUN = _record("kind", "first", "count")
 NEWVIEW = _record("dst", "left", "left_p", "right", "right_p")

@@ -4,6 +4,13 @@
 
 #include "grid.h"
 
+// sum + a cell's partials of every width-th chunk, in order.
+static inline acc strided_sum(const plf_t *s, int cell, int first_chunk, int width, acc sum) {
+  __global const acc *partial = s->partial + (size_t)cell * s->chunks;
+  for (int chunk = first_chunk; chunk < s->chunks; chunk += width) sum += partial[chunk];
+  return sum;
+}
+
 // sum[cell] = its partials, as REDUCE_WIDTH strided sums added in order.
 STAGE_FUNCTION void reduce_stage(const plf_t *s, int first_cell, int count, __local acc *strided,
                                  int group_size, int stage) {
@@ -14,12 +21,8 @@ STAGE_FUNCTION void reduce_stage(const plf_t *s, int first_cell, int count, __lo
   for (int base = get_group_id(0) * teams; base < count; base += groups * teams) {
     const int cell = first_cell + base + team;
     const bool active = team < teams && base + team < count;
-    for (int v = member; active && v < REDUCE_WIDTH; v += members) {
-      acc sum = 0;
-      for (int chunk = v; chunk < s->chunks; chunk += REDUCE_WIDTH)
-        sum += s->partial[(size_t)cell * s->chunks + chunk];
-      mine[v] = sum;
-    }
+    for (int v = member; active && v < REDUCE_WIDTH; v += members)
+      mine[v] = strided_sum(s, cell, v, REDUCE_WIDTH, 0);
     sync_group(CLK_LOCAL_MEM_FENCE);
     if (active && member == 0) {
       acc sum = mine[0];
@@ -28,6 +31,21 @@ STAGE_FUNCTION void reduce_stage(const plf_t *s, int first_cell, int count, __lo
       if (!isfinite(sum)) report_fault(s, FAULT_NOT_FINITE, stage);
     }
     sync_group(CLK_LOCAL_MEM_FENCE);
+  }
+}
+
+// The strided sums alone, of a device that has so many residues; a work-item each. Those of a panel
+// that is not the first go on from what the panels before have left.
+STAGE_FUNCTION void reduce_residues(const plf_t *s, int first_cell, int count, int residues,
+                                    int group_size, int stage) {
+  __global acc *sums = SUMS_AT(s) + (size_t)first_cell * residues;
+  const long jobs = (long)count * residues, items = (long)get_num_groups(0) * group_size;
+  for (long job = (long)get_group_id(0) * group_size + ITEM; job < jobs; job += items) {
+    const int n = job / residues, v = job % residues;
+    const int chunk = (v + residues - s->first_chunk % residues) % residues;
+    __global acc *sum = sums + (size_t)v * count + n;
+    *sum = strided_sum(s, first_cell + n, chunk, residues, s->first_chunk == 0 ? 0 : *sum);
+    if (!isfinite(*sum)) report_fault(s, FAULT_NOT_FINITE, stage);
   }
 }
 

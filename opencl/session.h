@@ -39,7 +39,9 @@ typedef struct {
   __global const int *block_partition;  // [block]
   __global uint *sync;                  // counters of work-groups: SYNC_ARRIVED, ...
   __global ulong *marks;                // MARK_STARTED, MARK_ELAPSED, [work-group][FUNCTIONS]
-  int blocks, chunks, chunk_blocks, tile_blocks, partitions;
+  int blocks, chunks, chunk_blocks;
+  int first_chunk;  // chunks of the device's panels before this one
+  int tile_blocks, partitions;
   int controls, lengths;  // records in front of the sums
   int stack_levels;       // of a work-group's own stack
   int local_levels;       // of them in local memory

@@ -27,8 +27,9 @@ __kernel WORK_GROUP void worker(
     __global const acc *restrict model, __global const real *restrict model_real,
     __global const acc *restrict weights, __global const int *restrict block_partition,
     __global uint *sync, __global ulong *marks, __local real_v *own_stack, int blocks,
-    int chunk_blocks, int tile_blocks, int partitions, int controls, int lengths, int stack_levels,
-    int local_levels, acc min_length, acc max_length, int first_stage, int last_stage) {
+    int chunk_blocks, int first_chunk, int tile_blocks, int partitions, int controls, int lengths,
+    int stack_levels, int local_levels, acc min_length, acc max_length, int first_stage,
+    int last_stage) {
   const plf_t session = {program,
                          state,
                          cla,
@@ -49,6 +50,7 @@ __kernel WORK_GROUP void worker(
                          blocks,
                          (blocks + chunk_blocks - 1) / chunk_blocks,
                          chunk_blocks,
+                         first_chunk,
                          tile_blocks,
                          partitions,
                          controls,
@@ -84,7 +86,10 @@ __kernel WORK_GROUP void worker(
                   &since);
         break;
       case OP_REDUCE:
-        reduce_stage(&called, first, count, strided, WORKER_SIZE, at);
+        if (stage[STAGE_AUX] == 0)
+          reduce_stage(&called, first, count, strided, WORKER_SIZE, at);
+        else
+          reduce_residues(&called, first, count, stage[STAGE_AUX], WORKER_SIZE, at);
         mark(book, &since, FN_OPTIMISE);
         break;
       case OP_OPTIMISE:

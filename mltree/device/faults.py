@@ -35,7 +35,8 @@ def raise_fault(device: cl.Device, program: Program, fault: int, stage: int) -> 
     """
     if fault == Fault.NONE:
         return
-    where = f"stage {stage} ({type(program.stages[stage]).__name__})"
+    name = type(program.stages[stage]).__name__
+    where = f"stage {program.first_stage + stage} ({name})"
     if fault == Fault.NOT_FINITE:
         raise NumericalError(
             f"{device.name}: a sum of {where} came out as NaN or infinite",

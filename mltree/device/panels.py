@@ -1,12 +1,13 @@
 """Site panels: one alignment on several devices, or larger than a device's memory.
 
-Patterns are independent until their sums, so each panel of patterns runs every site-local part
-of a program by itself. Panels are whole chunks of the whole alignment: their partial sums, joined
-in chunk order and added as ``opencl/optimise.h`` adds them, are a lone session's to the bit.
-Optimisers step on the first device, by the same code on the same numbers.
+Patterns are independent until their sums, so each device runs every site-local part of a program,
+and its sums, by itself. It has every chunk of its residues (:mod:`mltree.device.residues`), whose
+strided sums, put side by side and added in order, are a lone session's to the bit. Optimisers step
+on the first device, by the same code on the same numbers.
 
-A device whose share of the patterns does not fit takes it panel by panel through one CLA pool,
-and computes anew, for each panel, the CLAs that a program expects (:mod:`mltree.device.resident`).
+A device whose share of the patterns does not fit takes it panel by panel through one CLA pool.
+Each panel goes on from the sums of the one before, and computes anew the CLAs that a program
+expects (:mod:`mltree.device.resident`).
 """
 
 from __future__ import annotations
@@ -14,34 +15,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.alignment.patterns import Patterns
-from mltree.contract import CONTROL_WORDS, HEADER_WORDS, REDUCE_WIDTH, Control, Function
+from mltree.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function
 from mltree.device.layout import Layout
 from mltree.device.memory import cla_memory
-from mltree.device.resident import Resident
+from mltree.device.resident import Resident, Writer
+from mltree.device.residues import ordered_sum, patterns_of, share_out
 from mltree.device.session import Dispatch, Session, pays_to_walk
 from mltree.device.timing import Breakdown
-from mltree.errors import DeviceError, NumericalError
+from mltree.errors import DeviceError
 from mltree.likelihood.engine import NO_CONTROL, Result
-from mltree.likelihood.program import (
-    Optimise,
-    PMatrices,
-    Program,
-    Reduce,
-    Repeat,
-    Scan,
-    Sites,
-    Tripods,
-    Walk,
-)
+from mltree.likelihood.program import Optimise, Program, Reduce, Repeat
 
-__all__ = ["PanelEngine", "Place", "ordered_sum"]
+__all__ = ["PanelEngine", "Place"]
 
 Float64 = npt.NDArray[np.float64]
 Acc = npt.NDArray[Any]
@@ -79,13 +71,12 @@ class PanelEngine:
         """``slots``: CLAs to make room for at first; more panels are made where more is asked."""
         whole = self._n_patterns = patterns.n_patterns
         chunk = max(place.layout.chunk_blocks(whole) * place.layout.vw for place in places)
-        ends = _shared_out(-(-whole // chunk), [place.share for place in places])
+        residues = share_out(-(-whole // chunk), [place.share for place in places])
         self._seats = [
-            _Seat(place, _columns(patterns, first * chunk, last * chunk), chunk, length_bounds,
-                  dispatch, slots)
-            for place, first, last in zip(places, ends[:-1], ends[1:], strict=True)
-            if last > first
-        ]  # fmt: skip
+            _Seat(place, patterns, own, chunk, length_bounds, dispatch, slots)
+            for place, own in zip(places, residues, strict=True)
+            if own
+        ]
         self._resident = Resident()
         self._acc = np.dtype(np.float64 if places[0].layout.fp64 else np.float32)
 
@@ -126,7 +117,10 @@ class PanelEngine:
 
     def site_log_likelihoods(self) -> Float64:
         """f64[L] of the last EVALUATE_SITES."""
-        return np.concatenate([part for seat in self._seats for part in seat.site_lnl()])
+        lnl = np.empty(self._n_patterns)
+        for seat in self._seats:
+            lnl[seat.where] = seat.site_lnl()
+        return lnl
 
     def timings(self) -> dict[Function, float]:
         """Seconds per likelihood function on the device that took longest."""
@@ -152,32 +146,45 @@ class PanelEngine:
         )
 
 
+class _Panel(NamedTuple):
+    """Patterns of a seat that are computed together."""
+
+    patterns: Patterns
+    first_chunk: int
+    """Among the seat's."""
+
+
 class _Seat:
-    """One device with its share of the patterns, in one panel or several that take turns."""
+    """One device with the patterns of its residues, in one panel or several that take turns."""
 
     def __init__(
         self,
         place: Place,
         patterns: Patterns,
+        residues: range,
         chunk: int,
         length_bounds: tuple[float, float],
         dispatch: Dispatch,
         slots: int,
     ) -> None:
-        self._patterns = patterns
+        self.residues = len(residues)
+        self.where = patterns_of(residues, chunk, patterns.n_patterns)
+        """int64[patterns]: its patterns among the whole alignment's."""
+        has_all = len(self.where) == patterns.n_patterns
+        self._patterns = patterns if has_all else _columns(patterns, self.where)
         self._chunk = chunk
         self._layout = place.layout
         self._limit = place.memory_limit or cla_memory(place.device)
         self.panels = self._split(slots, place.device.name.strip())
         self.session = Session(
-            place.device, self.panels[0], place.layout, length_bounds, dispatch,
+            place.device, self.panels[0].patterns, place.layout, length_bounds, dispatch,
             memory_limit=self._limit, chunk_blocks=chunk // place.layout.vw,
         )  # fmt: skip
 
     @property
     def room(self) -> int:
         """CLA slots that fit for the largest panel, which is the first."""
-        return self._limit // self._layout.cla_bytes(self.panels[0].n_patterns)
+        return self._limit // self._layout.cla_bytes(self.panels[0].patterns.n_patterns)
 
     @property
     def name(self) -> str:
@@ -206,10 +213,10 @@ class _Seat:
             self.panels = self._split(GROWTH * slots, self.session.name)
         except DeviceError:
             self.panels = self._split(slots, self.session.name)
-        self.session.turn_to(self.panels[0])
+        self.session.turn_to(*self.panels[0])
         self.session.forget_panels()
 
-    def _split(self, slots: int, name: str) -> list[Patterns]:
+    def _split(self, slots: int, name: str) -> list[_Panel]:
         whole = self._patterns.n_patterns
         chunks = -(-whole // self._chunk)
         least = max(1, slots) * self._layout.cla_bytes(min(self._chunk, whole))
@@ -220,19 +227,27 @@ class _Seat:
                 f"{self._limit / 2**20:.1f} MiB",
                 hint=f"give --memory-limit {-(-least // 2**20)}M or more, or fewer starting trees",
             )
-        ends = _shared_out(chunks, [1.0] * -(-chunks // fit))
+        panels = -(-chunks // fit)
+        ends = [-(-n * chunks // panels) for n in range(panels + 1)]
         return [
-            _columns(self._patterns, first * self._chunk, last * self._chunk)
+            _Panel(_columns(self._patterns, slice(first * self._chunk, last * self._chunk)), first)
             for first, last in pairwise(ends)
         ]
 
-    def site_lnl(self) -> list[Float64]:
-        """f64[patterns] of every panel."""
+    def turn_to(self, turn: int, writers: list[Writer]) -> Session:
+        """The session, at work on a panel whose CLAs those programs write."""
+        self.session.turn_to(*self.panels[turn])
+        for writer in writers:
+            self.session.start(writer.program, writer.lengths, NO_CONTROL)
+        return self.session
+
+    def site_lnl(self) -> Float64:
+        """f64[patterns] of all panels."""
         found = []
         for panel in self.panels:
-            self.session.turn_to(panel)
+            self.session.turn_to(*panel)
             found.append(self.session.site_log_likelihoods())
-        return found
+        return np.concatenate(found)
 
 
 class _State:
@@ -248,6 +263,12 @@ class _State:
         self.lengths[:] = lengths
 
     @property
+    def head(self) -> Acc:
+        """Header and lengths: what the site-local stages start from."""
+        n = len(self.lengths)
+        return np.concatenate([self.words[2 * n : 2 * n + HEADER_WORDS], self.lengths])
+
+    @property
     def is_active(self) -> bool:
         """Whether a group still moves."""
         return bool(self.control[:, Control.ACTIVE].any())
@@ -261,12 +282,11 @@ class _Run:
     ) -> None:
         self.state = state
         self.lengths_seen: Float64 = state.lengths.astype(np.float64)
+        """That the site-local stages ran with last."""
         self._seats = seats
         self._program = program
-        self._sums = _StridedSums(0, state.words.dtype)
-        self._parts: dict[int, Program] = {}
-        streamed = any(len(seat.panels) > 1 for seat in seats)
-        self._before = resident.needed(program) if streamed else []
+        self._turns = max(len(seat.panels) for seat in seats)
+        self._writers = resident.needed(program) if self._turns > 1 else []
 
     def all_stages(self) -> None:
         """Run the stages in order, the repeats among them."""
@@ -274,118 +294,63 @@ class _Run:
         at = repeats = 0
         while at < len(stages):
             match stages[at]:
-                case PMatrices() | Sites() | Scan() | Tripods() | Walk():
-                    at = self._sites(at)
-                    continue
-                case Reduce(first, count):
-                    self._reduce(slice(first, first + count), at)
                 case Optimise():
                     self._optimise(at)
-                case Repeat(to, times, _) if repeats < times and self.state.is_active:
-                    repeats += 1
-                    at = to
-                    continue
-            at += 1
+                    at += 1
+                case Repeat(to, times, _):
+                    again = repeats < times and self.state.is_active
+                    repeats += again
+                    at = to if again else at + 1
+                case _:
+                    at = self._sites(at)
 
     def _sites(self, at: int) -> int:
-        """Run the site-local stages from ``at`` on every panel; returns the stage after them."""
+        """Run the stages from ``at`` on up to an optimiser on every panel; returns that stage."""
         stages = self._program.stages
         end = at
-        while end < len(stages) and isinstance(
-            stages[end], PMatrices | Sites | Scan | Tripods | Walk
-        ):
+        while end < len(stages) and not isinstance(stages[end], Optimise | Repeat):
             end += 1
-        part = self._part(at, end)
         self.lengths_seen = self.state.lengths.astype(np.float64)
-        order = [
-            (n, turn) for n, seat in enumerate(self._seats) for turn in range(len(seat.panels))
-        ]
-        found: dict[tuple[int, int], Acc] = {}
-        self._sums = _StridedSums(self._program.cells, self.state.words.dtype)
-        for turn in range(max(len(seat.panels) for seat in self._seats)):
-            here = [n for n, seat in enumerate(self._seats) if turn < len(seat.panels)]
-            for n in here:
-                self._seats[n].session.turn_to(self._seats[n].panels[turn])
-            for writer in self._before:
-                for n in here:
-                    self._start(n, writer.program, writer.lengths)
-            for n in here:
-                self._start(n, part, self.lengths_seen)
-            for n in here:
-                found[n, turn] = self._seats[n].session.partials(part, len(self.lengths_seen))
-                while order and order[0] in found:
-                    self._sums.add(found.pop(order.pop(0)))
+        found = self._side_by_side(
+            [self._program.part(at, end, seat.residues) for seat in self._seats]
+        )
+        for stage in stages[at:end]:
+            if isinstance(stage, Reduce):
+                self._add_up(stage, found)
         return end
 
-    def _start(self, n: int, part: Program, lengths: Float64) -> None:
-        session = self._seats[n].session
-        session.start(part, lengths, NO_CONTROL)
-        session.flush()
+    def _side_by_side(self, parts: list[Program]) -> list[Acc]:
+        """The sums that each seat's part leaves behind once all its panels had their turn."""
+        n = len(self.state.lengths)
+        words = [self.state.head] * len(parts)
+        for turn in range(self._turns):
+            here = [i for i, seat in enumerate(self._seats) if turn < len(seat.panels)]
+            for i in here:
+                session = self._seats[i].turn_to(turn, self._writers)
+                session.send(parts[i], words[i], n)
+                session.flush()
+            for i in here:  # the next panel goes on from these words
+                words[i] = self._seats[i].session.receive(parts[i], n)
+        return [own[HEADER_WORDS + n :] for own in words]
 
-    def _part(self, first: int, last: int) -> Program:
-        """Some stages as a program of its own; the same object in every pass."""
-        if first not in self._parts:
-            self._parts[first] = Program(self._program.stages[first:last], self._program.cells)
-        return self._parts[first]
-
-    def _reduce(self, cells: slice, stage: int) -> None:
-        self.state.sums[cells] = self._sums.total(cells)
-        if not np.isfinite(self.state.sums[cells]).all():
-            raise NumericalError(
-                f"a sum of stage {stage} (Reduce) came out as NaN or infinite",
-                hint="check the model's parameters and the alignment with `mltree check`",
-            )
+    def _add_up(self, stage: Reduce, found: list[Acc]) -> None:
+        """Whole sums from the strided sums of all seats, whose residues follow one another."""
+        first, end = stage.first, stage.first + stage.count
+        strided = [
+            sums[seat.residues * first : seat.residues * end]
+            for seat, sums in zip(self._seats, found, strict=True)
+        ]
+        self.state.sums[first:end] = ordered_sum(np.concatenate(strided).reshape(-1, stage.count))
 
     def _optimise(self, at: int) -> None:
         """A step of every group, by the first device: the same code as in a lone session."""
         state = self.state
         self._seats[0].session.advance(
-            self._program, self._part(at, at + 1), state.words, len(state.lengths),
+            self._program, self._program.part(at, at + 1), state.words, len(state.lengths),
             len(state.control),
         )  # fmt: skip
 
 
-class _StridedSums:
-    """Sums over chunks that come piece by piece, in ``reduce_stage``'s order (``optimise.h``)."""
-
-    def __init__(self, cells: int, acc: np.dtype[Any]) -> None:
-        self._strided: Acc = np.zeros((cells, REDUCE_WIDTH), acc)
-        self._chunks = 0
-
-    def add(self, partials: Acc) -> None:
-        """Take acc[cells, chunks] of the chunks that follow."""
-        at = 0
-        while at < partials.shape[1]:
-            first = self._chunks % REDUCE_WIDTH
-            width = min(REDUCE_WIDTH - first, partials.shape[1] - at)
-            self._strided[:, first : first + width] += partials[:, at : at + width]
-            self._chunks += width
-            at += width
-
-    def total(self, cells: slice) -> Acc:
-        """acc[cells]: the strided sums, added in order."""
-        strided = self._strided[cells]
-        total: Acc = strided[:, 0].copy()
-        for v in range(1, REDUCE_WIDTH):
-            total += strided[:, v]
-        return total
-
-
-def ordered_sum(partials: Acc) -> Acc:
-    """acc[cells]: sums of acc[cells, chunks], in the order of ``reduce_stage`` (``optimise.h``)."""
-    sums = _StridedSums(len(partials), partials.dtype)
-    sums.add(partials)
-    return sums.total(slice(None))
-
-
-def _shared_out(chunks: int, shares: Sequence[float]) -> list[int]:
-    """Where each share of the chunks ends, from 0 on; equal shares differ by one, larger first."""
-    wanted = np.cumsum(shares) / np.sum(shares) * chunks
-    return [0, *np.ceil(wanted - 1e-9).astype(int).tolist()]
-
-
-def _columns(patterns: Patterns, first: int, last: int) -> Patterns:
-    """A panel: patterns ``first .. last - 1`` (or as many as there are)."""
-    return replace(
-        patterns, codes=patterns.codes[:, first:last], weights=patterns.weights[first:last]
-    )
+def _columns(patterns: Patterns, which: slice | npt.NDArray[np.int64]) -> Patterns:
+    """Some of the patterns."""
+    return replace(patterns, codes=patterns.codes[:, which], weights=patterns.weights[which])

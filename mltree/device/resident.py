@@ -21,6 +21,8 @@ Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 
+_CACHE = "_written"
+
 
 @dataclass(frozen=True, eq=False)
 class Writer:
@@ -61,12 +63,28 @@ class Resident:
 
     def record(self, program: Program, lengths: Float64) -> None:
         """A program ran, at last with these f64[lengths]; writers it has overwritten go."""
-        stages = tuple(part for part in map(_writing, program.stages) if part is not None)
-        reads, writes = _slots(stages)
+        part, reads, writes = _written(program)
         if writes.size == 0:
             return
-        held = [w for w in self._writers if not np.isin(w.writes, writes).all()]
-        self._writers = [*held, Writer(Program(stages, 1), lengths.copy(), reads, writes)]
+        held = [w for w in self._writers if not _covers(writes, w.writes)]
+        self._writers = [*held, Writer(part, lengths.copy(), reads, writes)]
+
+
+def _covers(writes: Int32, others: Int32) -> bool:
+    """Whether all the others are among the slots; the same program's are the same array."""
+    return writes is others or bool(np.isin(others, writes).all())
+
+
+def _written(program: Program) -> tuple[Program, Int32, Int32]:
+    """The part that writes CLAs, and the slots that it reads and writes.
+
+    Found once for each object, which may run many times.
+    """
+    found: tuple[Program, Int32, Int32] | None = vars(program).get(_CACHE)
+    if found is None:
+        stages = tuple(part for part in map(_writing, program.stages) if part is not None)
+        found = vars(program)[_CACHE] = Program(stages, 1), *_slots(stages)
+    return found
 
 
 def _writing(stage: Stage) -> Stage | None:

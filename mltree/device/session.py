@@ -87,6 +87,7 @@ class Session:
         self._plans: dict[tuple[int, int, int], _Plan] = {}
         self._program: Program | None = None
         self._panel = patterns
+        self._first_chunk = 0
         self._panels: dict[Patterns, dict[str, cl.Buffer]] = {}
         self._upload_patterns(patterns)
         for name in BUFFERS:
@@ -116,12 +117,10 @@ class Session:
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
-        with naming_device(self.device):
-            self.start(program, lengths, control)
-            head = HEADER_WORDS + control.size + len(lengths)
-            back = np.empty(head + program.cells, self._acc)
-            self._read_state(program, 2 * len(lengths), back)
+        self.start(program, lengths, control)
+        back = self.receive(program, len(lengths), len(control))
         end = HEADER_WORDS + control.size
+        head = end + len(lengths)
         result = Result(
             sums=back[head:].astype(np.float64, copy=False),
             lengths=back[end:head].astype(np.float64, copy=False),
@@ -132,39 +131,54 @@ class Session:
 
     def start(self, program: Program, lengths: Float64, control: Float64) -> None:
         """Send a program on its way."""
-        plan = self._plan(program, len(lengths), len(control))
         head = np.concatenate([np.zeros(HEADER_WORDS), control.ravel(), lengths]).astype(self._acc)
-        self.memory.write("state", head, plan.offset * self._acc.itemsize)
-        self._launch(plan)
+        self.send(program, head, len(lengths), len(control))
+
+    def send(
+        self, program: Program, words: npt.NDArray[Any], lengths: int, groups: int = 0
+    ) -> None:
+        """Send a program on its way, with the acc[words] of its state from the header on."""
+        with naming_device(self.device):
+            plan = self._plan(program, lengths, groups)
+            self.memory.write("state", words, plan.offset * self._acc.itemsize)
+            self._launch(plan)
 
     def flush(self) -> None:
         """Have the device begin what it was sent, though nobody waits for it yet."""
         self._queue.flush()
 
-    def partials(self, program: Program, lengths: int) -> npt.NDArray[Any]:
-        """acc[cells, chunks]: the partial sums of the program that was started."""
-        self._read_state(program, 2 * lengths, np.empty(HEADER_WORDS, self._acc))
-        partial = np.empty((program.cells, self._chunks), self._acc)
-        self.memory.read("partial", partial)
-        return partial
+    def receive(self, program: Program, lengths: int, groups: int = 0) -> npt.NDArray[Any]:
+        """Wait for the program that was sent; acc[words] of its state from the header on."""
+        head = HEADER_WORDS + groups * CONTROL_WORDS + lengths
+        back = np.empty(head + program.sums, self._acc)
+        with naming_device(self.device):
+            self.memory.read("state", back, 2 * lengths * self._acc.itemsize)
+            self.times.settle()
+        self._check(program, back)
+        return back
 
     def advance(
         self, program: Program, part: Program, state: npt.NDArray[Any], lengths: int, groups: int
     ) -> None:
         """Run a part of a program on its whole state acc[words], which changes in place."""
-        plan = self._plan(part, lengths, groups, worker_of(program))
-        self.memory.write("state", state)
-        self._launch(plan)
-        self.memory.read("state", state)
-        self.times.settle()
+        with naming_device(self.device):
+            plan = self._plan(part, lengths, groups, worker_of(program))
+            self.memory.write("state", state)
+            self._launch(plan)
+            self.memory.read("state", state)
+            self.times.settle()
         self._check(part, state[2 * lengths :])
 
-    def turn_to(self, panel: Patterns) -> None:
-        """Work on another panel of patterns; tips stay on the device, CLAs lose their meaning."""
+    def turn_to(self, panel: Patterns, first_chunk: int) -> None:
+        """Work on another panel of patterns; tips stay on the device, CLAs lose their meaning.
+
+        ``first_chunk``: chunks of the panels before it, whose strided sums it goes on from.
+        """
         if panel is self._panel:
             return
         self._panels[self._panel] = self.memory.take(_OF_PANEL)
         self._panel = panel
+        self._first_chunk = first_chunk
         if panel in self._panels:
             self.memory.give(self._panels.pop(panel))
             self._count_blocks(panel)
@@ -195,13 +209,6 @@ class Session:
         self._plans.clear()
         for worker in self._workers.values():
             worker.let_go()
-
-    def _read_state(self, program: Program, offset: int, back: npt.NDArray[Any]) -> None:
-        """Wait for the program; ``back`` acc[words] of its state from the header on."""
-        start = offset * self._acc.itemsize
-        self.memory.read("state", back, start)
-        self.times.settle()
-        self._check(program, back)
 
     def _count_blocks(self, patterns: Patterns) -> None:
         self._n_patterns = patterns.n_patterns
@@ -249,7 +256,7 @@ class Session:
     def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> _Plan:
         self._make_room(program, lengths, groups, worker)
         numbers = [
-            self._blocks, self._chunk_blocks,
+            self._blocks, self._chunk_blocks, self._first_chunk,
             self.layout.tile_blocks(self._chunk_blocks, program.slots), 1, groups, lengths,
             program.stack_levels, worker.local_levels(program),
         ]  # fmt: skip
@@ -283,7 +290,7 @@ class Session:
             table = layout.categories * layout.codes * layout.states
             reserve("tip_pmatrix", lengths * table * real)
         reserve("partial", program.cells * self._chunks * self._acc.itemsize)
-        words = 3 * lengths + HEADER_WORDS + groups * CONTROL_WORDS + program.cells
+        words = 3 * lengths + HEADER_WORDS + groups * CONTROL_WORDS + program.sums
         reserve("state", words * self._acc.itemsize)
         reserve("stack", worker.spilled_bytes(program))
         reserve("program", program.words.nbytes)

@@ -7,7 +7,7 @@ encoded into the one int32 array that the worker interprets (see :mod:`mltree.co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -52,10 +52,15 @@ class Sites:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Sums of the cells ``first .. first + count - 1`` over all chunks."""
+    """Sums of the cells ``first .. first + count - 1`` over all chunks.
+
+    Where a device has only so many ``residues`` of them (see :meth:`Program.part`), it leaves
+    strided sums acc[residues, count] in the sums from ``residues * first`` on. 0: whole sums.
+    """
 
     first: int
     count: int
+    residues: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,32 @@ class Program:
 
     stages: tuple[Stage, ...]
     cells: int
+    first_stage: int = 0
+    """Number of its first stage in the program that it is a part of."""
+
+    def part(self, first: int, last: int, residues: int = 0) -> Program:
+        """Stages ``first .. last - 1``, their sums strided; the same object every time.
+
+        ``residues``: that the device has (:mod:`mltree.device.residues`); 0 for whole sums.
+        """
+        key = first, last, residues
+        if key not in self._parts:
+            stages = tuple(
+                replace(stage, residues=residues) if isinstance(stage, Reduce) else stage
+                for stage in self.stages[first:last]
+            )
+            self._parts[key] = Program(stages, self.cells, self.first_stage + first)
+        return self._parts[key]
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, int, int], Program]:
+        return {}
+
+    @cached_property
+    def sums(self) -> int:
+        """Sums that it leaves behind: one a cell, or as many as its device has residues."""
+        residues = [stage.residues for stage in self.stages if isinstance(stage, Reduce)]
+        return self.cells * max([1, *residues])
 
     @cached_property
     def words(self) -> npt.NDArray[np.int32]:
@@ -243,8 +274,8 @@ class _Encoder:
                 row = self.add(records), len(records), 0
             case Optimise(records, alone):
                 row = self.add(records), len(records), int(alone)
-            case Reduce(first, count):
-                row = first, count, 0
+            case Reduce(first, count, residues):
+                row = first, count, residues
             case Repeat(to, times, groups):
                 row = to, times, groups
             case Scan(tasks, steps, stores):
@@ -267,8 +298,9 @@ def _encode(stages: Sequence[Stage]) -> npt.NDArray[np.int32]:
 
 def _title(stage: Stage) -> str:
     match stage:
-        case Reduce(first, count):
-            return f"REDUCE cells {first}..{first + count - 1}"
+        case Reduce(first, count, residues):
+            strided = f" as {residues} strided sums" if residues else ""
+            return f"REDUCE cells {first}..{first + count - 1}{strided}"
         case Repeat(to, times, groups):
             return f"REPEAT from {to:03d} while one of {groups} groups moves, at most {times} times"
         case _:

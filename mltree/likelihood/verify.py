@@ -12,7 +12,14 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mltree.contract import PENDANT_LEVEL, ROOT_LEVEL, TRIPOD_CELLS, GroupKind, RunKind
+from mltree.contract import (
+    PENDANT_LEVEL,
+    REDUCE_WIDTH,
+    ROOT_LEVEL,
+    TRIPOD_CELLS,
+    GroupKind,
+    RunKind,
+)
 from mltree.errors import WorkerFault
 from mltree.likelihood.engine import Engine, Result
 from mltree.likelihood.program import (
@@ -133,8 +140,8 @@ class _Check:
                 self._cells(records["cell"], TRIPOD_CELLS)
             case Optimise(records):
                 self._optimise(records)
-            case Reduce(first, count):
-                self._reduce(first, count)
+            case Reduce(first, count, residues):
+                self._reduce(first, count, residues)
             case Repeat(to, _, groups):
                 self._repeat(to, groups)
 
@@ -251,13 +258,15 @@ class _Check:
                 "reads a sum that nothing has reduced",
             )
 
-    def _reduce(self, first: int, count: int) -> None:
+    def _reduce(self, first: int, count: int, residues: int) -> None:
+        if not 0 <= residues <= REDUCE_WIDTH:
+            self._fault(f"has more residues than {REDUCE_WIDTH}")
         if not 0 <= first <= first + count <= self.sums.size:
             self._fault(f"goes beyond the {self.sums.size} cells there are")
         missing = np.flatnonzero(~self.partials[first : first + count])
         if missing.size:
             self._fault(f"sums cell {first + int(missing[0])}, to which nothing was added")
-        self.sums[first : first + count] = True
+        self.sums[first : first + count] = residues == 0
 
     def _operands(self, records: Records, *fields: str) -> None:
         for field in fields:

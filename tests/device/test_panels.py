@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
-from operator import add
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from mltree.contract import Function
-from mltree.device.panels import PanelEngine, Place, ordered_sum
+from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
+from mltree.device.panels import PanelEngine, Place
 from mltree.device.session import Session
 from mltree.errors import DeviceError, NumericalError
+from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.engine import NO_CONTROL
+from mltree.likelihood.model_rows import model_rows
 from mltree.search.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
@@ -24,11 +25,21 @@ BOUNDS = (1e-6, 100.0)
 
 OpenDevice = Callable[..., Session]
 
+PATTERNS = 1100
+"""The last block of every layout is not full."""
+
+
+@pytest.fixture(scope="module", params=[8, 64, 256], ids="chunks of {}".format)
+def chunk(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Patterns of a CPU's chunk: some rounds of residues, fewer chunks than residues, and few."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("mltree.device.layout.MIN_CPU_CHUNK", request.param)
+        yield request.param
+
 
 @pytest.fixture(scope="module")
 def problem(make_problem: Callable[..., Problem]) -> Problem:
-    """Enough patterns for several chunks of every layout, the last one not full."""
-    return make_problem(7, 1100, trees=2, alpha=0.6, invariant=0.1, categories=4)
+    return make_problem(7, PATTERNS, trees=2, alpha=0.6, invariant=0.1, categories=4)
 
 
 def panels(
@@ -63,12 +74,19 @@ def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def lone(open_device: OpenDevice, problem: Problem) -> list[np.ndarray]:
+def lone(chunk: int, open_device: OpenDevice, problem: Problem) -> list[np.ndarray]:
     session = open_device(problem.patterns, problem.categories)
     return everything(Likelihood(session, BOUNDS), problem)
 
 
-@pytest.mark.parametrize("shares", [(1.0,), (1.0, 1.0), (2.0, 3.0, 2.0)], ids=str)
+def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for mine, theirs in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    "shares", [(1.0,), (1.0, 1.0), (2.0, 3.0, 2.0), (9.0, 1.0, 4.0, 0.1)], ids=str
+)
 def test_shared_between_devices(
     open_device: OpenDevice, problem: Problem, lone: list[np.ndarray], shares: tuple[float, ...]
 ) -> None:
@@ -76,8 +94,7 @@ def test_shared_between_devices(
     engine = panels(session, problem, shares)
     assert engine.n_panels == len(shares)
     got = everything(Likelihood(engine, BOUNDS), problem)
-    for mine, theirs in zip(got, lone, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    assert_same_bits(got, lone)
     assert engine.timings()[Function.NEWVIEW] > 0
 
 
@@ -92,8 +109,7 @@ def test_more_than_the_memory(
     assert engine.n_panels > len(shares)
     assert "panels, one after the other" in engine.notice
     got = everything(Likelihood(engine, BOUNDS), problem)
-    for mine, theirs in zip(got, lone, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    assert_same_bits(got, lone)
 
 
 def test_panels_become_smaller_where_more_is_asked(
@@ -104,8 +120,7 @@ def test_panels_become_smaller_where_more_is_asked(
     engine = panels(session, problem, (1.0,), limit, slots=5)
     assert engine.n_panels == 1
     got = everything(Likelihood(engine, BOUNDS), problem)
-    for mine, theirs in zip(got, lone, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    assert_same_bits(got, lone)
 
 
 def test_a_limit_that_holds_no_chunk_is_an_error(open_device: OpenDevice, problem: Problem) -> None:
@@ -120,19 +135,56 @@ def test_a_sum_that_is_no_number_is_an_error(open_native: OpenDevice, problem: P
     engine = Likelihood(panels(session, problem, (1.0, 1.0)), BOUNDS)
     tree = problem.tree.copy()
     tree.lengths[0] = np.nan
-    with pytest.raises(NumericalError):
+    with pytest.raises(NumericalError, match=r"a sum of stage 2 \(Reduce\)"):
         engine.log_likelihoods([tree], [problem.model])
 
 
-@pytest.mark.parametrize("chunks", [1, 31, 32, 33, 100])
-def test_sums_in_order(chunks: int) -> None:
-    """32 strided sums, added one after the other."""
-    partials = (
-        np.random.default_rng(chunks).normal(size=(3, chunks)) * 10.0 ** np.arange(3)[:, None]
-    )
-    for row, total in zip(partials, ordered_sum(partials), strict=True):
-        strided = [reduce(add, row[v::32].tolist(), 0.0) for v in range(32)]
-        assert total == reduce(add, strided)
+def test_fewer_chunks_than_devices(
+    open_native: OpenDevice, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lone chunk has a lone residue."""
+    monkeypatch.setattr("mltree.device.layout.MIN_CPU_CHUNK", PATTERNS)
+    monkeypatch.setattr("mltree.device.layout.MAX_CHUNKS", 1)
+    session = open_native(problem.patterns, problem.categories)
+    engine = panels(session, problem, (1.0, 2.0))
+    assert engine.n_panels == 1
+    expected = everything(Likelihood(session, BOUNDS), problem)
+    assert_same_bits(everything(Likelihood(engine, BOUNDS), problem), expected)
+
+
+@pytest.mark.parametrize("memory", [1.0, 0.3])
+def test_walks(
+    open_native: OpenDevice, problem: Problem, monkeypatch: pytest.MonkeyPatch, memory: float
+) -> None:
+    monkeypatch.setattr("mltree.device.layout.MIN_CPU_CHUNK", 8)
+    session = open_native(problem.patterns, problem.categories)
+    limit = int(memory * session.layout.cla_bytes(PATTERNS))
+    engine = panels(session, problem, (3.0, 2.0), limit, slots=1)
+    assert (engine.n_panels > 2) == (memory < 1)
+    program, lengths = programs.walk([problem.tree], RunKind.EVALUATE_SITES), problem.tree.lengths
+    for each in (session, engine):
+        each.load_models(model_rows(problem.models))
+    expected = session.run(program, lengths, NO_CONTROL).sums
+    np.testing.assert_array_equal(engine.run(program, lengths, NO_CONTROL).sums, expected)
+    sites = session.site_log_likelihoods()
+    np.testing.assert_array_equal(engine.site_log_likelihoods(), sites)
+
+
+def test_plans_are_remembered(
+    open_native: OpenDevice, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that runs again goes to the devices as it did before."""
+    session = open_native(problem.patterns, problem.categories)
+    engine = panels(session, problem, (1.0, 2.0))
+    engine.load_models(model_rows(problem.models))
+    program, control = programs.smoothing([problem.tree], 3), np.zeros((1, CONTROL_WORDS))
+    control[0, [Control.ACTIVE, Control.MAX_PASSES]] = 1, 3
+    first = engine.run(program, problem.tree.lengths, control)
+    assert first.control[0, Control.PASSES] == 3
+    monkeypatch.setattr(Session, "_new_plan", None)
+    again = engine.run(program, problem.tree.lengths, control)
+    np.testing.assert_array_equal(again.lengths, first.lengths)
+    np.testing.assert_array_equal(again.sums, first.sums)
 
 
 def test_trees_beside_a_tree_do_not_change_its_bits(

@@ -69,3 +69,13 @@ def test_what_is_overwritten_is_forgotten(resident: Resident) -> None:
     scan, _ = programs.scores([TREE], found.scan(found.extend(2)))
     (writer,) = resident.needed(scan)
     np.testing.assert_array_equal(writer.lengths, 3.0 * TREE.lengths)
+
+
+def test_a_program_that_runs_again_replaces_itself(resident: Resident) -> None:
+    update = programs.update([TREE])
+    for factor in (1.0, 2.0):
+        resident.record(update, factor * TREE.lengths)
+    found = Neighbourhood(TREE)
+    scan, _ = programs.scores([TREE], found.scan(found.extend(2)))
+    (writer,) = resident.needed(scan)
+    np.testing.assert_array_equal(writer.lengths, 2.0 * TREE.lengths)

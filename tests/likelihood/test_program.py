@@ -87,6 +87,19 @@ def test_sizes(tree: Tree) -> None:
     assert Program((Reduce(0, 1), Repeat(0, 1, 1)), 1).slots == 0
 
 
+def test_a_part_has_strided_sums(tree: Tree) -> None:
+    program = programs.smoothing([tree, tree], 10)
+    part = program.part(0, 3, residues=8)
+    assert part is program.part(0, 3, residues=8)
+    assert part is not program.part(0, 3, residues=7)
+    cells = program.cells
+    assert part.title(2) == f"REDUCE cells 0..{cells - 1} as 8 strided sums"
+    np.testing.assert_array_equal(part.words[8:12], [Op.REDUCE, 0, cells, 8])
+    assert (part.sums, program.sums, part.cells) == (8 * cells, cells, cells)
+    assert program.part(3, 4).first_stage == 3
+    assert program.part(3, 4).title(0) == "OPTIMISE"
+
+
 def test_every_cla_is_made_once_and_after_what_it_needs(tree: Tree) -> None:
     made: set[int] = set()
     for kind, records in planner.all_newviews(Forest([tree, tree])):

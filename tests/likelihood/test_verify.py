@@ -246,6 +246,12 @@ def test_stages() -> None:
         check(unreduced, groups=2)
     with pytest.raises(WorkerFault, match="stage 002 REDUCE.*beyond the 20 cells"):
         check(Program((*good[:2], Reduce(12, 12)), 20), groups=2)
+    strided = Program((*good[:2], Reduce(0, 20, 8), *good[3:]), 20)
+    check(Program(strided.stages[:3], 20))
+    with pytest.raises(WorkerFault, match="reads a sum that nothing has reduced"):
+        check(strided, groups=2)
+    with pytest.raises(WorkerFault, match="stage 002 REDUCE.*has more residues than 32"):
+        check(Program((*good[:2], Reduce(0, 20, 33)), 20))
     with pytest.raises(WorkerFault, match="stage 004 REPEAT.*goes back to stage 4"):
         check(Program((*good[:4], Repeat(4, 8, 2)), 20), groups=2)
     with pytest.raises(WorkerFault, match="asks for 3 groups of 2"):
