@@ -86,6 +86,10 @@ class Memory:
         """Write an array, which must not change before the next read; ``offset``: bytes."""
         self._channel.write(self._buffers[name], array, offset)
 
+    def ask(self, name: str, size: int, offset: int = 0) -> None:
+        """Let the device begin, and fetch so many bytes when all that it was sent is done."""
+        self._channel.ask(self._buffers[name], size, offset)
+
     def read(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
         """Fill an array once the device has done all that it was sent; ``offset``: bytes.
 

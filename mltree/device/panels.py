@@ -328,7 +328,7 @@ class _Run:
             for i in here:
                 session = self._seats[i].turn_to(turn, self._writers)
                 session.send(parts[i], words[i], n)
-                session.flush()
+                session.ask(parts[i], n)
             for i in here:  # the next panel goes on from these words
                 words[i] = self._seats[i].session.receive(parts[i], n)
         return [own[HEADER_WORDS + n :] for own in words]

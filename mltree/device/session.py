@@ -143,9 +143,11 @@ class Session:
             self.memory.write("state", words, plan.offset * self._acc.itemsize)
             self._launch(plan)
 
-    def flush(self) -> None:
-        """Have the device begin what it was sent, though nobody waits for it yet."""
-        self._queue.flush()
+    def ask(self, program: Program, lengths: int, groups: int = 0) -> None:
+        """Have the device begin, and its answer fetched, though nobody waits for it yet."""
+        size = HEADER_WORDS + groups * CONTROL_WORDS + lengths + program.sums
+        with naming_device(self.device):
+            self.memory.ask("state", size * self._acc.itemsize, 2 * lengths * self._acc.itemsize)
 
     def receive(self, program: Program, lengths: int, groups: int = 0) -> npt.NDArray[Any]:
         """Wait for the program that was sent; acc[words] of its state from the header on."""

@@ -9,7 +9,7 @@ import pyopencl as cl
 import pytest
 
 from mltree.device.discovery import find_devices
-from mltree.device.waiting import LEAST_PATIENCE, Channel, Watch, patience
+from mltree.device.waiting import LEAST_PATIENCE, MAILBOX, Channel, Watch, patience
 from mltree.errors import DeviceError
 
 SHORT = 0.05
@@ -148,6 +148,32 @@ def test_a_channel_reads_what_was_written() -> None:
     channel.read(target, buffer, offset=8)
     np.testing.assert_array_equal(target, [0.0, 0.0, 1.0, 2.0])
     assert waiting.times == 1
+
+
+@needs_device
+@pytest.mark.parametrize("spin", SPINS)
+@pytest.mark.parametrize("size", [8, MAILBOX // 8 + 1])
+def test_an_answer_is_of_the_time_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, spin: float, size: int
+) -> None:
+    """Whether it comes by a mailbox, as on GPUs, or not; what is sent later makes it stale."""
+    monkeypatch.setattr(Watch, "over", lambda device: Watch("a device", spin))
+    context = cl.Context([find_devices()[0].handle])
+    channel = Channel(cl.CommandQueue(context), Entered())
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 8 * size)
+    target, first, second = np.empty(size), np.arange(1.0, size + 1), np.full(size, 7.0)
+    channel.write(buffer, first)
+    channel.ask(buffer, first.nbytes)
+    channel.read(target, buffer)
+    np.testing.assert_array_equal(target, first)
+    channel.ask(buffer, first.nbytes)
+    channel.write(buffer, second)
+    channel.read(target, buffer)
+    np.testing.assert_array_equal(target, second)
+    part = np.empty(3)
+    channel.ask(buffer, 8 * size)
+    channel.read(part, buffer, offset=16)
+    np.testing.assert_array_equal(part, second[:3])
 
 
 @needs_device
