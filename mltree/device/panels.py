@@ -77,6 +77,7 @@ class PanelEngine:
             for place, own in zip(places, residues, strict=True)
             if own
         ]
+        self._idle = [place for place, own in zip(places, residues, strict=True) if not own]
         self._resident = Resident()
         self._acc = np.dtype(np.float64 if places[0].layout.fp64 else np.float32)
 
@@ -88,7 +89,8 @@ class PanelEngine:
     @property
     def notice(self) -> str:
         """How many panels there are, and why."""
-        return "; ".join(seat.notice for seat in self._seats)
+        idle = [f"{place.device.name.strip()} takes none" for place in self._idle]
+        return "; ".join([*(seat.notice for seat in self._seats), *idle])
 
     @property
     def layouts(self) -> tuple[Layout, ...]:

@@ -28,15 +28,13 @@ it keeps what it passes, so that 3,000 cells take 330 instead of 24)."""
 def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
     """The residues that each share gets, side by side, of as many as have chunks.
 
-    One for every share above 0, the largest first, and the others one by one to whoever is done
-    with one more the soonest (D'Hondt's method). Where there are too few, some shares get none.
+    One by one to whoever is done with one more the soonest (D'Hondt's method): a device that would
+    keep the others waiting with a single residue gets none.
     """
     wanted = np.asarray(shares, np.float64)
     counts = np.zeros(len(wanted), np.int64)
     for _ in range(min(chunks, REDUCE_WIDTH)):
-        waiting = np.where(counts == 0, wanted, 0.0)
-        claims = waiting if waiting.any() else wanted / (counts + 1)
-        counts[np.argmax(claims)] += 1
+        counts[np.argmax(wanted / (counts + 1))] += 1
     ends = np.cumsum(counts).tolist()
     return [range(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 

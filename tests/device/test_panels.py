@@ -84,8 +84,15 @@ def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
         np.testing.assert_array_equal(mine, theirs)
 
 
+def test_a_device_too_slow_to_help_is_told_of(open_device: OpenDevice, problem: Problem) -> None:
+    session = open_device(problem.patterns, problem.categories)
+    engine = panels(session, problem, (1.0, 1e-3))
+    assert engine.n_panels == 1
+    assert engine.notice.endswith("takes none")
+
+
 @pytest.mark.parametrize(
-    "shares", [(1.0,), (1.0, 1.0), (2.0, 3.0, 2.0), (9.0, 1.0, 4.0, 0.1)], ids=str
+    "shares", [(1.0,), (1.0, 1.0), (2.0, 3.0, 2.0), (3.0, 1.6, 2.0, 1.7)], ids=str
 )
 def test_shared_between_devices(
     open_device: OpenDevice, problem: Problem, lone: list[np.ndarray], shares: tuple[float, ...]
