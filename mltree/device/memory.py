@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.device.waiting import Channel
+from mltree.device.channel import Channel
 from mltree.errors import DeviceError
 
 __all__ = ["Memory", "cla_memory"]
