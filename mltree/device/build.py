@@ -19,6 +19,7 @@ __all__ = [
     "build_worker",
     "is_nvidia",
     "local_memory",
+    "register_limit",
     "resident_groups",
     "source_folder",
     "source_hash",
@@ -43,7 +44,7 @@ MANY_REGISTERS = 255
 """Of one with vectors of 20 states, or with a whole tripod: the most there are."""
 
 NVIDIA_REGISTER_FILE = 65_536
-"""Registers of a compute unit (compute capability 5 to 12)."""
+"""Registers of a compute unit (compute capability 5 to 12), a quarter for every fourth warp."""
 
 NVIDIA_UNITS = {
     (7, 0): (96, 2048),
@@ -96,7 +97,7 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     Raises:
         DeviceError: the driver could not compile it; carries the end of its log.
     """
-    limit = [f"-cl-nv-maxrregcount={_registers(name, layout)}"] if is_nvidia(device) else []
+    limit = [f"-cl-nv-maxrregcount={register_limit(name, layout)}"] if is_nvidia(device) else []
     options = [
         *limit,
         "-I",
@@ -127,24 +128,33 @@ def local_memory(kernel: cl.Kernel, device: cl.Device) -> int:
 
 def resident_groups(device: cl.Device, name: str, layout: Layout, local: int) -> int:
     """Work-groups of a worker, with so many bytes, that a compute unit of NVIDIA's surely holds."""
-    warps = -(-math.prod(layout.group(name)) // 32)
     capability = device.compute_capability_major_nv, device.compute_capability_minor_nv
-    kibibytes, items = NVIDIA_UNITS.get(capability, NVIDIA_LEAST_UNIT)
+    kibibytes, most_items = NVIDIA_UNITS.get(capability, NVIDIA_LEAST_UNIT)
+    items = _seats(name, layout)
     fits = (
-        NVIDIA_REGISTER_FILE // (32 * warps * 8 * -(-_registers(name, layout) // 8)),
+        NVIDIA_REGISTER_FILE // (items * _up_to(8, register_limit(name, layout))),
         kibibytes * 1024 // (local + 1024),
         NVIDIA_GROUPS,
-        items // (32 * warps),
+        most_items // items,
     )
     return max(1, min(fits))
 
 
-def _registers(name: str, layout: Layout) -> int:
-    """Most registers of a work-item, so that at least one of the worker's groups fits."""
-    warps = -(-math.prod(layout.group(name)) // 32)
+def register_limit(name: str, layout: Layout) -> int:
+    """Registers that a work-item may take, so that at least one of the worker's groups fits."""
     is_lean = layout.states <= SMALL_MATRIX and name != "tripod"
     wanted = NVIDIA_REGISTERS if is_lean else MANY_REGISTERS
-    return min(wanted, NVIDIA_REGISTER_FILE // (32 * warps) // 8 * 8)
+    return min(wanted, NVIDIA_REGISTER_FILE // _seats(name, layout) // 8 * 8)
+
+
+def _seats(name: str, layout: Layout) -> int:
+    """Work-items of a worker's group, in whole rounds of a warp for each quarter of a unit."""
+    return _up_to(4 * 32, math.prod(layout.group(name)))
+
+
+def _up_to(unit: int, number: int) -> int:
+    """The next multiple of the unit."""
+    return -(-number // unit) * unit
 
 
 def worker_of(program: Program) -> str:

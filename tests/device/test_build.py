@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mltree.device import build
-from mltree.device.layout import gpu_layout
+from mltree.device.layout import gpu_layout, most_rows
 
 Hash = Callable[[], str]
 
@@ -63,3 +65,18 @@ def test_as_many_groups_as_a_unit_surely_holds(
     )
     layout = gpu_layout(4, 16, 4, 64, False, rows, width=2)
     assert build.resident_groups(device, name, layout, local) == groups
+
+
+@pytest.mark.parametrize("worker", build.WORKERS)
+@pytest.mark.parametrize(
+    ("states", "categories", "vw"), [(4, 1, 16), (4, 5, 16), (20, 4, 8), (20, 5, 8), (20, 5, 32)]
+)
+def test_a_group_fits_the_registers_quarter_by_quarter(
+    worker: str, states: int, categories: int, vw: int
+) -> None:
+    """A quarter of a unit takes every fourth warp: 15 warps need as many registers as 16."""
+    alone = gpu_layout(states, states, categories, vw, False, 1)
+    layout = replace(alone, rows=most_rows(alone))
+    warps = -(-math.prod(layout.group(worker)) // 32)
+    of_warp = -(-32 * build.register_limit(worker, layout) // 256) * 256
+    assert -(-warps // 4) * of_warp <= 65_536 // 4

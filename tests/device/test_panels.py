@@ -152,6 +152,7 @@ def test_fewer_chunks_than_devices(
     """A lone chunk has a lone residue."""
     monkeypatch.setattr("mltree.device.layout.MIN_CPU_CHUNK", PATTERNS)
     monkeypatch.setattr("mltree.device.layout.MAX_CHUNKS", 1)
+    monkeypatch.setattr("mltree.device.layout.MAX_GPU_CHUNKS", 1)
     session = open_native(problem.patterns, problem.categories)
     engine = panels(session, problem, (1.0, 2.0))
     assert engine.n_panels == 1
