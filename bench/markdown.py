@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from bench.results import Row, Run
 
@@ -37,10 +38,17 @@ def circumstances(run: Run) -> str:
     )
     remark = f" {run.settings['remark']}" if "remark" in run.settings else ""
     return (
-        f"{_crowd(run)}Measured {made['utc'][:10]} on {made['cpu']}, {made['cores']} cores; "
+        f"{_crowd(run)}Measured {made['utc'][:10]} on {made['cpu']}, {_cores(made)}; "
         f"OpenCL devices: {devices or 'none'}. mltree {made['mltree']} at {made['commit']}; "
         f"{_medians(run)}. `{made['command']}`.{remark}"
     )
+
+
+def _cores(made: dict[str, Any]) -> str:
+    """How many cores there were, and to how many of them the run was pinned."""
+    pinned = made.get("pinned_to", made["cores"])
+    of_them = f", pinned to {pinned}" if pinned < made["cores"] else ""
+    return f"{made['cores']} core{'s' if made['cores'] > 1 else ''}{of_them}"
 
 
 def earlier(run: Run) -> str:

@@ -86,22 +86,28 @@ def _table1(run: Run) -> str:
     """Wall times; on a machine that others used too, CPU seconds."""
     if crowded(run):
         told = "CPU seconds (user mode) of the whole process, from start to written tree"
-        told += f"{_lateness(run)}; > N: stopped after N seconds of wall time.\n\n"
-        return told + _by_size(run, _user_cell)
+        return f"{told}{_legend(run)}.\n\n{_by_size(run, _user_cell)}"
     return _table1_walls(run)
 
 
-def _lateness(run: Run) -> str:
-    """What "late" means, where it is said."""
-    late = any(row["status"] == "not run" for row in run.rows)
-    return "; late: not run, since a smaller size took too long" if late else ""
+def _legend(run: Run) -> str:
+    """What the words in some cells mean, where they are said."""
+    states = {row["status"] for row in run.rows}
+    told = ""
+    if any("side_by_side" in row and not row.get("whole_s") for row in run.rows):
+        told += "; CPU: seconds of CPU time, of programs that ran side by side"
+    if "timeout" in states:
+        told += "; > N: stopped after N seconds of wall time"
+    if "not run" in states:
+        told += "; late: not run, since a smaller size took too long"
+    return told
 
 
 def _table1_walls(run: Run) -> str:
     return (
         "Seconds of the whole process, from start to written tree; in brackets mltree's search "
-        "alone, without start, loading and kernel build; CPU: seconds of CPU time, of programs "
-        f"that ran side by side{_lateness(run)}.\n\n" + _by_size(run, time_cell, True)
+        f"alone, without start, loading and kernel build{_legend(run)}.\n\n"
+        + _by_size(run, time_cell, True)
     )
 
 

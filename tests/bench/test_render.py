@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import plots, render, search_tables, tables
+from bench.markdown import circumstances, crowded
 from bench.results import FOLDER, Run, load, repeated
 
 PROVENANCE = {
@@ -51,7 +52,16 @@ def run() -> Run:
         "contender": "Rival 1", "kind": "rival", "threads": 2, "dataset": "paper 1024",
         "patterns": 1024, "seed": 1, "status": "timeout", "limit_s": 60.0,
     }  # fmt: skip
-    return Run("table1", PROVENANCE, {"origin": "given"}, [*rows, late])
+    return Run("table1", {**PROVENANCE}, {"origin": "given"}, [*rows, late])
+
+
+def test_a_load_is_that_of_the_whole_machine(run: Run) -> None:
+    """A run that is pinned to some cores is not crowded by what others do."""
+    run.rows[0]["load_average"] = 8.0
+    assert crowded(run)
+    run.provenance.update(cores=16, pinned_to=2)
+    assert not crowded(run)
+    assert "on a CPU, 16 cores, pinned to 2;" in circumstances(run)
 
 
 def test_time_outs_are_shown(run: Run) -> None:
