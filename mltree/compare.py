@@ -48,8 +48,8 @@ REPETITIONS = 5
 AVX_WIDTH = 1
 """VW of RAxML's AVX layout."""
 
-COMPARED_ON_GPU = (8, 32)
-"""Block widths that a GPU is compared in; work-items need neighbours to read with."""
+NARROW_ON_GPU = 8
+"""Patterns of a block that a GPU is compared in; its work-items need neighbours to read with."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ def score_everywhere(patterns: Patterns, tree: Tree, model: Model, mixed: bool) 
 
 
 def _widths(device: DeviceInfo) -> tuple[int | None, ...]:
-    return (AVX_WIDTH, None) if device.is_cpu else COMPARED_ON_GPU
+    """A narrow block's, and None for the layout that a search takes."""
+    return AVX_WIDTH if device.is_cpu else NARROW_ON_GPU, None
 
 
 def _score(
