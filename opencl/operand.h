@@ -162,7 +162,8 @@ VECTOR_FUNCTION count_v propagate(const plf_t *s, int operand, int length, int b
 }
 
 #if LANES > 1 && !SINGLE && WIDTH <= 2
-// Doubles that are not negative compare as their upper halves do, and integers cost a GPU less.
+// Doubles that are not negative compare as their upper halves do (GPUs are little-endian), and
+// integers cost a GPU less. NaN counts as large.
 #if WIDTH == 1
 #define UPPER(x) (as_int2(x).odd)
 #else

@@ -72,8 +72,9 @@ VECTOR_FUNCTION bool scan_side(const plf_t *s, const place_t *at, __global const
 VECTOR_FUNCTION void scan_step(const plf_t *s, const place_t *at, __global const int *step,
                                int batch) {
   __global const int *left = step + SCAN_STEP_LEFT, *right = step + SCAN_STEP_RIGHT;
-  _Pragma("nounroll") for (int turn = 0; turn < 2; ++turn) batch +=
-      scan_side(s, at, turn ? right : left, turn ? left : right, batch);
+  _Pragma("nounroll") for (int turn = 0; turn < 2; ++turn) {
+    batch += scan_side(s, at, turn ? right : left, turn ? left : right, batch);
+  }
 }
 
 #endif

@@ -35,7 +35,7 @@ VECTOR_FUNCTION acc_v relative_scale(count_v count, count_v least) {
   return ANY(excess > 0) ? exp2(TO_ACC(excess) * (acc)(-SCALE_BITS)) : (acc_v)(1);
 }
 
-// Whether all categories of all patterns have the same count, as most have.
+// Whether the categories of every pattern agree on its count, as most do.
 VECTOR_FUNCTION bool is_one_scale(__local const count_v *counts, int row, int column) {
   const count_v first = counts[COUNT_AT(row, 0, column)];
   count_v differ = 0;

@@ -35,7 +35,7 @@ class Channel:
     def expect(self, products: float) -> None:
         """So many multiplications were sent, which a read will have to wait for."""
         self._products += products
-        self._asked = None
+        self._forget()
 
     def write(self, buffer: cl.Buffer, array: npt.NDArray[Any], offset: int = 0) -> None:
         """Send an array, which must not change before the next read; ``offset``: bytes."""
@@ -43,10 +43,11 @@ class Channel:
         self._writes.append(
             cl.enqueue_copy(self._queue, buffer, array, dst_offset=offset, is_blocking=False)
         )
-        self._asked = None
+        self._forget()
 
     def ask(self, buffer: cl.Buffer, size: int, offset: int = 0) -> None:
         """Let the device begin, and fetch so many bytes when everything sent before is done."""
+        self._forget()
         box = self._mailbox if size <= MAILBOX else None
         done = box.order(buffer, size, offset) if box else cl.enqueue_marker(self._queue)
         self._queue.flush()
@@ -77,6 +78,12 @@ class Channel:
         self._asked = None
         self._writes.clear()
         self._products = 0.0
+
+    def _forget(self) -> None:
+        """What was asked for is no longer of interest; its event stays until the next read."""
+        if self._asked is not None:
+            self._writes.append(self._asked.done)
+        self._asked = None
 
 
 class _Asked(NamedTuple):

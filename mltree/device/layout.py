@@ -113,7 +113,7 @@ class Layout:
         return -(-n_patterns // self.vw)
 
     def chunk_blocks(self, n_patterns: int) -> int:
-        """Blocks whose sums are taken together; depends on the data and VW alone."""
+        """Blocks whose sums are taken together; depends on the data, on VW, and on CPU or GPU."""
         is_gpu = self.lanes > 1
         least = 1 if is_gpu else -(-MIN_CPU_CHUNK // self.vw)
         most = MAX_GPU_CHUNKS if is_gpu else MAX_CHUNKS

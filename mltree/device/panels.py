@@ -57,7 +57,8 @@ class Place:
 class PanelEngine:
     """Implements :class:`mltree.likelihood.engine.Engine` over panels of an alignment.
 
-    Its layouts must have one VW for results to have the bits of a lone session.
+    Its layouts must have one VW, and be GPUs' or CPUs', for results to have the bits of a lone
+    session.
     """
 
     def __init__(
@@ -78,13 +79,14 @@ class PanelEngine:
             if own
         ]
         self._idle = [place for place, own in zip(places, residues, strict=True) if not own]
+        self._places = tuple(places)
         self._resident = Resident()
-        self._acc = np.dtype(np.float64 if places[0].layout.fp64 else np.float32)
+        self._acc = np.dtype(np.float64 if self.layouts[0].fp64 else np.float32)
 
     @property
     def name(self) -> str:
-        """The devices and how many panels each has."""
-        return "; ".join(seat.name for seat in self._seats)
+        """The devices, whatever the shares that they have: results do not depend on those."""
+        return "; ".join(f"{place.device.name.strip()}, {place.layout}" for place in self._places)
 
     @property
     def notice(self) -> str:
@@ -189,11 +191,6 @@ class _Seat:
         return self._limit // self._layout.cla_bytes(self.panels[0].patterns.n_patterns)
 
     @property
-    def name(self) -> str:
-        panels = f", {len(self.panels)} panels" if len(self.panels) > 1 else ""
-        return f"{self.session.name}{panels}"
-
-    @property
     def notice(self) -> str:
         patterns = f"{self.session.device.name.strip()} takes {self._patterns.n_patterns} patterns"
         if len(self.panels) == 1:
@@ -239,7 +236,7 @@ class _Seat:
     def turn_to(self, turn: int, writers: list[Writer]) -> Session:
         """The session, at work on a panel whose CLAs those programs write."""
         self.session.turn_to(*self.panels[turn])
-        for writer in writers:
+        for writer in writers if len(self.panels) > 1 else []:
             self.session.start(writer.program, writer.lengths, NO_CONTROL)
         return self.session
 

@@ -137,10 +137,11 @@ class Session:
     def send(
         self, program: Program, words: npt.NDArray[Any], lengths: int, groups: int = 0
     ) -> None:
-        """Send a program on its way, with the acc[words] of its state from the header on."""
+        """Send a program on its way, with the numbers [words] of its state from the header on."""
         with naming_device(self.device):
             plan = self._plan(program, lengths, groups)
-            self.memory.write("state", words, plan.offset * self._acc.itemsize)
+            own = words.astype(self._acc, copy=False)
+            self.memory.write("state", own, plan.offset * self._acc.itemsize)
             self._launch(plan)
 
     def ask(self, program: Program, lengths: int, groups: int = 0) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
+from mltree.device.layout import without_fp64
 from mltree.device.panels import PanelEngine, Place
 from mltree.device.session import Session
 from mltree.errors import DeviceError, NumericalError
@@ -84,11 +85,30 @@ def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.parametrize("has_fp64", [(True, False), (False, True)], ids=str)
+def test_devices_with_and_without_fp64(
+    open_native: OpenDevice, problem: Problem, has_fp64: tuple[bool, bool]
+) -> None:
+    """Each keeps its numbers as it can; the precision is that of the lesser one."""
+    session = open_native(problem.patterns, problem.categories)
+    layouts = [session.layout if has else without_fp64(session.layout) for has in has_fp64]
+    places = [Place(session.device, layout) for layout in layouts]
+    both = Likelihood(PanelEngine(problem.patterns, places, BOUNDS, 100), BOUNDS)
+    alone = Likelihood(session, BOUNDS)
+    expected = alone.log_likelihoods(problem.trees, problem.models)
+    got = both.log_likelihoods(problem.trees, problem.models)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    trees = [tree.copy() for tree in problem.trees]
+    smoothed = both.smooth(trees, problem.models, 1e-2)
+    assert (smoothed > got).all()
+
+
 def test_a_device_too_slow_to_help_is_told_of(open_device: OpenDevice, problem: Problem) -> None:
     session = open_device(problem.patterns, problem.categories)
     engine = panels(session, problem, (1.0, 1e-3))
     assert engine.n_panels == 1
     assert engine.notice.endswith("takes none")
+    assert engine.name == panels(session, problem, (1.0, 1.0)).name
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,20 @@ def test_the_same_bits_again_and_by_either_dispatch(
         assert_same_bits(everything(engine, problem), first)
 
 
+def test_a_program_runs_again_after_buffers_have_grown(
+    open_native: OpenDevice, likelihood: MakeLikelihood, problem: Problem
+) -> None:
+    """Its arguments are set anew, though they are taken for known where nothing has moved."""
+    engine = likelihood(open_native, problem)
+    one, many = problem.trees[:1], problem.trees * 20
+    first = engine.log_likelihoods(one, problem.models[:1])
+    again = engine.log_likelihoods(one, problem.models[:1])
+    engine.derivatives(problem.trees[1], problem.models[1])
+    engine.log_likelihoods(many, problem.models * 20)
+    np.testing.assert_array_equal(engine.log_likelihoods(one, problem.models[:1]), first)
+    np.testing.assert_array_equal(again, first)
+
+
 @pytest.mark.parametrize("groups", [1, 2, 7])
 def test_the_same_bits_with_any_number_of_work_groups(
     open_device: OpenDevice,
