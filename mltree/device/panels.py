@@ -25,7 +25,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function
 from mltree.device.layout import Layout
 from mltree.device.memory import cla_memory
-from mltree.device.resident import Resident, Writer
+from mltree.device.resident import Resident
 from mltree.device.residues import ordered_sum, patterns_of, share_out
 from mltree.device.session import Dispatch, Session, pays_to_walk
 from mltree.device.timing import Breakdown
@@ -233,13 +233,6 @@ class _Seat:
             for first, last in pairwise(ends)
         ]
 
-    def turn_to(self, turn: int, writers: list[Writer]) -> Session:
-        """The session, at work on a panel whose CLAs those programs write."""
-        self.session.turn_to(*self.panels[turn])
-        for writer in writers if len(self.panels) > 1 else []:
-            self.session.start(writer.program, writer.lengths, NO_CONTROL)
-        return self.session
-
     def site_lnl(self) -> Float64:
         """f64[patterns] of all panels."""
         found = []
@@ -324,13 +317,26 @@ class _Run:
         words = [self.state.head] * len(parts)
         for turn in range(self._turns):
             here = [i for i, seat in enumerate(self._seats) if turn < len(seat.panels)]
+            self._turn_to(turn, [self._seats[i] for i in here])
             for i in here:
-                session = self._seats[i].turn_to(turn, self._writers)
+                session = self._seats[i].session
                 session.send(parts[i], words[i], n)
                 session.ask(parts[i], n)
             for i in here:  # the next panel goes on from these words
                 words[i] = self._seats[i].session.receive(parts[i], n)
         return [own[HEADER_WORDS + n :] for own in words]
+
+    def _turn_to(self, turn: int, seats: list[_Seat]) -> None:
+        """Work on other panels, and have their CLAs written where they are not there any more."""
+        for seat in seats:
+            seat.session.turn_to(*seat.panels[turn])
+        for writer in self._writers:
+            sessions = [seat.session for seat in seats if len(seat.panels) > 1]
+            for session in sessions:
+                session.start(writer.program, writer.lengths, NO_CONTROL)
+                session.ask(writer.program, len(writer.lengths))
+            for session in sessions:  # raises what went wrong
+                session.receive(writer.program, len(writer.lengths))
 
     def _add_up(self, stage: Reduce, found: list[Acc]) -> None:
         """Whole sums from the strided sums of all seats, whose residues follow one another."""

@@ -12,11 +12,12 @@ from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
 from mltree.device.layout import without_fp64
 from mltree.device.panels import PanelEngine, Place
 from mltree.device.session import Session
-from mltree.errors import DeviceError, NumericalError
+from mltree.errors import DeviceError, NumericalError, WorkerFault
 from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.engine import NO_CONTROL
 from mltree.likelihood.model_rows import model_rows
+from mltree.likelihood.program import Program, Reduce
 from mltree.search.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
@@ -137,6 +138,25 @@ def test_more_than_the_memory(
     assert "panels, one after the other" in engine.notice
     got = everything(Likelihood(engine, BOUNDS), problem)
     assert_same_bits(got, lone)
+
+
+def test_a_fault_while_clas_are_written_again_is_told(
+    open_native: OpenDevice, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_native(problem.patterns, problem.categories)
+    limit = 100 * session.layout.cla_bytes(problem.patterns.n_patterns) // 3
+    engine = Likelihood(panels(session, problem, (1.0,), limit), BOUNDS)
+    found = Neighbourhood(problem.tree)
+    scan = found.scan(found.extend(4))
+    engine.insertions([problem.tree], [problem.model], scan)
+
+    def check(session: Session, program: Program, back: np.ndarray) -> None:
+        if not any(isinstance(stage, Reduce) for stage in program.stages):
+            raise WorkerFault("of a writer")
+
+    monkeypatch.setattr(Session, "_check", check)
+    with pytest.raises(WorkerFault, match="of a writer"):
+        engine.insertions([problem.tree], [problem.model], scan)
 
 
 def test_panels_become_smaller_where_more_is_asked(
