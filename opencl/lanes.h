@@ -133,6 +133,21 @@ static inline bool any_lane(VECTOR(char) mask) {
 
 #define LN_2 0.693147180559945309417
 
+// 2^(exponent - EXPONENT_BIAS), from its bits; 0 for an exponent of 0.
+#if FP64 && WIDTH > 1
+#define EXPONENT_BIAS 1023
+#define POWER_OF_TWO(exponent) JOIN(as_double, WIDTH)(JOIN(convert_long, WIDTH)(exponent) << 52)
+#elif FP64
+#define EXPONENT_BIAS 1023
+#define POWER_OF_TWO(exponent) as_double((long)(exponent) << 52)
+#elif WIDTH > 1
+#define EXPONENT_BIAS 127
+#define POWER_OF_TWO(exponent) JOIN(as_float, WIDTH)((exponent) << 23)
+#else
+#define EXPONENT_BIAS 127
+#define POWER_OF_TWO(exponent) as_float((exponent) << 23)
+#endif
+
 // Scaling by exact powers of two: a CLA whose states all fall below 2^-bits is multiplied by
 // 2^bits and its count grows by one.
 #if SINGLE

@@ -29,10 +29,14 @@ VECTOR_FUNCTION count_v smallest_count(__local const real_v *terms, __local cons
   return least;
 }
 
+#define MOST_EXCESS ((EXPONENT_BIAS + 1) / SCALE_BITS)  // what is scaled down by more is nothing
+
 // 2^(-SCALE_BITS * (count - least)).
 VECTOR_FUNCTION acc_v relative_scale(count_v count, count_v least) {
   const count_v excess = count - least;
-  return ANY(excess > 0) ? exp2(TO_ACC(excess) * (acc)(-SCALE_BITS)) : (acc_v)(1);
+  const count_v exponent =
+      EXPONENT_BIAS - SCALE_BITS * (excess < MOST_EXCESS ? excess : (count_v)(MOST_EXCESS));
+  return POWER_OF_TWO(exponent > 0 ? exponent : (count_v)(0));
 }
 
 // Whether the categories of every pattern agree on its count, as most do.
