@@ -204,12 +204,13 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
 
     matrices = Program(programs.traversal(trees).stages[:1], 1)
     yield Operation("P matrices", runs(matrices, tree.lengths), edges, "matrices", 0, 0)
-    lnl = programs.walk if engine.walks(1) else programs.traversal
+    longest = engine.longest_walk(1)
+    lnl = programs.walk(trees, longest) if longest else programs.traversal(trees)
     yield Operation(
-        "traversal", runs(lnl(trees), tree.lengths),
-        inner * count, "pattern-newviews", 0 if engine.walks(1) else 2 * inner, 2 * inner + 1,
+        "traversal", runs(lnl, tree.lengths),
+        inner * count, "pattern-newviews", 0 if longest else 2 * inner, 2 * inner + 1,
     )  # fmt: skip
-    if engine.walks(1):
+    if longest:
         yield Operation(
             "traversal, CLAs kept", runs(programs.traversal(trees), tree.lengths),
             inner * count, "pattern-newviews", 2 * inner, 2 * inner + 1,

@@ -25,6 +25,7 @@ __all__ = [
     "NO_CELL",
     "PMATRIX",
     "RECORD_ALIGNMENT",
+    "RESULT",
     "RUN",
     "SCAN_STEP",
     "SCAN_TASK",
@@ -60,7 +61,7 @@ class Op(enum.IntEnum):
     TRIPOD = 6
     """lnL, gradient and Hessian in the three lengths around an insertion point."""
     WALK = 7
-    """lnL of whole trees by depth-first walks that keep no CLA."""
+    """lnL of trees by depth-first walks, of whole trees or of pieces that others go on from."""
 
 
 class RunKind(enum.IntEnum):
@@ -164,6 +165,9 @@ Residue v of them adds the chunks v, v + REDUCE_WIDTH, v + 2 REDUCE_WIDTH, ...""
 NO_CELL = -1
 """A field that asks for nothing: no output, no level."""
 
+RESULT = 1 << 30
+"""An operand of a walk's step: the result of a step before."""
+
 PENDANT_LEVEL, ROOT_LEVEL = 0, 1
 """Levels of a scan's stack that a task fills before its first step: the pruned subtree as seen from
 across its branch, and what lies behind the walker at its start."""
@@ -220,9 +224,10 @@ made from the other side's operand, gets a score (or a slot), and is pushed on a
 from the far end of the side's branch (see :mod:`mltree.likelihood.scan_tasks`). The half length's
 matrix applied twice is as good as the full length's."""
 TRIPOD = _record("near", "far", "pendant", "near_p", "far_p", "pendant_p", "model", "cell")
-WALK = _record("tip", "length", "model", "cell", "first_step", "steps")
+WALK = _record("tip", "length", "model", "cell", "slot", "first_step", "steps")
+"""A walk's last result is scored across the branch of a tip, or kept where there is a slot."""
 WALK_STEP = _record("left", "left_p", "right", "right_p")
-"""One newview of a walk in post-order. An operand >= 0 is the result of a step before: the right
+"""One newview of a walk in post-order. An operand RESULT is the result of a step before: the right
 one of the last step, the left one of the last step that no other has taken."""
 
 _RECORDS = {
@@ -255,6 +260,7 @@ _NUMBERS = {
     "HEADER_WORDS": HEADER_WORDS,
     "REDUCE_WIDTH": REDUCE_WIDTH,
     "NO_CELL": NO_CELL,
+    "RESULT": RESULT,
     "PENDANT_LEVEL": PENDANT_LEVEL,
     "ROOT_LEVEL": ROOT_LEVEL,
     "GPU_COLUMNS": GPU_COLUMNS,

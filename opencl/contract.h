@@ -53,6 +53,7 @@
 #define HEADER_WORDS (2)
 #define REDUCE_WIDTH (32)
 #define NO_CELL (-1)
+#define RESULT (1073741824)
 #define PENDANT_LEVEL (0)
 #define ROOT_LEVEL (1)
 #define GPU_COLUMNS (32)
@@ -131,13 +132,14 @@
 #define TRIPOD_MODEL 6
 #define TRIPOD_CELL 7
 
-#define WALK_WORDS 6
+#define WALK_WORDS 7
 #define WALK_TIP 0
 #define WALK_LENGTH 1
 #define WALK_MODEL 2
 #define WALK_CELL 3
-#define WALK_FIRST_STEP 4
-#define WALK_STEPS 5
+#define WALK_SLOT 4
+#define WALK_FIRST_STEP 5
+#define WALK_STEPS 6
 
 #define WALK_STEP_WORDS 4
 #define WALK_STEP_LEFT 0

@@ -1,7 +1,8 @@
-// lnL of whole trees. A walk takes a tree's nodes in post-order and keeps no CLA: the result of
-// the last step stays in registers, and results that wait for their sibling stand on the
-// work-group's own stack. At the end, across the branch of one tip,
+// lnL of trees. A walk takes a tree's nodes in post-order: the result of the last step stays in
+// registers, and results that wait for their sibling stand on the work-group's own stack. At the
+// end, across the branch of one tip,
 //   lnL = sum_patterns weight ln sum_k w_k sum_i pi_i x_i (P(t) tip)_i
+// or, where it walked a piece of a tree, its last result is kept for the walk that goes on from it.
 #define TERMS 1
 #define TAKES_SPANS
 
@@ -36,12 +37,12 @@ VECTOR_FUNCTION count_v walk_steps(const plf_t *s, __global const int *walk, int
     next_left_codes = operand_codes(s, next.s0, block);
     next_right_codes = operand_codes(s, next.s2, block);
     real_v left_x[STATES], right_x[STATES];
-    if (left < 0) {  // both are tips: the last result waits
+    if (left != RESULT) {  // both are from elsewhere: the last result waits
       if (waiting >= 0) stack_store(s, stack, waiting, k, x, count);
       ++waiting;
       count = fetch(s, left, left_codes, left_p, block, k, left_x);
       count += fetch(s, right, right_codes, right_p, block, k, right_x);
-    } else if (right < 0) {
+    } else if (right != RESULT) {
       FOR_STATE(i) left_x[i] = x[i];
       count += fetch(s, right, right_codes, right_p, block, k, right_x);
     } else {
@@ -66,6 +67,19 @@ VECTOR_FUNCTION void walk_terms(const plf_t *s, __global const int *walk, int bl
   FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * x[i] * tip[i];
   terms[TERM_AT(0, 0, k, COLUMN)] = model[MODEL_WEIGHTS + k] * sum;
   counts[COUNT_AT(0, k, COLUMN)] = count;
+}
+
+// A piece of a tree, up to the result that is kept.
+static inline void walk_piece(const plf_t *s, __global const int *walk, int span,
+                              __local real_v *stack) {
+  for (int n = 0; n < s->chunk_blocks; ++n) {
+    const int block = chunk_block(s, column_chunk(span, COLUMN), n);
+    FOR_CATEGORY(k) {
+      real_v x[STATES];
+      const count_v count = walk_steps(s, walk, block, k, stack, x);
+      slot_store(s, walk[WALK_SLOT], block, k, x, count);
+    }
+  }
 }
 
 static inline void walk_span(const plf_t *s, __global const int *walk, bool sites, int span,
@@ -100,8 +114,13 @@ static inline void own_stage(const plf_t *s, __global const int *walks, int coun
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
   const long jobs = (long)count * span_count(s);
-  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0))
-    walk_span(s, walks + job % count * WALK_WORDS, sites, job / count, stack, terms, counts, lanes);
+  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
+    __global const int *walk = walks + job % count * WALK_WORDS;
+    if (walk[WALK_SLOT] != NO_CELL)
+      walk_piece(s, walk, job / count, stack);
+    else
+      walk_span(s, walk, sites, job / count, stack, terms, counts, lanes);
+  }
   mark(book, since, FN_NEWVIEW);
 }
 

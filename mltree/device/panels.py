@@ -27,7 +27,7 @@ from mltree.device.layout import Layout
 from mltree.device.memory import cla_memory
 from mltree.device.resident import Resident
 from mltree.device.residues import ordered_sum, patterns_of, share_out
-from mltree.device.session import Dispatch, Session, pays_to_walk
+from mltree.device.session import Dispatch, Session, longest_walk
 from mltree.device.timing import Breakdown
 from mltree.errors import DeviceError
 from mltree.likelihood.engine import NO_CONTROL, Result
@@ -70,7 +70,8 @@ class PanelEngine:
         dispatch: Dispatch = "auto",
     ) -> None:
         """``slots``: CLAs to make room for at first; more panels are made where more is asked."""
-        whole = self._n_patterns = patterns.n_patterns
+        self._whole = patterns
+        whole = patterns.n_patterns
         chunk = max(place.layout.chunk_blocks(whole) * place.layout.vw for place in places)
         residues = share_out(-(-whole // chunk), [place.share for place in places])
         self._seats = [
@@ -109,10 +110,10 @@ class PanelEngine:
         """CLA slots that fit beside one another; see :class:`mltree.likelihood.engine.Engine`."""
         return min(seat.room for seat in self._seats)
 
-    def walks(self, trees: int) -> bool:
-        """As a lone session on the first device would, so that results have its bits."""
+    def longest_walk(self, trees: int) -> int:
+        """As of a lone session on the first device, so that results have its bits."""
         session = self._seats[0].session
-        return pays_to_walk(session.layout, session.device, trees, self._n_patterns)
+        return longest_walk(session.layout, session.device, self._whole, trees)
 
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
@@ -121,7 +122,7 @@ class PanelEngine:
 
     def site_log_likelihoods(self) -> Float64:
         """f64[L] of the last EVALUATE_SITES."""
-        lnl = np.empty(self._n_patterns)
+        lnl = np.empty(self._whole.n_patterns)
         for seat in self._seats:
             lnl[seat.where] = seat.site_lnl()
         return lnl

@@ -29,7 +29,7 @@ from mltree.likelihood.engine import Result
 from mltree.likelihood.program import Program, Repeat
 from mltree.likelihood.work import most_steps
 
-__all__ = ["Dispatch", "Session", "pays_to_walk"]
+__all__ = ["Dispatch", "Session", "longest_walk"]
 
 Float64 = npt.NDArray[np.float64]
 Dispatch = Literal["auto", "persistent", "launch"]
@@ -37,6 +37,15 @@ Dispatch = Literal["auto", "persistent", "launch"]
 
 PLANS = 16
 """Programs whose launches are remembered: more than a search repeats in turn."""
+
+PIECE = 24
+"""Steps of a walk where whole trees would leave compute units idle."""
+
+PIECES_BELOW = 1
+"""Walks for each compute unit, below which that is so."""
+
+PIECES_FROM = 64
+"""Taxa from which pieces beat levels side by side there."""
 
 _OF_PANEL = ("tips", "weights", "block_partition", "site_lnl")
 
@@ -100,9 +109,9 @@ class Session:
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         return cl.CommandQueue(self._context, self.device, profiling)
 
-    def walks(self, trees: int) -> bool:
-        """Whether so many walks keep the compute units busy; see :func:`pays_to_walk`."""
-        return pays_to_walk(self.layout, self.device, trees, self._n_patterns)
+    def longest_walk(self, trees: int) -> int:
+        """See :func:`longest_walk`."""
+        return longest_walk(self.layout, self.device, self._panel, trees)
 
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
@@ -334,12 +343,16 @@ class Session:
         raise_fault(self.device, program, fault, stage)
 
 
-def pays_to_walk(layout: Layout, device: cl.Device, trees: int, patterns: int) -> bool:
-    """Whether walks of so many trees, a work-group each and span, beat levels side by side.
+def longest_walk(layout: Layout, device: cl.Device, patterns: Patterns, trees: int) -> int:
+    """Steps of a walk; see :meth:`mltree.likelihood.engine.Engine.longest_walk`.
 
-    On an H200 they took 0.55 of the time for 15 taxa x 65,536 patterns, 0.75 for 1,000 x 16,384
-    and 0.7 for 20 trees of 200 x 1,727; but four times as long for one of 1,000 x 1,024, whose 32
-    work-groups leave most compute units idle. CPUs keep a tile's CLAs in their caches anyway.
+    On an H200 walks took 0.55 of the time of levels side by side for 15 taxa x 65,536 patterns,
+    0.75 for 1,000 x 16,384 and 0.7 for 20 trees of 200 x 1,727. CPUs keep a tile's CLAs in their
+    caches anyway.
     """
-    spans = -(-layout.blocks(patterns) // layout.span)
-    return layout.lanes > 1 and trees * spans >= device.max_compute_units
+    spans = -(-layout.blocks(patterns.n_patterns) // layout.span)
+    if layout.lanes == 1:
+        return 0
+    if trees * spans >= PIECES_BELOW * device.max_compute_units:
+        return patterns.n_tips
+    return PIECE if patterns.n_tips >= PIECES_FROM else 0

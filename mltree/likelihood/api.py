@@ -54,7 +54,7 @@ class Likelihood:
 
     def log_likelihoods(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> Float64:
         """f64[n]: lnL of every tree under its model."""
-        if self.engine.walks(len(trees)):  # all at once: walks need no slots
+        if self.engine.longest_walk(len(trees)) >= trees[0].n_tips - 2:  # those need no slots
             return self._log_likelihoods(trees, models)
         batch = max(1, self.engine.max_slots // planner.slots_of(trees[0]))
         parts = [
@@ -166,8 +166,12 @@ class Likelihood:
     ) -> Float64:
         self._load(models)
         self._resident = ()
-        build = programs.walk if self.engine.walks(len(trees)) else programs.traversal
-        program = self._program(build, trees, kind)
+        longest = self.engine.longest_walk(len(trees))
+        program = (
+            self._program(programs.walk, trees, longest, kind)
+            if longest
+            else self._program(programs.traversal, trees, kind)
+        )
         return self.engine.run(program, _lengths(trees), NO_CONTROL).sums
 
     def _smooth(

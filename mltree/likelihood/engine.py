@@ -47,8 +47,11 @@ class Engine(Protocol):
     def max_slots(self) -> int:
         """CLA slots that fit by the memory plan; larger work is done in batches."""
 
-    def walks(self, trees: int) -> bool:
-        """Whether lnL of so many trees are best taken from walks, which keep no CLA."""
+    def longest_walk(self, trees: int) -> int:
+        """Most steps of a walk where walks are best for lnL of so many trees; 0 where levels are.
+
+        Trees that have more steps are walked in pieces, whose results are kept in slots.
+        """
 
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, MODEL_WORDS] (see :mod:`mltree.likelihood.model_rows`)."""

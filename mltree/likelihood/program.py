@@ -34,6 +34,7 @@ Records: TypeAlias = npt.NDArray[np.void]
 """A structured array of one of the contract's records."""
 
 _STAGE_WORDS = len(contract.STAGE.names or ())
+_SLOT_FIELDS = ("dst", "left", "right", "x", "y", "near", "far", "pendant", "root", "slot")
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,11 @@ class Tripods:
 
 @dataclass(frozen=True)
 class Walk:
-    """lnL of trees from depth-first walks (:data:`contract.WALK` records, a tree each).
+    """Depth-first walks of trees, or of pieces of them that later ones go on from.
 
-    ``walks.first_step`` counts records of ``steps``; ``levels``: results that wait at most for
-    their sibling, beside the last one; ``sites``: whether lnL of every pattern are kept.
+    ``walks`` (:data:`contract.WALK`): ``first_step`` counts records of ``steps``; ``levels``:
+    results that wait at most for their sibling, beside the last one; ``sites``: whether lnL of
+    every pattern are kept.
     """
 
     walks: Records
@@ -200,7 +202,7 @@ class Program:
 
     def _operands(self) -> Iterator[npt.NDArray[np.int32]]:
         for records in self.tables():
-            for field in ("dst", "left", "right", "x", "y", "near", "far", "pendant", "root"):
+            for field in _SLOT_FIELDS:
                 if field in (records.dtype.names or ()) and records.dtype != contract.WALK_STEP:
                     yield records[field]
         yield from (s.outputs for s in self.stages if isinstance(s, Scan) and s.stores)

@@ -25,10 +25,9 @@ from mltree.likelihood.program import (
     Scan,
     Sites,
     Tripods,
-    Walk,
 )
 from mltree.likelihood.scan_tasks import ScanTasks
-from mltree.likelihood.walks import walk_records
+from mltree.likelihood.walks import walk_stages
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree, siblings
 
@@ -57,12 +56,10 @@ def traversal(trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE) -> Progra
     return Program(stages, len(trees))
 
 
-def walk(trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE) -> Program:
-    """LnL of every tree from a walk that keeps no CLA; cell n is tree n's."""
-    plan = walk_records(trees)
-    walks = Walk(plan.walks, plan.steps, plan.levels, sites=kind == RunKind.EVALUATE_SITES)
-    stages = (_pmatrices(trees), walks, Reduce(0, len(trees)))
-    return Program(stages, len(trees))
+def walk(trees: Sequence[Tree], longest: int, kind: RunKind = RunKind.EVALUATE) -> Program:
+    """LnL of every tree from walks of at most so many steps; cell n is tree n's."""
+    walks = walk_stages(trees, longest, sites=kind == RunKind.EVALUATE_SITES)
+    return Program((_pmatrices(trees), *walks, Reduce(0, len(trees))), len(trees))
 
 
 def update(trees: Sequence[Tree]) -> Program:

@@ -14,7 +14,14 @@ import numpy.typing as npt
 
 from mltree import contract
 from mltree.alignment.patterns import Patterns
-from mltree.contract import NO_CELL, ROOT_LEVEL, SCALE_BITS_DOUBLE, TRIPOD_CELLS, RunKind
+from mltree.contract import (
+    NO_CELL,
+    RESULT,
+    ROOT_LEVEL,
+    SCALE_BITS_DOUBLE,
+    TRIPOD_CELLS,
+    RunKind,
+)
 from mltree.errors import NumericalError
 from mltree.likelihood.engine import Result
 from mltree.likelihood.model_rows import RowLayout
@@ -85,9 +92,9 @@ class ReferenceEngine:
         self._models = np.empty((0, self._row.words))
         self._site_lnl = np.zeros(len(self.weights))
 
-    def walks(self, trees: int) -> bool:  # noqa: ARG002
-        """False: it takes a level at a time as well as a walk."""
-        return False
+    def longest_walk(self, trees: int) -> int:  # noqa: ARG002
+        """None: it takes a level at a time as well as a walk."""
+        return 0
 
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
@@ -199,15 +206,18 @@ class ReferenceEngine:
         self._sums[cell + 1] = self.weights @ (l2 / l0 - (l1 / l0) ** 2)
 
     def _walk(
-        self, steps: Records, sites: bool, tip: int, length: int, model: int, cell: int, first: int,
-        count: int,
+        self, steps: Records, sites: bool, tip: int, length: int, model: int, cell: int, slot: int,
+        first: int, count: int,
     ) -> None:  # fmt: skip
         waiting: list[_Scaled] = []
         for left, left_p, right, right_p in steps[first : first + count].tolist():
-            b = waiting.pop() if right >= 0 else self._operand(right)
-            a = waiting.pop() if left >= 0 else self._operand(left)
+            b = waiting.pop() if right == RESULT else self._operand(right)
+            a = waiting.pop() if left == RESULT else self._operand(left)
             waiting.append(self._across(a, left_p).times(self._across(b, right_p)))
         root = waiting.pop()
+        if slot != NO_CELL:
+            self._cla[slot] = root
+            return
         lnl = self._lnl_across(root, self._across(self._operand(tip), length), model)
         self._sums[cell] = self.weights @ lnl
         if sites:

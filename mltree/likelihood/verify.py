@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.contract import (
+    NO_CELL,
     PENDANT_LEVEL,
     REDUCE_WIDTH,
+    RESULT,
     ROOT_LEVEL,
     TRIPOD_CELLS,
     GroupKind,
@@ -82,9 +84,9 @@ class VerifiedEngine:
         self.verifier = Verifier(n_tips, engine.max_slots)
         self._models = 0
 
-    def walks(self, trees: int) -> bool:
+    def longest_walk(self, trees: int) -> int:
         """As the engine; see :class:`mltree.likelihood.engine.Engine`."""
-        return self.engine.walks(trees)
+        return self.engine.longest_walk(trees)
 
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
@@ -172,22 +174,30 @@ class _Check:
 
     def _walk(self, stage: Walk) -> None:
         walks, steps = stage.walks, stage.steps
-        self._require(walks["tip"] < 0, "is evaluated at a CLA: a walk keeps none")
+        self._require(walks["tip"] < 0, "is scored across the branch of a CLA, not of a tip")
         self._tips(walks["tip"])
         self._lengths(walks, "length")
         self._model(walks)
-        self._cells(walks["cell"])
+        kept = np.flatnonzero(walks["slot"] != NO_CELL)
+        scored = np.flatnonzero(walks["slot"] == NO_CELL)
+        self._cells(walks["cell"][scored], at=scored)
         self._inside(walks, steps)
         self.record = len(walks)
         for field in ("left", "right"):
             self._tips(steps[field])
+            self._read(self.slots, steps[field], "cla", _is_slot(steps[field]))
         self._lengths(steps, "left_p", "right_p")
         self._waiting(stage)
+        self.record = 0
+        slots = walks["slot"][kept]
+        same = np.isin(slots, [steps["left"], steps["right"]])
+        self._require(~same, "overwrites a CLA that its own stage reads", kept)
+        self._write(self.slots, slots, "cla", kept)
 
     def _waiting(self, stage: Walk) -> None:
         """Steps take results that are there, one is left, and no more wait than are said to."""
         owner, at = _steps_of(stage.walks)
-        inner = np.column_stack([stage.steps["left"], stage.steps["right"]])[at] >= 0
+        inner = np.column_stack([stage.steps["left"], stage.steps["right"]])[at] == RESULT
         growth = 1 - inner.sum(axis=1)
         before = np.concatenate([[0], np.cumsum(growth)])
         there = before[:-1] - before[np.searchsorted(owner, owner)]
@@ -342,6 +352,12 @@ def _steps_of(tasks: Records) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp
     owner = np.repeat(np.arange(len(tasks)), count)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
     return owner, tasks["first_step"][owner] + within
+
+
+def _is_slot(operand: Int32) -> Bool:
+    """Which operands of a walk's steps are CLAs."""
+    is_slot: Bool = (operand >= 0) & (operand != RESULT)
+    return is_slot
 
 
 def _slots_read(tasks: Records, steps: Records) -> Int32:

@@ -1,4 +1,9 @@
-"""Walks of whole trees: the order of their nodes, so that few results wait for a sibling."""
+"""Walks of whole trees: the order of their nodes, so that few results wait for a sibling.
+
+One walk a tree leaves most of a GPU idle where trees and patterns are few. There a tree falls into
+pieces, each walked by itself: what is left of the tree once they are done falls into pieces again,
+tier by tier, until the last one ends at the root.
+"""
 
 from __future__ import annotations
 
@@ -6,76 +11,150 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from mltree import contract
+from mltree.contract import NO_CELL, RESULT
 from mltree.likelihood.planner import operand_table
-from mltree.likelihood.program import Records
+from mltree.likelihood.program import Records, Walk
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree
 
-__all__ = ["WalkPlan", "walk_records"]
+__all__ = ["walk_stages"]
+
+Int32 = npt.NDArray[np.int32]
+Bool = npt.NDArray[np.bool_]
+
+
+def walk_stages(trees: Sequence[Tree], longest: int, sites: bool = False) -> list[Walk]:
+    """Walks of every tree to its tip 0, the lnL of tree n in cell n; a stage for each tier.
+
+    ``longest``: steps of a piece at most, 1 or more; whole trees from T - 2 on. ``sites``: keep
+    the lnL of every pattern too. Pieces leave their results in slots from 0 on.
+    """
+    is_one = len({(id(tree.twin), id(tree.edge)) for tree in trees}) == 1
+    forest = Forest(trees[:1] if is_one else trees)
+    pieces = _Pieces.of(forest, longest)
+    steps, first = _steps(forest, pieces)
+    walks = _walks(forest, pieces, first)
+    tier = pieces.tier[pieces.heads]
+    stages = []
+    for of_tier in np.split(np.arange(tier.size), np.flatnonzero(np.diff(tier)) + 1):
+        own, begin = walks[of_tier], first[pieces.heads[of_tier[0]]]
+        own["first_step"] -= begin
+        its_steps = steps[begin : begin + own["steps"].sum()]
+        if is_one:
+            own, its_steps = _under_models(own, its_steps, forest, pieces, len(trees))
+        levels = int(pieces.levels[pieces.heads[of_tier]].max())
+        stages.append(Walk(own, its_steps, max(0, levels), sites))
+    return stages
 
 
 @dataclass(frozen=True)
-class WalkPlan:
-    """Depth-first walks of trees: WALK records, one a tree, and their WALK_STEP records."""
+class _Pieces:
+    """How trees fall into pieces; arrays are over the half-edges of a forest that face tip 0."""
 
-    walks: Records
-    steps: Records
-    levels: int
-    """Results that wait at most for their sibling, beside the last one."""
+    is_cut: Bool
+    """Whether a piece ends there, and another one goes on from its result."""
+    steps: Int32
+    """Of its piece, up to there."""
+    tier: Int32
+    """Of its piece, which needs results of lower tiers only."""
+    levels: Int32
+    """That its piece needs up to there; -1 of a tip, which never waits."""
+    heads: Int32
+    """Where pieces end, in the order of tiers, the longest first."""
+
+    @classmethod
+    def of(cls, forest: Forest, longest: int) -> _Pieces:
+        """From the tips to the root: a node joins its children's piece while there is room.
+
+        Its levels: the child that needs more is walked first, so that a whole tree needs at most
+        log2(T) of them (Sethi and Ullman, 1970).
+        """
+        size = forest.twin.size
+        is_cut = np.zeros(size, np.bool_)
+        steps, tier, levels = np.zeros((3, size), np.int32)
+        levels -= 1
+        for wave in reversed(forest.waves()):
+            children = np.stack([side[wave] for side in forest.behind])
+            last = tier[children].max(axis=0)
+            stays = tier[children] == last
+            is_full = (steps[children] * stays).sum(axis=0) >= longest
+            stays &= ~is_full
+            is_cut[children] = forest.is_inner[children] & ~stays
+            steps[wave] = 1 + (steps[children] * stays).sum(axis=0)
+            tier[wave] = last + is_full
+            needs = np.where(stays, levels[children], -1)
+            levels[wave] = np.maximum(needs.max(axis=0), needs.min(axis=0) + 1)
+        heads = np.concatenate([np.flatnonzero(is_cut), forest.twin[forest.of_trees(0)]])
+        heads = heads[np.lexsort((-steps[heads], tier[heads]))]
+        return cls(is_cut, steps, tier, levels, heads.astype(np.int32))
+
+    @property
+    def slots(self) -> int:
+        """Results that other pieces go on from."""
+        return int(np.count_nonzero(self.is_cut))
 
 
-def walk_records(trees: Sequence[Tree]) -> WalkPlan:
-    """Walks of every tree to its tip 0, the lnL of tree n in cell n.
-
-    At every node the branch that needs more levels is walked first, so that a walk needs at most
-    log2(T) of them (Sethi and Ullman, 1970).
-    """
-    apart = {(id(tree.twin), id(tree.edge)): tree for tree in trees}
-    distinct = list(apart.values()) if len(apart) == 1 else list(trees)
-    forest = Forest(distinct)
-    steps, levels = _walk_steps(forest)
-    root = forest.edge[forest.of_trees(0)]
-    if len(distinct) < len(trees):  # one tree under many models
-        first_length = forest.n_edges * np.arange(len(trees))
-        root = root + first_length
-        steps = np.tile(steps, len(trees))
-        for field in ("left_p", "right_p"):
-            steps[field] += np.repeat(first_length, forest.n_tips - 2)
-    walks: Records = np.empty(len(trees), contract.WALK)
-    walks["tip"] = ~0
-    walks["length"] = root
-    walks["model"] = walks["cell"] = np.arange(len(trees))
-    walks["first_step"] = (forest.n_tips - 2) * np.arange(len(trees))
-    walks["steps"] = forest.n_tips - 2
-    return WalkPlan(walks, steps, levels)
-
-
-def _walk_steps(forest: Forest) -> tuple[Records, int]:
-    """The steps of all walks, tree after tree, and the levels that the neediest has to have."""
+def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
+    """The steps of all pieces, and int32[halves]: where each half-edge's part of them starts."""
+    needs = np.where(pieces.is_cut, -1, pieces.levels)
     one, other = forest.behind
-    waves = forest.waves()
-    size = np.zeros(forest.twin.size, np.int32)
-    levels = np.full(forest.twin.size, -1, np.int32)  # of a tip: it never waits
-    for wave in reversed(waves):
-        first, second = levels[one[wave]], levels[other[wave]]
-        levels[wave] = np.maximum(np.maximum(first, second), np.minimum(first, second) + 1)
-        size[wave] = 1 + size[one[wave]] + size[other[wave]]
-    swap = levels[other] > levels[one]
+    swap = needs[other] > needs[one]
     left, right = np.where(swap, other, one), np.where(swap, one, other)
-    start = np.zeros(forest.twin.size, np.int32)
-    roots = forest.twin[forest.of_trees(0)]
-    start[roots] = (forest.n_tips - 2) * np.arange(forest.n_trees)
+    first = np.zeros(forest.twin.size, np.int32)
+    ends = np.cumsum(pieces.steps[pieces.heads])
+    first[pieces.heads] = ends - pieces.steps[pieces.heads]
+    waves = forest.waves()
     for wave in waves:
-        begin, first = start[wave], left[wave]
-        start[first] = begin
-        start[right[wave]] = begin + size[first]
+        begin = first[wave]
+        for child in (left[wave], right[wave]):
+            goes_on = ~pieces.is_cut[child]
+            first[child[goes_on]] = begin[goes_on]
+            begin = begin + pieces.steps[child] * goes_on
     every = np.concatenate(waves)
-    at = start[every] + size[every] - 1
-    table = operand_table(forest.n_tips, 1)  # of results only the sign counts
+    at = first[every] + pieces.steps[every] - 1
+    operand = np.tile(operand_table(forest.n_tips, 1), forest.n_trees)
+    operand[forest.is_inner] = RESULT
+    ends_there = pieces.heads[pieces.is_cut[pieces.heads]]
+    operand[ends_there] = np.arange(ends_there.size)
     steps: Records = np.empty(every.size, contract.WALK_STEP)
     for field, halves in (("left", left[every]), ("right", right[every])):
-        steps[field][at] = table[halves % forest.n_halves]
+        steps[field][at] = operand[halves]
         steps[f"{field}_p"][at] = forest.edge[halves]
-    return steps, max(0, int(levels[roots].max()))
+    return steps, first
+
+
+def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
+    """A walk to every head; those that end at a root are scored."""
+    heads = pieces.heads
+    is_cut, number = pieces.is_cut[heads], heads // forest.n_halves
+    walks: Records = np.empty(heads.size, contract.WALK)
+    walks["tip"] = ~0
+    walks["length"] = forest.edge[forest.of_trees(0)][number]
+    walks["model"] = number
+    walks["cell"] = np.where(is_cut, NO_CELL, number)
+    walks["slot"] = np.where(is_cut, np.cumsum(is_cut) - 1, NO_CELL)
+    walks["first_step"] = first[heads]
+    walks["steps"] = pieces.steps[heads]
+    return walks
+
+
+def _under_models(
+    walks: Records, steps: Records, forest: Forest, pieces: _Pieces, models: int
+) -> tuple[Records, Records]:
+    """The walks and steps of one tree again for every model, each with lengths of its own."""
+    of_walk = np.repeat(np.arange(models, dtype=np.int32), len(walks))
+    of_step = np.repeat(np.arange(models, dtype=np.int32), len(steps))
+    walks, steps = np.tile(walks, models), np.tile(steps, models)
+    walks["length"] += forest.n_edges * of_walk
+    walks["model"] = of_walk
+    walks["cell"] += of_walk * (walks["cell"] != NO_CELL)
+    walks["slot"] += pieces.slots * of_walk * (walks["slot"] != NO_CELL)
+    walks["first_step"] += (len(steps) // models) * of_walk
+    for side in ("left", "right"):
+        is_slot = (steps[side] >= 0) & (steps[side] != RESULT)
+        steps[side] += pieces.slots * of_step * is_slot
+        steps[f"{side}_p"] += forest.n_edges * of_step
+    return walks, steps

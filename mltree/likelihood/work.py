@@ -124,7 +124,8 @@ def _stage_counts(stage: Stage) -> Iterator[tuple[Function, tuple[int, int, int]
             yield Function.SCAN, (inserted, clas + task_clas + stored, tips + task_tips)
         case Walk(walks, steps):
             _, tips = _operands(steps, "left", "right")
-            yield Function.NEWVIEW, (len(steps), 0, tips + len(walks))
+            kept = int(np.count_nonzero(walks["slot"] >= 0))  # and read once
+            yield Function.NEWVIEW, (len(steps), 2 * kept, tips + len(walks) - kept)
         case Tripods(records):
             yield Function.TRIPOD, (len(records), *_operands(records, "near", "far", "pendant"))
 

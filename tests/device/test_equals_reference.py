@@ -72,8 +72,10 @@ def assert_same_sums(problem: Problem, device: Likelihood, reference: Likelihood
     expected = reference.log_likelihoods(*arguments)
     got = device.log_likelihoods(*arguments)
     np.testing.assert_allclose(got, expected, rtol=RELATIVE, atol=RELATIVE)
-    walked = device.engine.run(programs.walk(problem.trees), all_lengths(problem), NO_CONTROL)
-    np.testing.assert_allclose(walked.sums, expected, rtol=RELATIVE, atol=RELATIVE)
+    for longest in (1, 3, problem.tree.n_tips):
+        program = programs.walk(problem.trees, longest)
+        walked = device.engine.run(program, all_lengths(problem), NO_CONTROL)
+        np.testing.assert_allclose(walked.sums, expected, rtol=RELATIVE, atol=RELATIVE)
     of_sites = reference.site_log_likelihoods(problem.tree, problem.model)
     np.testing.assert_allclose(
         device.site_log_likelihoods(problem.tree, problem.model),
@@ -207,17 +209,19 @@ def test_the_scan_stores_what_it_scores(
     np.testing.assert_array_equal(some, every[kept])
 
 
+@pytest.mark.parametrize("longest", [1, 10, 100])
 @pytest.mark.parametrize("tips", [4, 9, 100])
 def test_a_walk_is_a_traversal(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],
     likelihood: Callable[..., Likelihood],
     tips: int,
+    longest: int,
 ) -> None:
     problem = make_problem(tips, 300)
     device = likelihood(open_device, problem)
     expected = device.site_log_likelihoods(problem.tree, problem.model)
-    program = programs.walk([problem.tree], RunKind.EVALUATE_SITES)
+    program = programs.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
     lnl = device.engine.run(program, problem.tree.lengths, NO_CONTROL).sums
     np.testing.assert_allclose(device.engine.site_log_likelihoods(), expected, rtol=RELATIVE)
     np.testing.assert_allclose(lnl, problem.patterns.weights @ expected, rtol=RELATIVE)

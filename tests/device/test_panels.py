@@ -200,16 +200,22 @@ def test_fewer_chunks_than_devices(
     assert_same_bits(everything(Likelihood(engine, BOUNDS), problem), expected)
 
 
+@pytest.mark.parametrize("longest", [4, 100])
 @pytest.mark.parametrize("memory", [1.0, 0.3])
 def test_walks(
-    open_native: OpenDevice, problem: Problem, monkeypatch: pytest.MonkeyPatch, memory: float
+    open_native: OpenDevice,
+    problem: Problem,
+    monkeypatch: pytest.MonkeyPatch,
+    memory: float,
+    longest: int,
 ) -> None:
     monkeypatch.setattr("mltree.device.layout.MIN_CPU_CHUNK", 8)
     session = open_native(problem.patterns, problem.categories)
     limit = int(memory * session.layout.cla_bytes(PATTERNS))
     engine = panels(session, problem, (3.0, 2.0), limit, slots=1)
     assert (engine.n_panels > 2) == (memory < 1)
-    program, lengths = programs.walk([problem.tree], RunKind.EVALUATE_SITES), problem.tree.lengths
+    lengths = problem.tree.lengths
+    program = programs.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
     for each in (session, engine):
         each.load_models(model_rows(problem.models))
     expected = session.run(program, lengths, NO_CONTROL).sums

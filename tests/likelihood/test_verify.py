@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mltree import contract
-from mltree.contract import GroupKind, RunKind
+from mltree.contract import RESULT, GroupKind, RunKind
 from mltree.errors import WorkerFault
 from mltree.likelihood import planner, programs
 from mltree.likelihood.program import (
@@ -173,7 +173,7 @@ def test_a_scan_must_not_store_over_what_it_reads() -> None:
 
 def walk(table: str = "steps", at: int = 0, **fields: int) -> Program:
     """A walk of two trees, with some fields of one record changed."""
-    lengths, stage, reduce = programs.walk([TREE, TREE]).stages
+    lengths, stage, reduce = programs.walk([TREE, TREE], TIPS).stages
     assert isinstance(stage, Walk)
     records = getattr(stage, table).copy()
     for field, value in fields.items():
@@ -188,14 +188,14 @@ def test_walks_pass() -> None:
 @pytest.mark.parametrize(
     ("table", "fields", "wrong"),
     [
-        ("walks", {"tip": 3}, "is evaluated at a CLA"),
+        ("walks", {"tip": 3}, "is scored across the branch of a CLA"),
         ("walks", {"tip": ~TIPS}, f"reads tip {TIPS} of {TIPS}"),
         ("walks", {"length": 1000}, "reads P"),
         ("walks", {"model": 2}, "needs model 2 of 2"),
         ("walks", {"cell": 5}, "reads sum|writes sum"),
         ("walks", {"steps": 1000}, "has steps beyond"),
         ("walks", {"steps": 0}, "does not end in one result"),
-        ("steps", {"left": 5, "right": 5}, "takes a result that no step has left"),
+        ("steps", {"left": RESULT, "right": RESULT}, "takes a result that no step has left"),
         ("steps", {"left_p": -1}, "reads P"),
     ],
 )

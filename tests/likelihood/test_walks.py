@@ -2,39 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from mltree.likelihood.walks import walk_records
+from mltree.contract import NO_CELL, RESULT
+from mltree.likelihood.program import Walk
+from mltree.likelihood.walks import walk_stages
 from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree
+
+Seen = tuple[list[int], list[int]]
+"""Tips and lengths below a result."""
+
+
+def walked(stages: Sequence[Walk]) -> dict[int, Seen]:
+    """What lies below the root of every tree, by its cell, as a stack machine finds it."""
+    kept: dict[int, Seen] = {}
+    roots: dict[int, Seen] = {}
+    for stage in stages:
+        found: dict[int, Seen] = {}
+        most = 0
+        for tip, length, model, cell, slot, first, count in stage.walks.tolist():
+            waiting: list[Seen] = []
+            for left, left_p, right, right_p in stage.steps[first : first + count].tolist():
+                below: Seen = [], [left_p, right_p]
+                assert left == RESULT or right != RESULT, "a lone result is the left operand"
+                for operand in (right, left):
+                    if operand == RESULT:
+                        tips, lengths = waiting.pop()
+                    else:
+                        tips, lengths = ([~operand], []) if operand < 0 else kept[operand]
+                    below = below[0] + tips, below[1] + lengths
+                waiting.append(below)
+                most = max(most, len(waiting))
+            ((tips, lengths),) = waiting
+            if slot == NO_CELL:
+                assert model == cell
+                roots[cell] = [*tips, ~tip], [*lengths, length]
+            else:
+                assert slot not in kept
+                found[slot] = tips, lengths
+        assert most <= 1 + stage.levels
+        kept |= found
+    return roots
+
+
+def assert_whole(stages: Sequence[Walk], trees: Sequence[Tree]) -> None:
+    """Every tip and length of every tree is met once."""
+    roots = walked(stages)
+    assert sorted(roots) == list(range(len(trees)))
+    for number, tree in enumerate(trees):
+        tips, lengths = roots[number]
+        assert sorted(tips) == list(range(tree.n_tips))
+        assert sorted(lengths) == [number * tree.n_edges + e for e in range(tree.n_edges)]
 
 
 @pytest.mark.parametrize("tips", [4, 5, 17, 200])
 def test_a_walk_is_in_post_order_with_few_results_waiting(tips: int) -> None:
     tree = random_topology(tips, np.random.default_rng(tips))
-    plan = walk_records([tree])
-    assert len(plan.steps) == tips - 2
-    waiting, most = 0, 0
-    tips_seen, lengths_seen = [0], [int(plan.walks["length"][0])]
-    for left, left_p, right, right_p in plan.steps.tolist():
-        assert left >= 0 or right < 0, "a lone result is the left operand"
-        taken = (left >= 0) + (right >= 0)
-        assert waiting >= taken
-        waiting += 1 - taken
-        most = max(most, waiting)
-        tips_seen += [~x for x in (left, right) if x < 0]
-        lengths_seen += [left_p, right_p]
-    assert waiting == 1
-    assert most == 1 + plan.levels <= 1 + np.log2(tips)
-    assert sorted(tips_seen) == list(range(tips))
-    assert sorted(lengths_seen) == list(range(tree.n_edges))
+    (stage,) = walk_stages([tree], tips)
+    assert len(stage.walks) == 1
+    assert len(stage.steps) == tips - 2
+    assert 1 + stage.levels <= 1 + np.log2(tips)
+    assert_whole([stage], [tree])
 
 
-def test_trees_with_one_topology_differ_in_their_lengths_only() -> None:
-    tree = random_topology(9, np.random.default_rng(1))
-    plan = walk_records([tree, tree, tree.copy()])
-    np.testing.assert_array_equal(plan.walks["length"], tree.edge[0] + np.arange(3) * tree.n_edges)
-    one, *others = np.split(plan.steps, 3)
-    for number, other in enumerate(others, 1):
-        np.testing.assert_array_equal(other["left"], one["left"])
-        np.testing.assert_array_equal(other["left_p"], one["left_p"] + number * tree.n_edges)
+@pytest.mark.parametrize("longest", [1, 2, 7, 50, 197])
+def test_pieces_are_short_and_make_up_the_trees(longest: int) -> None:
+    rng = np.random.default_rng(longest)
+    trees = [random_topology(200, rng) for _ in range(3)]
+    stages = walk_stages(trees, longest)
+    assert len(stages) > 1
+    assert max(stage.walks["steps"].max() for stage in stages) <= longest
+    assert sum(stage.walks["steps"].sum() for stage in stages) == 3 * 198
+    assert_whole(stages, trees)
+
+
+@pytest.mark.parametrize("longest", [5, 100])
+def test_a_tree_under_many_models_is_planned_once(longest: int) -> None:
+    tree = random_topology(60, np.random.default_rng(1))
+    trees = [tree, tree, tree]
+    stages = walk_stages(trees, longest)
+    assert_whole(stages, trees)
+    for stage in stages:
+        one, *others = np.split(stage.steps, 3)
+        for number, other in enumerate(others, 1):
+            np.testing.assert_array_equal(other["left"] < 0, one["left"] < 0)
+            np.testing.assert_array_equal(other["left_p"], one["left_p"] + number * tree.n_edges)

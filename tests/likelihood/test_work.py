@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
+from mltree.contract import CONTROL_WORDS, RESULT, Control, Function, RunKind
 from mltree.likelihood import programs
 from mltree.likelihood.program import Program, Records, Scan, Sites, Stage, Tripods, Walk
 from mltree.likelihood.work import Count, most_steps, no_work, work_of
@@ -54,10 +54,11 @@ def lines_of(stage: Stage) -> Iterator[Line]:
                 yield Function.TRIPOD, [r["near"], r["far"], r["pendant"]], 0, 1
         case Walk(walks, steps):
             for w in walks:
-                yield Function.NEWVIEW, [w["tip"]], 0, 0
+                is_kept = w["slot"] >= 0
+                yield Function.NEWVIEW, [] if is_kept else [w["tip"]], is_kept, 0
             for r in steps:
-                tips = [r[field] for field in ("left", "right") if r[field] < 0]
-                yield Function.NEWVIEW, tips, 0, 1
+                operands = [r[field] for field in ("left", "right") if r[field] != RESULT]
+                yield Function.NEWVIEW, operands, 0, 1
 
 
 def by_hand(program: Program) -> dict[Function, list[int]]:
@@ -78,7 +79,8 @@ def made(name: str, tree: Tree) -> Program:
     base = 3 * (TAXA - 2)
     return {
         "traversal": lambda: programs.traversal([tree]),
-        "walk": lambda: programs.walk([tree, tree]),
+        "walk": lambda: programs.walk([tree, tree], TAXA),
+        "walk in pieces": lambda: programs.walk([tree, tree], 4),
         "derivatives": lambda: programs.derivatives([tree, tree]),
         "scores": lambda: programs.scores([tree], scan)[0],
         "near vectors": lambda: programs.near_vectors([tree], scan, base)[0],
@@ -87,7 +89,8 @@ def made(name: str, tree: Tree) -> Program:
 
 
 @pytest.mark.parametrize(
-    "name", ["traversal", "walk", "derivatives", "scores", "near vectors", "tripods"]
+    "name",
+    ["traversal", "walk", "walk in pieces", "derivatives", "scores", "near vectors", "tripods"],
 )
 def test_counts_are_the_records(name: str, tree: Tree) -> None:
     program = made(name, tree)
