@@ -26,6 +26,9 @@
 #ifndef ROWS
 #error "-DROWS: instructions of one level that a work-group runs side by side"
 #endif
+#ifndef PARTITIONS
+#error "-DPARTITIONS: models that blocks may have beside one another"
+#endif
 #ifndef SINGLE
 #error "-DSINGLE: 1 for fp32 CLAs, 0 for fp64"
 #endif

@@ -77,10 +77,10 @@ VECTOR_FUNCTION void derive_lane(const plf_t *s, int block, __local const real_v
                                  __local const count_v *counts, acc_v sums[2]) {
   acc_v all[TERMS];
   sum_categories(terms, counts, get_local_id(2), LANE, all);
-  const acc_v slope = all[1] / all[0];
+  const acc_v inverse = 1 / all[0], slope = all[1] * inverse;
   const acc_v weight = pattern_weights(s, block, LANE);
   sums[0] += weight * slope;
-  sums[1] += weight * (all[2] / all[0] - slope * slope);
+  sums[1] += weight * (all[2] * inverse - slope * slope);
 }
 
 // One run of edges over a tile of blocks; rows take edges side by side. A chunk's sum grows block

@@ -46,7 +46,11 @@ typedef VECTOR(uchar) code_v;
 #define TO_COUNT(x) JOIN(convert_int, WIDTH)(x)
 #define TO_STORED(x) JOIN(convert_ushort, WIDTH)(x)
 #define ONES(mask) (-JOIN(convert_int, WIDTH)(mask))
+#if LANES > 1
+#define ANY(mask) any(mask)
+#else
 #define ANY(mask) any_lane(JOIN(convert_char, WIDTH)(mask))
+#endif
 #else
 #define VECTOR(type) type
 typedef real real_v;

@@ -19,8 +19,9 @@
 // x = every lane's row of a table with a row of states per tip code.
 VECTOR_FUNCTION void table_rows(__global const real *table, code_v code, real_v x[STATES]) {
 #if WIDTH > 1
-  const count_v at = TO_COUNT(code) * STATES;
-#define OF_LANE(lane) table[at.JOIN(s, lane) + i]
+#define LANE_ROW(lane) table + (uint)code.JOIN(s, lane) * STATES
+  __global const real *rows[] = {EACH_LANE(LANE_ROW)};
+#define OF_LANE(lane) rows[0x##lane][i]
   FOR_STATE(i) x[i] = (real_v)(EACH_LANE(OF_LANE));
 #else
   FOR_STATE(i) x[i] = table[code * STATES + i];
@@ -122,8 +123,7 @@ VECTOR_FUNCTION real_v matvec_meeting(__global const real *m, const real_v x[STA
 
 // P x of every tip code, as PMATRICES made it.
 static inline __global const real *tip_rows(const plf_t *s, int length, int block, int k) {
-  const size_t at = (size_t)length * s->partitions + partition_of(s, block);
-  return s->tip_pmatrix + (at * CATEGORIES + k) * TIP_ROW;
+  return s->tip_pmatrix + BRANCH_AT(length, partition_of(s, block), k, TIP_ROW);
 }
 
 // An operand seen from across its branch, y = P[length] x, in two steps: all that must come from
@@ -152,13 +152,18 @@ VECTOR_FUNCTION void cross_times(const plf_t *s, int operand, int length, int bl
     FOR_STATE(i) y[i] *= x[i];
 }
 
-VECTOR_FUNCTION count_v propagate(const plf_t *s, int operand, int length, int block, int k,
-                                  real_v y[STATES]) {
+// Both steps at once.
+VECTOR_FUNCTION count_v seen(const plf_t *s, int operand, code_v codes, int length, int block,
+                             int k, real_v y[STATES]) {
   real_v x[STATES];
-  const code_v codes = operand_codes(s, operand, block);
   const count_v count = fetch(s, operand, codes, length, block, k, x);
   cross(s, operand, length, block, k, x, y);
   return count;
+}
+
+VECTOR_FUNCTION count_v propagate(const plf_t *s, int operand, int length, int block, int k,
+                                  real_v y[STATES]) {
+  return seen(s, operand, operand_codes(s, operand, block), length, block, k, y);
 }
 
 #if LANES > 1 && !SINGLE && WIDTH <= 2

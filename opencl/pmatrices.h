@@ -44,27 +44,27 @@ static inline void tip_rows_fill(const plf_t *s, acc rows[MATRIX_ROWS][STATES], 
 static inline void pmatrix_fill(const plf_t *s, int length, int model, int partition, int k,
                                 int first) {
   __global const acc *row = s->model + (size_t)(model + partition) * MODEL_WORDS;
-  const size_t at = ((size_t)length * s->partitions + partition) * CATEGORIES + k;
   const acc time = LENGTHS_AT(s)[length] * row[MODEL_RATES + k];
   acc exponentials[STATES];
   for (int m = 0; m < STATES; ++m) exponentials[m] = expm1(row[m] * time);
   acc rows[MATRIX_ROWS][STATES];
   for (int r = 0; r < MATRIX_ROWS; ++r)
-    pmatrix_row_fill(row, exponentials, first + r, s->pmatrix + at * PMATRIX_ROW, rows[r]);
+    pmatrix_row_fill(row, exponentials, first + r,
+                     s->pmatrix + BRANCH_AT(length, partition, k, PMATRIX_ROW), rows[r]);
 #if TIP_LOOKUP
-  tip_rows_fill(s, rows, first, s->tip_pmatrix + at * TIP_ROW);
+  tip_rows_fill(s, rows, first, s->tip_pmatrix + BRANCH_AT(length, partition, k, TIP_ROW));
 #endif
 }
 
 STAGE_FUNCTION void pmatrices_stage(const plf_t *s, __global const int *records, int count,
                                     int group_size) {
   const int parts = STATES / MATRIX_ROWS;
-  const int jobs = count * s->partitions * CATEGORIES * parts;
+  const int jobs = count * PARTITIONS * CATEGORIES * parts;
   const int items = get_num_groups(0) * group_size;
   for (int q = get_group_id(0) * group_size + ITEM; q < jobs; q += items) {
     const int first = q % parts * MATRIX_ROWS, k = q / parts % CATEGORIES;
-    const int matrix = q / (parts * CATEGORIES), partition = matrix % s->partitions;
-    __global const int *record = records + matrix / s->partitions * PMATRIX_WORDS;
+    const int matrix = q / (parts * CATEGORIES), partition = matrix % PARTITIONS;
+    __global const int *record = records + matrix / PARTITIONS * PMATRIX_WORDS;
     pmatrix_fill(s, record[PMATRIX_LENGTH], record[PMATRIX_MODEL], partition, k, first);
   }
 }

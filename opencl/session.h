@@ -41,7 +41,7 @@ typedef struct {
   __global ulong *marks;                // MARK_STARTED, MARK_ELAPSED, [work-group][FUNCTIONS]
   int blocks, chunks, chunk_blocks;
   int first_chunk;  // chunks of the device's panels before this one
-  int tile_blocks, partitions;
+  int tile_blocks;
   int controls, lengths;  // records in front of the sums
   int stack_levels;       // of a work-group's own stack
   int local_levels;       // of them in local memory
@@ -93,12 +93,16 @@ static inline acc_v pattern_weights(const plf_t *s, int block, int lane) {
 
 // A lone partition is not looked up: the address of every P matrix would wait for it.
 static inline int partition_of(const plf_t *s, int block) {
-  return s->partitions == 1 ? 0 : s->block_partition[block];
+  return PARTITIONS == 1 ? 0 : s->block_partition[block];
 }
 
+// Where the rows of a branch length start, in one category: few multiplications, for they are done
+// for every operand. Rows of a length are fewer than an int counts.
+#define BRANCH_AT(length, partition, k, row) \
+  ((size_t)(length) * (PARTITIONS * CATEGORIES * (row)) + ((partition) * CATEGORIES + (k)) * (row))
+
 static inline __global const real *pmatrix_row(const plf_t *s, int length, int block, int k) {
-  const size_t at = (size_t)length * s->partitions + partition_of(s, block);
-  return s->pmatrix + (at * CATEGORIES + k) * PMATRIX_ROW;
+  return s->pmatrix + BRANCH_AT(length, partition_of(s, block), k, PMATRIX_ROW);
 }
 
 static inline __global const real *model_row(const plf_t *s, int model, int block) {

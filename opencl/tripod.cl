@@ -81,7 +81,8 @@ VECTOR_FUNCTION void tripod_lane(const plf_t *s, int block, __local const real_v
   const acc_v weight = pattern_weights(s, block, LANE);
   const int one[6] = {1, 2, 3, 1, 1, 2}, other[6] = {1, 2, 3, 2, 3, 3};
   sums[0] += weight * scaled_log(all[0], count);
-  for (int t = 1; t < TERMS; ++t) all[t] /= all[0];
+  const acc_v inverse = 1 / all[0];
+  for (int t = 1; t < TERMS; ++t) all[t] *= inverse;
   for (int t = 1; t < 4; ++t) sums[t] += weight * all[t];
   for (int h = 0; h < 6; ++h) sums[4 + h] += weight * (all[4 + h] - all[one[h]] * all[other[h]]);
 }

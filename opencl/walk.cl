@@ -36,21 +36,24 @@ VECTOR_FUNCTION count_v walk_steps(const plf_t *s, __global const int *walk, int
     after = steps[min(n + 2, last)];
     next_left_codes = operand_codes(s, next.s0, block);
     next_right_codes = operand_codes(s, next.s2, block);
-    real_v left_x[STATES], right_x[STATES];
-    if (left != RESULT) {  // both are from elsewhere: the last result waits
-      if (waiting >= 0) stack_store(s, stack, waiting, k, x, count);
-      ++waiting;
-      count = fetch(s, left, left_codes, left_p, block, k, left_x);
-      count += fetch(s, right, right_codes, right_p, block, k, right_x);
-    } else if (right != RESULT) {
-      FOR_STATE(i) left_x[i] = x[i];
-      count += fetch(s, right, right_codes, right_p, block, k, right_x);
-    } else {
-      FOR_STATE(i) right_x[i] = x[i];
+    real_v left_y[STATES], right_y[STATES];
+    if (right == RESULT) {
+      real_v left_x[STATES];
       count += stack_load(s, stack, --waiting, k, left_x);
+      matvec(pmatrix_row(s, left_p, block, k), left_x, left_y);
+      matvec(pmatrix_row(s, right_p, block, k), x, right_y);
+    } else {
+      const count_v right_count = seen(s, right, right_codes, right_p, block, k, right_y);
+      if (left == RESULT) {
+        matvec(pmatrix_row(s, left_p, block, k), x, left_y);
+      } else {  // neither is: the last result waits
+        if (waiting >= 0) stack_store(s, stack, waiting, k, x, count);
+        ++waiting;
+        count = seen(s, left, left_codes, left_p, block, k, left_y);
+      }
+      count += right_count;
     }
-    cross(s, left, left_p, block, k, left_x, x);
-    cross_times(s, right, right_p, block, k, right_x, x);
+    FOR_STATE(i) x[i] = left_y[i] * right_y[i];
     count = rescale(x, count);
   }
   return count;

@@ -27,9 +27,8 @@ __kernel WORK_GROUP void worker(
     __global const acc *restrict model, __global const real *restrict model_real,
     __global const acc *restrict weights, __global const int *restrict block_partition,
     __global uint *sync, __global ulong *marks, __local real_v *own_stack, int blocks,
-    int chunk_blocks, int first_chunk, int tile_blocks, int partitions, int controls, int lengths,
-    int stack_levels, int local_levels, acc min_length, acc max_length, int first_stage,
-    int last_stage) {
+    int chunk_blocks, int first_chunk, int tile_blocks, int controls, int lengths, int stack_levels,
+    int local_levels, acc min_length, acc max_length, int first_stage, int last_stage) {
   const plf_t session = {program,
                          state,
                          cla,
@@ -52,7 +51,6 @@ __kernel WORK_GROUP void worker(
                          chunk_blocks,
                          first_chunk,
                          tile_blocks,
-                         partitions,
                          controls,
                          lengths,
                          stack_levels,

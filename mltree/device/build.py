@@ -36,13 +36,16 @@ SPIN_LIMIT = 1 << 25
 """Polls of the grid barrier before it reports a fault: tens of seconds, where most passes take
 microseconds, but a work-group's share of a large tree with 61 states a second."""
 
-NVIDIA_REGISTERS = 128
+NVIDIA_REGISTERS = {"sites": 128, "walk": 128, "scan": 168, "tripod": 255}
 """Most registers of a work-item whose vectors are small: a compute unit then holds four groups of
-128. On an H200 walks of 15 taxa x 262,144 patterns took 0.73 of the time, derivatives 0.8, scans
-0.7 to 0.8, though a few vectors wait in memory."""
+128, or three of a scan's. On an H200 walks of 15 taxa x 262,144 patterns took 0.73 of the time that
+they took with 255, derivatives 0.8, scans 0.6, though a few vectors wait in memory."""
+
+SINGLE_REGISTERS = 96
+"""Of one that keeps fp32 CLAs (derivatives there 1.07 -> 1.03 ms)."""
 
 MANY_REGISTERS = 255
-"""Of one with vectors of 20 states, or with a whole tripod: the most there are."""
+"""Of one with vectors of 20 states: the most there are."""
 
 NVIDIA_REGISTER_FILE = 65_536
 """Registers of a compute unit (compute capability 5 to 12), a quarter for every fourth warp."""
@@ -143,8 +146,9 @@ def resident_groups(device: cl.Device, name: str, layout: Layout, local: int) ->
 
 def register_limit(name: str, layout: Layout) -> int:
     """Registers that a work-item may take, so that at least one of the worker's groups fits."""
-    is_lean = layout.states <= SMALL_MATRIX and name != "tripod"
-    wanted = NVIDIA_REGISTERS if is_lean else MANY_REGISTERS
+    wanted = MANY_REGISTERS
+    if layout.states <= SMALL_MATRIX:
+        wanted = SINGLE_REGISTERS if layout.single and name == "sites" else NVIDIA_REGISTERS[name]
     return min(wanted, NVIDIA_REGISTER_FILE // _seats(name, layout) // 8 * 8)
 
 

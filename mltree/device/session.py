@@ -39,13 +39,10 @@ PLANS = 16
 """Programs whose launches are remembered: more than a search repeats in turn."""
 
 PIECE = 24
-"""Steps of a walk where whole trees would leave compute units idle."""
+"""Steps of subtrees that are walked apart where whole trees would leave compute units idle."""
 
-PIECES_BELOW = 1
+WALKS_A_UNIT = 1.5
 """Walks for each compute unit, below which that is so."""
-
-PIECES_FROM = 64
-"""Taxa from which pieces beat levels side by side there."""
 
 _OF_PANEL = ("tips", "weights", "block_partition", "site_lnl")
 
@@ -243,7 +240,7 @@ class Session:
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:
             with self.times.building:
-                worker = Worker(self._context, self.device, name, self.layout)
+                worker = Worker(self._context, self.device, name, self.layout.of_worker(name))
             words = Mark.BOOKS + worker.most_groups * len(Function)
             self.memory.put(f"marks.{name}", np.zeros(words, np.uint64))
             self._workers[name] = worker
@@ -269,7 +266,7 @@ class Session:
         self._make_room(program, lengths, groups, worker)
         numbers = [
             self._blocks, self._chunk_blocks, self._first_chunk,
-            self.layout.tile_blocks(self._chunk_blocks, program.slots), 1, groups, lengths,
+            self.layout.tile_blocks(self._chunk_blocks, program.slots), groups, lengths,
             program.stack_levels, worker.local_levels(program),
         ]  # fmt: skip
         arguments = worker.arguments(
@@ -344,15 +341,14 @@ class Session:
 
 
 def longest_walk(layout: Layout, device: cl.Device, patterns: Patterns, trees: int) -> int:
-    """Steps of a walk; see :meth:`mltree.likelihood.engine.Engine.longest_walk`.
+    """See :meth:`mltree.likelihood.engine.Engine.longest_walk`.
 
-    On an H200 walks took 0.55 of the time of levels side by side for 15 taxa x 65,536 patterns,
-    0.75 for 1,000 x 16,384 and 0.7 for 20 trees of 200 x 1,727. CPUs keep a tile's CLAs in their
-    caches anyway.
+    On an H200 walks take less time than levels side by side everywhere: 0.86 of it for 15 taxa x
+    1,024 patterns, 0.55 for 15 x 65,536, in pieces 0.65 for 1,000 x 1,024. CPUs keep a tile's CLAs
+    in their caches anyway.
     """
-    spans = -(-layout.blocks(patterns.n_patterns) // layout.span)
+    spans = -(-layout.blocks(patterns.n_patterns) // layout.of_worker("walk").span)
     if layout.lanes == 1:
         return 0
-    if trees * spans >= PIECES_BELOW * device.max_compute_units:
-        return patterns.n_tips
-    return PIECE if patterns.n_tips >= PIECES_FROM else 0
+    is_busy = trees * spans >= WALKS_A_UNIT * device.max_compute_units
+    return patterns.n_tips if is_busy else PIECE

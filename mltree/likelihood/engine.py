@@ -48,9 +48,10 @@ class Engine(Protocol):
         """CLA slots that fit by the memory plan; larger work is done in batches."""
 
     def longest_walk(self, trees: int) -> int:
-        """Most steps of a walk where walks are best for lnL of so many trees; 0 where levels are.
+        """How far walks go where they are best for lnL of so many trees; 0 where levels are.
 
-        Trees that have more steps are walked in pieces, whose results are kept in slots.
+        Subtrees that meet are walked apart where they have so many steps together, and their
+        results are kept in slots; see :func:`mltree.likelihood.walks.walk_stages`.
         """
 
     def load_models(self, rows: Float64) -> None:

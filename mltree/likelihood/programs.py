@@ -57,7 +57,7 @@ def traversal(trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE) -> Progra
 
 
 def walk(trees: Sequence[Tree], longest: int, kind: RunKind = RunKind.EVALUATE) -> Program:
-    """LnL of every tree from walks of at most so many steps; cell n is tree n's."""
+    """LnL of every tree from walks (:func:`.walks.walk_stages`); cell n is tree n's."""
     walks = walk_stages(trees, longest, sites=kind == RunKind.EVALUATE_SITES)
     return Program((_pmatrices(trees), *walks, Reduce(0, len(trees))), len(trees))
 

@@ -29,8 +29,9 @@ Bool = npt.NDArray[np.bool_]
 def walk_stages(trees: Sequence[Tree], longest: int, sites: bool = False) -> list[Walk]:
     """Walks of every tree to its tip 0, the lnL of tree n in cell n; a stage for each tier.
 
-    ``longest``: steps of a piece at most, 1 or more; whole trees from T - 2 on. ``sites``: keep
-    the lnL of every pattern too. Pieces leave their results in slots from 0 on.
+    ``longest``: steps that two subtrees which meet may have together to be walked as one piece,
+    all but one; from T - 2 on every tree is one piece. ``sites``: keep the lnL of every pattern
+    too. Pieces leave their results in slots from 0 on.
     """
     is_one = len({(id(tree.twin), id(tree.edge)) for tree in trees}) == 1
     forest = Forest(trees[:1] if is_one else trees)
@@ -67,7 +68,11 @@ class _Pieces:
 
     @classmethod
     def of(cls, forest: Forest, longest: int) -> _Pieces:
-        """From the tips to the root: a node joins its children's piece while there is room.
+        """From the tips to the root: a node goes on with its children's piece where it can.
+
+        Where it has two, and they are long together, both end and a higher tier begins: they can
+        then be walked side by side. A lone one grows without end, for its steps wait for each
+        other anyway.
 
         Its levels: the child that needs more is walked first, so that a whole tree needs at most
         log2(T) of them (Sethi and Ullman, 1970).
@@ -80,7 +85,8 @@ class _Pieces:
             children = np.stack([side[wave] for side in forest.behind])
             last = tier[children].max(axis=0)
             stays = tier[children] == last
-            is_full = (steps[children] * stays).sum(axis=0) >= longest
+            meets = (stays & forest.is_inner[children]).all(axis=0)
+            is_full = meets & (steps[children].sum(axis=0) >= longest)
             stays &= ~is_full
             is_cut[children] = forest.is_inner[children] & ~stays
             steps[wave] = 1 + (steps[children] * stays).sum(axis=0)
