@@ -4,6 +4,8 @@
 // gives lnL, its gradient and its whole Hessian in one pass over the patterns.
 #define TERMS TRIPOD_CELLS
 #define TAKES_SPANS
+#define MOST_SPANS 8    // of a record that a work-group takes together: they read the same matrices
+#define JOBS_A_GROUP 8  // at least, before it takes several: enough for even shares
 
 #include "contract.h"
 #include "grid.h"
@@ -119,11 +121,14 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
-  const long spans = span_count(s), jobs = count * spans;
-  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
-    const int n = job / spans;
+  const long spans = span_count(s), groups = get_num_groups(0);
+  const long stride = clamp(count * spans / (groups * JOBS_A_GROUP), 1L, (long)MOST_SPANS);
+  const long strides = (spans + stride - 1) / stride;
+  for (long job = get_group_id(0); job < count * strides; job += groups) {
+    const int n = job / strides, first = job % strides * stride;
     if (is_settled(s, n)) continue;
-    tripod_span(s, records + n * TRIPOD_WORDS, job % spans, terms, counts, lanes);
+    for (int span = first; span < min(first + stride, spans); ++span)
+      tripod_span(s, records + n * TRIPOD_WORDS, span, terms, counts, lanes);
   }
   mark(book, since, FN_TRIPOD);
 }

@@ -320,9 +320,9 @@ class _Run:
             here = [i for i, seat in enumerate(self._seats) if turn < len(seat.panels)]
             self._turn_to(turn, [self._seats[i] for i in here])
             for i in here:
-                session = self._seats[i].session
-                session.send(parts[i], words[i], n)
-                session.ask(parts[i], n)
+                self._seats[i].session.send(parts[i], words[i], n)
+            for i in here:  # only then: no device waits for another's answer to be asked for
+                self._seats[i].session.ask(parts[i], n)
             for i in here:  # the next panel goes on from these words
                 words[i] = self._seats[i].session.receive(parts[i], n)
         return [own[HEADER_WORDS + n :] for own in words]

@@ -60,6 +60,8 @@ class _Plan:
     """Of the memory that the arguments point into."""
     offset: int
     """Numbers of the state in front of its header."""
+    products: float
+    """Multiplications at most."""
 
 
 class Session:
@@ -282,6 +284,7 @@ class Session:
             launches=worker.launches(program, self._chunks, persistent),
             generation=self.memory.generation,
             offset=2 * lengths,
+            products=self.layout.products(self._n_patterns) * most_steps(program),
         )  # fmt: skip
 
     def _make_room(self, program: Program, lengths: int, groups: int, worker: Worker) -> None:
@@ -306,7 +309,7 @@ class Session:
 
     def _launch(self, plan: _Plan) -> None:
         stages = plan.program.stages
-        self.memory.expect(self.layout.products(self._n_patterns) * most_steps(plan.program))
+        self.memory.expect(plan.products)
         self.times.sent(plan.program, self._n_patterns)
         if len(plan.launches) < len(stages):
             self._enqueue(plan, plan.launches[0])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from mltree.device.build import WORKERS
 from mltree.device.layout import (
     GPU_GROUP,
     MAX_CHUNKS,
@@ -75,6 +78,25 @@ def test_a_span_of_chunks_fills_the_columns() -> None:
     assert little.group("scan") == much.group("walk") == (32, 4, 1)
     assert little.stack_bytes() == much.stack_bytes() == 64 * 4 * 5 * 8
     assert cpu_layout(4, 16, 4, 8, False).group("scan") == (1, 1, 1)
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("vw", [8, 16, 64])
+@pytest.mark.parametrize("worker", WORKERS)
+def test_workers_share_one_order_of_elements(worker: str, vw: int, single: bool) -> None:
+    layout = gpu_layout(4, 16, 4, vw, single, 1, width=2)
+    own = layout.of_worker(worker)
+    assert replace(own, lanes=layout.lanes) == layout
+    assert own.lanes > 1
+    assert vw % own.lanes == 0
+    few = worker == "walk" and vw < 64
+    width = 2 if worker == "sites" else (4 if single else 2) // (1 + few)
+    assert vw // own.lanes == width
+
+
+def test_cpus_and_vectors_of_many_states_have_one_width() -> None:
+    for layout in (cpu_layout(4, 16, 4, 8, True), gpu_layout(20, 25, 4, 32, True, 1)):
+        assert all(layout.of_worker(worker) is layout for worker in WORKERS)
 
 
 @pytest.mark.parametrize("vw", [1, 8, 32])

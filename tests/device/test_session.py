@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from mltree.alignment.alphabet import DNA
+from mltree.alignment.patterns import Patterns
 from mltree.contract import Function
 from mltree.device import build
-from mltree.device.session import Session
+from mltree.device.layout import Layout, cpu_layout, gpu_layout
+from mltree.device.session import PIECE, Session, longest_walk
 from mltree.device.worker import Worker
 from mltree.errors import DeviceError, WorkerFault
 from mltree.likelihood import programs
@@ -192,3 +196,32 @@ def test_a_barrier_that_cannot_complete_is_a_worker_fault(
     assert "--device" in (raised.value.hint or "")
     again = session.run(program, problem.tree.lengths, NO_CONTROL).sums
     np.testing.assert_array_equal(again, expected)
+
+
+@pytest.mark.parametrize(
+    ("layout", "trees", "patterns", "longest"),
+    [
+        (gpu_layout(4, 16, 4, 64, False, 1, 2), 1, 65_536, 50),  # whole trees
+        (gpu_layout(4, 16, 4, 64, False, 1, 2), 8, 8_192, 50),
+        (gpu_layout(4, 16, 4, 64, False, 1, 2), 1, 8_192, PIECE),
+        (gpu_layout(4, 16, 4, 16, False, 16, 2), 1, 1_024, PIECE),
+        (gpu_layout(20, 25, 4, 8, False, 16), 1, 1_024, PIECE),
+        (cpu_layout(4, 16, 4, 8, False), 8, 65_536, 0),  # levels
+    ],
+)
+def test_walks_go_as_far_as_keeps_a_gpu_busy(
+    layout: Layout, trees: int, patterns: int, longest: int
+) -> None:
+    device, data = SimpleNamespace(max_compute_units=132), make_patterns(patterns)
+    assert longest_walk(layout, device, data, trees) == longest
+
+
+def make_patterns(count: int) -> Patterns:
+    """Gaps only, of 50 taxa."""
+    return Patterns(
+        taxa=tuple(f"t{n}" for n in range(50)),
+        codes=np.zeros((50, count), np.uint8),
+        weights=np.ones(count),
+        site_pattern=np.arange(count, dtype=np.int32),
+        alphabet=DNA,
+    )
