@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
@@ -27,6 +28,10 @@ from mltree.model.eigen import ModelArrays, decompose, random_reversible
 from mltree.model.rates import gamma_rates
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
+
+settings.register_profile("mltree", deadline=None)
+settings.load_profile("mltree")
+"""No test is timed: the machines that run them are shared."""
 
 BOUNDS = (1e-6, 100.0)
 """Expected substitutions per site: the defaults of a search."""

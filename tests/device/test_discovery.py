@@ -94,6 +94,15 @@ def test_layouts() -> None:
     assert not choose_layout(_info(has_fp64=False), 4, 16, 4, 1000).fp64
 
 
+def test_more_categories_than_work_items() -> None:
+    gpu = _info(is_cpu=False, compute_units=132)
+    assert choose_layout(gpu, 4, 16, 32, 1000).group("scan") == (32, 32, 1)
+    with pytest.raises(DeviceError, match="no work-group holds 33 rate categories") as raised:
+        choose_layout(gpu, 4, 16, 33, 1000)
+    assert "--device cpu" in (raised.value.hint or "")
+    assert choose_layout(_info(), 4, 16, 64, 1000).categories == 64
+
+
 def test_widths_of_blocks() -> None:
     assert block_widths(_info(vector_width=4)) == (4, 8, 16)
     assert block_widths(_info(vector_width=32)) == (16,)

@@ -34,7 +34,6 @@ SIZES = ((4, 1), (4, 2), (2, 3), (4, 4), (4, 5), (20, 4), (61, 2))
 
 
 FUZZ = settings(
-    deadline=None,
     max_examples=40,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -142,7 +141,7 @@ def test_sums(
     assert_same_sums(problem, likelihood(open_device, problem), reference(problem))
 
 
-@pytest.mark.parametrize(("states", "categories"), [(4, 4), (2, 3), (20, 4)])
+@pytest.mark.parametrize(("states", "categories"), [(4, 4), (2, 3), (4, 12), (20, 4)])
 def test_insertions_and_their_optima(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],

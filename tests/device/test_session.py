@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -153,11 +154,13 @@ def test_a_buffer_that_does_not_fit_is_a_device_error(
 def test_a_build_that_fails_is_a_device_error(
     open_native: OpenDevice,
     problem: Problem,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     session = open_native(problem.patterns, problem.categories)
-    with pytest.raises(DeviceError, match="the none worker does not compile") as raised:
-        build.build_worker(session._context, session.device, "none", session.layout)
+    monkeypatch.setattr(build, "source_folder", lambda: tmp_path)
+    with pytest.raises(DeviceError, match="the scan worker does not compile") as raised:
+        build.build_worker(session._context, session.device, "scan", session.layout)
     assert "layout VW=" in (raised.value.hint or "")
 
 

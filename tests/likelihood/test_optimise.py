@@ -54,7 +54,7 @@ def test_a_lone_hump_takes_one_step() -> None:
     assert len(seen) <= 4
 
 
-@settings(deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(
     start=st.lists(st.floats(1e-6, 5.0), min_size=3, max_size=3),
     coupling=st.sampled_from([0.0, 0.5, 3.0, 20.0]),
@@ -108,7 +108,7 @@ def test_groups_rest_by_themselves() -> None:
     assert optimiser.active
 
 
-@settings(deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(seed=st.integers(0, 10**6))
 def test_the_joint_step_solves_three_equations(seed: int) -> None:
     rng = np.random.default_rng(seed)

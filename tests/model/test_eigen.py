@@ -90,7 +90,7 @@ def test_eigen_system_is_the_rate_matrix(states: int) -> None:
     assert (np.diff(arrays.eigenvalues) >= 0.0).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     states=st.sampled_from(STATES),
     seed=st.integers(0, 2**32 - 1),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
@@ -47,7 +47,6 @@ def test_protein(text: str, size: int) -> None:
     assert len(parameters.vector(model)) == len(parameters.names(model)) == size
 
 
-@settings(deadline=None)
 @given(name=st.sampled_from(sorted(DNA_MODELS)), seed=st.integers(0, 2**32 - 1))
 def test_round_trip(name: str, seed: int) -> None:
     model = parse_model(f"{name}+I+G4", DNA)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.tree.forest import Forest
@@ -17,7 +17,6 @@ def some_trees(n_tips: int, seed: int, count: int = 3) -> list[Tree]:
     return [random_topology(n_tips, rng) for _ in range(count)]
 
 
-@settings(deadline=None)
 @given(tips=st.integers(3, 40), seed=st.integers(0, 10**6))
 def test_waves_are_those_of_every_tree(tips: int, seed: int) -> None:
     trees = some_trees(tips, seed)
@@ -32,7 +31,6 @@ def test_waves_are_those_of_every_tree(tips: int, seed: int) -> None:
         assert wave == expected
 
 
-@settings(deadline=None)
 @given(tips=st.integers(3, 40), seed=st.integers(0, 10**6))
 def test_levels_are_one_above_what_they_are_made_from(tips: int, seed: int) -> None:
     forest = Forest(some_trees(tips, seed))

@@ -85,7 +85,7 @@ def slow_score(tree: Tree, patterns: Patterns) -> float:
 
 @ALPHABETS
 @given(st.integers(3, 14), SEEDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_score_equals_fitch_site_by_site(alphabet: Alphabet, n_tips: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     patterns = random_patterns(n_tips, rng, alphabet)
@@ -126,7 +126,7 @@ def test_fractional_weights_are_refused() -> None:
 
 @ALPHABETS
 @given(st.integers(4, 12), SEEDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_insertion_costs_are_the_changes_that_a_tip_adds(
     alphabet: Alphabet, n_tips: int, seed: int
 ) -> None:
@@ -194,7 +194,7 @@ def test_packed_once_gives_the_same_tree() -> None:
 
 
 @given(st.integers(3, 25), SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_improve_never_ends_worse_and_returns_the_score(n_tips: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     patterns = random_patterns(n_tips, rng)
