@@ -127,6 +127,8 @@ class Sync(enum.IntEnum):
     """Work-groups that have started."""
     LEFT = 2
     """Work-groups that are done."""
+    TAKEN = 3
+    """Jobs of a scan that were taken beyond everyone's first."""
 
 
 class Mark(enum.IntEnum):

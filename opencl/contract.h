@@ -42,6 +42,7 @@
 #define SYNC_ARRIVED 0
 #define SYNC_ENTERED 1
 #define SYNC_LEFT 2
+#define SYNC_TAKEN 3
 
 #define MARK_STARTED 0
 #define MARK_ELAPSED 1
@@ -58,7 +59,7 @@
 #define ROOT_LEVEL (1)
 #define GPU_COLUMNS (32)
 #define FUNCTIONS (8)
-#define SYNC_WORDS (3)
+#define SYNC_WORDS (4)
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
 #define MODEL_SQUARES (5)

@@ -70,6 +70,18 @@ static inline void grid_leave(const plf_t *s) {
   }
 }
 
+// The next job for a work-group, which takes them one by one as it gets done with others: for jobs
+// of uneven length. Begins with ahead = get_group_id(0); the one after the next is asked for
+// beforehand. A launch has one stage at most that shares its jobs like this.
+static inline uint next_job(const plf_t *s, uint *ahead, __local int *cell) {
+  if (ITEM == 0) {
+    *cell = *ahead;
+    *ahead = get_num_groups(0) + atomic_inc((volatile __global uint *)s->sync + SYNC_TAKEN);
+  }
+  sync_group(CLK_LOCAL_MEM_FENCE);
+  return *cell;
+}
+
 // Charges the ticks since the last mark to a function; one work-item a group keeps the book.
 static inline void mark(__local ulong *marks, ulong *since, int function) {
   if (!HAS_CLOCK || ITEM != 0) return;

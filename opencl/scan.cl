@@ -19,7 +19,7 @@
 #define WORKER_ROWS 1
 #define LOCAL_TERMS (BATCH * CATEGORIES * COLUMNS)
 #define LOCAL_LANES (BATCH * COLUMNS)
-#define LOCAL_CELLS (2 * BATCH)
+#define LOCAL_CELLS (2 * BATCH + 1)  // outputs of two batches, and the job
 
 #if STATES <= 8
 #include "scan_vectors.h"
@@ -100,8 +100,9 @@ static inline void own_stage(const plf_t *s, __global const int *tasks, int coun
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
-  const long jobs = (long)count * span_count(s);
-  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
+  const uint jobs = count * span_count(s);
+  uint ahead = get_group_id(0), job;
+  while ((job = next_job(s, &ahead, cells + 2 * BATCH)) < jobs) {
     const int span = job / count;
     __global const int *task = tasks + job % count * SCAN_TASK_WORDS;
     for (int n = 0; n < s->chunk_blocks; ++n)

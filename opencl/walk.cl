@@ -112,17 +112,18 @@ static inline void walk_span(const plf_t *s, __global const int *walk, bool site
   sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
+// The longest pieces come first, each with all of its spans, so that shares come out even.
 static inline void own_stage(const plf_t *s, __global const int *walks, int count, int sites,
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
-  const long jobs = (long)count * span_count(s);
+  const long spans = span_count(s), jobs = count * spans;
   for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
-    __global const int *walk = walks + job % count * WALK_WORDS;
+    __global const int *walk = walks + job / spans * WALK_WORDS;
     if (walk[WALK_SLOT] != NO_CELL)
-      walk_piece(s, walk, job / count, stack);
+      walk_piece(s, walk, job % spans, stack);
     else
-      walk_span(s, walk, sites, job / count, stack, terms, counts, lanes);
+      walk_span(s, walk, sites, job % spans, stack, terms, counts, lanes);
   }
   mark(book, since, FN_NEWVIEW);
 }

@@ -32,10 +32,10 @@ BUFFERS = (
 )  # fmt: skip
 """The buffers that every worker is given, in the kernel's order; its marks come after them."""
 
-MANY_ROUNDS = {"sites": 64, "scan": 2, "walk": 64, "tripod": 64}
+MANY_ROUNDS = {"sites": 64, "scan": math.inf, "walk": 64, "tripod": 64}
 """Rounds of work-groups that surely fit together, above which every stage gets a launch of its own:
-the device then holds as many as really fit and hands out their work, which suits a scan's uneven
-tasks. A launch costs 20 us, and a tripod's passes a wait each."""
+the device then holds as many as really fit and hands out their work. A launch costs 20 us, and a
+tripod's passes a wait each; a scan's groups hand out its uneven tasks by themselves."""
 
 ROUNDS_UNSURE = 2
 """The same where one work-group a compute unit is all that is sure, but for tripods."""

@@ -193,6 +193,7 @@ class ScanPlan:
     """Full lengths of every tree, their halves, then the joins."""
     pmatrices: Records
     tasks: Records
+    """The longest first, so that short ones are left to fill the gaps at the end."""
     steps: Records
 
 
@@ -232,7 +233,8 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) 
         [np.tile(np.repeat(np.arange(len(trees)), tree.n_edges), 2), scan.tree]
     ).astype(np.int32)
     indices = np.arange(len(lengths), dtype=np.int32)
-    return ScanPlan(lengths, pmatrix_records(indices, model), tasks, steps)
+    longest_first = np.argsort(-tasks["steps"], kind="stable")
+    return ScanPlan(lengths, pmatrix_records(indices, model), tasks[longest_first], steps)
 
 
 @dataclass(frozen=True)

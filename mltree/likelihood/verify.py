@@ -117,7 +117,7 @@ class _Check:
         self.pmatrices = np.zeros(lengths, np.bool_)
         self.partials = np.zeros(program.cells, np.bool_)
         self.sums = np.zeros(program.cells, np.bool_)
-        self.stage = self.record = 0
+        self.stage = self.record = self.scans = 0
 
     def run(self) -> None:
         for number, stage in enumerate(self.program.stages):
@@ -155,6 +155,8 @@ class _Check:
     def _repeat(self, to: int, groups: int) -> None:
         if not 0 <= to < self.stage:
             self._fault(f"goes back to stage {to}")
+        if any(isinstance(stage, Scan) for stage in self.program.stages[to : self.stage]):
+            self._fault("repeats a scan, whose tasks a launch shares out once")
         if groups > self.groups:
             self._fault(f"asks for {groups} groups of {self.groups}")
 
@@ -214,6 +216,9 @@ class _Check:
 
     def _scan(self, stage: Scan) -> None:
         tasks, steps = stage.tasks, stage.steps
+        self.scans += 1
+        if self.scans > 1:
+            self._fault("is a second scan: a launch shares out the tasks of one")
         self._operands(tasks, "pendant", "root")
         self._lengths(tasks, "pendant_p", "join_p")
         self._model(tasks)

@@ -1,8 +1,9 @@
 """Walks of whole trees: the order of their nodes, so that few results wait for a sibling.
 
-One walk a tree leaves most of a GPU idle where trees and patterns are few. There a tree falls into
-pieces, each walked by itself: what is left of the tree once they are done falls into pieces again,
-tier by tier, until the last one ends at the root.
+They end at the tip from which no other is far: little data takes the time of the steps that wait
+for one another. One walk a tree leaves most of a GPU idle where trees and patterns are few. There a
+tree falls into pieces, each walked by itself: what is left of the tree once they are done falls
+into pieces again, tier by tier, until the last one ends at the root.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Bool = npt.NDArray[np.bool_]
 
 
 def walk_stages(trees: Sequence[Tree], longest: int, sites: bool = False) -> list[Walk]:
-    """Walks of every tree to its tip 0, the lnL of tree n in cell n; a stage for each tier.
+    """Walks of every tree to a tip, the lnL of tree n in cell n; a stage for each tier.
 
     ``longest``: steps that two subtrees which meet may have together to be walked as one piece,
     all but one; from T - 2 on every tree is one piece. ``sites``: keep the lnL of every pattern
@@ -53,8 +54,12 @@ def walk_stages(trees: Sequence[Tree], longest: int, sites: bool = False) -> lis
 
 @dataclass(frozen=True)
 class _Pieces:
-    """How trees fall into pieces; arrays are over the half-edges of a forest that face tip 0."""
+    """How trees fall into pieces; arrays are over a forest's half-edges that face its roots."""
 
+    roots: Int32
+    """The half-edge of the tip, of every tree, where its walks end."""
+    waves: list[Int32]
+    """The half-edges that face them, nearest first, an array per distance."""
     is_cut: Bool
     """Whether a piece ends there, and another one goes on from its result."""
     steps: Int32
@@ -77,11 +82,12 @@ class _Pieces:
         Its levels: the child that needs more is walked first, so that a whole tree needs at most
         log2(T) of them (Sethi and Ullman, 1970).
         """
-        size = forest.twin.size
+        roots, size = forest.central_tips(), forest.twin.size
+        waves = forest.waves(roots)
         is_cut = np.zeros(size, np.bool_)
         steps, tier, levels = np.zeros((3, size), np.int32)
         levels -= 1
-        for wave in reversed(forest.waves()):
+        for wave in reversed(waves):
             children = np.stack([side[wave] for side in forest.behind])
             last = tier[children].max(axis=0)
             stays = tier[children] == last
@@ -93,9 +99,9 @@ class _Pieces:
             tier[wave] = last + is_full
             needs = np.where(stays, levels[children], -1)
             levels[wave] = np.maximum(needs.max(axis=0), needs.min(axis=0) + 1)
-        heads = np.concatenate([np.flatnonzero(is_cut), forest.twin[forest.of_trees(0)]])
+        heads = np.concatenate([np.flatnonzero(is_cut), forest.twin[roots]])
         heads = heads[np.lexsort((-steps[heads], tier[heads]))]
-        return cls(is_cut, steps, tier, levels, heads.astype(np.int32))
+        return cls(roots, waves, is_cut, steps, tier, levels, heads.astype(np.int32))
 
     @property
     def slots(self) -> int:
@@ -112,14 +118,13 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
     first = np.zeros(forest.twin.size, np.int32)
     ends = np.cumsum(pieces.steps[pieces.heads])
     first[pieces.heads] = ends - pieces.steps[pieces.heads]
-    waves = forest.waves()
-    for wave in waves:
+    for wave in pieces.waves:
         begin = first[wave]
         for child in (left[wave], right[wave]):
             goes_on = ~pieces.is_cut[child]
             first[child[goes_on]] = begin[goes_on]
             begin = begin + pieces.steps[child] * goes_on
-    every = np.concatenate(waves)
+    every = np.concatenate(pieces.waves)
     at = first[every] + pieces.steps[every] - 1
     operand = np.tile(operand_table(forest.n_tips, 1), forest.n_trees)
     operand[forest.is_inner] = RESULT
@@ -134,11 +139,11 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
 
 def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
     """A walk to every head; those that end at a root are scored."""
-    heads = pieces.heads
+    heads, roots = pieces.heads, pieces.roots
     is_cut, number = pieces.is_cut[heads], heads // forest.n_halves
     walks: Records = np.empty(heads.size, contract.WALK)
-    walks["tip"] = ~0
-    walks["length"] = forest.edge[forest.of_trees(0)][number]
+    walks["tip"] = ~(roots % forest.n_halves // 3)[number]
+    walks["length"] = forest.edge[roots][number]
     walks["model"] = number
     walks["cell"] = np.where(is_cut, NO_CELL, number)
     walks["slot"] = np.where(is_cut, np.cumsum(is_cut) - 1, NO_CELL)

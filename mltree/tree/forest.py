@@ -64,11 +64,23 @@ class Forest:
         """int32[n]: a half-edge of every tree."""
         return np.arange(half, self.twin.size, self.n_halves, dtype=np.int32)
 
-    def waves(self) -> list[Int32Array]:
-        """The inner half-edges that face tip 0, nearest first, an array per distance."""
+    def central_tips(self) -> Int32Array:
+        """int32[n]: of every tree the half-edge of the tip that is least far from all others.
+
+        The first of several, whatever the numbering of the inner nodes.
+        """
+        facing = self.twin.reshape(self.n_trees, -1)[:, : 3 * self.n_tips : 3]
+        tip: Int32Array = self.levels()[facing].argmin(axis=1).astype(np.int32)
+        return self.of_trees(0) + 3 * tip
+
+    def waves(self, roots: Int32Array | None = None) -> list[Int32Array]:
+        """The inner half-edges that face tip 0, nearest first, an array per distance.
+
+        ``roots``: a tip's half-edge of every tree that they face instead, int32[n].
+        """
         one, other = self.behind
         waves = []
-        wave = self.twin[self.of_trees(0)]
+        wave = self.twin[self.of_trees(0) if roots is None else roots]
         while (wave := wave[self.is_inner[wave]]).size:
             waves.append(wave)
             wave = np.concatenate([one[wave], other[wave]])

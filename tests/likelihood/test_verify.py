@@ -171,6 +171,16 @@ def test_a_scan_must_not_store_over_what_it_reads() -> None:
         check(Program((*every_cla(), lengths, walk), 1))
 
 
+def test_a_launch_has_one_scan() -> None:
+    matrices, walk, outputs = scan()
+    once = (*every_cla(), matrices, walk)
+    check(Program((*once, Reduce(0, outputs)), outputs))
+    with pytest.raises(WorkerFault, match="stage 004 SCAN.*is a second scan"):
+        check(Program((*once, walk), outputs))
+    with pytest.raises(WorkerFault, match="stage 004 REPEAT.*repeats a scan"):
+        check(Program((*once, Repeat(2, 8, 0)), outputs))
+
+
 def walk(table: str = "steps", at: int = 0, **fields: int) -> Program:
     """A walk of two trees, with some fields of one record changed."""
     lengths, stage, reduce = programs.walk([TREE, TREE], TIPS).stages

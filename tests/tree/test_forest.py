@@ -32,6 +32,18 @@ def test_waves_are_those_of_every_tree(tips: int, seed: int) -> None:
 
 
 @given(tips=st.integers(3, 40), seed=st.integers(0, 10**6))
+def test_from_a_central_tip_the_waves_are_fewest(tips: int, seed: int) -> None:
+    trees = some_trees(tips, seed)
+    forest = Forest(trees)
+    for tree, root in zip(trees, forest.central_tips() % forest.n_halves, strict=True):
+        own = Forest([tree])
+        distances = [len(own.waves(np.array([3 * tip], np.int32))) for tip in range(tips)]
+        assert root == 3 * int(np.argmin(distances))
+    together = forest.waves(forest.central_tips())
+    assert np.concatenate(together).size == len(trees) * (tips - 2)
+
+
+@given(tips=st.integers(3, 40), seed=st.integers(0, 10**6))
 def test_levels_are_one_above_what_they_are_made_from(tips: int, seed: int) -> None:
     forest = Forest(some_trees(tips, seed))
     level, inner = forest.levels(), forest.inner
