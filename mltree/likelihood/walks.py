@@ -1,9 +1,9 @@
 """Walks of whole trees: the order of their nodes, so that few results wait for a sibling.
 
-They end at the tip from which no other is far: little data takes the time of the steps that wait
-for one another. One walk a tree leaves most of a GPU idle where trees and patterns are few. There a
-tree falls into pieces, each walked by itself: what is left of the tree once they are done falls
-into pieces again, tier by tier, until the last one ends at the root.
+One walk a tree leaves most of a GPU idle where trees and patterns are few. There a tree falls into
+pieces, each walked by itself: what is left of the tree once they are done falls into pieces again,
+tier by tier, until the last one ends at the root. That is then the tip from which no other is far,
+for such walks take the time of the steps that wait for one another.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class _Pieces:
         Its levels: the child that needs more is walked first, so that a whole tree needs at most
         log2(T) of them (Sethi and Ullman, 1970).
         """
-        roots, size = forest.central_tips(), forest.twin.size
+        is_whole, size = longest >= forest.n_tips - 2, forest.twin.size
+        roots = forest.of_trees(0) if is_whole else forest.central_tips()
         waves = forest.waves(roots)
         is_cut = np.zeros(size, np.bool_)
         steps, tier, levels = np.zeros((3, size), np.int32)
