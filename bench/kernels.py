@@ -38,6 +38,9 @@ SCAN_DEPTH = 6
 MAX_CANDIDATES = 400
 """Insertions that the timed re-scoring refines."""
 
+WARM_UP = 0.05
+"""Seconds of calls before those that are timed: a CPU's clock and caches take so long."""
+
 SMOOTHING_GAIN = 0.1
 """lnL: the smoothing of the search's rounds."""
 
@@ -246,10 +249,14 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
 
 
 def _times(call: Callable[[], object], repetitions: int) -> list[float]:
-    """Wall seconds of calls after two that warm up."""
-    times = []
-    for _ in range(repetitions + 2):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return times[2:]
+    """Wall seconds of calls, after two or more that warm up."""
+    warm = _seconds(call) + _seconds(call)
+    while warm < WARM_UP:
+        warm += _seconds(call)
+    return [_seconds(call) for _ in range(repetitions)]
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

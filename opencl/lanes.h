@@ -1,5 +1,5 @@
 // The lane type. A lane is a work-item that holds WIDTH patterns in a vector: on a CPU the whole
-// block, on a GPU one or two of a block that many lanes share. Everything else is written once.
+// block, on a GPU one, two or four of a block that many lanes share. The rest is written once.
 #ifndef LANES_H
 #define LANES_H
 
