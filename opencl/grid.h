@@ -71,8 +71,8 @@ static inline void grid_leave(const plf_t *s) {
 }
 
 // The next job for a work-group, which takes them one by one as it gets done with others: for jobs
-// of uneven length. Begins with ahead = get_group_id(0); the one after the next is asked for
-// beforehand. A launch has one stage at most that shares its jobs like this.
+// of uneven length. Begins with ahead = get_group_id(0); the one after it is asked for beforehand.
+// A launch has one stage at most that shares its jobs like this.
 static inline uint next_job(const plf_t *s, uint *ahead, __local int *cell) {
   if (ITEM == 0) {
     *cell = *ahead;

@@ -346,9 +346,9 @@ class Session:
 def longest_walk(layout: Layout, device: cl.Device, patterns: Patterns, trees: int) -> int:
     """See :meth:`mltree.likelihood.engine.Engine.longest_walk`.
 
-    On an H200 walks take as long as levels side by side for 15 taxa x 1,024 patterns, 0.75 of it for
-    15 x 65,536, in pieces 0.53 for 1,000 x 1,024 and 0.27 for proteins of 50 x 1,777. CPUs keep a
-    tile's CLAs in their caches anyway.
+    On an H200 walks take as long as levels side by side for 15 taxa x 1,024 patterns, 0.75 of it
+    for 15 x 65,536, in pieces 0.53 for 1,000 x 1,024 and 0.27 for proteins of 50 x 1,777. CPUs keep
+    a tile's CLAs in their caches anyway.
     """
     spans = -(-layout.blocks(patterns.n_patterns) // layout.of_worker("walk").span)
     if layout.lanes == 1:
