@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mltree import engines
-from mltree.device.discovery import choose_device, choose_layout, find_devices
+from mltree.device.discovery import choose_device, choose_layout
 from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
 from mltree.device.speed import measured_speeds
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 BOUNDS = (1e-6, 100.0)
 
-needs_device = pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
-
 
 @pytest.fixture(scope="module")
 def problem(make_problem: Callable[..., Problem]) -> Problem:
@@ -34,7 +32,6 @@ def lnl(engine: engines.Engine, problem: Problem) -> float:
     return float(Likelihood(engine, BOUNDS).log_likelihoods([problem.tree], [problem.model])[0])
 
 
-@needs_device
 @pytest.mark.parametrize(
     ("device", "limit", "panels"),
     [("0,0", None, 2), ("0", 4_000_000, 4), ("0, 0", 4_000_000, 4)],
@@ -53,7 +50,6 @@ def test_panels(problem: Problem, device: str, limit: int | None, panels: int) -
     assert lnl(engine, problem) == lnl(lone, problem)
 
 
-@needs_device
 def test_all_devices(problem: Problem) -> None:
     engine = engines.open_exact(problem.patterns, problem.categories, BOUNDS, "all")
     assert np.isfinite(lnl(engine, problem))
@@ -61,7 +57,6 @@ def test_all_devices(problem: Problem) -> None:
         engines.open_engine(problem.patterns, problem.categories, BOUNDS, "0,nowhere", mixed=False)
 
 
-@needs_device
 def test_speeds_of_unlike_devices_are_measured(problem: Problem) -> None:
     device = choose_device("0")
     alphabet = problem.patterns.alphabet
@@ -88,7 +83,6 @@ def test_no_sizes(text: str) -> None:
         engines.parse_size(text)
 
 
-@needs_device
 def test_the_memory_plan_is_what_is_taken(problem: Problem) -> None:
     plan = engines.memory_plan(problem.patterns, problem.categories, "0", trees=2)
     assert plan is not None
@@ -113,7 +107,6 @@ def test_the_reference_engine_has_no_plan(problem: Problem) -> None:
     assert engines.memory_plan(problem.patterns, 4, engines.REFERENCE) is None
 
 
-@needs_device
 def test_bandwidths_of_devices_add_up(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = engines.open_engine(problem.patterns, problem.categories, BOUNDS, "0", mixed=False)
     monkeypatch.setattr(engines, "known_bandwidth", lambda device: 2.0)

@@ -141,7 +141,6 @@ def test_a_name_stands_for_every_machine(run: Run, tmp_path: Path) -> None:
 
 
 def test_plots_are_the_same_every_time(run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     first = [path.read_text() for path in plots.draw(run, tmp_path / "x")]
     assert first
     assert first == [path.read_text() for path in plots.draw(run, tmp_path / "x")]

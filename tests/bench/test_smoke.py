@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,10 +33,26 @@ def test_a_smoke_run_measures_and_renders(command: str, tmp_path: Path) -> None:
     assert tables.full(run)
 
 
-@pytest.mark.skipif(shutil.which("fasttree") is None, reason="fasttree is not installed")
+BOASTER = """
+import shutil, sys
+if "-help" in sys.argv:
+    print("FastTree 9.9")
+else:
+    given = dict(zip(sys.argv, sys.argv[1:]))
+    shutil.copy(given["-intree"], given["-out"])
+    print("Gamma(20) LogLk = -1.0")
+"""
+"""Stands in for FastTree: returns the tree that it was given, and praises it."""
+
+
 def test_rivals_are_judged_like_everybody(tmp_path: Path) -> None:
-    run = smoke("search", tmp_path, "--threads", "1", "--rivals", "fasttree", "--no-mltree")
+    program = tmp_path / "boaster"
+    program.write_text(f"#!{sys.executable}\n{BOASTER}")
+    program.chmod(0o755)
+    rival = ("--rival", f"fasttree={program}", "--rivals", "fasttree")
+    run = smoke("search", tmp_path, "--threads", "1", *rival, "--no-mltree")
     (row,) = run.rows
+    assert row["claimed_lnl"] == -1.0
     assert row["judged_lnl"] == pytest.approx(-5719.36, abs=10)
 
 

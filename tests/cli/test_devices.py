@@ -19,7 +19,6 @@ Run = Callable[..., Result]
 QUICK = ("--preset", "fast")
 
 
-@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
 def test_panels_change_no_bit(run: Run, primates: str) -> None:
     found = []
     for options in ((), ("--memory-limit", "4M"), ("--device", "0,0")):
@@ -40,7 +39,6 @@ def test_a_memory_limit_that_is_no_size(run: Run, primates: str) -> None:
     assert "no size of memory" in result.stderr
 
 
-@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
 def test_devices_are_measured_once(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +81,6 @@ def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
     return measure
 
 
-@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
 def test_a_killed_search_goes_on_in_its_layout_whatever_was_measured_since(
     run: Run, primates: str, calibrated: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +108,6 @@ def test_a_killed_search_goes_on_in_its_layout_whatever_was_measured_since(
         assert killed == whole
 
 
-@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
 def test_a_block_width_is_taken_and_changes_no_result(run: Run, primates: str) -> None:
     found = []
     for width in ("8", "16"):
@@ -129,7 +125,6 @@ def test_an_impossible_block_width(run: Run, primates: str) -> None:
     assert "no blocks of 3 patterns" in result.stderr
 
 
-@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
 def test_the_memory_plan_comes_before_the_engine(run: Run, primates: str) -> None:
     result = run("search", primates, *QUICK, "--moves", "nni", "--prefix", "x")
     memory, engine = (result.stdout.index(word) for word in ("] memory: ", "] engine: "))
@@ -137,7 +132,6 @@ def test_the_memory_plan_comes_before_the_engine(run: Run, primates: str) -> Non
     assert "P matrices" in result.stdout[memory:engine]
 
 
-@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
 def test_times_tell_work_and_rates(run: Run, primates: str) -> None:
     result = run("search", primates, *QUICK, "--moves", "nni", "--prefix", "x")
     table = result.stdout[result.stdout.index("Time") :].splitlines()

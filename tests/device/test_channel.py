@@ -11,8 +11,6 @@ from mltree.device.discovery import find_devices
 from mltree.device.waiting import Watch, patience
 from mltree.errors import DeviceError
 
-pytestmark = pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
-
 
 class Entered:
     """Counts how often it is entered."""

@@ -25,12 +25,13 @@ class _BrokenPlatform:
 
 def test_gpus_come_first_and_numbers_are_positions() -> None:
     found = find_devices()
+    assert found, "PoCL comes with mltree: without it most tests would check nothing"
     assert [info.index for info in found] == list(range(len(found)))
     assert [info.is_cpu for info in found] == sorted(info.is_cpu for info in found)
     for info in found:
         assert info.name
         assert info.memory > 0
-        assert 0 < info.largest_buffer <= max(info.memory, info.largest_buffer)
+        assert info.largest_buffer > 0
         assert info.compute_units > 0
         assert info.vector_width > 0
 
@@ -55,8 +56,6 @@ def test_no_driver_at_all_is_advice_and_no_crash(monkeypatch: pytest.MonkeyPatch
 
 def test_choosing() -> None:
     found = find_devices()
-    if not found:
-        pytest.skip("no OpenCL device")
     assert choose_device(None) == found[0]
     for info in found:
         assert choose_device(str(info.index)) == info

@@ -17,8 +17,6 @@ from mltree.device.speed import calibrate, fastest_seconds, known_bandwidth
 
 FOUND = find_devices()
 
-needs_device = pytest.mark.skipif(not FOUND, reason="no OpenCL device")
-
 GPU = DeviceInfo(
     index=0, name="a GPU", platform="a platform", driver="1", is_cpu=False, has_fp64=True,
     compute_units=132, memory=1 << 32, largest_buffer=1 << 30, local_memory=1 << 15,
@@ -96,7 +94,6 @@ def test_samples_are_of_their_sizes() -> None:
     assert sizes == list(range(len(SIZES) + 1))
 
 
-@needs_device
 def test_measuring_takes_turns_on_a_real_device() -> None:
     rule = choose_layout(FOUND[0], 4, 16, CATEGORIES, 64)
     sample = speed._random_patterns(speed.DNA, 64)
@@ -105,7 +102,6 @@ def test_measuring_takes_turns_on_a_real_device() -> None:
     assert min(seconds) > 0
 
 
-@needs_device
 def test_bandwidth_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     save(FOUND[0], Calibration(None, {"x": Choice(8, 1)}))
     assert known_bandwidth(FOUND[0]) > 1e8
