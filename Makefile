@@ -1,6 +1,7 @@
 # Everything runs in a virtual environment of its own, made on first use.
 #   make demo   installs mltree and finds the tree of twelve primates
 #   make test   runs the test suite
+#   make fuzz   runs the long versions of the tests of random cases, for an hour or more
 #   make bench  measures this machine (BENCH='search --help' for all there is to choose)
 VENV ?= .venv
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BENCH ?= table1
 PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test fuzz lint format bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed
@@ -19,6 +20,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 $(TESTS)
+
+fuzz: $(VENV)/.installed-dev
+	MLTREE_FUZZ=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 -m cases $(TESTS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ which devices there are.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -29,8 +30,12 @@ from mltree.model.rates import gamma_rates
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
+FUZZING = "MLTREE_FUZZ" in os.environ
+"""Set by ``make fuzz``: tests of random cases run their long versions."""
+
 settings.register_profile("mltree", deadline=None)
-settings.load_profile("mltree")
+settings.register_profile("fuzz", deadline=None, max_examples=2000)
+settings.load_profile("fuzz" if FUZZING else "mltree")
 """No test is timed: the machines that run them are shared."""
 
 BOUNDS = (1e-6, 100.0)
@@ -45,6 +50,14 @@ CPU_SHAPES = ("vw1", "native")
 GPU_SHAPES = ("native", "wide")
 """RAxML's AVX layout; what a run picks for little data; and for much. (A work-item for every lane
 is no layout for a CPU: PoCL compiles it for minutes.)"""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``@pytest.mark.cases(short, long)``: the argument ``case`` takes so many seeds."""
+    marker = metafunc.definition.get_closest_marker("cases")
+    if marker is not None:
+        short, long = marker.args
+        metafunc.parametrize("case", range(long if FUZZING else short))
 
 
 @pytest.fixture(autouse=True, scope="session")
