@@ -13,14 +13,14 @@ from mltree.device.discovery import (
     find_devices,
 )
 from mltree.device.layout import Layout
-from mltree.device.memory import cla_memory
+from mltree.device.memory import room_on
 from mltree.device.panels import PanelEngine, Place
 from mltree.device.session import Session
 from mltree.device.speed import known_bandwidth, measured_speeds
 from mltree.device.timing import Breakdown
 from mltree.errors import InputError
 from mltree.events import MemoryPlanned
-from mltree.likelihood.engine import Engine
+from mltree.likelihood.engine import Engine, Room
 from mltree.likelihood.reference import ReferenceEngine
 
 __all__ = [
@@ -38,8 +38,8 @@ __all__ = [
 REFERENCE = "reference"
 """The name that ``--device`` takes for the engine without a device."""
 
-NEAR_VECTORS = 64
-"""CLAs beside the trees' own that a search should have room for: it refines as many at once."""
+NEAR_VECTORS = 16
+"""CLAs beside a tree's own that a search needs room for: without it come panels."""
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -79,6 +79,13 @@ def _slots(patterns: Patterns) -> int:
     return 3 * (patterns.n_tips - 2)
 
 
+def _pool(patterns: Patterns, room: Room, trees: int) -> tuple[int, int]:
+    """CLA slots of the trees that stand side by side, and those beside them, for a search."""
+    slots = _slots(patterns)
+    own = slots * min(trees, room.trees_at_once(slots, beside=NEAR_VECTORS))
+    return own, room.near_at_once(own)
+
+
 def copy_bandwidth(spent: Breakdown) -> float | None:
     """Bytes a second that the devices copy together; None where there is none.
 
@@ -101,7 +108,8 @@ def open_engine(
 ) -> Engine:
     """An engine that holds the patterns.
 
-    A lone session where one device has room for the CLAs of so many trees, else panels.
+    A lone session where one device has room for a tree's CLAs, else panels. ``trees``: that would
+    best stand side by side.
     ``device`` may name several (see :func:`mltree.device.discovery.choose_devices`);
     ``memory_limit``: bytes that CLAs may take on each; ``vw``: patterns of a block.
 
@@ -111,18 +119,20 @@ def open_engine(
     if device == REFERENCE:
         return ReferenceEngine(patterns, categories, length_bounds)
     devices = choose_devices(device)
-    slots = trees * _slots(patterns) + NEAR_VECTORS
     layouts = [_layout(info, patterns, categories, mixed, vw) for info in devices]
-    limit = memory_limit or cla_memory(devices[0].handle)
-    if len(devices) == 1 and slots * layouts[0].cla_bytes(patterns.n_patterns) <= limit:
-        handle = devices[0].handle
-        return Session(handle, patterns, layouts[0], length_bounds, memory_limit=memory_limit)
+    room = room_on(devices[0].handle, layouts[0], patterns.n_patterns, memory_limit)
+    if len(devices) == 1 and _slots(patterns) + NEAR_VECTORS <= room.most:
+        slots = sum(_pool(patterns, room, trees))
+        return Session(
+            devices[0].handle, patterns, layouts[0], length_bounds, memory_limit=memory_limit,
+            slots=slots,
+        )  # fmt: skip
     speeds = measured_speeds(devices, layouts, patterns)
     places = [
         Place(info.handle, layout, speed, memory_limit)
         for info, layout, speed in zip(devices, layouts, speeds, strict=True)
     ]
-    return PanelEngine(patterns, places, length_bounds, slots)
+    return PanelEngine(patterns, places, length_bounds, trees * _slots(patterns) + NEAR_VECTORS)
 
 
 def open_exact(

@@ -4,6 +4,7 @@
     ├── InputError        a file, taxon or option that the user gave
     ├── ModelError        a model string or parameter
     ├── DeviceError       OpenCL platform, build, memory or launch
+    │   ├── DeviceMemoryError  no room for what a launch needs; a smaller one may fit
     │   └── WorkerFault   the device stopped inside a program
     └── NumericalError    a likelihood that is not a number
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 __all__ = [
     "DeviceError",
+    "DeviceMemoryError",
     "InputError",
     "MltreeError",
     "ModelError",
@@ -58,6 +60,10 @@ class ModelError(MltreeError):
 
 class DeviceError(MltreeError):
     """No usable OpenCL device, or one that failed; names the device and the symbolic status."""
+
+
+class DeviceMemoryError(DeviceError):
+    """A device had no room for what a launch needs; its engine asks for less from now on."""
 
 
 class WorkerFault(DeviceError):

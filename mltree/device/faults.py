@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import pyopencl as cl
 
 from mltree.contract import Fault
-from mltree.errors import DeviceError, NumericalError, WorkerFault
+from mltree.device.memory import MEMORY_HINT
+from mltree.errors import DeviceError, DeviceMemoryError, NumericalError, WorkerFault
 from mltree.likelihood.program import Program
 
 __all__ = ["naming_device", "raise_fault"]
@@ -16,9 +17,14 @@ __all__ = ["naming_device", "raise_fault"]
 
 @contextmanager
 def naming_device(device: cl.Device) -> Iterator[None]:
-    """Turn a runtime's error into a DeviceError that names the device and the status."""
+    """Turn a runtime's error into a DeviceError that names the device and the status.
+
+    Some drivers allocate a buffer at its first use, so that any call may lack memory.
+    """
     try:
         yield
+    except cl.MemoryError as error:
+        raise DeviceMemoryError(f"{device.name.strip()}: {error}", hint=MEMORY_HINT) from error
     except cl.Error as error:
         raise DeviceError(
             f"{device.name.strip()}: {error}",

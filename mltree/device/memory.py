@@ -11,12 +11,36 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.device.channel import Channel
-from mltree.errors import DeviceError
+from mltree.device.layout import Layout
+from mltree.errors import DeviceMemoryError
+from mltree.likelihood.engine import Room
 
-__all__ = ["Memory", "cla_memory"]
+__all__ = ["MEMORY_HINT", "Memory", "cla_memory", "room_on"]
 
 MEMORY_SHARE = 0.8
 """Share of the device's memory that CLAs may take."""
+
+BUFFER_SHARE = 0.9
+"""Share of the device's largest buffer that they may take: an H200 with 139 GiB free, whose largest
+is 35 GiB, refused one at the first use that was hardly larger."""
+
+CPU_BATCH = 1 << 24
+"""Bytes of CLAs of a launch on a CPU, where they are best still in a cache when they are read
+again; one tree's at least. Searches of 71 taxa x 352 and 123 x 918 patterns took 0.7 of the CPU
+time that they took with all trees and near vectors at once, as much with 8 as with 32 MiB."""
+
+CORE_BATCH = 1 << 21
+"""Bytes of it for each core where there are many: as much as a level-2 cache."""
+
+GPU_BATCH = 1 << 25
+"""Bytes of near vectors for each compute unit of a GPU: 4 GiB of an H200. Passes over them take
+some 10 ms, beside which their launches and what the host does meanwhile are little."""
+
+LEAST_BATCH = 16
+"""Near vectors of a launch at least, however long: each of such has work for a whole device."""
+
+MEMORY_HINT = "--precision mixed takes half as much, --device picks a device with more memory"
+"""What to do where one tree is too much."""
 
 LEAST = 64
 """Bytes of the smallest buffer: a kernel takes no empty one."""
@@ -54,7 +78,7 @@ class Memory:
         """Make a buffer at least so many bytes large; ``keep`` copies what it held.
 
         Raises:
-            DeviceError: the device has no room for it.
+            DeviceMemoryError: the device has no room for it.
         """
         old = self._buffers.get(name)
         if old is not None and old.size >= size:
@@ -70,10 +94,10 @@ class Memory:
             if old is not None:
                 cl.enqueue_copy(self._queue, new, old)
         except cl.Error as error:
-            device = self._queue.device.name
-            raise DeviceError(
+            device = self._queue.device.name.strip()
+            raise DeviceMemoryError(
                 f"{device}: cannot allocate {size / 2**20:.0f} MiB for {name}: {error}",
-                hint="fewer starting trees, --precision mixed, or a device with more memory",
+                hint=MEMORY_HINT,
             ) from error
         self._buffers[name] = new
 
@@ -111,4 +135,19 @@ class Memory:
 
 def cla_memory(device: cl.Device) -> int:
     """Bytes that CLAs may take: a share of the memory, within one buffer."""
-    return min(device.max_mem_alloc_size, int(MEMORY_SHARE * device.global_mem_size))
+    largest = int(BUFFER_SHARE * device.max_mem_alloc_size)
+    return min(largest, int(MEMORY_SHARE * device.global_mem_size))
+
+
+def room_on(device: cl.Device, layout: Layout, n_patterns: int, limit: int | None = None) -> Room:
+    """CLA slots that fit, what a CPU's caches hold of them, and what keeps a GPU busy.
+
+    ``limit``: bytes that CLAs may take; the device's own where None. A GPU takes all trees that fit
+    side by side, for few leave most of it idle.
+    """
+    slot, units = layout.cla_bytes(n_patterns), device.max_compute_units
+    most = max(1, (limit or cla_memory(device)) // slot)
+    if device.type & cl.device_type.CPU:
+        cached = max(CPU_BATCH, units * CORE_BATCH) // slot
+        return Room(most, trees=cached, near=max(LEAST_BATCH, cached))
+    return Room(most, trees=most, near=max(LEAST_BATCH, units * GPU_BATCH // slot))

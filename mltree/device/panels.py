@@ -29,8 +29,8 @@ from mltree.device.resident import Resident
 from mltree.device.residues import ordered_sum, patterns_of, share_out
 from mltree.device.session import Dispatch, Session, longest_walk
 from mltree.device.timing import Breakdown
-from mltree.errors import DeviceError
-from mltree.likelihood.engine import NO_CONTROL, Result
+from mltree.errors import DeviceError, DeviceMemoryError
+from mltree.likelihood.engine import NO_CONTROL, Result, Room
 from mltree.likelihood.program import Optimise, Program, Reduce, Repeat
 
 __all__ = ["PanelEngine", "Place"]
@@ -106,9 +106,10 @@ class PanelEngine:
         return sum(len(seat.panels) for seat in self._seats)
 
     @property
-    def max_slots(self) -> int:
-        """CLA slots that fit beside one another; see :class:`mltree.likelihood.engine.Engine`."""
-        return min(seat.room for seat in self._seats)
+    def room(self) -> Room:
+        """Of the device that has least; see :class:`mltree.likelihood.engine.Engine`."""
+        rooms = [seat.session.room._replace(most=seat.fit) for seat in self._seats]
+        return Room(*map(min, zip(*rooms, strict=True)))
 
     def longest_walk(self, trees: int) -> int:
         """As of a lone session on the first device, so that results have its bits."""
@@ -137,7 +138,18 @@ class PanelEngine:
         return Breakdown.side_by_side([seat.session.breakdown() for seat in self._seats])
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
-        """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
+        """Run a program; see :class:`mltree.likelihood.engine.Engine`.
+
+        A device that has no room for its panels gets smaller ones, and all begin anew.
+        """
+        try:
+            return self._run(program, lengths, control)
+        except DeviceMemoryError:
+            for seat in self._seats:
+                seat.retreat(program.slots)
+        return self.run(program, lengths, control)
+
+    def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         for seat in self._seats:
             seat.make_room(program.slots)
         state = _State(self._acc, program, lengths, control)
@@ -187,7 +199,7 @@ class _Seat:
         )  # fmt: skip
 
     @property
-    def room(self) -> int:
+    def fit(self) -> int:
         """CLA slots that fit for the largest panel, which is the first."""
         return self._limit // self._layout.cla_bytes(self.panels[0].patterns.n_patterns)
 
@@ -207,7 +219,7 @@ class _Seat:
         Raises:
             DeviceError: they do not fit for a single chunk.
         """
-        if slots <= self.room:
+        if slots <= self.fit:
             return
         try:
             self.panels = self._split(GROWTH * slots, self.session.name)
@@ -215,6 +227,17 @@ class _Seat:
             self.panels = self._split(slots, self.session.name)
         self.session.turn_to(*self.panels[0])
         self.session.forget_panels()
+
+    def retreat(self, slots: int) -> None:
+        """Make smaller panels, for so many CLAs of those that there are do not fit.
+
+        Raises:
+            DeviceError: they do not fit for a single chunk.
+        """
+        self._limit = (
+            max(1, slots) * self._layout.cla_bytes(self.panels[0].patterns.n_patterns) // 2
+        )
+        self.make_room(max(slots, self.fit + 1))
 
     def _split(self, slots: int, name: str) -> list[_Panel]:
         whole = self._patterns.n_patterns

@@ -15,7 +15,7 @@ from mltree.contract import RunKind
 from mltree.errors import WorkerFault
 from mltree.likelihood.program import PMatrices, Program, Scan, Sites, Stage, Tripods
 
-__all__ = ["Resident", "Writer"]
+__all__ = ["Resident", "Writer", "slots_read"]
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
@@ -68,6 +68,11 @@ class Resident:
             return
         held = [w for w in self._writers if not _covers(writes, w.writes)]
         self._writers = [*held, Writer(part, lengths.copy(), reads, writes)]
+
+
+def slots_read(program: Program) -> Int32:
+    """Slots that a program reads and has not written before; rising."""
+    return _slots(program.stages)[0]
 
 
 def _covers(writes: Int32, others: Int32) -> bool:

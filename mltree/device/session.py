@@ -22,9 +22,11 @@ from mltree.contract import (
 from mltree.device.build import is_nvidia, worker_of
 from mltree.device.faults import naming_device, raise_fault
 from mltree.device.layout import Layout
-from mltree.device.memory import LEAST, Memory, cla_memory
+from mltree.device.memory import LEAST, Memory, room_on
+from mltree.device.resident import slots_read
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, Launch, Worker
+from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.likelihood.engine import Result
 from mltree.likelihood.program import Program, Repeat
 from mltree.likelihood.work import most_steps
@@ -44,6 +46,10 @@ PIECE = 24
 WALKS_A_UNIT = 1.5
 """Walks for each compute unit, below which that is so."""
 
+RETREAT = 0.75
+"""Of the CLA slots that a device had no room for, the share that is tried next."""
+
+_GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
 _OF_PANEL = ("tips", "weights", "block_partition", "site_lnl")
 
 
@@ -76,7 +82,9 @@ class Session:
         dispatch: Dispatch = "auto",
         memory_limit: int | None = None,
         chunk_blocks: int | None = None,
+        slots: int = 0,
     ) -> None:
+        """``slots``: CLAs to make room for as soon as there are any, so that none move later."""
         self.device = device
         self.layout = layout
         self.dispatch = dispatch
@@ -88,8 +96,9 @@ class Session:
         self._real = np.dtype(np.float32 if layout.single else np.float64)
         self._chunk_blocks = chunk_blocks or layout.chunk_blocks(patterns.n_patterns)
         self._bounds = length_bounds
-        limit = memory_limit or cla_memory(device)
-        self.max_slots = max(1, limit // layout.cla_bytes(patterns.n_patterns))
+        self.room = room_on(device, layout, patterns.n_patterns, memory_limit)
+        self._expected_slots = min(slots, self.room.most)
+        self._least_slots = 3 * (patterns.n_tips - 2) + 1
         self.memory = Memory(self._context, self._queue, self.times.waiting)
         self._workers: dict[str, Worker] = {}
         self._plans: dict[tuple[int, int, int], _Plan] = {}
@@ -125,6 +134,13 @@ class Session:
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
+        try:
+            return self._run(program, lengths, control)
+        except DeviceMemoryError as error:
+            self._retreat(program, error)
+            raise
+
+    def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         self.start(program, lengths, control)
         back = self.receive(program, len(lengths), len(control))
         end = HEADER_WORDS + control.size
@@ -197,10 +213,12 @@ class Session:
             self._upload_patterns(panel)
 
     def forget_panels(self) -> None:
-        """Free the CLAs, and what panels but the present one left on the device."""
+        """Free the CLAs, what panels but the present one left, and what programs made room for."""
         self._panels.clear()
         self._let_go()
-        self.memory.take(("cla", "scaler"))
+        self.memory.take(_GROWING)
+        for name in _GROWING:
+            self.memory.reserve(name, LEAST)
 
     def timings(self) -> dict[Function, float]:
         """Seconds on the device per likelihood function so far, from events and marks."""
@@ -214,6 +232,20 @@ class Session:
     def breakdown(self) -> Breakdown:
         """Where the time went so far, with the work that was done in it."""
         return self.times.breakdown(self.timings(), self.layout.pattern_bytes, self.device)
+
+    def _retreat(self, program: Program, error: DeviceMemoryError) -> None:
+        """Free the CLAs, and count on fewer slots than a program has asked for in vain.
+
+        Raises:
+            DeviceError: one tree's are too many.
+        """
+        asked = min(self.room.most, max(program.slots, self._least_slots))
+        if asked == self._least_slots:
+            raise DeviceError(error.message, hint=error.hint) from error
+        most = max(self._least_slots, int(RETREAT * asked))
+        self.room = self.room._replace(most=most)
+        self._expected_slots = min(self._expected_slots, most)
+        self.forget_panels()
 
     def _let_go(self) -> None:
         """Keep no buffer alive that is about to be replaced."""
@@ -291,11 +323,14 @@ class Session:
         layout, real, reserve = self.layout, self._real.itemsize, self.memory.reserve
         slot = layout.cla_bytes(self._n_patterns)
         counts = self._blocks * layout.vw * layout.categories * 2
-        keep = not self._panels
-        if self.memory.size("cla") < program.slots * (slot - counts) and not keep:
-            self._let_go()
-        reserve("cla", program.slots * (slot - counts), keep)
-        reserve("scaler", program.slots * counts, keep)
+        slots = program.slots
+        if self.memory.size("cla") < slots * (slot - counts):
+            slots = max(slots, self._expected_slots)
+            keep = not self._panels and slots_read(program).size > 0
+            if not keep:
+                self._let_go()
+            reserve("cla", slots * (slot - counts), keep)
+            reserve("scaler", slots * counts, keep)
         row = layout.categories * (layout.states**2 + layout.states)
         reserve("pmatrix", lengths * row * real)
         if layout.tip_lookup:

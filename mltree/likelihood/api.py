@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.contract import Control, RunKind
+from mltree.errors import DeviceMemoryError
 from mltree.likelihood import planner, programs
-from mltree.likelihood.engine import NO_CONTROL, Engine
+from mltree.likelihood.batches import in_batches
+from mltree.likelihood.engine import NO_CONTROL, Engine, Result
 from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
 from mltree.likelihood.scan_tasks import ScanTasks, split
@@ -54,25 +56,33 @@ class Likelihood:
 
     def log_likelihoods(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> Float64:
         """f64[n]: lnL of every tree under its model."""
-        if self.engine.longest_walk(len(trees)) >= trees[0].n_tips - 2:  # those need no slots
-            return self._log_likelihoods(trees, models)
-        batch = max(1, self.engine.max_slots // planner.slots_of(trees[0]))
-        parts = [
-            self._log_likelihoods(trees[i : i + batch], models[i : i + batch])
-            for i in range(0, len(trees), batch)
-        ]
-        return np.concatenate(parts)
+        longest = self.engine.longest_walk(len(trees))
+        nodes = trees[0].n_tips - 2
+
+        def at_once() -> int:
+            needs_slots = longest < nodes  # walks of whole trees keep their results to themselves
+            return self.engine.room.trees_at_once(nodes) if needs_slots else len(trees)
+
+        def score(batch: slice) -> Float64:
+            return self._log_likelihoods(trees[batch], models[batch], longest)
+
+        return np.concatenate(in_batches(len(trees), at_once, score))
+
+    def trees_at_once(self, tree: Tree) -> int:
+        """How many trees like this one are best searched side by side; see ``insertions``."""
+        return self.engine.room.trees_at_once(planner.slots_of(tree), beside=1)
 
     def site_log_likelihoods(self, tree: Tree, model: ModelArrays) -> Float64:
         """f64[L]: lnL of every pattern."""
-        self._log_likelihoods([tree], [model], RunKind.EVALUATE_SITES)
+        longest = self.engine.longest_walk(1)
+        self._log_likelihoods([tree], [model], longest, RunKind.EVALUATE_SITES)
         return self.engine.site_log_likelihoods()
 
     def derivatives(self, tree: Tree, model: ModelArrays) -> tuple[float, Float64, Float64]:
         """lnL, and f64[E] first and second derivatives of lnL in every branch length."""
         self._load([model])
         program = self._program(programs.derivatives, [tree])
-        result = self.engine.run(program, tree.lengths, NO_CONTROL)
+        result = self._run(program, tree.lengths)
         self._remember([tree])
         slope, curve = result.sums[1:].reshape(-1, 2).T
         return float(result.sums[0]), slope, curve
@@ -88,12 +98,14 @@ class Likelihood:
 
         Simultaneous guarded Newton steps on the device; never ends worse than it started.
         """
-        batch = max(1, self.engine.max_slots // planner.slots_of(trees[0]))
-        parts = [
-            self._smooth(trees[i : i + batch], models[i : i + batch], epsilon, max_passes)
-            for i in range(0, len(trees), batch)
-        ]
-        return np.concatenate(parts)
+
+        def at_once() -> int:
+            return self.engine.room.trees_at_once(planner.slots_of(trees[0]))
+
+        def smooth(batch: slice) -> Float64:
+            return self._smooth(trees[batch], models[batch], epsilon, max_passes)
+
+        return np.concatenate(in_batches(len(trees), at_once, smooth))
 
     def insertions(
         self, trees: Sequence[Tree], models: Sequence[ModelArrays], scan: ScanTasks
@@ -101,7 +113,7 @@ class Likelihood:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
         self._update(trees, models)
         program, lengths = programs.scores(trees, scan)
-        return self.engine.run(program, lengths, NO_CONTROL).sums
+        return self._run(program, lengths).sums
 
     def refine(
         self, trees: Sequence[Tree], models: Sequence[ModelArrays], scan: ScanTasks
@@ -112,7 +124,7 @@ class Likelihood:
         """
         self._update(trees, models)
         base = len(trees) * planner.slots_of(trees[0])
-        room = max(1, self.engine.max_slots - base)
+        room = self.engine.room.near_at_once(base)
         lnl, lengths = np.empty(scan.outputs), np.empty((scan.outputs, 3))
         for part, outputs in split(scan, room):
             lnl[outputs], lengths[outputs] = self._refine(trees, part, base)
@@ -129,7 +141,7 @@ class Likelihood:
         self._update(trees, models)
         program, lengths = programs.join(trees, number, prunes, JOIN_PASSES)
         control = planner.control_records(len(prunes), LOCAL_EPSILON, JOIN_PASSES)
-        return self.engine.run(program, self._clip(lengths), control).lengths
+        return self._run(program, self._clip(lengths), control).lengths
 
     def _clip(self, lengths: Float64) -> Float64:
         clipped: Float64 = np.clip(lengths, self._min_length, self._max_length)
@@ -162,17 +174,17 @@ class Likelihood:
         self,
         trees: Sequence[Tree],
         models: Sequence[ModelArrays],
+        longest: int,
         kind: RunKind = RunKind.EVALUATE,
     ) -> Float64:
         self._load(models)
         self._resident = ()
-        longest = self.engine.longest_walk(len(trees))
         program = (
             self._program(programs.walk, trees, longest, kind)
             if longest
             else self._program(programs.traversal, trees, kind)
         )
-        return self.engine.run(program, _lengths(trees), NO_CONTROL).sums
+        return self._run(program, _lengths(trees)).sums
 
     def _smooth(
         self,
@@ -185,7 +197,7 @@ class Likelihood:
         edges = trees[0].n_edges
         program = self._program(programs.smoothing, trees, max_passes)
         control = planner.control_records(len(trees), epsilon, max_passes)
-        result = self.engine.run(program, self._clip(_lengths(trees)), control)
+        result = self._run(program, self._clip(_lengths(trees)), control)
         for n, tree in enumerate(trees):
             tree.lengths[:] = result.lengths[n * edges : (n + 1) * edges]
         if result.control[:, Control.ACCEPTED].all():
@@ -194,12 +206,19 @@ class Likelihood:
             self._resident = ()
         return result.control[:, Control.BEST].copy()
 
+    def _run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
+        try:
+            return self.engine.run(program, lengths, control)
+        except DeviceMemoryError:
+            self._resident = ()
+            raise
+
     def _update(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> None:
         """Make every directional CLA of the trees resident."""
         self._load(models)
         if self._resident == _fingerprint(trees, self._rows):
             return
-        self.engine.run(self._program(programs.update, trees), _lengths(trees), NO_CONTROL)
+        self._run(self._program(programs.update, trees), _lengths(trees))
         self._remember(trees)
 
     def _remember(self, trees: Sequence[Tree]) -> None:
@@ -207,10 +226,10 @@ class Likelihood:
 
     def _refine(self, trees: Sequence[Tree], scan: ScanTasks, base: int) -> tuple[Float64, Float64]:
         walk, lengths = programs.near_vectors(trees, scan, base)
-        self.engine.run(walk, lengths, NO_CONTROL)
+        self._run(walk, lengths)
         program, lengths = programs.tripods(trees, scan, base, TRIPOD_PASSES)
         control = planner.control_records(scan.outputs, LOCAL_EPSILON, TRIPOD_PASSES)
-        result = self.engine.run(program, self._clip(lengths), control)
+        result = self._run(program, self._clip(lengths), control)
         return result.control[:, Control.BEST], result.lengths.reshape(-1, 3)
 
 

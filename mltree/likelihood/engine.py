@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from mltree.contract import CONTROL_WORDS
 from mltree.likelihood.program import Program
 
-__all__ = ["NO_CONTROL", "Engine", "Result"]
+__all__ = ["NO_CONTROL", "Engine", "Result", "Room"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -32,6 +32,28 @@ class Result:
     control: Float64
 
 
+class Room(NamedTuple):
+    """CLA slots that an engine has room for, and those that suit it best."""
+
+    most: int
+    """That fit beside one another."""
+    trees: int
+    """Of trees side by side: with more a launch takes more memory, but no less time for each."""
+    near: int
+    """Of near vectors beside the trees', likewise."""
+
+    def trees_at_once(self, slots: int, beside: int = 0) -> int:
+        """Trees of so many slots each that are best worked on side by side; one at least.
+
+        ``beside``: slots that are needed beside them.
+        """
+        return max(1, min(self.trees, self.most - beside) // slots)
+
+    def near_at_once(self, base: int) -> int:
+        """Near vectors that are best made at once beside ``base`` slots of trees; one at least."""
+        return max(1, min(self.near, self.most - base))
+
+
 class Engine(Protocol):
     """Runs programs over one alignment's patterns, and keeps CLAs between them.
 
@@ -44,8 +66,11 @@ class Engine(Protocol):
         """The engine and its layout, for reports."""
 
     @property
-    def max_slots(self) -> int:
-        """CLA slots that fit by the memory plan; larger work is done in batches."""
+    def room(self) -> Room:
+        """What fits by the memory plan, and less once the device has refused as much.
+
+        Larger work is done in batches, on whose size no result depends.
+        """
 
     def longest_walk(self, trees: int) -> int:
         """How far walks go where they are best for lnL of so many trees; 0 where levels are.
@@ -61,6 +86,9 @@ class Engine(Protocol):
         """Run a program on f64[lengths] and f64[groups, CONTROL_WORDS].
 
         Raises:
+            DeviceMemoryError: the device has no room for it; all CLAs are lost, and its
+                room has become smaller.
+            DeviceError: it has no room for less either.
             WorkerFault: the program could not be completed.
             NumericalError: a sum came out as NaN or infinite.
         """

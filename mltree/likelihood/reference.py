@@ -23,7 +23,7 @@ from mltree.contract import (
     RunKind,
 )
 from mltree.errors import NumericalError
-from mltree.likelihood.engine import Result
+from mltree.likelihood.engine import Result, Room
 from mltree.likelihood.model_rows import RowLayout
 from mltree.likelihood.optimise import LengthOptimiser
 from mltree.likelihood.program import (
@@ -44,6 +44,9 @@ __all__ = ["ReferenceEngine"]
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
+
+UNBOUNDED = 1 << 30
+"""CLA slots: it has the host's memory."""
 
 _THRESHOLD = 2.0**-SCALE_BITS_DOUBLE
 _NO_COUNT = 1 << 24
@@ -77,7 +80,7 @@ class ReferenceEngine:
     """
 
     name = "NumPy reference (AVX layout, fp64)"
-    max_slots = 1 << 30
+    room = Room(UNBOUNDED, UNBOUNDED, UNBOUNDED)
 
     def __init__(
         self, patterns: Patterns, categories: int, length_bounds: tuple[float, float]

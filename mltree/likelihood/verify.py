@@ -80,8 +80,8 @@ class VerifiedEngine:
     def __init__(self, engine: Engine, n_tips: int) -> None:
         self.engine = engine
         self.name = engine.name
-        self.max_slots = engine.max_slots
-        self.verifier = Verifier(n_tips, engine.max_slots)
+        self.room = engine.room
+        self.verifier = Verifier(n_tips, engine.room.most)
         self._models = 0
 
     def longest_walk(self, trees: int) -> int:

@@ -28,6 +28,9 @@ Float = NDArray[np.float64]
 class SearchLikelihood(Protocol):
     """What the search needs of a likelihood; see :class:`mltree.likelihood.api.Likelihood`."""
 
+    def trees_at_once(self, tree: Tree) -> int:
+        """How many trees like this one are best searched side by side."""
+
     def log_likelihoods(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> Float:
         """f64[n]: lnL of every tree under its model."""
 

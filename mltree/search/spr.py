@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
+from mltree.likelihood.batches import in_batches
 from mltree.model.eigen import ModelArrays
 from mltree.search.acceptance import apply_moves, best_moves, better_half
 from mltree.search.constraint import Constraint
@@ -44,18 +47,21 @@ def spr_round(
     settings: RoundSettings,
     constraint: Constraint | None = None,
 ) -> list[RoundOutcome]:
-    """One round on all trees side by side; trees and lnLs of the lineages change in place.
+    """One round on all trees; trees and lnLs of the lineages change in place.
 
-    A lineage stays active while its rounds gain enough.
+    As many are scored side by side as the likelihood is best given. A lineage stays active while
+    its rounds gain enough.
     """
     before = [lineage.lnl for lineage in lineages]
-    trees = [lineage.tree for lineage in lineages]
-    models = [model] * len(trees)
-    found, scores = scan(likelihood, trees, models, before, phase, settings)
-    allowed = _masked(trees, found, scores, constraint)
-    floors = [lnl - settings.window for lnl in before]
-    selected = shortlist(found, allowed, floors, settings.keep)
-    rescored = rescore(likelihood, trees, models, found, selected)
+
+    def at_once() -> int:
+        return likelihood.trees_at_once(lineages[0].tree)
+
+    def score(batch: slice) -> list[_Scored]:
+        return _scored(likelihood, lineages[batch], model, phase, settings, constraint)
+
+    scored = list(chain.from_iterable(in_batches(len(lineages), at_once, score)))
+    rescored = [moves for moves, _ in scored]
     wanted = [
         best_moves(moves, lnl, settings.min_gain)
         for moves, lnl in zip(rescored, before, strict=True)
@@ -65,16 +71,44 @@ def spr_round(
         epsilon, enough = settings.trial_epsilon, settings.min_gain
         wanted = _with_trials(likelihood, lineages, model, rescored, wanted, phase, settings)
     counts = _apply_guarded(likelihood, lineages, model, wanted, epsilon, constraint)
-    candidates = np.bincount(found.tree, minlength=len(trees)).tolist()
     outcomes = []
-    for lineage, lnl, count, scored, moves in zip(
-        lineages, before, counts, candidates, rescored, strict=True
+    for lineage, lnl, count, (moves, candidates) in zip(
+        lineages, before, counts, scored, strict=True
     ):
         gain = lineage.lnl - lnl
         lineage.rounds += 1
         lineage.active = count > 0 and gain >= enough and lineage.rounds < settings.max_rounds
-        outcomes.append(RoundOutcome(lineage.lnl, gain, count, scored, moves.prune.size))
+        outcomes.append(RoundOutcome(lineage.lnl, gain, count, candidates, moves.prune.size))
     return outcomes
+
+
+class _Scored(NamedTuple):
+    """What was found around one tree."""
+
+    moves: Moves
+    """Of the shortlist, re-scored."""
+    candidates: int
+    """Insertions scored."""
+
+
+def _scored(
+    likelihood: SearchLikelihood,
+    lineages: Sequence[Lineage],
+    model: ModelArrays,
+    phase: PhaseSettings,
+    settings: RoundSettings,
+    constraint: Constraint | None,
+) -> list[_Scored]:
+    """The re-scored moves of trees that stand side by side."""
+    trees, lnls = [one.tree for one in lineages], [one.lnl for one in lineages]
+    models = [model] * len(trees)
+    found, s0 = scan(likelihood, trees, models, lnls, phase, settings)
+    allowed = _masked(trees, found, s0, constraint)
+    floors = [lnl - settings.window for lnl in lnls]
+    selected = shortlist(found, allowed, floors, settings.keep)
+    rescored = rescore(likelihood, trees, models, found, selected)
+    candidates = np.bincount(found.tree, minlength=len(trees)).tolist()
+    return [_Scored(*both) for both in zip(rescored, candidates, strict=True)]
 
 
 def _masked(
