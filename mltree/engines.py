@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from mltree.alignment.patterns import Patterns
 from mltree.device.discovery import (
@@ -41,6 +42,10 @@ REFERENCE = "reference"
 NEAR_VECTORS = 16
 """CLAs beside a tree's own that a search needs room for: without it come panels."""
 
+HOST_BYTES = 122 << 20
+"""Of a process with PoCL, its kernels and a search's own arrays: searches of 12 to 150 taxa. The
+first ones on a machine take as much again while their kernels are compiled."""
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -49,10 +54,13 @@ def memory_plan(
     categories: int,
     device: str | None,
     mixed: bool = False,
-    trees: int = 1,
+    trees: int | None = None,
     vw: int | None = None,
+    memory_limit: int | None = None,
 ) -> MemoryPlanned | None:
-    """What so many trees will take, nothing allocated yet; None by the reference engine.
+    """What a run will take, nothing allocated yet; None by the reference engine.
+
+    Arguments as of :func:`open_engine`.
 
     Raises:
         DeviceError: a device cannot be found or used.
@@ -61,15 +69,21 @@ def memory_plan(
         return None
     devices = choose_devices(device)
     layout = _layout(devices[0], patterns, categories, mixed, vw)
-    slots, edges = _slots(patterns), 2 * patterns.n_tips - 3
+    room = room_on(devices[0].handle, layout, patterns.n_patterns, memory_limit)
+    demand = _Demand.of(patterns, room, trees)
+    most, slot = room.most * len(devices), layout.cla_bytes(patterns.n_patterns)
+    own = min(demand.own, most)
     return MemoryPlanned(
         device=", ".join(info.name for info in devices),
         layout=str(layout),
-        trees=trees,
-        slots=slots,
-        clas=trees * slots * layout.cla_bytes(patterns.n_patterns),
+        trees=demand.trees,
+        slots=_slots(patterns),
+        clas=own * slot,
+        near=min(demand.near, most - own) * slot,
         tips=patterns.codes.nbytes,
-        matrices=trees * edges * layout.matrix_bytes,
+        matrices=demand.lengths * layout.matrix_bytes,
+        host=HOST_BYTES,
+        on_host=all(info.is_cpu for info in devices),
         available=sum(info.memory for info in devices),
     )
 
@@ -79,11 +93,33 @@ def _slots(patterns: Patterns) -> int:
     return 3 * (patterns.n_tips - 2)
 
 
-def _pool(patterns: Patterns, room: Room, trees: int) -> tuple[int, int]:
-    """CLA slots of the trees that stand side by side, and those beside them, for a search."""
-    slots = _slots(patterns)
-    own = slots * min(trees, room.trees_at_once(slots, beside=NEAR_VECTORS))
-    return own, room.near_at_once(own)
+class _Demand(NamedTuple):
+    """What a run asks of a device at most."""
+
+    trees: int
+    """Trees that stand side by side."""
+    own: int
+    """CLA slots of those."""
+    near: int
+    """CLA slots of near vectors beside them."""
+    lengths: int
+    """Branch lengths of the largest launch."""
+
+    @classmethod
+    def of(cls, patterns: Patterns, room: Room, trees: int | None) -> _Demand:
+        """Of a search that has so many trees, or of the evaluation of one where None.
+
+        A scan has every length, its half, and the join of both sides of every prune; re-scoring
+        has three for every near vector.
+        """
+        slots, edges = _slots(patterns), 2 * patterns.n_tips - 3
+        if trees is None:
+            return cls(1, slots, 0, edges)
+        side_by_side = min(trees, room.trees_at_once(slots, beside=NEAR_VECTORS))
+        own = side_by_side * slots
+        near = room.near_at_once(own)
+        lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
+        return cls(side_by_side, own, near, lengths)
 
 
 def copy_bandwidth(spent: Breakdown) -> float | None:
@@ -103,13 +139,13 @@ def open_engine(
     device: str | None,
     mixed: bool,
     memory_limit: int | None = None,
-    trees: int = 1,
+    trees: int | None = None,
     vw: int | None = None,
 ) -> Engine:
     """An engine that holds the patterns.
 
-    A lone session where one device has room for a tree's CLAs, else panels. ``trees``: that would
-    best stand side by side.
+    A lone session where one device has room for a tree's CLAs, else panels. ``trees``: that
+    a search will have; None where one is evaluated.
     ``device`` may name several (see :func:`mltree.device.discovery.choose_devices`);
     ``memory_limit``: bytes that CLAs may take on each; ``vw``: patterns of a block.
 
@@ -122,17 +158,17 @@ def open_engine(
     layouts = [_layout(info, patterns, categories, mixed, vw) for info in devices]
     room = room_on(devices[0].handle, layouts[0], patterns.n_patterns, memory_limit)
     if len(devices) == 1 and _slots(patterns) + NEAR_VECTORS <= room.most:
-        slots = sum(_pool(patterns, room, trees))
+        demand = _Demand.of(patterns, room, trees)
         return Session(
             devices[0].handle, patterns, layouts[0], length_bounds, memory_limit=memory_limit,
-            slots=slots,
+            slots=demand.own + demand.near,
         )  # fmt: skip
     speeds = measured_speeds(devices, layouts, patterns)
     places = [
         Place(info.handle, layout, speed, memory_limit)
         for info, layout, speed in zip(devices, layouts, speeds, strict=True)
     ]
-    return PanelEngine(patterns, places, length_bounds, trees * _slots(patterns) + NEAR_VECTORS)
+    return PanelEngine(patterns, places, length_bounds, _slots(patterns) + NEAR_VECTORS)
 
 
 def open_exact(

@@ -79,23 +79,39 @@ class AlignmentLoaded(Event):
 
 @dataclass(frozen=True)
 class MemoryPlanned(Event):
-    """What a run will take, before it takes anything; bytes."""
+    """What a run will take at its peak, before it takes anything; bytes."""
 
     device: str
     """One, or several with commas."""
     layout: str
     trees: int
-    """Trees side by side."""
+    """Trees side by side; others of the run follow after them."""
     slots: int
     """CLAs of a tree: one for every directed edge out of an inner node."""
     clas: int
-    """Of all trees, with their scaling counts."""
+    """Of those trees, with their scaling counts."""
+    near: int
+    """CLAs of the insertions that are re-scored at once, beside the trees'."""
     tips: int
     """One byte a pattern; shared by all trees."""
     matrices: int
-    """P matrices of all trees."""
+    """P matrices of the largest launch."""
+    host: int
+    """Of the process, beside what it keeps for devices."""
+    on_host: bool
+    """Whether the devices' memory is the process's own, as a CPU's is."""
     available: int
     """Memory of the devices."""
+
+    @property
+    def device_bytes(self) -> int:
+        """What the devices take."""
+        return self.clas + self.near + self.tips + self.matrices
+
+    @property
+    def process(self) -> int:
+        """The process's largest resident size."""
+        return self.host + (self.device_bytes if self.on_host else 0)
 
 
 @dataclass(frozen=True)

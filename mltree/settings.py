@@ -176,6 +176,12 @@ class SearchSettings:
     rounds: RoundSettings = field(default_factory=RoundSettings)
     perturbation: PerturbationSettings = field(default_factory=PerturbationSettings)
 
+    @property
+    def most_trees(self) -> int:
+        """Trees that are searched side by side at most: starts, or copies of the best one."""
+        copies = self.perturbation.copies if self.perturbation.patience > 0 else 0
+        return max(self.parsimony_starts + self.random_starts, copies)
+
     def for_sites(self, sites: int) -> SearchSettings:
         """The same search with its window widened to an alignment of so many sites."""
         window = max(self.rounds.window, self.rounds.window_per_site * sites)

@@ -16,6 +16,7 @@ from mltree.device.session import Session
 from mltree.device.speed import measured_speeds
 from mltree.errors import DeviceError, InputError
 from mltree.likelihood.api import Likelihood
+from mltree.search.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -34,7 +35,7 @@ def lnl(engine: engines.Engine, problem: Problem) -> float:
 
 @pytest.mark.parametrize(
     ("device", "limit", "panels"),
-    [("0,0", None, 2), ("0", 4_000_000, 4), ("0, 0", 4_000_000, 4)],
+    [("0,0", None, 2), ("0", 4_000_000, 2), ("0, 0", 4_000_000, 2)],
 )
 def test_panels(problem: Problem, device: str, limit: int | None, panels: int) -> None:
     arguments = (problem.patterns, problem.categories, BOUNDS)
@@ -83,24 +84,46 @@ def test_no_sizes(text: str) -> None:
         engines.parse_size(text)
 
 
-def test_the_memory_plan_is_what_is_taken(problem: Problem) -> None:
-    plan = engines.memory_plan(problem.patterns, problem.categories, "0", trees=2)
+@pytest.mark.parametrize("trees", [None, 8])
+def test_the_memory_plan_is_what_is_taken(problem: Problem, trees: int | None) -> None:
+    arguments = (problem.patterns, problem.categories)
+    plan = engines.memory_plan(*arguments, "0", trees=trees)
     assert plan is not None
-    engine = engines.open_engine(problem.patterns, problem.categories, BOUNDS, "0", mixed=False)
+    engine = engines.open_engine(*arguments, BOUNDS, "0", mixed=False, trees=trees)
     assert isinstance(engine, Session)
-    slots = 2 * 3 * (problem.patterns.n_tips - 2)
-    assert plan.clas == slots * engine.layout.cla_bytes(problem.patterns.n_patterns)
-    Likelihood(engine, BOUNDS).smooth(
-        [problem.tree.copy(), problem.tree.copy()], [problem.model] * 2, 1.0, max_passes=2
-    )
+    likelihood = Likelihood(engine, BOUNDS)
+    if trees is None:
+        likelihood.derivatives(problem.tree, problem.model)
+    else:
+        several = [problem.tree.copy() for _ in range(plan.trees)]
+        found = Neighbourhood(several)
+        likelihood.refine(several, [problem.model] * plan.trees, found.scan(found.extend(9)))
     size = engine.memory.size
-    assert size("cla") + size("scaler") == plan.clas
-    assert size("pmatrix") + engine.layout.tip_lookup * size("tip_pmatrix") == plan.matrices
+    assert size("cla") + size("scaler") == plan.clas + plan.near
+    matrices = size("pmatrix") + engine.layout.tip_lookup * size("tip_pmatrix")
+    assert plan.matrices / 2 < matrices <= plan.matrices
     assert abs(size("tips") - plan.tips) < problem.patterns.n_tips * engine.layout.vw
     assert plan.available == choose_device("0").memory
-    both = engines.memory_plan(problem.patterns, problem.categories, "0,0")
+    both = engines.memory_plan(*arguments, "0,0")
     assert both is not None
     assert both.available == 2 * plan.available
+
+
+def test_the_plan_keeps_to_a_limit(problem: Problem) -> None:
+    """Fewer trees side by side, then fewer insertions, then panels."""
+    arguments = (problem.patterns, problem.categories)
+    plans = []
+    for limit in (64_000_000, 16_000_000, 6_000_000, 2_000_000):
+        plan = engines.memory_plan(*arguments, "0", trees=8, memory_limit=limit)
+        assert plan is not None
+        assert plan.clas + plan.near <= limit
+        plans.append(plan)
+        engine = engines.open_engine(
+            *arguments, BOUNDS, "0", mixed=False, trees=8, memory_limit=limit
+        )
+        assert isinstance(engine, PanelEngine) == (limit == 2_000_000)
+    if choose_device("0").is_cpu:
+        assert [plan.trees for plan in plans] == [5, 4, 1, 1]
 
 
 def test_the_reference_engine_has_no_plan(problem: Problem) -> None:

@@ -40,7 +40,9 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     reporter(RunStarted(__version__, request.command))
     problem = load_problem(request.alignment, request.model, reporter)
     tree = read_tree(request.tree, problem, reporter)
-    likelihood = open_likelihood(problem, problem.patterns, request, SearchSettings(), 1, reporter)
+    likelihood = open_likelihood(
+        problem, problem.patterns, request, SearchSettings(), None, reporter
+    )
     with open_log(outputs.path("evalLog"), reporter):
         tree, model, lnl = evaluate(
             likelihood,

@@ -16,6 +16,7 @@ from mltree.events import Notice, ignore
 from mltree.report import tables
 from mltree.report.progress import Reporter, describe
 from mltree.run import load_problem
+from mltree.settings import preset
 
 __all__ = ["run_compare", "show_check", "show_devices"]
 
@@ -71,9 +72,9 @@ def show_check(alignment: str, model: str | None, device: str | None, console: C
     problem = load_problem(alignment, model, ignore)
     for line in tables.check_lines(summarise(problem.alignment, problem.patterns)):
         console.print(line, soft_wrap=True, markup=False)
-    categories = problem.model.arrays().n_categories
+    categories, settings = problem.model.arrays().n_categories, preset("default")
     try:
-        plan = memory_plan(problem.patterns, categories, device)
+        plan = memory_plan(problem.patterns, categories, device, trees=settings.most_trees)
         line = "no device's" if plan is None else describe(plan).removeprefix("memory: ")
     except DeviceError as error:
         line = f"not known: {error.message}"

@@ -82,13 +82,19 @@ def open_likelihood(
     patterns: Patterns,
     request: Request,
     settings: SearchSettings,
-    trees: int,
+    trees: int | None,
     reporter: Reporter,
 ) -> Likelihood:
-    """The likelihood of the patterns on the device that was asked for, for trees side by side."""
+    """The likelihood of the patterns on the device that was asked for.
+
+    ``trees``: that a search will have; None where one is evaluated.
+    """
     bounds = settings.branches.bounds(patterns.n_sites)
     categories = problem.model.arrays().n_categories
-    plan = memory_plan(patterns, categories, request.device, request.mixed, trees, request.vw)
+    plan = memory_plan(
+        patterns, categories, request.device, request.mixed, trees, request.vw,
+        request.memory_limit,
+    )  # fmt: skip
     if plan is not None:
         reporter(plan)
     engine = open_engine(

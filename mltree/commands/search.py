@@ -77,10 +77,11 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
     constraint = read_constraint(request.constraint, taxa) if request.constraint else None
     outgroup = _outgroup(request.outgroup, taxa)
     distinct = _distinct(problem, constraint, reporter)
-    trees = settings.parsimony_starts + settings.random_starts
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT))
     with keeping(layouts):
-        likelihood = open_likelihood(problem, distinct.patterns, request, settings, trees, reporter)
+        likelihood = open_likelihood(
+            problem, distinct.patterns, request, settings, settings.most_trees, reporter
+        )
     rng = np.random.default_rng(request.seed)
     starts = starting_trees(request.starts, distinct, taxa, constraint, rng, reporter)
     start_text = "\n".join(newick(distinct.restore(start.tree), problem) for start in starts)

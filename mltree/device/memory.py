@@ -88,9 +88,7 @@ class Memory:
             old = None
             del self._buffers[name]
         try:
-            if size > self._most:  # some drivers fail on first use only
-                raise cl.MemoryError("larger than the device's largest buffer")
-            new = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, LEAST))
+            new = self._allocate(max(size, LEAST))
             if old is not None:
                 cl.enqueue_copy(self._queue, new, old)
         except cl.Error as error:
@@ -100,6 +98,11 @@ class Memory:
                 hint=MEMORY_HINT,
             ) from error
         self._buffers[name] = new
+
+    def _allocate(self, size: int) -> cl.Buffer:
+        if size > self._most:  # some drivers fail on first use only
+            raise cl.MemoryError("larger than the device's largest buffer")
+        return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
 
     def put(self, name: str, array: npt.NDArray[Any]) -> None:
         """Fill a buffer with an array."""

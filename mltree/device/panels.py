@@ -144,10 +144,20 @@ class PanelEngine:
         """
         try:
             return self._run(program, lengths, control)
-        except DeviceMemoryError:
+        except DeviceMemoryError as error:
+            self._retreat(program, error)
+        return self.run(program, lengths, control)
+
+    def _retreat(self, program: Program, error: DeviceMemoryError) -> None:
+        """Make smaller panels, or count on fewer slots where these are too many for any."""
+        try:
             for seat in self._seats:
                 seat.retreat(program.slots)
-        return self.run(program, lengths, control)
+        except DeviceError as too_many:
+            self._resident = Resident()
+            if program.slots <= 3 * (self._whole.n_tips - 2) + 1:
+                raise too_many from error
+            raise error from too_many
 
     def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         for seat in self._seats:

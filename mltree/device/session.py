@@ -236,15 +236,17 @@ class Session:
     def _retreat(self, program: Program, error: DeviceMemoryError) -> None:
         """Free the CLAs, and count on fewer slots than a program has asked for in vain.
 
+        Those are taken all at once, for a buffer that grows needs room for the old one too.
+
         Raises:
             DeviceError: one tree's are too many.
         """
-        asked = min(self.room.most, max(program.slots, self._least_slots))
-        if asked == self._least_slots:
+        least = self._least_slots
+        asked = min(self.room.most, max(program.slots, least))
+        if asked == least <= self._expected_slots:
             raise DeviceError(error.message, hint=error.hint) from error
-        most = max(self._least_slots, int(RETREAT * asked))
-        self.room = self.room._replace(most=most)
-        self._expected_slots = min(self._expected_slots, most)
+        self._expected_slots = max(least, int(RETREAT * asked))
+        self.room = self.room._replace(most=self._expected_slots)
         self.forget_panels()
 
     def _let_go(self) -> None:

@@ -169,8 +169,10 @@ def _(event: AlignmentLoaded) -> str:
 def _(event: MemoryPlanned) -> str:
     mib = 2**20
     trees = "a tree" if event.trees == 1 else f"{event.trees} trees"
+    near = f"{event.near / mib:,.1f} MiB for insertions, " if event.near else ""
     return (
-        f"memory: {event.clas / mib:,.1f} MiB for the CLAs of {trees}, {event.slots} each, "
+        f"memory: the process will take about {event.process / mib:,.0f} MiB; "
+        f"{event.clas / mib:,.1f} MiB for the CLAs of {trees}, {event.slots} each, {near}"
         f"{event.matrices / mib:,.1f} MiB of P matrices, {event.tips / mib:,.1f} MiB of tips; "
         f"{event.device} has {event.available / mib:,.0f} MiB ({event.layout})"
     )

@@ -116,7 +116,7 @@ def test_little_memory_means_batches(
     expected = plenty.log_likelihoods(problem.trees, problem.models)
     slot = open_device(problem.patterns, problem.categories).layout.cla_bytes(1100)
     little = likelihood(open_device, problem, memory_limit=20 * slot)
-    assert little.engine.max_slots == 20
+    assert little.engine.room.most == 20
     got = little.log_likelihoods(problem.trees, problem.models)
     np.testing.assert_array_equal(got, expected)
     found = Neighbourhood(problem.tree)

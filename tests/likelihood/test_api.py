@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mltree.errors import NumericalError
 from mltree.likelihood.api import Likelihood
-from mltree.likelihood.engine import Engine
+from mltree.likelihood.engine import Engine, Room
 from mltree.model.eigen import ModelArrays
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.moves import SprLengths, nni, spr
@@ -155,7 +155,8 @@ def test_refining_in_parts_changes_nothing(
     lnl, lengths = likelihood(open_engine, problem).refine(*arguments)
     engine = likelihood(open_engine, problem)
     slots = 3 * (problem.tree.n_tips - 2) + room
-    engine.engine.max_slots = engine.engine.verifier.max_slots = slots  # type: ignore[attr-defined]
+    engine.engine.room = Room(slots, slots, slots)  # type: ignore[misc]
+    engine.engine.verifier.max_slots = slots  # type: ignore[attr-defined]
     got_lnl, got_lengths = engine.refine(*arguments)
     np.testing.assert_array_equal(got_lnl, lnl)
     np.testing.assert_array_equal(got_lengths, lengths)
@@ -237,7 +238,8 @@ def test_trees_side_by_side_are_as_each_alone(
     for n, tree in enumerate(single):
         assert engine.smooth([tree], [models[n]], 1e-3)[0] == lnl[n]
         np.testing.assert_array_equal(tree.lengths, smoothed[n].lengths)
-    engine.engine.max_slots = 3 * (problem.tree.n_tips - 2)
+    slots = 3 * (problem.tree.n_tips - 2)
+    engine.engine.room = Room(slots, slots, slots)  # type: ignore[misc]
     np.testing.assert_array_equal(engine.log_likelihoods(trees, models), together)
 
 
