@@ -14,7 +14,7 @@ from mltree.device.discovery import (
     find_devices,
 )
 from mltree.device.layout import Layout
-from mltree.device.memory import room_on
+from mltree.device.memory import LEAST_BATCH, room_on
 from mltree.device.panels import PanelEngine, Place
 from mltree.device.session import Session
 from mltree.device.speed import known_bandwidth, measured_speeds
@@ -38,9 +38,6 @@ __all__ = [
 
 REFERENCE = "reference"
 """The name that ``--device`` takes for the engine without a device."""
-
-NEAR_VECTORS = 16
-"""CLAs beside a tree's own that a search needs room for: without it come panels."""
 
 HOST_BYTES = 122 << 20
 """Of a process with PoCL, its kernels and a search's own arrays: searches of 12 to 150 taxa. The
@@ -73,17 +70,19 @@ def memory_plan(
     demand = _Demand.of(patterns, room, trees)
     most, slot = room.most * len(devices), layout.cla_bytes(patterns.n_patterns)
     own = min(demand.own, most)
+    clas, near = own * slot, min(demand.near, most - own) * slot
+    matrices, tips = demand.lengths * layout.matrix_bytes, patterns.codes.nbytes
+    on_host = clas + near + matrices + tips if all(info.is_cpu for info in devices) else 0
     return MemoryPlanned(
         device=", ".join(info.name for info in devices),
         layout=str(layout),
         trees=demand.trees,
         slots=_slots(patterns),
-        clas=own * slot,
-        near=min(demand.near, most - own) * slot,
-        tips=patterns.codes.nbytes,
-        matrices=demand.lengths * layout.matrix_bytes,
-        host=HOST_BYTES,
-        on_host=all(info.is_cpu for info in devices),
+        clas=clas,
+        near=near,
+        tips=tips,
+        matrices=matrices,
+        process=HOST_BYTES + on_host,
         available=sum(info.memory for info in devices),
     )
 
@@ -115,7 +114,7 @@ class _Demand(NamedTuple):
         slots, edges = _slots(patterns), 2 * patterns.n_tips - 3
         if trees is None:
             return cls(1, slots, 0, edges)
-        side_by_side = min(trees, room.trees_at_once(slots, beside=NEAR_VECTORS))
+        side_by_side = min(trees, room.trees_at_once(slots, beside=LEAST_BATCH))
         own = side_by_side * slots
         near = room.near_at_once(own)
         lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
@@ -157,7 +156,7 @@ def open_engine(
     devices = choose_devices(device)
     layouts = [_layout(info, patterns, categories, mixed, vw) for info in devices]
     room = room_on(devices[0].handle, layouts[0], patterns.n_patterns, memory_limit)
-    if len(devices) == 1 and _slots(patterns) + NEAR_VECTORS <= room.most:
+    if len(devices) == 1 and _slots(patterns) + LEAST_BATCH <= room.most:
         demand = _Demand.of(patterns, room, trees)
         return Session(
             devices[0].handle, patterns, layouts[0], length_bounds, memory_limit=memory_limit,
@@ -168,7 +167,7 @@ def open_engine(
         Place(info.handle, layout, speed, memory_limit)
         for info, layout, speed in zip(devices, layouts, speeds, strict=True)
     ]
-    return PanelEngine(patterns, places, length_bounds, _slots(patterns) + NEAR_VECTORS)
+    return PanelEngine(patterns, places, length_bounds, _slots(patterns) + LEAST_BATCH)
 
 
 def open_exact(

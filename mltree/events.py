@@ -96,22 +96,10 @@ class MemoryPlanned(Event):
     """One byte a pattern; shared by all trees."""
     matrices: int
     """P matrices of the largest launch."""
-    host: int
-    """Of the process, beside what it keeps for devices."""
-    on_host: bool
-    """Whether the devices' memory is the process's own, as a CPU's is."""
+    process: int
+    """The process's largest resident size; a CPU's CLAs, matrices and tips are among it."""
     available: int
     """Memory of the devices."""
-
-    @property
-    def device_bytes(self) -> int:
-        """What the devices take."""
-        return self.clas + self.near + self.tips + self.matrices
-
-    @property
-    def process(self) -> int:
-        """The process's largest resident size."""
-        return self.host + (self.device_bytes if self.on_host else 0)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from mltree.alignment.alphabet import Alphabet
 from mltree.alignment.formats import Alignment, read_alignment
 from mltree.alignment.patterns import Patterns, compress
-from mltree.errors import InputError
+from mltree.errors import InputError, NumericalError
 from mltree.events import AlignmentLoaded, Emit
 from mltree.likelihood.api import Likelihood
 from mltree.model.grammar import default_model_name, parse_model
@@ -21,9 +21,10 @@ from mltree.model.substitution import Model
 from mltree.search.driver import StartingTree, search
 from mltree.search.model_optimiser import optimise_model
 from mltree.settings import ModelSettings, PerturbationSettings, SearchSettings
+from mltree.tree.conflicts import find_conflict
 from mltree.tree.topology import Tree
 
-__all__ = ["Problem", "evaluate", "load_problem", "read_model"]
+__all__ = ["Problem", "check_possible", "evaluate", "load_problem", "read_model"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,22 @@ def read_model(text: str | None, alphabet: Alphabet) -> Model:
     if len([line for line in lines if line.strip()]) != 1:
         raise InputError("a model file has one line", file=text, hint="as in .bestModel files")
     return parse_model(lines[0], alphabet)
+
+
+def check_possible(tree: Tree, patterns: Patterns) -> None:
+    """Make sure that the data have a likelihood on a tree whose lengths stay as they are.
+
+    Raises:
+        NumericalError: they have none, for branches of length zero join what differs.
+    """
+    conflict = find_conflict(tree, patterns)
+    if conflict is not None:
+        names = " and ".join(patterns.taxa[tip] for tip in conflict.tips)
+        raise NumericalError(
+            f"the lnL is minus infinity: {names} exclude each other at site {conflict.site + 1}, "
+            "and all branches between them are of length zero",
+            hint="optimise the branch lengths, or give the tree others",
+        )
 
 
 FIXED_TOPOLOGY = SearchSettings(phases=(), perturbation=PerturbationSettings(patience=0))

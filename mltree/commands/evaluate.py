@@ -8,6 +8,7 @@ from mltree import __version__
 from mltree.commands.request import (
     Request,
     conclude,
+    exactly,
     model_line,
     newick,
     open_likelihood,
@@ -16,7 +17,7 @@ from mltree.commands.request import (
 )
 from mltree.events import RunStarted
 from mltree.report.progress import Reporter
-from mltree.run import evaluate, load_problem
+from mltree.run import check_possible, evaluate, load_problem
 from mltree.settings import SearchSettings
 
 __all__ = ["EvaluateRequest", "run_evaluate"]
@@ -40,6 +41,8 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     reporter(RunStarted(__version__, request.command))
     problem = load_problem(request.alignment, request.model, reporter)
     tree = read_tree(request.tree, problem, reporter)
+    if not request.optimise_branches:
+        check_possible(tree, problem.patterns)
     likelihood = open_likelihood(
         problem, problem.patterns, request, SearchSettings(), None, reporter
     )
@@ -57,8 +60,9 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
             outputs.write("evalModel", model_line(model, problem)),
             outputs.write("evalTree", newick(tree, problem) + "\n"),
         ]
+        exact = exactly(likelihood, problem, request, model)
         if request.site_lnl:
-            sites = likelihood.site_log_likelihoods(tree, model.arrays())
+            sites = exact.site_log_likelihoods(tree, model.arrays())
             values = sites[problem.patterns.site_pattern]
             files.append(outputs.write("siteLnL", "".join(f"{v:.10f}\n" for v in values)))
-        conclude(likelihood, problem, request, tree, model, lnl, files, reporter)
+        conclude(likelihood, exact, problem, tree, model, lnl, files, reporter)

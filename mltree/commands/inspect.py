@@ -15,7 +15,7 @@ from mltree.errors import DeviceError, NumericalError
 from mltree.events import Notice, ignore
 from mltree.report import tables
 from mltree.report.progress import Reporter, describe
-from mltree.run import load_problem
+from mltree.run import check_possible, load_problem
 from mltree.settings import preset
 
 __all__ = ["run_compare", "show_check", "show_devices"]
@@ -31,6 +31,7 @@ def run_compare(
     """
     problem = load_problem(alignment, model, reporter)
     given = read_tree(tree, problem, reporter)
+    check_possible(given, problem.patterns)
     scores = []
     for score in score_everywhere(problem.patterns, given, problem.model, mixed):
         scores.append(score)

@@ -33,6 +33,7 @@ from mltree.tree.topology import Tree
 __all__ = [
     "Request",
     "conclude",
+    "exactly",
     "model_line",
     "newick",
     "open_likelihood",
@@ -136,25 +137,33 @@ def model_line(model: Model, problem: Problem) -> str:
     return format_best_model(model, problem.patterns.n_sites) + "\n"
 
 
+def exactly(likelihood: Likelihood, problem: Problem, request: Request, model: Model) -> Likelihood:
+    """The likelihood that results are reported from: in fp64, whatever they were found with."""
+    if is_exact(likelihood.engine):
+        return likelihood
+    patterns = problem.patterns
+    bounds = SearchSettings().branches.bounds(patterns.n_sites)
+    categories = model.arrays().n_categories
+    engine = open_exact(patterns, categories, bounds, request.device, request.memory_limit)
+    return Likelihood(engine, bounds)
+
+
 def conclude(
     likelihood: Likelihood,
+    exact: Likelihood,
     problem: Problem,
-    request: Request,
     tree: Tree,
     model: Model,
     lnl: float,
     files: list[Path],
     reporter: Reporter,
 ) -> None:
-    """Show what a run found, and where its time went."""
+    """Show what a run found, and where its time went; ``exact``: see :func:`exactly`."""
     patterns = problem.patterns
     engines = [likelihood.engine]
-    if not is_exact(likelihood.engine):
-        bounds = SearchSettings().branches.bounds(patterns.n_sites)
-        categories = model.arrays().n_categories
-        exact = open_exact(patterns, categories, bounds, request.device, request.memory_limit)
-        lnl = _exact_lnl(Likelihood(exact, bounds), tree, model, lnl, reporter)
-        engines.append(exact)
+    if exact is not likelihood:
+        lnl = _exact_lnl(exact, tree, model, lnl, reporter)
+        engines.append(exact.engine)
     drawn = tables.is_drawn(patterns.n_tips, reporter.console.height)
     summary = tables.Summary(
         lnl=lnl,

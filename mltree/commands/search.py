@@ -11,6 +11,7 @@ from mltree import __version__
 from mltree.commands.request import (
     Request,
     conclude,
+    exactly,
     model_line,
     newick,
     open_likelihood,
@@ -103,7 +104,8 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
         text = write_newick(tree, taxa, outgroup=outgroup, collapse=request.collapse)
         files.append(outputs.write("bestTree", text + "\n"))
         checkpoint.remove()
-        conclude(likelihood, problem, request, tree, found.model, found.lnl, files, reporter)
+        exact = exactly(likelihood, problem, request, found.model)
+        conclude(likelihood, exact, problem, tree, found.model, found.lnl, files, reporter)
 
 
 def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:

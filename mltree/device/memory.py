@@ -15,7 +15,7 @@ from mltree.device.layout import Layout
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood.engine import Room
 
-__all__ = ["MEMORY_HINT", "Memory", "cla_memory", "room_on"]
+__all__ = ["LEAST_BATCH", "MEMORY_HINT", "Memory", "cla_memory", "room_on"]
 
 MEMORY_SHARE = 0.8
 """Share of the device's memory that CLAs may take."""
@@ -36,7 +36,7 @@ GPU_BATCH = 1 << 25
 """Bytes of near vectors for each compute unit of a GPU: 4 GiB of an H200. Passes over them take
 some 10 ms, beside which their launches and what the host does meanwhile are little."""
 
-LEAST_BATCH = 16
+LEAST_BATCH = 8
 """Near vectors of a launch at least, however long: each of such has work for a whole device."""
 
 MEMORY_HINT = "--precision mixed takes half as much, --device picks a device with more memory"

@@ -251,16 +251,6 @@ def test_compare_agrees_everywhere(run: Run, primates: str, finished: Result) ->
     assert len(widths) == 2, "the AVX layout or a narrow one beside the usual one"
 
 
-def test_mixed_precision_is_scored_in_double(run: Run, primates: str, finished: Result) -> None:
-    mixed = run("search", primates, "--preset", "fast", "--prefix", "m", "--precision", "mixed")
-    assert mixed.exit_code == 0, mixed.output
-    assert "scored again in fp64" in mixed.stdout
-    assert final_lnl(mixed.stdout) == pytest.approx(final_lnl(finished.stdout), abs=0.05)
-    files = ("--tree", "m.mltree.bestTree", "--model", "m.mltree.bestModel", "--prefix", "e")
-    exact = run("evaluate", primates, *files, "--no-opt-model", "--no-opt-branches")
-    assert final_lnl(exact.stdout) == pytest.approx(final_lnl(mixed.stdout), abs=SAME_LNL)
-
-
 def test_a_device_without_fp64_says_so(
     run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import pyopencl as cl
 import pytest
 
 from mltree.device.layout import gpu_layout
-from mltree.device.memory import BUFFER_SHARE, Memory, room_on
+from mltree.device.memory import BUFFER_SHARE, LEAST_BATCH, Memory, room_on
 from mltree.device.panels import PanelEngine, Place
 from mltree.device.session import Session
 from mltree.device.worker import Worker
@@ -163,10 +163,10 @@ def test_proteins_that_filled_the_largest_buffer() -> None:
     slots, slot = 3 * 773, layout.cla_bytes(3838)
     assert 8 * slots * slot > 40 * GIB
     room = room_on(h200(), layout, 3838)
-    own = room.trees_at_once(slots, beside=16) * slots
+    own = room.trees_at_once(slots, beside=LEAST_BATCH) * slots
     assert 4 * slots <= own < 8 * slots
     assert (own + room.near_at_once(own)) * slot <= BUFFER_SHARE * 34.9 * GIB
-    assert room.near_at_once(own) >= 16
+    assert room.near_at_once(own) >= LEAST_BATCH
 
 
 def test_little_data_leaves_a_gpu_all_its_trees() -> None:
@@ -181,7 +181,7 @@ def test_little_data_leaves_a_gpu_all_its_trees() -> None:
 def test_what_suits_a_cpu(
     open_native: OpenDevice, problem: Problem, units: int, patterns: int
 ) -> None:
-    """What its cores' caches hold, or 16 CLAs of long alignments; never all that fits."""
+    """What its cores' caches hold, or 8 CLAs of long alignments; never all that fits."""
     layout = open_native(problem.patterns, problem.categories).layout
     cpu = SimpleNamespace(
         type=cl.device_type.CPU,
@@ -191,7 +191,7 @@ def test_what_suits_a_cpu(
     )
     room = room_on(cpu, layout, patterns)
     slot = layout.cla_bytes(patterns)
-    assert room.near == 16 or room.near * slot <= max(1 << 24, units << 21)
-    assert room.near >= 16
+    assert room.near == LEAST_BATCH or room.near * slot <= max(1 << 24, units << 21)
+    assert room.near >= LEAST_BATCH
     assert room.trees <= room.near < room.most
     assert room.trees_at_once(3 * 998) == max(1, room.trees // 2994)

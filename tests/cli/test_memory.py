@@ -1,0 +1,80 @@
+"""What a run takes: what it said that it would, and no more than was promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from mltree.device.discovery import choose_device
+
+Run = Callable[..., Result]
+
+PROMISE = 300_000_000
+"""Bytes that a process may take on a CPU beside twice the CLAs of its trees side by side."""
+
+FROGS = str(Path(__file__).parents[2] / "datasets" / "frogs.phy")
+
+KILOBYTE = 1 if sys.platform == "darwin" else 1024
+"""Of ``ru_maxrss``."""
+
+
+def peak(*arguments: str) -> int:
+    """Bytes of the largest resident size of a run of its own."""
+    command = [sys.executable, "-m", "mltree", *arguments]
+    with Path("out").open("w") as out:
+        pid = os.posix_spawn(
+            sys.executable,
+            command,
+            os.environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, out.fileno(), 1)],
+        )
+        _, status, usage = os.wait4(pid, 0)
+    assert status == 0
+    return usage.ru_maxrss * KILOBYTE
+
+
+def planned(events: str) -> dict[str, int]:
+    every = [json.loads(line) for line in events.splitlines() if line.startswith("{")]
+    (found,) = (event for event in every if event["event"] == "MemoryPlanned")
+    return found
+
+
+def test_a_search_takes_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a fifth, once its kernels are compiled; on a CPU within the promise too."""
+    monkeypatch.chdir(tmp_path)
+    search = ("search", FROGS, "--device", "cpu", "--prefix", "x", "--redo", "--json")
+    peak(*search, "--preset", "fast", "--moves", "nni")  # compiles where nothing has yet
+    taken = peak(*search, "--preset", "fast")
+    plan = planned(Path("out").read_text())
+    assert taken == pytest.approx(plan["process"], rel=0.2)
+    assert taken < PROMISE + 2 * plan["clas"]
+
+
+def test_check_and_log_say_the_same(run: Run, primates: str) -> None:
+    """``check`` of the search that would be done."""
+    checked = run("check", primates).stdout
+    (line,) = (line for line in checked.splitlines() if line.startswith("Memory"))
+    assert "the process will take about" in line
+    assert run("search", primates, "--moves", "nni", "--prefix", "x").exit_code == 0
+    assert line.removeprefix("Memory").strip() in Path("x.mltree.log").read_text()
+
+
+def test_little_memory_changes_no_bit(run: Run, primates: str) -> None:
+    """Fewer trees side by side, then panels."""
+    results = []
+    slot = 898 * 4 * (4 * 8 + 2)
+    limits = ([], ["--memory-limit", str(70 * slot)], ["--memory-limit", str(30 * slot)])
+    for number, limit in enumerate(limits):
+        device = ["--device", choose_device("cpu").name, "--moves", "nni"]
+        result = run("search", primates, *device, "--prefix", f"x{number}", *limit)
+        assert result.exit_code == 0, result.output
+        kinds = ("bestTree", "bestModel")
+        results.append([Path(f"x{number}.mltree.{kind}").read_bytes() for kind in kinds])
+    assert results[1] == results[0]
+    assert results[2] == results[0]
