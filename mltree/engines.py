@@ -23,6 +23,7 @@ from mltree.errors import InputError
 from mltree.events import MemoryPlanned
 from mltree.likelihood.engine import Engine, Room
 from mltree.likelihood.reference import ReferenceEngine
+from mltree.settings import PRESETS
 
 __all__ = [
     "REFERENCE",
@@ -108,15 +109,16 @@ class _Demand(NamedTuple):
     def of(cls, patterns: Patterns, room: Room, trees: int | None) -> _Demand:
         """Of a search that has so many trees, or of the evaluation of one where None.
 
-        A scan has every length, its half, and the join of both sides of every prune; re-scoring
-        has three for every near vector.
+        Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
+        has every length, its half, and the join of both sides of every prune; re-scoring has three
+        for every near vector.
         """
         slots, edges = _slots(patterns), 2 * patterns.n_tips - 3
         if trees is None:
             return cls(1, slots, 0, edges)
         side_by_side = min(trees, room.trees_at_once(slots, beside=LEAST_BATCH))
         own = side_by_side * slots
-        near = room.near_at_once(own)
+        near = min(room.near_at_once(own), PRESETS["default"].rounds.keep * own)
         lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
         return cls(side_by_side, own, near, lengths)
 
