@@ -11,6 +11,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.device.timing import Breakdown
 from mltree.engines import (
     copy_bandwidth,
+    device_notices,
     is_exact,
     memory_plan,
     open_engine,
@@ -88,6 +89,8 @@ def open_likelihood(
     """The likelihood of the patterns on the device that was asked for, for trees side by side."""
     bounds = settings.branches.bounds(patterns.n_sites)
     categories = problem.model.arrays().n_categories
+    for text in device_notices(request.device):
+        reporter(Notice(text))
     plan = memory_plan(patterns, categories, request.device, request.mixed, trees, request.vw)
     if plan is not None:
         reporter(plan)
