@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from mltree.device.cache import cache_folder, write_whole
 from mltree.device.layout import SMALL_MATRIX, Layout
-from mltree.device.pocl import ensure_room, is_pocl
+from mltree.device.pocl import is_pocl
 from mltree.errors import DeviceError
 from mltree.likelihood.program import Program, Scan, Sites, Tripods, Walk
 
@@ -115,7 +115,6 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
         f"-DSOURCE_HASH=0x{source_hash()}",
         *layout.options(),
     ]
-    ensure_room(device)
     try:
         with warnings.catch_warnings():  # NVIDIA's compiler talks about its registers
             warnings.simplefilter("ignore", cl.CompilerWarning)

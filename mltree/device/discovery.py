@@ -19,7 +19,7 @@ from mltree.device.layout import (
     most_rows,
     without_fp64,
 )
-from mltree.device.pocl import name_unknown_cpu, why_unusable
+from mltree.device.pocl import little_room, name_unknown_cpu, why_unloadable
 from mltree.errors import DeviceError
 
 __all__ = [
@@ -77,6 +77,8 @@ def find_devices() -> list[DeviceInfo]:
 
 
 def _platforms() -> list[cl.Platform]:
+    if little_room() is not None:
+        return []
     try:
         platforms: list[cl.Platform] = cl.get_platforms()
     except cl.Error:
@@ -110,7 +112,7 @@ def no_device() -> DeviceError:
         cache_folder()
     except DeviceError as error:
         return error
-    if (reason := why_unusable()) is not None:
+    if (reason := little_room() or why_unloadable()) is not None:
         return DeviceError(f"no OpenCL device can be used: {reason}", hint=REFERENCE)
     if platforms := _platforms():
         names = ", ".join(platform.name.strip() for platform in platforms)

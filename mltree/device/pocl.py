@@ -16,9 +16,7 @@ from pathlib import Path
 
 import pyopencl as cl
 
-from mltree.errors import DeviceError
-
-__all__ = ["ensure_room", "is_pocl", "name_unknown_cpu", "why_unusable"]
+__all__ = ["is_pocl", "little_room", "name_unknown_cpu", "why_unloadable"]
 
 ADDRESS_SPACE = 1 << 30
 """Bytes that the process may have to map while PoCL compiles: searches of 12 taxa reached 0.81 GB,
@@ -28,8 +26,6 @@ ADDRESS_SPACE_CORE = 16 << 20
 """The same for each core: PoCL has a thread there, with a stack of 8 MiB."""
 
 PLATFORM = "Portable Computing Language"
-
-ROOM_HINT = "raise the limit with `ulimit -v`"
 
 _RECORD_BYTES = 4096
 """How far into PoCL's device record to look for the name (3.0: at about 1 kB)."""
@@ -52,20 +48,8 @@ def is_pocl(device: cl.Device) -> bool:
     return str(device.platform.name).strip() == PLATFORM
 
 
-def ensure_room(device: cl.Device) -> None:
-    """Make sure that PoCL has the room to compile: where it has not, it ends the process.
-
-    Raises:
-        DeviceError: the process may not map as much.
-    """
-    if is_pocl(device) and (problem := _little_room()) is not None:
-        raise DeviceError(f"{device.name.strip()}: {problem}", hint=ROOM_HINT)
-
-
-def why_unusable() -> str | None:
+def why_unloadable() -> str | None:
     """What keeps the PoCL that came with pyopencl from being loaded; None where nothing does."""
-    if (problem := _little_room()) is not None:
-        return f"{problem}: {ROOM_HINT}"
     try:
         for library in Path(cl.__file__).parent.glob(".libs/libpocl*.so*"):
             ctypes.CDLL(str(library))
@@ -74,13 +58,17 @@ def why_unusable() -> str | None:
     return None
 
 
-def _little_room() -> str | None:
+def little_room() -> str | None:
+    """What is wrong where the process may map too little memory: PoCL ends it then.
+
+    It does so as soon as it starts its threads, so that this is to be asked before.
+    """
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     needed = ADDRESS_SPACE + ADDRESS_SPACE_CORE * (os.cpu_count() or 1)
     if limit == resource.RLIM_INFINITY or limit >= needed:
         return None
     return (
-        f"the process may map {limit >> 20:,} MiB of memory, and PoCL's compiler needs "
+        f"the process may map {limit >> 20:,} MiB of memory (ulimit -v), and PoCL's compiler needs "
         f"{needed >> 20:,}"
     )
 
