@@ -110,14 +110,14 @@ def kept_files(kind: str, files: Mapping[str, str], mode: int = 0o600) -> Path:
     folder = cache_folder() / f"{kind}-{digest[:16]}"
     if not folder.is_dir():
         made = Path(mkdtemp(dir=folder.parent))
-        for name, text in files.items():
-            (made / name).write_text(text, encoding="utf-8")
-            (made / name).chmod(mode)
         try:
+            for name, text in files.items():
+                (made / name).write_text(text, encoding="utf-8")
+                (made / name).chmod(mode)
             made.rename(folder)
-        except OSError:  # another process was faster
-            shutil.rmtree(made)
-            if not folder.is_dir():
+        except OSError:
+            shutil.rmtree(made, ignore_errors=True)
+            if not folder.is_dir():  # another process was not faster
                 raise
     return folder
 
