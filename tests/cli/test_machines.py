@@ -145,17 +145,17 @@ def test_kernels_that_others_planted_are_not_run(
     plant(warm, tmp_path / "pocl" / "kcache")  # where PoCL looks if it finds no home
     plant(warm, tmp_path / "mltree" / "pocl")
     (tmp_path / "mltree").chmod(0o777)
-    run = start(XDG_CACHE_HOME=str(tmp_path), HOME="/nonexistent", TMPDIR=str(tmp_path))
+    run = start(XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path))
     assert is_right(run)
     assert f"note: others may write to {tmp_path / 'mltree'}: kernels are compiled" in run.stdout
 
 
 def test_no_home(start: Start, tmp_path: Path, is_right: Right) -> None:
-    run = start(HOME="/nonexistent", TMPDIR=str(tmp_path))
+    home = tmp_path / "home"
+    run = start(HOME=str(home), TMPDIR=str(tmp_path))
     assert is_right(run)
-    assert "note: the home folder /nonexistent is not there" in run.stdout
-    assert not list(tmp_path.iterdir()), "the run's folder goes with it"
-    assert not Path("/nonexistent").exists()
+    assert f"note: the home folder {home} is not there" in run.stdout
+    assert not list(tmp_path.iterdir()), "no home is made, and the run's folder goes with it"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_damaged_calibration_is_told(start: Start, warm: str, is_right: Right)
 
 
 FOLDERS: dict[str, Callable[[Path], str]] = {
-    "none": lambda _: "/nonexistent",
+    "none": lambda path: str(path / "none"),
     "process": lambda _: "/proc",
     "empty": lambda _: "",
     "relative": lambda _: "here",
@@ -243,7 +243,7 @@ def test_any_mixture_ends_well(
     environment.setdefault("HOME", str(tmp_path))
     if rng.random() < 0.3:
         environment["XDG_CACHE_HOME"] = warm
-    environment["PATH"] = rng.choice(["", "/nonexistent", os.environ["PATH"]])
+    environment["PATH"] = rng.choice(["", str(tmp_path / "bin"), os.environ["PATH"]])
     environment["LC_ALL"] = rng.choice(["C", "C.UTF-8", "none"])
     limits = rng.choice(["", "", f"ulimit -v {rng.randrange(300_000, 2_000_000)}", "ulimit -f 500"])
     run = start(f"{limits}\n{rng.choice(['', 'exec <&-'])}", **environment)
