@@ -245,7 +245,7 @@ def _ask_system(arguments: Sequence[str], reason: Exception) -> int:
     folders = os.environ.get("PATH", "").split(os.pathsep)
     here = str(Path(__file__).absolute().parent)
     after = folders.index(here) + 1 if here in folders else 0
-    for folder in folders[after:]:
+    for folder in filter(None, folders[after:]):
         command = Path(folder) / "ld"
         if os.access(command, os.X_OK):
             os.execv(command, ["ld", *arguments])

@@ -37,10 +37,17 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
         environment["XDG_CACHE_HOME"] = str(folder.parent)
     for variable, name in KERNELS.items():
         if variable not in environment or not is_trusted(Path(environment[variable])):
-            (folder / name).mkdir(mode=0o700, exist_ok=True)
-            environment[variable] = str(folder / name)
+            environment[variable] = str(_made(folder / name))
     show_installed(environment)
     _bring_linker(environment)
+
+
+def _made(folder: Path) -> Path:
+    """The folder, instead of whatever else has its name."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def _bring_linker(environment: MutableMapping[str, str]) -> None:
@@ -61,4 +68,4 @@ def _bring_linker(environment: MutableMapping[str, str]) -> None:
         return
     path = environment.get("PATH", os.defpath)
     if str(folder) not in path.split(os.pathsep):
-        environment["PATH"] = f"{folder}{os.pathsep}{path}"
+        environment["PATH"] = os.pathsep.join(filter(None, (str(folder), path)))

@@ -49,6 +49,21 @@ def test_a_users_own_folder_stands_where_it_is_private(tmp_path: Path, folder: P
     assert environment["CUDA_CACHE_PATH"] == str(folder / "nvidia")
 
 
+def test_what_stands_in_the_way_goes(tmp_path: Path, folder: Path) -> None:
+    (folder / "pocl").write_text("a file")
+    (folder / "nvidia").symlink_to(tmp_path)
+    prepare({})
+    for name in ("pocl", "nvidia"):
+        assert (folder / name).is_dir()
+        assert not (folder / name).is_symlink()
+
+
+def test_an_empty_path_does_not_mean_here(folder: Path) -> None:
+    environment = {"PATH": ""}
+    prepare(environment)
+    assert "" not in environment["PATH"].split(os.pathsep)
+
+
 def test_processes_of_a_run_share_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surroundings, "cache_notice", lambda: "no home")
     environment: dict[str, str] = {}
