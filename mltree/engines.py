@@ -12,6 +12,7 @@ from mltree.device.discovery import (
     choose_devices,
     choose_layout,
     find_devices,
+    notices,
 )
 from mltree.device.layout import Layout
 from mltree.device.memory import LEAST_BATCH, room_on
@@ -28,6 +29,7 @@ from mltree.settings import PRESETS
 __all__ = [
     "REFERENCE",
     "copy_bandwidth",
+    "device_notices",
     "is_exact",
     "memory_plan",
     "open_engine",
@@ -131,6 +133,11 @@ def copy_bandwidth(spent: Breakdown) -> float | None:
     handles = {handle.int_ptr for handle in spent.devices}
     used = [info for info in find_devices() if info.handle.int_ptr in handles]
     return sum(map(known_bandwidth, used)) or None
+
+
+def device_notices(device: str | None) -> list[str]:
+    """What the user should know of the machine before a run; nothing by the reference engine."""
+    return [] if device == REFERENCE else notices(choose_devices(device))
 
 
 def open_engine(

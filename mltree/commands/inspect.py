@@ -8,8 +8,8 @@ from mltree.alignment.checks import summarise
 from mltree.commands.request import read_tree
 from mltree.compare import is_close, is_ok, score_everywhere, self_test
 from mltree.device.calibration import Calibration, load
-from mltree.device.discovery import NO_DEVICE_HINT, DeviceInfo, find_devices
-from mltree.device.speed import calibrate
+from mltree.device.discovery import find_devices, no_device, notices
+from mltree.device.speed import build_all, calibrate
 from mltree.engines import memory_plan
 from mltree.errors import DeviceError, NumericalError
 from mltree.events import Notice, ignore
@@ -32,6 +32,8 @@ def run_compare(
     problem = load_problem(alignment, model, reporter)
     given = read_tree(tree, problem, reporter)
     check_possible(given, problem.patterns)
+    for text in notices(find_devices()):
+        reporter(Notice(text))
     scores = []
     for score in score_everywhere(problem.patterns, given, problem.model, mixed):
         scores.append(score)
@@ -52,20 +54,27 @@ def show_devices(console: Console, again: bool) -> None:
     """
     found = find_devices()
     if not found:
-        raise DeviceError("no OpenCL device was found", hint=NO_DEVICE_HINT)
-    for device in found:
-        verdict = self_test(device)
-        known = _measured(device, again, console) if is_ok(verdict) else Calibration()
-        for line in tables.device_lines(device, verdict, known):
-            console.print(line, soft_wrap=True, markup=False)
+        raise no_device()
+    for text in notices(found):
+        console.print(describe(Notice(text)), soft_wrap=True, markup=False)
+    due = [device for device in found if again or not load(device).layouts]
+    with console.status("self-test", spinner="line") as status:
 
+        def tell(text: str) -> None:
+            if console.is_terminal:
+                status.update(text)
+            else:
+                console.print(text, soft_wrap=True, markup=False)
 
-def _measured(device: DeviceInfo, again: bool, console: Console) -> Calibration:
-    known = load(device)
-    if known.layouts and not again:
-        return known
-    console.print(f"measuring {device.name} ...", soft_wrap=True, markup=False)
-    return calibrate(device)
+        build_all(due, tell)
+        for device in found:
+            verdict, known = self_test(device), load(device)
+            if not is_ok(verdict):
+                known = Calibration()
+            elif device in due:
+                known = calibrate(device, tell)
+            for line in tables.device_lines(device, verdict, known):
+                console.print(line, soft_wrap=True, markup=False)
 
 
 def show_check(alignment: str, model: str | None, device: str | None, console: Console) -> None:

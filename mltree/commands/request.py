@@ -11,6 +11,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.device.timing import Breakdown
 from mltree.engines import (
     copy_bandwidth,
+    device_notices,
     is_exact,
     memory_plan,
     open_engine,
@@ -92,6 +93,8 @@ def open_likelihood(
     """
     bounds = settings.branches.bounds(patterns.n_sites)
     categories = problem.model.arrays().n_categories
+    for text in device_notices(request.device):
+        reporter(Notice(text))
     plan = memory_plan(
         patterns, categories, request.device, request.mixed, trees, request.vw,
         request.memory_limit,

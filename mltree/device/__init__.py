@@ -1,5 +1,5 @@
 """OpenCL devices: finding them, building the worker for them, and running programs on them."""
 
-from mltree.device.vendors import show_installed
+from mltree.device.surroundings import prepare
 
-show_installed()
+prepare()

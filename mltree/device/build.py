@@ -5,12 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pyopencl as cl
 
+from mltree.device.cache import cache_folder, write_whole
 from mltree.device.layout import SMALL_MATRIX, Layout
+from mltree.device.pocl import is_pocl
 from mltree.errors import DeviceError
 from mltree.likelihood.program import Program, Scan, Sites, Tripods, Walk
 
@@ -114,7 +118,7 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     try:
         with warnings.catch_warnings():  # NVIDIA's compiler talks about its registers
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            program = cl.Program(context, f'#include "{name}.cl"\n').build(options)
+            program = _build(context, device, f'#include "{name}.cl"\n', options)
     except cl.RuntimeError as error:
         log = str(error).strip().splitlines()
         raise DeviceError(
@@ -122,6 +126,25 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
             hint=f"layout {layout}; please report this with the driver's version",
         ) from error
     return cl.Kernel(program, "worker")
+
+
+def _build(context: cl.Context, device: cl.Device, source: str, options: list[str]) -> cl.Program:
+    """The program, from the binary that an earlier run kept where the driver keeps none itself."""
+    program: cl.Program
+    if is_nvidia(device) or is_pocl(device):
+        program = cl.Program(context, source).build(options)
+        return program
+    parts = (device.name, device.platform.version, device.driver_version, source, *options)
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    path = cache_folder() / f"kernel-{digest[:16]}.bin"
+    with suppress(OSError, cl.Error):
+        program = cl.Program(context, [device], [path.read_bytes()]).build(options)
+        return program
+    program = cl.Program(context, source).build(options)
+    with suppress(OSError, cl.Error):
+        (binary,) = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
+        write_whole(path, binary)
+    return program
 
 
 def local_memory(kernel: cl.Kernel, device: cl.Device) -> int:

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mltree.device.build import source_hash
-from mltree.device.cache import cache_folder
-
-if TYPE_CHECKING:
-    from mltree.device.discovery import DeviceInfo
+from mltree.device.cache import cache_folder, write_whole
+from mltree.device.info import DeviceInfo
 
 __all__ = [
     "CATEGORIES",
@@ -30,6 +28,7 @@ __all__ = [
     "Choice",
     "Kind",
     "choice",
+    "complaint",
     "keep",
     "keeping",
     "load",
@@ -126,19 +125,30 @@ def keep(device: DeviceInfo, kind: Kind, vw: int, rows: int) -> None:
 def load(device: DeviceInfo) -> Calibration:
     """What is known of a device; nothing, where there is no file or it cannot be read."""
     try:
-        return _parsed(json.loads(_path(device).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return _read(device)
+    except _UNREADABLE:
         return Calibration()
+
+
+def complaint(device: DeviceInfo) -> str | None:
+    """What is wrong with the file of a device, if there is one."""
+    try:
+        _read(device)
+    except FileNotFoundError:
+        return None
+    except _UNREADABLE:
+        return (
+            f"{_path(device)} is damaged: layouts go by the rules until `mltree devices` measures "
+            "them again"
+        )
+    return None
 
 
 def save(device: DeviceInfo, calibration: Calibration) -> None:
     """Keep what is known of a device, all or nothing; a folder that cannot be written is left."""
-    path = _path(device)
+    content = {"device": device.name, **asdict(calibration)}
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-            json.dump({"device": device.name, **asdict(calibration)}, file, indent=1)
-        Path(file.name).replace(path)
+        write_whole(_path(device), json.dumps(content, indent=1).encode())
 
 
 def _kept_key(device: DeviceInfo, kind: Kind) -> str:
@@ -153,12 +163,21 @@ def _path(device: DeviceInfo) -> Path:
     return cache_folder() / f"calibration-{digest[:16]}.json"
 
 
-def _parsed(content: dict[str, Any]) -> Calibration:
+_UNREADABLE = (
+    OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
+"""What reading any file at all can end in: json recurses into what is nested."""
+
+
+def _read(device: DeviceInfo) -> Calibration:
+    content: dict[str, Any] = json.loads(_path(device).read_text(encoding="utf-8"))
     copy_bytes = content["copy_bytes"]
     layouts = {
         str(key): Choice(_positive(choice["vw"]), _positive(choice["rows"]))
         for key, choice in content["layouts"].items()
     }
+    if copy_bytes is not None and not 0 < float(copy_bytes) < math.inf:
+        raise ValueError(copy_bytes)
     return Calibration(None if copy_bytes is None else float(copy_bytes), layouts)
 
 

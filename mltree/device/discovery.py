@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pyopencl as cl
 
 from mltree.device import calibration
+from mltree.device.cache import cache_folder, cache_notice
+from mltree.device.info import DeviceInfo
 from mltree.device.layout import (
     SMALL_MATRIX,
     Layout,
@@ -16,7 +19,7 @@ from mltree.device.layout import (
     most_rows,
     without_fp64,
 )
-from mltree.device.pocl import name_unknown_cpu
+from mltree.device.pocl import little_room, name_unknown_cpu, why_unloadable
 from mltree.errors import DeviceError
 
 __all__ = [
@@ -28,15 +31,18 @@ __all__ = [
     "choose_devices",
     "choose_layout",
     "find_devices",
+    "no_device",
+    "notices",
 ]
 
 ALL = "all"
 """What ``--device`` takes for every GPU, or the CPU where there is none."""
 
 NO_DEVICE_HINT = (
-    "`pip install 'pyopencl[pocl]'` brings a CPU device; `mltree devices` lists what is found; "
-    "--device reference computes without one, slowly"
+    "`pip install 'pyopencl[pocl]'` brings a CPU device; `mltree devices` lists what is found"
 )
+
+REFERENCE = "--device reference computes without one, slowly"
 
 CPU_WIDTHS = (1, 4, 8, 16)
 """Patterns of a block on a CPU: RAxML's AVX layout, and what vector types hold."""
@@ -57,29 +63,6 @@ GPU_CATEGORIES = 32
 fit an H200's local memory."""
 
 
-@dataclass(frozen=True)
-class DeviceInfo:
-    """One device, as ``mltree devices`` lists it."""
-
-    index: int
-    """What ``--device`` takes."""
-    name: str
-    platform: str
-    driver: str
-    is_cpu: bool
-    has_fp64: bool
-    compute_units: int
-    memory: int
-    """Bytes of global memory."""
-    largest_buffer: int
-    """Bytes of the largest single allocation."""
-    local_memory: int
-    """Bytes of local memory of a work-group."""
-    vector_width: int
-    """Doubles of a native vector: VW on a CPU where nothing was measured."""
-    handle: cl.Device
-
-
 def find_devices() -> list[DeviceInfo]:
     """Every usable device, GPUs first. A platform that is broken is passed over."""
     found = []
@@ -94,6 +77,8 @@ def find_devices() -> list[DeviceInfo]:
 
 
 def _platforms() -> list[cl.Platform]:
+    if little_room() is not None:
+        return []
     try:
         platforms: list[cl.Platform] = cl.get_platforms()
     except cl.Error:
@@ -121,6 +106,26 @@ def _describe(index: int, device: cl.Device) -> DeviceInfo:
     )
 
 
+def no_device() -> DeviceError:
+    """Why none was found: what is wrong with the machine, else that there is none."""
+    try:
+        cache_folder()
+    except DeviceError as error:
+        return error
+    if (reason := little_room() or why_unloadable()) is not None:
+        return DeviceError(f"no OpenCL device can be used: {reason}", hint=REFERENCE)
+    if platforms := _platforms():
+        names = ", ".join(platform.name.strip() for platform in platforms)
+        return DeviceError(f"no OpenCL device is offered by {names}", hint=REFERENCE)
+    return DeviceError("no OpenCL device was found", hint=f"{NO_DEVICE_HINT}; {REFERENCE}")
+
+
+def notices(devices: Sequence[DeviceInfo]) -> list[str]:
+    """What the user should know of the machine before these devices are used."""
+    found = [cache_notice(), *map(calibration.complaint, devices)]
+    return [text for text in found if text is not None]
+
+
 def choose_device(wanted: str | None) -> DeviceInfo:
     """The device of that number or part of a name; the first (a GPU, if any) where None.
 
@@ -129,13 +134,14 @@ def choose_device(wanted: str | None) -> DeviceInfo:
     """
     devices = find_devices()
     if not devices:
-        raise DeviceError("no OpenCL device was found", hint=NO_DEVICE_HINT)
+        raise no_device()
     if wanted is None:
         return devices[0]
-    if wanted.isdigit() and int(wanted) < len(devices):
-        return devices[int(wanted)]
     kinds = {"cpu": True, "gpu": False}
     for device in devices:
+        if wanted == str(device.index):
+            return device
+    for device in devices if wanted.strip() else []:
         if wanted.lower() in f"{device.name} {device.platform}".lower():
             return device
         if kinds.get(wanted.lower()) == device.is_cpu:
@@ -181,6 +187,8 @@ def choose_layout(
     kind = calibration.Kind.of(states, categories, single, n_patterns)
     is_free = is_measured and vw is None
     measured = calibration.choice(device, kind) if is_free else None
+    if measured and measured.vw not in _widths(device):
+        measured = None
     vw = measured.vw if measured else vw
     if device.is_cpu:
         native = device.vector_width * (2 if single else 1)
@@ -211,13 +219,17 @@ def block_widths(device: DeviceInfo) -> tuple[int, ...]:
     return tuple(width for width in CPU_WIDTHS if width >= min(device.vector_width, 16))
 
 
+def _widths(device: DeviceInfo) -> tuple[int, ...]:
+    return CPU_WIDTHS if device.is_cpu else GPU_WIDTHS
+
+
 def check_width(device: DeviceInfo, vw: int) -> None:
     """Make sure that a block may be so wide.
 
     Raises:
         DeviceError: it may not, there.
     """
-    widths = CPU_WIDTHS if device.is_cpu else GPU_WIDTHS
+    widths = _widths(device)
     if vw not in widths:
         raise DeviceError(
             f"{device.name}: no blocks of {vw} patterns",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -13,8 +13,10 @@ from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
 from mltree.device.bandwidth import copy_bandwidth
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, load, save
-from mltree.device.discovery import DeviceInfo, block_widths, choose_layout
-from mltree.device.layout import Layout, most_rows
+from mltree.device.discovery import block_widths, choose_device, choose_layout
+from mltree.device.info import DeviceInfo
+from mltree.device.layout import Layout
+from mltree.device.prebuild import prebuild
 from mltree.device.session import Session
 from mltree.likelihood import programs
 from mltree.likelihood.engine import NO_CONTROL
@@ -23,21 +25,41 @@ from mltree.likelihood.program import Program
 from mltree.model.eigen import random_reversible
 from mltree.tree.random_trees import random_topology
 
-__all__ = ["calibrate", "known_bandwidth", "measured_speeds"]
+__all__ = ["build_all", "calibrate", "known_bandwidth", "measured_speeds"]
 
 SAMPLE_TIPS = 12
 SAMPLE_PATTERNS = 32_768
 """Enough to fill a GPU's compute units, little enough for a CPU to be done in 20 ms."""
-REPEATS = 7
+REPEATS = 4
+ROUNDS = 5
+"""The best of some repeats, several times over. Two sessions of one layout, on two cores with a
+load of 10: in single rounds one took as little as 0.15 of the other's time, but in 80 tries never
+less than 0.98 in all five rounds."""
 
-GAIN = 0.95
-"""Share of the time of a rule's layout below which another one is worth it: noise is not."""
+GAIN = 0.9
+"""Share of the time of the present layout below which another one is worth it, in every round:
+a layout decides the last bits of all later runs."""
 
 SIZE_PATTERNS = (1_024, 16_384, 131_072)
 """Patterns of a little, a middling and a large alignment (:data:`.calibration.SIZES`)."""
 
 CPU_SAMPLE = 32_768
 """Patterns times states that a CPU is measured on at most: more would be more of the same."""
+
+GPU_SHARE = 16
+"""Layouts whose CLAs a GPU's memory should have room for, in the largest sample."""
+
+ALPHABETS = {"DNA": DNA, "proteins": PROTEIN}
+
+REHEARSAL = 64
+"""Patterns that show that a kernel runs."""
+
+Tell = Callable[[str], None]
+"""Takes a line of progress."""
+
+
+def _silent(_: str) -> None:
+    """For whoever wants no progress."""
 
 
 def measured_speeds(
@@ -54,16 +76,16 @@ def measured_speeds(
         weights=patterns.weights[:SAMPLE_PATTERNS],
     )
     speeds = {
-        kind: 1 / fastest_seconds(device, [layout], sample)[0]
+        kind: 1 / float(round_seconds(device, [layout], sample).min())
         for kind, device, layout in zip(kinds, devices, layouts, strict=True)
     }
     return [speeds[kind] for kind in kinds]
 
 
-def fastest_seconds(
+def round_seconds(
     device: DeviceInfo, layouts: Sequence[Layout], patterns: Patterns
-) -> list[float]:
-    """Best time in each layout of a traversal and all derivatives of some tree.
+) -> npt.NDArray[np.float64]:
+    """Best times f64[rounds, layouts] of a traversal and all derivatives of some tree.
 
     The layouts take turns, so that what else the machine does troubles them alike.
     """
@@ -72,13 +94,13 @@ def fastest_seconds(
     model = random_reversible(layouts[0].states, rng, categories=layouts[0].categories)
     sessions = [Session(device.handle, patterns, layout, (1e-6, 100.0)) for layout in layouts]
     work = programs.traversal([tree]), programs.derivatives([tree])
-    times = np.empty((REPEATS, len(sessions)))
+    times = np.empty((ROUNDS, REPEATS, len(sessions)))
     for session in sessions:
         session.load_models(model_rows([model]))
         _run(session, work, tree.lengths)  # builds
-    for turn, n in np.ndindex(*times.shape):
-        times[turn, n] = _run(sessions[n], work, tree.lengths)
-    best: list[float] = times.min(axis=0).tolist()
+    for turn in np.ndindex(*times.shape):
+        times[turn] = _run(sessions[turn[-1]], work, tree.lengths)
+    best: npt.NDArray[np.float64] = times.min(axis=1)
     return best
 
 
@@ -90,19 +112,49 @@ def _run(session: Session, work: Sequence[Program], lengths: npt.NDArray[np.floa
     return perf_counter() - start
 
 
-def calibrate(device: DeviceInfo) -> Calibration:
+def calibrate(device: DeviceInfo, tell: Tell = _silent) -> Calibration:
     """Measure a device and keep what was found; mostly the time of building its kernels."""
-    layouts: dict[str, Choice] = {}
-    for alphabet in (DNA, PROTEIN):
-        most = CPU_SAMPLE // alphabet.n_states if device.is_cpu else max(SIZE_PATTERNS)
-        samples = [min(n_patterns, most) for n_patterns in SIZE_PATTERNS]
-        choices = {n: _choice(device, _random_patterns(alphabet, n)) for n in sorted(set(samples))}
-        for size, n_patterns in enumerate(samples):
-            kind = Kind(alphabet.n_states, CATEGORIES, not device.has_fp64, size)
-            layouts[kind.key] = choices[n_patterns]
-    found = Calibration(copy_bandwidth(device.handle), layouts)
-    save(device, found)
-    return found
+    trials = _trials(device)
+    found: dict[str, Choice] = {}
+    chosen: dict[_Trial, Layout] = {}
+    for kind, trial in trials.items():
+        if trial not in chosen:
+            tell(f"{device.name}: measuring {trial}")
+            chosen[trial] = _better(device, trial)
+        found[kind.key] = Choice(chosen[trial].vw, chosen[trial].rows)
+    calibration = Calibration(copy_bandwidth(device.handle), found)
+    save(device, calibration)
+    return calibration
+
+
+def build_all(devices: Sequence[DeviceInfo], tell: Tell = _silent) -> None:
+    """Have all kernels that :func:`calibrate` needs built side by side."""
+    jobs = [
+        (str(device.index), trial.label, layout)
+        for device in devices
+        for trial in _trials(device).values()
+        for layout in trial.layouts
+    ]
+    prebuild(_rehearse, list(dict.fromkeys(jobs)), tell)
+
+
+def _rehearse(device: str, label: str, layout: Layout) -> None:
+    """Run what will be measured once: CPUs compile no kernel before."""
+    sample = _random_patterns(ALPHABETS[label], REHEARSAL)
+    round_seconds(choose_device(device), [layout], sample)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Layouts to choose from, the present one first, and the data to do so on."""
+
+    label: str
+    n_patterns: int
+    layouts: tuple[Layout, ...]
+
+    def __str__(self) -> str:
+        widths = " and ".join(str(layout.vw) for layout in self.layouts)
+        return f"{self.label}, {self.n_patterns:,} patterns: VW={widths}"
 
 
 def known_bandwidth(device: DeviceInfo) -> float:
@@ -115,26 +167,50 @@ def known_bandwidth(device: DeviceInfo) -> float:
     return known.copy_bytes
 
 
-def _choice(device: DeviceInfo, patterns: Patterns) -> Choice:
-    """The best block width with the rules' rows for it, then the best rows."""
-    alphabet = patterns.alphabet
-    size = (alphabet.n_states, alphabet.n_codes, CATEGORIES, patterns.n_patterns)
-    rule = choose_layout(device, *size, is_measured=False)
-    layouts = [choose_layout(device, *size, vw=vw) for vw in block_widths(device)]
-    best = _better(device, [rule, *layouts], patterns)
-    rows = {max(1, best.rows // 2), min(2 * best.rows, most_rows(best))}
-    best = _better(device, [best, *(replace(best, rows=count) for count in rows)], patterns)
-    return Choice(best.vw, best.rows)
+def _trials(device: DeviceInfo) -> dict[Kind, _Trial]:
+    """What is to be measured for every kind of data.
+
+    A GPU's blocks are as wide as the rules want them for little or for much data: every build
+    takes seconds there.
+    """
+    trials = {}
+    for label, alphabet in ALPHABETS.items():
+        shape = (alphabet.n_states, alphabet.n_codes, CATEGORIES)
+        widths = block_widths(device)
+        if not device.is_cpu:
+            rules = (choose_layout(device, *shape, n, is_measured=False) for n in SIZE_PATTERNS)
+            widths = tuple(dict.fromkeys(rule.vw for rule in rules))
+        for size, wanted in enumerate(SIZE_PATTERNS):
+            present = choose_layout(device, *shape, wanted)
+            others = [choose_layout(device, *shape, wanted, vw=vw) for vw in widths]
+            layouts = tuple(dict.fromkeys([present, *others]))
+            kind = Kind(alphabet.n_states, CATEGORIES, not device.has_fp64, size)
+            n_patterns = min(wanted, _most_patterns(device, alphabet))
+            trials[kind] = _Trial(label, n_patterns, layouts)
+    return trials
 
 
-def _better(device: DeviceInfo, layouts: Sequence[Layout], patterns: Patterns) -> Layout:
-    """The fastest of the layouts; the first, where that is hardly slower."""
-    distinct = list(dict.fromkeys(layouts))
-    if len(distinct) == 1:
-        return distinct[0]
-    seconds = fastest_seconds(device, distinct, patterns)
-    best = int(np.argmin(seconds))
-    return distinct[best if seconds[best] < GAIN * seconds[0] else 0]
+def _most_patterns(device: DeviceInfo, alphabet: Alphabet) -> int:
+    """Patterns that a device is measured on at most."""
+    if device.is_cpu:
+        return CPU_SAMPLE // alphabet.n_states
+    clas = 3 * (SAMPLE_TIPS - 2)
+    pattern = choose_layout(
+        device, alphabet.n_states, alphabet.n_codes, CATEGORIES, 1, is_measured=False
+    ).pattern_bytes
+    room = min(device.memory // GPU_SHARE, device.largest_buffer)
+    return max(min(SIZE_PATTERNS), room // (clas * pattern))
+
+
+def _better(device: DeviceInfo, trial: _Trial) -> Layout:
+    """The present layout, or one that is clearly faster in every round."""
+    if len(trial.layouts) == 1:
+        return trial.layouts[0]
+    sample = _random_patterns(ALPHABETS[trial.label], trial.n_patterns)
+    seconds = round_seconds(device, trial.layouts, sample)
+    ratios = (seconds / seconds[:, :1]).max(axis=0)
+    best = int(np.argmin(ratios))
+    return trial.layouts[best if ratios[best] < GAIN else 0]
 
 
 def _random_patterns(alphabet: Alphabet, n_patterns: int) -> Patterns:

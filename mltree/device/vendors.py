@@ -1,64 +1,76 @@
-"""OpenCL runtimes that pip has installed, shown to the loader before it looks around.
+"""OpenCL runtimes that are here but registered nowhere, shown to the loader before it looks around.
 
 Intel's wheels (``mltree[intel]``) put the runtime into the environment's ``lib``, but their ICD
-file names a folder of the machine that built them, and the loader looks into no environment. So
-it is given a folder with the system's ICD files and one that names the runtime.
+file names a folder of the machine that built them, and the loader looks into no environment.
+Containers are given NVIDIA's driver without its ICD file (container toolkit's issue 682). So the
+loader is given a folder with the ICD files that are registered, and one for each of these.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
+import ctypes
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from tempfile import mkdtemp
 
-from mltree.device.cache import cache_folder
+from mltree.device.cache import kept_files
 
-__all__ = ["show_installed"]
+__all__ = ["VARIABLES", "show_installed"]
 
 SYSTEM = Path("/etc/OpenCL/vendors")
 
+ENVIRONMENT = Path("etc/OpenCL/vendors")
+"""The same within a conda environment, whose loader looks there."""
+
 INTEL = "libintelocl.so"
 
-VARIABLE = "OCL_ICD_VENDORS"
+DRIVERS = ("libnvidia-opencl.so.1", "libamdocl64.so")
+"""Libraries that ICD files of GPU drivers name: NVIDIA's and ROCm's. (Intel's lies where only its
+ICD file leads.)"""
+
+VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 """Where the loader looks for ICD files instead of :data:`SYSTEM`; a user's own choice stands."""
 
 
+def _is_loadable(library: str) -> bool:
+    """Whether the loader, which searches as the system does, will find a library."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
 def show_installed(
-    environment: MutableMapping[str, str] = os.environ,
+    environment: MutableMapping[str, str],
     prefix: Path | None = None,
     system: Path = SYSTEM,
+    is_loadable: Callable[[str], bool] = _is_loadable,
 ) -> None:
-    """Have the loader find what pip has installed; to be called before it is loaded.
+    """Have the loader find what is here; to be called before it is loaded.
 
-    ``prefix``: of the Python environment; this one's where None.
+    ``prefix``: of the Python environment; this one's where None. A runtime that is registered is
+    not registered again: its devices would be listed twice.
     """
-    runtime = (prefix or Path(sys.prefix)) / "lib" / INTEL
-    if VARIABLE in environment or not runtime.is_file():
+    if any(variable in environment for variable in VARIABLES):
         return
+    prefix = prefix or Path(sys.prefix)
     try:
-        files = {file.name: file.read_text() for file in sorted(system.glob("*.icd"))}
-        folder = _folder_of({**files, f"{INTEL}.icd": f"{runtime}\n"})
+        folders = (prefix / ENVIRONMENT, system)
+        files = {x.name: x.read_text() for folder in folders for x in sorted(folder.glob("*.icd"))}
+        registered = {_kind(text) for text in files.values()}
+        found = [library for library in DRIVERS if _kind(library) not in registered]
+        found = [library for library in found if is_loadable(library)]
+        runtime = prefix / "lib" / INTEL
+        if _kind(INTEL) not in registered and runtime.is_file():
+            found.append(str(runtime))
+        if found:
+            files.update({f"{_kind(library)}.icd": f"{library}\n" for library in found})
+            environment[VARIABLES[0]] = str(kept_files("vendors", files))
     except (OSError, UnicodeDecodeError):
         return
-    environment[VARIABLE] = str(folder)
 
 
-def _folder_of(files: dict[str, str]) -> Path:
-    """A folder with these files, made once for each content."""
-    folder = cache_folder() / f"vendors-{hashlib.sha256(repr(files).encode()).hexdigest()[:16]}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(mkdtemp(dir=folder.parent))
-        for name, text in files.items():
-            (made / name).write_text(text)
-        try:
-            made.rename(folder)
-        except OSError:  # another process was faster
-            shutil.rmtree(made)
-            if not folder.is_dir():
-                raise
-    return folder
+def _kind(library: str) -> str:
+    """``libnvidia-opencl`` of any path and version."""
+    return Path(library.strip()).name.partition(".so")[0]

@@ -11,7 +11,8 @@ from typer.testing import Result
 from mltree.commands import inspect
 from mltree.device import calibration
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, save
-from mltree.device.discovery import DeviceInfo, block_widths, choose_layout, find_devices
+from mltree.device.discovery import block_widths, choose_layout, find_devices
+from mltree.device.info import DeviceInfo
 from mltree.search.checkpoint import Checkpoint
 
 Run = Callable[..., Result]
@@ -43,26 +44,41 @@ def test_devices_are_measured_once(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibration, "cache_folder", lambda: tmp_path / "cache")
+    built: list[str] = []
     measured: list[str] = []
 
-    def calibrate(device: DeviceInfo) -> Calibration:
+    def build_all(devices: list[DeviceInfo], tell: Callable[[str], None]) -> None:
+        built.extend(device.name for device in devices)
+
+    def calibrate(device: DeviceInfo, tell: Callable[[str], None]) -> Calibration:
         measured.append(device.name)
+        tell(f"{device.name}: measuring everything")
         sizes = range(len(calibration.SIZES) + 1)
         kinds = [Kind(4, CATEGORIES, not device.has_fp64, size) for size in sizes]
         found = Calibration(1.25e10, {kind.key: Choice(16, 1) for kind in kinds})
         save(device, found)
         return found
 
+    monkeypatch.setattr(inspect, "build_all", build_all)
     monkeypatch.setattr(inspect, "calibrate", calibrate)
     names = [device.name for device in find_devices()]
-    for _ in range(2):
+    for told in (True, False):
         result = run("devices")
+        assert (f"{names[0]}: measuring everything\n" in result.stdout) == told
         assert result.exit_code == 0, result.output
         assert "12.5 GB/s" in result.stdout
         assert "VW=16" in result.stdout
         assert measured == names
     assert run("devices", "--calibrate").exit_code == 0
-    assert measured == 2 * names
+    assert measured == built == 2 * names
+
+
+@pytest.mark.parametrize("device", ["²", "9" * 5000, ""], ids=["superscript", "long", "none"])
+def test_devices_that_are_none(run: Run, primates: str, device: str) -> None:
+    result = run("search", primates, *QUICK, "--device", device)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("mltree: no device matches")
 
 
 @pytest.fixture

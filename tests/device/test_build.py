@@ -9,9 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
+import pyopencl as cl
 import pytest
 
 from mltree.device import build
+from mltree.device.discovery import choose_device
 from mltree.device.layout import gpu_layout, most_rows
 
 Hash = Callable[[], str]
@@ -80,3 +83,42 @@ def test_a_group_fits_the_registers_quarter_by_quarter(
     warps = -(-math.prod(layout.group(worker)) // 32)
     of_warp = -(-32 * build.register_limit(worker, layout) // 256) * 256
     assert -(-warps // 4) * of_warp <= 65_536 // 4
+
+
+def _runs(device: cl.Device) -> int:
+    """What a kernel says that is built for a driver that keeps none itself."""
+    context = cl.Context([device])
+    source = "__kernel void worker(__global int *x) { x[0] = ANSWER; }"
+    kernel = cl.Kernel(build._build(context, device, source, ["-DANSWER=7"]), "worker")
+    queue, found = cl.CommandQueue(context), np.zeros(1, np.int32)
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 4)
+    kernel.set_arg(0, buffer)
+    cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
+    cl.enqueue_copy(queue, found, buffer)
+    return int(found[0])
+
+
+def test_binaries_are_kept_where_the_driver_keeps_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = choose_device("cpu").handle
+    monkeypatch.setattr(build, "cache_folder", lambda: tmp_path)
+    assert _runs(device) == 7
+    assert not list(tmp_path.iterdir()), "PoCL keeps its own"
+    monkeypatch.setattr(build, "is_pocl", lambda _: False)
+    assert _runs(device) == 7
+    (kept,) = tmp_path.iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(b"damaged")
+    assert _runs(device) == 7
+    assert kept.read_bytes() != b"damaged", "built anew, and kept"
+    kept.write_bytes(whole)
+    real, given = cl.Program, []
+
+    def program(*arguments: object) -> object:
+        given.append(len(arguments))
+        return real(*arguments)
+
+    monkeypatch.setattr(cl, "Program", program)
+    assert _runs(device) == 7
+    assert given == [3], "a binary for a device, and no source"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 
 from mltree.device import calibration
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, keeping, load, save
-from mltree.device.discovery import DeviceInfo, choose_layout
+from mltree.device.discovery import choose_layout, notices
+from mltree.device.info import DeviceInfo
 from mltree.device.layout import most_rows
 
 DEVICE = DeviceInfo(
@@ -60,22 +62,48 @@ def test_other_kernels_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load(DEVICE) == Calibration()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "", "{", "[]", "null", "{}", '{"copy_bytes": 1}', '{"copy_bytes": null, "layouts": []}',
-        '{"copy_bytes": null, "layouts": {"x": {"vw": 0, "rows": 1}}}',
-        '{"copy_bytes": null, "layouts": {"x": {"vw": "8", "rows": 1}}}',
-        '{"copy_bytes": null, "layouts": {"x": 8}}', "\\ud800",
-    ],
-)  # fmt: skip
-def test_a_broken_file_is_nothing_and_is_written_again(folder: Path, content: str) -> None:
+BROKEN = [
+    "", "{", "[]", "null", "{}", '{"copy_bytes": 1}', '{"copy_bytes": null, "layouts": []}',
+    '{"copy_bytes": null, "layouts": {"x": {"vw": 0, "rows": 1}}}',
+    '{"copy_bytes": null, "layouts": {"x": {"vw": "8", "rows": 1}}}',
+    '{"copy_bytes": null, "layouts": {"x": 8}}', "\\ud800",
+    "[" * 100_000, '{"x":' * 100_000, '{"copy_bytes": 1e999, "layouts": {}}',
+    '{"copy_bytes": -1, "layouts": {}}', '{"copy_bytes": NaN, "layouts": {}}',
+    f'{{"copy_bytes": 1{"0" * 400}, "layouts": {{}}}}',
+    f'{{"copy_bytes": 1{"0" * 5000}, "layouts": {{}}}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", BROKEN, ids=lambda content: content[:60])
+def test_a_broken_file_is_told_and_is_written_again(folder: Path, content: str) -> None:
+    assert not notices([DEVICE])
     save(DEVICE, KNOWN)
+    assert not notices([DEVICE])
     (file,) = folder.iterdir()
     file.write_text(content)
     assert load(DEVICE) == Calibration()
+    (notice,) = notices([DEVICE])
+    assert f"{file} is damaged" in notice
     save(DEVICE, KNOWN)
     assert load(DEVICE) == KNOWN
+
+
+@pytest.mark.cases(10, 200)
+def test_damaged_files_are_nothing_or_harmless(folder: Path, case: int) -> None:
+    rng = random.Random(case)
+    save(DEVICE, KNOWN)
+    (file,) = folder.iterdir()
+    whole = file.read_bytes()
+    for _ in range(30):
+        content = bytearray(whole)
+        for _ in range(rng.randint(1, 6)):
+            at = rng.randrange(len(content))
+            content[at : at + rng.randint(0, 3)] = rng.choice(
+                (b"", b"9", b"[", b'"', b"\xff", b"-")
+            )
+        file.write_bytes(content)
+        load(DEVICE)
+        assert choose_layout(DEVICE, 4, 16, CATEGORIES, 1000).vw in (1, 4, 8, 16)
 
 
 def test_bytes_that_are_no_text(folder: Path) -> None:
@@ -114,6 +142,14 @@ def test_a_layout_is_the_measured_one() -> None:
     assert choose_layout(DEVICE, *size, vw=4).vw == 4
     assert choose_layout(DEVICE, *size, single=True).vw == 2 * by_rule.vw  # its own rule
     assert choose_layout(DEVICE, 4, 16, CATEGORIES, 10_000) == by_rule
+
+
+@pytest.mark.parametrize("vw", [3, 64, 10**9])
+def test_a_width_that_no_cpu_takes_is_not_taken(vw: int) -> None:
+    size = (4, 16, CATEGORIES, 1000)
+    by_rule = choose_layout(DEVICE, *size)
+    save(DEVICE, Calibration(None, {LITTLE.key: Choice(vw, 1)}))
+    assert choose_layout(DEVICE, *size) == by_rule
 
 
 def test_measured_rows_are_for_gpus() -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pyopencl as cl
 import pytest
 
-from mltree.device import discovery
+from mltree.device import discovery, pocl
 from mltree.device.discovery import (
     block_widths,
     check_width,
@@ -52,6 +52,37 @@ def test_no_driver_at_all_is_advice_and_no_crash(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(DeviceError, match="no OpenCL device was found") as raised:
         choose_device(None)
     assert "pip install" in (raised.value.hint or "")
+
+
+def test_what_is_wrong_is_said_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(cl, "get_platforms", lambda: pytest.fail("PoCL would end the process"))
+        patch.setattr(pocl.resource, "getrlimit", lambda _: (500 << 20, 500 << 20))
+        with pytest.raises(DeviceError, match="can be used: the process may map 500 MiB") as raised:
+            choose_device(None)
+        assert "pip install" not in (raised.value.hint or "")
+    with monkeypatch.context() as patch:
+        patch.setattr(cl, "get_platforms", list)
+        patch.setattr(discovery, "cache_folder", _no_folder)
+        with pytest.raises(DeviceError, match="^no folder$"):
+            choose_device(None)
+    monkeypatch.setattr(cl, "get_platforms", lambda: [_NamedPlatform()])
+    with pytest.raises(DeviceError, match="no OpenCL device is offered by Broken and Sons"):
+        choose_device(None)
+
+
+def _no_folder() -> object:
+    raise DeviceError("no folder")
+
+
+class _NamedPlatform(_BrokenPlatform):
+    name = "Broken and Sons "
+
+
+@pytest.mark.parametrize("wanted", ["", "²", "٣", "9" * 5000, "-1", "00", " ", "0x0", "\0"])
+def test_numbers_that_are_none(wanted: str) -> None:
+    with pytest.raises(DeviceError, match="no device matches"):
+        choose_device(wanted)
 
 
 def test_choosing() -> None:

@@ -1,0 +1,32 @@
+"""What matters about a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyopencl as cl
+
+__all__ = ["DeviceInfo"]
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device, as ``mltree devices`` lists it."""
+
+    index: int
+    """What ``--device`` takes."""
+    name: str
+    platform: str
+    driver: str
+    is_cpu: bool
+    has_fp64: bool
+    compute_units: int
+    memory: int
+    """Bytes of global memory."""
+    largest_buffer: int
+    """Bytes of the largest single allocation."""
+    local_memory: int
+    """Bytes of local memory of a work-group."""
+    vector_width: int
+    """Doubles of a native vector: VW on a CPU where nothing was measured."""
+    handle: cl.Device

@@ -1,0 +1,71 @@
+"""What drivers are told before any of them is loaded, through the process's environment."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+
+from mltree.device import linker
+from mltree.device.cache import cache_folder, cache_notice, is_trusted, kept_files
+from mltree.device.vendors import show_installed
+from mltree.errors import DeviceError
+
+__all__ = ["prepare"]
+
+KERNELS = {"POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "nvidia"}
+"""Where PoCL and NVIDIA's driver keep compiled kernels, and our folders for them. Left to itself
+PoCL takes one under the temporary folder where there is no home, whoever made it."""
+
+LONGEST_SHEBANG = 120
+"""Bytes of a script's first line that every Linux reads (127 before 5.1)."""
+
+
+def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Keep kernels in a private folder, bring a linker, show drivers that are registered nowhere.
+
+    Where no folder can be written, whoever asks for a device is told.
+    """
+    environment.setdefault("PYOPENCL_NO_CACHE", "1")  # drivers and mltree.device.build have theirs
+    try:
+        folder = cache_folder()
+    except DeviceError:
+        return
+    if cache_notice() is not None:  # processes that this one starts share its folder
+        environment["XDG_CACHE_HOME"] = str(folder.parent)
+    for variable, name in KERNELS.items():
+        if variable not in environment or not is_trusted(Path(environment[variable])):
+            environment[variable] = str(_made(folder / name))
+    show_installed(environment)
+    _bring_linker(environment)
+
+
+def _made(folder: Path) -> Path:
+    """The folder, instead of whatever else has its name."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def _bring_linker(environment: MutableMapping[str, str]) -> None:
+    """Put a folder with an ``ld`` for PoCL's kernels in front of the PATH."""
+    if not sys.executable:
+        return
+    source = Path(linker.__file__).read_text(encoding="utf-8")
+    first_line = f"#!{sys.executable} -IS\n"
+    if len(os.fsencode(first_line)) <= LONGEST_SHEBANG and " " not in sys.executable:
+        files = {"ld": first_line + source}
+    else:
+        python = shlex.quote(sys.executable)
+        script = f'#!/bin/sh\nexec {python} -IS "${{0%/*}}/linker.py" "$@"\n'
+        files = {"ld": script, "linker.py": source}
+    try:
+        folder = kept_files("linker", files, mode=0o700)
+    except OSError:
+        return
+    path = environment.get("PATH", os.defpath)
+    if str(folder) not in path.split(os.pathsep):
+        environment["PATH"] = os.pathsep.join(filter(None, (str(folder), path)))
