@@ -41,6 +41,9 @@ REFERENCE = "reference"
 NEAR_VECTORS = 64
 """CLAs beside the trees' own that a search should have room for: it refines as many at once."""
 
+ADDRESSABLE = 1 << 63
+"""Bytes, more than any memory has: OpenCL's sizes are 64-bit numbers."""
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -157,10 +160,10 @@ def parse_size(text: str) -> int:
         InputError: it is no size.
     """
     found = re.fullmatch(r"([0-9]+\.?[0-9]*)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
-    size = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
-    if size == 0:
+    size = float(found[1]) * _UNITS[found[2].upper()] if found else 0.0
+    if not 1 <= size < ADDRESSABLE:
         raise InputError(f"{text!r} is no size of memory", hint="write 512M or 1.5G")
-    return size
+    return int(size)
 
 
 def open_session(

@@ -14,7 +14,6 @@ as gaps and a ``*``, neither.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,26 +27,27 @@ __all__ = ["Letters", "alphabet_named", "detect_alphabet"]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _TELLING = [letter not in "NXO" for letter in _LETTERS]
 
-_AMINO_ACIDS = dict(
-    A=8.25, R=5.53, N=4.06, D=5.46, C=1.38, Q=3.93, E=6.72, G=7.07, H=2.27, I=5.91,
-    L=9.65, K=5.80, M=2.41, F=3.86, P=4.74, S=6.65, T=5.36, W=1.10, Y=2.92, V=6.86,
-)  # fmt: skip
+_AMINO_ACIDS = {
+    "A": 8.25, "R": 5.53, "N": 4.06, "D": 5.46, "C": 1.38, "Q": 3.93, "E": 6.72, "G": 7.07,
+    "H": 2.27, "I": 5.91, "L": 9.65, "K": 5.80, "M": 2.41, "F": 3.86, "P": 4.74, "S": 6.65,
+    "T": 5.36, "W": 1.10, "Y": 2.92, "V": 6.86,
+}  # fmt: skip
 """Per cent of the residues in UniProtKB/Swiss-Prot."""
 
 _SLIP = 0.1
 """Per cent of each letter that a kind of data does not have: typing errors."""
 
-_LOG_PRIOR = -10.0
-"""ln: how much rarer DNA full of ambiguity codes, or recoded, is than either usual kind of data.
-Also how far the odds must lie from nought for a verdict without a doubt: some four columns of DNA,
-or twelve letters of ambiguity codes."""
+SURE = 10.0
+"""Natural log: odds this far from nought leave no doubt. Some ten columns of a nucleotide, or three of
+letters that only proteins have; and how much rarer DNA full of ambiguity codes, or recoded, is than
+either usual kind of data."""
 
 PLAIN_SHARE = 0.9
 """Share of ACGTU among the letters above which nobody takes data for protein."""
 
 
 def _log_shares(*groups: tuple[str, float]) -> NDArray[np.float64]:
-    """ln of each letter's share (f64 [26]): every group's, spread evenly over its letters."""
+    """Natural logs (f64 [26]) of letters' shares: every group's, spread over its letters."""
     shares = np.full(len(_LETTERS), _SLIP)
     for letters, share in groups:
         for letter in letters:
@@ -60,8 +60,8 @@ def _log_shares(*groups: tuple[str, float]) -> NDArray[np.float64]:
 _PROTEIN_SHARES = _log_shares(*_AMINO_ACIDS.items())
 _NUCLEOTIDE_SHARES = (
     (0.0, _log_shares(("ACGTU", 97.0), ("RYSWKM", 2.0), ("BDHV", 0.5))),
-    (_LOG_PRIOR, _log_shares(("ACGTU", 40.0), ("RYSWKM", 45.0), ("BDHV", 15.0))),
-    *((_LOG_PRIOR, _log_shares((pair, 95.0), ("ACGTU", 5.0))) for pair in ("RY", "SW", "KM")),
+    (-SURE, _log_shares(("ACGTU", 40.0), ("RYSWKM", 45.0), ("BDHV", 15.0))),
+    *((-SURE, _log_shares((pair, 95.0), ("ACGTU", 5.0))) for pair in ("RY", "SW", "KM")),
 )
 """The kinds of nucleotide data, in per cent."""
 
@@ -90,7 +90,7 @@ class Letters:
 
     @property
     def odds(self) -> float:
-        """ln of how much likelier nucleotides make the letters than proteins do."""
+        """Log (natural) of how much likelier nucleotides make the letters than proteins do."""
         protein = float(self.columns @ _PROTEIN_SHARES)
         return max(prior + float(self.columns @ s) for prior, s in _NUCLEOTIDE_SHARES) - protein
 
@@ -102,12 +102,16 @@ class Letters:
 
     @property
     def looks_like(self) -> Alphabet:
-        """DNA or protein; DNA where nothing tells."""
-        return DNA if self.odds >= 0 else PROTEIN
+        """DNA or protein; where the odds say little, the one that has all the letters."""
+        odds = self.odds
+        if abs(odds) < SURE and self.fits(DNA) != self.fits(PROTEIN):
+            return DNA if self.fits(DNA) else PROTEIN
+        return DNA if odds >= 0 else PROTEIN
 
     def fits(self, alphabet: Alphabet) -> bool:
-        """Whether every character belongs to the alphabet."""
-        return not self.counts[alphabet.code_of == UNKNOWN].any()
+        """Whether every letter belongs to the alphabet; a ``*`` or a digit tells nothing."""
+        known = alphabet.code_of[ord("A") : ord("Z") + 1] != UNKNOWN
+        return bool(known[self.columns > 0].all())
 
     def alphabet(self, wanted: Alphabet | None) -> Alphabet:
         """What the data are, as the model wants them where they can be that.
@@ -124,18 +128,20 @@ class Letters:
     def doubtful(self) -> bool:
         """Whether both data types are possible and the odds say little."""
         both = self.fits(DNA) and self.fits(PROTEIN) and self.share("ACGTU") < PLAIN_SHARE
-        return both and bool(self.columns[_TELLING].any()) and abs(self.odds) < -_LOG_PRIOR
+        return both and bool(self.columns[_TELLING].any()) and abs(self.odds) < SURE
 
     def seen(self, alphabet: Alphabet) -> str:
-        """What speaks for the alphabet: ``98% ACGT, 2% ambiguity codes``."""
+        """What speaks for the alphabet: ``98.1% ACGT, 31 ambiguity codes``."""
         if alphabet is PROTEIN:
             return f"{self.share('EFILPQ'):.0%} EFILPQ, {self.share('ACGT'):.0%} ACGT"
         if alphabet is not DNA:
             return ""
         bases = "ACGU" if self.counts[ord("U")] > self.counts[ord("T")] else "ACGT"
-        ambiguous = self.share("RYSWKMBDHV")
-        codes = f", {max(ambiguous, 0.01):.0%} ambiguity codes" if ambiguous else ""
-        return f"{self.share('ACGTU'):.0%} {bases}{codes}"
+        plain = self.share("ACGTU")
+        if plain == 1.0:
+            return f"100% {bases}"
+        ambiguous = self.counts[[ord(letter) for letter in "RYSWKMBDHV"]].sum()
+        return f"{plain:.1%} {bases}, {ambiguous:,} ambiguity codes"
 
 
 def detect_alphabet(characters: NDArray[np.uint8]) -> Alphabet:

@@ -13,9 +13,15 @@ __all__ = ["read_fasta"]
 
 
 def read_fasta(lines: Lines) -> Reading:
-    """Every record of the file, rows of any length."""
+    """Every record of the file, rows of any length.
+
+    Raises:
+        InputError: something else comes before the first record.
+    """
     kept = [n for n, line in enumerate(lines.text) if not line.startswith(b";")]
     starts = [place for place, n in enumerate(kept) if lines.text[n].startswith(b">")]
+    if not starts or starts[0] > 0:
+        raise lines.error("no '>' with a name before it", kept[0] if kept else 0)
     pieces = [kept[a:b] for a, b in zip(starts, [*starts[1:], len(kept)], strict=True)]
     heads = [lines.text[head] for head, *_ in pieces]
     return Reading(

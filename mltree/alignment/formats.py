@@ -54,7 +54,7 @@ class Alignment:
     layout: str = ""
     """The format that was found: ``"PHYLIP interleaved"``."""
     seen: str = ""
-    """What the alphabet was told by: ``"98% ACGT, 2% ambiguity codes"``."""
+    """What the alphabet was told by: ``"98.1% ACGT, 31 ambiguity codes"``."""
     doubtful: bool = False
     """Whether the alphabet was told by little: letters that DNA and proteins both have."""
     dots: Dots | None = None
@@ -103,13 +103,13 @@ def read_alignment(
 
 
 def _read_layout(lines: Lines, alphabets: tuple[Alphabet, ...]) -> Reading:
-    first = lines.text[0].lstrip()
+    first = lines.text[0]
     if first.startswith((b">", b";")):
         return read_fasta(lines)
     if first.split()[0].isdigit():
         return _read_phylip(lines, alphabets)
     for start, name in ((b"#NEXUS", "NEXUS"), (b"CLUSTAL", "Clustal"), (b"# STOCK", "Stockholm")):
-        if first.upper().startswith(start):
+        if first.lstrip().upper().startswith(start):
             raise lines.error(f"{name} files are not read", 0, hint="convert it to PHYLIP or FASTA")
     raise lines.error(
         "neither PHYLIP nor FASTA",

@@ -38,9 +38,7 @@ def read_text(path: str | Path) -> bytes:
     if not text.strip(WHITESPACE):
         raise InputError("the file is empty", file=str(path))
     if text[:_SNIFFED_BYTES].translate(None, _CONTROL) != text[:_SNIFFED_BYTES]:
-        raise InputError(
-            "not a text file", file=str(path), hint="give a PHYLIP or FASTA alignment as plain text"
-        )
+        raise InputError("not a text file", file=str(path), hint="plain text is wanted")
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return text

@@ -38,7 +38,7 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     kinds = ["evalTree", "evalModel", *(["siteLnL"] if request.site_lnl else [])]
     outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command))
-    problem = load_problem(request.alignment, request.model, reporter)
+    problem = load_problem(request.alignment, request.model, reporter, request.datatype)
     tree = read_tree(request.tree, problem, reporter)
     likelihood = open_likelihood(problem, problem.patterns, request, SearchSettings(), 1, reporter)
     with open_log(outputs.path("evalLog"), reporter):

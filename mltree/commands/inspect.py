@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from mltree.alignment.checks import summarise
 from mltree.commands.request import read_tree
 from mltree.compare import is_close, is_ok, score_everywhere, self_test
 from mltree.device.calibration import Calibration, load
@@ -12,23 +11,28 @@ from mltree.device.discovery import NO_DEVICE_HINT, DeviceInfo, find_devices
 from mltree.device.speed import calibrate
 from mltree.engines import memory_plan
 from mltree.errors import DeviceError, NumericalError
-from mltree.events import Notice, ignore
+from mltree.events import Notice
 from mltree.report import tables
 from mltree.report.progress import Reporter, describe
-from mltree.run import load_problem
+from mltree.run import load_problem, read_problem
 
 __all__ = ["run_compare", "show_check", "show_devices"]
 
 
 def run_compare(
-    alignment: str, tree: str, model: str | None, mixed: bool, reporter: Reporter
+    alignment: str,
+    tree: str,
+    model: str | None,
+    datatype: str | None,
+    mixed: bool,
+    reporter: Reporter,
 ) -> None:
     """The same likelihood from every engine, side by side.
 
     Raises:
         NumericalError: engines disagree by more than rounding explains.
     """
-    problem = load_problem(alignment, model, reporter)
+    problem = load_problem(alignment, model, reporter, datatype)
     given = read_tree(tree, problem, reporter)
     scores = []
     for score in score_everywhere(problem.patterns, given, problem.model, mixed):
@@ -66,10 +70,16 @@ def _measured(device: DeviceInfo, again: bool, console: Console) -> Calibration:
     return calibrate(device)
 
 
-def show_check(alignment: str, model: str | None, device: str | None, console: Console) -> None:
+def show_check(
+    alignment: str,
+    model: str | None,
+    datatype: str | None,
+    device: str | None,
+    console: Console,
+) -> None:
     """Everything worth knowing about an alignment before a search."""
-    problem = load_problem(alignment, model, ignore)
-    for line in tables.check_lines(summarise(problem.alignment, problem.patterns)):
+    problem = read_problem(alignment, model, datatype)
+    for line in tables.check_lines(problem.summary):
         console.print(line, soft_wrap=True, markup=False)
     categories = problem.model.arrays().n_categories
     try:
