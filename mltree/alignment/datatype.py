@@ -38,9 +38,9 @@ _SLIP = 0.1
 """Per cent of each letter that a kind of data does not have: typing errors."""
 
 SURE = 10.0
-"""Natural log: odds this far from nought leave no doubt. Some ten columns of a nucleotide, or three of
-letters that only proteins have; and how much rarer DNA full of ambiguity codes, or recoded, is than
-either usual kind of data."""
+"""Natural log: odds this far from nought leave no doubt. Some ten columns of a nucleotide, or three
+of letters that only proteins have; and how much rarer DNA full of ambiguity codes, or recoded, is
+than either usual kind of data."""
 
 PLAIN_SHARE = 0.9
 """Share of ACGTU among the letters above which nobody takes data for protein."""

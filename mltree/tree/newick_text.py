@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
-_FILE_NAME = re.compile(r"[^;\n]*\.[A-Za-z][^\s();,]*")
+_FILE_NAME = re.compile(r"[^\n]*\.[A-Za-z][^\s();,]*")
 """Text that ends as file names do; Newick ends in a semicolon."""
 _NEEDS_QUOTES = re.compile(r"""[\s()\[\]{}:;,'"]""")
 

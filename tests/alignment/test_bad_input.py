@@ -9,12 +9,14 @@ import lzma
 import os
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mltree.alignment.alphabet import UNKNOWN
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.source import expect_file, read_bytes
 from mltree.errors import InputError
@@ -240,3 +242,19 @@ def test_whatever_the_text_it_is_an_alignment_or_an_input_error(
         return
     assert alignment.characters.shape == (len(set(alignment.names)), alignment.n_sites)
     assert (alignment.alphabet.encode(alignment.characters) < alignment.alphabet.n_codes).all()
+
+
+@pytest.mark.cases(50, 2000)
+def test_mutated_files_are_alignments_or_input_errors(
+    case: int, tmp_path: Path, mutated: Callable[[bytes, random.Random], bytes]
+) -> None:
+    rng = random.Random(case)
+    path = tmp_path / "file"
+    for _ in range(20):
+        text = rng.choice([FASTA, PHYLIP, SEQUENTIAL, INTERLEAVED, PROTEIN]).encode()
+        pack = rng.choice([bytes, bytes, bytes, gzip.compress])
+        path.write_bytes(mutated(pack(text), rng))
+        with suppress(InputError):
+            alignment = read_alignment(path, rng.choice([None, "DNA", "AA"]))
+            assert len(set(alignment.names)) == alignment.n_taxa >= 4
+            assert (alignment.alphabet.encode(alignment.characters) != UNKNOWN).all()

@@ -42,6 +42,8 @@ class Case:
     text: str
     data: bytes
     truth: Rows
+    datatype: str | None
+    """Told for proteins that hold no letter of their own: nothing else could tell."""
 
 
 def chance(rng: random.Random, share: float) -> bool:
@@ -159,7 +161,8 @@ def made(seed: int) -> Case:
     data = rng.choice([b"", b"", b"\xef\xbb\xbf"]) + text.replace("\n", end).encode()
     packed = rng.choice([bytes, bytes, gzip.compress, bz2.compress, lzma.compress])(data)
     truth = tuple(("_".join(n.split()), row) for n, row in zip(names, rows, strict=True))
-    return Case(text, packed, truth)
+    untold = letters == "protein" and not re.search("[EFILPQ]", "".join(rows))
+    return Case(text, packed, truth, "protein" if untold else None)
 
 
 # ---------------------------------------------------------------------------------------- oracle
@@ -180,7 +183,7 @@ def cut_spaced(line: str) -> tuple[str, str]:
     return name, rest
 
 
-def readings(text: str) -> set[Rows]:
+def readings(text: str, datatype: str | None = None) -> set[Rows]:
     """Every sound reading of a PHYLIP text."""
     first, *lines = (line for line in text.split("\n") if line.strip())
     match = re.fullmatch(r"(\d+)\s+(\d+)\s*([SIsi]?)", first.strip())
@@ -191,7 +194,7 @@ def readings(text: str) -> set[Rows]:
     for cut in cuts:
         blocks = None if letter == "S" else in_blocks(lines, taxa, cut)
         for rows in (blocks, None if letter == "I" else in_turn(lines, taxa, sites, cut)):
-            if rows is not None and is_sound(rows, sites):
+            if rows is not None and is_sound(rows, sites, datatype):
                 found.add(rows)
     return found
 
@@ -224,14 +227,14 @@ def normal(name: str, sequence: str) -> tuple[str, str]:
     return "_".join(name.split()), "".join(sequence.split()).upper()
 
 
-def is_sound(rows: Rows, sites: int) -> bool:
+def is_sound(rows: Rows, sites: int, datatype: str | None) -> bool:
     names = [name for name, _ in rows]
     letters = {letter for _, row in rows for letter in row}
     return (
         len(set(names)) == len(names)
         and all(name and name.isprintable() and not set(name) & set("()[]:;,'\"") for name in names)
         and all(len(row) == sites for _, row in rows)
-        and any(letters <= set(known) for _, known in LETTERS.values())
+        and any(letters <= set(LETTERS[kind][1]) for kind in ([datatype] if datatype else LETTERS))
     )
 
 
@@ -243,10 +246,10 @@ def contents(alignment: Alignment) -> Rows:
     return tuple(zip(alignment.names, rows, strict=True))
 
 
-def outcome(path: Path) -> Rows | str:
+def outcome(path: Path, datatype: str | None) -> Rows | str:
     """What is read, or why it is refused."""
     try:
-        return contents(read_alignment(path))
+        return contents(read_alignment(path, datatype))
     except InputError as error:
         return str(error)
 
@@ -258,9 +261,9 @@ def test_no_file_is_misread_and_no_valid_one_refused(case: int, tmp_path: Path) 
         file = made(seed)
         path.write_bytes(file.data)
         is_fasta = file.text.lstrip()[0] in ">;"
-        ways = {file.truth} if is_fasta else readings(file.text)
+        ways = {file.truth} if is_fasta else readings(file.text, file.datatype)
         assert file.truth in ways, f"seed {seed}: the generator's own fault"
-        found = outcome(path)
+        found = outcome(path, file.datatype)
         if len(ways) > 1:
             assert str(found).count("(taxa ") == len(ways), f"seed {seed}: {found}\n{file.text}"
         else:
