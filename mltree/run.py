@@ -63,11 +63,13 @@ def load_problem(path: str, model: str | None, emit: Emit, datatype: str | None 
         )
     )
     if summary.gap_taxa:
+        count = len(summary.gap_taxa)
         raise InputError(
-            f"nothing but gaps in {len(summary.gap_taxa):,} taxa: {listed(summary.gap_taxa)}",
+            f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
+            f"{listed(summary.gap_taxa)}",
             file=path,
             taxon=summary.gap_taxa[0],
-            hint="data without a character say nothing of a taxon's place: take it out",
+            hint="no character tells where they belong: take them out",
         )
     for line in warning_lines(summary):
         emit(Notice(line))

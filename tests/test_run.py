@@ -131,7 +131,7 @@ def test_many_sequences_take_few_lines(tmp_path: Path) -> None:
 
 def test_taxa_of_gaps_are_refused_by_name(tmp_path: Path) -> None:
     path = saved(tmp_path, ROWS | {"e": "N---?-----", "f": "-" * 10})
-    with pytest.raises(InputError, match="nothing but gaps in 2 taxa: e, f") as caught:
+    with pytest.raises(InputError, match="2 taxa have nothing but gaps: e, f") as caught:
         load_problem(path, None, ignore)
     assert caught.value.taxon == "e"
     assert read_problem(path, None).summary.gap_taxa == ("e", "f")
