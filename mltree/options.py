@@ -106,6 +106,7 @@ DataTypeOption = Annotated[
     DataType | None,
     typer.Option(
         "--data-type",
+        case_sensitive=False,
         help="What the alignment holds. Default: what the model is for, else what it looks like.",
     ),
 ]

@@ -1,12 +1,12 @@
 """DNA or protein: what the letters of an alignment tell.
 
 Fifteen letters mean something in both. So the letters of every column, each counted once (copies
-of an ancestor's letter are no new evidence), are held against shares that they have in proteins
-and in nucleotide data of three kinds: sequenced, full of ambiguity codes, or recoded as purines and
-pyrimidines (or as one of the other two pairs). The data type is the one that makes them likelier:
+of an ancestor's letter are no new evidence), are held against the shares that they have in several
+kinds of nucleotide and protein data. The data type is the one with the kind that makes them
+likeliest:
 
     odds = max over kinds k of nucleotide data (ln prior[k] + Σ ln share_k[letter])
-           - Σ ln share_protein[letter]
+           - max over kinds k of protein data (the same)
 
 Letters that stand for anything in both or in DNA (N, X, O) say nothing, and other characters, such
 as gaps and a ``*``, neither.
@@ -38,9 +38,9 @@ _SLIP = 0.1
 """Per cent of each letter that a kind of data does not have: typing errors."""
 
 SURE = 10.0
-"""Natural log: odds this far from nought leave no doubt. Some ten columns of a nucleotide, or three
-of letters that only proteins have; and how much rarer DNA full of ambiguity codes, or recoded, is
-than either usual kind of data."""
+"""Natural log: how much rarer the odd kinds of data are than the usual, and how far from nought odds
+mean something (twice as far, they leave no doubt): some ten columns of one nucleotide, or three of
+letters that only proteins have."""
 
 PLAIN_SHARE = 0.9
 """Share of ACGTU among the letters above which nobody takes data for protein."""
@@ -57,13 +57,20 @@ def _log_shares(*groups: tuple[str, float]) -> NDArray[np.float64]:
     return logs
 
 
-_PROTEIN_SHARES = _log_shares(*_AMINO_ACIDS.items())
-_NUCLEOTIDE_SHARES = (
+_NUCLEOTIDES = (
     (0.0, _log_shares(("ACGTU", 97.0), ("RYSWKM", 2.0), ("BDHV", 0.5))),
-    (-SURE, _log_shares(("ACGTU", 40.0), ("RYSWKM", 45.0), ("BDHV", 15.0))),
+    (-SURE, _log_shares(("ACGTU", 65.0), ("RYSWKM", 35.0))),
+    (-SURE, _log_shares(("ACGTU", 40.0), ("RYSWKM", 36.0), ("BDHV", 24.0))),
     *((-SURE, _log_shares((pair, 95.0), ("ACGTU", 5.0))) for pair in ("RY", "SW", "KM")),
 )
-"""The kinds of nucleotide data, in per cent."""
+"""ln prior and ln shares: sequenced; genotypes with heterozygotes; every code; recoded as purines
+and pyrimidines, or as one of the other two pairs."""
+
+_PROTEINS = (
+    (0.0, _log_shares(*_AMINO_ACIDS.items())),
+    (-2 * SURE, _log_shares(*(aa for aa in _AMINO_ACIDS.items() if aa[0] not in "EFILPQ"))),
+)
+"""The same: usual; odder still, without the letters that nucleotide data lack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +98,9 @@ class Letters:
     @property
     def odds(self) -> float:
         """Log (natural) of how much likelier nucleotides make the letters than proteins do."""
-        protein = float(self.columns @ _PROTEIN_SHARES)
-        return max(prior + float(self.columns @ s) for prior, s in _NUCLEOTIDE_SHARES) - protein
+        nucleotides = max(prior + float(self.columns @ shares) for prior, shares in _NUCLEOTIDES)
+        proteins = max(prior + float(self.columns @ shares) for prior, shares in _PROTEINS)
+        return nucleotides - proteins
 
     def share(self, letters: str) -> float:
         """Share (0 to 1) of some letters among those that tell something."""
@@ -128,7 +136,7 @@ class Letters:
     def doubtful(self) -> bool:
         """Whether both data types are possible and the odds say little."""
         both = self.fits(DNA) and self.fits(PROTEIN) and self.share("ACGTU") < PLAIN_SHARE
-        return both and bool(self.columns[_TELLING].any()) and abs(self.odds) < SURE
+        return both and bool(self.columns[_TELLING].any()) and abs(self.odds) < 2 * SURE
 
     def seen(self, alphabet: Alphabet) -> str:
         """What speaks for the alphabet: ``98.1% ACGT, 31 ambiguity codes``."""

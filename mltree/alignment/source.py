@@ -19,6 +19,7 @@ WHITESPACE = b" \t\n\r\v\f"
 _UPPER = bytes.maketrans(bytes(range(97, 123)), bytes(range(65, 91)))
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in WHITESPACE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DOS_END = b"\x1a"
 _SNIFFED_BYTES = 1 << 16
 
 _DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[bytes], bytes]], ...] = (
@@ -35,6 +36,7 @@ def read_text(path: str | Path) -> bytes:
         InputError: missing, unreadable, empty, truncated or not text.
     """
     text = _decompress(read_bytes(path), str(path)).removeprefix(_BYTE_ORDER_MARK)
+    text = text.removesuffix(_DOS_END)
     if not text.strip(WHITESPACE):
         raise InputError("the file is empty", file=str(path))
     if text[:_SNIFFED_BYTES].translate(None, _CONTROL) != text[:_SNIFFED_BYTES]:

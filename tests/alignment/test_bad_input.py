@@ -244,7 +244,7 @@ def test_whatever_the_text_it_is_an_alignment_or_an_input_error(
     assert (alignment.alphabet.encode(alignment.characters) < alignment.alphabet.n_codes).all()
 
 
-@pytest.mark.cases(50, 2000)
+@pytest.mark.cases(30, 2000)
 def test_mutated_files_are_alignments_or_input_errors(
     case: int, tmp_path: Path, mutated: Callable[[bytes, random.Random], bytes]
 ) -> None:

@@ -35,7 +35,7 @@ def by_hand(alignment: Alignment) -> list[float]:
     return [values[taxon] for taxon in order]
 
 
-@pytest.mark.cases(30, 500)
+@pytest.mark.cases(10, 300)
 def test_p_values_are_scipys(case: int) -> None:
     rng = np.random.default_rng(case)
     alphabet = DNA if case % 2 else PROTEIN

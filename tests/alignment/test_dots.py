@@ -29,7 +29,7 @@ def relatives(rng: random.Random) -> np.ndarray:
     return matrix("".join(first), *map("".join, rows))
 
 
-@pytest.mark.cases(100, 3000)
+@pytest.mark.cases(30, 500)
 def test_dots_for_every_repeated_letter_are_spelled_out(case: int) -> None:
     rng = random.Random(case)
     truth = relatives(rng)
@@ -43,7 +43,7 @@ def test_dots_for_every_repeated_letter_are_spelled_out(case: int) -> None:
     assert dotted[dots.taxon, dots.site] == ord(".")
 
 
-@pytest.mark.cases(100, 3000)
+@pytest.mark.cases(30, 500)
 def test_dots_beside_repeated_letters_are_gaps(case: int) -> None:
     rng = random.Random(case)
     rows = relatives(rng)
