@@ -38,9 +38,9 @@ _SLIP = 0.1
 """Per cent of each letter that a kind of data does not have: typing errors."""
 
 SURE = 10.0
-"""Natural log: how much rarer the odd kinds of data are than the usual, and how far from nought odds
-mean something (twice as far, they leave no doubt): some ten columns of one nucleotide, or three of
-letters that only proteins have."""
+"""Natural log: how much rarer the odd kinds of data are than the usual, and how far from nought
+odds mean something (twice as far, they leave no doubt): some ten columns of one nucleotide, or
+three of letters that only proteins have."""
 
 PLAIN_SHARE = 0.9
 """Share of ACGTU among the letters above which nobody takes data for protein."""
