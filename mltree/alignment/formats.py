@@ -84,7 +84,7 @@ def read_alignment(
     """
     forced = alphabet_named(datatype) if datatype else None
     lines = Lines.of(str(path), read_text(path))
-    reading = _read_layout(lines, (forced,) if forced else (DNA, PROTEIN))
+    reading = _read_layout(lines, forced, model_alphabet)
     names = _checked_names(lines, reading)
     characters, dots = spelled_out(_matrix(lines, reading, names), str(path))
     letters = Letters.of(characters)
@@ -102,12 +102,12 @@ def read_alignment(
     )
 
 
-def _read_layout(lines: Lines, alphabets: tuple[Alphabet, ...]) -> Reading:
+def _read_layout(lines: Lines, forced: Alphabet | None, wanted: Alphabet | None) -> Reading:
     first = lines.text[0]
     if first.startswith((b">", b";")):
         return read_fasta(lines)
     if first.split()[0].isdigit():
-        return _read_phylip(lines, alphabets)
+        return _read_phylip(lines, forced, wanted)
     for start, name in ((b"#NEXUS", "NEXUS"), (b"CLUSTAL", "Clustal"), (b"# STOCK", "Stockholm")):
         if first.lstrip().upper().startswith(start):
             raise lines.error(f"{name} files are not read", 0, hint="convert it to PHYLIP or FASTA")
@@ -118,8 +118,8 @@ def _read_layout(lines: Lines, alphabets: tuple[Alphabet, ...]) -> Reading:
     )
 
 
-def _read_phylip(lines: Lines, alphabets: tuple[Alphabet, ...]) -> Reading:
-    """The one reading of a PHYLIP file that makes sense.
+def _read_phylip(lines: Lines, forced: Alphabet | None, wanted: Alphabet | None) -> Reading:
+    """The one reading of a PHYLIP file that makes sense, for the model if there is such a one.
 
     Raises:
         InputError: there is none, or more than one.
@@ -130,25 +130,30 @@ def _read_phylip(lines: Lines, alphabets: tuple[Alphabet, ...]) -> Reading:
         raise lines.error("a FASTA record below a PHYLIP header", record, hint=hint)
     header = Header.of(lines.text[0])
     fitting = phylip_readings(lines, header) if header else []
-    sound = [reading for reading in fitting if _is_sound(lines, reading, alphabets)]
-    if len(sound) > 1:
-        raise _ambiguous(lines, sound)
     if not fitting:
         raise phylip_misfit(lines)
-    return (sound or fitting)[0]
+    if len(fitting) == 1:
+        return fitting[0]
+    alphabets = [_sound_alphabet(lines, reading, forced, wanted) for reading in fitting]
+    pairs = list(zip(fitting, alphabets, strict=True))
+    sound = [reading for reading, alphabet in pairs if alphabet is not None]
+    best = [reading for reading, alphabet in pairs if alphabet is wanted is not None] or sound
+    if len(best) > 1:
+        raise _ambiguous(lines, best)
+    return (best or fitting)[0]
 
 
-def _is_sound(lines: Lines, reading: Reading, alphabets: tuple[Alphabet, ...]) -> bool:
-    """Whether names and characters are what an alignment may have."""
+def _sound_alphabet(
+    lines: Lines, reading: Reading, forced: Alphabet | None, wanted: Alphabet | None
+) -> Alphabet | None:
+    """The alphabet that a reading has; None where its names or characters are not acceptable."""
     try:
-        _checked_names(lines, reading)
+        names = _checked_names(lines, reading)
     except InputError:
-        return False
-    known = (np.flatnonzero(alphabet.code_of != UNKNOWN) for alphabet in alphabets)
-    return any(
-        not any(row.translate(None, bytes(legal.tolist())) for row in reading.rows)
-        for legal in known
-    )
+        return None
+    characters = _matrix(lines, reading, names)
+    alphabet = forced or Letters.of(characters).alphabet(wanted)
+    return alphabet if (alphabet.encode(characters) != UNKNOWN).all() else None
 
 
 def _ambiguous(lines: Lines, readings: list[Reading]) -> InputError:

@@ -185,6 +185,20 @@ def test_a_sequential_file_that_looks_interleaved(tmp_path: Path) -> None:
     assert read_alignment(saved(tmp_path, names.replace("MACACAMVLA", "MACACAMULO"))).n_sites == 40
 
 
+def test_a_model_tells_layouts_apart(tmp_path: Path) -> None:
+    names = ("MACACAFASC", "LEMVRCATTA", "SAIMIRISCI", "PANPANISCV", "GALAGSENEG")
+    seconds = ("RYSWKMRYSW", "KMRYSWKMRY", "SWKMRYSWKM", "YRWSMKYRWS", "MKYRWSMKYR")
+    lines = [
+        f"{name} {second[::-1]}\n{second} VDHVRYSWKM"
+        for name, second in zip(names, seconds, strict=True)
+    ]
+    path = saved(tmp_path, "5 30\n" + "\n".join(lines) + "\n")
+    assert read_alignment(path, model_alphabet=DNA).names == names
+    for model in (None, PROTEIN):
+        with pytest.raises(InputError, match="can be read as"):
+            read_alignment(path, model_alphabet=model)
+
+
 def test_names_may_be_any_text(tmp_path: Path) -> None:
     names = ("Δέλτα", "a/b=1", "x" * 300, "42")
     text = "".join(f">{name}\nACGT\n" for name in names)
