@@ -115,7 +115,7 @@ def _model_text(text: str) -> str:
 def _is_file(text: str) -> bool:
     try:
         return Path(text).exists() and not Path(text).is_dir()
-    except OSError:  # no name that a file could have
+    except (OSError, ValueError):  # no name that a file could have
         return False
 
 

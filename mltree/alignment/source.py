@@ -87,6 +87,8 @@ def _told(path: str | Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"cannot be read ({reason})", file=str(path)) from None
+    except ValueError:  # a zero byte in the name
+        raise InputError("no name that a file could have", file=str(path)) from None
 
 
 def _decompress(data: bytes, path: str) -> bytes:

@@ -169,6 +169,8 @@ def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
     for read in (read_bytes, expect_file):
         with pytest.raises(InputError, match=r"cannot be read \(File name too long\)"):
             read(tmp_path / ("x" * 300))
+        with pytest.raises(InputError, match="no name that a file could have"):
+            read("a\0b")
 
 
 def test_a_file_to_expect(tmp_path: Path) -> None:
