@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 import sys
 import traceback
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +16,26 @@ from typer.core import TyperGroup
 
 from mltree import __version__
 from mltree.errors import InputError, MltreeError
+from mltree.options import (
+    AlignmentArgument,
+    CollapseOption,
+    DataTypeOption,
+    DeviceOption,
+    JsonOption,
+    MemoryOption,
+    ModelOption,
+    Moves,
+    Precision,
+    PrecisionOption,
+    PrefixOption,
+    Preset,
+    QuietOption,
+    RedoOption,
+    SeedOption,
+    TreeFile,
+    VerboseOption,
+    WidthOption,
+)
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
@@ -42,6 +61,7 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
+            _refuse_bytes(ctx.args)
             return super().invoke(ctx)
         except MltreeError as error:
             _complain(error)
@@ -49,6 +69,14 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as error:
             print("mltree: interrupted", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from error
+
+
+def _refuse_bytes(arguments: list[str]) -> None:
+    """Names that are no text: no log, message or event could hold them."""
+    for argument in arguments:
+        if not argument.isprintable() and any("\ud800" <= c <= "\udfff" for c in argument):
+            shown = argument.encode("utf-8", "backslashreplace").decode()
+            raise InputError(f"{shown}: not UTF-8 text", hint="rename the file")
 
 
 def _complain(error: MltreeError) -> None:
@@ -70,95 +98,6 @@ app = typer.Typer(
 )
 
 
-class Precision(str, Enum):
-    """What conditional likelihoods are stored and multiplied in."""
-
-    DOUBLE = "double"
-    MIXED = "mixed"
-
-
-class Preset(str, Enum):
-    """How much work a search does."""
-
-    FAST = "fast"
-    DEFAULT = "default"
-    THOROUGH = "thorough"
-
-
-class Moves(str, Enum):
-    """Rearrangements that a search tries."""
-
-    SPR = "spr"
-    NNI = "nni"
-
-
-AlignmentArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="ALIGNMENT",
-        help="PHYLIP or FASTA, plain or gzip; DNA or protein. Format and type are recognised.",
-    ),
-]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="RAxML-NG's grammar ([b]GTR+FC+G4[/b], [b]HKY{2.5}+FE[/b], [b]LG+I+G4[/b]) or a "
-        ".bestModel file. Default: GTR+FC+G4 for DNA, LG+G4 for proteins.",
-    ),
-]
-PrefixOption = Annotated[
-    str | None,
-    typer.Option(
-        "--prefix",
-        "-p",
-        help="Files are named PREFIX.mltree.*; the alignment's path if not given.",
-    ),
-]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        "-d",
-        help="A number or a part of a name from [b]mltree devices[/b]; several, as [b]0,1[/b]; "
-        "[b]all[/b] GPUs; or [b]reference[/b] for the NumPy engine. Default: the fastest GPU, "
-        "else the CPU.",
-    ),
-]
-MemoryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--memory-limit",
-        metavar="SIZE",
-        help="Memory of a device that likelihoods may take, such as [b]8G[/b]; alignments that "
-        "need more are computed in panels. Default: what the device has.",
-    ),
-]
-WidthOption = Annotated[
-    int | None,
-    typer.Option(
-        "--vw",
-        metavar="N",
-        help="Patterns that lie side by side in memory: 1, 4, 8 or 16 on CPUs, 8 to 64 on GPUs. "
-        "Default: as [b]mltree devices[/b] has measured. Changes the last digits and the time.",
-    ),
-]
-PrecisionOption = Annotated[
-    Precision,
-    typer.Option("--precision", help="double, or mixed: likelihoods in fp32, sums in fp64."),
-]
-RedoOption = Annotated[bool, typer.Option("--redo", help="Overwrite the files of an earlier run.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Errors only.")]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Every event.")]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Events as JSON lines on standard output, nothing else.")
-]
-TreeFile = Annotated[
-    str, typer.Option("--tree", "-t", metavar="FILE", help="Newick tree.", show_default=False)
-]
-
-
 @app.callback(invoke_without_command=True)
 def _mltree(
     ctx: typer.Context,
@@ -177,6 +116,7 @@ def _mltree(
 def search(
     alignment: AlignmentArgument,
     model: ModelOption = None,
+    data_type: DataTypeOption = None,
     tree: Annotated[
         str | None,
         typer.Option(
@@ -210,19 +150,9 @@ def search(
             "tree is shown, not the search.",
         ),
     ] = None,
-    collapse: Annotated[
-        float | None,
-        typer.Option(
-            "--collapse",
-            metavar="LENGTH",
-            min=0.0,
-            help="Write inner branches no longer than this as polytomies.",
-        ),
-    ] = None,
+    collapse: CollapseOption = None,
     prefix: PrefixOption = None,
-    seed: Annotated[
-        int, typer.Option("--seed", "-s", min=0, help="Same seed, device and layout: same bits.")
-    ] = 1,
+    seed: SeedOption = 1,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
     vw: WidthOption = None,
@@ -243,6 +173,7 @@ def search(
         SearchRequest(
             alignment=alignment,
             model=model,
+            datatype=data_type and data_type.value,
             device=device,
             mixed=precision is Precision.MIXED,
             memory_limit=_bytes(memory_limit),
@@ -269,6 +200,7 @@ def evaluate(
     alignment: AlignmentArgument,
     tree: TreeFile,
     model: ModelOption = None,
+    data_type: DataTypeOption = None,
     no_opt_model: Annotated[
         bool, typer.Option("--no-opt-model", help="Keep the model's parameters as they are.")
     ] = False,
@@ -298,6 +230,7 @@ def evaluate(
         EvaluateRequest(
             alignment=alignment,
             model=model,
+            datatype=data_type and data_type.value,
             device=device,
             mixed=precision is Precision.MIXED,
             memory_limit=_bytes(memory_limit),
@@ -322,6 +255,7 @@ def compare(
     alignment: AlignmentArgument,
     tree: TreeFile,
     model: ModelOption = None,
+    data_type: DataTypeOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
     quiet: QuietOption = False,
 ) -> None:
@@ -332,7 +266,8 @@ def compare(
     from mltree.commands.inspect import run_compare
 
     mixed = precision is Precision.MIXED
-    run_compare(alignment, tree, model, mixed, _reporter(quiet, verbose=False, json=False))
+    reporter = _reporter(quiet, verbose=False, json=False)
+    run_compare(alignment, tree, model, data_type and data_type.value, mixed, reporter)
 
 
 @app.command(epilog="Example: mltree devices")
@@ -354,12 +289,13 @@ def devices(
 def check(
     alignment: AlignmentArgument,
     model: ModelOption = None,
+    data_type: DataTypeOption = None,
     device: DeviceOption = None,
 ) -> None:
     """Look an alignment over: sizes, gaps, frequencies, duplicates, and the memory it will take."""
     from mltree.commands.inspect import show_check
 
-    show_check(alignment, model, device, _console())
+    show_check(alignment, model, data_type and data_type.value, device, _console())
 
 
 def _bytes(size: str | None) -> int | None:

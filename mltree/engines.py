@@ -46,6 +46,9 @@ HOST_BYTES = 122 << 20
 """Of a process with PoCL, its kernels and a search's own arrays: searches of 12 to 150 taxa. The
 first ones on a machine take as much again while their kernels are compiled."""
 
+ADDRESSABLE = 1 << 63
+"""Bytes, more than any memory has: OpenCL's sizes are 64-bit numbers."""
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -211,10 +214,10 @@ def parse_size(text: str) -> int:
         InputError: it is no size.
     """
     found = re.fullmatch(r"([0-9]+\.?[0-9]*)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
-    size = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
-    if size == 0:
+    size = float(found[1]) * _UNITS[found[2].upper()] if found else 0.0
+    if not 1 <= size < ADDRESSABLE:
         raise InputError(f"{text!r} is no size of memory", hint="write 512M or 1.5G")
-    return size
+    return int(size)
 
 
 def open_session(

@@ -5,26 +5,30 @@ Nothing is printed here: progress goes out as events, results as values.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from mltree.alignment.alphabet import Alphabet
+from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
+from mltree.alignment.checks import AlignmentSummary, summarise
 from mltree.alignment.formats import Alignment, read_alignment
 from mltree.alignment.patterns import Patterns, compress
-from mltree.errors import InputError, NumericalError
-from mltree.events import AlignmentLoaded, Emit
+from mltree.alignment.source import expect_file, read_text
+from mltree.errors import InputError, ModelError, NumericalError
+from mltree.events import AlignmentLoaded, Emit, Notice
 from mltree.likelihood.api import Likelihood
 from mltree.model.grammar import default_model_name, parse_model
 from mltree.model.substitution import Model
+from mltree.report.tables import listed, warning_lines
 from mltree.search.driver import StartingTree, search
 from mltree.search.model_optimiser import optimise_model
 from mltree.settings import ModelSettings, PerturbationSettings, SearchSettings
 from mltree.tree.conflicts import find_conflict
 from mltree.tree.topology import Tree
 
-__all__ = ["Problem", "check_possible", "evaluate", "load_problem", "read_model"]
+__all__ = ["Problem", "check_possible", "evaluate", "load_problem", "read_problem"]
 
 
 @dataclass(frozen=True)
@@ -35,50 +39,96 @@ class Problem:
     patterns: Patterns
     model: Model
     """Frequencies counted where the model asks for it."""
+    summary: AlignmentSummary
 
 
-def load_problem(path: str, model: str | None, emit: Emit) -> Problem:
+def load_problem(path: str, model: str | None, emit: Emit, datatype: str | None = None) -> Problem:
+    """The data and the model of a run, with a notice of whatever looks wrong in them.
+
+    Raises:
+        InputError: as `read_problem`, and where a taxon has nothing but gaps.
+        ModelError: as `read_problem`.
+    """
+    problem = read_problem(path, model, datatype)
+    summary = problem.summary
+    emit(
+        AlignmentLoaded(
+            path=path,
+            layout=summary.layout,
+            data_type=summary.datatype,
+            data_seen=summary.seen,
+            taxa=summary.taxa,
+            sites=summary.sites,
+            patterns=summary.patterns,
+            gap_share=summary.gap_share,
+        )
+    )
+    if summary.gap_taxa:
+        count = len(summary.gap_taxa)
+        raise InputError(
+            f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
+            f"{listed(summary.gap_taxa)}",
+            file=path,
+            taxon=summary.gap_taxa[0],
+            hint="no character tells where they belong: take them out",
+        )
+    for line in warning_lines(summary):
+        emit(Notice(line))
+    return problem
+
+
+def read_problem(path: str, model: str | None, datatype: str | None = None) -> Problem:
     """Read an alignment and the model for it.
+
+    ``datatype``: ``"dna"`` or ``"protein"`` whatever the data look like; else the model decides
+    where it can.
 
     Raises:
         InputError: the alignment or the model file cannot be used.
         ModelError: the model string cannot be used.
     """
-    alignment = read_alignment(path)
+    text = None if model is None else _model_text(model)
+    alignment = read_alignment(path, datatype, None if text is None else _alphabet_of(text))
     patterns = compress(alignment)
-    gaps = patterns.code_counts()[patterns.alphabet.gap_code]
-    emit(
-        AlignmentLoaded(
-            path=path,
-            layout=alignment.layout,
-            data_type=alignment.alphabet.name,
-            taxa=patterns.n_tips,
-            sites=patterns.n_sites,
-            patterns=patterns.n_patterns,
-            gap_share=float(gaps / (patterns.n_tips * patterns.n_sites)),
-        )
-    )
-    parsed = read_model(model, alignment.alphabet).with_empirical_frequencies(patterns)
+    name = default_model_name(alignment.alphabet) if text is None else text
+    parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
     parsed.arrays()
-    return Problem(alignment, patterns, parsed)
+    return Problem(alignment, patterns, parsed, summarise(alignment, patterns))
 
 
-def read_model(text: str | None, alphabet: Alphabet) -> Model:
-    """A model from its string, from a .bestModel file, or the default for the data.
+_BRACED = re.compile(r"[{\[].*?([}\]]|$)")
+_PATH = re.compile(r"[/\\]|\.[A-Za-z]\w*$|^\.")
+"""What a model's string never has outside braces: a folder, or a file name's ending."""
 
-    Raises:
-        ModelError: the string cannot be used.
-        InputError: the file cannot be used.
-    """
-    if text is None:
-        return parse_model(default_model_name(alphabet), alphabet)
-    file = Path(text)
-    if not file.is_file():
-        return parse_model(text, alphabet)
-    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
-    if len([line for line in lines if line.strip()]) != 1:
+
+def _model_text(text: str) -> str:
+    """The model's string: the text itself, or the line of the file that it names."""
+    if not _is_file(text):
+        if _PATH.search(_BRACED.sub("", text)) and _alphabet_of(text) is None:
+            expect_file(text)
+        return text
+    lines = [line for line in read_text(text).decode(errors="replace").split("\n") if line.strip()]
+    if len(lines) != 1:
         raise InputError("a model file has one line", file=text, hint="as in .bestModel files")
-    return parse_model(lines[0], alphabet)
+    return lines[0]
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).exists() and not Path(text).is_dir()
+    except (OSError, ValueError):  # no name that a file could have
+        return False
+
+
+def _alphabet_of(model: str) -> Alphabet | None:
+    """The alphabet that a model's string is for; None where the string is wrong."""
+    for alphabet in (DNA, PROTEIN):
+        try:
+            parse_model(model, alphabet)
+        except ModelError:
+            continue
+        return alphabet
+    return None
 
 
 def check_possible(tree: Tree, patterns: Patterns) -> None:

@@ -23,7 +23,7 @@ __all__ = ["MAX_STARTS", "starting_trees"]
 MAX_STARTS = 1000
 """Trees of one kind; more is a slip of the finger."""
 
-_TERM = re.compile(r"(pars|rand)(?:\{(\d+)\})?")
+_TERM = re.compile(r"(pars|rand)(?:\{([0-9]+)\})?")
 
 
 def starting_trees(
@@ -47,9 +47,7 @@ def starting_trees(
         return list(_from_file(spec, distinct, taxa, emit))
     starts: list[StartingTree] = []
     for kind, count in (term.groups() for term in terms if term):
-        number = int(count or 1)
-        if not 1 <= number <= MAX_STARTS:
-            raise InputError(f"--tree {kind}{{{number}}}: between 1 and {MAX_STARTS} trees, please")
+        number = _number(kind, count or "1")
         if constraint is not None:
             made = [constrained_start(constraint, rng) for _ in range(number)]
             starts += _named("constrained", made)
@@ -60,6 +58,14 @@ def starting_trees(
             tips = distinct.patterns.n_tips
             starts += _named("random", [random_topology(tips, rng) for _ in range(number)])
     return starts
+
+
+def _number(kind: str, digits: str) -> int:
+    """How many trees of a kind. Raises: InputError where that is absurd."""
+    number = int(digits) if len(digits) <= len(str(MAX_STARTS)) else MAX_STARTS + 1
+    if not 1 <= number <= MAX_STARTS:
+        raise InputError(f"--tree {kind}{{{digits:.9}}}: between 1 and {MAX_STARTS} trees, please")
+    return number
 
 
 def _named(kind: str, trees: list[Tree]) -> list[StartingTree]:

@@ -8,6 +8,7 @@ which devices there are.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +68,32 @@ def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("mltree.device.calibration.cache_folder", lambda: folder)
         yield
+
+
+@pytest.fixture(scope="session")
+def mutated() -> Callable[[bytes, random.Random], bytes]:
+    """mutated(text, rng): the text with a few pieces lost, doubled, moved, cut off or replaced."""
+
+    def change(text: bytes, rng: random.Random) -> bytes:
+        for _ in range(rng.choice([1, 1, 1, 2, 5])):
+            start, end = sorted(rng.randrange(len(text) + 1) for _ in range(2))
+            end = min(end, start + rng.choice([1, 1, 3, 10**9]))
+            piece = text[start:end]
+            instead = rng.choice(
+                [b"", piece * 2, piece[::-1], rng.randbytes(rng.randint(1, 3)), rng.choice(TRAPS)]
+            )
+            text = text[:start] + instead + text[end:]
+        return text
+
+    return change
+
+
+TRAPS = [
+    *(bytes([byte]) for byte in b"\n\r\t\0\xff(),:;'\"[]{}+/-.>*0"),
+    *(b"  ", b"1e308", b"-1", b"nan", b"1_0", b"9" * 5000, "\u0663".encode(), "\u2028".encode()),
+    *(b"4 8\n", b"#NEXUS", b"\x1f\x8b", b"BZh"),
+]
+"""What parsers stumble over."""
 
 
 @dataclass(frozen=True)

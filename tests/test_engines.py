@@ -78,7 +78,9 @@ def test_sizes(text: str, size: int) -> None:
     assert engines.parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "much", "-1G", "0", "1X"])
+@pytest.mark.parametrize(
+    "text", ["", "much", "-1G", "0", "1X", "0.5", "1_0", "٣G", "9" * 400, "9000000T"]
+)
 def test_no_sizes(text: str) -> None:
     with pytest.raises(InputError, match="size of memory"):
         engines.parse_size(text)

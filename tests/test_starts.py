@@ -50,6 +50,18 @@ def test_numbers_have_bounds(distinct: Collapsed, number: int) -> None:
         origins(f"rand{{{number}}}", distinct)
 
 
+@pytest.mark.parametrize("digits", ["9" * 5000, "0" * 4999 + "1"])
+def test_absurd_numbers_are_numbers_too(distinct: Collapsed, digits: str) -> None:
+    with pytest.raises(InputError, match="between 1 and") as caught:
+        origins(f"pars{{{digits}}}", distinct)
+    assert len(caught.value.message) < 100
+
+
+def test_digits_of_other_scripts_are_none(distinct: Collapsed) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        origins("pars{٣}", distinct)
+
+
 def test_the_same_generator_gives_the_same_trees(distinct: Collapsed) -> None:
     one, other = (
         starting_trees("rand{3}", distinct, TAXA, None, np.random.default_rng(5), ignore)

@@ -8,8 +8,8 @@ libpll-2, src/maps.c):
 * Protein: ``B`` is N or D, ``Z`` is Q or E, ``J`` is I or L, and ``- . ? * X`` are gaps. ``U`` and
   ``O`` (selenocysteine, pyrrolysine) are refused, as there.
 
-``.`` is a gap, not "same as the first sequence" as in some PHYLIP files; checks.py points at
-alignments where that reading looks wrong. Case never matters.
+``.`` is a gap here; where it means "same as the first sequence", dots.py has put the letters in its
+place before. Case never matters.
 """
 
 from __future__ import annotations

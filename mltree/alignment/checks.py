@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import DNA, Alphabet
+from mltree.alignment.composition import composition_p_values
 from mltree.alignment.formats import Alignment
 from mltree.alignment.patterns import Patterns
 
@@ -47,6 +48,10 @@ class AlignmentSummary:
     path: str
     layout: str
     datatype: str
+    seen: str
+    """What the data type was told by."""
+    doubtful: bool
+    """Whether the data type was told by little."""
     taxa: int
     sites: int
     patterns: int
@@ -54,8 +59,12 @@ class AlignmentSummary:
     """Characters that may be any state."""
     ambiguous_share: float
     """Characters that may be several states, but not any."""
+    names: tuple[str, ...]
+    """The taxa, sorted."""
     taxon_gap_shares: tuple[float, ...]
-    """Share of gaps in each taxon, taxa sorted by name."""
+    """Share of gaps in each taxon of ``names``."""
+    composition_p_values: tuple[float, ...]
+    """Of each taxon's χ² test against the composition of all (see composition.py)."""
     states: str
     frequencies: tuple[float, ...]
     """Of each state, as +FC has them."""
@@ -86,11 +95,15 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         path=alignment.path,
         layout=alignment.layout,
         datatype=alignment.alphabet.name,
+        seen=alignment.seen,
+        doubtful=alignment.doubtful,
         taxa=patterns.n_tips,
         sites=patterns.n_sites,
         patterns=patterns.n_patterns,
         gap_share=float(taxon_gaps.mean()),
         ambiguous_share=_ambiguous_share(patterns),
+        names=patterns.taxa,
+        composition_p_values=tuple(float(p) for p in composition_p_values(patterns)),
         taxon_gap_shares=tuple(float(share) for share in taxon_gaps),
         states=states,
         frequencies=tuple(float(frequency) for frequency in frequencies),
@@ -158,8 +171,17 @@ def _suspicions(alignment: Alignment) -> tuple[Suspicion, ...]:
     reasons = dict(_SUSPICIOUS.get(alignment.alphabet.name, {}))
     if alignment.alphabet is DNA and not _occurs(alignment, "T"):
         reasons.pop("U")
-    found = (_suspicion(alignment, character, reason) for character, reason in reasons.items())
-    return tuple(suspicion for suspicion in found if suspicion)
+    found = [_suspicion(alignment, character, reason) for character, reason in reasons.items()]
+    return tuple(suspicion for suspicion in (_match(alignment), *found) if suspicion)
+
+
+def _match(alignment: Alignment) -> Suspicion | None:
+    """The dots that were replaced."""
+    dots = alignment.dots
+    if dots is None:
+        return None
+    reason = f"read as the character of the first sequence, {alignment.names[0]}"
+    return Suspicion(".", dots.count, alignment.names[dots.taxon], dots.site + 1, reason)
 
 
 def _occurs(alignment: Alignment, character: str) -> bool:

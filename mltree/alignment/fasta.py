@@ -1,6 +1,7 @@
 """FASTA: ``>name`` and any number of sequence lines for each taxon.
 
-The name ends at the first white space; the rest of its line is a description and ignored.
+The name ends at the first white space; the rest of its line is a description and ignored, and so
+are lines that begin with ``;``, the comments of Pearson's first format.
 """
 
 from __future__ import annotations
@@ -12,15 +13,21 @@ __all__ = ["read_fasta"]
 
 
 def read_fasta(lines: Lines) -> Reading:
-    """Every record of the file, rows of any length."""
-    heads = [index for index, line in enumerate(lines.text) if line.startswith(b">")]
-    spans = [
-        range(head, end) for head, end in zip(heads, [*heads[1:], len(lines.text)], strict=True)
-    ]
+    """Every record of the file, rows of any length.
+
+    Raises:
+        InputError: something else comes before the first record.
+    """
+    kept = [n for n, line in enumerate(lines.text) if not line.startswith(b";")]
+    starts = [place for place, n in enumerate(kept) if lines.text[n].startswith(b">")]
+    if not starts or starts[0] > 0:
+        raise lines.error("no '>' with a name before it", kept[0] if kept else 0)
+    pieces = [kept[a:b] for a, b in zip(starts, [*starts[1:], len(kept)], strict=True)]
+    heads = [lines.text[head] for head, *_ in pieces]
     return Reading(
         layout="FASTA",
-        names=[(lines.text[head][1:].split(None, 1) or [b""])[0] for head in heads],
-        rows=[fold(lines.text[span.start + 1 : span.stop]) for span in spans],
-        pieces=list(spans),
-        name_width=[len(lines.text[head]) for head in heads],
+        names=[(head[1:].split(None, 1) or [b""])[0] for head in heads],
+        rows=[fold([lines.text[n] for n in rest]) for _, *rest in pieces],
+        pieces=list(pieces),
+        name_width=[len(head) for head in heads],
     )

@@ -7,9 +7,9 @@ all work on characters is done by `bytes` and NumPy calls over whole rows, so th
 about a second, and every fault is reported with its line, taxon and site.
 
 What is refused, each with one InputError: files that are missing, empty, damaged or binary; rows of
-different lengths; PHYLIP headers that do not fit; names that are empty, repeated or hold
-characters with a meaning in Newick; fewer than four taxa; no sites; characters that the data type
-does not have.
+different lengths; PHYLIP headers that do not fit; PHYLIP files that can be read in two ways; names
+that are empty, repeated or hold characters with a meaning in Newick; fewer than four taxa; no
+sites; characters that the data type does not have.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
+from mltree.alignment.datatype import Letters, alphabet_named, detect_alphabet
+from mltree.alignment.dots import Dots, spelled_out
 from mltree.alignment.fasta import read_fasta
 from mltree.alignment.misfit import phylip_misfit
-from mltree.alignment.phylip import read_phylip
+from mltree.alignment.phylip import Header, phylip_readings
 from mltree.alignment.reading import Lines, Reading
 from mltree.alignment.source import read_text, shown
 from mltree.errors import InputError
@@ -38,14 +40,6 @@ NEWICK_SPECIAL = "()[]:;,'\""
 
 SAFE_NAMES = "rename the taxon: letters, digits and _ are safe"
 
-PROTEIN_LETTERS = b"EFILPQZJ*"
-"""Characters of proteins that no nucleotide code uses."""
-PROTEIN_SHARE = 0.05
-"""More of them than this and it is protein: they make up a third of real proteins, and of DNA
-only what typing errors give."""
-NUCLEOTIDE_SHARE = 0.5
-"""Fewer of ACGTUN than this and it is protein: they make up a quarter of real proteins."""
-
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
@@ -59,6 +53,12 @@ class Alignment:
     alphabet: Alphabet
     layout: str = ""
     """The format that was found: ``"PHYLIP interleaved"``."""
+    seen: str = ""
+    """What the alphabet was told by: ``"98.1% ACGT, 31 ambiguity codes"``."""
+    doubtful: bool = False
+    """Whether the alphabet was told by little: letters that DNA and proteins both have."""
+    dots: Dots | None = None
+    """Dots that were read as the first sequence's characters."""
 
     @property
     def n_taxa(self) -> int:
@@ -71,58 +71,43 @@ class Alignment:
         return int(self.characters.shape[1])
 
 
-def read_alignment(path: str | Path, datatype: str | None = None) -> Alignment:
-    """The alignment in a file; `datatype` (``"DNA"``, ``"AA"``) overrides what it looks like.
+def read_alignment(
+    path: str | Path, datatype: str | None = None, model_alphabet: Alphabet | None = None
+) -> Alignment:
+    """The alignment in a file.
+
+    ``datatype`` (``"DNA"``, ``"AA"``) overrides what it looks like; so does the alphabet of a
+    model, where the data can be that.
 
     Raises:
         InputError: see the module's first lines.
     """
     forced = alphabet_named(datatype) if datatype else None
     lines = Lines.of(str(path), read_text(path))
-    reading = _read_layout(lines)
+    reading = _read_layout(lines, forced, model_alphabet)
     names = _checked_names(lines, reading)
-    characters = _matrix(lines, reading, names)
-    alphabet = forced or detect_alphabet(characters)
+    characters, dots = spelled_out(_matrix(lines, reading, names), str(path))
+    letters = Letters.of(characters)
+    alphabet = forced or letters.alphabet(model_alphabet)
     _check_characters(lines, reading, names, characters, alphabet)
-    return Alignment(names, characters, str(path), alphabet, reading.layout)
+    return Alignment(
+        names=names,
+        characters=characters,
+        path=str(path),
+        alphabet=alphabet,
+        layout=reading.layout,
+        seen=letters.seen(alphabet),
+        doubtful=not (forced or model_alphabet) and letters.doubtful,
+        dots=dots,
+    )
 
 
-def alphabet_named(datatype: str) -> Alphabet:
-    """The alphabet for a data type as users write it.
-
-    Raises:
-        InputError: no such data type.
-    """
-    known = {"DNA": DNA, "RNA": DNA, "NT": DNA, "AA": PROTEIN, "PROTEIN": PROTEIN}
-    alphabet = known.get(datatype.strip().upper())
-    if alphabet is None:
-        raise InputError(f"unknown data type {datatype!r}", hint="DNA or AA")
-    return alphabet
-
-
-def detect_alphabet(characters: NDArray[np.uint8]) -> Alphabet:
-    """DNA or protein, by the letters used; DNA if there are only gaps."""
-    counts = np.zeros(256, np.int64)
-    for row in characters:
-        counts += np.bincount(row, minlength=256)
-    counts[list(b"-.?OX")] = 0
-    letters = max(int(counts.sum()), 1)
-    protein_share = counts[list(PROTEIN_LETTERS)].sum() / letters
-    nucleotide_share = counts[list(b"ACGTUN")].sum() / letters
-    if counts.any() and (protein_share > PROTEIN_SHARE or nucleotide_share < NUCLEOTIDE_SHARE):
-        return PROTEIN
-    return DNA
-
-
-def _read_layout(lines: Lines) -> Reading:
+def _read_layout(lines: Lines, forced: Alphabet | None, wanted: Alphabet | None) -> Reading:
     first = lines.text[0]
-    if first.startswith(b">"):
+    if first.startswith((b">", b";")):
         return read_fasta(lines)
     if first.split()[0].isdigit():
-        reading = read_phylip(lines)
-        if reading is None:
-            raise phylip_misfit(lines)
-        return reading
+        return _read_phylip(lines, forced, wanted)
     for start, name in ((b"#NEXUS", "NEXUS"), (b"CLUSTAL", "Clustal"), (b"# STOCK", "Stockholm")):
         if first.lstrip().upper().startswith(start):
             raise lines.error(f"{name} files are not read", 0, hint="convert it to PHYLIP or FASTA")
@@ -131,6 +116,57 @@ def _read_layout(lines: Lines) -> Reading:
         0,
         hint="PHYLIP starts with the numbers of taxa and sites, FASTA with '>'",
     )
+
+
+def _read_phylip(lines: Lines, forced: Alphabet | None, wanted: Alphabet | None) -> Reading:
+    """The one reading of a PHYLIP file that makes sense, for the model if there is such a one.
+
+    Raises:
+        InputError: there is none, or more than one.
+    """
+    record = next((n for n, line in enumerate(lines.text) if line.startswith(b">")), None)
+    if record is not None:
+        hint = "take away the first line for FASTA, or every '>' for PHYLIP"
+        raise lines.error("a FASTA record below a PHYLIP header", record, hint=hint)
+    header = Header.of(lines.text[0])
+    fitting = phylip_readings(lines, header) if header else []
+    if not fitting:
+        raise phylip_misfit(lines)
+    if len(fitting) == 1:
+        return fitting[0]
+    alphabets = [_sound_alphabet(lines, reading, forced, wanted) for reading in fitting]
+    pairs = list(zip(fitting, alphabets, strict=True))
+    sound = [reading for reading, alphabet in pairs if alphabet is not None]
+    best = [reading for reading, alphabet in pairs if alphabet is wanted is not None] or sound
+    if len(best) > 1:
+        raise _ambiguous(lines, best)
+    return (best or fitting)[0]
+
+
+def _sound_alphabet(
+    lines: Lines, reading: Reading, forced: Alphabet | None, wanted: Alphabet | None
+) -> Alphabet | None:
+    """The alphabet that a reading has; None where its names or characters are not acceptable."""
+    try:
+        names = _checked_names(lines, reading)
+    except InputError:
+        return None
+    characters = _matrix(lines, reading, names)
+    alphabet = forced or Letters.of(characters).alphabet(wanted)
+    return alphabet if (alphabet.encode(characters) != UNKNOWN).all() else None
+
+
+def _ambiguous(lines: Lines, readings: list[Reading]) -> InputError:
+    layouts = {reading.layout.split(",")[0] for reading in readings}
+    hint = "S (sequential) or I (interleaved) behind the two numbers of the first line decides"
+    if len(layouts) == 1:
+        hint = "part names from sequences by a line's end, or give FASTA"
+    ways = (f"{reading.layout} (taxa {_some(reading.names)})" for reading in readings)
+    return lines.error(f"can be read as {' and as '.join(ways)}", 0, hint=hint)
+
+
+def _some(names: list[bytes]) -> str:
+    return ", ".join(name.decode("utf-8", "replace") for name in names[:3]) + ", ..."
 
 
 def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
@@ -213,6 +249,8 @@ def _check_characters(
 def _character_hint(byte: int, characters: NDArray[np.uint8], alphabet: Alphabet) -> str:
     if alphabet is DNA and detect_alphabet(characters) is PROTEIN:
         return "the data look like protein: use a protein model"
+    if alphabet is DNA and PROTEIN.code_of[byte] != UNKNOWN:
+        return "correct it; or, if these are proteins: --data-type protein"
     if alphabet is PROTEIN and byte in b"UO":
         return "selenocysteine (U) and pyrrolysine (O) have no state: replace them by X"
     gaps = "-.?NOX" if alphabet is DNA else "-.?*X"

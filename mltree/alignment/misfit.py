@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from mltree.alignment.phylip import Header, interleaved, relaxed_name, sequential_spans
+from dataclasses import replace
+
+from mltree.alignment.phylip import (
+    Header,
+    interleaved,
+    phylip_readings,
+    relaxed_name,
+    sequential_spans,
+)
 from mltree.alignment.reading import Lines, Reading
 from mltree.alignment.source import WHITESPACE
 from mltree.errors import InputError
@@ -13,7 +21,7 @@ HEADER_HINT = "the first line must be the number of taxa and the number of sites
 
 
 def phylip_misfit(lines: Lines) -> InputError:
-    """The likeliest fault of a file that `read_phylip` could not read."""
+    """The likeliest fault of a file that has no reading."""
     header = Header.of(lines.text[0])
     if header is None:
         return lines.error("not a PHYLIP header", 0, hint=HEADER_HINT)
@@ -21,23 +29,62 @@ def phylip_misfit(lines: Lines) -> InputError:
         return lines.error(
             f"the header says {header.taxa} taxa and {header.sites} sites", 0, hint=HEADER_HINT
         )
+    fault = _other_layout(lines, header) or _second_alignment(lines)
+    return fault or _repeated_names(lines, header) or _wrong_numbers(lines, header)
+
+
+def _other_layout(lines: Lines, header: Header) -> InputError | None:
+    """The file fits without its ``I`` or ``S``."""
+    fitting = phylip_readings(lines, replace(header, layout=None)) if header.layout else []
+    if not fitting:
+        return None
+    return lines.error(
+        f"the header says {header.layout}, but the file only fits as {fitting[0].layout}",
+        0,
+        hint="correct the letter behind the two numbers, or take it away",
+    )
+
+
+def _second_alignment(lines: Lines) -> InputError | None:
+    """Another header further down."""
+    second = next((n for n, line in enumerate(lines.text) if n and Header.of(line)), None)
+    if second is None:
+        return None
+    return lines.error("another alignment begins", second, hint="give one alignment a file")
+
+
+def _repeated_names(lines: Lines, header: Header) -> InputError | None:
+    """Blocks that all begin with the names; PHYLIP's own programs take them for sequence."""
+    names = [relaxed_name(line)[0] for line in lines.text[1:]]
+    first, rest = names[: header.taxa], names[header.taxa :]
+    if not rest or len(rest) % header.taxa or rest != first * (len(rest) // header.taxa):
+        return None
+    return lines.error(
+        "the names are repeated in every block",
+        1 + header.taxa,
+        hint="only the first block of an interleaved file has names",
+    )
+
+
+def _wrong_numbers(lines: Lines, header: Header) -> InputError:
+    """Too many or too few taxa or sites."""
     found = len(lines.text) - 1
     if found < header.taxa or (found > header.taxa and _all_whole(lines, header, found)):
         return _wrong_taxa(lines, header, found, min(found, header.taxa + 1))
     if found == header.taxa or _looks_interleaved(lines, header):
-        return _wrong_rows(lines, header, interleaved(lines, header, relaxed_name, ""))
+        return _wrong_rows(lines, header, interleaved(lines, header))
     return _wrong_sequence(lines, header)
 
 
 def _all_whole(lines: Lines, header: Header, found: int) -> bool:
     """Every line is a name and a whole sequence."""
-    rows = interleaved(lines, Header(found, header.sites), relaxed_name, "").rows
+    rows = interleaved(lines, Header(found, header.sites)).rows
     return all(len(row) == header.sites for row in rows)
 
 
 def _looks_interleaved(lines: Lines, header: Header) -> bool:
     """Blocks of T lines, and the first taxon's lines do not come out if they are read in turn."""
-    spans, missing = sequential_spans(lines, header, relaxed_name)
+    spans, missing = sequential_spans(lines, header)
     blocks = (len(lines.text) - 1) % header.taxa == 0
     return blocks and len(spans) == 1 and missing != 0
 
@@ -77,7 +124,7 @@ def _odd_line(lines: Lines, reading: Reading, row: int, sites: int) -> int:
 
 def _wrong_sequence(lines: Lines, header: Header) -> InputError:
     """Several lines a taxon, one taxon after the other: where that stops working."""
-    spans, missing = sequential_spans(lines, header, relaxed_name)
+    spans, missing = sequential_spans(lines, header)
     last = spans[-1]
     if missing:
         name = relaxed_name(lines.text[last.start])[0]

@@ -1,19 +1,20 @@
 """PHYLIP: a header with the numbers of taxa and sites, then names and sequences.
 
-The format never says which of its dialects a file is in, so each is tried in turn and the first
-that yields as many characters in every row as the header promises is taken:
+The format never says which of its dialects a file is in, so each is tried, and every reading that
+gives each row the promised number of sites is handed on:
 
 * interleaved (a block of T lines, then more blocks without names) or sequential (each taxon's
-  lines together); with one line per taxon the two are the same;
-* relaxed names (up to the first white space) or strict ones (the first ten characters, in which
-  blanks become ``_``, as in Newick).
+  lines together); with one line per taxon the two are the same. An ``I`` or ``S`` behind the two
+  numbers, as old PHYLIP programs want it, decides;
+* relaxed names (up to the first white space), strict ones (the first ten characters), or PAML's
+  (up to two blanks or a tab). Blanks inside a name become ``_``, as in Newick.
 
-An ``I`` or ``S`` behind the two numbers, as old PHYLIP programs want it, is accepted; white space
-inside sequences never counts.
+Readings that find the same names and sequences are one. White space inside sequences never counts.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ __all__ = [
     "Header",
     "Splitter",
     "interleaved",
-    "read_phylip",
+    "phylip_readings",
     "relaxed_name",
     "sequential_spans",
     "strict_name",
@@ -32,9 +33,12 @@ __all__ = [
 
 STRICT_NAME_WIDTH = 10
 
-
 Splitter = Callable[[bytes], tuple[bytes, int]]
 """A taxon's first line → its name and the bytes that the name takes up."""
+
+_HEADER = re.compile(rb"\s*(\d{1,11})\s+(\d{1,11})\s*([ISis]?)\s*")
+_SPACED_NAME = re.compile(rb"\s*(\S+(?: \S+)*)(?:  |\s*\t|\s*$)")
+_LAYOUTS = {b"I": "interleaved", b"S": "sequential"}
 
 
 @dataclass(frozen=True)
@@ -43,39 +47,16 @@ class Header:
 
     taxa: int
     sites: int
+    layout: str | None = None
+    """``"interleaved"`` or ``"sequential"`` where an ``I`` or ``S`` says so."""
 
     @classmethod
     def of(cls, line: bytes) -> Header | None:
-        """The header that a line is; None if it is none. An ``I`` or ``S`` may follow."""
-        fields = line.split()
-        if len(fields) < 2 or not all(field.isdigit() and len(field) < 12 for field in fields[:2]):
+        """The header that a line is; None if it is none."""
+        match = _HEADER.fullmatch(line)
+        if match is None:
             return None
-        if any(option.upper() not in (b"I", b"S") for option in fields[2:]):
-            return None
-        return cls(int(fields[0]), int(fields[1]))
-
-
-def read_phylip(lines: Lines) -> Reading | None:
-    """The file in the first dialect that fits its header; None if none does."""
-    header = Header.of(lines.text[0])
-    if header is None or not 0 < header.taxa < len(lines.text):
-        return None
-    for reading in _dialects(lines, header):
-        if all(len(row) == header.sites for row in reading.rows) and all(reading.names):
-            return reading
-    return None
-
-
-def _dialects(lines: Lines, header: Header) -> Iterator[Reading]:
-    for names, split in (("", relaxed_name), (", strict names", strict_name)):
-        if len(lines.text) == header.taxa + 1:
-            yield interleaved(lines, header, split, f"PHYLIP{names}")
-            continue
-        if (len(lines.text) - 1) % header.taxa == 0:
-            yield interleaved(lines, header, split, f"PHYLIP interleaved{names}")
-        spans, left = sequential_spans(lines, header, split)
-        if left == 0 and len(spans) == header.taxa and spans[-1].stop == len(lines.text):
-            yield _assemble(lines, spans, split, f"PHYLIP sequential{names}")
+        return cls(int(match[1]), int(match[2]), _LAYOUTS.get(match[3].upper()))
 
 
 def relaxed_name(line: bytes) -> tuple[bytes, int]:
@@ -86,17 +67,87 @@ def relaxed_name(line: bytes) -> tuple[bytes, int]:
 
 
 def strict_name(line: bytes) -> tuple[bytes, int]:
-    """The name in the first ten characters, its blanks as underscores."""
+    """The name in the first ten characters."""
     return b"_".join(line[:STRICT_NAME_WIDTH].split()), min(STRICT_NAME_WIDTH, len(line))
 
 
-def interleaved(lines: Lines, header: Header, split: Splitter, layout: str) -> Reading:
+def spaced_name(line: bytes) -> tuple[bytes, int]:
+    """The name up to two blanks, a tab or the line's end; single blanks belong to it (PAML)."""
+    match = _SPACED_NAME.match(line)
+    if match is None:
+        return relaxed_name(line)
+    return b"_".join(match[1].split()), match.end()
+
+
+_STYLES: tuple[tuple[str, Splitter], ...] = (
+    ("relaxed", relaxed_name),
+    ("strict names", strict_name),
+    ("names with blanks", spaced_name),
+)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A way to read a file: the lines of each taxon, and what its name takes of the first."""
+
+    layout: str
+    style: str
+    spans: list[range]
+    heads: list[tuple[bytes, int]]
+    """Name and width of each taxon's first line."""
+    skipped: list[int]
+    """Characters in that width, white space not counted."""
+
+    def fits(self, lengths: list[int], sites: int) -> bool:
+        """Whether every row has the promised number of sites."""
+        rows = zip(self.spans, self.skipped, strict=True)
+        return all(sum(lengths[line] for line in span) - skip == sites for span, skip in rows)
+
+    def finds(self) -> object:
+        """Equal for plans that find the same names and sequences."""
+        names = tuple(name for name, _ in self.heads)
+        return tuple(map(tuple, self.spans)), names, tuple(self.skipped)
+
+
+def phylip_readings(lines: Lines, header: Header) -> list[Reading]:
+    """The different readings that give every row as many sites as the header promises."""
+    if not 0 < header.taxa < len(lines.text):
+        return []
+    lengths = _lengths(lines)
+    plans = [plan for plan in _plans(lines, lengths, header) if plan.fits(lengths, header.sites)]
+    different: dict[object, _Plan] = {}
+    for plan in plans:
+        different.setdefault(plan.finds(), plan)
+    return [_assemble(lines, plan) for plan in different.values()]
+
+
+def _plans(lines: Lines, lengths: list[int], header: Header) -> Iterator[_Plan]:
+    for style, split in _STYLES:
+        if header.layout != "sequential" and (len(lines.text) - 1) % header.taxa == 0:
+            yield _plan(lines, _blocks(lines, header), split, "interleaved", style)
+        if header.layout != "interleaved":
+            spans, left = _runs(lines, lengths, header, split)
+            if left == 0 and len(spans) == header.taxa and spans[-1].stop == len(lines.text):
+                yield _plan(lines, spans, split, "sequential", style)
+
+
+def _plan(
+    lines: Lines, spans: list[range], split: Splitter, layout: str, style: str = "relaxed"
+) -> _Plan:
+    firsts = [lines.text[span.start] for span in spans]
+    heads = [split(line) for line in firsts]
+    skipped = [_length(line[:width]) for line, (_, width) in zip(firsts, heads, strict=True)]
+    return _Plan(layout, style, spans, heads, skipped)
+
+
+def _blocks(lines: Lines, header: Header) -> list[range]:
     """Line i of every block belongs to taxon i."""
-    spans = [range(1 + row, len(lines.text), header.taxa) for row in range(header.taxa)]
-    return _assemble(lines, spans, split, layout)
+    return [range(1 + row, len(lines.text), header.taxa) for row in range(header.taxa)]
 
 
-def sequential_spans(lines: Lines, header: Header, split: Splitter) -> tuple[list[range], int]:
+def _runs(
+    lines: Lines, lengths: list[int], header: Header, split: Splitter
+) -> tuple[list[range], int]:
     """The lines of each taxon, which takes lines until it has all its sites.
 
     Also how many sites the last taxon still lacks; negative if its last line has too many, and
@@ -105,27 +156,48 @@ def sequential_spans(lines: Lines, header: Header, split: Splitter) -> tuple[lis
     spans: list[range] = []
     line, missing = 1, 0
     while line < len(lines.text) and len(spans) < header.taxa and missing == 0:
-        start, missing = line, header.sites
-        skip = split(lines.text[line])[1]
+        start = line
+        width = split(lines.text[line])[1]
+        missing = header.sites + _length(lines.text[line][:width])
         while line < len(lines.text) and (missing > 0 or line == start):
-            missing -= len(lines.text[line][skip:].translate(None, WHITESPACE))
-            line, skip = line + 1, 0
+            missing -= lengths[line]
+            line += 1
         spans.append(range(start, line))
     return spans, missing
 
 
-def _assemble(lines: Lines, spans: list[range], split: Splitter, layout: str) -> Reading:
-    heads = [split(lines.text[span.start]) for span in spans]
+def interleaved(lines: Lines, header: Header) -> Reading:
+    """The file read as blocks with relaxed names, whether that fits or not."""
+    return _assemble(lines, _plan(lines, _blocks(lines, header), relaxed_name, "interleaved"))
+
+
+def sequential_spans(lines: Lines, header: Header) -> tuple[list[range], int]:
+    """The lines of each taxon with relaxed names, and what the last one lacks; see `_runs`."""
+    return _runs(lines, _lengths(lines), header, relaxed_name)
+
+
+def _lengths(lines: Lines) -> list[int]:
+    return [_length(line) for line in lines.text]
+
+
+def _length(text: bytes) -> int:
+    """Characters but for white space."""
+    return len(text.translate(None, WHITESPACE))
+
+
+def _assemble(lines: Lines, plan: _Plan) -> Reading:
     rows = [
         fold([lines.text[span.start][width:], *lines.text[_after_first(span)]])
-        for span, (_, width) in zip(spans, heads, strict=True)
+        for span, (_, width) in zip(plan.spans, plan.heads, strict=True)
     ]
+    one_line = all(len(span) == 1 for span in plan.spans)
     return Reading(
-        layout=layout,
-        names=[name for name, _ in heads],
+        layout=("PHYLIP" if one_line else f"PHYLIP {plan.layout}")
+        + ("" if plan.style == "relaxed" else f", {plan.style}"),
+        names=[name for name, _ in plan.heads],
         rows=rows,
-        pieces=list(spans),
-        name_width=[width for _, width in heads],
+        pieces=list(plan.spans),
+        name_width=[width for _, width in plan.heads],
     )
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mltree.errors import InputError
 
-__all__ = ["WHITESPACE", "fold", "read_text", "shown"]
+__all__ = ["WHITESPACE", "expect_file", "fold", "read_bytes", "read_text", "shown"]
 
 WHITESPACE = b" \t\n\r\v\f"
 _UPPER = bytes.maketrans(bytes(range(97, 123)), bytes(range(65, 91)))
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in WHITESPACE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DOS_END = b"\x1a"
 _SNIFFED_BYTES = 1 << 16
 
 _DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[bytes], bytes]], ...] = (
@@ -32,21 +35,51 @@ def read_text(path: str | Path) -> bytes:
     Raises:
         InputError: missing, unreadable, empty, truncated or not text.
     """
-    text = _decompress(_read_bytes(path), str(path)).removeprefix(_BYTE_ORDER_MARK)
+    text = _decompress(read_bytes(path), str(path)).removeprefix(_BYTE_ORDER_MARK)
+    text = text.removesuffix(_DOS_END)
     if not text.strip(WHITESPACE):
         raise InputError("the file is empty", file=str(path))
     if text[:_SNIFFED_BYTES].translate(None, _CONTROL) != text[:_SNIFFED_BYTES]:
-        raise InputError(
-            "not a text file", file=str(path), hint="give a PHYLIP or FASTA alignment as plain text"
-        )
+        raise InputError("not a text file", file=str(path), hint="plain text is wanted")
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return text
 
 
-def _read_bytes(path: str | Path) -> bytes:
-    try:
+def expect_file(path: str | Path) -> None:
+    """Make sure that there is something to read.
+
+    Raises:
+        InputError: missing, a folder, a device, or out of reach.
+    """
+    with _told(path):
+        if stat.S_ISDIR(Path(path).stat().st_mode):
+            raise IsADirectoryError
+        _refuse_device(path)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """All of a file or a pipe.
+
+    Raises:
+        InputError: as `expect_file`.
+    """
+    with _told(path):
+        _refuse_device(path)
         return Path(path).read_bytes()
+
+
+def _refuse_device(path: str | Path) -> None:
+    """Devices such as /dev/zero may never end."""
+    if Path(path).is_char_device() or Path(path).is_block_device():
+        raise InputError("is a device, not a file", file=str(path))
+
+
+@contextmanager
+def _told(path: str | Path) -> Iterator[None]:
+    """What the system refuses, as one line."""
+    try:
+        yield
     except FileNotFoundError:
         raise InputError("no such file", file=str(path), hint="check the path") from None
     except IsADirectoryError:
@@ -54,6 +87,8 @@ def _read_bytes(path: str | Path) -> bytes:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"cannot be read ({reason})", file=str(path)) from None
+    except ValueError:  # a zero byte in the name
+        raise InputError("no name that a file could have", file=str(path)) from None
 
 
 def _decompress(data: bytes, path: str) -> bytes:

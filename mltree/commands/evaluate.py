@@ -39,7 +39,7 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     kinds = ["evalTree", "evalModel", *(["siteLnL"] if request.site_lnl else [])]
     outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command))
-    problem = load_problem(request.alignment, request.model, reporter)
+    problem = load_problem(request.alignment, request.model, reporter, request.datatype)
     tree = read_tree(request.tree, problem, reporter)
     if not request.optimise_branches:
         check_possible(tree, problem.patterns)

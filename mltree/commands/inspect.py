@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from mltree.alignment.checks import summarise
 from mltree.commands.request import read_tree
 from mltree.compare import is_close, is_ok, score_everywhere, self_test
 from mltree.device.calibration import Calibration, load
@@ -12,24 +11,29 @@ from mltree.device.discovery import find_devices, no_device, notices
 from mltree.device.speed import build_all, calibrate
 from mltree.engines import memory_plan
 from mltree.errors import DeviceError, NumericalError
-from mltree.events import Notice, ignore
+from mltree.events import Notice
 from mltree.report import tables
 from mltree.report.progress import Reporter, describe
-from mltree.run import check_possible, load_problem
+from mltree.run import check_possible, load_problem, read_problem
 from mltree.settings import preset
 
 __all__ = ["run_compare", "show_check", "show_devices"]
 
 
 def run_compare(
-    alignment: str, tree: str, model: str | None, mixed: bool, reporter: Reporter
+    alignment: str,
+    tree: str,
+    model: str | None,
+    datatype: str | None,
+    mixed: bool,
+    reporter: Reporter,
 ) -> None:
     """The same likelihood from every engine, side by side.
 
     Raises:
         NumericalError: engines disagree by more than rounding explains.
     """
-    problem = load_problem(alignment, model, reporter)
+    problem = load_problem(alignment, model, reporter, datatype)
     given = read_tree(tree, problem, reporter)
     check_possible(given, problem.patterns)
     for text in notices(find_devices()):
@@ -77,10 +81,16 @@ def show_devices(console: Console, again: bool) -> None:
                 console.print(line, soft_wrap=True, markup=False)
 
 
-def show_check(alignment: str, model: str | None, device: str | None, console: Console) -> None:
+def show_check(
+    alignment: str,
+    model: str | None,
+    datatype: str | None,
+    device: str | None,
+    console: Console,
+) -> None:
     """Everything worth knowing about an alignment before a search."""
-    problem = load_problem(alignment, model, ignore)
-    for line in tables.check_lines(summarise(problem.alignment, problem.patterns)):
+    problem = read_problem(alignment, model, datatype)
+    for line in tables.check_lines(problem.summary):
         console.print(line, soft_wrap=True, markup=False)
     categories, settings = problem.model.arrays().n_categories, preset("default")
     try:

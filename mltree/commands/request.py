@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mltree.alignment.patterns import Patterns
+from mltree.alignment.source import expect_file
 from mltree.device.timing import Breakdown
 from mltree.engines import (
     copy_bandwidth,
@@ -49,6 +50,8 @@ class Request:
 
     alignment: str
     model: str | None
+    datatype: str | None
+    """``"dna"`` or ``"protein"``; what the data look like where None."""
     device: str | None
     mixed: bool
     memory_limit: int | None
@@ -61,7 +64,9 @@ class Request:
 
     @property
     def outputs(self) -> Outputs:
-        """Where the run writes."""
+        """Where the run writes; without a prefix there must be an alignment to lie beside."""
+        if self.prefix is None:
+            expect_file(self.alignment)
         return Outputs.of(self.prefix, self.alignment)
 
 

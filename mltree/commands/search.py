@@ -72,7 +72,7 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
     outputs = request.outputs
     resumes = _claim(request)
     reporter(RunStarted(__version__, request.command, request.seed))
-    problem = load_problem(request.alignment, request.model, reporter)
+    problem = load_problem(request.alignment, request.model, reporter, request.datatype)
     settings = request.settings.for_sites(problem.patterns.n_sites)
     taxa = problem.patterns.taxa
     constraint = read_constraint(request.constraint, taxa) if request.constraint else None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.alignment.numerals import decimal
 from mltree.errors import ModelError
 from mltree.model.empirical import PROTEIN_MODELS, protein_model
 from mltree.model.rates import ALPHA_MIN
@@ -69,8 +70,8 @@ _ALIASES = {
 """Names that other programs use, in capitals, for the hint of an error only."""
 
 _TERM = re.compile(r"(?P<key>[^{}\[\]]*)(?:[{\[](?P<values>[^{}\[\]]*)[}\]])?")
-_GAMMA = re.compile(r"G(?P<categories>\d*)(?P<mode>[AM]?)")
-_CUSTOM_CLASSES = re.compile(r"DNA(\d{6})")
+_GAMMA = re.compile(r"G(?P<categories>[0-9]{0,9})(?P<mode>[AM]?)")
+_CUSTOM_CLASSES = re.compile(r"DNA([0-9]{6})")
 
 
 def default_model_name(alphabet: Alphabet) -> str:
@@ -131,7 +132,7 @@ def _read_term(term: str, context: str) -> tuple[str, str | None]:
 
 def _numbers(values: str, term: str) -> NDArray[np.float64]:
     try:
-        numbers = [float(value) for value in re.split(r"[/,]", values)]
+        numbers = [decimal(value) for value in re.split(r"[/,]", values)]
     except ValueError:
         numbers = []
     if not numbers or not all(math.isfinite(number) for number in numbers):

@@ -160,8 +160,9 @@ def _(event: RunStarted) -> str:
 @describe.register
 def _(event: AlignmentLoaded) -> str:
     return (
-        f"{event.path}: {event.data_type}, {event.taxa} taxa x {event.sites:,} sites, "
-        f"{event.patterns:,} patterns, {event.gap_share:.1%} gaps ({event.layout})"
+        f"{event.path}: {event.data_type} ({event.data_seen}), {event.taxa} taxa x "
+        f"{event.sites:,} sites, {event.patterns:,} patterns, {event.gap_share:.1%} gaps "
+        f"({event.layout})"
     )
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "listed",
     "summary_text",
     "timing_table",
+    "warning_lines",
 ]
 
 UNEXPLAINED = 0.01
@@ -211,7 +212,7 @@ def check_lines(summary: AlignmentSummary) -> list[str]:
     frequencies = zip(summary.states, summary.frequencies, strict=True)
     return [
         f"File         {summary.path} ({summary.layout})",
-        f"Data type    {summary.datatype}",
+        f"Data type    {summary.datatype} ({summary.seen})",
         f"Taxa         {summary.taxa:,}",
         f"Sites        {summary.sites:,}",
         f"Patterns     {summary.patterns:,}",
@@ -219,24 +220,71 @@ def check_lines(summary: AlignmentSummary) -> list[str]:
         f"Informative  {summary.informative_sites:,} sites",
         f"Gaps         {summary.gap_share:.2%}, other ambiguities {summary.ambiguous_share:.2%}",
         "Frequencies  " + "  ".join(f"{state} {share:.4f}" for state, share in frequencies),
-        *(f"warning: {problem}" for problem in _problems(summary)),
+        *(f"warning: {line}" for line in warning_lines(summary)),
     ]
 
 
-def _problems(summary: AlignmentSummary) -> list[str]:
-    found = [f"identical sequences: {listed(g)}" for g in summary.identical_sequences]
-    found += [f"names differ in case only: {listed(g)}" for g in summary.alike_names]
+MAX_P_VALUE = 0.05
+"""Of a χ² test of composition that fails, as in IQ-TREE."""
+
+MANY_GAPS = 0.5
+"""Share of gaps above which IQ-TREE, too, names a sequence."""
+
+
+def warning_lines(summary: AlignmentSummary) -> list[str]:
+    """What looks wrong in an alignment, at most a line for each kind of thing."""
+    found = []
+    if summary.doubtful:
+        other = "protein" if summary.datatype == "DNA" else "DNA"
+        found.append(
+            f"read as {summary.datatype}, but its letters could be {other}: --data-type decides"
+        )
+    if summary.identical_sequences:
+        found.append(f"identical sequences: {_groups(summary.identical_sequences)}")
+    if summary.alike_names:
+        found.append(f"names differ in case only: {_groups(summary.alike_names)}")
     if summary.gap_taxa:
         found.append(f"nothing but gaps in the taxa {listed(summary.gap_taxa)}")
     if summary.gap_sites:
         found.append(f"nothing but gaps at the sites {listed(map(str, summary.gap_sites))}")
     if summary.absent_states:
         found.append(f"states that never occur: {' '.join(summary.absent_states)}")
+    found += [*_gappy(summary), *_deviant(summary)]
     for s in summary.suspicions:
         where = f"first in {s.taxon} at site {s.site}"
         found.append(f"{s.count:,} times {s.character!r} ({where}): {s.reason}")
     return found
 
+
+def _gappy(summary: AlignmentSummary) -> list[str]:
+    """The sequences with few characters, those of the fewest first."""
+    shares = zip(summary.taxon_gap_shares, summary.names, strict=True)
+    worst = sorted(((share, name) for share, name in shares if MANY_GAPS < share < 1), reverse=True)
+    named = listed([f"{name} ({share:.0%})" for share, name in worst])
+    return [f"more than {MANY_GAPS:.0%} gaps in {_of(worst, summary)}: {named}"] if worst else []
+
+
+def _deviant(summary: AlignmentSummary) -> list[str]:
+    """The sequences of unlike composition, the least likely first."""
+    values = zip(summary.composition_p_values, summary.names, strict=True)
+    worst = sorted((p, name) for p, name in values if p < MAX_P_VALUE)
+    named = listed([f"{name} (p = {p:.2g})" for p, name in worst])
+    test = f"composition (χ² test, p < {MAX_P_VALUE:.0%})"
+    return [f"{test} unlike the whole in {_of(worst, summary)}: {named}"] if worst else []
+
+
+def _of(some: Sequence[object], summary: AlignmentSummary) -> str:
+    return f"{len(some):,} of {summary.taxa:,} sequences"
+
+
+def _groups(groups: Sequence[Sequence[str]]) -> str:
+    """The first few groups of names, separated by semicolons, and how many more there are."""
+    more = f" and {len(groups) - MAX_GROUPS} more" if len(groups) > MAX_GROUPS else ""
+    return "; ".join(listed(group) for group in groups[:MAX_GROUPS]) + more
+
+
+MAX_GROUPS = 5
+"""Groups of names that one line lists."""
 
 MAX_LISTED = 10
 """Names or sites that one line lists."""

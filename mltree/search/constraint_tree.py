@@ -7,6 +7,7 @@ is a split that the search keeps.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,15 +25,26 @@ Bool = NDArray[np.bool_]
 
 
 def read_constraint(source: str | Path, taxa: Sequence[str]) -> Constraint:
-    """The splits of the first tree of a Newick file or text.
+    """The splits of the one tree of a Newick file or text.
 
-    Raises: InputError for broken Newick, unknown or repeated taxa, or no inner edge at all.
+    Raises: InputError for broken Newick, unknown or repeated taxa, no inner edge at all, or more
+    than one tree.
     """
     text, file = text_of(source)
-    raw = next(raw_trees(text, file), None)
-    if raw is None:
+    trees = list(raw_trees(text, file))
+    if not trees:
         raise InputError("no tree in it", file=file)
+    if len(trees) > 1:
+        raise InputError(
+            "a second constraint tree",
+            file=file,
+            line=trees[1].line,
+            hint="one tree holds all groups: join those that do not overlap",
+        )
+    (raw,) = trees
     leaves, clades = _clades(raw.text)
+    if len(leaves) != raw.text.count(",") + 1:
+        raise InputError("a tip without a name", file=file, line=raw.line)
     tips = _tips([raw.names[leaf] for leaf in leaves], taxa, raw, file)
     tip_of = dict(zip(leaves, tips, strict=True))
     present = np.zeros(len(taxa), dtype=np.bool_)
@@ -41,7 +53,7 @@ def read_constraint(source: str | Path, taxa: Sequence[str]) -> Constraint:
     for clade in clades:
         side = np.zeros(len(taxa), dtype=np.bool_)
         side[[tip_of[leaf] for leaf in clade]] = True
-        if side[tips[0]]:
+        if side[tips[:1]].any():
             side = present & ~side
         if 2 <= side.sum() <= present.sum() - 2:
             sides.setdefault(side.tobytes(), side)
@@ -114,8 +126,9 @@ def _clades(text: str) -> tuple[list[int], list[list[int]]]:
 def _tips(names: list[str], taxa: Sequence[str], raw: RawTree, file: str | None) -> list[int]:
     """The tip number of every name. Raises: InputError for unknown or repeated names."""
     number = {name: tip for tip, name in enumerate(taxa)}
+    occurrences = Counter(names)
     for name in names:
-        if name not in number or names.count(name) > 1:
+        if name not in number or occurrences[name] > 1:
             what = "twice" if name in number else "but not in the alignment"
             raise InputError(
                 f"taxon {name!r} is in the constraint tree {what}",

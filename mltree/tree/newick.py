@@ -38,6 +38,9 @@ POLYTOMY_LENGTH = 1e-6
 """Expected substitutions per site of a branch that resolves a polytomy: the shortest branch that
 RAxML and mltree let an optimiser reach."""
 
+MAX_LENGTH = 1e300
+"""Sums of longer branches may overflow."""
+
 DEFAULT_DIGITS = 10
 """Decimals of a written branch length: four more than the shortest branch needs."""
 
@@ -155,6 +158,8 @@ class _Flattener:
         lengths = np.array(self.lengths)
         missing = np.isnan(lengths)
         lengths[missing] = DEFAULT_LENGTH
+        if lengths.max() > MAX_LENGTH:
+            raise self._fail(f"a branch is longer than {MAX_LENGTH:g}", hint="is it a length?")
         notices = self._notices(int(missing.sum()))
         return tree_from_edges(self.ends, lengths, len(self.index)), notices
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mltree.alignment.numerals import decimal
+from mltree.alignment.source import read_bytes
 from mltree.errors import InputError
 
 __all__ = ["RawTree", "quoted", "raw_trees", "text_of"]
@@ -27,6 +29,9 @@ _TOKEN = re.compile(
       | (?P<bad>.)""",
     re.VERBOSE,
 )
+_NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_FILE_NAME = re.compile(r"[^\n]*\.[A-Za-z][^\s();,]*")
+"""Text that ends as file names do; Newick ends in a semicolon."""
 _NEEDS_QUOTES = re.compile(r"""[\s()\[\]{}:;,'"]""")
 
 
@@ -40,19 +45,31 @@ class RawTree:
 
 
 def text_of(source: str | Path) -> tuple[str, str | None]:
-    """The text, and the file it came from or None where the source is the text itself."""
-    if isinstance(source, str) and (";" in source or source.lstrip()[:1] in {"(", "["}):
+    """The text, and the file it came from or None where the source is the text itself.
+
+    Raises: InputError where a file cannot be read.
+    """
+    if isinstance(source, str) and _is_newick(source):
         return source, None
     file = os.fspath(source)
     try:
-        text = Path(file).read_text(encoding="utf-8-sig")
+        text = read_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("not a text file", file=file) from None
-    except OSError as error:
-        raise InputError(error.strerror or "cannot be read", file=file) from None
     if text.lstrip()[:6].upper() == "#NEXUS":
         raise InputError("a NEXUS file", file=file, hint="export the tree as Newick")
     return text, file
+
+
+def _is_newick(source: str) -> bool:
+    """Whether a text is Newick itself: no file has that name, and it does not look like one."""
+    try:
+        is_file = Path(source).exists()
+    except (OSError, ValueError):  # too long for a name, or with a zero byte in it
+        is_file = False
+    if is_file or _FILE_NAME.fullmatch(source.strip()):
+        return False
+    return ";" in source or source.lstrip()[:1] in {"(", "["}
 
 
 def raw_trees(text: str, file: str | None) -> Iterator[RawTree]:
@@ -104,6 +121,8 @@ class _Scanner:
         self.depth += (token == "(") - (token == ")")
         if self.depth < 0 or (token == ";" and self.depth):
             raise self.fail("parentheses do not match")
+        if self.before == ":":
+            raise self.fail(f"broken Newick tree: no branch length before {token!r}")
         if token == "," and not self.depth:
             raise self.fail("a comma outside the parentheses")
         if token == "(" and self.before not in {";", "(", ","}:
@@ -118,7 +137,7 @@ class _Scanner:
 
 def _length(token: str, fail: Callable[[str], InputError]) -> str:
     try:
-        value = float(token)
+        value = math.inf if _NOT_FINITE.fullmatch(token.strip()) else decimal(token)
     except ValueError:
         raise fail(f"branch length {token.strip()!r} is not a number") from None
     if not (math.isfinite(value) and value >= 0):

@@ -9,13 +9,16 @@ import lzma
 import os
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mltree.alignment.alphabet import UNKNOWN
 from mltree.alignment.formats import read_alignment
+from mltree.alignment.source import expect_file, read_bytes
 from mltree.errors import InputError
 
 FASTA = ">a\nACGT\n>b\nACGA\n>c\nACGC\n>d\nACGG\n"
@@ -109,6 +112,23 @@ CASES: dict[str, tuple[str | bytes, str, int | None, str | None]] = {
     "interleaved short first block": (
         INTERLEAVED.replace("b ACGTA", "b ACGT"), "taxon b has 7", 3, "b"
     ),
+    "names in every block": (
+        "4 8\na ACGTA\nb ACGTA\nc ACGTA\nd ACGTA\na CGT\nb CGA\nc CGC\nd CGG\n",
+        "the names are repeated in every block", 6, None,
+    ),
+    "two alignments, sequential": (SEQUENTIAL + SEQUENTIAL, "another alignment begins", 10, None),
+    "two alignments, interleaved": (
+        INTERLEAVED + "\n" + INTERLEAVED, "another alignment begins", 12, None
+    ),
+    "interleaved, says S": (
+        INTERLEAVED.replace("8", "8 S"), "says sequential, but .* as PHYLIP interleaved", 1, None
+    ),
+    "sequential, says I": (
+        SEQUENTIAL.replace("8", "8I"), "says interleaved, but .* as PHYLIP sequential", 1, None
+    ),
+    "FASTA below a header": ("4 4\n" + FASTA, "FASTA record below a PHYLIP header", 2, None),
+    "comments alone": ("; a\n; b\n", "no '>'", 1, None),
+    "a sequence without a name": ("; a\nACGT\n" + FASTA, "no '>' with a name", 2, None),
     "interleaved, wrong header": (INTERLEAVED.replace("8", "9"), "every row has 8", 1, None),
 }  # fmt: skip
 
@@ -137,6 +157,29 @@ def test_names_with_invisible_characters(tmp_path: Path) -> None:
 def test_empty_strict_name(tmp_path: Path) -> None:
     text = "4 6\n          ACGTAC\nb         ACGTAC\nc         ACGTAC\nd         ACGTAC\n"
     assert failure(tmp_path, text).line == 2
+
+
+def test_a_device_is_no_file() -> None:
+    for read in (read_alignment, read_bytes, expect_file):
+        with pytest.raises(InputError, match="/dev/zero: is a device, not a file"):
+            read("/dev/zero")
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    for read in (read_bytes, expect_file):
+        with pytest.raises(InputError, match=r"cannot be read \(File name too long\)"):
+            read(tmp_path / ("x" * 300))
+        with pytest.raises(InputError, match="no name that a file could have"):
+            read("a\0b")
+
+
+def test_a_file_to_expect(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        expect_file(tmp_path / "nothing")
+    with pytest.raises(InputError, match="is a directory"):
+        expect_file(tmp_path)
+    (tmp_path / "file").touch()
+    expect_file(tmp_path / "file")
 
 
 def test_protein_given_as_dna(tmp_path: Path) -> None:
@@ -201,3 +244,19 @@ def test_whatever_the_text_it_is_an_alignment_or_an_input_error(
         return
     assert alignment.characters.shape == (len(set(alignment.names)), alignment.n_sites)
     assert (alignment.alphabet.encode(alignment.characters) < alignment.alphabet.n_codes).all()
+
+
+@pytest.mark.cases(30, 2000)
+def test_mutated_files_are_alignments_or_input_errors(
+    case: int, tmp_path: Path, mutated: Callable[[bytes, random.Random], bytes]
+) -> None:
+    rng = random.Random(case)
+    path = tmp_path / "file"
+    for _ in range(20):
+        text = rng.choice([FASTA, PHYLIP, SEQUENTIAL, INTERLEAVED, PROTEIN]).encode()
+        pack = rng.choice([bytes, bytes, bytes, gzip.compress])
+        path.write_bytes(mutated(pack(text), rng))
+        with suppress(InputError):
+            alignment = read_alignment(path, rng.choice([None, "DNA", "AA"]))
+            assert len(set(alignment.names)) == alignment.n_taxa >= 4
+            assert (alignment.alphabet.encode(alignment.characters) != UNKNOWN).all()

@@ -79,6 +79,7 @@ DIALECTS: dict[str, str] = {
     "FASTA wrapped": fasta(10),
     "FASTA with blank lines": "\n" + fasta(7).replace("\n>", "\n\n>"),
     "FASTA with a blank before the name": fasta().replace(">", "> "),
+    "FASTA with comments": "; made up\n" + fasta(9).replace("\n>", "\n; next\n>"),
     "PHYLIP": sequential(),
     "PHYLIP without a last line end": sequential().rstrip("\n"),
     "PHYLIP with blank lines": "\n" + sequential().replace("\n", "\n\n"),
@@ -86,6 +87,7 @@ DIALECTS: dict[str, str] = {
     "PHYLIP with tabs": sequential().replace("  ", "\t"),
     "PHYLIP sequential": sequential(9),
     "PHYLIP sequential, S": sequential(9).replace("31", "31 S", 1),
+    "PHYLIP sequential, S at the number": sequential(9).replace("31", "31s", 1),
     "PHYLIP sequential, names on their own lines": names_on_their_own_lines(),
     "PHYLIP interleaved": interleaved(),
     "PHYLIP interleaved, I": interleaved(header="I"),
@@ -148,6 +150,53 @@ def test_strict_names_may_hold_blanks_and_touch_the_sequence(tmp_path: Path) -> 
     alignment = read_alignment(saved(tmp_path, text))
     assert alignment.names == ("Homo_sapie", "Pan_pan", "Gorilla_go", "P_p")
     assert alignment.layout == "PHYLIP, strict names"
+
+
+def test_names_with_blanks_end_at_two_blanks_or_a_tab(tmp_path: Path) -> None:
+    text = "4 6\nHomo sapiens  ACGTAC\nPan paniscus II\tACG TAC\nGorilla  ACGTAC\n P p  ACGTAA\n"
+    alignment = read_alignment(saved(tmp_path, text))
+    assert alignment.names == ("Homo_sapiens", "Pan_paniscus_II", "Gorilla", "P_p")
+    assert alignment.layout == "PHYLIP, names with blanks"
+
+
+TWO_LINES_A_TAXON = """5 40 S
+MACACAMVLA MKLVAAREMK LVAAREMKLV
+ARNDCQEGHI LKMFPSTWYV
+MACACAFASC MKLVAAREMK LVAAREMKLV
+ARNDCQEGHL LKMFPSTWYV
+MACACASYLV MKLVAAREMK LVAAREMKLA
+ARNDCQEGHV LKMFPSTWYV
+SAIMIRISCI MKLVAAREMK LVAAREMKLC
+ARNDCQEGHA LKMFPSTWYV
+LEMVRCATTA MKLVAAREMK LVAAREMKLD
+ARNDCQEGHC LKMFPSTWYV
+"""
+
+
+def test_a_sequential_file_that_looks_interleaved(tmp_path: Path) -> None:
+    alignment = read_alignment(saved(tmp_path, TWO_LINES_A_TAXON))
+    assert alignment.names[:2] == ("MACACAMVLA", "MACACAFASC")
+    interleaved_names = ("MACACAMVLA", "ARNDCQEGHI", "MACACAFASC")
+    told = read_alignment(saved(tmp_path, TWO_LINES_A_TAXON.replace(" S\n", " I\n")))
+    assert told.names[:3] == interleaved_names
+    with pytest.raises(InputError, match="as PHYLIP interleaved .*ARND.* and as PHYLIP seq"):
+        read_alignment(saved(tmp_path, TWO_LINES_A_TAXON.replace(" S\n", "\n")))
+    names = TWO_LINES_A_TAXON.replace(" S\n", "\n").replace("ARNDCQEGHI", "ARNDCQEGOI")
+    assert read_alignment(saved(tmp_path, names.replace("MACACAMVLA", "MACACAMULO"))).n_sites == 40
+
+
+def test_a_model_tells_layouts_apart(tmp_path: Path) -> None:
+    names = ("MACACAFASC", "LEMVRCATTA", "SAIMIRISCI", "PANPANISCV", "GALAGSENEG")
+    seconds = ("RYSWKMRYSW", "KMRYSWKMRY", "SWKMRYSWKM", "YRWSMKYRWS", "MKYRWSMKYR")
+    lines = [
+        f"{name} {second[::-1]}\n{second} VDHVRYSWKM"
+        for name, second in zip(names, seconds, strict=True)
+    ]
+    path = saved(tmp_path, "5 30\n" + "\n".join(lines) + "\n")
+    assert read_alignment(path, model_alphabet=DNA).names == names
+    for model in (None, PROTEIN):
+        with pytest.raises(InputError, match="can be read as"):
+            read_alignment(path, model_alphabet=model)
 
 
 def test_names_may_be_any_text(tmp_path: Path) -> None:

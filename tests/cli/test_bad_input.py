@@ -1,6 +1,7 @@
 """Bad input: exit code 2 and one line that says what is wrong, where, and what to do."""
 
 import gzip
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,25 @@ TREE = "((a:0.1,b:0.1):0.1,c:0.1,d:0.1);"
 
 PROTEIN = ">a\nMKVLEF\n>b\nMKVLEF\n>c\nMKILEF\n>d\nMRILEF\n"
 
+TWO_MEANINGS = """5 20
+MACACAMVLA MKLVAAREMK
+ARNDCQEGHI
+MACACAFASC MKLVAAREMK
+ARNDCQEGHL
+MACACASYLV MKLVAAREMK
+ARNDCQEGHV
+SAIMIRISCI MKLVAAREMK
+ARNDCQEGHA
+LEMVRCATTA MKLVAAREMK
+ARNDCQEGHC
+"""
+
 BAD_ALIGNMENTS = {
     "empty file": (b"", "empty"),
     "binary file": (bytes(range(256)) * 8, "aln"),
     "truncated gzip": (gzip.compress(GOOD.encode() * 50)[:60], "aln"),
+    "two meanings": (TWO_MEANINGS.encode(), "S (sequential) or I"),
+    "FASTA below a header": (b"4 6\n" + GOOD.encode(), "FASTA record"),
     "neither format": (b"hello\n", "PHYLIP"),
     "NEXUS": (b"#NEXUS\nbegin data;\n", "NEXUS"),
     "ragged rows": (GOOD.replace("GCTTAC", "GCTTA").encode(), "taxon d"),
@@ -39,6 +55,9 @@ BAD_TREES = {
     "negative length": ("((a:0.1,b:-0.1):0.1,c:0.1,d:0.1);", "-0.1"),
     "unbalanced": ("((a:0.1,b:0.1):0.1,c:0.1,d:0.1;", "parentheses"),
     "no tree": ("\n", "no tree"),
+    "digits with a line between": ("((a:1_0,b:1):1,c:1,d:1);", "1_0"),
+    "digits of another script": ("((a:٣,b:1):1,c:1,d:1);", "not a number"),
+    "lengths whose sum overflows": ("((a:1,b:1):1e308,(c:1,d:1):1e308);", "longer than"),
 }
 
 BAD_MODELS = {
@@ -52,6 +71,15 @@ BAD_MODELS = {
     "GTR+G4{0.5": "brace",
     "GTR+G4{-1}": "alpha",
     "": "model",
+    "GTR+G4{1_0}": "numbers are wanted",
+    "GTR+G" + "9" * 5000: "cannot read",
+    "GTR+G٣": "cannot read",
+    "none.bestModel": "none.bestModel: no such file",
+    "x" * 300: "unknown model",
+    "folder/" + "x" * 300: "no such file",
+    "./" + "x" * 300: "File name too long",
+    "/dev/zero": "is a device",
+    ".": "is a directory",
 }
 
 
@@ -88,6 +116,80 @@ def test_a_folder_instead_of_an_alignment(run: Run, tmp_path: Path) -> None:
     assert_one_line(run("search", tmp_path), str(tmp_path))
 
 
+@pytest.mark.parametrize("command", [("search",), ("evaluate", "--tree", TREE)])
+def test_a_sequence_of_gaps(run: Run, good: Path, command: tuple[str, ...]) -> None:
+    good.write_text(GOOD.replace("GCTTAC", "--N?--").replace("ACTTAC", "------"))
+    result = run(*command, good)
+    assert_one_line(result, f"{good}: 2 taxa have nothing but gaps: c, d (no character tells")
+    assert "nothing but gaps in the taxa c, d" in run("check", good).stdout
+
+
+@pytest.mark.parametrize("folder", [".", "..", "/"])
+@pytest.mark.parametrize("command", [("search",), ("evaluate", "--tree", "x"), ("check",)])
+def test_a_folder_that_has_no_name(run: Run, command: tuple[str, ...], folder: str) -> None:
+    assert_one_line(run(*command, folder), "is a directory")
+
+
+def test_endless_input(run: Run, good: Path) -> None:
+    for arguments in (
+        ("search", "/dev/zero"),
+        ("check", "/dev/zero"),
+        ("evaluate", good, "--tree", "/dev/zero"),
+        ("search", good, "--tree", "/dev/zero"),
+        ("search", good, "--constraint", "/dev/zero"),
+        ("search", good, "--model", "/dev/zero"),
+    ):
+        assert_one_line(run(*arguments), "/dev/zero: is a device")
+
+
+def test_names_that_are_no_text(run: Run, good: Path, tmp_path: Path) -> None:
+    name = os.fsdecode(b"bad\xff.phy")
+    good.with_name(name).write_text(GOOD)
+    for arguments in (
+        ("search", name),
+        ("check", name),
+        ("search", good, "--tree", name),
+        ("search", good, "--constraint", name),
+        ("search", good, "--model", name),
+    ):
+        assert_one_line(run(*arguments), r"bad\udcff.phy: not UTF-8 text")
+
+
+def test_names_that_are_too_long(run: Run, good: Path) -> None:
+    name = "x" * 300
+    for arguments in (
+        ("search", name),
+        ("check", name),
+        ("search", good, "--tree", name),
+        ("search", good, "--constraint", name),
+    ):
+        assert_one_line(run(*arguments), "File name too long")
+
+
+@pytest.mark.parametrize("name", ["[x].nwk", "(x).nwk", "(a,b).nwk", "none.nwk"])
+@pytest.mark.parametrize("option", ["--tree", "--constraint"])
+def test_a_tree_file_that_is_not_there(run: Run, good: Path, option: str, name: str) -> None:
+    assert_one_line(run("search", good, option, name), f"{name}: no such file")
+
+
+@pytest.mark.parametrize("text", ["();", "((),());", "((a,b),c,d);((a,c),b,d);"])
+def test_bad_constraints(run: Run, good: Path, text: str) -> None:
+    assert_one_line(run("search", good, "--constraint", text), "line 1")
+
+
+@pytest.mark.parametrize("size", ["9" * 400, "1_0G", "٣G", "nan"])
+def test_absurd_sizes_of_memory(run: Run, good: Path, size: str) -> None:
+    assert_one_line(run("search", good, "--memory-limit", size), "no size of memory")
+
+
+def test_a_stop_codon_in_dna(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "stop.fa"
+    path.write_text(">a\nACGTA\n>b\nACGTT\n>c\nACG*A\n>d\nAGGTA\n")
+    assert_one_line(run("search", path), "'*' is no DNA character", "--data-type protein")
+    assert_one_line(run("search", path, "--model", "GTR+G4"), "'*' is no DNA character")
+    assert run("check", path, "--data-type", "protein").exit_code == 0
+
+
 def test_protein_given_as_dna(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "protein.fa"
     path.write_text(PROTEIN)
@@ -107,7 +209,7 @@ def test_a_tree_that_is_no_file_and_no_start(run: Run, good: Path) -> None:
     assert_one_line(run("search", good, "--tree", "parsimony"), "parsimony")
 
 
-@pytest.mark.parametrize("spec", ["pars{0}", "rand{100000}"])
+@pytest.mark.parametrize("spec", ["pars{0}", "rand{100000}", "pars{999999999}"])
 def test_absurd_numbers_of_starts(run: Run, good: Path, spec: str) -> None:
     assert_one_line(run("search", good, "--tree", spec), spec)
 
@@ -137,7 +239,19 @@ def test_contradicting_switches(run: Run, good: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["search"], ["search", "a", "--nonsense"], ["nonsense"], ["search", "a", "--seed", "x"]],
+    [
+        ["search"],
+        ["search", "a", "--nonsense"],
+        ["nonsense"],
+        ["search", "a", "--seed", "x"],
+        ["search", "a", "--seed", "٣"],
+        ["search", "a", "--seed", "1_0"],
+        ["search", "a", "--vw", "²"],
+        ["search", "a", "--collapse", "1_0"],
+        ["search", "a", "--collapse", "nan"],
+        ["search", "a", "--collapse", "-1"],
+        ["check", "a", "--data-type", "codon"],
+    ],
 )
 def test_usage_errors(run: Run, arguments: list[str]) -> None:
     result = run(*arguments)

@@ -206,8 +206,8 @@ ODD_ALIGNMENTS = {
     "all sequences equal": ["ACGACG"] * 5,
     "one site": ["A", "C", "G", "T"],
     "one pattern": ["AAAA", "AAAA", "CCCC", "CCCC"],
-    "a row of gaps": ["ACGTAC", "ACGTTC", "ACTTAC", "------", "GCTTAC"],
-    "only gaps": ["----"] * 4,
+    "hardly a row": ["ACGTAC", "ACGTTC", "ACTTAC", "-----C", "GCTTAC"],
+    "hardly more than gaps": ["A---", "-C--", "--G-", "---T"],
 }
 
 

@@ -20,7 +20,7 @@ LAYERS = (
     ("mltree.report", "mltree.outputs", "mltree.engines"),
     ("mltree.starts", "mltree.run"),
     ("mltree.commands", "mltree.compare"),
-    ("mltree.cli",),
+    ("mltree.cli", "mltree.options"),
     ("mltree.__main__",),
 )
 """From the ground up; a module imports from its own layer and from those below."""
@@ -31,7 +31,7 @@ STRANGERS = (("mltree.search", "mltree.device"), ("mltree.device", "mltree.searc
 HOMES = {
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.newick",),
-    "typer": ("mltree.cli",),
+    "typer": ("mltree.cli", "mltree.options"),
     "rich": ("mltree.report", "mltree.cli", "mltree.commands"),
     "scipy": ("mltree.model",),
 }

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -43,12 +47,36 @@ def test_labels_lengths_and_roots_change_nothing() -> None:
         ("((a,b),(c,z));", "'z'.*not in the alignment"),
         ("((a,b),(c,a));", "'a'.*twice"),
         ("(a,b,c,d);", "groups no taxa"),
+        ("a;", "groups no taxa"),
+        ("();", "a tip without a name"),
+        ("((),());", "a tip without a name"),
+        ("((a,b),(c,));", "a tip without a name"),
+        ("((a,b),(:1,d));", "a tip without a name"),
+        (" ;", "a tip without a name"),
+        ("((a,b),c,d);\n((e,f),g,h);", "line 2: a second constraint tree"),
+        ("((a,b):1_0,c,d);", "'1_0' is not a number"),
+        ("((a,b):,c,d);", "no branch length"),
+        ("none.nwk", "none.nwk: no such file"),
         ("((a,b),(c,d);", "parenth|does not end"),
     ],
 )
 def test_refuses_what_it_cannot_use(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         read_constraint(text, TAXA)
+
+
+@pytest.mark.cases(10, 500)
+def test_mutated_constraints_are_constraints_or_input_errors(
+    case: int, mutated: Callable[[bytes, random.Random], bytes]
+) -> None:
+    rng = random.Random(case)
+    for _ in range(20):
+        text = mutated(TEXT.encode(), rng).decode("utf-8", "replace") + ";"
+        with suppress(InputError):
+            constraint = read_constraint(text, TAXA)
+            assert (constraint.one.sum(axis=1) > 1).all()
+            assert (constraint.other.sum(axis=1) > 1).all()
+            assert not (constraint.one & constraint.other).any()
 
 
 @pytest.mark.parametrize("seed", range(5))

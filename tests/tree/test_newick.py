@@ -1,5 +1,8 @@
+import random
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,8 @@ from mltree.tree.newick import (
 )
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, tree_from_edges
+
+Mutated = Callable[[bytes, random.Random], bytes]
 
 SEEDS = st.integers(0, 2**32 - 1)
 FIVE = ("A", "B", "C", "D", "E")
@@ -142,6 +147,12 @@ def test_several_trees_in_one_file(tmp_path: Path) -> None:
         ("(A:1,B:2,(C:3,(D:4,E:inf):6):7);", "length inf is not a finite"),
         ("(A:1,B:2,(C:3,(D:4,E:0.1{3}):6):7);", r"'0\.1\{3\}' is not a number"),
         ("(A:1,B:2,(C:3,(D:4,E:x):6):7);", "'x' is not a number"),
+        ("(A:1,B:2,(C:3,(D:4,E:1_0):6):7);", "'1_0' is not a number"),
+        ("(A:1,B:2,(C:3,(D:4,E:٣):6):7);", "'٣' is not a number"),
+        ("(A:1,B:2,(C:3,(D:4,E:0x1):6):7);", "'0x1' is not a number"),
+        ("(A:1,B:2,(C:3,(D:4,E:):6):7);", "no branch length before"),
+        ("(A:1,B:2,(C:3,(D:4,E:1e999):6):7);", "length 1e999 is not a finite"),
+        ("((A:1,B:2):1e308,(C:3,(D:4,E:5):6):1e308);", "a branch is longer than 1e\\+300"),
         ("(A:1,B:2,(C:3,D:4):7);", "'E' is in the alignment but not in the tree"),
         ("(A:1,B:2,(C:3,(D:4,(E:1,F:5)):6):7);", "'F' is in the tree but not in the alignment"),
         ("(A:1,B:2,(C:3,(D:4,(E:1,A:5)):6):7);", "taxon 'A' is in the tree twice"),
@@ -187,6 +198,31 @@ def test_bad_files_name_the_file(tmp_path: Path, content: bytes, message: str) -
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["[x].nwk", "(x).nwk", "(A,B).nwk", "a;b.tre", "none"])
+def test_what_looks_like_a_file_name_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="no such file"):
+        read_newick(name, FIVE)
+    (tmp_path / name).write_text(TREE)
+    assert splits.same_topology(read_newick(name, FIVE)[0], read_newick(TREE, FIVE)[0])
+
+
+def test_a_file_comes_before_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "((A,B),C,(D,E));"
+    (tmp_path / name).write_text("((A,C),B,(D,E));")
+    trees = [read_newick(text, FIVE)[0] for text in (name, name + " ", "((A,C),B,(D,E));")]
+    assert splits.same_topology(trees[0], trees[2])
+    assert not splits.same_topology(trees[1], trees[2])
+
+
+def test_a_device_is_no_tree() -> None:
+    with pytest.raises(InputError, match="/dev/zero: is a device"):
+        read_newick("/dev/zero", FIVE)
+
+
 def test_a_missing_file_and_a_directory(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.nwk"):
         with pytest.raises(InputError, match=str(path)):
@@ -200,6 +236,19 @@ def test_any_text_is_a_tree_or_an_input_error(text: str) -> None:
     except InputError:
         return
     tree.validate()
+
+
+@pytest.mark.cases(20, 1000)
+def test_mutated_trees_are_trees_or_input_errors(case: int, mutated: Mutated) -> None:
+    rng = random.Random(case)
+    names = ["a", "B_1", "x y", "it's", "12"]
+    for _ in range(20):
+        text = write_newick(random_tree(5, rng.getrandbits(32)), names)
+        changed = mutated(text.encode(), rng).decode("utf-8", "replace") + ";"
+        with suppress(InputError):
+            tree, _ = read_newick(changed, names)
+            tree.validate()
+            assert np.isfinite(tree.lengths.sum())
 
 
 def ladder(n_tips: int) -> Tree:

@@ -1,0 +1,181 @@
+"""The options that commands share: what they are called, take and say.
+
+Nothing heavy is imported before an option is given, so that ``mltree --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "AlignmentArgument",
+    "CollapseOption",
+    "DataType",
+    "DataTypeOption",
+    "DeviceOption",
+    "JsonOption",
+    "MemoryOption",
+    "ModelOption",
+    "Moves",
+    "Precision",
+    "PrecisionOption",
+    "PrefixOption",
+    "Preset",
+    "QuietOption",
+    "RedoOption",
+    "SeedOption",
+    "TreeFile",
+    "VerboseOption",
+    "WidthOption",
+]
+
+
+def _whole(text: str) -> int:
+    """A number of ASCII digits."""
+    from mltree.alignment.numerals import whole
+
+    try:
+        return whole(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _length(text: str) -> float:
+    """A branch length."""
+    from mltree.alignment.numerals import decimal
+
+    try:
+        length = decimal(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not 0.0 <= length < math.inf:
+        raise typer.BadParameter(f"{text!r} is no branch length")
+    return length
+
+
+class DataType(str, Enum):
+    """What an alignment's characters are."""
+
+    DNA = "dna"
+    PROTEIN = "protein"
+
+
+class Precision(str, Enum):
+    """What conditional likelihoods are stored and multiplied in."""
+
+    DOUBLE = "double"
+    MIXED = "mixed"
+
+
+class Preset(str, Enum):
+    """How much work a search does."""
+
+    FAST = "fast"
+    DEFAULT = "default"
+    THOROUGH = "thorough"
+
+
+class Moves(str, Enum):
+    """Rearrangements that a search tries."""
+
+    SPR = "spr"
+    NNI = "nni"
+
+
+AlignmentArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ALIGNMENT",
+        help="PHYLIP or FASTA, plain or gzip; DNA or protein. Format and type are recognised.",
+    ),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="RAxML-NG's grammar ([b]GTR+FC+G4[/b], [b]HKY{2.5}+FE[/b], [b]LG+I+G4[/b]) or a "
+        ".bestModel file. Default: GTR+FC+G4 for DNA, LG+G4 for proteins.",
+    ),
+]
+DataTypeOption = Annotated[
+    DataType | None,
+    typer.Option(
+        "--data-type",
+        case_sensitive=False,
+        help="What the alignment holds. Default: what the model is for, else what it looks like.",
+    ),
+]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        "-p",
+        help="Files are named PREFIX.mltree.*; the alignment's path if not given.",
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "-d",
+        help="A number or a part of a name from [b]mltree devices[/b]; several, as [b]0,1[/b]; "
+        "[b]all[/b] GPUs; or [b]reference[/b] for the NumPy engine. Default: the fastest GPU, "
+        "else the CPU.",
+    ),
+]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit",
+        metavar="SIZE",
+        help="Memory of a device that likelihoods may take, such as [b]8G[/b]; alignments that "
+        "need more are computed in panels. Default: what the device has.",
+    ),
+]
+WidthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--vw",
+        metavar="N",
+        parser=_whole,
+        help="Patterns that lie side by side in memory: 1, 4, 8 or 16 on CPUs, 8 to 64 on GPUs. "
+        "Default: as [b]mltree devices[/b] has measured. Changes the last digits and the time.",
+    ),
+]
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option("--precision", help="double, or mixed: likelihoods in fp32, sums in fp64."),
+]
+RedoOption = Annotated[bool, typer.Option("--redo", help="Overwrite the files of an earlier run.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Errors only.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Every event.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Events as JSON lines on standard output, nothing else.")
+]
+TreeFile = Annotated[
+    str, typer.Option("--tree", "-t", metavar="FILE", help="Newick tree.", show_default=False)
+]
+SeedOption = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        "-s",
+        metavar="N",
+        parser=_whole,
+        help="Same seed, device and layout: same bits.",
+    ),
+]
+CollapseOption = Annotated[
+    float | None,
+    typer.Option(
+        "--collapse",
+        metavar="LENGTH",
+        parser=_length,
+        help="Write inner branches no longer than this as polytomies.",
+    ),
+]
