@@ -8,15 +8,18 @@ from __future__ import annotations
 import shlex
 import sys
 import traceback
+from contextlib import suppress
 from enum import Enum
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 from mltree import __version__
 from mltree.errors import InputError, MltreeError
+from mltree.report.terminal import Terminal, turn_away
+from mltree.stopping import unbroken
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
@@ -27,12 +30,13 @@ EXIT_ERROR = 2
 """Input, a model or a device cannot be used: one line says which and what to do."""
 EXIT_BUG = 70
 """Anything else that went wrong is a bug (EX_SOFTWARE of sysexits.h)."""
-EXIT_INTERRUPTED = 130
-"""Ctrl-C, as shells count it."""
+EXIT_UNREAD = 141
+"""Whoever read the output has gone, as shells count it (SIGPIPE)."""
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 2 input, model or device cannot be used (one line says why); "
-    "70 a bug; 130 interrupted."
+    "Exit codes: 0 done; 2 input, model, device or output cannot be used (one line says why); "
+    "70 a bug; 129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 nobody reads the output of "
+    "check, compare or devices."
 )
 
 
@@ -44,18 +48,17 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except MltreeError as error:
-            _complain(error)
+            _complain(error.message, error.hint)
             raise typer.Exit(EXIT_ERROR) from error
-        except KeyboardInterrupt as error:
-            print("mltree: interrupted", file=sys.stderr)
-            raise typer.Exit(EXIT_INTERRUPTED) from error
+        except BrokenPipeError as error:
+            raise typer.Exit(EXIT_UNREAD) from error
 
 
-def _complain(error: MltreeError) -> None:
+def _complain(message: str, hint: str | None = None) -> None:
     """One line, the hint included."""
-    hint = f" ({error.hint})" if error.hint else ""
-    line = " ".join(f"mltree: {error.message}{hint}".split())
-    print(line, file=sys.stderr)
+    with unbroken(), suppress(OSError):
+        line = f"mltree: {message} ({hint})" if hint else f"mltree: {message}"
+        print(" ".join(line.split()), file=sys.stderr)
 
 
 app = typer.Typer(
@@ -113,7 +116,8 @@ PrefixOption = Annotated[
     typer.Option(
         "--prefix",
         "-p",
-        help="Files are named PREFIX.mltree.*; the alignment's path if not given.",
+        help="Files are named PREFIX.mltree.*; the alignment's path if not given. A PREFIX that "
+        "ends in / is a folder, for files named after the alignment.",
     ),
 ]
 DeviceOption = Annotated[
@@ -235,7 +239,8 @@ def search(
     """Find the maximum-likelihood tree of an alignment.
 
     Writes PREFIX.mltree.bestTree (Newick), .bestModel (RAxML-NG's syntax), .startTree and .log.
-    An interrupted search goes on where it was when the same command is given again.
+    A search that was stopped, by whatever means, goes on where it was when the same command is
+    given again; Ctrl-C, SIGTERM and SIGHUP leave the best tree so far in .lastTree.
     """
     from mltree.commands.search import SearchRequest, run_search
 
@@ -372,8 +377,8 @@ def _command() -> str:
     return shlex.join(["mltree", *sys.argv[1:]])
 
 
-def _console() -> Console:
-    return Console(highlight=False)
+def _console() -> Terminal:
+    return Terminal(highlight=False)
 
 
 def _reporter(quiet: bool, verbose: bool, json: bool) -> Reporter:
@@ -387,9 +392,16 @@ def _reporter(quiet: bool, verbose: bool, json: bool) -> Reporter:
 
 def main() -> None:
     """The ``mltree`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # None where it is closed
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="mltree")
+    except SystemExit as ending:
+        sys.exit(_unwritten_output() or ending.code)
     except Exception:
+        if (code := _unwritten_output()) is not None:
+            sys.exit(code)
         traceback.print_exc()
         print(
             f"This is a bug in mltree {__version__}: please report the lines above with the "
@@ -397,3 +409,17 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(EXIT_BUG)
+
+
+def _unwritten_output() -> int | None:
+    """The exit code where standard output does not take what was printed; says why."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        turn_away(sys.stdout)
+        if isinstance(error, BrokenPipeError):
+            return EXIT_UNREAD
+        _complain(f"cannot write to standard output: {error.strerror}")
+        return EXIT_ERROR
+    return None

@@ -10,14 +10,14 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "mltree").rglob("*.py"))
 
 LAYERS = (
-    ("mltree.errors", "mltree.contract"),
+    ("mltree.errors", "mltree.contract", "mltree.stopping", "mltree.files"),
     ("mltree.alignment",),
     ("mltree.model",),
     ("mltree.tree",),
     ("mltree.settings", "mltree.events"),
     ("mltree.likelihood",),
     ("mltree.search", "mltree.device"),
-    ("mltree.report", "mltree.outputs", "mltree.engines"),
+    ("mltree.report", "mltree.outputs", "mltree.log", "mltree.engines"),
     ("mltree.starts", "mltree.run"),
     ("mltree.commands", "mltree.compare"),
     ("mltree.cli",),
