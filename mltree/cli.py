@@ -396,12 +396,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # None where it is closed
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(prog_name="mltree")
-    except SystemExit as ending:
-        sys.exit(_unwritten_output() or ending.code)
+        sys.exit(_run())
     except Exception:
-        if (code := _unwritten_output()) is not None:
-            sys.exit(code)
         traceback.print_exc()
         print(
             f"This is a bug in mltree {__version__}: please report the lines above with the "
@@ -411,15 +407,21 @@ def main() -> None:
         sys.exit(EXIT_BUG)
 
 
-def _unwritten_output() -> int | None:
-    """The exit code where standard output does not take what was printed; says why."""
+def _run() -> int:
+    """Run the command; its exit code, once all that it printed is safely out."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        try:
+            app(prog_name="mltree")
+        except SystemExit as ending:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return ending.code if isinstance(ending.code, int) else 0
     except OSError as error:
-        turn_away(sys.stdout)
+        if error.filename is not None:
+            raise
+        turn_away(sys.stdout)  # files have names, only streams have none
         if isinstance(error, BrokenPipeError):
             return EXIT_UNREAD
         _complain(f"cannot write to standard output: {error.strerror}")
         return EXIT_ERROR
-    return None
+    return 0

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-__all__ = ["Farewell", "listen", "parting", "unbroken"]
+__all__ = ["STDERR", "Farewell", "listen", "parting", "unbroken"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -30,7 +30,7 @@ ECHO = 0.5
 then its group, a terminal the group that a make passes the signal on to."""
 
 STDERR = 2
-"""Its file descriptor."""
+"""Its file descriptor, the highest of the three."""
 
 EXIT_SIGNAL = 128
 """What shells add to a signal's number to make an exit code."""
