@@ -1,4 +1,4 @@
-"""The command line: what each command takes, and how its errors become exit codes.
+"""The command line: what each command takes.
 
 Nothing heavy is imported before a command runs, so that ``mltree --help`` answers at once.
 """
@@ -7,59 +7,20 @@ from __future__ import annotations
 
 import shlex
 import sys
-import traceback
-from contextlib import suppress
 from enum import Enum
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from mltree import __version__
-from mltree.errors import InputError, MltreeError
-from mltree.report.terminal import Terminal, turn_away
-from mltree.stopping import unbroken
+from mltree.errors import InputError
+from mltree.exits import EXIT_CODES, Commands, exit_code
+from mltree.report.terminal import Terminal
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 __all__ = ["app", "main"]
-
-EXIT_ERROR = 2
-"""Input, a model or a device cannot be used: one line says which and what to do."""
-EXIT_BUG = 70
-"""Anything else that went wrong is a bug (EX_SOFTWARE of sysexits.h)."""
-EXIT_UNREAD = 141
-"""Whoever read the output has gone, as shells count it (SIGPIPE)."""
-
-EXIT_CODES = (
-    "Exit codes: 0 done; 2 input, model, device or output cannot be used (one line says why); "
-    "70 a bug; 129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 nobody reads the output of "
-    "check, compare or devices."
-)
-
-
-class Commands(TyperGroup):
-    """The commands; expected errors become their line and their exit code."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
-        try:
-            return super().invoke(ctx)
-        except MltreeError as error:
-            _complain(error.message, error.hint)
-            raise typer.Exit(EXIT_ERROR) from error
-        except BrokenPipeError as error:
-            raise typer.Exit(EXIT_UNREAD) from error
-
-
-def _complain(message: str, hint: str | None = None) -> None:
-    """One line, the hint included."""
-    with unbroken(), suppress(OSError):
-        line = f"mltree: {message} ({hint})" if hint else f"mltree: {message}"
-        print(" ".join(line.split()), file=sys.stderr)
-
 
 app = typer.Typer(
     cls=Commands,
@@ -392,36 +353,4 @@ def _reporter(quiet: bool, verbose: bool, json: bool) -> Reporter:
 
 def main() -> None:
     """The ``mltree`` command."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # None where it is closed
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        sys.exit(_run())
-    except Exception:
-        traceback.print_exc()
-        print(
-            f"This is a bug in mltree {__version__}: please report the lines above with the "
-            "command (CONTRIBUTING.md says where).",
-            file=sys.stderr,
-        )
-        sys.exit(EXIT_BUG)
-
-
-def _run() -> int:
-    """Run the command; its exit code, once all that it printed is safely out."""
-    try:
-        try:
-            app(prog_name="mltree")
-        except SystemExit as ending:
-            if sys.stdout is not None:
-                sys.stdout.flush()
-            return ending.code if isinstance(ending.code, int) else 0
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        turn_away(sys.stdout)  # files have names, only streams have none
-        if isinstance(error, BrokenPipeError):
-            return EXIT_UNREAD
-        _complain(f"cannot write to standard output: {error.strerror}")
-        return EXIT_ERROR
-    return 0
+    sys.exit(exit_code(app))

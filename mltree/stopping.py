@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-__all__ = ["STDERR", "Farewell", "listen", "parting", "unbroken"]
+__all__ = ["STDERR", "Farewell", "last_word", "listen", "parting", "unbroken"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -69,7 +69,12 @@ def parting(say: Callable[[], Farewell]) -> Iterator[None]:
         yield
     finally:
         with _unbroken:
-            _partings.pop()
+            _partings.remove(say)
+
+
+def last_word(farewell: Farewell) -> None:
+    """Have a stop do nothing but say this from now on, until the process ends by itself."""
+    _partings.append(lambda: farewell)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ Start = Callable[..., subprocess.Popen[str]]
 BEGINNING = """
 import sys, time
 from pathlib import Path
-from mltree.stopping import Farewell, listen, parting, unbroken
+from mltree.stopping import Farewell, last_word, listen, parting, unbroken
 listen()
 def ready(): print("ready", flush=True)
 """
@@ -79,6 +79,16 @@ with parting(lambda: Farewell("outer")):
         process = start(code.format(inside=inside, after=after))
         process.send_signal(signal.SIGINT)
         assert end_of(process) == (expected[0], f"mltree: stopped by SIGINT: {expected[1]}\n")
+
+
+def test_a_last_word_outlives_what_was_said_before_it(start: Start) -> None:
+    process = start("""
+with parting(lambda: Farewell("unfinished")):
+    last_word(Farewell("finished", 0))
+ready(); time.sleep(600)
+""")
+    process.send_signal(signal.SIGTERM)
+    assert end_of(process) == (0, "mltree: stopped by SIGTERM: finished\n")
 
 
 def test_what_is_unbroken_is_done_whole(start: Start, tmp_path: Path) -> None:

@@ -63,6 +63,5 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
             sites = likelihood.site_log_likelihoods(tree, model.arrays())
             values = sites[problem.patterns.site_pattern]
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
-        with deliver(outputs, texts, reporter) as written:
-            files = [log.path, *written]
-            conclude(likelihood, problem, request, tree, model, lnl, files, reporter)
+        files = [log.path, *deliver(outputs, texts, reporter)]
+        conclude(likelihood, problem, request, tree, model, lnl, files, reporter)

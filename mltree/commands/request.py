@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from mltree.report import tables
 from mltree.report.progress import Reporter
 from mltree.run import Problem
 from mltree.settings import SearchSettings
-from mltree.stopping import Farewell, parting, unbroken
+from mltree.stopping import Farewell, last_word, parting, unbroken
 from mltree.tree.newick import ascii_drawing, read_newick, write_newick
 from mltree.tree.topology import Tree
 
@@ -113,11 +113,10 @@ def open_likelihood(
     return Likelihood(engine, bounds)
 
 
-@contextmanager
 def deliver(
     outputs: Outputs, texts: Mapping[str, str], reporter: Reporter, spent: Sequence[str] = ()
-) -> Iterator[list[Path]]:
-    """Write the results, all or none, and have a stop change nothing any more while inside.
+) -> list[Path]:
+    """Write the results, all or none; from then on a stop changes nothing any more.
 
     ``spent``: kinds of files that are of no use beside them. Lines that cannot be written are shown
     instead, not to be lost.
@@ -125,19 +124,18 @@ def deliver(
     Raises:
         InputError: the results cannot be written.
     """
-    with ExitStack() as over:
-        with unbroken():
-            try:
-                files = outputs.write(texts)
-            except InputError:
-                for kind, text in texts.items():
-                    if text.count("\n") == 1:
-                        reporter(Unsaved(str(outputs.path(kind)), text))
-                raise
-            for kind in spent:
-                outputs.remove(kind)
-            over.enter_context(parting(lambda: Farewell("the results are written", 0)))
-        yield files
+    with unbroken():
+        try:
+            files = outputs.write(texts)
+        except InputError:
+            for kind, text in texts.items():
+                if text.count("\n") == 1:
+                    reporter(Unsaved(str(outputs.path(kind)), text))
+            raise
+        for kind in spent:
+            outputs.remove(kind)
+        last_word(Farewell("the results are written", 0))
+    return files
 
 
 def _exact_lnl(

@@ -126,13 +126,13 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         found = search(
             likelihood, starts, problem.model, settings, rng, reporter, checkpoint, constraint
         )
-        if request.outgroup and facing(distinct.restore(found.tree), outgroup) is None:
+        tree = distinct.restore(found.tree)
+        if request.outgroup and facing(tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
         texts = {MODEL: model_line(found.model, problem), TREE: draw(found.tree)}
-        with deliver(outputs, texts, reporter, spent=(CHECKPOINT, LAST)) as written:
-            files = [log.path, outputs.path(START), *written]
-            tree = distinct.restore(found.tree)
-            conclude(likelihood, problem, request, tree, found.model, found.lnl, files, reporter)
+        files = [log.path, outputs.path(START)]
+        files += deliver(outputs, texts, reporter, spent=(CHECKPOINT, LAST))
+        conclude(likelihood, problem, request, tree, found.model, found.lnl, files, reporter)
 
 
 def _leave(

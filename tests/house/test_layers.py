@@ -20,6 +20,7 @@ LAYERS = (
     ("mltree.report", "mltree.outputs", "mltree.log", "mltree.engines"),
     ("mltree.starts", "mltree.run"),
     ("mltree.commands", "mltree.compare"),
+    ("mltree.exits",),
     ("mltree.cli",),
     ("mltree.__main__",),
 )
@@ -31,7 +32,7 @@ STRANGERS = (("mltree.search", "mltree.device"), ("mltree.device", "mltree.searc
 HOMES = {
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.newick",),
-    "typer": ("mltree.cli",),
+    "typer": ("mltree.cli", "mltree.exits"),
     "rich": ("mltree.report", "mltree.cli", "mltree.commands"),
     "scipy": ("mltree.model",),
 }
