@@ -127,11 +127,12 @@ def deliver(
     with unbroken():
         try:
             files = outputs.write(texts)
-        except InputError:
+        except InputError as error:
             for kind, text in texts.items():
                 if text.count("\n") == 1:
                     reporter(Unsaved(str(outputs.path(kind)), text))
-            raise
+            hint = "results are printed instead; once it can be, the same command writes them"
+            raise InputError(error.message, hint=hint) from error
         for kind in spent:
             outputs.remove(kind)
         last_word(Farewell("the results are written", 0))

@@ -122,7 +122,7 @@ class Checkpoint:
             return None
         arrays, meta = _read(self.path)
         if meta["fingerprint"] != self._fingerprint:
-            what = "belongs to other data or options, or to another device, layout or version"
+            what = "belongs to other data, options or version, or to another device or layout"
             raise _misfit(self.path, what)
         return _unpack(arrays, meta, model)
 

@@ -143,6 +143,23 @@ def test_two_runs_do_not_share_a_prefix(whole: Whole, tmp_path: Path) -> None:
     assert_finished(first, whole, tmp_path)
 
 
+def test_a_stopped_evaluation_leaves_its_log_alone(whole: Whole, tmp_path: Path) -> None:
+    tree = tmp_path / "start"
+    tree.write_bytes(whole.results[RESULTS.index("startTree")].splitlines()[0])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mltree", "evaluate", whole.alignment, "--tree", tree, "--prefix",
+         tmp_path / "x", "--device", "reference"],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    while "engine:" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=FOR_EVER)
+    assert (process.returncode, errors) == (143, "mltree: stopped by SIGTERM\n")
+    assert {path.name for path in tmp_path.iterdir()} <= {"start", "x.mltree.evalLog"}
+
+
 class Killed(Exception):
     """The power goes."""
 
@@ -214,7 +231,7 @@ def test_another_search_does_not_go_on_from_it(
     result = run("search", tmp_path / "data", *QUICK, *more)
     assert result.exit_code == 2, result.output
     (line,) = result.stderr.splitlines()
-    assert "belongs to other data or options, or to another device" in line
+    assert "belongs to other data, options or version, or to another device" in line
     assert "--redo" in line
     assert kept_files() == before
 

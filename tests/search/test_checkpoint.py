@@ -77,7 +77,7 @@ def test_keeps_the_layouts(state: SearchState, tmp_path: Path) -> None:
 
 def test_other_data_are_refused(state: SearchState, tmp_path: Path) -> None:
     Checkpoint(tmp_path / "x", "mark", ALWAYS).save(state)
-    with pytest.raises(InputError, match="other data or options"):
+    with pytest.raises(InputError, match="other data, options or version"):
         Checkpoint(tmp_path / "x", "other", ALWAYS).load(MODEL)
 
 
