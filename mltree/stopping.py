@@ -86,16 +86,23 @@ def unbroken() -> Iterator[None]:
 
 def _hear(pipe: int) -> None:
     """Start the end at the first signal, and end at once at the second."""
-    first = None
+    number = _next(pipe)
+    threading.Thread(target=_leave, args=(number,), name="parting", daemon=True).start()
+    time.sleep(ECHO)
+    os.set_blocking(pipe, False)
+    with suppress(BlockingIOError):
+        while os.read(pipe, 1):
+            pass
+    os.set_blocking(pipe, True)
+    os._exit(EXIT_SIGNAL + _next(pipe))
+
+
+def _next(pipe: int) -> int:
+    """The next of the signals, once it comes."""
     while True:
         number = os.read(pipe, 1)[0]
-        if number not in SIGNALS:
-            continue
-        if first is None:
-            first = time.monotonic()
-            threading.Thread(target=_leave, args=(number,), name="parting", daemon=True).start()
-        elif time.monotonic() - first >= ECHO:
-            os._exit(EXIT_SIGNAL + number)
+        if number in SIGNALS:
+            return number
 
 
 def _leave(number: int) -> None:

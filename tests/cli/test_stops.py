@@ -19,7 +19,7 @@ from typer.testing import Result
 from mltree.outputs import Outputs
 from mltree.search.checkpoint import Checkpoint
 from mltree.settings import CheckpointSettings
-from mltree.stopping import SIGNALS
+from mltree.stopping import ECHO, SIGNALS
 
 Run = Callable[..., Result]
 
@@ -90,16 +90,17 @@ def test_a_signal_at_any_time_loses_nothing(whole: Whole, tmp_path: Path, case: 
     for _ in range(2):
         process = start(whole.alignment, folder=tmp_path)
         time.sleep(chance.uniform(0.05, whole.seconds))
+        signalled = time.monotonic()
         for _ in range(chance.randint(1, 2)):
             (os.killpg if chance.random() < 0.5 else os.kill)(process.pid, number)
-        signalled = time.monotonic()
+        is_hasty = time.monotonic() - signalled > ECHO / 2  # this test waited for its core
         _, errors = process.communicate(timeout=FOR_EVER)
         assert time.monotonic() - signalled < ENDING
         if process.returncode == 0:  # over already, or all but the goodbye
             assert not errors or errors.endswith("the results are written\n")
             break
-        if process.returncode == -number or "KeyboardInterrupt" in errors:
-            continue  # in Python's own beginning
+        if process.returncode == -number or "KeyboardInterrupt" in errors or is_hasty:
+            continue  # in Python's own beginning; or the second signal was one
         assert process.returncode == 128 + number
         (line,) = errors.splitlines()
         assert line.startswith(f"mltree: stopped by {number.name}")
