@@ -1,6 +1,26 @@
-"""``python -m mltree``."""
+"""``python -m mltree``, and the ``mltree`` command."""
 
-from mltree.cli import main
+import os
+
+from mltree.stopping import STDERR, listen
+
+
+def main() -> None:
+    """Heed signals before anything that takes time is imported, and run."""
+    _take_standard_streams()
+    listen()
+    from mltree.cli import main as run
+
+    run()
+
+
+def _take_standard_streams() -> None:
+    """Let no file get the number of a standard stream that is closed, and what is printed there."""
+    free = os.open(os.devnull, os.O_RDWR)
+    while free <= STDERR:
+        free = os.dup(free)
+    os.close(free)
+
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""The command line: what each command takes, and how its errors become exit codes.
+"""The command line: what each command takes.
 
 Nothing heavy is imported before a command runs, so that ``mltree --help`` answers at once.
 """
@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-import traceback
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from typer.core import TyperGroup
 
 from mltree import __version__
-from mltree.errors import InputError, MltreeError
+from mltree.errors import InputError
+from mltree.exits import EXIT_CODES, Commands, exit_code
 from mltree.options import (
     AlignmentArgument,
     CollapseOption,
@@ -36,55 +34,12 @@ from mltree.options import (
     VerboseOption,
     WidthOption,
 )
+from mltree.report.terminal import Terminal
 
 if TYPE_CHECKING:
     from mltree.report.progress import Reporter
 
 __all__ = ["app", "main"]
-
-EXIT_ERROR = 2
-"""Input, a model or a device cannot be used: one line says which and what to do."""
-EXIT_BUG = 70
-"""Anything else that went wrong is a bug (EX_SOFTWARE of sysexits.h)."""
-EXIT_INTERRUPTED = 130
-"""Ctrl-C, as shells count it."""
-
-EXIT_CODES = (
-    "Exit codes: 0 done; 2 input, model or device cannot be used (one line says why); "
-    "70 a bug; 130 interrupted."
-)
-
-
-class Commands(TyperGroup):
-    """The commands; expected errors become their line and their exit code."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
-        try:
-            _refuse_bytes(ctx.args)
-            return super().invoke(ctx)
-        except MltreeError as error:
-            _complain(error)
-            raise typer.Exit(EXIT_ERROR) from error
-        except KeyboardInterrupt as error:
-            print("mltree: interrupted", file=sys.stderr)
-            raise typer.Exit(EXIT_INTERRUPTED) from error
-
-
-def _refuse_bytes(arguments: list[str]) -> None:
-    """Names that are no text: no log, message or event could hold them."""
-    for argument in arguments:
-        if not argument.isprintable() and any("\ud800" <= c <= "\udfff" for c in argument):
-            shown = argument.encode("utf-8", "backslashreplace").decode()
-            raise InputError(f"{shown}: not UTF-8 text", hint="rename the file")
-
-
-def _complain(error: MltreeError) -> None:
-    """One line, the hint included."""
-    hint = f" ({error.hint})" if error.hint else ""
-    line = " ".join(f"mltree: {error.message}{hint}".split())
-    print(line, file=sys.stderr)
-
 
 app = typer.Typer(
     cls=Commands,
@@ -165,7 +120,8 @@ def search(
     """Find the maximum-likelihood tree of an alignment.
 
     Writes PREFIX.mltree.bestTree (Newick), .bestModel (RAxML-NG's syntax), .startTree and .log.
-    An interrupted search goes on where it was when the same command is given again.
+    A search that was stopped, by whatever means, goes on where it was when the same command is
+    given again; Ctrl-C, SIGTERM and SIGHUP leave the best tree so far in .lastTree.
     """
     from mltree.commands.search import SearchRequest, run_search
 
@@ -308,8 +264,8 @@ def _command() -> str:
     return shlex.join(["mltree", *sys.argv[1:]])
 
 
-def _console() -> Console:
-    return Console(highlight=False)
+def _console() -> Terminal:
+    return Terminal(highlight=False)
 
 
 def _reporter(quiet: bool, verbose: bool, json: bool) -> Reporter:
@@ -323,13 +279,4 @@ def _reporter(quiet: bool, verbose: bool, json: bool) -> Reporter:
 
 def main() -> None:
     """The ``mltree`` command."""
-    try:
-        app(prog_name="mltree")
-    except Exception:
-        traceback.print_exc()
-        print(
-            f"This is a bug in mltree {__version__}: please report the lines above with the "
-            "command (CONTRIBUTING.md says where).",
-            file=sys.stderr,
-        )
-        sys.exit(EXIT_BUG)
+    sys.exit(exit_code(app))

@@ -27,6 +27,7 @@ __all__ = [
     "StartTree",
     "TreePerturbed",
     "TreesCulled",
+    "Unsaved",
     "ignore",
 ]
 
@@ -49,6 +50,14 @@ class Notice(Event):
     """Something the user should know, in one line: an assumption, a fallback, a repair."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Unsaved(Event):
+    """A result that could not be written to its file: its last resort is wherever this is shown."""
+
+    path: str
+    content: str
 
 
 @dataclass(frozen=True)

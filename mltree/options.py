@@ -115,7 +115,8 @@ PrefixOption = Annotated[
     typer.Option(
         "--prefix",
         "-p",
-        help="Files are named PREFIX.mltree.*; the alignment's path if not given.",
+        help="Files are named PREFIX.mltree.*; the alignment's path if not given. A PREFIX that "
+        "ends in / is a folder, for files named after the alignment.",
     ),
 ]
 DeviceOption = Annotated[

@@ -3,41 +3,63 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mltree.errors import InputError
+from mltree.files import DRAFT, naming, write_together
 
-__all__ = ["Outputs", "write_atomically"]
+__all__ = ["Outputs"]
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The file names of one run; ``prefix`` may hold a folder: ``results/frogs``."""
+    """The file names of one run."""
 
-    prefix: Path
+    folder: Path
+    name: str
 
     @classmethod
     def of(cls, prefix: str | None, alignment: str) -> Outputs:
-        """The outputs for a prefix; without one they lie beside the alignment, named after it."""
-        return cls(Path(prefix or alignment))
+        """The outputs for a prefix, which may hold a folder: ``results/frogs``.
+
+        Without one they lie beside the alignment, named after it; a prefix that is only a folder
+        (``results/``) takes that name as well.
+        """
+        folder, name = os.path.split(prefix or alignment)
+        if name in {"", ".", ".."}:
+            return cls(Path(folder, name), Path(alignment).name)
+        return cls(Path(folder), name)
 
     def path(self, kind: str) -> Path:
         """``<prefix>.mltree.<kind>``, for example of kind ``bestTree``."""
-        return self.prefix.with_name(f"{self.prefix.name}.mltree.{kind}")
+        return self.folder / f"{self.name}.mltree.{kind}"
 
-    def claim(self, kinds: Sequence[str], redo: bool) -> None:
-        """Make sure, before the run, that its files can be written.
+    def check(self, kinds: Sequence[str]) -> None:
+        """Make sure, before a run, that it can write its files.
 
         Raises:
-            InputError: a file exists and ``redo`` is off, or its folder cannot be written to.
+            InputError: their folder cannot be written to, or a name cannot be a file's.
         """
-        folder = self.prefix.parent
-        if not folder.is_dir():
-            raise InputError(f"there is no folder {folder}", hint="make it, or change --prefix")
-        if not os.access(folder, os.W_OK):
-            raise InputError(f"cannot write to {folder}", hint="give --prefix another folder")
+        with naming(self.folder):
+            if not _is_folder(self.folder):
+                hint = "make it, or change --prefix"
+                raise InputError(f"there is no folder {self.folder}", hint=hint)
+        if not os.access(self.folder, os.W_OK):
+            raise InputError(f"cannot write to {self.folder}", hint="give --prefix another folder")
+        for path in map(self.path, kinds):
+            with naming(path):
+                if _is_folder(path) or _is_folder(path.with_name(path.name + DRAFT)):
+                    raise InputError(f"{path} is a folder", hint="remove it, or change --prefix")
+
+    def claim(self, kinds: Sequence[str], redo: bool) -> None:
+        """Make sure, before a run, that it overwrites no results unasked.
+
+        Raises:
+            InputError: a file exists and ``redo`` is off.
+        """
         found = [path for kind in kinds if (path := self.path(kind)).exists()]
         if found and not redo:
             raise InputError(
@@ -45,26 +67,30 @@ class Outputs:
                 hint="--redo overwrites the files of an earlier run, --prefix writes others",
             )
 
-    def write(self, kind: str, text: str) -> Path:
-        """Write one file whole; returns its path."""
+    def write(self, texts: Mapping[str, str]) -> list[Path]:
+        """Write files of these kinds, all or none; returns their paths.
+
+        Raises:
+            InputError: they cannot be written.
+        """
+        contents = {self.path(kind): text.encode() for kind, text in texts.items()}
+        write_together(contents)
+        return list(contents)
+
+    def remove(self, kind: str) -> None:
+        """Delete a file, where there is one.
+
+        Raises:
+            InputError: it cannot be deleted.
+        """
         path = self.path(kind)
-        write_atomically(path, text)
-        return path
+        with naming(path, "remove"):
+            path.unlink(missing_ok=True)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Put text into a file in one step: whoever looks sees the old file or the new one.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+def _is_folder(path: Path) -> bool:
+    """Whether there is one; unlike Path.is_dir, it raises what else the system says."""
     try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False

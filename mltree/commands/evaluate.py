@@ -8,6 +8,7 @@ from mltree import __version__
 from mltree.commands.request import (
     Request,
     conclude,
+    deliver,
     exactly,
     model_line,
     newick,
@@ -21,6 +22,9 @@ from mltree.run import check_possible, evaluate, load_problem
 from mltree.settings import SearchSettings
 
 __all__ = ["EvaluateRequest", "run_evaluate"]
+
+LOG = "evalLog"
+"""Its own, so that a tree of a search under way can be evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +41,18 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     """Evaluate a tree, show the result, write the files."""
     outputs = request.outputs
     kinds = ["evalTree", "evalModel", *(["siteLnL"] if request.site_lnl else [])]
-    outputs.claim(kinds, request.redo)
-    reporter(RunStarted(__version__, request.command))
-    problem = load_problem(request.alignment, request.model, reporter, request.datatype)
-    tree = read_tree(request.tree, problem, reporter)
-    if not request.optimise_branches:
-        check_possible(tree, problem.patterns)
-    likelihood = open_likelihood(
-        problem, problem.patterns, request, SearchSettings(), None, reporter
-    )
-    with open_log(outputs.path("evalLog"), reporter):
+    outputs.check([LOG, *kinds])
+    with open_log(outputs.path(LOG), reporter) as log:
+        outputs.claim(kinds, request.redo)
+        reporter(RunStarted(__version__, request.command))
+        problem = load_problem(request.alignment, request.model, reporter, request.datatype)
+        tree = read_tree(request.tree, problem, reporter)
+        if not request.optimise_branches:
+            check_possible(tree, problem.patterns)
+        likelihood = open_likelihood(
+            problem, problem.patterns, request, SearchSettings(), None, reporter
+        )
+        log.begin(append=False)
         tree, model, lnl = evaluate(
             likelihood,
             tree,
@@ -55,14 +61,11 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
             optimise_parameters=request.optimise_model,
             optimise_lengths=request.optimise_branches,
         )
-        files = [
-            outputs.path("evalLog"),
-            outputs.write("evalModel", model_line(model, problem)),
-            outputs.write("evalTree", newick(tree, problem) + "\n"),
-        ]
+        texts = {"evalModel": model_line(model, problem), "evalTree": newick(tree, problem) + "\n"}
         exact = exactly(likelihood, problem, request, model)
         if request.site_lnl:
             sites = exact.site_log_likelihoods(tree, model.arrays())
             values = sites[problem.patterns.site_pattern]
-            files.append(outputs.write("siteLnL", "".join(f"{v:.10f}\n" for v in values)))
+            texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
+        files = [log.path, *deliver(outputs, texts, reporter)]
         conclude(likelihood, exact, problem, tree, model, lnl, files, reporter)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mltree.alignment.patterns import Patterns
@@ -19,9 +20,11 @@ from mltree.engines import (
     open_exact,
     panel_notice,
 )
-from mltree.events import DeviceChosen, Notice
+from mltree.errors import InputError
+from mltree.events import DeviceChosen, Notice, Unsaved
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.engine import Engine
+from mltree.log import RunLog
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.substitution import Model
 from mltree.outputs import Outputs
@@ -29,12 +32,14 @@ from mltree.report import tables
 from mltree.report.progress import Reporter
 from mltree.run import Problem
 from mltree.settings import SearchSettings
+from mltree.stopping import Farewell, last_word, parting, unbroken
 from mltree.tree.newick import ascii_drawing, read_newick, write_newick
 from mltree.tree.topology import Tree
 
 __all__ = [
     "Request",
     "conclude",
+    "deliver",
     "exactly",
     "model_line",
     "newick",
@@ -71,17 +76,22 @@ class Request:
 
 
 @contextmanager
-def open_log(path: Path, reporter: Reporter, append: bool = False) -> Iterator[None]:
-    """The log file, open while the run lasts."""
-    with path.open("a" if append else "w", encoding="utf-8") as log:
+def open_log(path: Path, reporter: Reporter) -> Iterator[RunLog]:
+    """The log of a run, which locks its prefix, while the run lasts."""
+    with RunLog(path) as log, parting(partial(_abandon, log)):
         reporter.log_to(log)
+        if not log.is_locked:
+            reporter(Notice(f"{path.parent} has no locks: no other run may write {path.name}"))
         try:
-            yield
-        except Exception as error:
-            log.write(f"stopped: {error}\n")
-            raise
+            yield log
         finally:
             reporter.log_to(None)
+
+
+def _abandon(log: RunLog) -> Farewell:
+    """The end of a run that has nothing worth keeping yet."""
+    log.close("stopped\n")
+    return Farewell()
 
 
 def open_likelihood(
@@ -116,6 +126,32 @@ def open_likelihood(
     if not is_exact(engine) and not request.mixed:
         reporter(Notice("the device has no fp64: computes in mixed precision"))
     return Likelihood(engine, bounds)
+
+
+def deliver(
+    outputs: Outputs, texts: Mapping[str, str], reporter: Reporter, spent: Sequence[str] = ()
+) -> list[Path]:
+    """Write the results, all or none; from then on a stop changes nothing any more.
+
+    ``spent``: kinds of files that are of no use beside them. Lines that cannot be written are shown
+    instead, not to be lost.
+
+    Raises:
+        InputError: the results cannot be written.
+    """
+    with unbroken():
+        try:
+            files = outputs.write(texts)
+        except InputError as error:
+            for kind, text in texts.items():
+                if text.count("\n") == 1:
+                    reporter(Unsaved(str(outputs.path(kind)), text))
+            hint = "results are printed instead; once it can be, the same command writes them"
+            raise InputError(error.message, hint=hint) from error
+        for kind in spent:
+            outputs.remove(kind)
+        last_word(Farewell("the results are written", 0))
+    return files
 
 
 def _exact_lnl(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from mltree import __version__
 from mltree.commands.request import (
     Request,
     conclude,
+    deliver,
     exactly,
     model_line,
     newick,
@@ -20,6 +22,7 @@ from mltree.commands.request import (
 from mltree.device.calibration import keeping
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
+from mltree.log import RunLog
 from mltree.model.grammar import format_model
 from mltree.report.progress import Reporter
 from mltree.report.tables import listed
@@ -31,13 +34,22 @@ from mltree.search.driver import search
 from mltree.search.duplicates import Collapsed, collapse
 from mltree.settings import SearchSettings, preset
 from mltree.starts import starting_trees
+from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
 from mltree.tree.splits import facing
+from mltree.tree.topology import Tree
 
 __all__ = ["SearchRequest", "run_search"]
 
-CHECKPOINT = "checkpoint"
-"""Kind of the file that a search goes on from; gone when it has ended."""
+LOG, START, MODEL, TREE = "log", "startTree", "bestModel", "bestTree"
+"""Kinds of the files that a search leaves. A log and a start tree without a result are what a run
+that failed left: not worth a --redo."""
+
+RESULTS = (MODEL, TREE)
+
+CHECKPOINT, LAST = "checkpoint", "lastTree"
+"""What a search goes on from, and the best tree when it was stopped; gone when it has ended. As
+long as there is a checkpoint, results are an older run's, or half of this one's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +82,17 @@ class SearchRequest(Request):
 def run_search(request: SearchRequest, reporter: Reporter) -> None:
     """Search, show the result, write the files."""
     outputs = request.outputs
-    resumes = _claim(request)
+    outputs.check((LOG, START, *RESULTS, CHECKPOINT, LAST))
+    with open_log(outputs.path(LOG), reporter) as log:
+        resumes = not request.redo and outputs.path(CHECKPOINT).exists()
+        if not resumes:
+            outputs.claim(RESULTS, request.redo)
+        _search(request, log, resumes, reporter)
+
+
+def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Reporter) -> None:
+    """All of it, once the prefix is the run's own."""
+    outputs = request.outputs
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = load_problem(request.alignment, request.model, reporter, request.datatype)
     settings = request.settings.for_sites(problem.patterns.n_sites)
@@ -78,7 +100,7 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
     constraint = read_constraint(request.constraint, taxa) if request.constraint else None
     outgroup = _outgroup(request.outgroup, taxa)
     distinct = _distinct(problem, constraint, reporter)
-    layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT))
+    layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else {}
     with keeping(layouts):
         likelihood = open_likelihood(
             problem, distinct.patterns, request, settings, settings.most_trees, reporter
@@ -89,23 +111,56 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
     checkpoint = Checkpoint(
         outputs.path(CHECKPOINT),
         _fingerprint(problem, constraint, request, start_text, likelihood.engine.name),
-        settings.checkpoint_interval,
+        settings.checkpoints,
         layouts,
     )
-    with open_log(outputs.path("log"), reporter, append=resumes):
-        files = [outputs.path("log"), outputs.write("startTree", start_text + "\n")]
+
+    def draw(tree: Tree) -> str:
+        shown = distinct.restore(tree)
+        return write_newick(shown, taxa, outgroup=outgroup, collapse=request.collapse) + "\n"
+
+    log.begin(append=resumes)
+    if not resumes:
+        outputs.remove(CHECKPOINT)
+        outputs.remove(LAST)
+        outputs.write({START: start_text + "\n"})
+    with parting(partial(_leave, request, checkpoint, draw, log)):
         found = search(
             likelihood, starts, problem.model, settings, rng, reporter, checkpoint, constraint
         )
         tree = distinct.restore(found.tree)
-        files.append(outputs.write("bestModel", model_line(found.model, problem)))
         if request.outgroup and facing(tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        text = write_newick(tree, taxa, outgroup=outgroup, collapse=request.collapse)
-        files.append(outputs.write("bestTree", text + "\n"))
-        checkpoint.remove()
+        texts = {MODEL: model_line(found.model, problem), TREE: draw(found.tree)}
+        files = [log.path, outputs.path(START)]
+        files += deliver(outputs, texts, reporter, spent=(CHECKPOINT, LAST))
         exact = exactly(likelihood, problem, request, found.model)
         conclude(likelihood, exact, problem, tree, found.model, found.lnl, files, reporter)
+
+
+def _leave(
+    request: SearchRequest, checkpoint: Checkpoint, draw: Callable[[Tree], str], log: RunLog
+) -> Farewell:
+    """Save what a search has found, in another thread than its own, and say how it goes on."""
+    state = checkpoint.kept
+    if state is None:
+        return Farewell()
+    said = []
+    try:
+        checkpoint.save(state)
+        without = " without --redo" if request.redo else ""
+        said.append(f"the same command{without} goes on from here")
+    except InputError as error:
+        said.append(error.message)
+    if np.isfinite(state.best.lnl):
+        text = draw(state.best.tree)
+        try:
+            (path,) = request.outputs.write({LAST: text})
+            said.append(f"the best tree so far, lnL {state.best.lnl:.3f}, is in {path}")
+        except InputError as error:
+            said += [error.message, text.strip()]
+    log.close(f"stopped: {'; '.join(said)}\n")
+    return Farewell("; ".join(said))
 
 
 def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
@@ -130,19 +185,6 @@ def _distinct(problem: Problem, constraint: Constraint | None, reporter: Reporte
     if distinct.copies.size:
         reporter(Notice(_copies_text(distinct, patterns.taxa)))
     return distinct
-
-
-def _claim(request: SearchRequest) -> bool:
-    """Make sure that the files can be written; whether an earlier search goes on.
-
-    A start tree and a log without a result are what a run that failed left: not worth a --redo.
-    """
-    outputs = request.outputs
-    checkpoint = outputs.path(CHECKPOINT)
-    if request.redo:
-        checkpoint.unlink(missing_ok=True)
-    outputs.claim(("bestTree", "bestModel"), request.redo)
-    return checkpoint.exists()
 
 
 def _copies_text(distinct: Collapsed, taxa: Sequence[str]) -> str:

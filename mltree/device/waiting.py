@@ -8,6 +8,7 @@ costs one thread's wake-up (12 us beside PoCL's 90 us for the smallest program; 
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from typing import Protocol
@@ -103,6 +104,7 @@ class _Waiter:
         self._asked.acquire()
         self._answered.acquire()
         self.is_stuck = False
+        """While a wait is under way, and for ever after one that nobody saw the end of."""
         arguments = (self._box, self._asked, self._answered)
         threading.Thread(target=_serve, args=arguments, name="device wait", daemon=True).start()
 
@@ -110,9 +112,14 @@ class _Waiter:
         """Whether the event came within so many seconds; raises what its command raised."""
         self._box[0] = event
         self._asked.release()
-        if not self._answered.acquire(timeout=limit):
-            self.is_stuck = True
-            return False
+        self.is_stuck = True
+        try:
+            if not self._answered.acquire(timeout=limit):
+                return False
+        except BaseException:
+            _deserted.append(self._answered)
+            raise
+        self.is_stuck = False
         problem, self._box[0] = self._box[0], None
         if isinstance(problem, BaseException):
             raise problem
@@ -147,6 +154,19 @@ def _serve(box: _Box, asked: threading.Lock, answered: threading.Lock) -> None:
 
 
 _local = threading.local()
+
+_deserted: list[threading.Lock] = []
+"""Answers of the waits that an exception ended, a notebook's interrupt, say."""
+
+
+@atexit.register
+def _see_them_out() -> None:
+    """Let no thread come back from OpenCL into an interpreter that is shutting down.
+
+    Python would end it there by unwinding its stack, which C++ answers with ``terminate``.
+    """
+    for answered in _deserted:
+        answered.acquire(timeout=LEAST_PATIENCE)
 
 
 def _waiter() -> _Waiter:

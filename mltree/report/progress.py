@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from functools import singledispatch
-from typing import Any, TextIO
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.text import Text
 
+from mltree.errors import InputError
 from mltree.events import (
     AlignmentLoaded,
     CheckpointWritten,
@@ -30,9 +34,11 @@ from mltree.events import (
     StartTree,
     TreePerturbed,
     TreesCulled,
+    Unsaved,
 )
+from mltree.report.terminal import turn_away
 
-__all__ = ["Reporter", "Verbosity", "describe"]
+__all__ = ["Log", "Reporter", "Verbosity", "describe"]
 
 
 class Verbosity(IntEnum):
@@ -47,8 +53,18 @@ _VERBOSE_ONLY = (CheckpointWritten,)
 """Events that say that all is well, too often to be read."""
 
 
+class Log(Protocol):
+    """Where the lines of a run go, beside the terminal."""
+
+    def write(self, text: str, /) -> object:
+        """Add lines; raises InputError where they have to wait for the next ones."""
+
+
 class Reporter:
-    """Receives events and draws them with the time since the run began in front."""
+    """Receives events and draws them with the time since the run began in front.
+
+    With a log, the run goes on where the terminal does not: nobody listens, or its file is full.
+    """
 
     def __init__(
         self,
@@ -59,8 +75,8 @@ class Reporter:
         cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.console = console
-        self._log: TextIO | None = None
-        self._backlog: list[str] = []
+        self._log: Log | None = None
+        self._has_terminal = self._is_logging = True
         self._verbosity = verbosity
         self._json_lines = json_lines
         self._clock = clock
@@ -78,44 +94,73 @@ class Reporter:
         """CPU seconds of the host's thread since then."""
         return self._cpu_clock() - self._cpu_began
 
+    def log_to(self, log: Log | None) -> None:
+        """Write to a log as well from now on; None: to none."""
+        self._log = log
+
     def __call__(self, event: Event) -> None:
         """Draw one event."""
         elapsed = self.elapsed
         if self._json_lines:
-            self.console.file.write(as_json(event, elapsed) + "\n")
-            self.console.file.flush()
+            self._show(lambda: self._print_json(event, elapsed))
         elif self._is_shown(event):
-            self.console.print(_styled(event, elapsed), soft_wrap=True)
-        self._write_log(f"{stamp(elapsed)} {describe(event)}")
+            self._show(lambda: self.console.print(_styled(event, elapsed), soft_wrap=True))
+        self._write_log(f"{stamp(elapsed)} {describe(event)}\n")
 
     def say(self, renderable: Any) -> None:
         """Show a table or a text after the events: on the terminal and in the log."""
+        is_text = isinstance(renderable, str)
         if not self._json_lines and self._verbosity > Verbosity.QUIET:
-            self.console.print(renderable, soft_wrap=isinstance(renderable, str))
-        if self._log is not None:
-            plain = Console(file=self._log, width=100, color_system=None)
-            plain.print(renderable, soft_wrap=isinstance(renderable, str))
-            self._log.flush()
+            self._show(lambda: self.console.print(renderable, soft_wrap=is_text))
+        plain = Console(file=io.StringIO(), width=100, color_system=None)
+        with plain.capture() as text:
+            plain.print(renderable, soft_wrap=is_text)
+        self._write_log(text.get())
 
     def _is_shown(self, event: Event) -> bool:
+        if isinstance(event, Unsaved):
+            return True
         if isinstance(event, _VERBOSE_ONLY):
             return self._verbosity >= Verbosity.VERBOSE
         return self._verbosity >= Verbosity.NORMAL
 
-    def log_to(self, file: TextIO | None) -> None:
-        """Write the log to a file from now on, and first what it has missed; None: to none."""
-        self._log = file
-        if file is not None:
-            file.writelines(self._backlog)
-            file.flush()
-            self._backlog.clear()
+    def _print_json(self, event: Event, elapsed: float) -> None:
+        self.console.file.write(as_json(event, elapsed) + "\n")
+        self.console.file.flush()
 
-    def _write_log(self, line: str) -> None:
-        if self._log is None:
-            self._backlog.append(line + "\n")
+    def _show(self, draw: Callable[[], None]) -> None:
+        """Draw on the terminal, as long as there is one."""
+        if not self._has_terminal:
             return
-        self._log.write(line + "\n")
-        self._log.flush()
+        try:
+            draw()
+        except OSError as error:
+            if self._log is None:
+                raise
+            self._has_terminal = False
+            turn_away(self.console.file)
+            self._note(f"standard output: {error.strerror}; the run and its log go on")
+
+    def _write_log(self, text: str) -> None:
+        if self._log is None:
+            return
+        try:
+            self._log.write(text)
+        except InputError as error:
+            if self._is_logging:
+                self._is_logging = False
+                self._note(f"{error.message}; the run goes on")
+        else:
+            self._is_logging = True
+
+    def _note(self, problem: str) -> None:
+        """What has happened to one way of telling, by the others."""
+        line = f"{stamp(self.elapsed)} note: {problem}\n"
+        with suppress(OSError, AttributeError):  # closed, or never there
+            sys.stderr.write(line)
+            sys.stderr.flush()
+        if self._is_logging:
+            self._write_log(line)
 
 
 def stamp(elapsed: float) -> str:
@@ -149,6 +194,11 @@ def describe(event: Event) -> str:
 @describe.register
 def _(event: Notice) -> str:
     return f"note: {event.text}"
+
+
+@describe.register
+def _(event: Unsaved) -> str:
+    return f"not written, {event.path}: {event.content.strip()}"
 
 
 @describe.register

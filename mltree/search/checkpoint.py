@@ -1,9 +1,10 @@
 """Checkpoints: the state of a search as one file, replaced atomically.
 
-The file is NumPy's ``.npz``: the trees as plain arrays, everything else as one JSON text (Python
-writes floats so that they read back to the same bits).  It carries a format version and a
-fingerprint of the data and options; a search never goes on from a checkpoint that does not match.
-It also keeps the devices' layouts, which a search must go on with for the same bits.
+The file is a line with the format's version, the SHA-256 of the rest, and NumPy's ``.npz``: the
+trees as plain arrays, everything else as one JSON text (Python writes floats so that they read back
+to the same bits).  It carries a fingerprint of the data and options; a search never goes on from a
+checkpoint that does not match. It also keeps the devices' layouts, which a search must go on with
+for the same bits.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ import dataclasses
 import hashlib
 import io
 import json
-import os
+import re
 import time
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -24,17 +24,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import InputError
-from mltree.events import CheckpointWritten, Emit
+from mltree.events import CheckpointWritten, Emit, Notice
+from mltree.files import naming, write_whole
 from mltree.model.substitution import Model
 from mltree.search.lineage import Lineage
 from mltree.search.pool import Pool, PooledTree
 from mltree.search.state import SearchState
+from mltree.settings import CheckpointSettings
 from mltree.tree.topology import Tree
 
 __all__ = ["VERSION", "Checkpoint", "fingerprint"]
 
-VERSION = 2
-"""Raised whenever the state changes its shape or its meaning."""
+VERSION = 3
+"""Raised whenever the file or the state changes its shape or its meaning."""
+
+_FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
 
 _COUNTERS = ("fraction", "stage", "entered", "batches", "failures", "rounds", "candidates", "moves")
 _MODEL_ARRAYS = ("rates", "frequencies")
@@ -58,38 +62,55 @@ class Checkpoint:
         self,
         path: Path,
         fingerprint: str,
-        interval: float,
+        settings: CheckpointSettings,
         layouts: Mapping[str, tuple[int, int]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``interval``: seconds after which a step within a stage is worth a checkpoint.
-
-        ``layouts``: VW and rows that the devices were given, to be read by :meth:`read_layouts`.
-        """
+        """``layouts``: VW and rows that the devices were given, read by :meth:`read_layouts`."""
         self.path = path
+        self.kept: SearchState | None = None
+        """The search between its last two steps; nobody changes it, so that any thread may save it
+        while the next step is under way."""
         self._fingerprint = fingerprint
-        self._interval = interval
+        self._settings = settings
         self._layouts = dict(layouts or {})
         self._clock = clock
-        self._written = clock()
+        self._began = self._tried = clock()
+        self._cost = 0.0
+        self._is_failing = False
 
-    def step(self, state: SearchState, *, stage_ended: bool, emit: Emit) -> None:
-        """Called between any two steps: writes when a stage ended or time has passed."""
-        if stage_ended or self._clock() - self._written >= self._interval:
-            self.save(state)
+    def step(self, state: SearchState, emit: Emit, *, is_last: bool = False) -> None:
+        """Called between any two steps: keeps the state, and writes it where that is due.
+
+        A file that cannot be written is told of once, and does not end the search.
+        """
+        self.kept = state.copy()
+        now = self._clock()
+        if not is_last and now - self._tried < self._settings.pause(now - self._began, self._cost):
+            return
+        try:
+            self.save(self.kept)
+        except InputError as error:
+            if not self._is_failing:
+                emit(Notice(f"{error.message}; the search goes on without a checkpoint"))
+            self._is_failing = True
+        else:
+            self._is_failing = False
             emit(CheckpointWritten(str(self.path)))
+        self._tried = self._clock()
+        self._cost = self._tried - now
 
     def save(self, state: SearchState) -> None:
-        """Write the state: whole or not at all, whenever the machine stops."""
+        """Write the state: whole or not at all, whenever the machine stops.
+
+        Raises:
+            InputError: it cannot be written.
+        """
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, **_pack(state, self._fingerprint, self._layouts))
-        partial = self.path.with_name(self.path.name + ".partial")
-        with partial.open("wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
-        self._written = self._clock()
+        body = buffer.getvalue()
+        first_line = f"mltree checkpoint {VERSION}\n".encode()
+        write_whole(self.path, first_line + hashlib.sha256(body).digest() + body)
 
     def load(self, model: Model) -> SearchState | None:
         """The state on file, or None without a file.
@@ -101,7 +122,7 @@ class Checkpoint:
             return None
         arrays, meta = _read(self.path)
         if meta["fingerprint"] != self._fingerprint:
-            what = "belongs to other data or options, or to another device or layout"
+            what = "belongs to other data, options or version, or to another device or layout"
             raise _misfit(self.path, what)
         return _unpack(arrays, meta, model)
 
@@ -116,10 +137,6 @@ class Checkpoint:
         _, meta = _read(path)
         return {device: (vw, rows) for device, (vw, rows) in meta["layouts"].items()}
 
-    def remove(self) -> None:
-        """Delete the file once its search is over."""
-        self.path.unlink(missing_ok=True)
-
 
 def _misfit(path: Path, what: str) -> InputError:
     return InputError(
@@ -132,18 +149,22 @@ def _misfit(path: Path, what: str) -> InputError:
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Arrays and what ``meta`` says.
 
-    Raises: InputError where this version cannot read them.
+    Raises: InputError where this version cannot read them. Nothing is parsed that is not, to the
+    last bit, what was written.
     """
-    try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        meta: dict[str, Any] = json.loads(str(arrays["meta"]))
-        version = meta["version"]
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise _misfit(path, "is not a checkpoint, or a damaged one") from error
-    if version != VERSION:
-        raise _misfit(path, "was written by another version of mltree")
-    return arrays, meta
+    with naming(path, "read"):
+        content = path.read_bytes()
+    found = _FIRST_LINE.match(content)
+    if found is None:
+        raise _misfit(path, "is not a checkpoint, or a damaged one")
+    if int(found[1]) != VERSION:
+        raise _misfit(path, "was written by another version of mltree, or is damaged")
+    body = found.end() + hashlib.sha256().digest_size
+    if hashlib.sha256(content[body:]).digest() != content[found.end() : body]:
+        raise _misfit(path, "is a damaged checkpoint")
+    with np.load(io.BytesIO(content[body:]), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    return arrays, json.loads(str(arrays["meta"]))
 
 
 def _pack(
@@ -153,7 +174,6 @@ def _pack(
     pooled = [Lineage(entry.tree, entry.lnl, str(entry.key)) for entry in state.pool.trees]
     everyone = [*state.lineages, *state.copies, *pooled]
     meta = {
-        "version": VERSION,
         "fingerprint": mark,
         "layouts": layouts,
         "counts": [len(state.lineages), len(state.copies), len(pooled)],

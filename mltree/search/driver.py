@@ -131,13 +131,15 @@ class _Search:
         """Work off the plan."""
         state = self._state
         while state.stage < len(self._plan):
+            if checkpoint is not None:
+                checkpoint.step(state, self._emit)
             if self._step():
                 state.stage += 1
                 state.entered = False
             else:
                 state.entered = True
-            if checkpoint is not None:
-                checkpoint.step(state, stage_ended=not state.entered, emit=self._emit)
+        if checkpoint is not None:
+            checkpoint.step(state, self._emit, is_last=True)
         best = best_of(state.lineages)
         self._emit(SearchFinished(best.lnl, state.rounds, state.candidates, state.moves))
         return SearchResult(
@@ -225,8 +227,7 @@ class _Search:
         state.rounds += 1
         state.candidates += candidates
         state.moves += moves
-        best = best_of([*state.lineages, *state.copies]).lnl
-        self._emit(RoundDone(state.rounds, phase.radius, candidates, moves, best))
+        self._emit(RoundDone(state.rounds, phase.radius, candidates, moves, state.best.lnl))
         return not any(lineage.active for lineage in lineages)
 
     def _cull(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mltree.model.substitution import Model
-from mltree.search.lineage import Lineage
+from mltree.search.lineage import Lineage, best_of
 from mltree.search.pool import Pool
 
 __all__ = ["SearchState"]
@@ -40,3 +41,18 @@ class SearchState:
     """Insertions scored."""
     moves: int = 0
     """Moves applied and kept."""
+
+    @property
+    def best(self) -> Lineage:
+        """The best tree so far."""
+        return best_of([*self.lineages, *self.copies])
+
+    def copy(self) -> SearchState:
+        """The same state, which no step changes."""
+        return replace(
+            self,
+            lineages=[lineage.copy() for lineage in self.lineages],
+            copies=[lineage.copy() for lineage in self.copies],
+            rng=deepcopy(self.rng),
+            pool=replace(self.pool, trees=list(self.pool.trees)),
+        )

@@ -17,7 +17,6 @@ from typer.testing import Result
 
 import mltree
 from mltree.device.discovery import find_devices
-from mltree.search.checkpoint import Checkpoint
 from mltree.tree.newick import read_newick
 from mltree.tree.splits import same_topology
 
@@ -122,38 +121,6 @@ def test_what_a_failed_run_left_is_overwritten(run: Run, primates: str) -> None:
     Path("x.mltree.startTree").write_text("(a,b,c);")
     assert run("search", primates, *QUICK).exit_code == 0
     assert "no more power" not in Path("x.mltree.log").read_text()
-
-
-def test_a_killed_search_goes_on_and_ends_with_the_same_bytes(
-    run: Run, primates: str, finished: Result, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = 0
-    save = Checkpoint.save
-
-    def save_and_die(self: Checkpoint, state: object) -> None:
-        nonlocal steps
-        save(self, state)  # type: ignore[arg-type]
-        steps += 1
-        if steps == 4:
-            raise KeyboardInterrupt
-
-    quick = ("--preset", "fast", "--prefix", "y")
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "save", save_and_die)
-        assert run("search", primates, *quick).exit_code == 130
-    result = run("search", primates, *quick)
-    assert result.exit_code == 0, result.output
-    assert "resumed from" in result.stdout
-    for kind in ("bestTree", "bestModel", "startTree"):
-        assert Path(f"x.mltree.{kind}").read_bytes() == Path(f"y.mltree.{kind}").read_bytes()
-
-
-def test_another_search_does_not_go_on_from_a_checkpoint(run: Run, primates: str) -> None:
-    Path("x.mltree.checkpoint").write_bytes(b"something else")
-    result = run("search", primates, *QUICK)
-    assert result.exit_code == 2
-    assert "--redo" in result.stderr
-    assert run("search", primates, *QUICK, "--redo").exit_code == 0
 
 
 def test_json_is_one_event_a_line(run: Run, primates: str) -> None:

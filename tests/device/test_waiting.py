@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -118,3 +121,58 @@ def test_a_stalled_queue() -> None:
     never.set_status(cl.command_execution_status.COMPLETE)
     Watch.over(device).wait(read)
     np.testing.assert_array_equal(target, source)
+
+
+class Interrupted(Exception):
+    """What a notebook's user does."""
+
+
+def interrupt(*_: object) -> None:
+    raise Interrupted
+
+
+def test_an_interrupted_wait_leaves_nothing_to_the_next() -> None:
+    before = signal.signal(signal.SIGALRM, interrupt)
+    watch, first, second = Watch("a device"), Command(), Command()
+    signal.setitimer(signal.ITIMER_REAL, SHORT)
+    with pytest.raises(Interrupted):
+        watch.wait(first)
+    signal.signal(signal.SIGALRM, before)
+    first.come()
+    for thread in first.threads:
+        thread.join(SHORT)
+    timer = threading.Timer(SHORT, second.come)
+    timer.start()
+    watch.wait(second)
+    assert second.command_execution_status == 0
+    timer.join()
+
+
+INTERRUPTED = """
+import signal, time
+from mltree.device.waiting import Watch
+
+class Launch:
+    command_execution_status = 2
+    def wait(self):
+        time.sleep(1.0)
+        print("came back", flush=True)
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+try:
+    Watch("a device").wait(Launch())
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_no_thread_is_inside_open_cl_when_the_interpreter_ends() -> None:
+    """It would come back to no interpreter: "terminate called without an active exception"."""
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stdout) == (0, "interrupted\ncame back\n"), result.stderr

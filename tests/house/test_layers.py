@@ -10,17 +10,18 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "mltree").rglob("*.py"))
 
 LAYERS = (
-    ("mltree.errors", "mltree.contract"),
+    ("mltree.errors", "mltree.contract", "mltree.stopping", "mltree.files"),
     ("mltree.alignment",),
     ("mltree.model",),
     ("mltree.tree",),
     ("mltree.settings", "mltree.events"),
     ("mltree.likelihood",),
     ("mltree.search", "mltree.device"),
-    ("mltree.report", "mltree.outputs", "mltree.engines"),
+    ("mltree.report", "mltree.outputs", "mltree.log", "mltree.engines"),
     ("mltree.starts", "mltree.run"),
     ("mltree.commands", "mltree.compare"),
-    ("mltree.cli", "mltree.options"),
+    ("mltree.exits", "mltree.options"),
+    ("mltree.cli",),
     ("mltree.__main__",),
 )
 """From the ground up; a module imports from its own layer and from those below."""
@@ -31,7 +32,7 @@ STRANGERS = (("mltree.search", "mltree.device"), ("mltree.device", "mltree.searc
 HOMES = {
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.newick",),
-    "typer": ("mltree.cli", "mltree.options"),
+    "typer": ("mltree.cli", "mltree.exits", "mltree.options"),
     "rich": ("mltree.report", "mltree.cli", "mltree.commands"),
     "scipy": ("mltree.model",),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
 import json
 import math
@@ -12,8 +13,10 @@ import pytest
 from rich.console import Console
 
 from mltree import events
-from mltree.events import CheckpointWritten, Event, Notice, PhaseStarted, RoundDone
+from mltree.errors import InputError
+from mltree.events import CheckpointWritten, Event, Notice, PhaseStarted, RoundDone, Unsaved
 from mltree.report.progress import Reporter, Verbosity, describe
+from mltree.report.terminal import Terminal
 
 SAMPLES: dict[Any, Any] = {str: "text", int: 3, float: 2.5}
 
@@ -91,13 +94,74 @@ def test_json_is_strict() -> None:
     }  # fmt: skip
 
 
-def test_a_log_opened_late_has_what_it_missed() -> None:
-    reporter = Reporter(Console(file=io.StringIO()), Verbosity.QUIET, clock=Clock())
+class Full(io.StringIO):
+    """A file or pipe that takes nothing while it is full."""
+
+    is_full = True
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__()
+        self.problem = problem
+
+    def write(self, text: str) -> int:
+        if self.is_full:
+            raise self.problem
+        return super().write(text)
+
+
+CLOSED = BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def test_the_log_has_events_and_texts() -> None:
     log = io.StringIO()
-    reporter(Notice("one"))
+    reporter = Reporter(Console(file=io.StringIO()), Verbosity.QUIET, clock=Clock())
     reporter.log_to(log)
-    reporter(Notice("two"))
-    reporter.say("three")
+    reporter(Notice("one"))
+    reporter.say("two")
     reporter.log_to(None)
-    reporter(Notice("four"))
-    assert log.getvalue() == "[00:00:00] note: one\n[00:00:00] note: two\nthree\n"
+    reporter(Notice("three"))
+    assert log.getvalue() == "[00:00:00] note: one\ntwo\n"
+
+
+@pytest.mark.parametrize("json_lines", [False, True])
+def test_a_run_with_a_log_goes_on_without_a_terminal(
+    json_lines: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = Reporter(Terminal(file=Full(CLOSED)), json_lines=json_lines, clock=Clock())
+    reporter.log_to(log := io.StringIO())
+    for text in ("one", "two"):
+        reporter(Notice(text))
+    note = "[00:00:00] note: standard output: Broken pipe; the run and its log go on"
+    assert capsys.readouterr().err.splitlines() == [note]
+    lines = ["[00:00:00] note: one", note, "[00:00:00] note: two"]
+    assert sorted(log.getvalue().splitlines()) == sorted(lines)
+
+
+def test_without_a_log_somebody_must_see_it() -> None:
+    with pytest.raises(BrokenPipeError):
+        Reporter(Terminal(file=Full(CLOSED)))(Notice("one"))
+
+
+def test_a_full_log_is_told_of_once_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = io.StringIO()
+    reporter = Reporter(Terminal(file=screen, width=80), clock=Clock())
+    reporter.log_to(log := Full(InputError("cannot write x: No space left")))
+    for log.is_full in (True, True, False, True):
+        reporter(Notice("one"))
+    note = "[00:00:00] note: cannot write x: No space left; the run goes on"
+    assert capsys.readouterr().err.splitlines() == [note, note]
+    assert len(screen.getvalue().splitlines()) == 4
+
+
+def test_neither_terminal_nor_log_nor_anybody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    reporter = Reporter(Terminal(file=Full(CLOSED)), clock=Clock())
+    reporter.log_to(Full(InputError("no space")))
+    reporter(Notice("one"))
+    reporter(Notice("two"))
+
+
+def test_what_is_nowhere_else_is_shown_in_silence_too() -> None:
+    unsaved = Unsaved("x.mltree.bestTree", "(a,b,c);\n")
+    line = "[01:02:05] not written, x.mltree.bestTree: (a,b,c);"
+    assert " ".join(drawn(unsaved, verbosity=Verbosity.QUIET)) == line

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +11,18 @@ import pytest
 
 from mltree.alignment.alphabet import DNA
 from mltree.errors import InputError
-from mltree.events import ignore
+from mltree.events import CheckpointWritten, Event, Notice, ignore
 from mltree.model.grammar import parse_model
-from mltree.search.checkpoint import Checkpoint, fingerprint
+from mltree.search.checkpoint import VERSION, Checkpoint, fingerprint
 from mltree.search.lineage import Lineage
 from mltree.search.pool import Pool
 from mltree.search.state import SearchState
+from mltree.settings import CheckpointSettings
 from mltree.tree.random_trees import random_topology
+
+ALWAYS = CheckpointSettings(first=0.0, growth=0.0, share=math.inf)
+
+READ = Checkpoint.read_layouts
 
 MODEL = parse_model("GTR{1/2.5/0.3/1.1/4.7/1}+FU{0.1/0.2/0.3/0.4}+G4{0.123456789}", DNA)
 
@@ -34,7 +41,7 @@ def state() -> SearchState:
 
 
 def test_reads_back_the_same_bits(state: SearchState, tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "x.ckp", "mark", 60.0)
+    checkpoint = Checkpoint(tmp_path / "x.ckp", "mark", ALWAYS)
     checkpoint.save(state)
     again = checkpoint.load(parse_model("GTR+FC+G4", DNA))
     assert again is not None
@@ -57,47 +64,145 @@ def test_reads_back_the_same_bits(state: SearchState, tmp_path: Path) -> None:
 
 
 def test_nothing_to_resume(tmp_path: Path) -> None:
-    assert Checkpoint(tmp_path / "none", "mark", 60.0).load(MODEL) is None
+    assert Checkpoint(tmp_path / "none", "mark", ALWAYS).load(MODEL) is None
 
 
 def test_keeps_the_layouts(state: SearchState, tmp_path: Path) -> None:
     path = tmp_path / "x"
     assert Checkpoint.read_layouts(path) == {}
     layouts = {"a device": (32, 4), "another": (8, 1)}
-    Checkpoint(path, "mark", 60.0, layouts).save(state)
+    Checkpoint(path, "mark", ALWAYS, layouts).save(state)
     assert Checkpoint.read_layouts(path) == layouts
 
 
 def test_other_data_are_refused(state: SearchState, tmp_path: Path) -> None:
-    Checkpoint(tmp_path / "x", "mark", 60.0).save(state)
-    with pytest.raises(InputError, match="other data or options"):
-        Checkpoint(tmp_path / "x", "other", 60.0).load(MODEL)
+    Checkpoint(tmp_path / "x", "mark", ALWAYS).save(state)
+    with pytest.raises(InputError, match="other data, options or version"):
+        Checkpoint(tmp_path / "x", "other", ALWAYS).load(MODEL)
 
 
-@pytest.mark.parametrize("size", [0, 10, 500, 2000])
-def test_damage_is_noticed(state: SearchState, tmp_path: Path, size: int) -> None:
+@pytest.mark.parametrize("size", [0, 10, 40, 500, 2000])
+def test_a_cut_is_noticed(state: SearchState, tmp_path: Path, size: int) -> None:
     path = tmp_path / "x"
-    Checkpoint(path, "mark", 60.0).save(state)
+    Checkpoint(path, "mark", ALWAYS).save(state)
     path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(InputError, match="checkpoint"):
-        Checkpoint(path, "mark", 60.0).load(MODEL)
-    with pytest.raises(InputError, match="checkpoint"):
-        Checkpoint.read_layouts(path)
+    assert_refused(path)
 
 
-def test_writes_at_the_end_of_a_stage_and_when_time_has_passed(
-    state: SearchState, tmp_path: Path
-) -> None:
+@pytest.mark.cases(200, 20_000)
+def test_no_damage_is_read(state: SearchState, tmp_path: Path, case: int) -> None:
+    """A bit flipped, bytes overwritten, taken out or put in, anywhere."""
+    path, rng = tmp_path / "x", np.random.default_rng(case)
+    Checkpoint(path, "mark", ALWAYS).save(state)
+    content = path.read_bytes()
+    at, size = int(rng.integers(len(content))), int(rng.integers(1, 9))
+    match case % 4:
+        case 0:
+            damaged = bytearray(content)
+            damaged[at] ^= 1 << int(rng.integers(8))
+        case 1:
+            damaged = content[:at] + rng.bytes(size) + content[at + size :]
+        case 2:
+            damaged = content[:at] + content[at + size :]
+        case _:
+            damaged = content[:at] + rng.bytes(size) + content[at:]
+    path.write_bytes(damaged)
+    if damaged != content:
+        assert_refused(path)
+
+
+def assert_refused(path: Path) -> None:
+    for read in (lambda: Checkpoint(path, "mark", ALWAYS).load(MODEL), partial(READ, path)):
+        with pytest.raises(InputError, match=r"checkpoint|another version") as raised:
+            read()
+        assert "--redo" in str(raised.value.hint)
+
+
+def test_another_version_is_refused(state: SearchState, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    Checkpoint(path, "mark", ALWAYS).save(state)
+    path.write_bytes(path.read_bytes().replace(b"%d\n" % VERSION, b"%d\n" % (VERSION + 1), 1))
+    with pytest.raises(InputError, match="another version"):
+        READ(path)
+
+
+def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read .*: Is a directory"):
+        READ(tmp_path)
+
+
+RULES = CheckpointSettings(first=1.0, growth=0.1, longest=60.0, share=0.01)
+
+
+def test_writes_soon_then_more_rarely_and_in_the_end(state: SearchState, tmp_path: Path) -> None:
     now = [0.0]
     events: list[object] = []
-    checkpoint = Checkpoint(tmp_path / "x", "mark", 60.0, clock=lambda: now[0])
-    for now[0], ended in ((10.0, False), (20.0, True), (70.0, False), (81.0, False)):
-        checkpoint.step(state, stage_ended=ended, emit=events.append)
-    assert len(events) == 2
-    checkpoint.remove()
-    checkpoint.remove()
-    checkpoint.step(state, stage_ended=False, emit=ignore)
-    assert not (tmp_path / "x").exists()
+    checkpoint = Checkpoint(tmp_path / "x", "mark", RULES, clock=lambda: now[0])
+    written = []
+    for now[0] in np.arange(0, 3600, 0.5).tolist():
+        before = len(events)
+        checkpoint.step(state, events.append)
+        written += [now[0]] * (len(events) - before)
+    assert written[:4] == [1.0, 2.0, 3.0, 4.0]
+    pauses = np.diff(written)
+    assert (pauses[np.array(written[1:]) > 100] >= 10).all()
+    assert pauses.max() == 60.0
+    checkpoint.step(state, events.append, is_last=True)
+    assert len(events) == len(written) + 1
+
+
+def test_a_slow_disk_is_written_to_more_rarely(state: SearchState, tmp_path: Path) -> None:
+    """No more than a hundredth of the time goes there."""
+    now, spent = [0.0], 0.0
+
+    class Slow(Checkpoint):
+        def save(self, state: SearchState) -> None:
+            nonlocal spent
+            now[0] += 0.5
+            spent += 0.5
+
+    checkpoint = Slow(tmp_path / "x", "mark", RULES, clock=lambda: now[0])
+    while now[0] < 3600:
+        now[0] += 0.1
+        checkpoint.step(state, ignore)
+    assert 0.0 < spent <= 0.0105 * 3600
+
+
+def test_a_disk_that_is_full_is_told_of_once_and_tried_again(
+    state: SearchState, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    folder = tmp_path / "later"
+    checkpoint = Checkpoint(folder / "x", "mark", ALWAYS)
+    for _ in range(3):
+        checkpoint.step(state, events.append)
+    (notice,) = events
+    assert isinstance(notice, Notice)
+    assert "x: No such file or directory; the search goes on" in notice.text
+    folder.mkdir()
+    checkpoint.step(state, events.append)
+    assert isinstance(events[-1], CheckpointWritten)
+
+
+def test_what_is_kept_is_nobody_elses(state: SearchState, tmp_path: Path) -> None:
+    """What a step changes in place does not change it."""
+    checkpoint = Checkpoint(tmp_path / "x", "mark", RULES)
+    assert checkpoint.kept is None
+    checkpoint.step(state, ignore)
+    kept = checkpoint.kept
+    assert kept is not None
+    checkpoint.save(kept)
+    before = checkpoint.path.read_bytes()
+    for lineage in [*state.lineages, *state.copies]:
+        lineage.tree.lengths += 1.0
+        lineage.tree.twin[:] = 0
+        lineage.lnl, lineage.active = 0.0, not lineage.active
+    state.rng.random()
+    state.pool.add(random_topology(9, state.rng), 0.0)
+    state.lineages.append(state.copies.pop())
+    state.stage += 1
+    checkpoint.save(kept)
+    assert checkpoint.path.read_bytes() == before
 
 
 def test_the_fingerprint_keeps_parts_apart() -> None:

@@ -16,7 +16,7 @@ from mltree.model.grammar import parse_model
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.constraint import Constraint, tips_behind_edges
 from mltree.search.driver import SearchResult, StartingTree, search
-from mltree.settings import PerturbationSettings, PhaseSettings, SearchSettings
+from mltree.settings import CheckpointSettings, PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds
 
@@ -105,6 +105,9 @@ def test_nni_mode_climbs_too(small: Case) -> None:
     assert all(isinstance(lnl, float) for lnl in [result.lnl])
 
 
+ALWAYS = CheckpointSettings(first=0.0, growth=0.0, share=np.inf)
+
+
 class Killed(Exception):
     """The power goes."""
 
@@ -123,12 +126,37 @@ def test_resumes_with_the_same_bits(
             raise Killed
 
     with pytest.raises(Killed):
-        run(small, emit=pull_the_plug, checkpoint=Checkpoint(path, "data", 0.0))
-    resumed = run(small, checkpoint=Checkpoint(path, "data", 0.0))
+        run(small, emit=pull_the_plug, checkpoint=Checkpoint(path, "data", ALWAYS))
+    resumed = run(small, checkpoint=Checkpoint(path, "data", ALWAYS))
     assert resumed.lnl == found.lnl
     assert (resumed.tree.twin == found.tree.twin).all()
     assert (resumed.tree.lengths == found.tree.lengths).all()
     assert (resumed.rounds, resumed.candidates) == (found.rounds, found.candidates)
+
+
+def test_goes_on_with_the_same_bits_from_what_is_kept_at_any_time(
+    small: Case, tmp_path: Path
+) -> None:
+    """What a signal's thread saves while a step is under way is the state before that step."""
+    saved = iter(range(10**6))
+
+    class Watching(Checkpoint):
+        def step(self, *args: object, **more: object) -> None:
+            if (kept := self.kept) is not None:
+                Checkpoint(tmp_path / f"{next(saved)}", "data", ALWAYS).save(kept)
+            super().step(*args, **more)  # type: ignore[arg-type]
+
+    quick = replace(SETTINGS, perturbation=PerturbationSettings(patience=0))
+    never = CheckpointSettings(first=np.inf)
+    whole = run(small, quick, 1, checkpoint=Watching(tmp_path / "own", "data", never))
+    steps = next(saved)
+    assert steps > 8
+    for step in (steps // 2, steps - 1):
+        state = Checkpoint(tmp_path / f"{step}", "data", ALWAYS)
+        resumed = run(small, quick, 1, checkpoint=state)
+        assert resumed.lnl == whole.lnl
+        assert (resumed.tree.twin == whole.tree.twin).all()
+        assert (resumed.tree.lengths == whole.tree.lengths).all()
 
 
 def test_a_constraint_holds_to_the_end(small: Case) -> None:

@@ -1,0 +1,230 @@
+"""Outputs that fail: full disks, closed pipes, folders and names that nobody can write to."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from mltree.outputs import Outputs
+
+Run = Callable[..., Result]
+
+QUICK = ("--preset", "fast", "--prefix", "x", "--moves", "nni")
+
+RESULTS = ("bestModel", "bestTree", "startTree")
+
+KINDS = ("log", "startTree", "bestModel", "bestTree", "checkpoint", "lastTree")
+
+
+def command(*arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    """A command as a process, its error output kept."""
+    return subprocess.run(
+        [sys.executable, "-m", "mltree", *arguments], stderr=subprocess.PIPE, check=False, **options
+    )  # type: ignore[call-overload, no-any-return]
+
+
+def closed_pipe() -> int:
+    """The end to write to of a pipe that nobody reads."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    return writes
+
+
+OUTPUTS: dict[str, Callable[[], int]] = {
+    "full": lambda: os.open("/dev/full", os.O_WRONLY),
+    "closed pipe": closed_pipe,
+}
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_a_search_goes_on_without_standard_output(
+    primates: str, tmp_path: Path, output: str, more: tuple[str, ...]
+) -> None:
+    stdout = OUTPUTS[output]()
+    result = command("search", primates, *QUICK, *more, stdout=stdout, cwd=tmp_path)
+    os.close(stdout)
+    assert result.returncode == 0
+    (line,) = result.stderr.decode().splitlines()
+    assert "standard output" in line
+    log = (tmp_path / "x.mltree.log").read_text()
+    assert "standard output" in log
+    assert "Final log-likelihood" in log
+    assert all((tmp_path / f"x.mltree.{kind}").exists() for kind in RESULTS)
+
+
+def test_a_search_needs_no_standard_streams(primates: str, tmp_path: Path) -> None:
+    def close_all() -> None:
+        for stream in range(3):
+            os.close(stream)
+
+    result = command("search", primates, *QUICK, preexec_fn=close_all, cwd=tmp_path)
+    assert result.returncode == 0
+    assert (tmp_path / "x.mltree.log").read_text().startswith("process ")
+    assert "Final log-likelihood" in (tmp_path / "x.mltree.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unread"),
+    [(("check", "ALIGNMENT"), 141), (("--help",), 1), (("--version",), 141)],
+)
+def test_an_answer_that_finds_no_room_is_told_in_a_line(
+    primates: str, tmp_path: Path, arguments: tuple[str, ...], unread: int
+) -> None:
+    """``unread``: the exit code where nobody reads it; typer has its own for what it prints."""
+    given = [primates if argument == "ALIGNMENT" else argument for argument in arguments]
+    for output, code, lines in (("full", 2, 1), ("closed pipe", unread, 0)):
+        stdout = OUTPUTS[output]()
+        result = command(*given, stdout=stdout, cwd=tmp_path)
+        os.close(stdout)
+        said = result.stderr.decode().splitlines()
+        assert (result.returncode, len(said)) == (code, lines), said
+        assert all("cannot write to standard output: No space left" in line for line in said)
+
+
+def test_a_disk_that_is_full_ends_nothing_that_has_begun(primates: str, tmp_path: Path) -> None:
+    """A limit on the size of files stands for it: results are small, checkpoints and logs not."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    (tmp_path / "data").write_text(Path(primates).read_text())
+    result = command(
+        "search", "data", *QUICK, "--device", "reference", "--model", "JC",
+        stdout=subprocess.PIPE, cwd=tmp_path, preexec_fn=limit,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    (line,) = result.stderr.decode().splitlines()
+    assert "cannot write x.mltree.log: File too large; the run goes on" in line
+    out = result.stdout.decode()
+    assert "x.mltree.checkpoint: File too large; the search goes on without" in out
+    assert "Final log-likelihood" in out
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "data", *(f"x.mltree.{kind}" for kind in sorted((*RESULTS, "log")))
+    ]  # fmt: skip
+
+
+def test_a_disk_that_is_full_at_once_is_told_of_before_the_search(
+    run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(monkeypatch, "startTree")
+    result = run("search", primates, *QUICK)
+    assert result.exit_code == 2
+    assert "cannot write x.mltree.startTree: No space left on device" in result.stderr
+    assert "SPR round" not in result.output
+
+
+def fill(patch: pytest.MonkeyPatch, *kinds: str) -> None:
+    """Have no room for files of these kinds."""
+
+    def write(path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        if any(f".{kind}." in path.name for kind in kinds):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    patch.setattr("mltree.files._write_through", write)
+
+
+@pytest.mark.parametrize("full", [("bestTree",), ("bestModel", "checkpoint")])
+@pytest.mark.parametrize("switch", ["--verbose", "--quiet", "--json"])
+def test_results_that_cannot_be_written_are_shown_and_not_lost(
+    run: Run, primates: str, monkeypatch: pytest.MonkeyPatch, full: tuple[str, ...], switch: str
+) -> None:
+    with monkeypatch.context() as patch:
+        fill(patch, *full)
+        result = run("search", primates, *QUICK, switch)
+    assert result.exit_code == 2
+    assert "No space left" in result.stderr
+    assert not Path("x.mltree.bestTree").exists()
+    assert not Path("x.mltree.bestModel").exists()
+    assert Path("x.mltree.checkpoint").exists() == ("checkpoint" not in full)
+    log = Path("x.mltree.log").read_text()
+    again = run("search", primates, *QUICK)
+    assert again.exit_code == 0
+    for kind in ("bestTree", "bestModel"):
+        written = Path(f"x.mltree.{kind}").read_text()
+        shown = json.dumps(written)[1:-1] if switch == "--json" else written.strip()
+        assert shown in result.stdout
+        assert written.strip() in log
+
+
+def test_an_evaluation_shows_what_it_cannot_write(
+    run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("search", primates, *QUICK).exit_code == 0
+    fill(monkeypatch, "evalTree")
+    result = run("evaluate", primates, "--tree", "x.mltree.bestTree", "--prefix", "x", "--site-lnl")
+    assert result.exit_code == 2
+    assert "cannot write x.mltree.evalTree" in result.stderr
+    assert "not written, x.mltree.evalModel: GTR{" in result.stdout
+    assert not list(Path().glob("*eval[MT]*"))
+    assert not list(Path().glob("*siteLnL*"))
+
+
+ODD_PREFIXES = {
+    "a long name": "x" * 250,
+    "a long folder": "x" * 256 + "/x",
+    "a long path": "x/" * 3000,
+    "no folder": "nowhere/x",
+    "a file as folder": "a-file/x",
+}
+
+
+@pytest.mark.parametrize("name", ODD_PREFIXES)
+def test_a_prefix_that_cannot_be_used_is_told_of_in_a_line(
+    run: Run, primates: str, name: str
+) -> None:
+    Path("a-file").touch()
+    result = run("search", primates, "--preset", "fast", "--prefix", ODD_PREFIXES[name])
+    assert result.exit_code == 2, result.exception
+    assert len(result.stderr.splitlines()) == 1
+    assert [path.name for path in Path().iterdir()] == ["a-file"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_in_a_files_place_is_told_of_in_a_line(run: Run, primates: str, kind: str) -> None:
+    Path(f"x.mltree.{kind}").mkdir()
+    for redo in ((), ("--redo",)):
+        result = run("search", primates, *QUICK, *redo)
+        assert result.exit_code == 2, result.exception
+        (line,) = result.stderr.splitlines()
+        assert f"x.mltree.{kind} is a folder" in line
+    assert [path.name for path in Path().iterdir()] == [f"x.mltree.{kind}"]
+
+
+@pytest.mark.parametrize("alignment", [".", "..", "/"])
+def test_a_folder_for_an_alignment_is_told_of_in_a_line(run: Run, alignment: str) -> None:
+    result = run("search", alignment, "--prefix", "x")
+    assert result.exit_code == 2, result.exception
+    assert len(result.stderr.splitlines()) == 1
+    assert list(Path().iterdir()) == []
+
+
+def test_a_prefix_may_be_a_folder(run: Run, primates: str) -> None:
+    Path("out").mkdir()
+    assert run("search", primates, *QUICK[:2], "--prefix", "out/").exit_code == 0
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        f"primates.phy.mltree.{kind}" for kind in sorted((*RESULTS, "log"))
+    ]
+
+
+def test_a_prefix_may_be_any_bytes(primates: str, tmp_path: Path) -> None:
+    prefix = os.fsdecode(b"\xff\xfe x")
+    quick = ("--preset", "fast", "--moves", "nni")
+    for expected in (0, 2):
+        result = command(
+            "search", primates, *quick, "--prefix", prefix, stdout=subprocess.PIPE, cwd=tmp_path
+        )
+        assert result.returncode == expected, result.stderr
+    assert Outputs.of(str(tmp_path / prefix), primates).path("bestTree").exists()
+    (line,) = result.stderr.decode().splitlines()
+    assert "exists already" in line
