@@ -25,6 +25,7 @@ __all__ = [
     "SearchFinished",
     "SearchResumed",
     "StartTree",
+    "StoppedShort",
     "TreePerturbed",
     "TreesCulled",
     "ignore",
@@ -151,6 +152,16 @@ class ModelOptimised(Event):
     model: str
     """With its values."""
     lnl: float
+
+
+@dataclass(frozen=True)
+class StoppedShort(Event):
+    """A warning: an optimisation ended before it reached a maximum."""
+
+    what: str
+    """What was optimised."""
+    lacking: float
+    """lnL that it would still gain at the pace of its last steps; infinite where none is known."""
 
 
 @dataclass(frozen=True)

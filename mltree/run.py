@@ -19,7 +19,7 @@ from mltree.likelihood.api import Likelihood
 from mltree.model.grammar import default_model_name, parse_model
 from mltree.model.substitution import Model
 from mltree.search.driver import StartingTree, search
-from mltree.search.model_optimiser import optimise_model
+from mltree.search.model_optimiser import Fit, optimise_models, with_other_rates
 from mltree.settings import ModelSettings, PerturbationSettings, SearchSettings
 from mltree.tree.topology import Tree
 
@@ -106,6 +106,8 @@ def evaluate(
     if optimise_parameters:
         fixed = replace(ModelSettings(), scale_limit=0.0)
         epsilon = settings.model.final_epsilon
-        best = optimise_model(likelihood, tree, model, fixed, settings.branches, epsilon)
+        fits = [Fit(tree, start) for start in with_other_rates(model)]
+        optimise_models(likelihood, fits, fixed, settings.branches, epsilon)
+        best = max(fits, key=lambda fit: fit.lnl)
         return tree, best.model, best.lnl
     return tree, model, float(likelihood.log_likelihoods([tree], [model.arrays()])[0])

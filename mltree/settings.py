@@ -55,7 +55,7 @@ class BranchSettings:
 class ModelSettings:
     """Optimisation of model parameters."""
 
-    step: float = 1e-2
+    step: float = 1e-3
     """Differences on log parameters. Noise in lnL (1e-9; 1e-5 in mixed precision) / step^2 stays
     below curvatures, and the bias of a gradient, step^2 / 6 x third derivative, below 0.1."""
     iterations: int = 40

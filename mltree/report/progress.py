@@ -28,6 +28,7 @@ from mltree.events import (
     SearchFinished,
     SearchResumed,
     StartTree,
+    StoppedShort,
     TreePerturbed,
     TreesCulled,
 )
@@ -136,7 +137,7 @@ def _plain(value: Any) -> Any:
 
 
 def _styled(event: Event, elapsed: float) -> Text:
-    style = "yellow" if isinstance(event, Notice) else ""
+    style = "yellow" if isinstance(event, Notice | StoppedShort) else ""
     return Text.assemble((stamp(elapsed), "dim"), " ", (describe(event), style))
 
 
@@ -204,6 +205,14 @@ def _(event: RoundDone) -> str:
 @describe.register
 def _(event: ModelOptimised) -> str:
     return f"model  lnL {event.lnl:.3f}  {event.model}"
+
+
+@describe.register
+def _(event: StoppedShort) -> str:
+    return (
+        f"warning: {event.what} stopped short of a maximum: "
+        f"about {event.lacking:.2g} lnL are still to be gained"
+    )
 
 
 @describe.register
