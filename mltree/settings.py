@@ -163,9 +163,9 @@ class SearchSettings:
     """Distinct best trees that are kept, as in RAxML-Light."""
     first_smooth_epsilon: float = 1.0
     """lnL: branch smoothing of a fresh start (SEARCH.md, "search")."""
-    alternation_epsilon: float = 0.01
+    alternation_epsilon: float = 0.005
     """lnL: model and branches alternate at the end until a turn gains less (IQ-TREE's final)."""
-    final_smooth_epsilon: float = 0.001
+    final_smooth_epsilon: float = 1e-4
     """lnL: the last smoothing (SEARCH.md, "final")."""
     max_alternations: int = 20
     """Turns of that alternation; two to four are usual."""

@@ -30,8 +30,10 @@ class _Course:
     def note(self, before: float) -> None:
         """Take in a turn that began at an lnL."""
         gain = self.fit.lnl - before
-        pace = np.clip(gain / self.gain, LEAST_PACE, MOST_PACE)
-        self.gain, self.outlook = gain, float(gain * pace / (1.0 - pace))
+        if np.isfinite(gain):
+            pace = float(np.clip(gain / self.gain, LEAST_PACE, MOST_PACE))
+            self.outlook = gain * pace / (1.0 - pace)
+        self.gain = gain
 
 
 def alternate(
@@ -50,7 +52,7 @@ def alternate(
         optimise_models(
             likelihood, moving, settings.model, settings.branches, settings.model.final_epsilon
         )
-        smooth_fits(likelihood, moving, settings.alternation_epsilon)
+        smooth_fits(likelihood, moving, settings.final_smooth_epsilon)
         for course, lnl in zip(under_way, before, strict=True):
             course.note(lnl)
         under_way = [c for c in under_way if c.outlook >= settings.alternation_epsilon]
