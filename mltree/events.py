@@ -159,9 +159,7 @@ class StoppedShort(Event):
     """A warning: an optimisation ended before it reached a maximum."""
 
     what: str
-    """What was optimised."""
-    lacking: float
-    """lnL that it would still gain at the pace of its last steps; infinite where none is known."""
+    """What was optimised: ``model and branch lengths``, ``model``, ``branch lengths``."""
 
 
 @dataclass(frozen=True)

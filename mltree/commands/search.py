@@ -17,6 +17,7 @@ from mltree.commands.request import (
     open_log,
 )
 from mltree.device.calibration import keeping
+from mltree.engines import is_exact
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
 from mltree.model.grammar import format_model
@@ -81,6 +82,7 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT))
     with keeping(layouts):
         likelihood = open_likelihood(problem, distinct.patterns, request, settings, trees, reporter)
+    settings = settings.for_precision(is_exact(likelihood.engine))
     rng = np.random.default_rng(request.seed)
     starts = starting_trees(request.starts, distinct, taxa, constraint, rng, reporter)
     start_text = "\n".join(newick(distinct.restore(start.tree), problem) for start in starts)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mltree import contract
 from mltree.model.eigen import ModelArrays
-from mltree.model.symmetric import product
+from mltree.model.portable import product
 
 __all__ = ["RowLayout", "model_rows"]
 

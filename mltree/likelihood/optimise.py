@@ -76,9 +76,7 @@ class LengthOptimiser:
         control[Control.PASSES] = passes
         control[Control.ACCEPTED] = better
 
-    def _targets(
-        self, lengths: Float64, group: np.void, sums: Float64
-    ) -> tuple[Float64, bool]:
+    def _targets(self, lengths: Float64, group: np.void, sums: Float64) -> tuple[Float64, bool]:
         """Where the lengths of a group aim, and whether one of them is far from a maximum."""
         first, count = group["first_cell"], group["count"]
         if group["kind"] == GroupKind.TRIPOD:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import ModelError
-from mltree.model.symmetric import eigensystem, product
+from mltree.model.portable import eigensystem, product
 
 __all__ = [
     "MIN_FREQUENCY",

@@ -209,10 +209,7 @@ def _(event: ModelOptimised) -> str:
 
 @describe.register
 def _(event: StoppedShort) -> str:
-    return (
-        f"warning: {event.what} stopped short of a maximum: "
-        f"about {event.lacking:.2g} lnL are still to be gained"
-    )
+    return f"warning: the optimisation of {event.what} stopped short of a maximum"
 
 
 @describe.register

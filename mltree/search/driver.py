@@ -22,7 +22,6 @@ from mltree.events import (
     SearchFinished,
     SearchResumed,
     StartTree,
-    StoppedShort,
     TreePerturbed,
     TreesCulled,
     ignore,
@@ -276,10 +275,7 @@ class _Search:
         best = best_of(state.lineages)
         fits = [Fit(best.tree.copy(), model) for model in with_other_rates(state.model)]
         fits[0].lnl = best.lnl
-        fit, lacking = alternate(self._likelihood, fits, settings)
         state.lineages = [best]
-        self._adopt(best, fit)
-        if not fit.converged or lacking > settings.alternation_epsilon:
-            self._emit(StoppedShort("model and branch lengths", lacking))
+        self._adopt(best, alternate(self._likelihood, fits, settings, self._emit))
         state.pool.add(best.tree, best.lnl)
         return True

@@ -10,6 +10,7 @@ five times as many launches.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from mltree.model.eigen import ModelArrays
 from mltree.model.parameters import arrays_at, bounds, vector, with_vector
+from mltree.model.portable import exp
 from mltree.model.substitution import Model
 from mltree.search.scoring import SearchLikelihood
 from mltree.search.trust_region import Climb
@@ -47,8 +49,8 @@ class Fit:
     model: Model
     lnl: float = -np.inf
     """Natural log."""
-    converged: bool = False
-    """Whether the last optimisation of the model ended where no step promises anything."""
+    converged: bool = True
+    """False after an optimisation of the model that ended where a step still promises to gain."""
 
 
 def with_other_rates(model: Model) -> list[Model]:
@@ -116,7 +118,7 @@ class _ModelClimb:
         """Trees and models whose lnLs are wanted."""
         every = self._variables(self._climb.points())
         tree = self._fit.tree
-        scaled = self._branches.scaled(tree.lengths, np.exp(every[:, -1:]))
+        scaled = self._branches.scaled(tree.lengths, exp(every[:, -1:]))
         trees = [Tree(tree.twin, tree.edge, lengths, tree.n_tips) for lengths in scaled]
         return trees, arrays_at(self._fit.model, every[:, :-1])
 
@@ -128,7 +130,7 @@ class _ModelClimb:
         """Leave the fit at the top of the climb."""
         fit, (best,) = self._fit, self._variables(self._climb.x[None])
         fit.model = with_vector(fit.model, best[:-1])
-        fit.tree.lengths[:] = self._branches.scaled(fit.tree.lengths, np.exp(best[-1]))
+        fit.tree.lengths[:] = self._branches.scaled(fit.tree.lengths, math.exp(best[-1]))
         fit.lnl, fit.converged = self._climb.value, self._climb.converged
 
     def _variables(self, points: Float) -> Float:

@@ -64,7 +64,9 @@ def plan(settings: SearchSettings) -> tuple[Stage, ...]:
     smooth = Smooth(settings.rounds.smooth_epsilon)
     between = (OptimiseModel(), smooth)
     stages: list[Stage] = [
-        Smooth(settings.first_smooth_epsilon), OptimiseModel(afresh=True), smooth
+        Smooth(settings.first_smooth_epsilon),
+        OptimiseModel(afresh=True),
+        smooth,
     ]
     for number, phase in enumerate(settings.phases):
         stages.append(Rearrange(phase))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.symmetric import eigensystem, product, solve
+from mltree.model.portable import eigensystem, product, solve
 
 __all__ = ["REACH", "Climb", "Quadratic", "Stencil"]
 

@@ -1,18 +1,20 @@
-"""Small real matrices without LAPACK or BLAS: the same bits on every machine.
+"""Numerics that give the same bits whatever NumPy's kernels are: no LAPACK, no BLAS, no SIMD exp.
 
 BLAS libraries pick their kernels by the processor, or as ``OPENBLAS_CORETYPE`` says, and each adds
-in an order of its own. Here every number comes from elementwise operations, which IEEE 754 rounds
-in one way only, whatever stands beside it in a stack of matrices.
+in an order of its own; NumPy picks its own for exp and log. Here every number comes from
+elementwise operations that IEEE 754 rounds in one way only, or from the C library, one number at a
+time; and none depends on what stands beside it in a stack of matrices.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["eigensystem", "product", "solve"]
+__all__ = ["eigensystem", "exp", "log", "product", "solve"]
 
 Float64 = NDArray[np.float64]
 Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -22,6 +24,16 @@ NEGLIGIBLE = 2.0**-53
 
 MAX_SWEEPS = 30
 """Jacobi's method converges quadratically: 4 to 6 sweeps for 4 states, 8 to 10 for 61."""
+
+
+def exp(x: Float64) -> Float64:
+    """e^x elementwise, of an array small enough for Python."""
+    return np.array([math.exp(value) for value in x.flat]).reshape(x.shape)
+
+
+def log(x: Float64) -> Float64:
+    """The natural logarithm elementwise, of an array small enough for Python."""
+    return np.array([math.log(value) for value in x.flat]).reshape(x.shape)
 
 
 def product(a: Float64, b: Float64) -> Float64:
@@ -44,7 +56,8 @@ def eigensystem(a: Float64) -> tuple[Float64, Float64]:
     vectors = np.broadcast_to(np.eye(states)[..., None], rotated.shape).copy()
     negligible = NEGLIGIBLE * np.abs(rotated).max(axis=(0, 1), initial=0.0)
     for _ in range(MAX_SWEEPS):
-        if not any([_rotate(rotated, vectors, pairs, negligible) for pairs in _rounds(states)]):
+        turned = [_rotate(rotated, vectors, pairs, negligible) for pairs in _rounds(states)]
+        if not any(turned):
             break
     values = rotated[np.arange(states), np.arange(states)].T
     order = np.argsort(values, axis=-1, kind="stable")
