@@ -52,7 +52,8 @@ def eigensystem(a: Float64) -> tuple[Float64, Float64]:
     """
     states = a.shape[-1]
     # Matrices lie along the last axis, so that many small ones fill the processor's lanes.
-    rotated = np.moveaxis(a.reshape(-1, states, states), 0, -1).copy()
+    flat = a.reshape(math.prod(a.shape[:-2]), states, states)
+    rotated = np.moveaxis(flat, 0, -1).copy()
     vectors = np.broadcast_to(np.eye(states)[..., None], rotated.shape).copy()
     negligible = NEGLIGIBLE * np.abs(rotated).max(axis=(0, 1), initial=0.0)
     for _ in range(MAX_SWEEPS):
