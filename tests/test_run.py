@@ -42,7 +42,7 @@ STARTS = 10
 PROMISING = STARTS if FUZZING else 2
 """Starts that the independent optimiser follows to the end, after a look at all of them."""
 
-LOOK = 15
+LOOK = 10
 """Iterations of that look."""
 
 _spec = importlib.util.spec_from_file_location("simulate", ROOT / "datasets" / "simulate.py")
@@ -87,7 +87,7 @@ def patterns_of(states: np.ndarray, alphabet: Alphabet) -> Patterns:
 def random_case(seed: int) -> Case:
     """Any model on any data: alpha 0.05 to 100, p to 0.8, rates over four decades, and misfits."""
     rng = np.random.default_rng([seed, 12])
-    largest, longest, proteins = (60, 5000, 0.1) if FUZZING else (8, 1000, 0.04)
+    largest, longest, proteins = (60, 5000, 0.1) if FUZZING else (6, 1000, 0.02)
     taxa = int(np.exp(rng.uniform(np.log(4), np.log(largest + 1))))
     sites = int(np.exp(rng.uniform(np.log(FEWEST_SITES), np.log(longest))))
     tree = simulate.random_tree(taxa, float(np.exp(rng.uniform(np.log(0.03), np.log(0.5)))), rng)

@@ -71,7 +71,7 @@ class Climb:
         best = int(at_ends.argmax())
         lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
         if self._quadratic is not None and at_ends[best] <= self.value:
-            self._radius = SHORTER[-1] * lengths[-1]
+            self._radius = SHORTER[1] * lengths[-1]
         else:
             self.x, self.value = self._ends[best], float(at_ends[best])
             self._quadratic = self._stencil.quadratic(around) if best == 0 else None
