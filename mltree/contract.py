@@ -103,6 +103,8 @@ class Control(enum.IntEnum):
     """Passes allowed."""
     ACCEPTED = 6
     """1 when the last trial was the best: CLAs then belong to the returned lengths."""
+    FAR = 7
+    """The last pass that aimed a length towards a maximum out of its reach."""
 
 
 class Function(enum.IntEnum):
@@ -192,6 +194,10 @@ SCALE_BITS_SINGLE = 32
 MAX_STEP_HALVINGS = 12
 """An optimiser that has halved its step this often stands on its best point."""
 
+SATURATED = 1
+"""Expected substitutions per site: beyond it lnL may be so flat that a step to a maximum far below
+gains nothing yet, and only its wrong curvature tells."""
+
 MODEL_SQUARES = 5
 """S x S tables of a model row: right, left, pi_right, the generator Q and Q Q."""
 
@@ -270,6 +276,7 @@ _NUMBERS = {
     "SYNC_WORDS": len(Sync),
     "TRIPOD_CELLS": TRIPOD_CELLS,
     "MAX_STEP_HALVINGS": MAX_STEP_HALVINGS,
+    "SATURATED": SATURATED,
     "MODEL_SQUARES": MODEL_SQUARES,
 }
 

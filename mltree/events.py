@@ -25,6 +25,7 @@ __all__ = [
     "SearchFinished",
     "SearchResumed",
     "StartTree",
+    "StoppedShort",
     "TreePerturbed",
     "TreesCulled",
     "Unsaved",
@@ -166,6 +167,14 @@ class ModelOptimised(Event):
     model: str
     """With its values."""
     lnl: float
+
+
+@dataclass(frozen=True)
+class StoppedShort(Event):
+    """A warning: an optimisation ended before it reached a maximum."""
+
+    what: str
+    """What was optimised: ``model and branch lengths``, ``model``, ``branch lengths``."""
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,17 @@ from mltree.alignment.checks import AlignmentSummary, summarise
 from mltree.alignment.formats import Alignment, read_alignment
 from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file, read_text
+from mltree.engines import is_exact
 from mltree.errors import InputError, ModelError, NumericalError
-from mltree.events import AlignmentLoaded, Emit, Notice
+from mltree.events import AlignmentLoaded, Emit, Notice, StoppedShort
 from mltree.likelihood.api import Likelihood
 from mltree.model.grammar import default_model_name, parse_model
 from mltree.model.substitution import Model
 from mltree.report.tables import listed, warning_lines
+from mltree.search.alternation import alternate
 from mltree.search.driver import StartingTree, search
-from mltree.search.model_optimiser import optimise_model
-from mltree.settings import ModelSettings, PerturbationSettings, SearchSettings
+from mltree.search.model_optimiser import Fit, optimise_models, with_other_rates
+from mltree.settings import PerturbationSettings, SearchSettings
 from mltree.tree.conflicts import find_conflict
 from mltree.tree.topology import Tree
 
@@ -162,17 +164,20 @@ def evaluate(
 ) -> tuple[Tree, Model, float]:
     """A tree and a model, optimised as far as asked for, and their lnL (natural log)."""
     tree = tree.copy()
-    settings = FIXED_TOPOLOGY
+    settings = FIXED_TOPOLOGY.for_precision(is_exact(likelihood.engine))
     if optimise_parameters and optimise_lengths:
         rng = np.random.default_rng()  # nothing draws from it
         found = search(likelihood, [StartingTree(tree, "user 1")], model, settings, rng, emit)
         return found.tree, found.model, found.lnl
     if optimise_lengths:
-        lnl = likelihood.smooth([tree], [model.arrays()], settings.final_smooth_epsilon)
-        return tree, model, float(lnl[0])
+        fit = alternate(likelihood, [Fit(tree, model)], settings, emit, parameters=False)
+        return fit.tree, fit.model, fit.lnl
     if optimise_parameters:
-        fixed = replace(ModelSettings(), scale_limit=0.0)
-        epsilon = settings.model.final_epsilon
-        best = optimise_model(likelihood, tree, model, fixed, settings.branches, epsilon)
-        return tree, best.model, best.lnl
+        fits = [Fit(tree, start) for start in with_other_rates(model)]
+        fixed = replace(settings.model, scale_limit=0.0)
+        optimise_models(likelihood, fits, fixed, settings.branches, fixed.final_epsilon)
+        best = max(fits, key=lambda fit: fit.lnl)
+        if not best.converged:
+            emit(StoppedShort("model"))
+        return best.tree, best.model, best.lnl
     return tree, model, float(likelihood.log_likelihoods([tree], [model.arrays()])[0])

@@ -56,9 +56,12 @@ class BranchSettings:
 class ModelSettings:
     """Optimisation of model parameters."""
 
-    step: float = 1e-2
-    """Differences on log parameters. Noise in lnL (1e-9; 1e-5 in mixed precision) / step^2 stays
-    below curvatures, and the bias of a gradient, step^2 / 6 x third derivative, below 0.1."""
+    step: float = 1e-3
+    """Differences on log parameters. Mixed second differences are off by step / 2 x third
+    derivatives, which bend a flat direction among steep ones the wrong way (primates under GTR,
+    1e-2: -0.23 for 0.09), and by noise in lnL / step^2: 1e-9 even at lnL -1e6, so 1e-3."""
+    mixed_step: float = 1e-2
+    """The same in mixed precision, where noise in lnL is 1e-5 and more."""
     iterations: int = 40
     """Newton iterations of one call; 4 to 8 from afar and 1 or 2 later are usual."""
     rough_epsilon: float = 0.1
@@ -187,10 +190,12 @@ class SearchSettings:
     """Distinct best trees that are kept, as in RAxML-Light."""
     first_smooth_epsilon: float = 1.0
     """lnL: branch smoothing of a fresh start (SEARCH.md, "search")."""
-    alternation_epsilon: float = 0.01
-    """lnL: model and branches alternate at the end until a turn gains less (IQ-TREE's final)."""
-    final_smooth_epsilon: float = 0.001
-    """lnL: the last smoothing (SEARCH.md, "final")."""
+    alternation_epsilon: float = 0.005
+    """lnL: model and branches alternate at the end until all further turns would gain less, as
+    their pace tells: half of IQ-TREE's 0.01, for other things end early too."""
+    final_smooth_epsilon: float = 1e-4
+    """lnL: smoothing in that alternation; lengths that hang together gain 0.02 in passes of 1e-3
+    (57 branches, 1,000 sites)."""
     max_alternations: int = 20
     """Turns of that alternation; two to four are usual."""
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
@@ -209,6 +214,11 @@ class SearchSettings:
         """The same search with its window widened to an alignment of so many sites."""
         window = max(self.rounds.window, self.rounds.window_per_site * sites)
         return replace(self, rounds=replace(self.rounds, window=window))
+
+    def for_precision(self, exact: bool) -> SearchSettings:
+        """The same search with differences of lnL wide enough for an engine's precision."""
+        step = self.model.step if exact else self.model.mixed_step
+        return replace(self, model=replace(self.model, step=step))
 
     def nni_only(self) -> SearchSettings:
         """The same search restricted to nearest-neighbour interchanges."""

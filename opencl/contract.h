@@ -24,6 +24,7 @@
 #define CONTROL_PASSES 4
 #define CONTROL_MAX_PASSES 5
 #define CONTROL_ACCEPTED 6
+#define CONTROL_FAR 7
 
 #define FN_PMATRICES 0
 #define FN_NEWVIEW 1
@@ -62,6 +63,7 @@
 #define SYNC_WORDS (4)
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
+#define SATURATED (1)
 #define MODEL_SQUARES (5)
 
 #define STAGE_WORDS 4

@@ -50,10 +50,15 @@ STAGE_FUNCTION void reduce_residues(const plf_t *s, int first_cell, int count, i
 }
 
 // Newton's next length from t, or four times up or down where the curvature is wrong; never
-// further than [t/10, 10t + 0.1] in one step.
-static inline acc newton_target(const plf_t *s, acc t, acc slope, acc step) {
-  const acc next = isfinite(step) ? t - step : slope > 0 ? 4 * t : t / 4;
-  return clamp(clamp(next, t / 10, 10 * t + (acc)0.1), s->min_length, s->max_length);
+// further than [t/10, 10t + 0.1] in one step. A target is far from a maximum if that cut it short
+// on the way up, or if it leads out of saturation: such a step may gain little, yet others follow.
+static inline acc newton_target(const plf_t *s, acc t, acc slope, acc step, bool *far) {
+  const bool newton = isfinite(step);
+  const acc next = newton ? t - step : slope > 0 ? 4 * t : t / 4;
+  const acc highest = 10 * t + (acc)0.1;
+  const acc target = clamp(clamp(next, t / 10, highest), s->min_length, s->max_length);
+  *far |= target != t && (newton ? next > highest : t > SATURATED);
+  return target;
 }
 
 // step = H^-1 g by Cramer's rule where -H is positive definite; returns whether it is.
@@ -69,13 +74,13 @@ static inline bool solve_tripod(const acc g[3], __global const acc *h, acc step[
 }
 
 static inline void tripod_targets(const plf_t *s, __global const acc *g,
-                                  __global const acc *lengths, __global acc *target) {
+                                  __global const acc *lengths, __global acc *target, bool *far) {
   const acc slopes[3] = {g[0], g[1], g[2]};
   acc step[3];
   const bool joint = solve_tripod(slopes, g + 3, step);
   for (int j = 0; j < 3; ++j) {
     const acc alone = g[3 + j] < 0 ? slopes[j] / g[3 + j] : (acc)INFINITY;
-    target[j] = newton_target(s, lengths[j], slopes[j], joint ? step[j] : alone);
+    target[j] = newton_target(s, lengths[j], slopes[j], joint ? step[j] : alone, far);
   }
 }
 
@@ -91,26 +96,29 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   const bool first = passes == 1, better = first || gain >= 0;
   const acc last_step = control[CONTROL_STEP];
   const acc step = first ? 1 : better ? fmin((acc)1, last_step * (acc)1.4) : last_step / 2;
-  const bool done =
-      passes >= control[CONTROL_MAX_PASSES] ||
-      (better ? !first && gain < control[CONTROL_EPSILON] : step * (1 << MAX_STEP_HALVINGS) < 1);
+  const bool came_far = control[CONTROL_FAR] == passes - 1;
+  const bool near_top = !first && !came_far && gain < control[CONTROL_EPSILON] * last_step;
+  const bool done = passes >= control[CONTROL_MAX_PASSES] ||
+                    (better ? near_top : step * (1 << MAX_STEP_HALVINGS) < 1);
   const int offset = record[GROUP_FIRST_LENGTH], count = record[GROUP_COUNT];
   __global acc *lengths = LENGTHS_AT(s) + offset, *best = BEST_AT(s) + offset;
   __global acc *target = TARGET_AT(s) + offset;
   __global const acc *cells = SUMS_AT(s) + record[GROUP_FIRST_CELL];
   if (members > 1) sync_group(CLK_GLOBAL_MEM_FENCE);
-  if (better && record[GROUP_KIND] == STEP_TRIPOD) tripod_targets(s, cells, lengths, target);
+  bool far = false;
+  if (better && record[GROUP_KIND] == STEP_TRIPOD) tripod_targets(s, cells, lengths, target, &far);
   for (int j = member; j < count; j += members) {
     if (better) {
       const acc t = lengths[j];
       best[j] = t;
       if (record[GROUP_KIND] == STEP_DIAGONAL) {
         const acc slope = cells[2 * j], curve = cells[2 * j + 1];
-        target[j] = newton_target(s, t, slope, curve < 0 ? slope / curve : (acc)INFINITY);
+        target[j] = newton_target(s, t, slope, curve < 0 ? slope / curve : (acc)INFINITY, &far);
       }
     }
     lengths[j] = done ? best[j] : best[j] + step * (target[j] - best[j]);
   }
+  if (far) control[CONTROL_FAR] = passes;  // whoever writes it writes the same
   if (member == 0) {
     control[CONTROL_ACTIVE] = !done;
     control[CONTROL_BEST] = better ? lnl : control[CONTROL_BEST];

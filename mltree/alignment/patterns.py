@@ -85,7 +85,7 @@ class Patterns:
         table = self.alphabet.tip_table
         counts = self.code_counts()
         counts[self.alphabet.gap_code] = 0.0
-        totals: NDArray[np.float64] = (counts / table.sum(axis=1)) @ table
+        totals: NDArray[np.float64] = ((counts / table.sum(axis=1))[:, None] * table).sum(axis=0)
         if not totals.any():
             return np.full(self.alphabet.n_states, 1.0 / self.alphabet.n_states)
         totals /= totals.sum()

@@ -20,6 +20,7 @@ from mltree.commands.request import (
     open_log,
 )
 from mltree.device.calibration import keeping
+from mltree.engines import is_exact
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
 from mltree.log import RunLog
@@ -105,6 +106,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         likelihood = open_likelihood(
             problem, distinct.patterns, request, settings, settings.most_trees, reporter
         )
+    settings = settings.for_precision(is_exact(likelihood.engine))
     rng = np.random.default_rng(request.seed)
     starts = starting_trees(request.starts, distinct, taxa, constraint, rng, reporter)
     start_text = "\n".join(newick(distinct.restore(start.tree), problem) for start in starts)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mltree import contract
 from mltree.model.eigen import ModelArrays
+from mltree.model.portable import product
 
 __all__ = ["RowLayout", "model_rows"]
 
@@ -43,8 +44,8 @@ def model_rows(models: Sequence[ModelArrays]) -> Float64:
     eigenvalues, right, left, frequencies, rates, weights = (
         np.stack(parts) for parts in zip(*(vars(model).values() for model in models), strict=True)
     )
-    generator = (right * eigenvalues[:, None, :]) @ left
+    generator = product(right * eigenvalues[:, None, :], left)
     pi_right = frequencies[:, :, None] * right
-    squares = (right, left, pi_right, generator, generator @ generator)
+    squares = (right, left, pi_right, generator, product(generator, generator))
     flat = [square.reshape(len(models), -1) for square in squares]
     return np.concatenate([eigenvalues, *flat, frequencies, rates, weights], axis=1)

@@ -3,6 +3,10 @@
 A group of branch lengths moves together. A better trial becomes the best and gives a new Newton
 target; a worse one halves the step from the best towards its target. A group ends on its best
 lengths when a pass gains less than its epsilon, after its last pass, or when the step is spent.
+
+A small gain is no maximum where the step was cut short: by halving, so that it counts by the share
+of Newton's step that was taken; or by the bounds of a step, on the way to a length far above; or
+where a length is so far beyond saturation that lnL has no slope left, only the wrong curvature.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mltree.contract import MAX_STEP_HALVINGS, Control, GroupKind
+from mltree.contract import MAX_STEP_HALVINGS, SATURATED, Control, GroupKind
 
 __all__ = ["LengthOptimiser", "solve_tripod"]
 
@@ -50,16 +54,20 @@ class LengthOptimiser:
         passes = control[Control.PASSES] + 1
         first = passes == 1
         better = first or gain >= 0
-        step = 1.0 if first else control[Control.STEP] * (STEP_GROWTH if better else 0.5)
+        last_step = control[Control.STEP]
+        step = 1.0 if first else last_step * (STEP_GROWTH if better else 0.5)
         step = min(step, 1.0)
-        spent = not first and gain < control[Control.EPSILON]
+        came_far = control[Control.FAR] == passes - 1
+        spent = not first and not came_far and gain < control[Control.EPSILON] * last_step
         if not better:
             spent = step * 2.0**MAX_STEP_HALVINGS < 1
         done = spent or passes >= control[Control.MAX_PASSES]
         span = slice(group["first_length"], group["first_length"] + group["count"])
         if better:
             self.best[span] = self.lengths[span]
-            self.target[span] = self._targets(self.lengths[span], group, sums)
+            self.target[span], far = self._targets(self.lengths[span], group, sums)
+            if far:
+                control[Control.FAR] = passes
             control[Control.BEST] = lnl
         move = 0.0 if done else step
         self.lengths[span] = self.best[span] + move * (self.target[span] - self.best[span])
@@ -68,7 +76,8 @@ class LengthOptimiser:
         control[Control.PASSES] = passes
         control[Control.ACCEPTED] = better
 
-    def _targets(self, lengths: Float64, group: np.void, sums: Float64) -> Float64:
+    def _targets(self, lengths: Float64, group: np.void, sums: Float64) -> tuple[Float64, bool]:
+        """Where the lengths of a group aim, and whether one of them is far from a maximum."""
         first, count = group["first_cell"], group["count"]
         if group["kind"] == GroupKind.TRIPOD:
             slope, hessian = sums[first : first + 3], sums[first + 3 : first + 9]
@@ -80,11 +89,13 @@ class LengthOptimiser:
         with np.errstate(divide="ignore", invalid="ignore"):
             alone = np.where(curve < 0, slope / curve, np.inf)
         step = alone if joint is None else joint
-        away = np.where(slope > 0, 4 * lengths, lengths / 4)
-        target = np.where(np.isfinite(step), lengths - step, away)
-        target = np.clip(target, lengths / 10, 10 * lengths + 0.1)
-        clipped: Float64 = np.clip(target, self.min_length, self.max_length)
-        return clipped
+        newton = np.isfinite(step)
+        following = np.where(newton, lengths - step, np.where(slope > 0, 4 * lengths, lengths / 4))
+        highest = 10 * lengths + 0.1
+        target: Float64 = np.clip(following, lengths / 10, highest)
+        target = np.clip(target, self.min_length, self.max_length)
+        far = (target != lengths) & np.where(newton, following > highest, lengths > SATURATED)
+        return target, bool(far.any())
 
 
 def solve_tripod(gradient: Float64, hessian: Float64) -> Float64 | None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import ModelError
+from mltree.model.portable import eigensystem, product
 
 __all__ = [
     "MIN_FREQUENCY",
@@ -114,7 +115,7 @@ def decompose(
     guarded = guarded / guarded.sum(axis=-1, keepdims=True)
     root = np.sqrt(guarded)
     similar = rate_matrix(exchangeabilities, guarded) * root[..., :, None] / root[..., None, :]
-    eigenvalues, u = np.linalg.eigh(0.5 * (similar + similar.swapaxes(-1, -2)))
+    eigenvalues, u = eigensystem(0.5 * (similar + similar.swapaxes(-1, -2)))
     eigenvalues = np.minimum(eigenvalues, 0.0)
     eigenvalues[..., -1] = 0.0
     return ModelArrays(
@@ -136,7 +137,7 @@ def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.
     their digits, and t = 0 is the identity; rounding below zero is cut off.
     """
     exponents = np.multiply.outer(np.multiply.outer(lengths, arrays.rates), arrays.eigenvalues)
-    change = (arrays.right * np.expm1(exponents)[..., None, :]) @ arrays.left
+    change = product(arrays.right * np.expm1(exponents)[..., None, :], arrays.left)
     p: NDArray[np.float64] = np.maximum(change + np.eye(arrays.n_states), 0.0)
     return p
 
@@ -150,4 +151,4 @@ def random_reversible(states: int, rng: np.random.Generator, *, categories: int 
     frequencies = rng.dirichlet(np.full(states, 5.0))
     weights = rng.dirichlet(np.full(categories, 5.0))
     rates = rng.gamma(1.0, size=categories) + 1e-3
-    return decompose(exchangeabilities, frequencies, rates / (weights @ rates), weights)
+    return decompose(exchangeabilities, frequencies, rates / (weights * rates).sum(), weights)

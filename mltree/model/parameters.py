@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.model.eigen import ModelArrays, decompose
+from mltree.model.portable import exp, log
 from mltree.model.rates import ALPHA_MAX, ALPHA_MIN, P_INVARIANT_MAX, rate_categories
 from mltree.model.substitution import Model, expand_rates, unique_rates
 
@@ -85,10 +86,10 @@ def vector(model: Model) -> NDArray[np.float64]:
     parts: list[float] = []
     classes = _free_classes(model)
     if classes:
-        parts.extend(np.log(unique_rates(model.rate_classes, model.rates)[classes]))
+        parts.extend(log(unique_rates(model.rate_classes, model.rates)[classes]))
     if _free_frequencies(model):
         pi = np.maximum(model.frequencies, np.finfo(np.float64).tiny)
-        parts.extend(np.log(pi[:-1] / pi[-1]))
+        parts.extend(log(pi[:-1] / pi[-1]))
     if _has_free_p_invariant(model) and model.p_invariant is not None:
         parts.append(_logit(min(max(model.p_invariant, P_INVARIANT_MIN), P_INVARIANT_MAX)))
     if _has_free_alpha(model) and model.alpha is not None:
@@ -155,18 +156,18 @@ def _values(model: Model, points: NDArray[np.float64]) -> _Values:
     rates = np.broadcast_to(model.rates, (many, model.rates.size))
     if classes:
         unique = np.tile(unique_rates(model.rate_classes, model.rates), (many, 1))
-        unique[:, classes] = np.exp(logs)
+        unique[:, classes] = exp(logs)
         rates = expand_rates(model.rate_classes, unique)
     frequencies = np.broadcast_to(model.frequencies, (many, model.n_states))
     if ratios.size:
-        relative = np.exp(np.column_stack([ratios, np.zeros(many)]))
+        relative = exp(np.column_stack([ratios, np.zeros(many)]))
         frequencies = relative / relative.sum(axis=1, keepdims=True)
     p_invariant = None if model.p_invariant is None else np.full(many, model.p_invariant)
     if logits.size:
-        p_invariant = 1.0 / (1.0 + np.exp(-logits[:, 0]))
+        p_invariant = 1.0 / (1.0 + exp(-logits[:, 0]))
     alpha = None if model.alpha is None else np.full(many, model.alpha)
     if shapes.size:
-        alpha = np.exp(shapes[:, 0])
+        alpha = exp(shapes[:, 0])
     return _Values(rates, frequencies, p_invariant, alpha)
 
 

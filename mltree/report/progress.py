@@ -32,6 +32,7 @@ from mltree.events import (
     SearchFinished,
     SearchResumed,
     StartTree,
+    StoppedShort,
     TreePerturbed,
     TreesCulled,
     Unsaved,
@@ -181,7 +182,7 @@ def _plain(value: Any) -> Any:
 
 
 def _styled(event: Event, elapsed: float) -> Text:
-    style = "yellow" if isinstance(event, Notice) else ""
+    style = "yellow" if isinstance(event, Notice | StoppedShort) else ""
     return Text.assemble((stamp(elapsed), "dim"), " ", (describe(event), style))
 
 
@@ -257,6 +258,11 @@ def _(event: RoundDone) -> str:
 @describe.register
 def _(event: ModelOptimised) -> str:
     return f"model  lnL {event.lnl:.3f}  {event.model}"
+
+
+@describe.register
+def _(event: StoppedShort) -> str:
+    return f"warning: the optimisation of {event.what} stopped short of a maximum"
 
 
 @describe.register

@@ -28,11 +28,12 @@ from mltree.events import (
 )
 from mltree.model.grammar import format_model
 from mltree.model.substitution import Model
+from mltree.search.alternation import alternate
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.constraint import Constraint
 from mltree.search.culling import survivors
 from mltree.search.lineage import Lineage, best_of
-from mltree.search.model_optimiser import optimise_model
+from mltree.search.model_optimiser import Fit, optimise_models, with_other_rates
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
 from mltree.search.pool import Pool
 from mltree.search.scoring import SearchLikelihood
@@ -158,7 +159,7 @@ class _Search:
         if isinstance(stage, Smooth):
             return self._smooth_starts(stage.epsilon)
         if isinstance(stage, OptimiseModel):
-            return self._optimise_model()
+            return self._optimise_model(stage.afresh)
         if isinstance(stage, Rearrange):
             return self._rearrange(stage.phase)
         if isinstance(stage, Cull):
@@ -182,25 +183,23 @@ class _Search:
         for lineage, lnl in zip(lineages, lnls.tolist(), strict=True):
             lineage.lnl = lnl
 
-    def _optimise_model(self) -> bool:
-        self._fit_model(self._settings.model.rough_epsilon)
-        best = best_of(self._state.lineages)
-        self._emit(ModelOptimised(format_model(self._state.model), best.lnl))
+    def _optimise_model(self, afresh: bool) -> bool:
+        """Model on the best tree; the others' lnLs are stale until they are smoothed."""
+        state, settings = self._state, self._settings
+        best = best_of(state.lineages)
+        models = with_other_rates(state.model) if afresh else [state.model]
+        fits = [Fit(best.tree.copy(), model) for model in models]
+        optimise_models(
+            self._likelihood, fits, settings.model, settings.branches, settings.model.rough_epsilon
+        )
+        self._adopt(best, max(fits, key=lambda fit: fit.lnl))
         return True
 
-    def _fit_model(self, epsilon: float) -> None:
-        """Model on the best tree; the others' lnLs are stale until they are smoothed."""
-        best = best_of(self._state.lineages)
-        fitted = optimise_model(
-            self._likelihood,
-            best.tree,
-            self._state.model,
-            self._settings.model,
-            self._settings.branches,
-            epsilon,
-        )
-        self._state.model = fitted.model
-        best.lnl = fitted.lnl
+    def _adopt(self, lineage: Lineage, fit: Fit) -> None:
+        """A lineage goes on with the tree of a fit, and the search with its model."""
+        self._state.model = fit.model
+        lineage.tree, lineage.lnl = fit.tree, fit.lnl
+        self._emit(ModelOptimised(format_model(fit.model), fit.lnl))
 
     def _rearrange(self, phase: PhaseSettings) -> bool:
         lineages = self._state.lineages
@@ -272,17 +271,12 @@ class _Search:
         state.copies = []
 
     def _finish(self) -> bool:
-        """Model and branches in turn until the gain is small, then the last smoothing."""
+        """Model and branches in turn, up to a maximum."""
         state, settings = self._state, self._settings
-        state.lineages = [best_of(state.lineages)]
-        best = state.lineages[0]
-        for _ in range(settings.max_alternations):
-            before = best.lnl
-            self._fit_model(settings.model.final_epsilon)
-            self._smooth([best], settings.alternation_epsilon)
-            if best.lnl - before < settings.alternation_epsilon:
-                break
-        self._smooth([best], settings.final_smooth_epsilon)
+        best = best_of(state.lineages)
+        fits = [Fit(best.tree.copy(), model) for model in with_other_rates(state.model)]
+        fits[0].lnl = best.lnl
+        state.lineages = [best]
+        self._adopt(best, alternate(self._likelihood, fits, settings, self._emit))
         state.pool.add(best.tree, best.lnl)
-        self._emit(ModelOptimised(format_model(state.model), best.lnl))
         return True

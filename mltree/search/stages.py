@@ -30,6 +30,9 @@ class Smooth:
 class OptimiseModel:
     """Model parameters on the best tree; the other trees follow."""
 
+    afresh: bool = False
+    """From every start that a model has, not only from where it stands."""
+
 
 @dataclass(frozen=True)
 class Rearrange:
@@ -58,8 +61,13 @@ Stage: TypeAlias = Smooth | OptimiseModel | Rearrange | Cull | Perturb | Finish
 
 def plan(settings: SearchSettings) -> tuple[Stage, ...]:
     """The stages of a search (SEARCH.md, "search")."""
-    between = (OptimiseModel(), Smooth(settings.rounds.smooth_epsilon))
-    stages: list[Stage] = [Smooth(settings.first_smooth_epsilon), *between]
+    smooth = Smooth(settings.rounds.smooth_epsilon)
+    between = (OptimiseModel(), smooth)
+    stages: list[Stage] = [
+        Smooth(settings.first_smooth_epsilon),
+        OptimiseModel(afresh=True),
+        smooth,
+    ]
     for number, phase in enumerate(settings.phases):
         stages.append(Rearrange(phase))
         if number == 0:

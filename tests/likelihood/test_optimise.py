@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,6 +13,12 @@ from hypothesis import strategies as st
 from mltree.contract import Control, GroupKind
 from mltree.likelihood.optimise import LengthOptimiser, solve_tripod
 from mltree.likelihood.planner import control_records, group_records
+
+if TYPE_CHECKING:
+    from conftest import Problem
+
+    from mltree.likelihood.api import Likelihood
+    from mltree.likelihood.engine import Engine
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 """lnL, first and second derivatives at f64 [n] lengths."""
@@ -84,6 +91,63 @@ def test_wrong_curvature_walks_uphill() -> None:
     optimiser, seen = optimise(valley, np.array([0.1]))
     assert optimiser.lengths[0] == BOUNDS[1]
     assert seen == sorted(seen)
+
+
+def plateau(t: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """ln(1/4 + 3/4 e^(-40 t)) of equal states at both ends: flat to the last bit beyond t = 1."""
+    decay = np.exp(-40.0 * t)
+    likelihood = 0.25 + 0.75 * decay
+    slope, curve = -30.0 * decay / likelihood, 1200.0 * decay / likelihood
+    return float(np.log(likelihood).sum()), slope, curve - slope**2
+
+
+def test_a_saturated_length_is_led_back_although_its_first_steps_gain_nothing() -> None:
+    optimiser, seen = optimise(plateau, np.array([50.0]), epsilon=1e-3)
+    assert seen[1] - seen[0] < 1e-12
+    assert optimiser.control[0, Control.BEST] > -1e-3
+
+
+def test_a_step_cut_short_on_the_way_up_is_no_end() -> None:
+    """From 1e-6 a step leads to 0.1, where little is gained of what there is at 5."""
+
+    def far(t: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        return float((-0.001 * (t - 5.0) ** 2).sum()), -0.002 * (t - 5.0), np.full_like(t, -0.002)
+
+    optimiser, seen = optimise(far, np.array([1e-6]), epsilon=5e-3)
+    assert seen[1] - seen[0] < 5e-3
+    assert optimiser.lengths[0] == pytest.approx(5.0)
+
+
+def test_a_halved_step_counts_by_its_share() -> None:
+    """Strongly coupled lengths: after many halvings every pass gains little, and much is left."""
+    function = humps(0.3, 0.05, 1.2, coupling=20.0)
+    optimiser, _ = optimise(function, np.array([5.0, 5.0, 5.0]), epsilon=1e-3, max_passes=2000)
+    assert optimiser.control[0, Control.BEST] > -0.5
+
+
+def test_smoothing_from_anywhere_ends_where_it_ends_from_a_good_start(
+    open_native: Callable[..., Engine], likelihood: Callable[..., Likelihood],
+    reference: Callable[..., Likelihood], make_problem: Callable[..., Problem],
+) -> None:  # fmt: skip
+    problem = make_problem(tips=6, patterns=60, seed=4, alpha=30.0)
+    device, rng = likelihood(open_native, problem), np.random.default_rng(3)
+    tree = problem.tree.copy()
+    tree.lengths[:] = 0.1
+    edges = tree.n_edges
+    top = device.smooth([tree], [problem.model], 1e-4)[0]
+    one_far, one_near = tree.lengths.copy(), tree.lengths.copy()
+    one_far[3], one_near[5] = 50.0, 1e-6
+    mixed = np.exp(rng.uniform(np.log(1e-6), np.log(100.0), edges))
+    for lengths in (
+        one_far,
+        one_near,
+        mixed,
+        *(np.full(edges, t) for t in (1e-6, 1.0, 50.0, 100.0)),
+    ):
+        for judge in (device, reference(problem)):
+            start = tree.copy()
+            start.lengths[:] = lengths
+            assert judge.smooth([start], [problem.model], 1e-4)[0] == pytest.approx(top, abs=0.01)
 
 
 def test_every_pass_allowed_and_none_more() -> None:

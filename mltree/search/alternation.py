@@ -1,0 +1,78 @@
+"""Model and branch lengths in turn, until neither has anything left to gain from the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mltree.events import Emit, StoppedShort
+from mltree.search.model_optimiser import Fit, optimise_models
+from mltree.search.scoring import SearchLikelihood
+from mltree.settings import SearchSettings
+
+__all__ = ["alternate"]
+
+LEAST_PACE, MOST_PACE = 0.5, 0.95
+"""Bounds on what a turn gains as a share of the turn before: the first turns tell little."""
+
+
+@dataclass
+class _Course:
+    """How a fit gets on, turn by turn."""
+
+    fit: Fit
+    gain: float = np.inf
+    """lnL of the last turn."""
+    outlook: float = np.inf
+    """lnL that all further turns would gain, if each keeps the pace of the last two."""
+
+    def note(self, before: float) -> None:
+        """Take in a turn that began at an lnL."""
+        gain = self.fit.lnl - before
+        if np.isfinite(gain):
+            pace = float(np.clip(gain / self.gain, LEAST_PACE, MOST_PACE)) if gain > 0 else 0.0
+            self.outlook = gain * pace / (1.0 - pace)
+        self.gain = gain
+
+
+def alternate(
+    likelihood: SearchLikelihood,
+    fits: Sequence[Fit],
+    settings: SearchSettings,
+    emit: Emit,
+    *,
+    parameters: bool = True,
+) -> Fit:
+    """The best of some fits, each brought to a maximum; of its lengths alone, if asked for.
+
+    Model and lengths are coupled, so that turns converge at a pace of their own: a small gain says
+    little where turn after turn brings as much.
+    """
+    courses = [_Course(fit) for fit in fits]
+    under_way = courses
+    for _ in range(settings.max_alternations):
+        before = [course.fit.lnl for course in under_way]
+        moving = [course.fit for course in under_way]
+        if parameters:
+            optimise_models(
+                likelihood, moving, settings.model, settings.branches, settings.model.final_epsilon
+            )
+        _smooth(likelihood, moving, settings.final_smooth_epsilon)
+        for course, lnl in zip(under_way, before, strict=True):
+            course.note(lnl)
+        under_way = [c for c in under_way if c.outlook >= settings.alternation_epsilon]
+        if not under_way:
+            break
+    best = max(courses, key=lambda course: course.fit.lnl)
+    if best in under_way or not best.fit.converged:
+        emit(StoppedShort("model and branch lengths" if parameters else "branch lengths"))
+    return best.fit
+
+
+def _smooth(likelihood: SearchLikelihood, fits: Sequence[Fit], epsilon: float) -> None:
+    trees = [fit.tree for fit in fits]
+    lnls = likelihood.smooth(trees, [fit.model.arrays() for fit in fits], epsilon)
+    for fit, lnl in zip(fits, lnls.tolist(), strict=True):
+        fit.lnl = lnl

@@ -1,0 +1,93 @@
+"""Model and branches in turn: to the end, from every start, and with a word where it is cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mltree.events import Event, StoppedShort
+from mltree.model.grammar import parse_model
+from mltree.search.alternation import alternate
+from mltree.search.model_optimiser import Fit
+from mltree.settings import ModelSettings, SearchSettings
+
+if TYPE_CHECKING:
+    from conftest import Case
+
+SETTINGS = SearchSettings()
+
+
+class Approaching:
+    """A likelihood whose smoothings gain a share of the last gain, whatever the trees are."""
+
+    def __init__(self, gain: float, pace: float) -> None:
+        self.lacking, self.pace = gain / (1.0 - pace), pace
+        self.smoothings = 0
+
+    def smooth(self, trees, models, epsilon):
+        self.smoothings += 1
+        self.lacking *= self.pace
+        return np.full(len(trees), -self.lacking)
+
+
+def fit_of(case: Case, text: str = "GTR+FE+G2") -> Fit:
+    tree = case.tree.copy()
+    tree.lengths[:] = 0.1
+    return Fit(tree, parse_model(text, case.patterns.alphabet))
+
+
+def alternated(likelihood, fits: list[Fit], settings: SearchSettings = SETTINGS, **options):
+    events: list[Event] = []
+    return alternate(likelihood, fits, settings, events.append, **options), events
+
+
+def test_ends_where_neither_gains(case: Case) -> None:
+    found, events = alternated(case.likelihood, [fit_of(case)])
+    again, _ = alternated(case.likelihood, [Fit(found.tree.copy(), found.model, found.lnl)])
+    assert found.lnl <= again.lnl < found.lnl + 0.005
+    assert not events
+
+
+def test_the_better_of_two_is_taken(case: Case) -> None:
+    stuck = fit_of(case, "JC+G2{100}")
+    free = fit_of(case)
+    for fits in ([stuck, free], [free, stuck]):
+        found, _ = alternated(case.likelihood, [Fit(f.tree.copy(), f.model) for f in fits])
+        assert found.model.name == "GTR"
+
+
+def test_slow_turns_go_on_although_each_gains_little(case: Case) -> None:
+    """Turns that gain 0.9 of the last one: at a gain of 0.01 there is 0.09 to come."""
+    slow = Approaching(gain=0.02, pace=0.9)
+    settings = replace(SETTINGS, max_alternations=100)
+    _, events = alternated(slow, [fit_of(case)], settings, parameters=False)
+    assert slow.lacking < SETTINGS.alternation_epsilon
+    assert not events
+    quick = Approaching(gain=0.02, pace=0.05)
+    alternated(quick, [fit_of(case)], settings, parameters=False)
+    assert quick.smoothings <= 3
+
+
+def test_stopping_short_is_told(case: Case) -> None:
+    slow = Approaching(gain=1.0, pace=0.99)
+    _, events = alternated(slow, [fit_of(case)], parameters=False)
+    assert events == [StoppedShort("branch lengths")]
+    settings = replace(SETTINGS, max_alternations=1)
+    _, events = alternated(case.likelihood, [fit_of(case)], settings)
+    assert events == [StoppedShort("model and branch lengths")]
+
+
+def test_a_model_that_stops_short_is_told(case: Case) -> None:
+    settings = replace(SETTINGS, model=ModelSettings(iterations=1))
+    _, events = alternated(case.likelihood, [fit_of(case)], settings)
+    assert events == [StoppedShort("model and branch lengths")]
+
+
+def test_lengths_alone_leave_the_model(case: Case) -> None:
+    start = fit_of(case)
+    found, events = alternated(case.likelihood, [start], parameters=False)
+    assert found.model is start.model
+    assert np.ptp(found.tree.lengths) > 0
+    assert not events
