@@ -38,6 +38,9 @@ COPIED = ("mltree", "opencl", "tests", "datasets", "bench", "pyproject.toml", "R
 SELF_CHECKS = {"strict", "frozen"}
 """Arguments by which Python checks the program: without them a right program does the same."""
 
+OPTIONS = "-x -q -p no:cacheprovider -p no:xdist --no-header -o addopts=--import-mode=importlib"
+"""Of pytest: quick to fail, and nothing that outlives the run."""
+
 PATIENCE = 4
 """A fault that makes the tests take so many times longer than they do without it is noticed."""
 
@@ -94,10 +97,10 @@ def _say(*words: str) -> None:
 
 def _command(tests: Path, module: Path | None = None) -> str:
     """Runs a folder of tests up to the first failure, first those that mirror a module."""
-    options = "-x -q -p no:cacheprovider -p no:xdist --no-header -o addopts=--import-mode=importlib"
     mirror = tests / f"test_{module.stem}.py" if module else tests
-    first = f"{mirror} " if mirror.is_file() else ""
-    return f"{sys.executable} -m pytest {options} {first}{tests}"
+    # pytest would join a file and its folder into one, in the folder's order.
+    first = f"--keep-duplicates {mirror} " if mirror.is_file() else ""
+    return f"{sys.executable} -m pytest {OPTIONS} {first}{tests}"
 
 
 def _sampled(path: Path, sample: int, seed: int) -> list[WorkItem]:
