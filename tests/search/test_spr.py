@@ -13,6 +13,7 @@ from mltree.model.eigen import ModelArrays
 from mltree.search.lineage import Lineage
 from mltree.search.spr import spr_round
 from mltree.settings import PhaseSettings, RoundSettings
+from mltree.tree.moves import nni
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, same_topology
 from mltree.tree.topology import Tree
@@ -104,6 +105,31 @@ def test_a_batch_that_fails_is_halved(make_case: Callable[..., Case], refusals: 
         assert outcome.moves == 0
         assert same_topology(start.tree, before.tree)
         assert start.lnl == before.lnl
+
+
+@pytest.mark.parametrize(("trials", "moves"), [(0, 0), (8, 1)])
+def test_trials_redeem_what_scores_too_low(
+    make_case: Callable[..., Case], trials: int, moves: int
+) -> None:
+    """An interchange away from the truth, and every candidate scored just below the tree."""
+    data = make_case(7, 200)
+    tree = data.tree.copy()
+    nni(tree, int(tree.inner_edges[0]), 0)
+    (start,) = lineages_of(data, [tree])
+    before = start.lnl
+
+    class Doubter(Flatterer):
+        def refine(self, trees, models, scan):  # type: ignore[no-untyped-def]
+            lnl, lengths = data.likelihood.refine(trees, models, scan)
+            return np.minimum(lnl, before) - 0.5, lengths
+
+    likelihood = Doubter(data, np.random.default_rng(1))
+    phase = PhaseSettings(2, np.inf, trials=trials)
+    settings = RoundSettings(window=1e3)
+    (outcome,) = spr_round(likelihood, [start], data.model.arrays(), phase, settings)
+    assert outcome.moves == moves
+    assert (start.lnl > before + 1.0) == bool(moves)
+    assert start.active == bool(moves)
 
 
 def test_outcomes_count_what_was_done(case: Case) -> None:
