@@ -238,6 +238,7 @@ def test_no_step_of_a_search_loses(case: int, make_rugged: MakeRugged, open_nati
     found = searched(likelihood, patterns, preset("default"), trees, model, listen)
     assert np.diff(told).min() >= -FORGONE
     assert len(told) > 5
+    assert len(found.pool.trees) > len(trees) + 1  # perturbed copies found others
     assert found.rounds == len(rounds)
     assert found.moves == sum(event.moves for event in rounds)
     assert found.candidates == sum(event.candidates for event in rounds)
