@@ -1,18 +1,20 @@
 # Everything runs in a virtual environment of its own, made on first use.
-#   make demo   installs mltree and finds the tree of twelve primates
-#   make test   runs the test suite
-#   make fuzz   runs the long versions of the tests of random cases, for an hour or more
-#   make bench  measures this machine (BENCH='search --help' for all there is to choose)
+#   make demo     installs mltree and finds the tree of twelve primates
+#   make test     runs the test suite
+#   make fuzz     runs the long versions of the tests of random cases, for an hour or more
+#   make mutants  plants faults in the code and counts those that the tests notice, for an hour
+#   make bench    measures this machine (BENCH='search --help' for all there is to choose)
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 BENCH ?= table1
+MUTANTS ?= mltree/alignment mltree/model mltree/search mltree/tree
 
 # An empty environment has no PATH either.
 PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 
-.PHONY: demo test fuzz lint format bench clean
+.PHONY: demo test fuzz mutants lint format bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed
@@ -23,6 +25,9 @@ test: $(VENV)/.installed-dev
 
 fuzz: $(VENV)/.installed-dev
 	MLTREE_FUZZ=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 -m cases $(TESTS)
+
+mutants: $(VENV)/.installed-mutants
+	$(BIN)/python tests/mutants.py $(MUTANTS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

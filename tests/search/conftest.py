@@ -84,3 +84,23 @@ def make_case() -> Callable[..., Case]:
 @pytest.fixture(scope="session")
 def case(make_case: Callable[..., Case]) -> Case:
     return make_case()
+
+
+@pytest.fixture(scope="session")
+def make_rugged() -> Callable[..., Patterns]:
+    """make_rugged(tips, sites, histories, seed): columns that evolved along different trees.
+
+    As after recombination: no tree fits, and many lie on tops of their own.
+    """
+
+    def make(n_tips: int, sites: int, histories: int, seed: int) -> Patterns:
+        rng = np.random.default_rng(seed)
+        model = parse_model("JC", DNA)
+        parts = []
+        for _ in range(histories):
+            tree = random_topology(n_tips, rng)
+            tree.lengths[:] = rng.exponential(0.1, tree.n_edges) + 1e-4
+            parts.append(simulate(tree, model, sites // histories, rng))
+        return patterns_of(np.concatenate(parts, axis=1))
+
+    return make

@@ -15,7 +15,7 @@ from mltree.tree.moves import (
     undo_all,
 )
 from mltree.tree.random_trees import random_topology
-from mltree.tree.splits import robinson_foulds, same_topology
+from mltree.tree.splits import robinson_foulds, same_topology, topology_key
 from mltree.tree.topology import Int32Array, Tree, siblings
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -193,3 +193,20 @@ def test_random_interchanges(n_tips: int, seed: int, fraction: float) -> None:
     for record in reversed(records):
         undo(tree, record)
     assert identical(tree, before)
+
+
+@given(SIZES, SEEDS)
+def test_random_interchanges_keep_apart(n_tips: int, seed: int) -> None:
+    """Each has two nodes for itself, so that none undoes another."""
+    tree, rng = start(n_tips, seed)
+    records = random_nnis(tree, 1.0, rng)
+    nodes = [half // 3 for record in records for half in record.halves[:2]]
+    assert len(set(nodes)) == 2 * len(records)
+
+
+def test_both_interchanges_of_an_edge_are_drawn() -> None:
+    before, rng = start(4, 1)
+    trees = [before.copy() for _ in range(30)]
+    for tree in trees:
+        random_nnis(tree, 0.5, rng)
+    assert len({topology_key(tree) for tree in (*trees, before)}) == 3

@@ -9,6 +9,7 @@ from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
 from mltree.tree import parsimony
 from mltree.tree.fitch import pack_sites
+from mltree.tree.moves import nni
 from mltree.tree.parsimony import (
     DirectionalSets,
     parsimony_score,
@@ -203,6 +204,18 @@ def test_improve_never_ends_worse_and_returns_the_score(n_tips: int, seed: int) 
     after = improve(tree, patterns)
     tree.validate()
     assert after == parsimony_score(tree, patterns) <= before
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_improve_ends_where_no_interchange_saves_a_change(seed: int) -> None:
+    _, patterns = evolved(16, 60, seed)
+    tree = random_topology(16, np.random.default_rng(seed))
+    end = improve(tree, patterns)
+    for edge in tree.inner_edges.tolist():
+        for variant in (0, 1):
+            other = tree.copy()
+            nni(other, edge, variant)
+            assert parsimony_score(other, patterns) >= end
 
 
 def test_six_tips_end_at_the_best_of_all_topologies() -> None:

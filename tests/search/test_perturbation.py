@@ -1,0 +1,47 @@
+"""Copies of the best tree, moved away from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mltree.search.lineage import Lineage
+from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
+from mltree.settings import PerturbationSettings
+from mltree.tree.random_trees import random_topology
+from mltree.tree.splits import robinson_foulds, same_topology, topology_key
+
+
+def lineage(n_tips: int = 33, seed: int = 1) -> Lineage:
+    return Lineage(random_topology(n_tips, np.random.default_rng(seed)), -5.0, "parsimony 1")
+
+
+@pytest.mark.parametrize(("fraction", "crossed"), [(0.1, 3), (0.3, 9), (0.001, 1)])
+def test_every_copy_leaves_the_tree_by_a_share_of_its_edges(fraction: float, crossed: int) -> None:
+    best = lineage()
+    before = best.tree.copy()
+    copies = perturbed_copies(best, 12, fraction, np.random.default_rng(2))
+    assert [copy.origin for copy in copies] == [f"copy {n}" for n in range(1, 13)]
+    for copy in copies:
+        copy.tree.validate()
+        assert robinson_foulds(copy.tree, best.tree) == 2 * crossed
+        assert copy.lnl == -np.inf
+    assert len({topology_key(copy.tree) for copy in copies}) > 6
+    assert same_topology(best.tree, before)
+    np.testing.assert_array_equal(best.tree.lengths, before.lengths)
+
+
+def test_copies_that_fell_back_are_counted() -> None:
+    best = lineage()
+    others = perturbed_copies(best, 3, 0.2, np.random.default_rng(3))
+    assert fallen_back(others, best) == 0
+    assert fallen_back([best.copy(), *others, best.copy()], best) == 2
+
+
+@pytest.mark.parametrize(("fell_back", "expected"), [(0, 0.2), (8, 0.2), (9, 0.3), (10, 0.3)])
+def test_the_share_grows_when_most_fall_back(fell_back: int, expected: float) -> None:
+    settings = PerturbationSettings(
+        copies=10, fall_back_share=0.8, strengthen=1.5, max_fraction=0.35
+    )
+    assert next_fraction(0.2, fell_back, settings) == pytest.approx(expected)
+    assert next_fraction(0.3, 10, settings) == 0.35

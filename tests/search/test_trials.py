@@ -1,0 +1,120 @@
+"""Near misses smoothed as whole trees, by a likelihood that says what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from mltree.model.eigen import ModelArrays
+from mltree.search.lineage import Lineage
+from mltree.search.neighbourhood import Neighbourhood
+from mltree.search.scoring import Moves
+from mltree.search.trials import tried_moves
+from mltree.settings import RoundSettings
+from mltree.tree.moves import spr
+from mltree.tree.random_trees import random_topology
+from mltree.tree.splits import same_topology, topology_key
+from mltree.tree.topology import Tree
+
+SETTINGS = RoundSettings(trial_margin=2.0, min_gain=0.05)
+
+BEFORE = -100.0
+"""lnL of the tree that finds no move."""
+
+
+class Oracle:
+    """Remembers the trees that it smooths, and gives each the next lnL."""
+
+    def __init__(self, lnls: Sequence[float] = ()) -> None:
+        self.lnls = list(lnls)
+        self.trees: list[Tree] = []
+
+    def smooth(
+        self, trees: Sequence[Tree], models: Sequence[ModelArrays], epsilon: float
+    ) -> np.ndarray:
+        assert len(models) == len(trees)
+        self.trees += trees
+        missing = len(self.trees) - len(self.lnls)
+        every = [*self.lnls, *[BEFORE - 1.0] * missing]
+        return np.array(every[: len(self.trees)][-len(trees) :])
+
+
+def lineage(seed: int = 1) -> Lineage:
+    return Lineage(random_topology(10, np.random.default_rng(seed)), BEFORE, "user")
+
+
+def moves_of(tree: Tree, lnl: Callable[[int], np.ndarray], depth: int = 2) -> Moves:
+    found = Neighbourhood(tree)
+    found.extend(depth)
+    size = found.size
+    return Moves(found.prune, found.target, lnl(size), np.full((size, 4), 0.1))
+
+
+def distinct_near(tree: Tree, moves: Moves) -> list[int]:
+    """Keys of the topologies that near misses lead to: the best target of each prune."""
+    keys = {}
+    order = np.argsort(-moves.lnl, kind="stable")
+    taken: set[int] = set()
+    for n in order.tolist():
+        if moves.prune[n] not in taken and moves.lnl[n] >= BEFORE - SETTINGS.trial_margin:
+            taken.add(int(moves.prune[n]))
+            moved = tree.copy()
+            spr(moved, int(moves.prune[n]), int(moves.target[n]))
+            keys.setdefault(topology_key(moved), n)
+    return list(keys)
+
+
+def tried(oracle: Oracle, own: Lineage, moves: Moves, trials: int) -> Moves:
+    (found,) = tried_moves(oracle, [own], None, [moves], trials, SETTINGS)  # type: ignore[arg-type]
+    return found
+
+
+@pytest.mark.parametrize("trials", [1, 5, 1000])
+def test_the_nearest_misses_are_tried_once_each(trials: int) -> None:
+    own, rng = lineage(), np.random.default_rng(2)
+    moves = moves_of(own.tree, lambda size: BEFORE - rng.uniform(0.0, 8.0, size))
+    oracle = Oracle()
+    assert tried(oracle, own, moves, trials).prune.size == 0
+    expected = distinct_near(own.tree, moves)
+    assert len(expected) > 5
+    assert list(map(topology_key, oracle.trees)) == expected[:trials]
+
+
+def test_of_those_that_are_redeemed_the_best_is_taken_alone() -> None:
+    own, rng = lineage(), np.random.default_rng(3)
+    moves = moves_of(own.tree, lambda size: BEFORE - rng.uniform(0.0, 2.0, size))
+    oracle = Oracle([BEFORE + 0.3, BEFORE - 5.0, BEFORE + 2.0, BEFORE + 1.0])
+    found = tried(oracle, own, moves, 4)
+    assert found.lnl.tolist() == [BEFORE + 2.0]
+    moved = own.tree.copy()
+    spr(moved, int(found.prune[0]), int(found.target[0]))
+    assert same_topology(moved, oracle.trees[2])
+
+
+@pytest.mark.parametrize(("gain", "taken"), [(0.04, 0), (0.06, 1)])
+def test_a_gain_too_small_is_none(gain: float, taken: int) -> None:
+    own = lineage()
+    moves = moves_of(own.tree, lambda size: np.full(size, BEFORE - 1.0))
+    assert tried(Oracle([BEFORE + gain]), own, moves, 3).prune.size == taken
+
+
+def test_far_misses_are_not_tried() -> None:
+    own, oracle = lineage(), Oracle()
+    moves = moves_of(own.tree, lambda size: np.full(size, BEFORE - 2.1))
+    assert tried(oracle, own, moves, 3).prune.size == 0
+    assert oracle.trees == []
+
+
+def test_every_tree_has_trials_of_its_own() -> None:
+    """Two trees side by side, with nothing near for a third."""
+    every = [lineage(1), lineage(2), lineage(3)]
+    depths = (BEFORE - 1.0, BEFORE - 9.0, BEFORE - 1.0)
+    moves = [
+        moves_of(own.tree, lambda size, lnl=lnl: np.full(size, lnl))  # type: ignore[misc]
+        for own, lnl in zip(every, depths, strict=True)
+    ]
+    oracle = Oracle([BEFORE, BEFORE + 1.0, BEFORE + 4.0, BEFORE + 3.0])
+    found = tried_moves(oracle, every, None, moves, 2, SETTINGS)  # type: ignore[arg-type]
+    assert [part.lnl.tolist() for part in found] == [[BEFORE + 1.0], [], [BEFORE + 4.0]]
