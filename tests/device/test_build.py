@@ -101,10 +101,11 @@ def _runs(device: cl.Device) -> int:
 def test_binaries_are_kept_where_the_driver_keeps_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = choose_device("cpu").handle
+    device = choose_device(None).handle
     monkeypatch.setattr(build, "cache_folder", lambda: tmp_path)
-    assert _runs(device) == 7
-    assert not list(tmp_path.iterdir()), "PoCL keeps its own"
+    if build.is_pocl(device):
+        assert _runs(device) == 7
+        assert not list(tmp_path.iterdir()), "PoCL keeps its own"
     monkeypatch.setattr(build, "is_pocl", lambda _: False)
     assert _runs(device) == 7
     (kept,) = tmp_path.iterdir()

@@ -79,7 +79,7 @@ class _NamedPlatform(_BrokenPlatform):
     name = "Broken and Sons "
 
 
-@pytest.mark.parametrize("wanted", ["", "²", "٣", "9" * 5000, "-1", "00", " ", "0x0", "\0"])
+@pytest.mark.parametrize("wanted", ["", "²", "٣", "9" * 5000, "-1", "+0", " ", "0x0", "\0"])
 def test_numbers_that_are_none(wanted: str) -> None:
     with pytest.raises(DeviceError, match="no device matches"):
         choose_device(wanted)
