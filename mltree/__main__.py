@@ -2,16 +2,21 @@
 
 import os
 
-from mltree.stopping import STDERR, listen
+from mltree.stopping import STDERR, ignore, listen
 
 
 def main() -> None:
-    """Heed signals before anything that takes time is imported, and run."""
+    """Heed signals before anything that takes time is imported, run, and keep to how it ended."""
     _take_standard_streams()
     listen()
     from mltree.cli import main as run
 
-    run()
+    try:
+        run()
+    except SystemExit as ending:
+        if not ending.code:
+            ignore()
+        raise
 
 
 def _take_standard_streams() -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-__all__ = ["STDERR", "Farewell", "last_word", "listen", "parting", "unbroken"]
+__all__ = ["STDERR", "Farewell", "ignore", "last_word", "listen", "parting", "unbroken"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -59,6 +59,12 @@ def listen() -> None:
             signal.signal(number, lambda *_: None)  # the number goes to the pipe by itself
             signal.siginterrupt(number, False)
     threading.Thread(target=_hear, args=(heard,), name="signals", daemon=True).start()
+
+
+def ignore() -> None:
+    """Heed no signal any more: all is done but for the interpreter's own end."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager

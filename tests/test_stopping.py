@@ -18,7 +18,7 @@ Start = Callable[..., subprocess.Popen[str]]
 BEGINNING = """
 import sys, time
 from pathlib import Path
-from mltree.stopping import Farewell, last_word, listen, parting, unbroken
+from mltree.stopping import Farewell, ignore, last_word, listen, parting, unbroken
 listen()
 def ready(): print("ready", flush=True)
 """
@@ -126,6 +126,14 @@ def test_what_the_parent_ignores_stays_ignored(start: Start) -> None:
     ignoring = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
     process = start("ready(); time.sleep(1); print('over')", preexec_fn=ignoring)
     process.send_signal(signal.SIGHUP)
+    assert end_of(process) == (0, "")
+
+
+def test_signals_change_nothing_once_they_are_ignored(start: Start) -> None:
+    """Until the very end, where Python would have its own way with handlers."""
+    process = start("import atexit; atexit.register(time.sleep, 1); ignore(); ready()")
+    for number in SIGNALS:
+        process.send_signal(number)
     assert end_of(process) == (0, "")
 
 

@@ -89,26 +89,25 @@ def test_a_cut_is_noticed(state: SearchState, tmp_path: Path, size: int) -> None
     assert_refused(path)
 
 
-@pytest.mark.cases(200, 20_000)
+@pytest.mark.cases(4, 400)
 def test_no_damage_is_read(state: SearchState, tmp_path: Path, case: int) -> None:
-    """A bit flipped, bytes overwritten, taken out or put in, anywhere."""
+    """Bits flipped, bytes overwritten, taken out or put in, anywhere: 50 times."""
     path, rng = tmp_path / "x", np.random.default_rng(case)
     Checkpoint(path, "mark", ALWAYS).save(state)
     content = path.read_bytes()
-    at, size = int(rng.integers(len(content))), int(rng.integers(1, 9))
-    match case % 4:
-        case 0:
-            damaged = bytearray(content)
-            damaged[at] ^= 1 << int(rng.integers(8))
-        case 1:
-            damaged = content[:at] + rng.bytes(size) + content[at + size :]
-        case 2:
-            damaged = content[:at] + content[at + size :]
-        case _:
-            damaged = content[:at] + rng.bytes(size) + content[at:]
-    path.write_bytes(damaged)
-    if damaged != content:
-        assert_refused(path)
+    for _ in range(50):
+        at, size = int(rng.integers(len(content))), int(rng.integers(1, 9))
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << int(rng.integers(8))
+        for damaged in (
+            bytes(flipped),
+            content[:at] + rng.bytes(size) + content[at + size :],
+            content[:at] + content[at + size :],
+            content[:at] + rng.bytes(size) + content[at:],
+        ):
+            path.write_bytes(damaged)
+            if damaged != content:
+                assert_refused(path)
 
 
 def assert_refused(path: Path) -> None:
@@ -139,7 +138,7 @@ def test_writes_soon_then_more_rarely_and_in_the_end(state: SearchState, tmp_pat
     events: list[object] = []
     checkpoint = Checkpoint(tmp_path / "x", "mark", RULES, clock=lambda: now[0])
     written = []
-    for now[0] in np.arange(0, 3600, 0.5).tolist():
+    for now[0] in np.arange(0.0, 1800.0).tolist():
         before = len(events)
         checkpoint.step(state, events.append)
         written += [now[0]] * (len(events) - before)
@@ -163,7 +162,7 @@ def test_a_slow_disk_is_written_to_more_rarely(state: SearchState, tmp_path: Pat
 
     checkpoint = Slow(tmp_path / "x", "mark", RULES, clock=lambda: now[0])
     while now[0] < 3600:
-        now[0] += 0.1
+        now[0] += 2.0
         checkpoint.step(state, ignore)
     assert 0.0 < spent <= 0.0105 * 3600
 
