@@ -118,7 +118,7 @@ def is_refused(run: Ended, words: str) -> bool:
 def test_without_a_linker(cold: tuple[Path, Ended], is_right: Right) -> None:
     folder, run = cold
     assert is_right(run)
-    assert "note:" not in run.stdout
+    assert "kernels" not in run.stdout.split("Final")[0]
     assert list((folder / "mltree" / "pocl").rglob("*.so"))
     assert (folder / "mltree").stat().st_mode & 0o777 == 0o700
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,19 +24,20 @@ KILOBYTE = 1 if sys.platform == "darwin" else 1024
 """Of ``ru_maxrss``."""
 
 
+MEASURED = """
+import resource, subprocess, sys
+with open("out", "w") as out:
+    subprocess.run(sys.argv[1:], stdout=out, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""By a small process: a child's count begins with the size of what it was forked from."""
+
+
 def peak(*arguments: str) -> int:
     """Bytes of the largest resident size of a run of its own."""
-    command = [sys.executable, "-m", "mltree", *arguments]
-    with Path("out").open("w") as out:
-        pid = os.posix_spawn(
-            sys.executable,
-            command,
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, out.fileno(), 1)],
-        )
-        _, status, usage = os.wait4(pid, 0)
-    assert status == 0
-    return usage.ru_maxrss * KILOBYTE
+    command = [sys.executable, "-c", MEASURED, sys.executable, "-m", "mltree", *arguments]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return int(said) * KILOBYTE
 
 
 def planned(events: str) -> dict[str, int]:

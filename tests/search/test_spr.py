@@ -35,6 +35,7 @@ class Flatterer:
         self.log_likelihoods = case.likelihood.log_likelihoods
         self.insertions = case.likelihood.insertions
         self.join_lengths = case.likelihood.join_lengths
+        self.trees_at_once = case.likelihood.trees_at_once
 
     def smooth(
         self, trees: Sequence[Tree], models: Sequence[ModelArrays], epsilon: float
