@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bench.workloads import Workload
 from mltree.likelihood import planner
+from mltree.likelihood.cases import Cases
 from mltree.tree.topology import Tree
 
 __all__ = ["Beagle", "BeagleError", "find_beagle"]
@@ -132,9 +133,9 @@ def _operations(tree: Tree) -> tuple[NDArray[np.int32], int]:
         rows.append((buffers[dst], _NO_SCALING, _NO_SCALING, *children))
         return buffers[dst]
 
-    for _, records in planner.newviews_towards([tree], 0):
-        for dst, left, left_p, right, right_p in records.tolist():
-            add(dst, buffer(left), left_p, buffer(right), right_p)
+    newviews = planner.newviews_towards([tree], 0, Cases.alike(1)).records
+    for dst, left, left_p, right, right_p in newviews.tolist():
+        add(dst, buffer(left), left_p, buffer(right), right_p)
     lower, upper = tree.edge_halves.T
     ends = [int(planner.operands(tree, half[:1])[0]) for half in (lower, upper)]
     root = add(1 << 30, buffer(ends[0]), 0, buffer(ends[1]), tree.n_edges)

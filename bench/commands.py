@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import golden, kernels, precision, quality, render, scale, table1
+from bench import cases, golden, kernels, precision, quality, render, scale, table1
 from bench.contenders import Contender, contenders
 from bench.data import PAPER_SIZES, Source
 from bench.provenance import cores, provenance
@@ -33,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_table1(benches)
     _add_search(benches)
     _add_kernels(benches)
+    _add_cases(benches)
     _add_scale(benches)
     _add_precision(benches)
     _add_golden(benches)
@@ -103,10 +104,16 @@ def _add_search(benches: Benches[argparse.ArgumentParser]) -> None:
 def _add_kernels(benches: Benches[argparse.ArgumentParser]) -> None:
     parser = _bench(benches, "kernels", "every likelihood operation against the device's limits")
     add = parser.add_argument
-    add("--cases", type=_cases, default=kernels.CASES, help="KIND:TAXA:PATTERNS,... (DNA:15:1024)")
+    add("--cases", type=_sizes, default=kernels.CASES, help="KIND:TAXA:PATTERNS,... (DNA:15:1024)")
     add("--precisions", type=_words, default=("double", "mixed"))
     add("--only", metavar="TEXT", help="only contenders whose name contains TEXT")
     parser.set_defaults(run=_kernels)
+
+
+def _add_cases(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "cases", "many small problems in one launch")
+    parser.add_argument("--only", metavar="TEXT", help="only contenders whose name contains TEXT")
+    parser.set_defaults(run=_cases)
 
 
 def _add_scale(benches: Benches[argparse.ArgumentParser]) -> None:
@@ -131,7 +138,7 @@ def _add_golden(benches: Benches[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_golden)
 
 
-def _cases(text: str) -> tuple[kernels.Case, ...]:
+def _sizes(text: str) -> tuple[kernels.Case, ...]:
     parts = [case.split(":") for case in text.split(",")]
     return tuple(kernels.Case(kind, int(taxa), int(size)) for kind, taxa, size in parts)
 
@@ -244,8 +251,17 @@ def _kernels(options: argparse.Namespace) -> None:
     repetitions = options.repetitions or (2 if options.smoke else 11)
     run = _run("kernels", options, repetitions)
     who = _all_cores(options, options.precisions)
-    cases = kernels.SMOKE if options.smoke else options.cases
-    kernels.measure(run, cases, who, repetitions, options.seed)
+    sizes = kernels.SMOKE if options.smoke else options.cases
+    kernels.measure(run, sizes, who, repetitions, options.seed)
+    run.save()
+
+
+def _cases(options: argparse.Namespace) -> None:
+    repetitions = options.repetitions or (1 if options.smoke else 5)
+    run = _run("cases", options, repetitions)
+    who = _all_cores(options, ("double",))
+    problems = cases.SMOKE if options.smoke else cases.CASES
+    cases.measure(run, problems, who, repetitions, options.seed)
     run.save()
 
 

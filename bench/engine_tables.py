@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.markdown import engineering, markdown_table, seconds
 from bench.results import Row, Run
 
-__all__ = ["golden", "kernels", "precision", "scale"]
+__all__ = ["cases", "golden", "kernels", "precision", "scale"]
 
 
 def kernels(run: Run) -> str:
@@ -53,6 +53,26 @@ def engineering_time(value: float) -> str:
         if value >= factor:
             return f"{seconds(value / factor)} {unit}"
     return f"{seconds(value / 1e-6)} µs"
+
+
+def cases(run: Run) -> str:
+    """Every kind of small problems: together, and what that is compared to."""
+    head = ["problems", "contender", "way", "median", "against together"]
+    together: dict[tuple[object, ...], float] = {}
+    body = []
+    for row in run.rows:
+        key, time = (row["kind"], row["contender"]), row["seconds"]["median"]
+        base = together.setdefault(key, time)
+        body.append(
+            [
+                f"{row['kind']}: {row['count']:,} × {row['taxa']} taxa × {row['patterns']:,}",
+                _contender(row),
+                row["way"],
+                engineering_time(time),
+                "" if time is base else f"{time / base:.2f} ×",
+            ]
+        )
+    return "Wall time of one call, launch and read-back included.\n\n" + markdown_table(head, body)
 
 
 def scale(run: Run) -> str:

@@ -30,7 +30,7 @@ from mltree.likelihood.reference import ReferenceEngine
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.settings import BranchSettings
 
-__all__ = ["CASES", "SMOKE", "Case", "measure"]
+__all__ = ["CASES", "SMOKE", "Case", "measure", "times_of"]
 
 SCAN_DEPTH = 6
 """Edges from the pruning point that the timed scan walks."""
@@ -116,7 +116,7 @@ def _beagle(run: Run, case: Case, data: Workload, library: ctypes.CDLL, repetiti
     beagle = Beagle(library, data)
     row = {**asdict(case), "contender": beagle.name, "precision": "double", "threads": 1}
     try:
-        times, lnl = _times(beagle.log_likelihood, repetitions), beagle.log_likelihood()
+        times, lnl = times_of(beagle.log_likelihood, repetitions), beagle.log_likelihood()
     finally:
         beagle.close()
     if math.isfinite(lnl):  # without scaling, large trees underflow
@@ -180,7 +180,7 @@ def _rows(
     real = 4 if contender.precision == "mixed" else 8
     cla = case.patterns * categories * states * real
     for operation in _operations(engine, data, bounds):
-        times = _times(operation.call, repetitions)
+        times = times_of(operation.call, repetitions)
         flops = operation.products * case.patterns * categories * states * 2 * states
         yield {
             **_who(case, contender),
@@ -248,7 +248,7 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
     )  # fmt: skip
 
 
-def _times(call: Callable[[], object], repetitions: int) -> list[float]:
+def times_of(call: Callable[[], object], repetitions: int) -> list[float]:
     """Wall seconds of calls, after two or more that warm up."""
     warm = _seconds(call) + _seconds(call)
     while warm < WARM_UP:

@@ -173,6 +173,7 @@ _BRIEF: dict[str, Callable[[Run], str]] = {
     "table1": _table1,
     "search": search_tables.brief,
     "kernels": engine_tables.kernels,
+    "cases": engine_tables.cases,
     "scale": engine_tables.scale,
     "precision": engine_tables.precision,
     "golden": engine_tables.golden,

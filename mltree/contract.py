@@ -2,34 +2,49 @@
 
 A *program* is a list of stages over flat int32 records. Stages run one after the other with a
 barrier over the whole grid between them; inside a stage, work-groups are independent. The
-records below are the program's whole vocabulary; ``opencl/contract.h`` is rendered from this
-module (``python -m mltree.contract`` rewrites it, a test checks that it is fresh).
+records below are the program's whole vocabulary, and each of their fields has a :class:`Role`, from
+which verification, residency, work and listings follow. ``opencl/contract.h`` is rendered from this
+module and :mod:`mltree.launch` (``python -m mltree.header``).
 
-Operands name a conditional likelihood array (CLA) or a tip: ``x >= 0`` is slot ``x``, ``x < 0``
-is tip ``~x``. A *length* index names a branch length and the P matrix made from it.
+A *part* is a range of patterns with models of its own: a partition, or a locus. Parts follow one
+another, and none shares a block or a chunk with another. A *case* is where a tree lives and under
+what: a range of parts, their models, a row of weights. Trees on the same parts stand side by side;
+trees on different parts share slots and cells, which are rows over all patterns, for neither
+touches the other's. What every part has of its own (P matrices, models, lengths that are not
+linked) is found at an index of its case plus the part's number.
 """
 
 from __future__ import annotations
 
 import enum
-from pathlib import Path
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 __all__ = [
+    "CASE",
     "CONTROL_WORDS",
     "EDGE",
+    "ENUMS",
     "GPU_COLUMNS",
     "GROUP",
     "NEWVIEW",
     "NO_CELL",
+    "NUMBERS",
     "PMATRIX",
+    "RECORDS",
     "RECORD_ALIGNMENT",
+    "REDUCTION",
+    "RELL",
     "RESULT",
     "RUN",
+    "RUNS",
     "SCAN_STEP",
     "SCAN_TASK",
     "STAGE",
+    "STAGES",
+    "STREAM",
     "TRIPOD",
     "TRIPOD_CELLS",
     "WALK",
@@ -37,8 +52,11 @@ __all__ = [
     "Control",
     "GroupKind",
     "Op",
+    "Operation",
+    "Role",
     "RunKind",
-    "render_header",
+    "fields",
+    "roles",
 ]
 
 
@@ -46,12 +64,15 @@ class Op(enum.IntEnum):
     """What a stage does."""
 
     PMATRICES = 0
-    """P[p] = exp(Q r_k t_p) for every category k, from length p and the model's eigen system."""
+    """P[p + q] = exp(Q r_k t) for every part q and category k, from a branch length t and the eigen
+    system of the part's model."""
     SITES = 1
-    """Site-local runs in order, chunk by chunk: levels of newviews, evaluations, derivatives."""
+    """Site-local runs in order, chunk by chunk: levels of newviews, evaluations, derivatives. Each
+    stream of runs has a range of parts to itself."""
     REDUCE = 2
-    """sum[c] = the partial sums of cell c over all chunks, in one fixed order; or, on a panel, the
-    strided sums that this order is made of, one for each residue that the device has."""
+    """sum[s + n] = the partial sums of cell c + n over the chunks of some parts, in one fixed
+    order; or, on a panel, the strided sums that this order is made of, one for each residue that
+    the device has."""
     OPTIMISE = 3
     """One guarded Newton step of every group of branch lengths."""
     REPEAT = 4
@@ -62,6 +83,9 @@ class Op(enum.IntEnum):
     """lnL, gradient and Hessian in the three lengths around an insertion point."""
     WALK = 7
     """lnL of trees by depth-first walks, of whole trees or of pieces that others go on from."""
+    RELL = 8
+    """sum[s + t W + w] = sum over patterns of site lnL[row t] * weights[row w]: resampled estimated
+    log-likelihoods (Kishino, Miyata, Hasegawa 1990) of many trees under many rows of weights."""
 
 
 class RunKind(enum.IntEnum):
@@ -74,7 +98,7 @@ class RunKind(enum.IntEnum):
     DERIVE = 2
     """cell, cell + 1 += dlnL/dt, d2lnL/dt2 at the edge (x, y): sumGAMMA fused with core."""
     EVALUATE_SITES = 3
-    """EVALUATE that also writes the lnL of every pattern."""
+    """EVALUATE that also writes the lnL of every pattern, into the row of its case's number."""
 
 
 class GroupKind(enum.IntEnum):
@@ -118,42 +142,7 @@ class Function(enum.IntEnum):
     TRIPOD = 5
     OPTIMISE = 6
     BARRIER = 7
-
-
-class Sync(enum.IntEnum):
-    """Counters that the work-groups of a launch share; all zero between launches."""
-
-    ARRIVED = 0
-    """Tickets of the grid barrier."""
-    ENTERED = 1
-    """Work-groups that have started."""
-    LEFT = 2
-    """Work-groups that are done."""
-    TAKEN = 3
-    """Jobs of a scan that were taken beyond everyone's first."""
-
-
-class Mark(enum.IntEnum):
-    """Words in front of the work-groups' books of ticks."""
-
-    STARTED = 0
-    """When the launch's first work-group came."""
-    ELAPSED = 1
-    """Ticks from there to the last one's end, summed over launches."""
-    BOOKS = 2
-    """Where the books start: [work-group][function]."""
-
-
-class Fault(enum.IntEnum):
-    """Why a worker gave up; written beside the stage that it was in."""
-
-    NONE = 0
-    BARRIER = 1
-    """A grid barrier did not complete within its spin limit."""
-    NOT_FINITE = 2
-    """A sum came out as NaN or infinite."""
-    UNKNOWN_OP = 3
-    """The stage's op is not one of this worker's."""
+    RELL = 8
 
 
 CONTROL_WORDS = 8
@@ -167,10 +156,13 @@ REDUCE_WIDTH = 32
 Residue v of them adds the chunks v, v + REDUCE_WIDTH, v + 2 REDUCE_WIDTH, ..."""
 
 NO_CELL = -1
-"""A field that asks for nothing: no output, no level."""
+"""A field that asks for nothing: no output, no level, no group."""
 
 RESULT = 1 << 30
 """An operand of a walk's step: the result of a step before."""
+
+FAR_COUNT = 1 << 24
+"""A scaling count above any other, of which 16 bits are stored."""
 
 PENDANT_LEVEL, ROOT_LEVEL = 0, 1
 """Levels of a scan's stack that a task fills before its first step: the pruned subtree as seen from
@@ -199,69 +191,192 @@ SATURATED = 1
 gains nothing yet, and only its wrong curvature tells."""
 
 MODEL_SQUARES = 5
-"""S x S tables of a model row: right, left, pi_right, the generator Q and Q Q."""
+"""S x S tables of a model's eigen system: right, left, pi_right, the generator Q and Q Q."""
+
+RELL_TILE = 4
+"""Trees and rows of weights whose products a work-item sums together."""
 
 
-def _record(*fields: str) -> np.dtype[np.void]:
-    return np.dtype([(field, np.int32) for field in fields])
+class Role(enum.Enum):
+    """What a field of a record means; a field of none is a number."""
+
+    READS = "reads"
+    """The CLA of a slot, or ``~tip``."""
+    TAKES = "takes"
+    """The same, or RESULT."""
+    TIP = "tip"
+    """``~tip``."""
+    WRITES = "writes"
+    """The slot of a CLA, or NO_CELL."""
+    OUTPUT = "output"
+    """A cell, or a slot where the stage stores; or NO_CELL."""
+    MATRIX = "matrix"
+    """P matrices that are read: of part q at the index plus q."""
+    MAKES = "makes"
+    """P matrices that are made, likewise."""
+    LENGTH = "length"
+    """A branch length."""
+    CASE = "case"
+    """A case of the program."""
+    MODEL = "model"
+    """The case's model: of part q in the row plus q."""
+    WEIGHTS = "weights"
+    """The case's row of weights."""
+    CELL = "cell"
+    """The first of the cells that partial sums go to, or NO_CELL."""
 
 
-STAGE = _record("op", "first", "count", "aux")
-"""One stage. ``first`` is a word offset into the program (REDUCE: a cell; REPEAT: a stage);
-``aux`` is 1 where OPTIMISE gives a work-item, not a work-group, to each group; where the outputs
-of a SCAN are slots, not cells; and where a WALK keeps the lnL of every pattern. It is the number
-of groups in REPEAT, and in REDUCE that of a panel's residues w, 0 for whole sums: strided sum v of
-the n-th cell is then sum[w first + v count + n]."""
-PMATRIX = _record("length", "model")
-RUN = _record("kind", "first", "count")
-NEWVIEW = _record("dst", "left", "left_p", "right", "right_p")
-EDGE = _record("x", "y", "length", "model", "cell")
-GROUP = _record("kind", "first_length", "count", "lnl_cell", "first_cell")
-SCAN_TASK = _record("pendant", "pendant_p", "root", "join_p", "model", "first_step", "steps")
+_ROLES: dict[np.dtype[np.void], dict[str, Role]] = {}
+
+
+def _record(text: str) -> np.dtype[np.void]:
+    """A record of ``name`` and ``name:role`` fields; those without a role are plain numbers."""
+    named = [field.partition(":") for field in text.split()]
+    record = np.dtype([(name, np.int32) for name, _, _ in named])
+    _ROLES[record] = {name: Role(role) for name, _, role in named if role}
+    return record
+
+
+def roles(record: np.dtype[np.void]) -> dict[str, Role]:
+    """What the fields of a record mean that are no plain numbers."""
+    return _ROLES[record]
+
+
+@cache
+def fields(record: np.dtype[np.void], *roles: Role) -> tuple[str, ...]:
+    """The fields of a record that have one of the roles."""
+    return tuple(field for field, role in _ROLES[record].items() if role in roles)
+
+
+STAGE = _record("op first count aux")
+"""One stage. ``first`` is a word offset into the program (REPEAT: a stage); ``aux`` is 1 where
+OPTIMISE gives a work-item, not a work-group, to each group; where the outputs of a SCAN are slots,
+not cells; and where a WALK keeps the lnL of every pattern. It is the number of groups in REPEAT,
+the most parts of a record in PMATRICES, and the most sums of a record in REDUCE."""
+CASE = _record("first_part parts model weights")
+"""Where a tree lives and under what. The model of part q is row ``model + q``. Records repeat what
+they need of their case, so that nothing waits for it."""
+PMATRIX = _record("p:makes length:length stride case:case model:model")
+"""P matrices of a branch for every part q of a case, from length ``length + stride q``."""
+STREAM = _record("first_part parts first_run runs")
+RUN = _record("kind first count")
+NEWVIEW = _record("dst:writes left:reads left_p:matrix right:reads right_p:matrix")
+EDGE = _record("x:reads y:reads p:matrix case:case model:model weights:weights cell:cell")
+REDUCTION = _record("cell sum count first_part parts")
+"""With residues w on a panel, strided sum v of the n-th cell is sum[w sum + v count + n]."""
+GROUP = _record("kind first_length:length count lnl_sum first_sum")
+SCAN_TASK = _record(
+    "pendant:reads pendant_p:matrix root:reads join_p:matrix case:case model:model "
+    "weights:weights first_step steps"
+)
 SCAN_STEP = _record(
-    "level_in",
-    *(
-        f"{side}{field}"
-        for side in ("left", "right")
-        for field in ("", "_p", "_half_p", "_level", "_output")
-    ),
-    "padding",
+    "level_in left:reads left_p:matrix left_half_p:matrix left_level left_output:output "
+    "right:reads right_p:matrix right_half_p:matrix right_level right_output:output padding"
 )
 """A walk's arrival at a node, whose two other branches are both targets: a side's near vector N is
 made from the other side's operand, gets a score (or a slot), and is pushed on a level as it is seen
 from the far end of the side's branch (see :mod:`mltree.likelihood.scan_tasks`). The half length's
 matrix applied twice is as good as the full length's."""
-TRIPOD = _record("near", "far", "pendant", "near_p", "far_p", "pendant_p", "model", "cell")
-WALK = _record("tip", "length", "model", "cell", "slot", "first_step", "steps")
+TRIPOD = _record(
+    "near:reads far:reads pendant:reads near_p:matrix far_p:matrix pendant_p:matrix case:case "
+    "model:model weights:weights cell:cell group"
+)
+"""Left out of a pass once its ``group`` moves no more."""
+WALK = _record(
+    "tip:tip p:matrix case:case model:model weights:weights cell:cell slot:writes first_step steps"
+)
 """A walk's last result is scored across the branch of a tip, or kept where there is a slot."""
-WALK_STEP = _record("left", "left_p", "right", "right_p")
+WALK_STEP = _record("left:takes left_p:matrix right:takes right_p:matrix")
 """One newview of a walk in post-order. An operand RESULT is the result of a step before: the right
 one of the last step, the left one of the last step that no other has taken."""
+RELL = _record("first_row rows first_weights weights sum first_part parts")
 
-_RECORDS = {
+
+class Operation(NamedTuple):
+    """What there is to know of an operation's records."""
+
+    record: np.dtype[np.void]
+    function: Function
+    """That its time and work count as."""
+    line: str
+    """A record for a reader, its fields in braces."""
+    cells: int = 0
+    """Cells that a record adds to, from its CELL on."""
+
+
+_AT_EDGE = "{cell} at ({x}, {y}) {p} {case}"
+RUNS = {
+    RunKind.NEWVIEW: Operation(
+        NEWVIEW, Function.NEWVIEW, "{dst} = {left_p} {left} * {right_p} {right}"
+    ),
+    RunKind.EVALUATE: Operation(EDGE, Function.EVALUATE, _AT_EDGE, cells=1),
+    RunKind.DERIVE: Operation(EDGE, Function.DERIVE, _AT_EDGE, cells=2),
+    RunKind.EVALUATE_SITES: Operation(EDGE, Function.EVALUATE, _AT_EDGE, cells=1),
+}
+"""The operations of a SITES stage."""
+
+STAGES = {
+    Op.PMATRICES: Operation(
+        PMATRIX, Function.PMATRICES, "{p} = exp(Q r {length}) stride {stride} {case}"
+    ),
+    Op.REDUCE: Operation(
+        REDUCTION, Function.OPTIMISE,
+        "sum[{sum}...] = {count} cells from cell[{cell}] on, {parts} parts from {first_part} on",
+    ),
+    Op.OPTIMISE: Operation(
+        GROUP, Function.OPTIMISE,
+        "kind {kind}: {count} lengths from {first_length} on, by sum[{lnl_sum}] and "
+        "sum[{first_sum}...]",
+    ),
+    Op.SCAN: Operation(
+        SCAN_TASK, Function.SCAN,
+        "behind {join_p} {root}, pruned {pendant_p} {pendant}, {steps} steps from {first_step} on, "
+        "{case}",
+    ),
+    Op.TRIPOD: Operation(
+        TRIPOD, Function.TRIPOD,
+        "{cell}... at {near_p} {near}, {far_p} {far}, {pendant_p} {pendant}, {case}, group {group}",
+        cells=TRIPOD_CELLS,
+    ),
+    Op.WALK: Operation(
+        WALK, Function.NEWVIEW,
+        "{cell} or {slot} from {steps} steps from {first_step} on, to {p} {tip}, {case}",
+        cells=1,
+    ),
+    Op.RELL: Operation(
+        RELL, Function.RELL,
+        "sum[{sum}...] = {rows} rows from {first_row} on * {weights} rows of weights from "
+        "{first_weights} on",
+    ),
+}  # fmt: skip
+"""Those that have a stage to themselves."""
+
+
+RECORDS = {
     "STAGE": STAGE,
+    "CASE": CASE,
     "PMATRIX": PMATRIX,
+    "STREAM": STREAM,
     "RUN": RUN,
     "NEWVIEW": NEWVIEW,
     "EDGE": EDGE,
+    "REDUCTION": REDUCTION,
     "GROUP": GROUP,
     "SCAN_TASK": SCAN_TASK,
     "SCAN_STEP": SCAN_STEP,
     "TRIPOD": TRIPOD,
     "WALK": WALK,
     "WALK_STEP": WALK_STEP,
+    "RELL": RELL,
 }
-_ENUMS: dict[str, type[enum.IntEnum]] = {
+ENUMS: dict[str, type[enum.IntEnum]] = {
     "OP": Op,
     "DO": RunKind,
     "STEP": GroupKind,
     "CONTROL": Control,
     "FN": Function,
-    "FAULT": Fault,
-    "SYNC": Sync,
-    "MARK": Mark,
 }
-_NUMBERS = {
+NUMBERS = {
     "SCALE_BITS_DOUBLE": SCALE_BITS_DOUBLE,
     "SCALE_BITS_SINGLE": SCALE_BITS_SINGLE,
     "CONTROL_WORDS": CONTROL_WORDS,
@@ -269,32 +384,14 @@ _NUMBERS = {
     "REDUCE_WIDTH": REDUCE_WIDTH,
     "NO_CELL": NO_CELL,
     "RESULT": RESULT,
+    "FAR_COUNT": FAR_COUNT,
     "PENDANT_LEVEL": PENDANT_LEVEL,
     "ROOT_LEVEL": ROOT_LEVEL,
     "GPU_COLUMNS": GPU_COLUMNS,
     "FUNCTIONS": len(Function),
-    "SYNC_WORDS": len(Sync),
     "TRIPOD_CELLS": TRIPOD_CELLS,
     "MAX_STEP_HALVINGS": MAX_STEP_HALVINGS,
     "SATURATED": SATURATED,
     "MODEL_SQUARES": MODEL_SQUARES,
+    "RELL_TILE": RELL_TILE,
 }
-
-
-def render_header() -> str:
-    """The text of ``opencl/contract.h``."""
-    lines = ["// Rendered from mltree/contract.py by `python -m mltree.contract`. Do not edit.", ""]
-    for prefix, members in _ENUMS.items():
-        lines += [f"#define {prefix}_{member.name} {member.value}" for member in members]
-        lines.append("")
-    lines += [f"#define {name} ({value})" for name, value in _NUMBERS.items()]
-    for name, record in _RECORDS.items():
-        assert record.names is not None
-        lines.append("")
-        lines.append(f"#define {name}_WORDS {len(record.names)}")
-        lines += [f"#define {name}_{f.upper()} {i}" for i, f in enumerate(record.names)]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    (Path(__file__).parent.parent / "opencl" / "contract.h").write_text(render_header())

@@ -16,7 +16,8 @@ from mltree.device.discovery import (
 )
 from mltree.device.layout import Layout
 from mltree.device.memory import LEAST_BATCH, room_on
-from mltree.device.panels import PanelEngine, Place
+from mltree.device.panels import PanelEngine
+from mltree.device.seats import Place
 from mltree.device.session import Session
 from mltree.device.speed import known_bandwidth, measured_speeds
 from mltree.device.timing import Breakdown

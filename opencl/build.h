@@ -12,7 +12,7 @@
 #error "-DCODES: tip codes, rows of the tip table"
 #endif
 #ifndef CATEGORIES
-#error "-DCATEGORIES: rate categories"
+#error "-DCATEGORIES: rate categories, or classes of a mixture"
 #endif
 #ifndef WIDTH
 #error "-DWIDTH: patterns in a lane's vector"
@@ -21,13 +21,16 @@
 #error "-DLANES: work-items that share a block; 1 on CPUs"
 #endif
 #ifndef CATEGORY_ITEMS
-#error "-DCATEGORY_ITEMS: work-items that share the categories: CATEGORIES on GPUs, else 1"
+#error "-DCATEGORY_ITEMS: work-items that share the categories: on GPUs as many as fit, else 1"
 #endif
 #ifndef ROWS
 #error "-DROWS: instructions of one level that a work-group runs side by side"
 #endif
-#ifndef PARTITIONS
-#error "-DPARTITIONS: models that blocks may have beside one another"
+#ifndef SYSTEMS
+#error "-DSYSTEMS: eigen systems of a model, each with an equal number of categories"
+#endif
+#ifndef PARTED
+#error "-DPARTED: 1 if the patterns are of several parts, with models of their own"
 #endif
 #ifndef SINGLE
 #error "-DSINGLE: 1 for fp32 CLAs, 0 for fp64"
@@ -56,6 +59,9 @@
 #else
 #define SPAN 1
 #endif
+// Categories whose terms are kept apart until they are summed: on GPUs a work-item that has several
+// joins its own before.
+#define SHARES (LANES == 1 ? CATEGORIES : CATEGORY_ITEMS)
 #define VW (WIDTH * LANES)               // patterns in a block, the layout's vector width
 #define COLUMNS (LANES * SPAN)           // work-items that have patterns of their own
 #define TEAM (COLUMNS * CATEGORY_ITEMS)  // work-items that share a row

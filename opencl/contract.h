@@ -1,4 +1,5 @@
-// Rendered from mltree/contract.py by `python -m mltree.contract`. Do not edit.
+// Rendered by `python -m mltree.header` from contract.py and launch.py. Do not edit.
+// clang-format off
 
 #define OP_PMATRICES 0
 #define OP_SITES 1
@@ -8,6 +9,7 @@
 #define OP_SCAN 5
 #define OP_TRIPOD 6
 #define OP_WALK 7
+#define OP_RELL 8
 
 #define DO_NEWVIEW 0
 #define DO_EVALUATE 1
@@ -34,6 +36,7 @@
 #define FN_TRIPOD 5
 #define FN_OPTIMISE 6
 #define FN_BARRIER 7
+#define FN_RELL 8
 
 #define FAULT_NONE 0
 #define FAULT_BARRIER 1
@@ -56,61 +59,78 @@
 #define REDUCE_WIDTH (32)
 #define NO_CELL (-1)
 #define RESULT (1073741824)
+#define FAR_COUNT (16777216)
 #define PENDANT_LEVEL (0)
 #define ROOT_LEVEL (1)
 #define GPU_COLUMNS (32)
-#define FUNCTIONS (8)
-#define SYNC_WORDS (4)
+#define FUNCTIONS (9)
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
 #define SATURATED (1)
 #define MODEL_SQUARES (5)
-
+#define RELL_TILE (4)
+#define SYNC_WORDS (4)
 #define STAGE_WORDS 4
 #define STAGE_OP 0
 #define STAGE_FIRST 1
 #define STAGE_COUNT 2
 #define STAGE_AUX 3
-
-#define PMATRIX_WORDS 2
-#define PMATRIX_LENGTH 0
-#define PMATRIX_MODEL 1
-
+#define CASE_WORDS 4
+#define CASE_FIRST_PART 0
+#define CASE_PARTS 1
+#define CASE_MODEL 2
+#define CASE_WEIGHTS 3
+#define PMATRIX_WORDS 5
+#define PMATRIX_P 0
+#define PMATRIX_LENGTH 1
+#define PMATRIX_STRIDE 2
+#define PMATRIX_CASE 3
+#define PMATRIX_MODEL 4
+#define STREAM_WORDS 4
+#define STREAM_FIRST_PART 0
+#define STREAM_PARTS 1
+#define STREAM_FIRST_RUN 2
+#define STREAM_RUNS 3
 #define RUN_WORDS 3
 #define RUN_KIND 0
 #define RUN_FIRST 1
 #define RUN_COUNT 2
-
 #define NEWVIEW_WORDS 5
 #define NEWVIEW_DST 0
 #define NEWVIEW_LEFT 1
 #define NEWVIEW_LEFT_P 2
 #define NEWVIEW_RIGHT 3
 #define NEWVIEW_RIGHT_P 4
-
-#define EDGE_WORDS 5
+#define EDGE_WORDS 7
 #define EDGE_X 0
 #define EDGE_Y 1
-#define EDGE_LENGTH 2
-#define EDGE_MODEL 3
-#define EDGE_CELL 4
-
+#define EDGE_P 2
+#define EDGE_CASE 3
+#define EDGE_MODEL 4
+#define EDGE_WEIGHTS 5
+#define EDGE_CELL 6
+#define REDUCTION_WORDS 5
+#define REDUCTION_CELL 0
+#define REDUCTION_SUM 1
+#define REDUCTION_COUNT 2
+#define REDUCTION_FIRST_PART 3
+#define REDUCTION_PARTS 4
 #define GROUP_WORDS 5
 #define GROUP_KIND 0
 #define GROUP_FIRST_LENGTH 1
 #define GROUP_COUNT 2
-#define GROUP_LNL_CELL 3
-#define GROUP_FIRST_CELL 4
-
-#define SCAN_TASK_WORDS 7
+#define GROUP_LNL_SUM 3
+#define GROUP_FIRST_SUM 4
+#define SCAN_TASK_WORDS 9
 #define SCAN_TASK_PENDANT 0
 #define SCAN_TASK_PENDANT_P 1
 #define SCAN_TASK_ROOT 2
 #define SCAN_TASK_JOIN_P 3
-#define SCAN_TASK_MODEL 4
-#define SCAN_TASK_FIRST_STEP 5
-#define SCAN_TASK_STEPS 6
-
+#define SCAN_TASK_CASE 4
+#define SCAN_TASK_MODEL 5
+#define SCAN_TASK_WEIGHTS 6
+#define SCAN_TASK_FIRST_STEP 7
+#define SCAN_TASK_STEPS 8
 #define SCAN_STEP_WORDS 12
 #define SCAN_STEP_LEVEL_IN 0
 #define SCAN_STEP_LEFT 1
@@ -124,28 +144,101 @@
 #define SCAN_STEP_RIGHT_LEVEL 9
 #define SCAN_STEP_RIGHT_OUTPUT 10
 #define SCAN_STEP_PADDING 11
-
-#define TRIPOD_WORDS 8
+#define TRIPOD_WORDS 11
 #define TRIPOD_NEAR 0
 #define TRIPOD_FAR 1
 #define TRIPOD_PENDANT 2
 #define TRIPOD_NEAR_P 3
 #define TRIPOD_FAR_P 4
 #define TRIPOD_PENDANT_P 5
-#define TRIPOD_MODEL 6
-#define TRIPOD_CELL 7
-
-#define WALK_WORDS 7
+#define TRIPOD_CASE 6
+#define TRIPOD_MODEL 7
+#define TRIPOD_WEIGHTS 8
+#define TRIPOD_CELL 9
+#define TRIPOD_GROUP 10
+#define WALK_WORDS 9
 #define WALK_TIP 0
-#define WALK_LENGTH 1
-#define WALK_MODEL 2
-#define WALK_CELL 3
-#define WALK_SLOT 4
-#define WALK_FIRST_STEP 5
-#define WALK_STEPS 6
-
+#define WALK_P 1
+#define WALK_CASE 2
+#define WALK_MODEL 3
+#define WALK_WEIGHTS 4
+#define WALK_CELL 5
+#define WALK_SLOT 6
+#define WALK_FIRST_STEP 7
+#define WALK_STEPS 8
 #define WALK_STEP_WORDS 4
 #define WALK_STEP_LEFT 0
 #define WALK_STEP_LEFT_P 1
 #define WALK_STEP_RIGHT 2
 #define WALK_STEP_RIGHT_P 3
+#define RELL_WORDS 7
+#define RELL_FIRST_ROW 0
+#define RELL_ROWS 1
+#define RELL_FIRST_WEIGHTS 2
+#define RELL_WEIGHTS 3
+#define RELL_SUM 4
+#define RELL_FIRST_PART 5
+#define RELL_PARTS 6
+
+#define RUN_FUNCTIONS {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE}
+
+#define SESSION_MEMBERS \
+  __global const int *program; /* stages and records */ \
+  __global acc *state; /* see STATE */ \
+  __global real *cla; /* [slot][block][category][state][lane] */ \
+  __global ushort *scaler; /* [slot][block][category][lane] */ \
+  __global real *pmatrix; /* [p][category][PMATRIX_ROW] */ \
+  __global real *tip_pmatrix; /* [p][category][code][S] */ \
+  __global real *stack; /* what local memory does not hold of stacks (stack.h) */ \
+  __global acc *partial; /* [cell][chunk] */ \
+  __global acc *site_lnl; /* [row][pattern], of EVALUATE_SITES and walks */ \
+  __global const uchar *tips; /* [tip][pattern] */ \
+  __global const real *tip_table; /* [code][S] */ \
+  __global const acc *model; /* [row][MODEL_WORDS] */ \
+  __global const real *model_real; /* the same in the CLAs' precision */ \
+  __global const acc *weights; /* [row][pattern], 0 in the padding */ \
+  __global const int *block_part; /* [block]: its part */ \
+  __global const int *chunk_block; /* [chunks + 1]: the first block of each */ \
+  __global const int *part_chunk; /* [parts + 1]: the first chunk of each */ \
+  __global uint *sync; /* counters of work-groups: SYNC_ARRIVED, ... */ \
+  __global ulong *marks; /* MARK_STARTED, MARK_ELAPSED, [work-group][FUNCTIONS] */ \
+  int blocks; /* of patterns */ \
+  int chunks; /* of blocks, whose sums are taken together */ \
+  int chunk_blocks; /* blocks of a chunk at most */ \
+  int first_chunk; /* chunks of the device's panels before this one */ \
+  int residues; /* that a panel's device has; 0 for whole sums */ \
+  int tile_blocks; /* blocks that go through a stream together */ \
+  int most_chunks; /* of a case of the program */ \
+  int first_case; /* where the program's cases start */ \
+  int controls; /* records in front of the lengths */ \
+  int lengths; /* branch lengths in front of the sums */ \
+  int stack_levels; /* of a work-group's own stack */ \
+  int local_levels; /* of them in local memory */ \
+  acc min_length; /* expected substitutions per site */ \
+  acc max_length; /* likewise */
+#define WORKER_BUFFERS \
+  __global const int *restrict program, __global acc *state, __global real *cla, \
+  __global ushort *scaler, __global real *pmatrix, __global real *tip_pmatrix, \
+  __global real *stack, __global acc *partial, __global acc *site_lnl, \
+  __global const uchar *restrict tips, __global const real *restrict tip_table, \
+  __global const acc *restrict model, __global const real *restrict model_real, \
+  __global const acc *restrict weights, __global const int *restrict block_part, \
+  __global const int *restrict chunk_block, __global const int *restrict part_chunk, \
+  __global uint *sync, __global ulong *marks,
+#define WORKER_NUMBERS \
+  int blocks, int chunks, int chunk_blocks, int first_chunk, int residues, int tile_blocks, \
+  int most_chunks, int first_case, int controls, int lengths, int stack_levels, int local_levels, \
+  acc min_length, acc max_length,
+
+#define SESSION_VALUES \
+  program, state, cla, scaler, pmatrix, tip_pmatrix, stack, partial, site_lnl, tips, tip_table, \
+  model, model_real, weights, block_part, chunk_block, part_chunk, sync, marks, blocks, chunks, \
+  chunk_blocks, first_chunk, residues, tile_blocks, most_chunks, first_case, controls, lengths, \
+  stack_levels, local_levels, min_length, max_length,
+
+#define BEST_AT(s) ((s)->state)
+#define TARGET_AT(s) (BEST_AT(s) + (s)->lengths)
+#define HEADER_AT(s) (TARGET_AT(s) + (s)->lengths)
+#define CONTROL_AT(s) (HEADER_AT(s) + HEADER_WORDS)
+#define LENGTHS_AT(s) (CONTROL_AT(s) + (size_t)(s)->controls * CONTROL_WORDS)
+#define SUMS_AT(s) (LENGTHS_AT(s) + (s)->lengths)

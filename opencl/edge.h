@@ -15,70 +15,70 @@
 VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, int block, int k,
                                     __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
+  __global const real *system = model + SYSTEM_AT(k);
   real_v x[STATES], y[STATES];
   const code_v codes = operand_codes(s, record[EDGE_X], block);
   const count_v count = operand_load(s, record[EDGE_X], codes, block, k, x) +
-                        propagate(s, record[EDGE_Y], record[EDGE_LENGTH], block, k, y);
+                        propagate(s, record[EDGE_Y], record[EDGE_P], block, k, y);
+  leave_count(counts, get_local_id(2), k, LANE, count);
   real_v sum = 0;
-  FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
-  const int row = get_local_id(2);
-  terms[TERM_AT(row, 0, k, LANE)] = model[MODEL_WEIGHTS + k] * sum;
-  terms[TERM_AT(row, 1, k, LANE)] = terms[TERM_AT(row, 2, k, LANE)] = 0;
-  counts[COUNT_AT(row, k, LANE)] = count;
+  FOR_STATE(i) sum += system[MODEL_FREQUENCIES + i] * x[i] * y[i];
+  const real_v own[TERMS] = {model[MODEL_WEIGHTS + k] * sum, 0, 0};
+  leave_terms(terms, counts, get_local_id(2), k, LANE, own, count);
 }
 
 // Category k's share of the likelihood and of its first two derivatives in t.
 VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, int block, int k,
                                   __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
-  __global const real *expm1s = pmatrix_row(s, record[EDGE_LENGTH], block, k) + SQUARE;
+  __global const real *system = model + SYSTEM_AT(k);
+  __global const real *expm1s = pmatrix_row(s, record[EDGE_P], block, k) + SQUARE;
   real_v x[STATES], y[STATES];
   const code_v x_codes = operand_codes(s, record[EDGE_X], block);
   const code_v y_codes = operand_codes(s, record[EDGE_Y], block);
   const count_v count = operand_load(s, record[EDGE_X], x_codes, block, k, x) +
                         operand_load(s, record[EDGE_Y], y_codes, block, k, y);
+  leave_count(counts, get_local_id(2), k, LANE, count);
   real_v sum = 0, slope = 0, curve = 0;
-  FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * x[i] * y[i];
+  FOR_STATE(i) sum += system[MODEL_FREQUENCIES + i] * x[i] * y[i];
   const real rate = model[MODEL_RATES + k];
   FOR_STATE(m) {
     real_v left = 0, right = 0;
     FOR_STATE(i) {
-      left += model[MODEL_PI_RIGHT + i * STATES + m] * x[i];
-      right += model[MODEL_LEFT + m * STATES + i] * y[i];
+      left += system[MODEL_PI_RIGHT + i * STATES + m] * x[i];
+      right += system[MODEL_LEFT + m * STATES + i] * y[i];
     }
     const real_v a = left * right;
-    const real lambda = rate * model[m];
+    const real lambda = rate * system[m];
     sum += expm1s[m] * a;
     const real_v first = (lambda * (expm1s[m] + 1)) * a;
     slope += first;
     curve += lambda * first;
   }
   const real weight = model[MODEL_WEIGHTS + k];
-  const int row = get_local_id(2);
-  terms[TERM_AT(row, 0, k, LANE)] = weight * sum;
-  terms[TERM_AT(row, 1, k, LANE)] = weight * slope;
-  terms[TERM_AT(row, 2, k, LANE)] = weight * curve;
-  counts[COUNT_AT(row, k, LANE)] = count;
+  const real_v own[TERMS] = {weight * sum, weight * slope, weight * curve};
+  leave_terms(terms, counts, get_local_id(2), k, LANE, own, count);
 }
 
 // Adds one lane's lnL.
-VECTOR_FUNCTION void evaluate_lane(const plf_t *s, int block, bool sites,
-                                   __local const real_v *terms, __local const count_v *counts,
-                                   acc_v sums[2]) {
+VECTOR_FUNCTION void evaluate_lane(const plf_t *s, __global const int *record, int block,
+                                   bool sites, __local const real_v *terms,
+                                   __local const count_v *counts, acc_v sums[2]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(terms, counts, get_local_id(2), LANE, all);
   const acc_v lnl = scaled_log(all[0], count);
-  if (sites) ((__global acc_v *)s->site_lnl)[(size_t)block * LANES + LANE] = lnl;
-  sums[0] += pattern_weights(s, block, LANE) * lnl;
+  if (sites) site_lnl_store(s, record[EDGE_CASE], block, lnl);
+  sums[0] += pattern_weights(s, record[EDGE_WEIGHTS], block) * lnl;
 }
 
 // Adds one lane's dlnL/dt and d2lnL/dt2; the scaling cancels in L'/L.
-VECTOR_FUNCTION void derive_lane(const plf_t *s, int block, __local const real_v *terms,
-                                 __local const count_v *counts, acc_v sums[2]) {
+VECTOR_FUNCTION void derive_lane(const plf_t *s, __global const int *record, int block,
+                                 __local const real_v *terms, __local const count_v *counts,
+                                 acc_v sums[2]) {
   acc_v all[TERMS];
   sum_categories(terms, counts, get_local_id(2), LANE, all);
   const acc_v inverse = 1 / all[0], slope = all[1] * inverse;
-  const acc_v weight = pattern_weights(s, block, LANE);
+  const acc_v weight = pattern_weights(s, record[EDGE_WEIGHTS], block);
   sums[0] += weight * slope;
   sums[1] += weight * (all[2] * inverse - slope * slope);
 }
@@ -106,9 +106,9 @@ static inline void edges_run(const plf_t *s, __global const int *records, int co
       if (CATEGORY_FIRST == 0) {
         acc_v sums[2] = {0, 0};
         if (active && kind == DO_DERIVE)
-          derive_lane(s, block, terms, counts, sums);
+          derive_lane(s, record, block, terms, counts, sums);
         else if (active)
-          evaluate_lane(s, block, kind == DO_EVALUATE_SITES, terms, counts, sums);
+          evaluate_lane(s, record, block, kind == DO_EVALUATE_SITES, terms, counts, sums);
         for (int t = 0; t < cells; ++t) lanes[(row * 2 + t) * LANES + LANE] = sums[t];
       }
       sync_group(CLK_LOCAL_MEM_FENCE);
@@ -116,7 +116,7 @@ static inline void edges_run(const plf_t *s, __global const int *records, int co
         const int edge = base + q / 2, t = q % 2;
         if (edge < count && t < cells)
           partial_add(s, records[edge * EDGE_WORDS + EDGE_CELL] + t, chunk,
-                      block == chunk * s->chunk_blocks,
+                      block == chunk_begin(s, chunk),
                       lanes_sum((__local const acc *)lanes + q * VW));
       }
       sync_group(CLK_LOCAL_MEM_FENCE);

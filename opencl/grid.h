@@ -95,7 +95,7 @@ static inline bool any_active(const plf_t *s, int count, int group_size, __local
   if (ITEM == 0) *active = 0;
   sync_group(CLK_LOCAL_MEM_FENCE);
   for (int g = ITEM; g < count; g += group_size)
-    if (CONTROL_AT(s, g)[CONTROL_ACTIVE] != 0) *active = 1;
+    if (control_of(s, g)[CONTROL_ACTIVE] != 0) *active = 1;
   sync_group(CLK_LOCAL_MEM_FENCE);
   return *active;
 }

@@ -122,48 +122,48 @@ VECTOR_FUNCTION real_v matvec_meeting(__global const real *m, const real_v x[STA
 #endif
 
 // P x of every tip code, as PMATRICES made it.
-static inline __global const real *tip_rows(const plf_t *s, int length, int block, int k) {
-  return s->tip_pmatrix + BRANCH_AT(length, partition_of(s, block), k, TIP_ROW);
+static inline __global const real *tip_rows(const plf_t *s, int p, int block, int k) {
+  return s->tip_pmatrix + MATRIX_AT(p + part_of(s, block), k, TIP_ROW);
 }
 
-// An operand seen from across its branch, y = P[length] x, in two steps: all that must come from
+// An operand seen from across its branch, y = P[p] x, in two steps: all that must come from
 // memory can be on its way before any of it is waited for. Returns the operand's scaling count.
-VECTOR_FUNCTION count_v fetch(const plf_t *s, int operand, code_v codes, int length, int block,
-                              int k, real_v x[STATES]) {
+VECTOR_FUNCTION count_v fetch(const plf_t *s, int operand, code_v codes, int p, int block, int k,
+                              real_v x[STATES]) {
   if (!TIP_LOOKUP || operand >= 0) return operand_load(s, operand, codes, block, k, x);
-  table_rows(tip_rows(s, length, block, k), codes, x);
+  table_rows(tip_rows(s, p, block, k), codes, x);
   return (count_v)(0);
 }
 
-VECTOR_FUNCTION void cross(const plf_t *s, int operand, int length, int block, int k,
+VECTOR_FUNCTION void cross(const plf_t *s, int operand, int p, int block, int k,
                            const real_v x[STATES], real_v y[STATES]) {
   if (!TIP_LOOKUP || operand >= 0)
-    matvec(pmatrix_row(s, length, block, k), x, y);
+    matvec(pmatrix_row(s, p, block, k), x, y);
   else
     FOR_STATE(i) y[i] = x[i];
 }
 
 // The same, multiplied into y.
-VECTOR_FUNCTION void cross_times(const plf_t *s, int operand, int length, int block, int k,
+VECTOR_FUNCTION void cross_times(const plf_t *s, int operand, int p, int block, int k,
                                  const real_v x[STATES], real_v y[STATES]) {
   if (!TIP_LOOKUP || operand >= 0)
-    matvec_times(pmatrix_row(s, length, block, k), x, y);
+    matvec_times(pmatrix_row(s, p, block, k), x, y);
   else
     FOR_STATE(i) y[i] *= x[i];
 }
 
 // Both steps at once.
-VECTOR_FUNCTION count_v seen(const plf_t *s, int operand, code_v codes, int length, int block,
-                             int k, real_v y[STATES]) {
+VECTOR_FUNCTION count_v seen(const plf_t *s, int operand, code_v codes, int p, int block, int k,
+                             real_v y[STATES]) {
   real_v x[STATES];
-  const count_v count = fetch(s, operand, codes, length, block, k, x);
-  cross(s, operand, length, block, k, x, y);
+  const count_v count = fetch(s, operand, codes, p, block, k, x);
+  cross(s, operand, p, block, k, x, y);
   return count;
 }
 
-VECTOR_FUNCTION count_v propagate(const plf_t *s, int operand, int length, int block, int k,
+VECTOR_FUNCTION count_v propagate(const plf_t *s, int operand, int p, int block, int k,
                                   real_v y[STATES]) {
-  return seen(s, operand, operand_codes(s, operand, block), length, block, k, y);
+  return seen(s, operand, operand_codes(s, operand, block), p, block, k, y);
 }
 
 #if LANES > 1 && !SINGLE && WIDTH <= 2

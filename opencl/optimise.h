@@ -5,29 +5,52 @@
 #include "grid.h"
 
 // sum + a cell's partials of every width-th chunk, in order.
-static inline acc strided_sum(const plf_t *s, int cell, int first_chunk, int width, acc sum) {
+static inline acc strided_sum(const plf_t *s, int cell, chunks_t of, int width, acc sum) {
   __global const acc *partial = s->partial + (size_t)cell * s->chunks;
-  for (int chunk = first_chunk; chunk < s->chunks; chunk += width) sum += partial[chunk];
+  for (int chunk = of.first; chunk < of.end; chunk += width) sum += partial[chunk];
   return sum;
 }
 
-// sum[cell] = its partials, as REDUCE_WIDTH strided sums added in order.
-STAGE_FUNCTION void reduce_stage(const plf_t *s, int first_cell, int count, __local acc *strided,
-                                 int group_size, int stage) {
+// What a REDUCE stage makes of its n-th sum, of records with `most` of them at most.
+typedef struct {
+  int cell, sum;
+  chunks_t of;
+  bool is_there;
+} reduced_t;
+
+static inline reduced_t reduced(const plf_t *s, __global const int *records, int n, int most) {
+  const int at = n % most;
+  __global const int *record = records + n / most * REDUCTION_WORDS;
+  const reduced_t sum = {record[REDUCTION_CELL] + at, record[REDUCTION_SUM] + at,
+                         chunks_of(s, record[REDUCTION_FIRST_PART], record[REDUCTION_PARTS]),
+                         at < record[REDUCTION_COUNT]};
+  return sum;
+}
+
+// sum[n] = its cell's partials, as REDUCE_WIDTH strided sums added in order.
+STAGE_FUNCTION void reduce_stage(const plf_t *s, __global const int *records, int count, int most,
+                                 __local acc *strided, int group_size, int stage) {
   const int members = group_size < REDUCE_WIDTH ? 1 : REDUCE_WIDTH;
   const int teams = group_size / members, team = ITEM / members, member = ITEM % members;
-  const int groups = get_num_groups(0);
+  const int groups = get_num_groups(0), sums = count * most;
+  const reduced_t first = reduced(s, records, 0, most);
   __local acc *mine = strided + team * REDUCE_WIDTH;
-  for (int base = get_group_id(0) * teams; base < count; base += groups * teams) {
-    const int cell = first_cell + base + team;
-    const bool active = team < teams && base + team < count;
-    for (int v = member; active && v < REDUCE_WIDTH; v += members)
-      mine[v] = strided_sum(s, cell, v, REDUCE_WIDTH, 0);
+  for (int base = get_group_id(0) * teams; base < sums; base += groups * teams) {
+    const int n = base + team;
+    reduced_t own = first;  // a lone record is read but once
+    own.cell += n;
+    own.sum += n;
+    if (count > 1) own = reduced(s, records, min(n, sums - 1), most);
+    const bool active = team < teams && n < sums && own.is_there;
+    for (int v = member; active && v < REDUCE_WIDTH; v += members) {
+      const chunks_t residue = {own.of.first + v, own.of.end};
+      mine[v] = strided_sum(s, own.cell, residue, REDUCE_WIDTH, 0);
+    }
     sync_group(CLK_LOCAL_MEM_FENCE);
     if (active && member == 0) {
       acc sum = mine[0];
       for (int v = 1; v < REDUCE_WIDTH; ++v) sum += mine[v];
-      SUMS_AT(s)[cell] = sum;
+      SUMS_AT(s)[own.sum] = sum;
       if (!isfinite(sum)) report_fault(s, FAULT_NOT_FINITE, stage);
     }
     sync_group(CLK_LOCAL_MEM_FENCE);
@@ -36,15 +59,19 @@ STAGE_FUNCTION void reduce_stage(const plf_t *s, int first_cell, int count, __lo
 
 // The strided sums alone, of a device that has so many residues; a work-item each. Those of a panel
 // that is not the first go on from what the panels before have left.
-STAGE_FUNCTION void reduce_residues(const plf_t *s, int first_cell, int count, int residues,
-                                    int group_size, int stage) {
-  __global acc *sums = SUMS_AT(s) + (size_t)first_cell * residues;
-  const long jobs = (long)count * residues, items = (long)get_num_groups(0) * group_size;
+STAGE_FUNCTION void reduce_residues(const plf_t *s, __global const int *records, int count,
+                                    int most, int group_size, int stage) {
+  const int width = s->residues;
+  const long jobs = (long)count * most * width, items = (long)get_num_groups(0) * group_size;
   for (long job = (long)get_group_id(0) * group_size + ITEM; job < jobs; job += items) {
-    const int n = job / residues, v = job % residues;
-    const int chunk = (v + residues - s->first_chunk % residues) % residues;
-    __global acc *sum = sums + (size_t)v * count + n;
-    *sum = strided_sum(s, first_cell + n, chunk, residues, s->first_chunk == 0 ? 0 : *sum);
+    const int v = job % width, n = job / width, at = n % most;
+    __global const int *record = records + n / most * REDUCTION_WORDS;
+    if (at >= record[REDUCTION_COUNT]) continue;
+    chunks_t of = chunks_of(s, record[REDUCTION_FIRST_PART], record[REDUCTION_PARTS]);
+    of.first += (v + width - (s->first_chunk + of.first) % width) % width;
+    __global acc *sum = SUMS_AT(s) + (size_t)record[REDUCTION_SUM] * width +
+                        (size_t)v * record[REDUCTION_COUNT] + at;
+    *sum = strided_sum(s, record[REDUCTION_CELL] + at, of, width, s->first_chunk == 0 ? 0 : *sum);
     if (!isfinite(*sum)) report_fault(s, FAULT_NOT_FINITE, stage);
   }
 }
@@ -88,9 +115,9 @@ static inline void tripod_targets(const plf_t *s, __global const acc *g,
 // one halves the step back towards the best.
 static inline void optimise_group(const plf_t *s, __global const int *record, int g, int member,
                                   int members) {
-  __global acc *control = CONTROL_AT(s, g);
+  __global acc *control = control_of(s, g);
   if (control[CONTROL_ACTIVE] == 0) return;
-  const acc lnl = SUMS_AT(s)[record[GROUP_LNL_CELL]];
+  const acc lnl = SUMS_AT(s)[record[GROUP_LNL_SUM]];
   const acc gain = lnl - control[CONTROL_BEST];
   const acc passes = control[CONTROL_PASSES] + 1;
   const bool first = passes == 1, better = first || gain >= 0;
@@ -103,7 +130,7 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   const int offset = record[GROUP_FIRST_LENGTH], count = record[GROUP_COUNT];
   __global acc *lengths = LENGTHS_AT(s) + offset, *best = BEST_AT(s) + offset;
   __global acc *target = TARGET_AT(s) + offset;
-  __global const acc *cells = SUMS_AT(s) + record[GROUP_FIRST_CELL];
+  __global const acc *cells = SUMS_AT(s) + record[GROUP_FIRST_SUM];
   if (members > 1) sync_group(CLK_GLOBAL_MEM_FENCE);
   bool far = false;
   if (better && record[GROUP_KIND] == STEP_TRIPOD) tripod_targets(s, cells, lengths, target, &far);

@@ -9,12 +9,12 @@
 #define MATRIX_ROWS (LANES == 1 ? STATES : 1)
 
 // Row i of P, to memory and to hand.
-static inline void pmatrix_row_fill(__global const acc *row, const acc exponentials[STATES], int i,
-                                    __global real *p, acc out[STATES]) {
+static inline void pmatrix_row_fill(__global const acc *system, const acc exponentials[STATES],
+                                    int i, __global real *p, acc out[STATES]) {
   for (int j = 0; j < STATES; ++j) out[j] = i == j;
   for (int m = 0; m < STATES; ++m) {
-    const acc weighted = row[MODEL_RIGHT + i * STATES + m] * exponentials[m];
-    for (int j = 0; j < STATES; ++j) out[j] += weighted * row[MODEL_LEFT + m * STATES + j];
+    const acc weighted = system[MODEL_RIGHT + i * STATES + m] * exponentials[m];
+    for (int j = 0; j < STATES; ++j) out[j] += weighted * system[MODEL_LEFT + m * STATES + j];
     if (m == i) p[SQUARE + m] = exponentials[m];
   }
   for (int j = 0; j < STATES; ++j) {
@@ -41,31 +41,37 @@ static inline void tip_rows_fill(const plf_t *s, acc rows[MATRIX_ROWS][STATES], 
 }
 #endif
 
-static inline void pmatrix_fill(const plf_t *s, int length, int model, int partition, int k,
-                                int first) {
-  __global const acc *row = s->model + (size_t)(model + partition) * MODEL_WORDS;
+static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, int k, int first) {
+  __global const acc *row = s->model + (size_t)model * MODEL_WORDS, *system = row + SYSTEM_AT(k);
   const acc time = LENGTHS_AT(s)[length] * row[MODEL_RATES + k];
   acc exponentials[STATES];
-  for (int m = 0; m < STATES; ++m) exponentials[m] = expm1(row[m] * time);
+  for (int m = 0; m < STATES; ++m) exponentials[m] = expm1(system[m] * time);
   acc rows[MATRIX_ROWS][STATES];
   for (int r = 0; r < MATRIX_ROWS; ++r)
-    pmatrix_row_fill(row, exponentials, first + r,
-                     s->pmatrix + BRANCH_AT(length, partition, k, PMATRIX_ROW), rows[r]);
+    pmatrix_row_fill(system, exponentials, first + r, s->pmatrix + MATRIX_AT(p, k, PMATRIX_ROW),
+                     rows[r]);
 #if TIP_LOOKUP
-  tip_rows_fill(s, rows, first, s->tip_pmatrix + BRANCH_AT(length, partition, k, TIP_ROW));
+  tip_rows_fill(s, rows, first, s->tip_pmatrix + MATRIX_AT(p, k, TIP_ROW));
 #endif
 }
 
 STAGE_FUNCTION void pmatrices_stage(const plf_t *s, __global const int *records, int count,
-                                    int group_size) {
-  const int parts = STATES / MATRIX_ROWS;
-  const int jobs = count * PARTITIONS * CATEGORIES * parts;
-  const int items = get_num_groups(0) * group_size;
-  for (int q = get_group_id(0) * group_size + ITEM; q < jobs; q += items) {
-    const int first = q % parts * MATRIX_ROWS, k = q / parts % CATEGORIES;
-    const int matrix = q / (parts * CATEGORIES), partition = matrix % PARTITIONS;
-    __global const int *record = records + matrix / PARTITIONS * PMATRIX_WORDS;
-    pmatrix_fill(s, record[PMATRIX_LENGTH], record[PMATRIX_MODEL], partition, k, first);
+                                    int most_parts, int group_size) {
+  const uint shares = STATES / MATRIX_ROWS, matrix_jobs = shares * CATEGORIES;
+  const uint jobs = count * most_parts * matrix_jobs, items = get_num_groups(0) * group_size;
+  for (uint job = get_group_id(0) * group_size + ITEM; job < jobs; job += items) {
+    const uint matrix = job / matrix_jobs, share = job % matrix_jobs;
+    __global const int *record = records + (PARTED ? matrix / most_parts : matrix) * PMATRIX_WORDS;
+    int part = 0;
+#if PARTED
+    __global const int *of = case_of(s, record[PMATRIX_CASE]);
+    part = matrix % most_parts;
+    if (part >= of[CASE_PARTS]) continue;
+    part += of[CASE_FIRST_PART];
+#endif
+    pmatrix_fill(s, record[PMATRIX_P] + part,
+                 record[PMATRIX_LENGTH] + record[PMATRIX_STRIDE] * part,
+                 record[PMATRIX_MODEL] + part, share / shares, share % shares * MATRIX_ROWS);
   }
 }
 

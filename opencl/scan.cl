@@ -17,7 +17,7 @@
 
 #define OWN_OP OP_SCAN
 #define WORKER_ROWS 1
-#define LOCAL_TERMS (BATCH * CATEGORIES * COLUMNS)
+#define LOCAL_TERMS (BATCH * SHARES * COLUMNS)
 #define LOCAL_LANES (BATCH * COLUMNS)
 #define LOCAL_CELLS (2 * BATCH + 1)  // outputs of two batches, and the job
 
@@ -29,19 +29,20 @@
 
 // Sums a batch of insertions over categories and lanes into their cells. What it reads last, the
 // lanes' sums and the cells, stays until the next flush but one is past its first barrier.
-static inline void flush(const plf_t *s, __local const int *cells, int batch, int span, int n,
-                         __local real_v *terms, __local count_v *counts, __local acc_v *lanes) {
-  const int block = chunk_block(s, column_chunk(span, COLUMN), n);
+static inline void flush(const plf_t *s, __local const int *cells, int batch, int weights,
+                         chunks_t of, int span, int n, __local real_v *terms,
+                         __local count_v *counts, __local acc_v *lanes) {
+  const int block = column_block(s, of, span, n);
   sync_group(CLK_LOCAL_MEM_FENCE);
   for (int b = CATEGORY_FIRST; b < batch; b += CATEGORY_ITEMS) {
     acc_v sum[TERMS];
     const count_v count = sum_categories(terms, counts, b, COLUMN, sum);
-    lanes[b * COLUMNS + COLUMN] = pattern_weights(s, block, LANE) * scaled_log(sum[0], count);
+    lanes[b * COLUMNS + COLUMN] = pattern_weights(s, weights, block) * scaled_log(sum[0], count);
   }
   sync_group(CLK_LOCAL_MEM_FENCE);
   for (int q = ITEM; q < batch * SPAN; q += TEAM) {
-    const int chunk = span * SPAN + q % SPAN;
-    if (has_block(s, chunk, n))
+    const int chunk = span_chunk(of, span, q % SPAN);
+    if (has_block(s, of, chunk, n))
       partial_add(s, cells[q / SPAN], chunk, n == 0,
                   lanes_sum((__local const acc *)lanes + q * VW));
   }
@@ -57,17 +58,17 @@ VECTOR_FUNCTION void set_out(const plf_t *s, __global const int *task, int block
   count_v count = propagate(s, task[SCAN_TASK_ROOT], task[SCAN_TASK_JOIN_P], block, k, x);
   stack_store(s, stack, ROOT_LEVEL, k, x, count);
   count = propagate(s, task[SCAN_TASK_PENDANT], task[SCAN_TASK_PENDANT_P], block, k, x);
-  FOR_STATE(i) x[i] *= weight * model[MODEL_FREQUENCIES + i];
+  FOR_STATE(i) x[i] *= weight * model[SYSTEM_AT(k) + MODEL_FREQUENCIES + i];
   stack_store(s, stack, PENDANT_LEVEL, k, x, count);
 }
 
 // A task on the n-th block of every chunk of a span. Nothing is read ahead: registers are scarcer
 // than time.
-static inline void scan_blocks(const plf_t *s, __global const int *task, bool stores, int span,
-                               int n, __local real_v *stack, __local real_v *terms,
+static inline void scan_blocks(const plf_t *s, __global const int *task, bool stores, chunks_t of,
+                               int span, int n, __local real_v *stack, __local real_v *terms,
                                __local count_v *counts, __local acc_v *lanes,
                                __local int *own_cells) {
-  const int block = chunk_block(s, column_chunk(span, COLUMN), n);
+  const int block = column_block(s, of, span, n), weights = task[SCAN_TASK_WEIGHTS];
   FOR_CATEGORY(k) set_out(s, task, block, k, stack);
   __global const int *step = s->program + task[SCAN_TASK_FIRST_STEP];
   __local int *cells = own_cells;
@@ -86,12 +87,12 @@ static inline void scan_blocks(const plf_t *s, __global const int *task, bool st
       ++batch;
     }
     if (batch > BATCH - 2) {
-      flush(s, cells, batch, span, n, terms, counts, lanes);
+      flush(s, cells, batch, weights, of, span, n, terms, counts, lanes);
       cells = cells == own_cells ? own_cells + BATCH : own_cells;
       batch = 0;
     }
   }
-  if (batch > 0) flush(s, cells, batch, span, n, terms, counts, lanes);
+  if (batch > 0) flush(s, cells, batch, weights, of, span, n, terms, counts, lanes);
   sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
@@ -105,8 +106,10 @@ static inline void own_stage(const plf_t *s, __global const int *tasks, int coun
   while ((job = next_job(s, &ahead, cells + 2 * BATCH)) < jobs) {
     const int span = job / count;
     __global const int *task = tasks + job % count * SCAN_TASK_WORDS;
+    const chunks_t of = case_chunks(s, task[SCAN_TASK_CASE]);
+    if (!has_span(of, span)) continue;
     for (int n = 0; n < s->chunk_blocks; ++n)
-      scan_blocks(s, task, stores, span, n, stack, terms, counts, lanes, cells);
+      scan_blocks(s, task, stores, of, span, n, stack, terms, counts, lanes, cells);
   }
   mark(book, since, FN_SCAN);
 }

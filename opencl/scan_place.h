@@ -4,6 +4,7 @@
 
 #include "operand.h"
 #include "stack.h"
+#include "sums.h"
 
 // A side of a step: its fields in the record, from the operand on.
 #define SIDE_P (SCAN_STEP_LEFT_P - SCAN_STEP_LEFT)
@@ -23,8 +24,9 @@ typedef struct {
 
 // An insertion's share in the place's category, for the batch to sum.
 VECTOR_FUNCTION void leave_term(const place_t *at, int batch, real_v term, count_v count) {
-  at->terms[TERM_AT(batch, 0, at->k, COLUMN)] = term;
-  at->counts[COUNT_AT(batch, at->k, COLUMN)] = count;
+  const real_v own[TERMS] = {term};
+  leave_count(at->counts, batch, at->k, COLUMN, count);
+  leave_terms(at->terms, at->counts, batch, at->k, COLUMN, own, count);
 }
 
 #endif

@@ -12,28 +12,28 @@ VECTOR_FUNCTION count_v raw_load(const plf_t *s, const place_t *at, int operand,
   return operand_load(s, operand, codes, at->block, at->k, x);
 }
 
-// y = y * (P[length] x), elementwise.
-VECTOR_FUNCTION void raw_times(const plf_t *s, const place_t *at, int operand, code_v codes,
-                               int length, const real_v x[STATES], real_v y[STATES]) {
+// y = y * (P[p] x), elementwise.
+VECTOR_FUNCTION void raw_times(const plf_t *s, const place_t *at, int operand, code_v codes, int p,
+                               const real_v x[STATES], real_v y[STATES]) {
   if (TIP_LOOKUP && operand < 0) {
     real_v tip[STATES];
-    table_rows(tip_rows(s, length, at->block, at->k), codes, tip);
+    table_rows(tip_rows(s, p, at->block, at->k), codes, tip);
     FOR_STATE(i) y[i] *= tip[i];
   } else {
-    matvec_times(pmatrix_row(s, length, at->block, at->k), x, y);
+    matvec_times(pmatrix_row(s, p, at->block, at->k), x, y);
   }
 }
 
-// sum_i (P[length] near)_i (P[length] far)_i pendant_i
-VECTOR_FUNCTION real_v meeting(const plf_t *s, const place_t *at, int operand, code_v codes,
-                               int length, const real_v near[STATES], const real_v far[STATES],
+// sum_i (P[p] near)_i (P[p] far)_i pendant_i
+VECTOR_FUNCTION real_v meeting(const plf_t *s, const place_t *at, int operand, code_v codes, int p,
+                               const real_v near[STATES], const real_v far[STATES],
                                const real_v pendant[STATES]) {
-  __global const real *p = pmatrix_row(s, length, at->block, at->k);
-  if (!TIP_LOOKUP || operand >= 0) return matvec_meeting(p, near, far, pendant);
+  __global const real *matrix = pmatrix_row(s, p, at->block, at->k);
+  if (!TIP_LOOKUP || operand >= 0) return matvec_meeting(matrix, near, far, pendant);
   real_v tip[STATES], sum = 0;
-  table_rows(tip_rows(s, length, at->block, at->k), codes, tip);
+  table_rows(tip_rows(s, p, at->block, at->k), codes, tip);
   FOR_STATE(i) tip[i] *= pendant[i];
-  matvec_times(p, near, tip);
+  matvec_times(matrix, near, tip);
   FOR_STATE(i) sum += tip[i];
   return sum;
 }

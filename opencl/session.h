@@ -4,8 +4,10 @@
 
 #include "lanes.h"
 
-// A model row: eigenvalues[S] | right[S][S] | left[S][S] | pi_right[S][S] | Q[S][S] | Q Q[S][S]
-//              | frequencies[S] | rates[K] | weights[K]
+// A model row: SYSTEMS times
+//   eigenvalues[S] | right[S][S] | left[S][S] | pi_right[S][S] | Q[S][S] | Q Q[S][S] |
+//   frequencies[S]
+// and then rates[K] | weights[K].
 #define SQUARE (STATES * STATES)
 #define MODEL_RIGHT STATES
 #define MODEL_LEFT (MODEL_RIGHT + SQUARE)
@@ -13,47 +15,29 @@
 #define MODEL_GENERATOR (MODEL_PI_RIGHT + SQUARE)
 #define MODEL_GENERATOR_2 (MODEL_GENERATOR + SQUARE)
 #define MODEL_FREQUENCIES (MODEL_GENERATOR_2 + SQUARE)
-#define MODEL_RATES (MODEL_FREQUENCIES + STATES)
+#define SYSTEM_WORDS (MODEL_FREQUENCIES + STATES)
+#define MODEL_RATES (SYSTEMS * SYSTEM_WORDS)
 #define MODEL_WEIGHTS (MODEL_RATES + CATEGORIES)
 #define MODEL_WORDS (MODEL_WEIGHTS + CATEGORIES)
+
+// Where category k's eigen system starts in a model row.
+#if SYSTEMS == 1
+#define SYSTEM_AT(k) 0
+#else
+#define SYSTEM_AT(k) ((k) / (CATEGORIES / SYSTEMS) * SYSTEM_WORDS)
+#endif
 
 // A P matrix per category: P[S][S] | expm1(lambda r t)[S]
 #define PMATRIX_ROW (SQUARE + STATES)
 #define TIP_ROW (CODES * STATES)
 
 typedef struct {
-  __global const int *program;          // stages and records
-  __global acc *state;                  // best | target | header | control | lengths | sums
-  __global real *cla;                   // [slot][block][category][state][lane]
-  __global ushort *scaler;              // [slot][block][category][lane]
-  __global real *pmatrix;               // [length][partition][category][PMATRIX_ROW]
-  __global real *tip_pmatrix;           // [length][partition][category][code][S]
-  __global real *stack;                 // what local memory does not hold of stacks (stack.h)
-  __global acc *partial;                // [cell][chunk]
-  __global acc *site_lnl;               // [pattern], of EVALUATE_SITES and walks
-  __global const uchar *tips;           // [tip][pattern]
-  __global const real *tip_table;       // [code][S]
-  __global const acc *model;            // [row][MODEL_WORDS]
-  __global const real *model_real;      // the same in the CLAs' precision
-  __global const acc *weights;          // [pattern], 0 in the padding
-  __global const int *block_partition;  // [block]
-  __global uint *sync;                  // counters of work-groups: SYNC_ARRIVED, ...
-  __global ulong *marks;                // MARK_STARTED, MARK_ELAPSED, [work-group][FUNCTIONS]
-  int blocks, chunks, chunk_blocks;
-  int first_chunk;  // chunks of the device's panels before this one
-  int tile_blocks;
-  int controls, lengths;  // records in front of the sums
-  int stack_levels;       // of a work-group's own stack
-  int local_levels;       // of them in local memory
-  acc min_length, max_length;
+  SESSION_MEMBERS
 } plf_t;
 
-#define BEST_AT(s) ((s)->state)
-#define TARGET_AT(s) (BEST_AT(s) + (s)->lengths)
-#define HEADER_AT(s) (TARGET_AT(s) + (s)->lengths)
-#define CONTROL_AT(s, g) (HEADER_AT(s) + HEADER_WORDS + (size_t)(g) * CONTROL_WORDS)
-#define LENGTHS_AT(s) CONTROL_AT(s, (s)->controls)
-#define SUMS_AT(s) (LENGTHS_AT(s) + (s)->lengths)
+static inline __global acc *control_of(const plf_t *s, int group) {
+  return CONTROL_AT(s) + (size_t)group * CONTROL_WORDS;
+}
 
 // The first fault counts: what came after it went on without what failed.
 static inline void report_fault(const plf_t *s, int fault, int stage) {
@@ -87,26 +71,66 @@ static inline code_v tip_codes(const plf_t *s, int tip, int block) {
   return ((__global const code_v *)s->tips)[((size_t)tip * s->blocks + block) * LANES + LANE];
 }
 
-static inline acc_v pattern_weights(const plf_t *s, int block, int lane) {
-  return ((__global const acc_v *)s->weights)[(size_t)block * LANES + lane];
+static inline __global const int *case_of(const plf_t *s, int number) {
+  return s->program + s->first_case + number * CASE_WORDS;
 }
 
-// A lone partition is not looked up: the address of every P matrix would wait for it.
-static inline int partition_of(const plf_t *s, int block) {
-  return PARTITIONS == 1 ? 0 : s->block_partition[block];
+static inline acc_v pattern_weights(const plf_t *s, int row, int block) {
+  return ((__global const acc_v *)s->weights)[((size_t)row * s->blocks + block) * LANES + LANE];
 }
 
-// Where the rows of a branch length start, in one category: few multiplications, for they are done
-// for every operand. Rows of a length are fewer than an int counts.
-#define BRANCH_AT(length, partition, k, row) \
-  ((size_t)(length) * (PARTITIONS * CATEGORIES * (row)) + ((partition) * CATEGORIES + (k)) * (row))
+static inline void site_lnl_store(const plf_t *s, int number, int block, acc_v lnl) {
+  const size_t row = (size_t)number * s->blocks;
+  ((__global acc_v *)s->site_lnl)[(row + block) * LANES + LANE] = lnl;
+}
 
-static inline __global const real *pmatrix_row(const plf_t *s, int length, int block, int k) {
-  return s->pmatrix + BRANCH_AT(length, partition_of(s, block), k, PMATRIX_ROW);
+// A lone part is not looked up: the address of every P matrix would wait for it.
+static inline int part_of(const plf_t *s, int block) {
+  return PARTED ? s->block_part[block] : 0;
+}
+
+// Where the rows of a P matrix start, in one category: few multiplications, for they are done for
+// every operand. Rows of a matrix are fewer than an int counts.
+#define MATRIX_AT(p, k, row) ((size_t)(p) * (CATEGORIES * (row)) + (k) * (row))
+
+static inline __global const real *pmatrix_row(const plf_t *s, int p, int block, int k) {
+  return s->pmatrix + MATRIX_AT(p + part_of(s, block), k, PMATRIX_ROW);
 }
 
 static inline __global const real *model_row(const plf_t *s, int model, int block) {
-  return s->model_real + (size_t)(model + partition_of(s, block)) * MODEL_WORDS;
+  return s->model_real + (size_t)(model + part_of(s, block)) * MODEL_WORDS;
+}
+
+// Chunks first ... end - 1.
+typedef struct {
+  int first, end;
+} chunks_t;
+
+// The chunks of some parts, and of a case.
+static inline chunks_t chunks_of(const plf_t *s, int first_part, int parts) {
+#if PARTED
+  const chunks_t chunks = {s->part_chunk[first_part], s->part_chunk[first_part + parts]};
+#else
+  const chunks_t chunks = {0, s->chunks};
+#endif
+  return chunks;
+}
+
+static inline chunks_t case_chunks(const plf_t *s, int number) {
+#if PARTED
+  __global const int *of = case_of(s, number);
+  return chunks_of(s, of[CASE_FIRST_PART], of[CASE_PARTS]);
+#else
+  return chunks_of(s, 0, 1);
+#endif
+}
+
+static inline int chunk_begin(const plf_t *s, int chunk) {
+  return PARTED ? s->chunk_block[chunk] : chunk * s->chunk_blocks;
+}
+
+static inline int chunk_end(const plf_t *s, int chunk) {
+  return PARTED ? s->chunk_block[chunk + 1] : min((chunk + 1) * s->chunk_blocks, s->blocks);
 }
 
 #endif

@@ -10,16 +10,23 @@
 #define LOCAL_LANES (2 * ROWS * LANES)
 #define LOCAL_CELLS 1
 
-static inline void own_stage(const plf_t *s, __global const int *runs, int count, int aux,
+static inline void own_stage(const plf_t *s, __global const int *streams, int count, int aux,
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
-  const int functions[4] = {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE};
-  for (int chunk = get_group_id(0); chunk < s->chunks; chunk += get_num_groups(0)) {
-    const int end = min((chunk + 1) * s->chunk_blocks, s->blocks);
-    for (int tile = chunk * s->chunk_blocks; tile < end; tile += s->tile_blocks) {
+  const int functions[] = RUN_FUNCTIONS;
+  const long jobs = (long)count * s->most_chunks;
+  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
+    const int n = count == 1 ? 0 : job / s->most_chunks;
+    __global const int *stream = streams + n * STREAM_WORDS;
+    const chunks_t of = chunks_of(s, stream[STREAM_FIRST_PART], stream[STREAM_PARTS]);
+    const int chunk = of.first + (int)(job - (long)n * s->most_chunks);
+    if (chunk >= of.end) continue;
+    __global const int *runs = s->program + stream[STREAM_FIRST_RUN];
+    const int run_count = stream[STREAM_RUNS], end = chunk_end(s, chunk);
+    for (int tile = chunk_begin(s, chunk); tile < end; tile += s->tile_blocks) {
       const int tile_end = min(tile + s->tile_blocks, end);
-      for (int r = 0; r < count; ++r) {
+      for (int r = 0; r < run_count; ++r) {
         __global const int *run = runs + r * RUN_WORDS;
         const int kind = run[RUN_KIND];
         __global const int *records = s->program + run[RUN_FIRST];

@@ -5,22 +5,34 @@
 
 #include "session.h"
 
+// Spans of the case that has most.
 static inline int span_count(const plf_t *s) {
-  return (s->chunks + SPAN - 1) / SPAN;
+  return (s->most_chunks + SPAN - 1) / SPAN;
 }
 
-// The chunk of a column. Beyond the last one, columns go along and leave no trace.
-static inline int column_chunk(int span, int column) {
-  return span * SPAN + column / LANES;
+// Whether a case has so many spans.
+static inline bool has_span(chunks_t of, int span) {
+  return of.first + span * SPAN < of.end;
 }
 
-// The n-th block of a chunk; the last block of all where there is none.
-static inline int chunk_block(const plf_t *s, int chunk, int n) {
-  return min(chunk * s->chunk_blocks + n, s->blocks - 1);
+// The n-th chunk of a span, of a case's chunks. There may be fewer.
+static inline int span_chunk(chunks_t of, int span, int n) {
+  return of.first + span * SPAN + n;
 }
 
-static inline bool has_block(const plf_t *s, int chunk, int n) {
-  return chunk < s->chunks && chunk * s->chunk_blocks + n < s->blocks;
+// The n-th block of a column; a block of the case's last chunk where there is none: such columns go
+// along and leave no trace.
+static inline int column_block(const plf_t *s, chunks_t of, int span, int n) {
+  const int chunk = min(span_chunk(of, span, COLUMN / LANES), of.end - 1);
+  return min(chunk_begin(s, chunk) + n, chunk_end(s, chunk) - 1);
+}
+
+static inline bool has_block(const plf_t *s, chunks_t of, int chunk, int n) {
+  return chunk < of.end && chunk_begin(s, chunk) + n < chunk_end(s, chunk);
+}
+
+static inline bool column_has_block(const plf_t *s, chunks_t of, int span, int n) {
+  return has_block(s, of, span_chunk(of, span, COLUMN / LANES), n);
 }
 
 #endif

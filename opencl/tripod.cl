@@ -15,7 +15,7 @@
 
 #define OWN_OP OP_TRIPOD
 #define WORKER_ROWS 1
-#define LOCAL_TERMS (TERMS * CATEGORIES * COLUMNS)
+#define LOCAL_TERMS (TERMS * SHARES * COLUMNS)
 #define LOCAL_LANES (TERMS * COLUMNS)
 #define LOCAL_CELLS 1
 
@@ -41,7 +41,8 @@ VECTOR_FUNCTION void tripod_add(real pi, const real_v a[3], const real_v b[3], c
 VECTOR_FUNCTION void tripod_sums(__global const real *model, int k, const real_v a[STATES],
                                  const real_v b[STATES], const real_v c[STATES],
                                  real_v sum[TERMS]) {
-  __global const real *q = model + MODEL_GENERATOR, *qq = model + MODEL_GENERATOR_2;
+  __global const real *system = model + SYSTEM_AT(k);
+  __global const real *q = system + MODEL_GENERATOR, *qq = system + MODEL_GENERATOR_2;
   const real rate = model[MODEL_RATES + k];
   for (int t = 0; t < TERMS; ++t) sum[t] = 0;
 #if LANES > 1 || STATES <= 8
@@ -58,7 +59,7 @@ VECTOR_FUNCTION void tripod_sums(__global const real *model, int k, const real_v
 #endif
   FOR_STATE(i) {
     const real_v of_a[3] = ORDERS(a), of_b[3] = ORDERS(b), of_c[3] = ORDERS(c);
-    tripod_add(model[MODEL_FREQUENCIES + i], of_a, of_b, of_c, sum);
+    tripod_add(system[MODEL_FREQUENCIES + i], of_a, of_b, of_c, sum);
   }
 }
 
@@ -66,21 +67,22 @@ VECTOR_FUNCTION void tripod_terms(const plf_t *s, __global const int *record, in
                                   __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[TRIPOD_MODEL], block);
   real_v a[STATES], b[STATES], c[STATES], sum[TERMS];
-  counts[COUNT_AT(0, k, COLUMN)] =
-      propagate(s, record[TRIPOD_NEAR], record[TRIPOD_NEAR_P], block, k, a) +
-      propagate(s, record[TRIPOD_FAR], record[TRIPOD_FAR_P], block, k, b) +
-      propagate(s, record[TRIPOD_PENDANT], record[TRIPOD_PENDANT_P], block, k, c);
+  const count_v count = propagate(s, record[TRIPOD_NEAR], record[TRIPOD_NEAR_P], block, k, a) +
+                        propagate(s, record[TRIPOD_FAR], record[TRIPOD_FAR_P], block, k, b) +
+                        propagate(s, record[TRIPOD_PENDANT], record[TRIPOD_PENDANT_P], block, k, c);
+  leave_count(counts, 0, k, COLUMN, count);
   tripod_sums(model, k, a, b, c, sum);
-  for (int t = 0; t < TERMS; ++t)
-    terms[TERM_AT(0, t, k, COLUMN)] = model[MODEL_WEIGHTS + k] * sum[t];
+  for (int t = 0; t < TERMS; ++t) sum[t] *= model[MODEL_WEIGHTS + k];
+  leave_terms(terms, counts, 0, k, COLUMN, sum, count);
 }
 
 // Adds one lane's lnL, gradient and Hessian; the scaling cancels in the ratios.
-VECTOR_FUNCTION void tripod_lane(const plf_t *s, int block, __local const real_v *terms,
-                                 __local const count_v *counts, acc_v sums[TERMS]) {
+VECTOR_FUNCTION void tripod_lane(const plf_t *s, int weights, int block,
+                                 __local const real_v *terms, __local const count_v *counts,
+                                 acc_v sums[TERMS]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(terms, counts, 0, COLUMN, all);
-  const acc_v weight = pattern_weights(s, block, LANE);
+  const acc_v weight = pattern_weights(s, weights, block);
   const int one[6] = {1, 2, 3, 1, 1, 2}, other[6] = {1, 2, 3, 2, 3, 3};
   sums[0] += weight * scaled_log(all[0], count);
   const acc_v inverse = 1 / all[0];
@@ -89,32 +91,32 @@ VECTOR_FUNCTION void tripod_lane(const plf_t *s, int block, __local const real_v
   for (int h = 0; h < 6; ++h) sums[4 + h] += weight * (all[4 + h] - all[one[h]] * all[other[h]]);
 }
 
-static inline void tripod_span(const plf_t *s, __global const int *record, int span,
+static inline void tripod_span(const plf_t *s, __global const int *record, chunks_t of, int span,
                                __local real_v *terms, __local count_v *counts,
                                __local acc_v *lanes) {
-  const int chunk = column_chunk(span, COLUMN);
   acc_v sums[TERMS];
   for (int t = 0; t < TERMS; ++t) sums[t] = 0;
   for (int n = 0; n < s->chunk_blocks; ++n) {
-    const int block = chunk_block(s, chunk, n);
+    const int block = column_block(s, of, span, n);
     FOR_CATEGORY(k) tripod_terms(s, record, block, k, terms, counts);
     sync_group(CLK_LOCAL_MEM_FENCE);
-    if (CATEGORY_FIRST == 0 && has_block(s, chunk, n)) tripod_lane(s, block, terms, counts, sums);
+    if (CATEGORY_FIRST == 0 && column_has_block(s, of, span, n))
+      tripod_lane(s, record[TRIPOD_WEIGHTS], block, terms, counts, sums);
     sync_group(CLK_LOCAL_MEM_FENCE);
   }
   if (CATEGORY_FIRST == 0)
     for (int t = 0; t < TERMS; ++t) lanes[t * COLUMNS + COLUMN] = sums[t];
   sync_group(CLK_LOCAL_MEM_FENCE);
   for (int q = ITEM; q < TERMS * SPAN; q += TEAM)
-    if (span * SPAN + q % SPAN < s->chunks)
-      partial_add(s, record[TRIPOD_CELL] + q / SPAN, span * SPAN + q % SPAN, true,
+    if (span_chunk(of, span, q % SPAN) < of.end)
+      partial_add(s, record[TRIPOD_CELL] + q / SPAN, span_chunk(of, span, q % SPAN), true,
                   lanes_sum((__local const acc *)lanes + q * VW));
   sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
-// True once record n's group of lengths, the n-th, moves no more: its sums stand as they are.
-static inline bool is_settled(const plf_t *s, int n) {
-  return n < s->controls && CONTROL_AT(s, n)[CONTROL_ACTIVE] == 0;
+// True once the record's group of lengths moves no more: its sums stand as they are.
+static inline bool is_settled(const plf_t *s, int group) {
+  return group != NO_CELL && group < s->controls && control_of(s, group)[CONTROL_ACTIVE] == 0;
 }
 
 static inline void own_stage(const plf_t *s, __global const int *records, int count, int aux,
@@ -126,9 +128,11 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
   const long strides = (spans + stride - 1) / stride;
   for (long job = get_group_id(0); job < count * strides; job += groups) {
     const int n = job / strides, first = job % strides * stride;
-    if (is_settled(s, n)) continue;
-    for (int span = first; span < min(first + stride, spans); ++span)
-      tripod_span(s, records + n * TRIPOD_WORDS, span, terms, counts, lanes);
+    __global const int *record = records + n * TRIPOD_WORDS;
+    if (is_settled(s, record[TRIPOD_GROUP])) continue;
+    const chunks_t of = case_chunks(s, record[TRIPOD_CASE]);
+    for (int span = first; span < min(first + stride, spans) && has_span(of, span); ++span)
+      tripod_span(s, record, of, span, terms, counts, lanes);
   }
   mark(book, since, FN_TRIPOD);
 }

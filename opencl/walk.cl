@@ -13,7 +13,7 @@
 
 #define OWN_OP OP_WALK
 #define WORKER_ROWS 1
-#define LOCAL_TERMS (CATEGORIES * COLUMNS)
+#define LOCAL_TERMS (SHARES * COLUMNS)
 #define LOCAL_LANES COLUMNS
 #define LOCAL_CELLS 1
 
@@ -66,17 +66,18 @@ VECTOR_FUNCTION void walk_terms(const plf_t *s, __global const int *walk, int bl
   __global const real *model = model_row(s, walk[WALK_MODEL], block);
   real_v x[STATES], tip[STATES], sum = 0;
   const count_v count = walk_steps(s, walk, block, k, stack, x);
-  propagate(s, walk[WALK_TIP], walk[WALK_LENGTH], block, k, tip);
-  FOR_STATE(i) sum += model[MODEL_FREQUENCIES + i] * x[i] * tip[i];
-  terms[TERM_AT(0, 0, k, COLUMN)] = model[MODEL_WEIGHTS + k] * sum;
-  counts[COUNT_AT(0, k, COLUMN)] = count;
+  leave_count(counts, 0, k, COLUMN, count);
+  propagate(s, walk[WALK_TIP], walk[WALK_P], block, k, tip);
+  FOR_STATE(i) sum += model[SYSTEM_AT(k) + MODEL_FREQUENCIES + i] * x[i] * tip[i];
+  const real_v own[TERMS] = {model[MODEL_WEIGHTS + k] * sum};
+  leave_terms(terms, counts, 0, k, COLUMN, own, count);
 }
 
 // A piece of a tree, up to the result that is kept.
-static inline void walk_piece(const plf_t *s, __global const int *walk, int span,
+static inline void walk_piece(const plf_t *s, __global const int *walk, chunks_t of, int span,
                               __local real_v *stack) {
   for (int n = 0; n < s->chunk_blocks; ++n) {
-    const int block = chunk_block(s, column_chunk(span, COLUMN), n);
+    const int block = column_block(s, of, span, n);
     FOR_CATEGORY(k) {
       real_v x[STATES];
       const count_v count = walk_steps(s, walk, block, k, stack, x);
@@ -85,29 +86,28 @@ static inline void walk_piece(const plf_t *s, __global const int *walk, int span
   }
 }
 
-static inline void walk_span(const plf_t *s, __global const int *walk, bool sites, int span,
-                             __local real_v *stack, __local real_v *terms, __local count_v *counts,
-                             __local acc_v *lanes) {
-  const int chunk = column_chunk(span, COLUMN);
+static inline void walk_span(const plf_t *s, __global const int *walk, bool sites, chunks_t of,
+                             int span, __local real_v *stack, __local real_v *terms,
+                             __local count_v *counts, __local acc_v *lanes) {
   acc_v lnl = 0;
   for (int n = 0; n < s->chunk_blocks; ++n) {
-    const int block = chunk_block(s, chunk, n);
+    const int block = column_block(s, of, span, n);
     FOR_CATEGORY(k) walk_terms(s, walk, block, k, stack, terms, counts);
     sync_group(CLK_LOCAL_MEM_FENCE);
-    if (CATEGORY_FIRST == 0 && has_block(s, chunk, n)) {
+    if (CATEGORY_FIRST == 0 && column_has_block(s, of, span, n)) {
       acc_v sum[TERMS];
       const count_v count = sum_categories(terms, counts, 0, COLUMN, sum);
       const acc_v own = scaled_log(sum[0], count);
-      if (sites) ((__global acc_v *)s->site_lnl)[(size_t)block * LANES + LANE] = own;
-      lnl += pattern_weights(s, block, LANE) * own;
+      if (sites) site_lnl_store(s, walk[WALK_CASE], block, own);
+      lnl += pattern_weights(s, walk[WALK_WEIGHTS], block) * own;
     }
     sync_group(CLK_LOCAL_MEM_FENCE);
   }
   if (CATEGORY_FIRST == 0) lanes[COLUMN] = lnl;
   sync_group(CLK_LOCAL_MEM_FENCE);
   for (int q = ITEM; q < SPAN; q += TEAM)
-    if (span * SPAN + q < s->chunks)
-      partial_add(s, walk[WALK_CELL], span * SPAN + q, true,
+    if (span_chunk(of, span, q) < of.end)
+      partial_add(s, walk[WALK_CELL], span_chunk(of, span, q), true,
                   lanes_sum((__local const acc *)lanes + q * VW));
   sync_group(CLK_LOCAL_MEM_FENCE);
 }
@@ -120,10 +120,13 @@ static inline void own_stage(const plf_t *s, __global const int *walks, int coun
   const long spans = span_count(s), jobs = count * spans;
   for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
     __global const int *walk = walks + job / spans * WALK_WORDS;
+    const chunks_t of = case_chunks(s, walk[WALK_CASE]);
+    const int span = job % spans;
+    if (!has_span(of, span)) continue;
     if (walk[WALK_SLOT] != NO_CELL)
-      walk_piece(s, walk, job % spans, stack);
+      walk_piece(s, walk, of, span, stack);
     else
-      walk_span(s, walk, sites, job % spans, stack, terms, counts, lanes);
+      walk_span(s, walk, sites, of, span, stack, terms, counts, lanes);
   }
   mark(book, since, FN_NEWVIEW);
 }

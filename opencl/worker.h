@@ -19,44 +19,9 @@
 #endif
 #define STRIDED (WORKER_SIZE < REDUCE_WIDTH ? WORKER_SIZE * REDUCE_WIDTH : WORKER_SIZE)
 
-__kernel WORK_GROUP void worker(
-    __global const int *restrict program, __global acc *state, __global real *cla,
-    __global ushort *scaler, __global real *pmatrix, __global real *tip_pmatrix,
-    __global real *stack, __global acc *partial, __global acc *site_lnl,
-    __global const uchar *restrict tips, __global const real *restrict tip_table,
-    __global const acc *restrict model, __global const real *restrict model_real,
-    __global const acc *restrict weights, __global const int *restrict block_partition,
-    __global uint *sync, __global ulong *marks, __local real_v *own_stack, int blocks,
-    int chunk_blocks, int first_chunk, int tile_blocks, int controls, int lengths, int stack_levels,
-    int local_levels, acc min_length, acc max_length, int first_stage, int last_stage) {
-  const plf_t session = {program,
-                         state,
-                         cla,
-                         scaler,
-                         pmatrix,
-                         tip_pmatrix,
-                         stack,
-                         partial,
-                         site_lnl,
-                         tips,
-                         tip_table,
-                         model,
-                         model_real,
-                         weights,
-                         block_partition,
-                         sync,
-                         marks,
-                         blocks,
-                         (blocks + chunk_blocks - 1) / chunk_blocks,
-                         chunk_blocks,
-                         first_chunk,
-                         tile_blocks,
-                         controls,
-                         lengths,
-                         stack_levels,
-                         local_levels,
-                         min_length,
-                         max_length};
+__kernel WORK_GROUP void worker(WORKER_BUFFERS __local real_v *own_stack,
+                                WORKER_NUMBERS int first_stage, int last_stage) {
+  const plf_t session = {SESSION_VALUES};
   const plf_t *s = &session;
   const plf_t called = session;  // for calls, which take it from memory; the other stays out of it
   __local real_v terms[LOCAL_TERMS];
@@ -72,30 +37,29 @@ __kernel WORK_GROUP void worker(
   int repeats = 0;
   for (int at = first_stage; at < last_stage;) {
     __global const int *stage = program + at * STAGE_WORDS;
-    const int first = stage[STAGE_FIRST], count = stage[STAGE_COUNT];
+    const int first = stage[STAGE_FIRST], count = stage[STAGE_COUNT], aux = stage[STAGE_AUX];
     __global const int *records = program + first;
     switch (stage[STAGE_OP]) {
       case OP_PMATRICES:
-        pmatrices_stage(&called, records, count, WORKER_SIZE);
+        pmatrices_stage(&called, records, count, aux, WORKER_SIZE);
         mark(book, &since, FN_PMATRICES);
         break;
       case OWN_OP:
-        own_stage(s, records, count, stage[STAGE_AUX], own_stack, terms, counts, lanes, cells, book,
-                  &since);
+        own_stage(s, records, count, aux, own_stack, terms, counts, lanes, cells, book, &since);
         break;
       case OP_REDUCE:
-        if (stage[STAGE_AUX] == 0)
-          reduce_stage(&called, first, count, strided, WORKER_SIZE, at);
+        if (s->residues == 0)
+          reduce_stage(&called, records, count, aux, strided, WORKER_SIZE, at);
         else
-          reduce_residues(&called, first, count, stage[STAGE_AUX], WORKER_SIZE, at);
+          reduce_residues(&called, records, count, aux, WORKER_SIZE, at);
         mark(book, &since, FN_OPTIMISE);
         break;
       case OP_OPTIMISE:
-        optimise_stage(&called, records, count, stage[STAGE_AUX], WORKER_SIZE);
+        optimise_stage(&called, records, count, aux, WORKER_SIZE);
         mark(book, &since, FN_OPTIMISE);
         break;
       case OP_REPEAT:
-        if (repeats < count && any_active(s, stage[STAGE_AUX], WORKER_SIZE, &flag)) {
+        if (repeats < count && any_active(s, aux, WORKER_SIZE, &flag)) {
           ++repeats;
           at = first;
           continue;

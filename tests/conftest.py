@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -137,12 +137,13 @@ def engine_names(*, reference: bool) -> list[str]:
 
 def opener(name: str) -> Callable[..., Engine]:
     def open_named(patterns: Patterns, categories: int, **options: Any) -> Engine:
-        bounds = options.pop("bounds", BOUNDS)
+        bounds, systems = options.pop("bounds", BOUNDS), options.pop("systems", 1)
         if name == "reference":
-            return ReferenceEngine(patterns, categories, bounds)
+            return ReferenceEngine(patterns, categories, bounds, systems)
         index, shape = name.split("-")
         info = DEVICES[int(index)]
         layout = options.pop("layout", None) or layout_of(info, shape, patterns, categories)
+        layout = replace(layout, systems=systems)
         return Session(info.handle, patterns, layout, bounds, **options)
 
     return open_named

@@ -10,7 +10,8 @@ less than a second.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,21 @@ class Patterns:
     site_pattern: NDArray[np.int32]
     """i32 [sites]: the pattern of each site, sites in the order of the file."""
     alphabet: Alphabet
+    ends: tuple[int, ...] = ()
+    """Before which pattern each part ends; () where there is one part. A part is a partition of the
+    alignment, or a locus, whose patterns are distinct and in order among themselves; taxa that a
+    locus does not have are rows of gaps behind those that it has."""
+
+    @property
+    def parts(self) -> tuple[slice, ...]:
+        """The patterns of each part."""
+        ends = self.ends or (self.n_patterns,)
+        return tuple(slice(first, end) for first, end in pairwise((0, *ends)))
+
+    def take(self, which: NDArray[np.int64]) -> Patterns:
+        """Some of the patterns, i64 [n] rising, still in their parts; a part may have none left."""
+        ends = tuple(np.searchsorted(which, self.ends).tolist())
+        return replace(self, codes=self.codes[:, which], weights=self.weights[which], ends=ends)
 
     @property
     def n_tips(self) -> int:

@@ -12,11 +12,12 @@ from typing import cast
 
 import pyopencl as cl
 
+from mltree.contract import Op
 from mltree.device.cache import cache_folder, write_whole
 from mltree.device.layout import SMALL_MATRIX, Layout
 from mltree.device.pocl import is_pocl
 from mltree.errors import DeviceError
-from mltree.likelihood.program import Program, Scan, Sites, Tripods, Walk
+from mltree.likelihood.program import Program
 
 __all__ = [
     "WORKERS",
@@ -30,7 +31,7 @@ __all__ = [
     "worker_of",
 ]
 
-WORKERS = ("sites", "scan", "tripod", "walk")
+WORKERS = ("sites", "scan", "tripod", "walk", "rell")
 """Front files of the worker; a run builds only those that it needs."""
 
 SOURCES = (".cl", ".h")
@@ -40,7 +41,7 @@ SPIN_LIMIT = 1 << 25
 """Polls of the grid barrier before it reports a fault: tens of seconds, where most passes take
 microseconds, but a work-group's share of a large tree with 61 states a second."""
 
-NVIDIA_REGISTERS = {"sites": 128, "walk": 128, "scan": 168, "tripod": 255}
+NVIDIA_REGISTERS = {"sites": 128, "walk": 128, "scan": 168, "tripod": 255, "rell": 128}
 """Most registers of a work-item whose vectors are small: a compute unit then holds four groups of
 128, or three of a scan's. On an H200 walks of 15 taxa x 262,144 patterns took 0.73 of the time that
 they took with 255, derivatives 0.8, scans 0.6, though a few vectors wait in memory."""
@@ -185,15 +186,16 @@ def _up_to(unit: int, number: int) -> int:
     return -(-number // unit) * unit
 
 
+_OWN_OPS = {
+    Op.SITES: "sites",
+    Op.SCAN: "scan",
+    Op.TRIPOD: "tripod",
+    Op.WALK: "walk",
+    Op.RELL: "rell",
+}
+
+
 def worker_of(program: Program) -> str:
     """The front file that has the program's own stage."""
-    for stage in program.stages:
-        if isinstance(stage, Scan):
-            return "scan"
-        if isinstance(stage, Tripods):
-            return "tripod"
-        if isinstance(stage, Walk):
-            return "walk"
-        if isinstance(stage, Sites):
-            return "sites"
-    return "sites"
+    found = (_OWN_OPS[stage.op] for stage in program.stages if stage.op in _OWN_OPS)
+    return next(found, "sites")

@@ -58,10 +58,6 @@ cross in between was not measured. Each work-item takes two patterns, which read
 derivatives 0.41 -> 0.30 ms, insertion scan 6.5 -> 9.9 G/s at 200 x 1,727. Proteins of few patterns
 are the exception: two vectors of 20 states do not fit the registers of a large work-group."""
 
-GPU_CATEGORIES = 32
-"""Rate categories that a work-group has work-items for, a warp of 32 each. Their sums were seen to
-fit an H200's local memory."""
-
 
 def find_devices() -> list[DeviceInfo]:
     """Every usable device, GPUs first. A platform that is broken is passed over."""
@@ -179,9 +175,6 @@ def choose_layout(
     """The layout for a device and an alignment: as kept or measured there, else by the rules.
 
     ``vw`` overrides the block's width; ``is_measured`` False asks for the rules' layout.
-
-    Raises:
-        DeviceError: a GPU's work-groups have no room for so many categories.
     """
     single = single or not device.has_fp64
     kind = calibration.Kind.of(states, categories, single, n_patterns)
@@ -194,11 +187,6 @@ def choose_layout(
         native = device.vector_width * (2 if single else 1)
         layout = cpu_layout(states, codes, categories, vw or min(native, 16), single)
     else:
-        if categories > GPU_CATEGORIES:
-            raise DeviceError(
-                f"{device.name}: no work-group holds {categories} rate categories",
-                hint=f"GPUs take {GPU_CATEGORIES} of them; --device cpu takes any number",
-            )
         is_wide = n_patterns >= GPU_WIDE_PATTERNS
         width = 2 if is_wide or states <= SMALL_MATRIX else 1
         block = vw or width * (32 if is_wide else 8)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pyopencl as cl
 
-from mltree.contract import Fault
 from mltree.device.memory import MEMORY_HINT
 from mltree.errors import DeviceError, DeviceMemoryError, NumericalError, WorkerFault
+from mltree.launch import Fault
 from mltree.likelihood.program import Program
 
 __all__ = ["naming_device", "raise_fault"]

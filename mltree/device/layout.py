@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from mltree.alignment.patterns import Patterns
 from mltree.contract import GPU_COLUMNS
 
-__all__ = ["Layout", "cpu_layout", "gpu_layout", "gpu_rows", "most_rows", "without_fp64"]
+__all__ = [
+    "Layout",
+    "cpu_layout",
+    "gpu_layout",
+    "gpu_rows",
+    "longest_walk",
+    "most_rows",
+    "without_fp64",
+]
 
 GPU_GROUP = 512
 """Most work-items of a GPU work-group: its rows are the tree level's nodes, side by side."""
@@ -27,8 +36,11 @@ MAX_GPU_CHUNKS = 4096
 TILE_BYTES = 1 << 19
 """CLAs of a CPU tile: half of a 1 MiB level-2 cache, so that children are still there."""
 
-PARTITIONS = 1
-"""Models that an alignment's blocks may have beside one another; Python knows one."""
+MOST_CATEGORY_ITEMS = 32
+"""Categories up to which each has a work-item of its own."""
+
+SHARED_CATEGORY_ITEMS = 16
+"""Work-items at most that share more categories than that."""
 
 MIN_TILE = 16
 """Blocks of a CPU tile at least where P matrices are large, so that each is read once for many
@@ -36,6 +48,13 @@ MIN_TILE = 16
 
 SMALL_MATRIX = 4
 """States up to which a P matrix stays in the level-1 cache anyway."""
+
+
+PIECE = 24
+"""Steps of subtrees that are walked apart where whole trees would leave compute units idle."""
+
+WALKS_A_UNIT = 1.5
+"""Walks for each compute unit, below which that is so."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +73,7 @@ class Layout:
     lanes: int
     """Work-items that share a block, each with a vector of its patterns; 1 on CPUs."""
     category_items: int
-    """Work-items that share the categories of a pattern: all or one."""
+    """Work-items that share the categories of a pattern: on CPUs one."""
     rows: int
     """Nodes of a level that a work-group computes side by side."""
     single: bool
@@ -63,6 +82,10 @@ class Layout:
     """Sums in doubles; False only where the device has none."""
     tip_lookup: bool
     """P x tip from a table per code instead of a product with the expanded code."""
+    systems: int = 1
+    """Eigen systems of a model, each with an equal number of categories; one but in mixtures."""
+    parted: bool = False
+    """Whether the patterns are of several parts (:mod:`mltree.contract`)."""
 
     @property
     def team(self) -> int:
@@ -156,7 +179,8 @@ class Layout:
             "SINGLE": int(self.single),
             "FP64": int(self.fp64),
             "TIP_LOOKUP": int(self.tip_lookup),
-            "PARTITIONS": PARTITIONS,
+            "SYSTEMS": self.systems,
+            "PARTED": int(self.parted),
         }
         return [f"-D{name}={value}" for name, value in numbers.items()]
 
@@ -179,14 +203,23 @@ def gpu_layout(
 ) -> Layout:
     """A work-item per ``width`` patterns and category; ``rows`` nodes of a level side by side."""
     return Layout(
-        states, codes, categories, vw=vw, lanes=vw // width, category_items=categories, rows=rows,
-        single=single, fp64=True, tip_lookup=True,
+        states, codes, categories, vw=vw, lanes=vw // width,
+        category_items=category_items(categories), rows=rows, single=single, fp64=True,
+        tip_lookup=True,
     )  # fmt: skip
+
+
+def category_items(categories: int) -> int:
+    """Work-items of a GPU that share the categories of a pattern, evenly."""
+    if categories <= MOST_CATEGORY_ITEMS:
+        return categories
+    fitting = range(1, SHARED_CATEGORY_ITEMS + 1)
+    return max(items for items in fitting if categories % items == 0)
 
 
 def gpu_rows(vw: int, categories: int, n_patterns: int, compute_units: int, width: int = 1) -> int:
     """Rows that fill the device where the blocks alone do not."""
-    team = vw // width * categories
+    team = vw // width * category_items(categories)
     wanted = compute_units * GPU_UNIT_ITEMS // (-(-n_patterns // vw) * team)
     return max(1, min(wanted, GPU_GROUP // team))
 
@@ -199,3 +232,17 @@ def most_rows(layout: Layout) -> int:
 def without_fp64(layout: Layout) -> Layout:
     """The layout for a device that has no doubles."""
     return replace(layout, single=True, fp64=False)
+
+
+def longest_walk(layout: Layout, compute_units: int, patterns: Patterns, trees: int) -> int:
+    """See :meth:`mltree.likelihood.engine.Engine.longest_walk`.
+
+    On an H200 walks take as long as levels side by side for 15 taxa x 1,024 patterns, 0.75 of it
+    for 15 x 65,536, in pieces 0.53 for 1,000 x 1,024 and 0.27 for proteins of 50 x 1,777. CPUs keep
+    a tile's CLAs in their caches anyway.
+    """
+    spans = -(-layout.blocks(patterns.n_patterns) // layout.of_worker("walk").span)
+    if layout.lanes == 1:
+        return 0
+    is_busy = trees * spans >= WALKS_A_UNIT * compute_units
+    return patterns.n_tips if is_busy else PIECE

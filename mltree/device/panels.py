@@ -13,45 +13,36 @@ expects (:mod:`mltree.device.resident`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyopencl as cl
 
 from mltree.alignment.patterns import Patterns
-from mltree.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function
-from mltree.device.layout import Layout
-from mltree.device.memory import cla_memory
+from mltree.contract import (
+    CONTROL_WORDS,
+    HEADER_WORDS,
+    REDUCE_WIDTH,
+    Control,
+    Function,
+)
+from mltree.device.blocks import Blocks
+from mltree.device.layout import Layout, longest_walk
 from mltree.device.resident import Resident
-from mltree.device.residues import ordered_sum, patterns_of, share_out
-from mltree.device.session import Dispatch, Session, longest_walk
+from mltree.device.residues import ordered_sum, share_out
+from mltree.device.seats import Place, Seat
+from mltree.device.session import Dispatch
 from mltree.device.timing import Breakdown
 from mltree.errors import DeviceError, DeviceMemoryError
+from mltree.launch import StateLayout
 from mltree.likelihood.engine import NO_CONTROL, Result, Room
-from mltree.likelihood.program import Optimise, Program, Reduce, Repeat
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import Optimise, Reduce, Rell, Repeat
 
-__all__ = ["PanelEngine", "Place"]
+__all__ = ["PanelEngine"]
 
 Float64 = npt.NDArray[np.float64]
 Acc = npt.NDArray[Any]
-
-GROWTH = 2
-"""CLA slots for which room is made, over those that a program asks for: the next asks for more."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A device that takes part, and how."""
-
-    device: cl.Device
-    layout: Layout
-    share: float = 1.0
-    """Of the patterns, relative to the other devices' shares."""
-    memory_limit: int | None = None
-    """Bytes that CLAs may take; the device's own limits where None."""
 
 
 class PanelEngine:
@@ -71,11 +62,13 @@ class PanelEngine:
     ) -> None:
         """``slots``: CLAs to make room for at first; more panels are made where more is asked."""
         self._whole = patterns
-        whole = patterns.n_patterns
-        chunk = max(place.layout.chunk_blocks(whole) * place.layout.vw for place in places)
-        residues = share_out(-(-whole // chunk), [place.share for place in places])
+        self.parts = len(patterns.parts)
+        vw = places[0].layout.vw
+        chunk = max(place.layout.chunk_blocks(patterns.n_patterns) for place in places)
+        self._blocks = Blocks.of(patterns, vw, chunk)
+        residues = share_out(self._blocks.chunks, [place.share for place in places])
         self._seats = [
-            _Seat(place, patterns, own, chunk, length_bounds, dispatch, slots)
+            Seat(place, patterns, own, self._blocks, chunk, length_bounds, dispatch, slots)
             for place, own in zip(places, residues, strict=True)
             if own
         ]
@@ -114,18 +107,23 @@ class PanelEngine:
     def longest_walk(self, trees: int) -> int:
         """As of a lone session on the first device, so that results have its bits."""
         session = self._seats[0].session
-        return longest_walk(session.layout, session.device, self._whole, trees)
+        return longest_walk(session.layout, session.device.max_compute_units, self._whole, trees)
 
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
         for seat in self._seats:
             seat.session.load_models(rows)
 
-    def site_log_likelihoods(self) -> Float64:
-        """f64[L] of the last EVALUATE_SITES."""
-        lnl = np.empty(self._whole.n_patterns)
+    def load_weights(self, rows: Float64) -> None:
+        """Take rows of weights f64[R, L]."""
         for seat in self._seats:
-            lnl[seat.where] = seat.site_lnl()
+            seat.load_weights(rows[:, seat.where])
+
+    def site_log_likelihoods(self, rows: int = 1) -> Float64:
+        """f64[rows, L] of the last EVALUATE_SITES."""
+        lnl = np.empty((rows, self._whole.n_patterns))
+        for seat in self._seats:
+            lnl[:, seat.where] = seat.site_lnl(rows)
         return lnl
 
     def timings(self) -> dict[Function, float]:
@@ -163,7 +161,7 @@ class PanelEngine:
         for seat in self._seats:
             seat.make_room(program.slots)
         state = _State(self._acc, program, lengths, control)
-        run = _Run(self._seats, self._resident, program, state)
+        run = _Run(self._seats, self._blocks, self._resident, program, state)
         run.all_stages()
         self._resident.record(program, run.lengths_seen)
         return Result(
@@ -173,126 +171,23 @@ class PanelEngine:
         )
 
 
-class _Panel(NamedTuple):
-    """Patterns of a seat that are computed together."""
-
-    patterns: Patterns
-    first_chunk: int
-    """Among the seat's."""
-
-
-class _Seat:
-    """One device with the patterns of its residues, in one panel or several that take turns."""
-
-    def __init__(
-        self,
-        place: Place,
-        patterns: Patterns,
-        residues: range,
-        chunk: int,
-        length_bounds: tuple[float, float],
-        dispatch: Dispatch,
-        slots: int,
-    ) -> None:
-        self.residues = len(residues)
-        self.where = patterns_of(residues, chunk, patterns.n_patterns)
-        """int64[patterns]: its patterns among the whole alignment's."""
-        has_all = len(self.where) == patterns.n_patterns
-        self._patterns = patterns if has_all else _columns(patterns, self.where)
-        self._chunk = chunk
-        self._layout = place.layout
-        self._limit = place.memory_limit or cla_memory(place.device)
-        self.panels = self._split(slots, place.device.name.strip())
-        self.session = Session(
-            place.device, self.panels[0].patterns, place.layout, length_bounds, dispatch,
-            memory_limit=self._limit, chunk_blocks=chunk // place.layout.vw,
-        )  # fmt: skip
-
-    @property
-    def fit(self) -> int:
-        """CLA slots that fit for the largest panel, which is the first."""
-        return self._limit // self._layout.cla_bytes(self.panels[0].patterns.n_patterns)
-
-    @property
-    def notice(self) -> str:
-        patterns = f"{self.session.device.name.strip()} takes {self._patterns.n_patterns} patterns"
-        if len(self.panels) == 1:
-            return patterns
-        return (
-            f"{patterns} in {len(self.panels)} panels, one after the other: its memory for CLAs is "
-            f"{self._limit / 2**20:.0f} MiB"
-        )
-
-    def make_room(self, slots: int) -> None:
-        """Make smaller panels where so many CLAs of one do not fit.
-
-        Raises:
-            DeviceError: they do not fit for a single chunk.
-        """
-        if slots <= self.fit:
-            return
-        try:
-            self.panels = self._split(GROWTH * slots, self.session.name)
-        except DeviceError:
-            self.panels = self._split(slots, self.session.name)
-        self.session.turn_to(*self.panels[0])
-        self.session.forget_panels()
-
-    def retreat(self, slots: int) -> None:
-        """Make smaller panels, for so many CLAs of those that there are do not fit.
-
-        Raises:
-            DeviceError: they do not fit for a single chunk.
-        """
-        self._limit = (
-            max(1, slots) * self._layout.cla_bytes(self.panels[0].patterns.n_patterns) // 2
-        )
-        self.make_room(max(slots, self.fit + 1))
-
-    def _split(self, slots: int, name: str) -> list[_Panel]:
-        whole = self._patterns.n_patterns
-        chunks = -(-whole // self._chunk)
-        least = max(1, slots) * self._layout.cla_bytes(min(self._chunk, whole))
-        fit = self._limit // least
-        if fit == 0:
-            raise DeviceError(
-                f"{name}: {slots} CLAs of {self._chunk} patterns do not fit into "
-                f"{self._limit / 2**20:.1f} MiB",
-                hint=f"give --memory-limit {-(-least // 2**20)}M or more, or fewer starting trees",
-            )
-        panels = -(-chunks // fit)
-        ends = [-(-n * chunks // panels) for n in range(panels + 1)]
-        return [
-            _Panel(_columns(self._patterns, slice(first * self._chunk, last * self._chunk)), first)
-            for first, last in pairwise(ends)
-        ]
-
-    def site_lnl(self) -> Float64:
-        """f64[patterns] of all panels."""
-        found = []
-        for panel in self.panels:
-            self.session.turn_to(*panel)
-            found.append(self.session.site_log_likelihoods())
-        return np.concatenate(found)
-
-
 class _State:
     """A program's numbers on the host, as they lie in a session's buffer (``session.h``)."""
 
     def __init__(self, acc: np.dtype[Any], program: Program, lengths: Float64, control: Float64):
-        n, words = len(lengths), HEADER_WORDS + control.size
-        self.words: Acc = np.zeros(3 * n + words + program.cells, acc)
-        self.control = self.words[2 * n + HEADER_WORDS : 2 * n + words].reshape(-1, CONTROL_WORDS)
-        self.lengths = self.words[2 * n + words : 3 * n + words]
-        self.sums = self.words[3 * n + words :]
+        layout = StateLayout(len(lengths), len(control), program.sums)
+        self.words: Acc = np.zeros(layout.words, acc)
+        self.header = self.words[layout["HEADER"]]
+        self.control = self.words[layout["CONTROL"]].reshape(-1, CONTROL_WORDS)
+        self.lengths = self.words[layout["LENGTHS"]]
+        self.sums = self.words[layout["SUMS"]]
         self.control[:] = control
         self.lengths[:] = lengths
 
     @property
     def head(self) -> Acc:
         """Header and lengths: what the site-local stages start from."""
-        n = len(self.lengths)
-        return np.concatenate([self.words[2 * n : 2 * n + HEADER_WORDS], self.lengths])
+        return np.concatenate([self.header, self.lengths])
 
     @property
     def is_active(self) -> bool:
@@ -304,9 +199,15 @@ class _Run:
     """One program on its way through the panels."""
 
     def __init__(
-        self, seats: list[_Seat], resident: Resident, program: Program, state: _State
+        self,
+        seats: list[Seat],
+        blocks: Blocks,
+        resident: Resident,
+        program: Program,
+        state: _State,
     ) -> None:
         self.state = state
+        self._blocks = blocks
         self.lengths_seen: Float64 = state.lengths.astype(np.float64)
         """That the site-local stages ran with last."""
         self._seats = seats
@@ -337,33 +238,38 @@ class _Run:
         while end < len(stages) and not isinstance(stages[end], Optimise | Repeat):
             end += 1
         self.lengths_seen = self.state.lengths.astype(np.float64)
-        found = self._side_by_side(
-            [self._program.part(at, end, seat.residues) for seat in self._seats]
-        )
+        found = self._side_by_side(self._program.part(at, end))
         for stage in stages[at:end]:
-            if isinstance(stage, Reduce):
-                self._add_up(stage, found)
+            match stage:
+                case Reduce(records):
+                    counts = records["count"]
+                case Rell(records):
+                    counts = records["rows"] * records["weights"]
+                case _:
+                    continue
+            for record, count in zip(records, counts.tolist(), strict=True):
+                self._add_up(record, count, found)
         return end
 
-    def _side_by_side(self, parts: list[Program]) -> list[Acc]:
-        """The sums that each seat's part leaves behind once all its panels had their turn."""
+    def _side_by_side(self, part: Program) -> list[Acc]:
+        """The sums that a part leaves behind on each seat once all its panels had their turn."""
         n = len(self.state.lengths)
-        words = [self.state.head] * len(parts)
+        words = [self.state.head] * len(self._seats)
         for turn in range(self._turns):
             here = [i for i, seat in enumerate(self._seats) if turn < len(seat.panels)]
             self._turn_to(turn, [self._seats[i] for i in here])
             for i in here:
-                self._seats[i].session.send(parts[i], words[i], n)
+                self._seats[i].session.send(part, words[i], n)
             for i in here:  # only then: no device waits for another's answer to be asked for
-                self._seats[i].session.ask(parts[i], n)
+                self._seats[i].session.ask(part, n)
             for i in here:  # the next panel goes on from these words
-                words[i] = self._seats[i].session.receive(parts[i], n)
+                words[i] = self._seats[i].session.receive(part, n)
         return [own[HEADER_WORDS + n :] for own in words]
 
-    def _turn_to(self, turn: int, seats: list[_Seat]) -> None:
+    def _turn_to(self, turn: int, seats: list[Seat]) -> None:
         """Work on other panels, and have their CLAs written where they are not there any more."""
         for seat in seats:
-            seat.session.turn_to(*seat.panels[turn])
+            seat.turn_to(seat.panels[turn])
         for writer in self._writers:
             sessions = [seat.session for seat in seats if len(seat.panels) > 1]
             for session in sessions:
@@ -372,14 +278,19 @@ class _Run:
             for session in sessions:  # raises what went wrong
                 session.receive(writer.program, len(writer.lengths))
 
-    def _add_up(self, stage: Reduce, found: list[Acc]) -> None:
-        """Whole sums from the strided sums of all seats, whose residues follow one another."""
-        first, end = stage.first, stage.first + stage.count
+    def _add_up(self, record: np.void, count: int, found: list[Acc]) -> None:
+        """Whole sums from the strided sums of all seats, whose residues follow one another.
+
+        A lone session begins with the residue of the first chunk of the record's parts.
+        """
+        first, end = int(record["sum"]), int(record["sum"]) + count
         strided = [
-            sums[seat.residues * first : seat.residues * end]
+            sums[seat.residues * first : seat.residues * end].reshape(-1, count)
             for seat, sums in zip(self._seats, found, strict=True)
         ]
-        self.state.sums[first:end] = ordered_sum(np.concatenate(strided).reshape(-1, stage.count))
+        first_chunk = int(self._blocks.part_chunk[record["first_part"]])
+        in_order = np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0)
+        self.state.sums[first:end] = ordered_sum(in_order)
 
     def _optimise(self, at: int) -> None:
         """A step of every group, by the first device: the same code as in a lone session."""
@@ -388,8 +299,3 @@ class _Run:
             self._program, self._program.part(at, at + 1), state.words, len(state.lengths),
             len(state.control),
         )  # fmt: skip
-
-
-def _columns(patterns: Patterns, which: slice | npt.NDArray[np.int64]) -> Patterns:
-    """Some of the patterns."""
-    return replace(patterns, codes=patterns.codes[:, which], weights=patterns.weights[which])

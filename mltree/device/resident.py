@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mltree.contract import RunKind
+from mltree.contract import RUNS, Role, RunKind, fields
 from mltree.errors import WorkerFault
-from mltree.likelihood.program import PMatrices, Program, Scan, Sites, Stage, Tripods
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import PMatrices, Sites, Stage, slots_read, slots_written
 
-__all__ = ["Resident", "Writer", "slots_read"]
+__all__ = ["Resident", "Writer", "slots_needed"]
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
@@ -70,7 +71,7 @@ class Resident:
         self._writers = [*held, Writer(part, lengths.copy(), reads, writes)]
 
 
-def slots_read(program: Program) -> Int32:
+def slots_needed(program: Program) -> Int32:
     """Slots that a program reads and has not written before; rising."""
     return _slots(program.stages)[0]
 
@@ -88,7 +89,7 @@ def _written(program: Program) -> tuple[Program, Int32, Int32]:
     found: tuple[Program, Int32, Int32] | None = vars(program).get(_CACHE)
     if found is None:
         stages = tuple(part for part in map(_writing, program.stages) if part is not None)
-        found = vars(program)[_CACHE] = Program(stages, 1), *_slots(stages)
+        found = vars(program)[_CACHE] = Program(stages, 1, program.cases), *_slots(stages)
     return found
 
 
@@ -97,9 +98,17 @@ def _writing(stage: Stage) -> Stage | None:
     match stage:
         case PMatrices():
             return stage
-        case Sites(runs):
-            return Sites(tuple(run for run in runs if run[0] == RunKind.NEWVIEW))
-        case Scan() if stage.stores:
+        case Sites(streams, runs, tables):
+            writes = [kind for kind in RunKind if fields(RUNS[kind].record, Role.WRITES)]
+            kept = np.isin(runs["kind"], writes)
+            before = np.concatenate([[0], np.cumsum(kept)])
+            streams = streams.copy()
+            ends = streams["first_run"] + streams["runs"]
+            streams["runs"] = before[ends] - before[streams["first_run"]]
+            streams["first_run"] = before[streams["first_run"]]
+            kinds = {RUNS[kind].record for kind in writes}
+            return Sites(streams, runs[kept], tuple(t for t in tables if t.dtype in kinds))
+        case _ if slots_written(stage).size:
             return stage
         case _:
             return None
@@ -107,22 +116,7 @@ def _writing(stage: Stage) -> Stage | None:
 
 def _slots(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
     """Slots read before the stages write them, and all slots written; both rising."""
-    operands = [np.zeros(0, np.int32)]
-    written: list[Int32] = [np.zeros(0, np.int32)]
-    for stage in stages:
-        match stage:
-            case Sites(runs):
-                for kind, records in runs:
-                    if kind == RunKind.NEWVIEW:
-                        operands += [records["left"], records["right"]]
-                        written.append(records["dst"])
-                    else:
-                        operands += [records["x"], records["y"]]
-            case Scan(tasks, steps):
-                operands += [tasks["pendant"], tasks["root"], steps["left"], steps["right"]]
-                written += [stage.outputs] if stage.stores else []
-            case Tripods(records):
-                operands += [records["near"], records["far"], records["pendant"]]
-    reads, writes = np.unique(np.concatenate(operands)), np.unique(np.concatenate(written))
-    reads, writes = reads[reads >= 0], writes[writes >= 0]
+    nothing = [np.zeros(0, np.int32)]
+    reads = np.unique(np.concatenate([*nothing, *map(slots_read, stages)]))
+    writes = np.unique(np.concatenate([*nothing, *map(slots_written, stages)]))
     return np.setdiff1d(reads, writes).astype(np.int32), writes

@@ -39,12 +39,12 @@ def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
     return [range(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 
 
-def patterns_of(residues: range, chunk: int, n_patterns: int) -> npt.NDArray[np.int64]:
-    """int64[n]: the patterns of some residues' chunks, of so many patterns each, in order.
+def patterns_of(residues: range, chunk_of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """int64[n]: the patterns of some residues' chunks, in order; ``chunk_of``: each one's chunk.
 
     The n-th of these chunks has residue ``residues[n % len(residues)]``.
     """
-    residue = np.arange(n_patterns) // chunk % REDUCE_WIDTH
+    residue = chunk_of % REDUCE_WIDTH
     return np.flatnonzero((residue >= residues.start) & (residue < residues.stop))
 
 

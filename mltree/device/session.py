@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -10,28 +10,23 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.alignment.patterns import Patterns
-from mltree.contract import (
-    CONTROL_WORDS,
-    HEADER_WORDS,
-    Control,
-    Fault,
-    Function,
-    Mark,
-    Sync,
-)
+from mltree.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function
+from mltree.device.blocks import Blocks
 from mltree.device.build import is_nvidia, worker_of
 from mltree.device.faults import naming_device, raise_fault
-from mltree.device.layout import Layout
+from mltree.device.layout import Layout, longest_walk
 from mltree.device.memory import LEAST, Memory, room_on
-from mltree.device.resident import slots_read
+from mltree.device.resident import slots_needed
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, Launch, Worker
 from mltree.errors import DeviceError, DeviceMemoryError
+from mltree.launch import Fault, Mark, StateLayout, Sync, state_layout
 from mltree.likelihood.engine import Result
-from mltree.likelihood.program import Program, Repeat
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import Repeat
 from mltree.likelihood.work import most_steps
 
-__all__ = ["Dispatch", "Session", "longest_walk"]
+__all__ = ["Dispatch", "Session"]
 
 Float64 = npt.NDArray[np.float64]
 Dispatch = Literal["auto", "persistent", "launch"]
@@ -40,17 +35,11 @@ Dispatch = Literal["auto", "persistent", "launch"]
 PLANS = 16
 """Programs whose launches are remembered: more than a search repeats in turn."""
 
-PIECE = 24
-"""Steps of subtrees that are walked apart where whole trees would leave compute units idle."""
-
-WALKS_A_UNIT = 1.5
-"""Walks for each compute unit, below which that is so."""
-
 RETREAT = 0.75
 """Of the CLA slots that a device had no room for, the share that is tried next."""
 
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
-_OF_PANEL = ("tips", "weights", "block_partition", "site_lnl")
+_OF_PANEL = ("tips", "weights", "block_part", "chunk_block", "part_chunk", "site_lnl")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +53,7 @@ class _Plan:
     """One for all stages, or one for each."""
     generation: int
     """Of the memory that the arguments point into."""
-    offset: int
-    """Numbers of the state in front of its header."""
+    state: StateLayout
     products: float
     """Multiplications at most."""
 
@@ -83,10 +71,19 @@ class Session:
         memory_limit: int | None = None,
         chunk_blocks: int | None = None,
         slots: int = 0,
+        residues: int = 0,
+        parted: bool = False,
     ) -> None:
-        """``slots``: CLAs to make room for as soon as there are any, so that none move later."""
+        """``slots``: CLAs to make room for as soon as there are any, so that none move later.
+
+        ``residues``: of a panel's device, which then leaves strided sums
+        (:mod:`mltree.device.residues`); 0 for whole sums. ``parted``: look parts up even where
+        there is but one, for programs that leave it out.
+        """
         self.device = device
-        self.layout = layout
+        self.parts = len(patterns.parts)
+        self.layout = layout = replace(layout, parted=parted or self.parts > 1)
+        self.residues = residues
         self.dispatch = dispatch
         self.name = f"{device.name.strip()}, {layout}"
         self.times = DeviceTimes(from_events=not is_nvidia(device))
@@ -96,7 +93,8 @@ class Session:
         self._real = np.dtype(np.float32 if layout.single else np.float64)
         self._chunk_blocks = chunk_blocks or layout.chunk_blocks(patterns.n_patterns)
         self._bounds = length_bounds
-        self.room = room_on(device, layout, patterns.n_patterns, memory_limit)
+        width = Blocks.of(patterns, layout.vw, self._chunk_blocks).width
+        self.room = room_on(device, layout, width, memory_limit)
         self._expected_slots = min(slots, self.room.most)
         self._least_slots = 3 * (patterns.n_tips - 2) + 1
         self.memory = Memory(self._context, self._queue, self.times.waiting)
@@ -119,18 +117,22 @@ class Session:
 
     def longest_walk(self, trees: int) -> int:
         """See :func:`longest_walk`."""
-        return longest_walk(self.layout, self.device, self._panel, trees)
+        return longest_walk(self.layout, self.device.max_compute_units, self._panel, trees)
 
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, words]."""
         self.memory.put("model", rows.astype(self._acc))
         self.memory.put("model_real", rows.astype(self._real))
 
-    def site_log_likelihoods(self) -> Float64:
-        """f64[L] of the last EVALUATE_SITES."""
-        lnl = np.empty(self._blocks * self.layout.vw, self._acc)
+    def load_weights(self, rows: Float64) -> None:
+        """Take rows of the panel's weights f64[R, L]."""
+        self.memory.put("weights", self._blocks.padded(rows.astype(self._acc)))
+
+    def site_log_likelihoods(self, rows: int = 1) -> Float64:
+        """f64[rows, L] of the last EVALUATE_SITES."""
+        lnl = np.empty((rows, self._blocks.width), self._acc)
         self.memory.read("site_lnl", lnl)
-        return lnl[: self._n_patterns].astype(np.float64)
+        return lnl[:, self._blocks.places].astype(np.float64)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
@@ -165,21 +167,23 @@ class Session:
         with naming_device(self.device):
             plan = self._plan(program, lengths, groups)
             own = words.astype(self._acc, copy=False)
-            self.memory.write("state", own, plan.offset * self._acc.itemsize)
+            self.memory.write("state", own, plan.state["HEADER"].start * self._acc.itemsize)
             self._launch(plan)
 
     def ask(self, program: Program, lengths: int, groups: int = 0) -> None:
         """Have the device begin, and its answer fetched, though nobody waits for it yet."""
-        size = HEADER_WORDS + groups * CONTROL_WORDS + lengths + program.sums
+        state = self._state(program, lengths, groups)
+        start, size = state["HEADER"].start, self._acc.itemsize
         with naming_device(self.device):
-            self.memory.ask("state", size * self._acc.itemsize, 2 * lengths * self._acc.itemsize)
+            self.memory.ask("state", (state.words - start) * size, start * size)
 
     def receive(self, program: Program, lengths: int, groups: int = 0) -> npt.NDArray[Any]:
         """Wait for the program that was sent; acc[words] of its state from the header on."""
-        head = HEADER_WORDS + groups * CONTROL_WORDS + lengths
-        back = np.empty(head + program.sums, self._acc)
+        state = self._state(program, lengths, groups)
+        start = state["HEADER"].start
+        back = np.empty(state.words - start, self._acc)
         with naming_device(self.device):
-            self.memory.read("state", back, 2 * lengths * self._acc.itemsize)
+            self.memory.read("state", back, start * self._acc.itemsize)
             self.times.settle()
         self._check(program, back)
         return back
@@ -194,7 +198,7 @@ class Session:
             self._launch(plan)
             self.memory.read("state", state)
             self.times.settle()
-        self._check(part, state[2 * lengths :])
+        self._check(part, state[plan.state["HEADER"].start :])
 
     def turn_to(self, panel: Patterns, first_chunk: int) -> None:
         """Work on another panel of patterns; tips stay on the device, CLAs lose their meaning.
@@ -208,7 +212,7 @@ class Session:
         self._first_chunk = first_chunk
         if panel in self._panels:
             self.memory.give(self._panels.pop(panel))
-            self._count_blocks(panel)
+            self._lay_out(panel)
         else:
             self._upload_patterns(panel)
 
@@ -249,29 +253,28 @@ class Session:
         self.room = self.room._replace(most=self._expected_slots)
         self.forget_panels()
 
+    def _state(self, program: Program, lengths: int, groups: int) -> StateLayout:
+        return state_layout(lengths, groups, program.sums * max(1, self.residues))
+
     def _let_go(self) -> None:
         """Keep no buffer alive that is about to be replaced."""
         self._plans.clear()
         for worker in self._workers.values():
             worker.let_go()
 
-    def _count_blocks(self, patterns: Patterns) -> None:
+    def _lay_out(self, patterns: Patterns) -> None:
         self._n_patterns = patterns.n_patterns
-        self._blocks = self.layout.blocks(patterns.n_patterns)
-        self._chunks = -(-self._blocks // self._chunk_blocks)
+        self._blocks = Blocks.of(patterns, self.layout.vw, self._chunk_blocks)
 
     def _upload_patterns(self, patterns: Patterns) -> None:
-        self._count_blocks(patterns)
-        width = self._blocks * self.layout.vw
-        tips = np.full((patterns.n_tips, width), patterns.alphabet.gap_code, np.uint8)
-        tips[:, : patterns.n_patterns] = patterns.codes
-        weights = np.zeros(width, self._acc)
-        weights[: patterns.n_patterns] = patterns.weights
-        self.memory.put("tips", tips)
-        self.memory.put("weights", weights)
+        self._lay_out(patterns)
+        blocks = self._blocks
+        self.memory.put("tips", blocks.padded(patterns.codes, patterns.alphabet.gap_code))
         self.memory.put("tip_table", patterns.alphabet.tip_table.astype(self._real))
-        self.memory.put("block_partition", np.zeros(self._blocks, np.int32))
-        self.memory.reserve("site_lnl", width * self._acc.itemsize)
+        for table in ("block_part", "chunk_block", "part_chunk"):
+            self.memory.put(table, getattr(blocks, table))
+        self.load_weights(patterns.weights[None])
+        self.memory.reserve("site_lnl", blocks.width * self._acc.itemsize)
 
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:
@@ -300,47 +303,58 @@ class Session:
 
     def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> _Plan:
         self._make_room(program, lengths, groups, worker)
-        numbers = [
-            self._blocks, self._chunk_blocks, self._first_chunk,
-            self.layout.tile_blocks(self._chunk_blocks, program.slots), groups, lengths,
-            program.stack_levels, worker.local_levels(program),
-        ]  # fmt: skip
-        arguments = worker.arguments(
-            self.memory, program,
-            [*map(np.int32, numbers), *map(self._acc.type, self._bounds)],
-        )  # fmt: skip
+        cases, blocks = program.cases, self._blocks
+        chunks = max(1, int(blocks.chunks_of(cases["first_part"], cases["parts"]).max()))
+        numbers = {
+            "blocks": blocks.count,
+            "chunks": blocks.chunks,
+            "chunk_blocks": self._chunk_blocks,
+            "first_chunk": self._first_chunk,
+            "residues": self.residues,
+            "tile_blocks": self.layout.tile_blocks(self._chunk_blocks, program.slots),
+            "most_chunks": chunks,
+            "first_case": program.first_case,
+            "controls": groups,
+            "lengths": lengths,
+            "stack_levels": program.stack_levels,
+            "local_levels": worker.local_levels(program),
+        }
+        bounds = zip(("min_length", "max_length"), map(self._acc.type, self._bounds), strict=True)
+        values = {name: np.int32(number) for name, number in numbers.items()} | dict(bounds)
         persistent = self.dispatch == "persistent" or (
-            self.dispatch == "auto"
-            and worker.is_persistent(program, self._n_patterns, self._chunks)
+            self.dispatch == "auto" and worker.is_persistent(program, self._n_patterns, chunks)
         )
         return _Plan(
-            program, worker, arguments,
-            launches=worker.launches(program, self._chunks, persistent),
+            program,
+            worker,
+            worker.arguments(self.memory, program, values),
+            launches=worker.launches(program, chunks, persistent),
             generation=self.memory.generation,
-            offset=2 * lengths,
+            state=self._state(program, lengths, groups),
             products=self.layout.products(self._n_patterns) * most_steps(program),
-        )  # fmt: skip
+        )
 
     def _make_room(self, program: Program, lengths: int, groups: int, worker: Worker) -> None:
         layout, real, reserve = self.layout, self._real.itemsize, self.memory.reserve
-        slot = layout.cla_bytes(self._n_patterns)
-        counts = self._blocks * layout.vw * layout.categories * 2
+        slot = layout.cla_bytes(self._blocks.width)
+        counts = self._blocks.width * layout.categories * 2
         slots = program.slots
         if self.memory.size("cla") < slots * (slot - counts):
             slots = max(slots, self._expected_slots)
-            keep = not self._panels and slots_read(program).size > 0
+            keep = not self._panels and slots_needed(program).size > 0
             if not keep:
                 self._let_go()
             reserve("cla", slots * (slot - counts), keep)
             reserve("scaler", slots * counts, keep)
         row = layout.categories * (layout.states**2 + layout.states)
-        reserve("pmatrix", lengths * row * real)
+        reserve("pmatrix", program.matrices * row * real)
         if layout.tip_lookup:
             table = layout.categories * layout.codes * layout.states
-            reserve("tip_pmatrix", lengths * table * real)
-        reserve("partial", program.cells * self._chunks * self._acc.itemsize)
-        words = 3 * lengths + HEADER_WORDS + groups * CONTROL_WORDS + program.sums
-        reserve("state", words * self._acc.itemsize)
+            reserve("tip_pmatrix", program.matrices * table * real)
+        acc = self._acc.itemsize
+        reserve("partial", program.cells * self._blocks.chunks * acc)
+        reserve("site_lnl", program.site_rows * self._blocks.width * acc, keep=True)
+        reserve("state", self._state(program, lengths, groups).words * acc)
         reserve("stack", worker.spilled_bytes(program))
         reserve("program", program.words.nbytes)
 
@@ -355,7 +369,7 @@ class Session:
         while at < len(stages):
             stage = stages[at]
             if isinstance(stage, Repeat):
-                if repeats < stage.times and self._any_active(plan.offset, stage.groups):
+                if repeats < stage.times and self._any_active(plan.state, stage.groups):
                     repeats += 1
                     at = stage.to
                     continue
@@ -363,10 +377,9 @@ class Session:
                 self._enqueue(plan, plan.launches[at])
             at += 1
 
-    def _any_active(self, offset: int, groups: int) -> bool:
+    def _any_active(self, state: StateLayout, groups: int) -> bool:
         control = np.empty((groups, CONTROL_WORDS), self._acc)
-        start = (offset + HEADER_WORDS) * self._acc.itemsize
-        self.memory.read("state", control, start)
+        self.memory.read("state", control, state["CONTROL"].start * self._acc.itemsize)
         return bool(control[:, Control.ACTIVE].any())
 
     def _enqueue(self, plan: _Plan, launch: Launch) -> None:
@@ -378,17 +391,3 @@ class Session:
         if fault not in (Fault.NONE, Fault.NOT_FINITE):
             self.memory.put("sync", np.zeros(len(Sync), np.uint32))
         raise_fault(self.device, program, fault, stage)
-
-
-def longest_walk(layout: Layout, device: cl.Device, patterns: Patterns, trees: int) -> int:
-    """See :meth:`mltree.likelihood.engine.Engine.longest_walk`.
-
-    On an H200 walks take as long as levels side by side for 15 taxa x 1,024 patterns, 0.75 of it
-    for 15 x 65,536, in pieces 0.53 for 1,000 x 1,024 and 0.27 for proteins of 50 x 1,777. CPUs keep
-    a tile's CLAs in their caches anyway.
-    """
-    spans = -(-layout.blocks(patterns.n_patterns) // layout.of_worker("walk").span)
-    if layout.lanes == 1:
-        return 0
-    is_busy = trees * spans >= WALKS_A_UNIT * device.max_compute_units
-    return patterns.n_tips if is_busy else PIECE

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.contract import Function, Mark
+from mltree.contract import Function
+from mltree.launch import Mark
 from mltree.likelihood.program import Program
 from mltree.likelihood.work import Count, Counts, no_work, work_of
 

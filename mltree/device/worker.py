@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
+from mltree import launch
+from mltree.contract import RELL_TILE
 from mltree.device.build import build_worker, is_nvidia, local_memory, resident_groups
 from mltree.device.layout import Layout
 from mltree.device.memory import LEAST, Memory
-from mltree.likelihood.program import (
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import (
     Optimise,
     PMatrices,
-    Program,
     Reduce,
+    Rell,
     Repeat,
     Scan,
     Sites,
@@ -26,13 +30,10 @@ from mltree.likelihood.program import (
 
 __all__ = ["BUFFERS", "Launch", "Worker"]
 
-BUFFERS = (
-    "program", "state", "cla", "scaler", "pmatrix", "tip_pmatrix", "stack", "partial", "site_lnl",
-    "tips", "tip_table", "model", "model_real", "weights", "block_partition", "sync",
-)  # fmt: skip
-"""The buffers that every worker is given, in the kernel's order; its marks come after them."""
+BUFFERS = tuple(buffer.name for buffer in launch.BUFFERS if buffer.name != "marks")
+"""The buffers that every worker is given; its marks are its own."""
 
-MANY_ROUNDS = {"sites": 64, "scan": math.inf, "walk": 64, "tripod": 64}
+MANY_ROUNDS = {"sites": 64, "scan": math.inf, "walk": 64, "tripod": 64, "rell": 64}
 """Rounds of work-groups that surely fit together, above which every stage gets a launch of its own:
 the device then holds as many as really fit and hands out their work. A launch costs 20 us, and a
 tripod's passes a wait each; a scan's groups hand out its uneven tasks by themselves."""
@@ -139,11 +140,14 @@ class Worker:
             return [Launch(0, len(jobs), groups)]
         return [Launch(n, n + 1, min(count, self.most_groups)) for n, count in enumerate(jobs)]
 
-    def arguments(self, memory: Memory, program: Program, numbers: list[Any]) -> list[Any]:
-        """What the kernel takes, but for the stages to run."""
+    def arguments(
+        self, memory: Memory, program: Program, values: Mapping[str, np.generic]
+    ) -> list[Any]:
+        """What the kernel takes, but for the stages to run (:data:`launch.ARGUMENTS`)."""
         names = (*BUFFERS, f"marks.{self.name}")
         size = max(LEAST, self._stack_bytes(program))
         stack = self._stacks.setdefault(size, cl.LocalMemory(size))
+        numbers = [values[argument.name] for argument in launch.ARGUMENTS]
         return [*(memory[name] for name in names), stack, *numbers]
 
     def launch(self, queue: cl.CommandQueue, arguments: list[Any], launch: Launch) -> cl.Event:
@@ -180,13 +184,16 @@ class Worker:
         match stage:
             case Scan(records, _) | Walk(records, _) | Tripods(records):
                 jobs = len(records) * -(-chunks // layout.span)
-            case Sites():
-                jobs = chunks
+            case Sites(streams):
+                jobs = len(streams) * chunks
             case PMatrices(records):
                 rows = 1 if layout.lanes == 1 else layout.states
                 jobs = -(-len(records) * layout.categories * rows // items)
-            case Reduce(_, count):
-                jobs = -(-count // max(1, items // REDUCERS))
+            case Reduce(records):
+                jobs = -(-int(records["count"].sum()) // max(1, items // REDUCERS))
+            case Rell(records):
+                tiles = -(-records["rows"] // RELL_TILE) * -(-records["weights"] // RELL_TILE)
+                jobs = -(-int(tiles.sum()) // items)
             case Optimise(records, alone):
                 jobs = -(-len(records) // items) if alone else len(records)
             case Repeat():

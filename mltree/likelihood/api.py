@@ -52,7 +52,8 @@ class Likelihood:
         self._models: list[ModelArrays] = []
         self._rows = np.empty((0, 0))
         self._programs: dict[Hashable, Program] = {}
-        self._resident: tuple[bytes, ...] = ()
+        self._resident: list[Tree] = []
+        """Whose directional CLAs the engine holds, under the models of now."""
 
     def log_likelihoods(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> Float64:
         """f64[n]: lnL of every tree under its model."""
@@ -76,7 +77,8 @@ class Likelihood:
         """f64[L]: lnL of every pattern."""
         longest = self.engine.longest_walk(1)
         self._log_likelihoods([tree], [model], longest, RunKind.EVALUATE_SITES)
-        return self.engine.site_log_likelihoods()
+        lnl: Float64 = self.engine.site_log_likelihoods()[0]
+        return lnl
 
     def derivatives(self, tree: Tree, model: ModelArrays) -> tuple[float, Float64, Float64]:
         """lnL, and f64[E] first and second derivatives of lnL in every branch length."""
@@ -168,6 +170,7 @@ class Likelihood:
         rows = model_rows(models)
         if not np.array_equal(rows, self._rows):
             self._rows = rows
+            self._resident = []
             self.engine.load_models(rows)
 
     def _log_likelihoods(
@@ -178,7 +181,7 @@ class Likelihood:
         kind: RunKind = RunKind.EVALUATE,
     ) -> Float64:
         self._load(models)
-        self._resident = ()
+        self._resident = []
         program = (
             self._program(programs.walk, trees, longest, kind)
             if longest
@@ -203,26 +206,31 @@ class Likelihood:
         if result.control[:, Control.ACCEPTED].all():
             self._remember(trees)
         else:
-            self._resident = ()
+            self._resident = []
         return result.control[:, Control.BEST].copy()
 
     def _run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
         try:
             return self.engine.run(program, lengths, control)
         except DeviceMemoryError:
-            self._resident = ()
+            self._resident = []
             raise
 
     def _update(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> None:
-        """Make every directional CLA of the trees resident."""
+        """Make every directional CLA of the trees resident: those that are not yet."""
         self._load(models)
-        if self._resident == _fingerprint(trees, self._rows):
+        if len(self._resident) != len(trees):
+            program: Program | None = self._program(programs.update, trees)
+        elif all(map(_is_same, self._resident, trees)):
             return
-        self._run(self._program(programs.update, trees), _lengths(trees))
+        else:
+            program = programs.renewal(self._resident, trees)
+        if program is not None:
+            self._run(program, _lengths(trees))
         self._remember(trees)
 
     def _remember(self, trees: Sequence[Tree]) -> None:
-        self._resident = _fingerprint(trees, self._rows)
+        self._resident = [tree.copy() for tree in trees]
 
     def _refine(self, trees: Sequence[Tree], scan: ScanTasks, base: int) -> tuple[Float64, Float64]:
         walk, lengths = programs.near_vectors(trees, scan, base)
@@ -231,6 +239,15 @@ class Likelihood:
         control = planner.control_records(scan.outputs, LOCAL_EPSILON, TRIPOD_PASSES)
         result = self._run(program, self._clip(lengths), control)
         return result.control[:, Control.BEST], result.lengths.reshape(-1, 3)
+
+
+def _is_same(one: Tree, other: Tree) -> bool:
+    """Whether two trees are equal, numbering and lengths included."""
+    return (
+        np.array_equal(one.twin, other.twin)
+        and np.array_equal(one.edge, other.edge)
+        and np.array_equal(one.lengths, other.lengths)
+    )
 
 
 def _lengths(trees: Sequence[Tree]) -> Float64:
@@ -247,10 +264,3 @@ def _topologies(trees: Sequence[Tree]) -> tuple[Hashable, ...]:
 
 def _topology(tree: Tree) -> bytes:
     return tree.twin.tobytes() + tree.edge.tobytes()
-
-
-def _fingerprint(trees: Sequence[Tree], rows: Float64) -> tuple[bytes, ...]:
-    parts = [rows.tobytes()]
-    for tree in trees:
-        parts += [_topology(tree), tree.lengths.tobytes()]
-    return tuple(parts)

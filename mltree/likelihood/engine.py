@@ -23,7 +23,7 @@ NO_CONTROL: Float64 = np.zeros((0, CONTROL_WORDS))
 class Result:
     """What came back from a program.
 
-    ``sums`` f64[cells]; ``lengths`` f64[lengths], after OPTIMISE; ``control`` f64[groups, words]
+    ``sums`` f64[sums]; ``lengths`` f64[lengths], after OPTIMISE; ``control`` f64[groups, words]
     (:class:`mltree.contract.Control`).
     """
 
@@ -58,7 +58,8 @@ class Engine(Protocol):
     """Runs programs over one alignment's patterns, and keeps CLAs between them.
 
     The engine owns memory, the client owns topology: slots, lengths and cells are indices that
-    the client chose, and an engine grows to hold the highest that it meets.
+    the client chose, and an engine grows to hold the highest that it meets. The patterns may be of
+    several parts, on which trees live as their cases say (:mod:`mltree.contract`).
     """
 
     @property
@@ -79,8 +80,15 @@ class Engine(Protocol):
         results are kept in slots; see :func:`mltree.likelihood.walks.walk_stages`.
         """
 
+    @property
+    def parts(self) -> int:
+        """Parts of the patterns (:attr:`mltree.alignment.patterns.Patterns.parts`)."""
+
     def load_models(self, rows: Float64) -> None:
         """Take model rows f64[M, MODEL_WORDS] (see :mod:`mltree.likelihood.model_rows`)."""
+
+    def load_weights(self, rows: Float64) -> None:
+        """Take rows of pattern weights f64[R, L]; until then the only row is the patterns' own."""
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program on f64[lengths] and f64[groups, CONTROL_WORDS].
@@ -93,5 +101,9 @@ class Engine(Protocol):
             NumericalError: a sum came out as NaN or infinite.
         """
 
-    def site_log_likelihoods(self) -> Float64:
-        """The lnL of every pattern, f64[L], from the last EVALUATE_SITES."""
+    def site_log_likelihoods(self, rows: int = 1) -> Float64:
+        """The lnL of every pattern, f64[rows, L], which the last EVALUATE_SITES left in its rows.
+
+        They stay where they are: a program may multiply them with rows of weights
+        (:func:`mltree.likelihood.programs.rell`).
+        """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,40 +13,71 @@ from mltree import contract
 from mltree.model.eigen import ModelArrays
 from mltree.model.portable import product
 
-__all__ = ["RowLayout", "model_rows"]
+__all__ = ["ModelRow", "RowLayout", "model_rows"]
 
 Float64 = npt.NDArray[np.float64]
 
 
+class ModelRow(NamedTuple):
+    """What a row says, category by category: K categories, S states."""
+
+    eigenvalues: Float64
+    """f64[K, S]"""
+    right: Float64
+    """f64[K, S, S], as all the squares"""
+    left: Float64
+    pi_right: Float64
+    generator: Float64
+    """Q"""
+    generator_2: Float64
+    """Q Q"""
+    frequencies: Float64
+    """f64[K, S]"""
+    rates: Float64
+    """f64[K]"""
+    weights: Float64
+    """f64[K]"""
+
+
 @dataclass(frozen=True)
 class RowLayout:
-    """Where things lie in a model row of S states and K categories."""
+    """Where things lie in a model row of S states, K categories and M eigen systems."""
 
     states: int
     categories: int
+    systems: int = 1
 
     @property
     def words(self) -> int:
         """Numbers in a row."""
-        square = self.states * self.states
-        return 2 * self.states + contract.MODEL_SQUARES * square + 2 * self.categories
+        return self.systems * self._system + 2 * self.categories
 
-    def unpack(self, row: Float64) -> tuple[Float64, ...]:
-        """(eigenvalues, right, left, pi_right, Q, Q Q, frequencies, rates, weights)."""
+    @property
+    def _system(self) -> int:
+        """Numbers of an eigen system."""
+        return 2 * self.states + contract.MODEL_SQUARES * self.states**2
+
+    def unpack(self, row: Float64) -> ModelRow:
+        """A row f64[words], category by category."""
         s, k = self.states, self.categories
-        sizes = [s, *[s * s] * contract.MODEL_SQUARES, s, k, k]
-        shapes = [(s,), *[(s, s)] * contract.MODEL_SQUARES, (s,), (k,), (k,)]
-        parts = np.split(row, np.cumsum(sizes)[:-1])
-        return tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+        sizes = [s, *[s * s] * contract.MODEL_SQUARES, s]
+        shapes = [(s,), *[(s, s)] * contract.MODEL_SQUARES, (s,)]
+        systems, rates, weights = np.split(row, [len(row) - 2 * k, len(row) - k])
+        of_category = systems.reshape(self.systems, -1).repeat(k // self.systems, axis=0)
+        parts = np.split(of_category, np.cumsum(sizes)[:-1], axis=1)
+        tables = [part.reshape(k, *shape) for part, shape in zip(parts, shapes, strict=True)]
+        return ModelRow._make([*tables, rates, weights])
 
 
 def model_rows(models: Sequence[ModelArrays]) -> Float64:
-    """f64[M, words], a row per model (see ``opencl/session.h``)."""
+    """f64[n, words], a row per model (see ``opencl/session.h``)."""
     eigenvalues, right, left, frequencies, rates, weights = (
         np.stack(parts) for parts in zip(*(vars(model).values() for model in models), strict=True)
     )
-    generator = product(right * eigenvalues[:, None, :], left)
-    pi_right = frequencies[:, :, None] * right
+    generator = product(right * eigenvalues[..., None, :], left)
+    pi_right = frequencies[..., :, None] * right
     squares = (right, left, pi_right, generator, product(generator, generator))
-    flat = [square.reshape(len(models), -1) for square in squares]
-    return np.concatenate([eigenvalues, *flat, frequencies, rates, weights], axis=1)
+    count, systems = len(models), models[0].n_systems
+    flat = [part.reshape(count, systems, -1) for part in (eigenvalues, *squares, frequencies)]
+    tables = np.concatenate(flat, axis=2).reshape(count, -1)
+    return np.concatenate([tables, rates, weights], axis=1)

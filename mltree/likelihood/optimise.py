@@ -43,13 +43,13 @@ class LengthOptimiser:
         return bool(self.control[:, Control.ACTIVE].any())
 
     def step(self, groups: npt.NDArray[np.void], sums: Float64) -> None:
-        """One pass over all groups (:data:`mltree.contract.GROUP`), given f64[cells] sums."""
+        """One pass over all groups (:data:`mltree.contract.GROUP`), given f64[sums]."""
         for g, group in enumerate(groups):
             if self.control[g, Control.ACTIVE]:
                 self._step(self.control[g], group, sums)
 
     def _step(self, control: Float64, group: np.void, sums: Float64) -> None:
-        lnl = sums[group["lnl_cell"]]
+        lnl = sums[group["lnl_sum"]]
         gain = lnl - control[Control.BEST]
         passes = control[Control.PASSES] + 1
         first = passes == 1
@@ -78,7 +78,7 @@ class LengthOptimiser:
 
     def _targets(self, lengths: Float64, group: np.void, sums: Float64) -> tuple[Float64, bool]:
         """Where the lengths of a group aim, and whether one of them is far from a maximum."""
-        first, count = group["first_cell"], group["count"]
+        first, count = group["first_sum"], group["count"]
         if group["kind"] == GroupKind.TRIPOD:
             slope, hessian = sums[first : first + 3], sums[first + 3 : first + 9]
             curve = hessian[:3]

@@ -1,8 +1,9 @@
-"""From trees to record tables: which slot, length and cell every operation works on.
+"""From trees to record tables: which slot, matrix and cell every operation works on.
 
-Trees of one launch lie side by side. Tree n has slots ``n * 3(T-2) ...``: the CLA of inner
-half-edge h is slot ``h - 3T`` of its tree. Its branch lengths start at ``n * E``. Everything
-here is vectorised over nodes and candidates; loops run over tree levels.
+Trees of one launch lie side by side, each in its case. The trees on the same parts are ranked:
+tree r of them has slots ``r * 3(T-2) ...``: the CLA of inner half-edge h is slot ``h - 3T`` of its
+tree. Branch e of tree n is branch ``n * E + e`` of the program. Everything here is vectorised over
+nodes and candidates; loops run over tree levels.
 """
 
 from __future__ import annotations
@@ -10,36 +11,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mltree import contract
-from mltree.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind, RunKind
-from mltree.likelihood.program import Records
+from mltree.contract import NO_CELL, ROOT_LEVEL, RUNS, Control, GroupKind, Role, RunKind, fields
+from mltree.likelihood.cases import Cases
 from mltree.likelihood.scan_tasks import ScanTasks
+from mltree.likelihood.stages import Records, Sites, joined
 from mltree.tree.forest import Forest
-from mltree.tree.topology import Tree, siblings
+from mltree.tree.topology import Tree
 
 __all__ = [
-    "Runs",
+    "Piece",
     "all_newviews",
     "branch_records",
     "control_records",
     "group_records",
+    "is_stale",
     "newviews_towards",
     "one_slot_a_node",
     "operand_table",
     "operands",
     "pmatrix_records",
     "scan_records",
+    "sites",
     "slots_of",
+    "stale_newviews",
 ]
 
 Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
-Runs = list[tuple[RunKind, Records]]
+Bool = npt.NDArray[np.bool_]
 
 
 def slots_of(tree: Tree) -> int:
@@ -47,46 +52,76 @@ def slots_of(tree: Tree) -> int:
     return 3 * (tree.n_tips - 2)
 
 
-def operands(tree: Tree, halves: Int32, number: int | Int32 = 0) -> Int32:
-    """int32[n]: slot of each inner half-edge of tree ``number``, ``~tip`` of each tip's."""
+def operands(tree: Tree, halves: Int32, rank: int | Int32 = 0) -> Int32:
+    """int32[n]: slot of each inner half-edge of the tree of a rank, ``~tip`` of each tip's."""
     first_inner = 3 * tree.n_tips
-    inner = halves - first_inner + np.asarray(number, np.int32) * np.int32(slots_of(tree))
+    inner = halves - first_inner + np.asarray(rank, np.int32) * np.int32(slots_of(tree))
     operand: Int32 = np.where(halves >= first_inner, inner, ~(halves // 3)).astype(np.int32)
     return operand
 
 
-def pmatrix_records(lengths: Int32, models: Int32 | int) -> Records:
-    """One P matrix per length index."""
-    records: Records = np.empty(len(lengths), contract.PMATRIX)
-    records["length"] = lengths
-    records["model"] = models
+def pmatrix_records(
+    branches: int, number: Int32, cases: Cases, branch: Int32 | None = None
+) -> Records:
+    """The P matrices of some ``branch`` of a program's branches, or of all; of trees ``number``."""
+    if branch is None:
+        branch = np.arange(branches, dtype=np.int32)
+    records: Records = np.empty(len(branch), contract.PMATRIX)
+    records["p"] = cases.matrices(branch, number)
+    records["length"] = branch
+    records["stride"] = branches if cases.unlinked else 0
+    if cases.unlinked:
+        records["length"] -= branches * cases.records["first_part"][number]
+    cases.give(records, number)
     return records
 
 
-def _newview_records(trees: Sequence[Tree], halves: Int32, number: Int32) -> Records:
-    """NEWVIEW of half-edges of trees ``number``, both int32[n]."""
-    tree = trees[0]
-    twin, edge = np.stack([t.twin for t in trees]), np.stack([t.edge for t in trees])
-    left, right = siblings(halves)
-    offset = number * np.int32(tree.n_edges)
-    records: Records = np.empty(len(halves), contract.NEWVIEW)
-    records["dst"] = operands(tree, halves, number)
-    records["left"] = operands(tree, twin[number, left], number)
-    records["right"] = operands(tree, twin[number, right], number)
-    records["left_p"] = edge[number, left] + offset
-    records["right_p"] = edge[number, right] + offset
-    return records
+class Piece(NamedTuple):
+    """Records of one kind for a SITES stage, with their trees and levels, int32[n], which rise."""
+
+    kind: RunKind
+    records: Records
+    number: Int32
+    level: Int32
 
 
-def _runs_by_level(trees: Sequence[Tree], halves: list[Int32], levels: list[Int32]) -> Runs:
-    """One run a level, lowest first, from the half-edges of every tree and their levels."""
-    counts = [part.size for part in halves]
-    level = np.concatenate(levels)
-    order = np.argsort(level, kind="stable")
-    number = np.repeat(np.arange(len(trees), dtype=np.int32), counts)
-    records = _newview_records(trees, np.concatenate(halves)[order], number[order])
-    bounds = np.flatnonzero(np.diff(level[order])) + 1
-    return [(RunKind.NEWVIEW, run) for run in np.split(records, bounds)]
+def sites(pieces: Sequence[Piece], cases: Cases) -> Sites:
+    """One piece after the other, level by level; trees on different parts in streams of their own.
+
+    Records of a level do not depend on each other.
+    """
+    ranges, stream = cases.streams
+    tables: dict[np.dtype[np.void], list[Records]] = {}
+    rows, ends = [], dict.fromkeys((operation.record for operation in RUNS.values()), 0)
+    for place, piece in enumerate(pieces):
+        kind, records, own, level = piece._replace(number=stream[piece.number])
+        record = RUNS[kind].record
+        if len(ranges) > 1:
+            order = np.argsort(own, kind="stable")
+            records, own, level = records[order], own[order], level[order]
+            begins = (own[1:] != own[:-1]) | (level[1:] != level[:-1])
+        else:
+            begins = level[1:] != level[:-1]
+        first = np.concatenate([[0], np.flatnonzero(begins) + 1])
+        run: Int32 = np.empty((len(first), 5), np.int32)
+        run[:, 0], run[:, 1], run[:, 2] = own[first], place, kind
+        run[:, 3] = ends[record] + first
+        run[:-1, 4], run[-1, 4] = first[1:] - first[:-1], len(records) - first[-1]
+        rows.append(run)
+        ends[record] += len(records)
+        tables.setdefault(record, []).append(records)
+    every = np.concatenate(rows)
+    if len(ranges) > 1:
+        every = every[np.lexsort((every[:, 1], every[:, 0]))]
+    streams: Records = np.empty(len(ranges), contract.STREAM)
+    streams["first_part"], streams["parts"] = ranges.T
+    streams["first_run"] = np.searchsorted(every[:, 0], np.arange(len(ranges)))
+    streams["runs"] = np.bincount(every[:, 0], minlength=len(ranges))
+    return Sites(
+        streams,
+        np.ascontiguousarray(every[:, 2:]).view(contract.RUN).ravel(),
+        tuple(joined(parts) for parts in tables.values()),
+    )
 
 
 @lru_cache(maxsize=32)
@@ -100,37 +135,49 @@ def operand_table(n_tips: int, n_trees: int) -> Int32:
     return table
 
 
-def all_newviews(forest: Forest) -> Runs:
-    """Every directional CLA of every tree, level by level."""
-    table = operand_table(forest.n_tips, forest.n_trees)
+def _operands_of(forest: Forest, cases: Cases) -> Int32:
+    """int32[n * 3N]: the operand of every half-edge of a forest whose trees have these cases."""
+    if len(cases.streams[0]) == 1:
+        return operand_table(forest.n_tips, forest.n_trees)
+    lone = operand_table(forest.n_tips, 1)
+    offset = cases.rank[:, None] * np.int32(3 * (forest.n_tips - 2))
+    table: Int32 = np.where(lone >= 0, lone + offset, lone).astype(np.int32).ravel()
+    return table
+
+
+def all_newviews(forest: Forest, cases: Cases) -> Piece:
+    """Every directional CLA of every tree."""
     level = forest.levels()[forest.inner]
-    halves = forest.inner[np.argsort(level, kind="stable")]
-    one, other = (side[halves] for side in forest.siblings)
-    records: Records = np.empty(halves.size, contract.NEWVIEW)
-    records["dst"] = table[halves]
-    records["left"] = table[forest.twin[one]]
-    records["right"] = table[forest.twin[other]]
-    records["left_p"] = forest.edge[one]
-    records["right_p"] = forest.edge[other]
-    ends = np.cumsum(np.bincount(level)).tolist()
-    return [(RunKind.NEWVIEW, records[a:b]) for a, b in pairwise(ends)]
+    order = np.argsort(level, kind="stable")
+    return _newviews(forest, forest.inner[order], level[order], cases)
 
 
-def branch_records(forest: Forest) -> Records:
-    """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
-    table = operand_table(forest.n_tips, forest.n_trees)
-    lower = np.empty(forest.lengths.size, np.int32)
-    first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
-    lower[forest.edge[first]] = first
-    records: Records = np.empty(lower.size, contract.EDGE)
-    records["x"] = table[forest.twin[lower]]
-    records["y"] = table[lower]  # a tip where there is one: the operand that P is applied to
-    records["length"] = np.arange(lower.size)
-    records["model"] = np.repeat(np.arange(forest.n_trees), forest.n_edges)
-    return records
+def is_stale(before: Forest, after: Forest) -> Bool:
+    """bool[n * 3N]: which inner half-edges' CLAs differ once some branches or nodes have changed.
+
+    A CLA is made from what lies behind its node, so that it is stale where one of its two branches
+    leads elsewhere or has another length, or where a CLA that it is made from is stale.
+    """
+    changed = before.twin != after.twin
+    changed |= before.lengths[before.edge] != after.lengths[after.edge]
+    one, other = after.siblings
+    stale: Bool = after.is_inner & (changed[one] | changed[other])
+    level = after.levels()
+    order = after.inner[np.argsort(level[after.inner], kind="stable")]
+    for wave in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
+        stale[wave] |= stale[after.twin[one[wave]]] | stale[after.twin[other[wave]]]
+    return stale
 
 
-def newviews_towards(trees: Sequence[Tree], edge: int) -> Runs:
+def stale_newviews(forest: Forest, stale: Bool, cases: Cases) -> Piece:
+    """The newviews of the stale half-edges (see :func:`is_stale`)."""
+    level = forest.levels()
+    halves = np.flatnonzero(stale).astype(np.int32)
+    halves = halves[np.argsort(level[halves], kind="stable")]
+    return _newviews(forest, halves, level[halves], cases)
+
+
+def newviews_towards(trees: Sequence[Tree], edge: int, cases: Cases) -> Piece:
     """The CLAs that face one edge, level by level: a plain post-order traversal.
 
     Trees that share one ``twin`` array (a tree under many models) are walked once.
@@ -140,14 +187,47 @@ def newviews_towards(trees: Sequence[Tree], edge: int) -> Runs:
         if id(tree.twin) not in walks:
             walks[id(tree.twin)] = _walk_towards(tree, edge)
     halves, levels = zip(*(walks[id(tree.twin)] for tree in trees), strict=True)
-    return _runs_by_level(trees, list(halves), list(levels))
+    forest = Forest(trees)
+    starts = np.repeat(forest.of_trees(0), [part.size for part in halves])
+    level = np.concatenate(levels)
+    order = np.argsort(level, kind="stable")
+    return _newviews(forest, (np.concatenate(halves) + starts)[order], level[order], cases)
 
 
 def _walk_towards(tree: Tree, edge: int) -> tuple[Int32, Int32]:
-    """The inner half-edges that face an edge, and minus their distance from it."""
+    """The inner half-edges that face an edge, and their level: T less the distance from it."""
     waves = list(tree.waves_from(edge))
     distance = np.arange(len(waves), dtype=np.int32)
-    return np.concatenate(waves), -np.repeat(distance, [wave.size for wave in waves])
+    level = tree.n_tips - np.repeat(distance, [wave.size for wave in waves])
+    return np.concatenate(waves), level.astype(np.int32)
+
+
+def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piece:
+    """The CLAs of half-edges of a forest, whose levels rise."""
+    table, number = _operands_of(forest, cases), halves // np.int32(forest.n_halves)
+    one, other = (side[halves] for side in forest.siblings)
+    records: Records = np.empty(halves.size, contract.NEWVIEW)
+    records["dst"] = table[halves]
+    records["left"] = table[forest.twin[one]]
+    records["right"] = table[forest.twin[other]]
+    records["left_p"] = cases.matrices(forest.edge[one], number)
+    records["right_p"] = cases.matrices(forest.edge[other], number)
+    return Piece(RunKind.NEWVIEW, records, number, level)
+
+
+def branch_records(forest: Forest, cases: Cases) -> Records:
+    """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
+    table = _operands_of(forest, cases)
+    lower = np.empty(forest.n_trees * forest.n_edges, np.int32)
+    first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
+    lower[forest.edge[first]] = first
+    number = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.n_edges)
+    records: Records = np.empty(lower.size, contract.EDGE)
+    records["x"] = table[forest.twin[lower]]
+    records["y"] = table[lower]  # a tip where there is one: the operand that P is applied to
+    records["p"] = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
+    cases.give(records, number)
+    return records
 
 
 def one_slot_a_node(records: Records) -> Records:
@@ -156,22 +236,22 @@ def one_slot_a_node(records: Records) -> Records:
     The three half-edges of a node have neighbouring slots, so slot s becomes s // 3, and many
     trees side by side take a third of the memory.
     """
-    for field in {"dst", "left", "right", "x", "y"}.intersection(records.dtype.names or ()):
+    for field in fields(records.dtype, Role.READS, Role.WRITES):
         operand = records[field]
         records[field] = np.where(operand >= 0, operand // 3, operand)
     return records
 
 
 def group_records(
-    kind: GroupKind, first_length: Int32, count: int, lnl_cell: Int32, first_cell: Int32
+    kind: GroupKind, first_length: Int32, count: int, lnl_sum: Int32, first_sum: Int32
 ) -> Records:
     """Groups of ``count`` lengths each."""
     records: Records = np.empty(len(first_length), contract.GROUP)
     records["kind"] = kind
     records["first_length"] = first_length
     records["count"] = count
-    records["lnl_cell"] = lnl_cell
-    records["first_cell"] = first_cell
+    records["lnl_sum"] = lnl_sum
+    records["first_sum"] = first_sum
     return records
 
 
@@ -187,27 +267,31 @@ def control_records(groups: int, epsilon: float, max_passes: int) -> Float64:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """A scan in slots and lengths: f64 lengths, P matrices and the walk itself."""
+    """A scan in slots and branches: f64 lengths, P matrices and the walk itself."""
 
     lengths: Float64
-    """Full lengths of every tree, their halves, then the joins."""
+    """Full lengths of every tree, their halves, then the joins; a row a part if unlinked."""
     pmatrices: Records
     tasks: Records
     """The longest first, so that short ones are left to fill the gaps at the end."""
     steps: Records
 
 
-def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) -> ScanPlan:
+def scan_records(
+    trees: Sequence[Tree], scan: ScanTasks, cases: Cases, first_output: int = 0
+) -> ScanPlan:
     """The scan's tables; its outputs are cells, or slots, from ``first_output`` on."""
-    tree = trees[0]
-    edges = len(trees) * tree.n_edges
+    tree, rank = trees[0], cases.rank
+    branches = np.int32(len(trees) * tree.n_edges)
     edge = np.stack([t.edge for t in trees])
     tasks: Records = np.empty(len(scan.prune), contract.SCAN_TASK)
-    tasks["pendant"] = operands(tree, _twins(trees, scan.tree, scan.prune), scan.tree)
-    tasks["pendant_p"] = edge[scan.tree, scan.prune] + scan.tree * tree.n_edges
-    tasks["root"] = operands(tree, scan.root, scan.tree)
-    tasks["join_p"] = 2 * edges + np.arange(len(scan.prune))
-    tasks["model"] = scan.tree
+    tasks["pendant"] = operands(tree, _twins(trees, scan.tree, scan.prune), rank[scan.tree])
+    pendant = edge[scan.tree, scan.prune] + scan.tree * np.int32(tree.n_edges)
+    tasks["pendant_p"] = cases.matrices(pendant, scan.tree)
+    tasks["root"] = operands(tree, scan.root, rank[scan.tree])
+    join = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
+    tasks["join_p"] = cases.matrices(join, scan.tree)
+    cases.give(tasks, scan.tree)
     pairs = _pairs(scan, tree.n_tips)
     tasks["steps"] = np.bincount(pairs.task, minlength=len(tasks))
     tasks["first_step"] = np.cumsum(tasks["steps"]) - tasks["steps"]
@@ -218,23 +302,24 @@ def scan_records(trees: Sequence[Tree], scan: ScanTasks, first_output: int = 0) 
         ("left", scan.far[pairs.left], pairs.left),
         ("right", scan.sibling[pairs.left], pairs.right),
     ):
-        steps[side] = operands(tree, half, number)
-        steps[f"{side}_p"] = edge[number, half] + number * tree.n_edges
-        steps[f"{side}_half_p"] = steps[f"{side}_p"] + edges
+        branch = edge[number, half] + number * np.int32(tree.n_edges)
+        steps[side] = operands(tree, half, rank[number])
+        steps[f"{side}_p"] = cases.matrices(branch, number)
+        steps[f"{side}_half_p"] = cases.matrices(branch + branches, number)
         output = scan.output[step]
         wanted = step >= 0
         pushed = wanted & (scan.level_out[step] >= 0)
         steps[f"{side}_level"] = np.where(pushed, scan.level_out[step] + ROOT_LEVEL, NO_CELL)
         scored = wanted & (output >= 0)
         steps[f"{side}_output"] = np.where(scored, output + first_output, NO_CELL)
-    full = np.concatenate([t.lengths for t in trees])
-    lengths = np.concatenate([full, full / 2, scan.join_length])
-    model = np.concatenate(
-        [np.tile(np.repeat(np.arange(len(trees)), tree.n_edges), 2), scan.tree]
-    ).astype(np.int32)
-    indices = np.arange(len(lengths), dtype=np.int32)
+    full = np.concatenate([t.lengths for t in trees], axis=-1)
+    joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
+    lengths = np.concatenate([full, full / 2, joins], axis=-1)
+    of_tree = np.repeat(np.arange(len(trees), dtype=np.int32), tree.n_edges)
+    number = np.concatenate([of_tree, of_tree, scan.tree])
+    pmatrices = pmatrix_records(len(number), number, cases)
     longest_first = np.argsort(-tasks["steps"], kind="stable")
-    return ScanPlan(lengths, pmatrix_records(indices, model), tasks[longest_first], steps)
+    return ScanPlan(lengths.ravel(), pmatrices, tasks[longest_first], steps)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ encoded into the one int32 array that the worker interprets (see :mod:`mltree.co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -15,213 +14,137 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree import contract
-from mltree.contract import ROOT_LEVEL, Op, RunKind
+from mltree.contract import RESULT, RUNS, STAGES, Role, RunKind
+from mltree.likelihood.stages import (
+    Optimise,
+    PMatrices,
+    Records,
+    Reduce,
+    Rell,
+    Repeat,
+    Scan,
+    Sites,
+    Stage,
+    Tripods,
+    Walk,
+    slots_read,
+    slots_written,
+    tables_of,
+)
 
-__all__ = [
-    "Optimise",
-    "PMatrices",
-    "Program",
-    "Reduce",
-    "Repeat",
-    "Scan",
-    "Sites",
-    "Stage",
-    "Tripods",
-    "Walk",
-]
+__all__ = ["Program", "one_case"]
 
-Records: TypeAlias = npt.NDArray[np.void]
-"""A structured array of one of the contract's records."""
+Int32: TypeAlias = npt.NDArray[np.int32]
 
 _STAGE_WORDS = len(contract.STAGE.names or ())
-_SLOT_FIELDS = ("dst", "left", "right", "x", "y", "near", "far", "pendant", "root", "slot")
 
 
-@dataclass(frozen=True)
-class PMatrices:
-    """P matrices of the listed lengths (:data:`contract.PMATRIX` records)."""
-
-    records: Records
+def one_case() -> Records:
+    """The case of a lone tree: the first part, under the first model and weights."""
+    return np.array([(0, 1, 0, 0)], contract.CASE)
 
 
-@dataclass(frozen=True)
-class Sites:
-    """Site-local runs in order: newview levels and edges."""
-
-    runs: tuple[tuple[RunKind, Records], ...]
-
-
-@dataclass(frozen=True)
-class Reduce:
-    """Sums of the cells ``first .. first + count - 1`` over all chunks.
-
-    Where a device has only so many ``residues`` of them (see :meth:`Program.part`), it leaves
-    strided sums acc[residues, count] in the sums from ``residues * first`` on. 0: whole sums.
-    """
-
-    first: int
-    count: int
-    residues: int = 0
-
-
-@dataclass(frozen=True)
-class Optimise:
-    """One guarded Newton step of every group; ``alone`` for many small groups."""
-
-    records: Records
-    alone: bool = False
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """Back to stage ``to`` while one of ``groups`` groups is active, at most ``times``."""
-
-    to: int
-    times: int
-    groups: int
-
-
-@dataclass(frozen=True)
-class Scan:
-    """Insertion walks. ``tasks.first_step`` counts records of ``steps`` here, words on the wire.
-
-    Outputs are cells that get a score or, where it ``stores``, slots that keep the near vector.
-    """
-
-    tasks: Records
-    steps: Records
-    stores: bool = False
-
-    @property
-    def outputs(self) -> npt.NDArray[np.int32]:
-        """int32[n]: the cells or slots that it writes."""
-        output: npt.NDArray[np.int32] = self.steps_outputs.ravel()
-        return output[output >= 0]
-
-    @property
-    def steps_outputs(self) -> npt.NDArray[np.int32]:
-        """int32[steps, 2]: the output of each side; NO_CELL where it has none."""
-        return np.stack([self.steps["left_output"], self.steps["right_output"]], axis=1)
-
-    @property
-    def steps_levels(self) -> npt.NDArray[np.int32]:
-        """int32[steps, 2]: the level that each side pushes; -1 where it pushes none."""
-        return np.stack([self.steps["left_level"], self.steps["right_level"]], axis=1)
-
-
-@dataclass(frozen=True)
-class Tripods:
-    """Sums around insertion points (:data:`contract.TRIPOD` records)."""
-
-    records: Records
-
-
-@dataclass(frozen=True)
-class Walk:
-    """Depth-first walks of trees, or of pieces of them that later ones go on from.
-
-    ``walks`` (:data:`contract.WALK`): ``first_step`` counts records of ``steps``; ``levels``:
-    results that wait at most for their sibling, beside the last one; ``sites``: whether lnL of
-    every pattern are kept.
-    """
-
-    walks: Records
-    steps: Records
-    levels: int
-    sites: bool = False
-
-
-Stage: TypeAlias = PMatrices | Sites | Reduce | Optimise | Repeat | Scan | Tripods | Walk
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """Stages, and how many cells their sums need."""
+    """Stages, how many cells their partial sums need, and the cases that they work on."""
 
     stages: tuple[Stage, ...]
     cells: int
+    cases: Records = field(default_factory=one_case)
+    """:data:`contract.CASE` records."""
     first_stage: int = 0
     """Number of its first stage in the program that it is a part of."""
+    whole_sums: int = 0
+    """Sums of that program, for which a part has room too."""
 
-    def part(self, first: int, last: int, residues: int = 0) -> Program:
-        """Stages ``first .. last - 1``, their sums strided; the same object every time.
-
-        ``residues``: that the device has (:mod:`mltree.device.residues`); 0 for whole sums.
-        """
-        key = first, last, residues
+    def part(self, first: int, last: int) -> Program:
+        """Stages ``first .. last - 1``; the same object every time."""
+        key = first, last
         if key not in self._parts:
-            stages = tuple(
-                replace(stage, residues=residues) if isinstance(stage, Reduce) else stage
-                for stage in self.stages[first:last]
+            stages = self.stages[first:last]
+            self._parts[key] = Program(
+                stages, self.cells, self.cases, self.first_stage + first, self.sums
             )
-            self._parts[key] = Program(stages, self.cells, self.first_stage + first)
         return self._parts[key]
 
     @cached_property
-    def _parts(self) -> dict[tuple[int, int, int], Program]:
+    def _parts(self) -> dict[tuple[int, int], Program]:
         return {}
 
     @cached_property
     def sums(self) -> int:
-        """Sums that it leaves behind: one a cell, or as many as its device has residues."""
-        residues = [stage.residues for stage in self.stages if isinstance(stage, Reduce)]
-        return self.cells * max([1, *residues])
+        """Sums that it leaves behind."""
+        ends = [self.whole_sums]
+        for stage in self.stages:
+            match stage:
+                case Reduce(records):
+                    ends.append(int((records["sum"] + records["count"]).max(initial=0)))
+                case Rell(records):
+                    products = records["rows"] * records["weights"]
+                    ends.append(int((records["sum"] + products).max(initial=0)))
+        return max(ends)
 
     @cached_property
-    def words(self) -> npt.NDArray[np.int32]:
-        """The program as the worker reads it: stage table, then records."""
-        return _encode(self.stages)
+    def words(self) -> Int32:
+        """The program as the worker reads it: stage table, cases, then records."""
+        return _encode(self)
+
+    @property
+    def first_case(self) -> int:
+        """Where the cases start among the words."""
+        return len(self.stages) * _STAGE_WORDS
+
+    @cached_property
+    def matrices(self) -> int:
+        """P matrices that it makes room for: one more than the highest index."""
+        ends = [0]
+        for stage in self.stages:
+            if isinstance(stage, PMatrices):
+                own = self.cases[stage.records["case"]]
+                last = stage.records["p"] + own["first_part"] + own["parts"]
+                ends.append(int(last.max(initial=0)))
+        return max(ends)
 
     @cached_property
     def slots(self) -> int:
         """One more than the highest CLA slot that the program touches."""
-        return 1 + max((int(ids.max()) for ids in self._operands() if ids.size), default=-1)
+        touched = [ids for s in self.stages for ids in (slots_read(s), slots_written(s))]
+        return 1 + max((int(ids.max()) for ids in touched if ids.size), default=-1)
 
     @cached_property
     def stack_levels(self) -> int:
         """Depth of a work-group's stack of CLAs, in its deepest scan or walk."""
-        levels = [1]
-        for stage in self.stages:
-            match stage:
-                case Scan():
-                    levels.append(int(stage.steps_levels.max(initial=ROOT_LEVEL)) + 1)
-                case Walk():
-                    levels.append(stage.levels)
-        return max(levels)
+        return max([1, *(s.levels for s in self.stages if isinstance(s, Scan | Walk))])
 
     @cached_property
     def site_steps(self) -> int:
         """Records that every pattern goes through."""
-        own = [s for s in self.stages if isinstance(s, (Sites, Scan, Tripods, Walk))]
-        return sum(len(records) for records in Program(tuple(own), 0).tables())
+        own = [s for s in self.stages if isinstance(s, Sites | Scan | Tripods | Walk)]
+        return sum(len(records) for stage in own for records in tables_of(stage))
+
+    @cached_property
+    def site_rows(self) -> int:
+        """Rows of site lnL that it writes: a row for each case, or none."""
+        keeps = any(
+            (isinstance(s, Walk) and s.sites)
+            or (isinstance(s, Sites) and (s.runs["kind"] == RunKind.EVALUATE_SITES).any())
+            for s in self.stages
+        )
+        return len(self.cases) if keeps else 0
 
     @cached_property
     def groups(self) -> int:
         """Control records that the program needs."""
         return max((len(s.records) for s in self.stages if isinstance(s, Optimise)), default=0)
 
-    def _operands(self) -> Iterator[npt.NDArray[np.int32]]:
-        for records in self.tables():
-            for field in _SLOT_FIELDS:
-                if field in (records.dtype.names or ()) and records.dtype != contract.WALK_STEP:
-                    yield records[field]
-        yield from (s.outputs for s in self.stages if isinstance(s, Scan) and s.stores)
-
-    def tables(self) -> Iterator[Records]:
-        """Every record table of the program, in order."""
-        for stage in self.stages:
-            match stage:
-                case Sites(runs):
-                    yield from (records for _, records in runs)
-                case PMatrices(records) | Optimise(records) | Tripods(records):
-                    yield records
-                case Scan(tasks, steps) | Walk(tasks, steps):
-                    yield tasks
-                    yield steps
-
     def title(self, stage: int) -> str:
         """What a stage does, without its records."""
-        return _title(self.stages[stage])
+        match self.stages[stage]:
+            case Repeat(to, times, groups):
+                of = f"{groups} groups moves, at most {times} times"
+                return f"REPEAT from {to:03d} while one of {of}"
+            case _:
+                return self.stages[stage].op.name
 
     def line(self, stage: int, record: int) -> str:
         """One record of a stage, as :meth:`listing` shows it (tasks before steps)."""
@@ -231,29 +154,19 @@ class Program:
         """The program for a reader, a line per record."""
         lines = []
         for number, stage in enumerate(self.stages):
-            lines.append(f"{number:03d} {_title(stage)}")
+            lines.append(f"{number:03d} {self.title(number)}")
             lines += [f"      {line}" for line in _record_lines(stage)]
         return "\n".join(lines)
 
 
-_OPS: dict[type[Stage], Op] = {
-    PMatrices: Op.PMATRICES,
-    Sites: Op.SITES,
-    Reduce: Op.REDUCE,
-    Optimise: Op.OPTIMISE,
-    Repeat: Op.REPEAT,
-    Scan: Op.SCAN,
-    Tripods: Op.TRIPOD,
-    Walk: Op.WALK,
-}
-
-
 class _Encoder:
-    """Appends record tables behind the stage table and remembers where they went."""
+    """Appends record tables behind the stage table and the cases, and tells where they went."""
 
-    def __init__(self, stages: int) -> None:
-        self.offset = stages * _STAGE_WORDS
-        self.parts: list[npt.NDArray[np.int32]] = []
+    def __init__(self, program: Program) -> None:
+        self.cases = program.cases
+        self.offset = program.first_case
+        self.parts: list[Int32] = []
+        self.add(program.cases)
 
     def add(self, records: Records) -> int:
         at = self.offset
@@ -265,75 +178,106 @@ class _Encoder:
 
     def add_steps(self, tasks: Records, steps: Records) -> int:
         """Tasks whose first step is a word from here on."""
-        moved = tasks.copy()
-        moved["first_step"] = self.add(steps) + len(steps.dtype.names or ()) * tasks["first_step"]
-        return self.add(moved)
+        return self.add(_moved(tasks, "first_step", self.add(steps), steps))
 
-    def stage(self, stage: Stage) -> tuple[int, int, int]:
-        """(first, count, aux) of the stage's row."""
+    def add_streams(self, stage: Sites) -> int:
+        """Streams whose runs, and runs whose records, are words from here on."""
+        first = np.zeros(len(RunKind), np.int32)
+        words = np.zeros(len(RunKind), np.int32)
+        starts = {table.dtype: self.add(table) for table in stage.tables}
+        for kind, operation in RUNS.items():
+            first[kind] = starts.get(operation.record, 0)
+            words[kind] = len(operation.record.names or ())
+        runs, kinds = stage.runs.copy(), stage.runs["kind"]
+        runs["first"] = first[kinds] + words[kinds] * runs["first"]
+        return self.add(_moved(stage.streams, "first_run", self.add(runs), runs))
+
+    def row(self, stage: Stage) -> tuple[int, int, int, int]:
+        """The stage's :data:`contract.STAGE`."""
         match stage:
-            case PMatrices(records) | Tripods(records):
-                row = self.add(records), len(records), 0
-            case Optimise(records, alone):
-                row = self.add(records), len(records), int(alone)
-            case Reduce(first, count, residues):
-                row = first, count, residues
             case Repeat(to, times, groups):
-                row = to, times, groups
-            case Scan(tasks, steps, stores):
-                row = self.add_steps(tasks, steps), len(tasks), int(stores)
-            case Walk(walks, steps, _, sites):
-                row = self.add_steps(walks, steps), len(walks), int(sites)
-            case Sites(runs):
-                rows = [(kind, self.add(records), len(records)) for kind, records in runs]
-                row = self.add(np.array(rows, contract.RUN)), len(rows), 0
-        return row
+                return stage.op, to, times, groups
+            case Sites(streams):
+                first, count = self.add_streams(stage), len(streams)
+            case Scan(records, steps) | Walk(records, steps):
+                first, count = self.add_steps(records, steps), len(records)
+            case _:
+                first, count = self.add(stage.records), len(stage.records)
+        return stage.op, first, count, _aux(stage, self.cases)
 
 
-def _encode(stages: Sequence[Stage]) -> npt.NDArray[np.int32]:
-    encoder = _Encoder(len(stages))
-    table = np.array(
-        [(_OPS[type(stage)], *encoder.stage(stage)) for stage in stages], contract.STAGE
-    )
+def _aux(stage: Stage, cases: Records) -> int:
+    """What a stage's row says beside its records (:data:`contract.STAGE`)."""
+    match stage:
+        case PMatrices(records):
+            return int(cases["parts"][records["case"]].max(initial=1))
+        case Reduce(records):
+            return int(records["count"].max(initial=1))
+        case Optimise(_, flag) | Scan(_, _, flag) | Walk(_, _, _, flag):
+            return int(flag)
+        case _:
+            return 0
+
+
+def _moved(records: Records, name: str, start: int, unit: Records) -> Records:
+    """The records, with a field that counted ``unit`` records counting words from ``start``."""
+    moved = records.copy()
+    moved[name] = start + len(unit.dtype.names or ()) * records[name]
+    return moved
+
+
+def _encode(program: Program) -> Int32:
+    encoder = _Encoder(program)
+    table = np.array([encoder.row(stage) for stage in program.stages], contract.STAGE)
     return np.concatenate([table.view(np.int32).ravel(), *encoder.parts])
 
 
-def _title(stage: Stage) -> str:
-    match stage:
-        case Reduce(first, count, residues):
-            strided = f" as {residues} strided sums" if residues else ""
-            return f"REDUCE cells {first}..{first + count - 1}{strided}"
-        case Repeat(to, times, groups):
-            return f"REPEAT from {to:03d} while one of {groups} groups moves, at most {times} times"
-        case _:
-            return _OPS[type(stage)].name
+_WRITTEN_AS: dict[Role | None, str] = {
+    Role.READS: "cla[{}]",
+    Role.TAKES: "cla[{}]",
+    Role.WRITES: "cla[{}]",
+    Role.MATRIX: "P[{}]",
+    Role.MAKES: "P[{}]",
+    Role.LENGTH: "t[{}]",
+    Role.CASE: "case {}",
+    Role.CELL: "cell[{}]",
+}
 
 
-def _operand(x: int) -> str:
-    return f"cla[{x}]" if x >= 0 else f"tip[{~x}]"
+def _fields_as(record: np.void) -> dict[str, str]:
+    """The fields of a record for a reader."""
+    roles, names = contract.roles(record.dtype), record.dtype.names or ()
+    return {name: _written_as(roles.get(name), int(record[name])) for name in names}
+
+
+def _written_as(role: Role | None, value: int) -> str:
+    """A field's value for a reader."""
+    if role in {Role.READS, Role.TAKES, Role.TIP} and value < 0:
+        return f"tip[{~value}]"
+    if role is Role.TAKES and value == RESULT:
+        return "result"
+    return _WRITTEN_AS.get(role, "{}").format(value)
+
+
+def _line(text: str, record: np.void) -> str:
+    return text.format_map(_fields_as(record))
+
+
+def _step_line(step: np.void) -> str:
+    return " ".join(f"{name}={value}" for name, value in _fields_as(step).items())
 
 
 def _record_lines(stage: Stage) -> list[str]:
     match stage:
-        case PMatrices(records):
-            return [f"P[{p}] = exp(Q{m} r t[{p}])" for p, m in records.tolist()]
-        case Sites(runs):
-            return [_site_line(kind, row) for kind, records in runs for row in records.tolist()]
-        case Scan(tasks, steps) | Walk(tasks, steps):
-            names = steps.dtype.names or ()
-            return [f"task {row}" for row in tasks.tolist()] + [
-                " ".join(f"{n}={v}" for n, v in zip(names, row, strict=True))
-                for row in steps.tolist()
-            ]
-        case Tripods(records) | Optimise(records):
-            return [str(row) for row in records.tolist()]
-        case _:
+        case Repeat():
             return []
-
-
-def _site_line(kind: RunKind, row: tuple[int, ...]) -> str:
-    if kind == RunKind.NEWVIEW:
-        dst, left, left_p, right, right_p = row
-        return f"NEWVIEW cla[{dst}] = P[{left_p}] {_operand(left)} * P[{right_p}] {_operand(right)}"
-    x, y, length, model, cell = row
-    return f"{kind.name} sum[{cell}] at ({_operand(x)}, {_operand(y)}) t[{length}] model {model}"
+        case Sites():
+            return [
+                f"{kind.name} {_line(RUNS[kind].line, record)}"
+                for _, kind, records in stage.each()
+                for record in records
+            ]
+        case _:
+            first, *steps = tables_of(stage)
+            lines = [_line(STAGES[stage.op].line, record) for record in first]
+            return lines + [_step_line(step) for table in steps for step in table]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mltree import contract
 from mltree.alignment.patterns import Patterns
 from mltree.contract import (
+    FAR_COUNT,
     NO_CELL,
     RESULT,
     ROOT_LEVEL,
@@ -24,14 +25,15 @@ from mltree.contract import (
 )
 from mltree.errors import NumericalError
 from mltree.likelihood.engine import Result, Room
-from mltree.likelihood.model_rows import RowLayout
+from mltree.likelihood.model_rows import ModelRow, RowLayout
 from mltree.likelihood.optimise import LengthOptimiser
-from mltree.likelihood.program import (
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import (
     Optimise,
     PMatrices,
-    Program,
     Records,
     Reduce,
+    Rell,
     Repeat,
     Scan,
     Sites,
@@ -49,7 +51,6 @@ UNBOUNDED = 1 << 30
 """CLA slots: it has the host's memory."""
 
 _THRESHOLD = 2.0**-SCALE_BITS_DOUBLE
-_NO_COUNT = 1 << 24
 _LN_SCALE = SCALE_BITS_DOUBLE * np.log(2.0)
 _TRIPOD_ORDERS = (
     (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1),
@@ -74,26 +75,32 @@ class _Scaled:
 
 
 class ReferenceEngine:
-    """Interprets programs on the whole alignment, one record at a time.
+    """Interprets programs one record and one part of the patterns at a time.
 
-    Letters: L patterns, K categories, S states.
+    Letters: L patterns of a part, K categories, S states.
     """
 
     name = "NumPy reference (AVX layout, fp64)"
     room = Room(UNBOUNDED, UNBOUNDED, UNBOUNDED)
 
     def __init__(
-        self, patterns: Patterns, categories: int, length_bounds: tuple[float, float]
+        self,
+        patterns: Patterns,
+        categories: int,
+        length_bounds: tuple[float, float],
+        systems: int = 1,
     ) -> None:
-        self.weights = patterns.weights
+        self._ranges = patterns.parts
+        self.parts = len(self._ranges)
         self._tips = patterns.alphabet.tip_table[patterns.codes]
-        self._row = RowLayout(len(patterns.alphabet.states), categories)
+        self._row = RowLayout(len(patterns.alphabet.states), categories, systems)
         self._bounds = length_bounds
-        self._cla: dict[int, _Scaled] = {}
+        self._cla: dict[tuple[int, int], _Scaled] = {}
         self._p: dict[int, Float64] = {}
         self._expm1: dict[int, Float64] = {}
         self._models = np.empty((0, self._row.words))
-        self._site_lnl = np.zeros(len(self.weights))
+        self._weights = patterns.weights[None]
+        self._site_lnl = np.zeros((1, patterns.n_patterns))
 
     def longest_walk(self, trees: int) -> int:  # noqa: ARG002
         """None: it takes a level at a time as well as a walk."""
@@ -103,15 +110,23 @@ class ReferenceEngine:
         """Take model rows f64[M, words]."""
         self._models = rows
 
-    def site_log_likelihoods(self) -> Float64:
-        """f64[L] of the last EVALUATE_SITES."""
-        return self._site_lnl
+    def load_weights(self, rows: Float64) -> None:
+        """Take rows of weights f64[R, L]."""
+        self._weights = rows
+
+    def site_log_likelihoods(self, rows: int = 1) -> Float64:
+        """f64[rows, L] of the last EVALUATE_SITES."""
+        return self._site_lnl[:rows]
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
         optimiser = LengthOptimiser(lengths.copy(), control.copy(), *self._bounds)
         self._lengths = optimiser.lengths
-        self._sums = np.zeros(program.cells)
+        self._cases = program.cases.tolist()
+        self._cells = np.zeros((program.cells, self.parts))
+        self._sums = np.zeros(program.sums)
+        if program.site_rows > len(self._site_lnl):
+            self._site_lnl = np.zeros((program.site_rows, self._site_lnl.shape[1]))
         at = repeats = 0
         while at < len(program.stages):
             stage = program.stages[at]
@@ -130,87 +145,133 @@ class ReferenceEngine:
         match stage:
             case PMatrices(records):
                 self._each(self._make_p, records)
-            case Sites(runs):
-                for kind, records in runs:
-                    self._each(partial(self._site_record, kind), records)
-            case Reduce(first, count):
-                if not np.isfinite(self._sums[first : first + count]).all():
-                    raise NumericalError("a log-likelihood came out as NaN or infinite")
+            case Sites():
+                for parts, kind, records in stage.each():
+                    for self._part in parts:
+                        self._each(partial(self._site_record, kind), records)
+            case Reduce(records):
+                self._each(self._reduce, records)
             case Scan(tasks, steps, stores):
-                self._each(partial(self._scan_task, steps, stores), tasks)
+                self._each_part(partial(self._scan_task, steps, stores), tasks)
             case Walk(walks, steps, _, sites):
-                self._each(partial(self._walk, steps, sites), walks)
+                self._each_part(partial(self._walk, steps, sites), walks)
             case Tripods(records):
-                self._each(self._tripod, records)
+                self._each_part(self._tripod, records)
+            case Rell(records):
+                self._each(self._rell, records)
 
     @staticmethod
     def _each(operation: Callable[..., None], records: Records) -> None:
         for record in records.tolist():
             operation(*record)
 
-    def _make_p(self, length: int, model: int) -> None:
-        eigenvalues, right, left, *_, rates, _ = self._row.unpack(self._models[model])
-        expm1 = np.expm1(np.multiply.outer(rates * self._lengths[length], eigenvalues))
-        change = (right * expm1[:, None, :]) @ left
-        self._p[length] = np.maximum(np.eye(len(eigenvalues)) + change, 0.0)
-        self._expm1[length] = expm1
+    def _each_part(self, operation: Callable[..., None], records: Records) -> None:
+        """Every record on every part of its case."""
+        for record, number in zip(records.tolist(), records["case"].tolist(), strict=True):
+            first, parts, *_ = self._cases[number]
+            for self._part in range(first, first + parts):
+                operation(*record)
+
+    def _make_p(self, p: int, length: int, stride: int, case: int, model: int) -> None:
+        first, parts, *_ = self._cases[case]
+        for part in range(first, first + parts):
+            row = self._row.unpack(self._models[model + part])
+            time = row.rates * self._lengths[length + stride * part]
+            expm1 = np.expm1(time[:, None] * row.eigenvalues)
+            change = (row.right * expm1[:, None, :]) @ row.left
+            identity = np.eye(self._row.states)
+            self._p[p + part] = np.maximum(identity + change, 0.0)
+            self._expm1[p + part] = expm1
+
+    def _reduce(self, cell: int, first_sum: int, count: int, first_part: int, parts: int) -> None:
+        cells = self._cells[cell : cell + count, first_part : first_part + parts]
+        self._sums[first_sum : first_sum + count] = cells.sum(axis=1)
+        if not np.isfinite(cells).all():
+            raise NumericalError("a log-likelihood came out as NaN or infinite")
+
+    def _rell(
+        self, row: int, rows: int, first: int, weights: int, at: int, first_part: int, parts: int
+    ) -> None:
+        span = slice(self._ranges[first_part].start, self._ranges[first_part + parts - 1].stop)
+        lnl = self._site_lnl[row : row + rows, span]
+        products = lnl @ self._weights[first : first + weights, span].T
+        self._sums[at : at + rows * weights] = products.ravel()
+
+    def _model(self, model: int) -> ModelRow:
+        """A case's model of the part at hand."""
+        return self._row.unpack(self._models[model + self._part])
+
+    def _weighted(self, row: int, of_patterns: Float64) -> Float64:
+        """The sum over the part's patterns f64[L, ...], under a row of weights."""
+        weights = self._weights[row, self._ranges[self._part]]
+        total: Float64 = weights @ of_patterns
+        return total
 
     def _operand(self, x: int) -> _Scaled:
         if x >= 0:
-            return self._cla[x]
-        tip = np.repeat(self._tips[~x][:, None, :], self._row.categories, axis=1)
+            return self._cla[x, self._part]
+        of_part = self._tips[~x][self._ranges[self._part]]
+        tip = np.repeat(of_part[:, None, :], self._row.categories, axis=1)
         return _Scaled(tip, np.zeros(tip.shape[:2], dtype=np.int64))
 
-    def _across(self, x: _Scaled, length: int) -> _Scaled:
-        """P[length] x."""
-        return _Scaled(np.einsum("kij,lkj->lki", self._p[length], x.values), x.counts)
+    def _across(self, x: _Scaled, p: int) -> _Scaled:
+        """P[p] x."""
+        return _Scaled(np.einsum("kij,lkj->lki", self._p[p + self._part], x.values), x.counts)
 
     def _site_record(self, kind: RunKind, *record: int) -> None:
         if kind == RunKind.NEWVIEW:
             dst, left, left_p, right, right_p = record
             a = self._across(self._operand(left), left_p)
-            self._cla[dst] = a.times(self._across(self._operand(right), right_p))
+            self._cla[dst, self._part] = a.times(self._across(self._operand(right), right_p))
         elif kind == RunKind.DERIVE:
             self._derive(*record)
         else:
-            lnl = self._evaluate(*record)
-            if kind == RunKind.EVALUATE_SITES:
-                self._site_lnl = lnl
+            self._evaluate(kind == RunKind.EVALUATE_SITES, *record)
 
-    def _evaluate(self, x: int, y: int, length: int, model: int, cell: int) -> Float64:
-        lnl = self._lnl_across(self._operand(x), self._across(self._operand(y), length), model)
-        self._sums[cell] = self.weights @ lnl
-        return lnl
+    def _evaluate(
+        self, sites: bool, x: int, y: int, p: int, case: int, model: int, weights: int, cell: int
+    ) -> None:
+        lnl = self._lnl_across(self._operand(x), self._across(self._operand(y), p), model)
+        self._keep(sites, lnl, case, weights, cell)
+
+    def _keep(self, sites: bool, lnl: Float64, case: int, weights: int, cell: int) -> None:
+        """Add f64[L] to a cell, and keep them where all patterns' are wanted."""
+        self._cells[cell, self._part] = self._weighted(weights, lnl)
+        if sites:
+            self._site_lnl[case, self._ranges[self._part]] = lnl
 
     def _lnl_across(self, a: _Scaled, b: _Scaled, model: int) -> Float64:
         """f64[L]: lnL of every pattern at an edge, from both sides, one of them across it."""
-        *_, frequencies, _, weights = self._row.unpack(self._models[model])
-        terms = np.einsum("k,i,lki,lki->lk", weights, frequencies, a.values, b.values)
+        row = self._model(model)
+        terms = np.einsum("k,ki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
         (likelihood,), least = _over_categories(terms[None], a.counts + b.counts)
         with np.errstate(divide="ignore", invalid="ignore"):
             lnl: Float64 = np.log(likelihood) - least * _LN_SCALE
         return lnl
 
-    def _derive(self, x: int, y: int, length: int, model: int, cell: int) -> None:
-        eigenvalues, _, left, pi_right, _, _, frequencies, rates, weights = self._row.unpack(
-            self._models[model]
+    def _derive(
+        self, x: int, y: int, p: int, case: int, model: int, weights: int, cell: int
+    ) -> None:
+        del case  # its part is at hand
+        row, expm1 = self._model(model), self._expm1[p + self._part]
+        a, b = self._operand(x), self._operand(y)
+        sum_gamma = np.einsum("kim,lki->lkm", row.pi_right, a.values) * np.einsum(
+            "kmi,lki->lkm", row.left, b.values
         )
-        a, b, expm1 = self._operand(x), self._operand(y), self._expm1[length]
-        sum_gamma = (a.values @ pi_right) * (b.values @ left.T)
-        same = np.einsum("k,i,lki,lki->lk", weights, frequencies, a.values, b.values)
-        lam = np.multiply.outer(rates, eigenvalues)
-        likelihood = same + np.einsum("k,lkm,km->lk", weights, sum_gamma, expm1)
-        slope = np.einsum("k,lkm,km->lk", weights, sum_gamma, lam * (expm1 + 1))
-        curve = np.einsum("k,lkm,km->lk", weights, sum_gamma, lam**2 * (expm1 + 1))
+        same = np.einsum("k,ki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
+        lam = row.rates[:, None] * row.eigenvalues
+        likelihood = same + np.einsum("k,lkm,km->lk", row.weights, sum_gamma, expm1)
+        slope = np.einsum("k,lkm,km->lk", row.weights, sum_gamma, lam * (expm1 + 1))
+        curve = np.einsum("k,lkm,km->lk", row.weights, sum_gamma, lam**2 * (expm1 + 1))
         (l0, l1, l2), _ = _over_categories(
             np.stack([likelihood, slope, curve]), a.counts + b.counts
         )
-        self._sums[cell] = self.weights @ (l1 / l0)
-        self._sums[cell + 1] = self.weights @ (l2 / l0 - (l1 / l0) ** 2)
+        self._cells[cell, self._part] = self._weighted(weights, l1 / l0)
+        self._cells[cell + 1, self._part] = self._weighted(weights, l2 / l0 - (l1 / l0) ** 2)
 
     def _walk(
-        self, steps: Records, sites: bool, tip: int, length: int, model: int, cell: int, slot: int,
-        first: int, count: int,
+        self, steps: Records, sites: bool, tip: int, p: int, case: int, model: int, weights: int,
+        cell: int, slot: int, first: int, count: int,
     ) -> None:  # fmt: skip
         waiting: list[_Scaled] = []
         for left, left_p, right, right_p in steps[first : first + count].tolist():
@@ -219,15 +280,13 @@ class ReferenceEngine:
             waiting.append(self._across(a, left_p).times(self._across(b, right_p)))
         root = waiting.pop()
         if slot != NO_CELL:
-            self._cla[slot] = root
+            self._cla[slot, self._part] = root
             return
-        lnl = self._lnl_across(root, self._across(self._operand(tip), length), model)
-        self._sums[cell] = self.weights @ lnl
-        if sites:
-            self._site_lnl = lnl
+        lnl = self._lnl_across(root, self._across(self._operand(tip), p), model)
+        self._keep(sites, lnl, case, weights, cell)
 
     def _scan_task(self, steps: Records, stores: bool, *task: int) -> None:
-        pendant, pendant_p, root, join_p, model, first, count = task
+        pendant, pendant_p, root, join_p, _, model, weights, first, count = task
         subtree = self._across(self._operand(pendant), pendant_p)
         stack = {ROOT_LEVEL: self._across(self._operand(root), join_p)}
         for level_in, *fields in steps[first : first + count].tolist():
@@ -236,39 +295,41 @@ class ReferenceEngine:
                 far, full_p, half_p, level, output = target
                 near = above.times(self._across(self._operand(other[0]), other[1]))
                 if output != NO_CELL and stores:
-                    self._cla[output] = near
+                    self._cla[output, self._part] = near
                 elif output != NO_CELL:
                     far_half = self._across(self._operand(far), half_p)
                     parts = (self._across(near, half_p), far_half, subtree)
-                    self._sums[output] = self._insertion(parts, model)
+                    self._cells[output, self._part] = self._insertion(parts, model, weights)
                 if level >= 0:
                     stack[level] = self._across(near, full_p)
 
-    def _insertion(self, parts: tuple[_Scaled, _Scaled, _Scaled], model: int) -> float:
-        *_, frequencies, _, weights = self._row.unpack(self._models[model])
+    def _insertion(
+        self, parts: tuple[_Scaled, _Scaled, _Scaled], model: int, weights: int
+    ) -> float:
+        row = self._model(model)
         a, b, c = (part.values for part in parts)
-        terms = np.einsum("k,i,lki->lk", weights, frequencies, a * (b * c))
+        terms = np.einsum("k,ki,lki->lk", row.weights, row.frequencies, a * (b * c))
         (likelihood,), least = _over_categories(terms[None], sum(p.counts for p in parts))
-        return float(self.weights @ (np.log(likelihood) - least * _LN_SCALE))
+        return float(self._weighted(weights, np.log(likelihood) - least * _LN_SCALE))
 
     def _tripod(
         self, near: int, far: int, pendant: int, near_p: int, far_p: int, pendant_p: int,
-        model: int, cell: int,
+        case: int, model: int, weights: int, cell: int, group: int,
     ) -> None:  # fmt: skip
-        row = self._row.unpack(self._models[model])
-        generator, _, frequencies, rates, weights = row[4:]
+        del case, group  # the parts are given, and to leave it out would only save work
+        row = self._model(model)
         parts = [
             self._across(self._operand(x), p)
             for x, p in ((near, near_p), (far, far_p), (pendant, pendant_p))
         ]
-        flow = np.multiply.outer(rates, generator)
+        flow = row.rates[:, None, None] * row.generator
         orders = []
         for part in parts:
             first = np.einsum("kij,lkj->lki", flow, part.values)
             orders.append((part.values, first, np.einsum("kij,lkj->lki", flow, first)))
         terms = np.stack(
             [
-                np.einsum("k,i,lki->lk", weights, frequencies,
+                np.einsum("k,ki,lki->lk", row.weights, row.frequencies,
                           orders[0][d1] * (orders[1][d2] * orders[2][d3]))
                 for d1, d2, d3 in _TRIPOD_ORDERS
             ]
@@ -277,7 +338,9 @@ class ReferenceEngine:
         ratio = total / total[0]
         sums = [np.log(total[0]) - least * _LN_SCALE, *ratio[1:4]]
         sums += [ratio[4 + h] - ratio[a] * ratio[b] for h, (a, b) in enumerate(_HESSIAN_PAIRS)]
-        self._sums[cell : cell + TRIPOD_CELLS] = np.stack(sums) @ self.weights
+        self._cells[cell : cell + TRIPOD_CELLS, self._part] = self._weighted(
+            weights, np.stack(sums, axis=1)
+        )
 
 
 def _over_categories(
@@ -285,7 +348,7 @@ def _over_categories(
 ) -> tuple[Float64, npt.NDArray[np.int64]]:
     """Sums f64[n, L] over the categories of f64[n, L, K], and the count that they are scaled by."""
     # A category that cannot be has no say in the scale: its count tells nothing of its size.
-    counts = np.where(terms[0] != 0, counts, _NO_COUNT)
+    counts = np.where(terms[0] != 0, counts, FAR_COUNT)
     least = counts.min(axis=1)
     scale = np.ldexp(1.0, -SCALE_BITS_DOUBLE * (counts - least[:, None]))
     return (terms * scale).sum(axis=2), least

@@ -71,6 +71,13 @@ class ScanTasks:
     """Number of scores."""
 
     @property
+    def wanted(self) -> Int:
+        """int32[outputs]: the step of every output, in the order of outputs."""
+        steps = np.flatnonzero(self.output >= 0).astype(np.int32)
+        in_order: Int = steps[np.argsort(self.output[steps])]
+        return in_order
+
+    @property
     def levels(self) -> int:
         """Stack entries that the deepest task needs (level 0 included)."""
         return 1 + max(int(self.level_out.max(initial=-1)), 0)

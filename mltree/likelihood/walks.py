@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from mltree import contract
 from mltree.contract import NO_CELL, RESULT
+from mltree.likelihood.cases import Cases
 from mltree.likelihood.planner import operand_table
-from mltree.likelihood.program import Records, Walk
+from mltree.likelihood.stages import Records, Walk
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree
 
@@ -27,8 +28,10 @@ Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
 
 
-def walk_stages(trees: Sequence[Tree], longest: int, sites: bool = False) -> list[Walk]:
-    """Walks of every tree to a tip, the lnL of tree n in cell n; a stage for each tier.
+def walk_stages(
+    trees: Sequence[Tree], longest: int, cases: Cases, cells: Int32, sites: bool = False
+) -> list[Walk]:
+    """Walks of every tree to a tip, the lnL of tree n in cell ``cells[n]``; a stage for each tier.
 
     ``longest``: steps that two subtrees which meet may have together to be walked as one piece,
     all but one; from T - 2 on every tree is one piece. ``sites``: keep the lnL of every pattern
@@ -47,6 +50,12 @@ def walk_stages(trees: Sequence[Tree], longest: int, sites: bool = False) -> lis
         its_steps = steps[begin : begin + own["steps"].sum()]
         if is_one:
             own, its_steps = _under_models(own, its_steps, forest, pieces, len(trees))
+        of_step = np.repeat(own["case"], own["steps"])
+        for field in ("left_p", "right_p"):
+            its_steps[field] = cases.matrices(its_steps[field], of_step)
+        own["p"] = cases.matrices(own["p"], own["case"])
+        cases.give(own, own["case"])
+        own["cell"] = np.where(own["cell"] == NO_CELL, NO_CELL, cells[own["cell"]])
         levels = int(pieces.levels[pieces.heads[of_tier]].max())
         stages.append(Walk(own, its_steps, max(0, levels), sites))
     return stages
@@ -144,8 +153,8 @@ def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
     is_cut, number = pieces.is_cut[heads], heads // forest.n_halves
     walks: Records = np.empty(heads.size, contract.WALK)
     walks["tip"] = ~(roots % forest.n_halves // 3)[number]
-    walks["length"] = forest.edge[roots][number]
-    walks["model"] = number
+    walks["p"] = forest.edge[roots][number]
+    walks["case"] = number
     walks["cell"] = np.where(is_cut, NO_CELL, number)
     walks["slot"] = np.where(is_cut, np.cumsum(is_cut) - 1, NO_CELL)
     walks["first_step"] = first[heads]
@@ -160,8 +169,8 @@ def _under_models(
     of_walk = np.repeat(np.arange(models, dtype=np.int32), len(walks))
     of_step = np.repeat(np.arange(models, dtype=np.int32), len(steps))
     walks, steps = np.tile(walks, models), np.tile(steps, models)
-    walks["length"] += forest.n_edges * of_walk
-    walks["model"] = of_walk
+    walks["p"] += forest.n_edges * of_walk
+    walks["case"] = of_walk
     walks["cell"] += of_walk * (walks["cell"] != NO_CELL)
     walks["slot"] += pieces.slots * of_walk * (walks["slot"] != NO_CELL)
     walks["first_step"] += (len(steps) // models) * of_walk

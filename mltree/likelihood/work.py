@@ -13,30 +13,35 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from mltree.contract import NEWVIEW, Control, Function, RunKind
-from mltree.likelihood.program import (
+from mltree.contract import (
+    RESULT,
+    RUNS,
+    STAGES,
+    Control,
+    Function,
+    Role,
+    RunKind,
+    fields,
+)
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import (
     Optimise,
     PMatrices,
-    Program,
     Records,
+    Rell,
     Repeat,
     Scan,
     Sites,
     Stage,
     Tripods,
     Walk,
+    tables_of,
 )
 
 __all__ = ["Count", "Counts", "Work", "most_steps", "no_work", "work_of"]
 
 Counts = npt.NDArray[np.int64]
 """int64[functions, counts] (:class:`mltree.contract.Function`, :class:`Count`)."""
-
-_EDGE_FUNCTIONS = {
-    RunKind.EVALUATE: Function.EVALUATE,
-    RunKind.EVALUATE_SITES: Function.EVALUATE,
-    RunKind.DERIVE: Function.DERIVE,
-}
 
 _CACHE = "_work"
 
@@ -110,41 +115,40 @@ def _count(stages: Sequence[Stage]) -> Work:
 def _stage_counts(stage: Stage) -> Iterator[tuple[Function, tuple[int, int, int]]]:
     """Counts of a stage's functions (:class:`Count`)."""
     match stage:
-        case PMatrices(records):
-            yield Function.PMATRICES, (len(records), 0, 0)
-        case Optimise(records):
-            yield Function.OPTIMISE, (len(records), 0, 0)
-        case Sites(runs):
-            yield from _run_counts(runs)
-        case Scan(tasks, steps, stores):
-            inserted = len(stage.outputs)
-            clas, tips = _operands(steps, "left", "right")
-            task_clas, task_tips = _operands(tasks, "root", "pendant")
-            stored = inserted if stores else 0
-            yield Function.SCAN, (inserted, clas + task_clas + stored, tips + task_tips)
+        case Sites(_, runs):
+            for kind in np.unique(runs["kind"]).tolist():
+                yield RUNS[kind].function, _run_counts(stage, RunKind(kind))
+        case Scan():
+            stored = len(stage.outputs) if stage.stores else 0
+            clas, tips = _operands(*tables_of(stage))
+            yield Function.SCAN, (len(stage.outputs), clas + stored, tips)
         case Walk(walks, steps):
-            _, tips = _operands(steps, "left", "right")
+            clas, tips = _operands(steps)
             kept = int(np.count_nonzero(walks["slot"] >= 0))  # and read once
             yield Function.NEWVIEW, (len(steps), 2 * kept, tips + len(walks) - kept)
-        case Tripods(records):
-            yield Function.TRIPOD, (len(records), *_operands(records, "near", "far", "pendant"))
+        case Rell(records):
+            yield Function.RELL, (int((records["rows"] * records["weights"]).sum()), 0, 0)
+        case PMatrices(records) | Tripods(records) | Optimise(records):
+            yield STAGES[stage.op].function, (len(records), *_operands(records))
 
 
-def _run_counts(
-    runs: Sequence[tuple[RunKind, Records]],
-) -> Iterator[tuple[Function, tuple[int, int, int]]]:
-    newviews = [records.view(np.int32) for kind, records in runs if kind == RunKind.NEWVIEW]
-    if newviews:
-        # A tree has a run a level: plain integers are joined five times as fast as records.
-        records = np.concatenate(newviews).view(NEWVIEW)
-        clas, tips = _operands(records, "left", "right")
-        yield Function.NEWVIEW, (len(records), clas + len(records), tips)
-    for kind, records in runs:
-        if kind != RunKind.NEWVIEW:
-            yield _EDGE_FUNCTIONS[kind], (len(records), *_operands(records, "x", "y"))
+def _run_counts(stage: Sites, kind: RunKind) -> tuple[int, int, int]:
+    """Counts of all runs of a kind."""
+    runs = stage.runs[stage.runs["kind"] == kind]
+    table = next(table for table in stage.tables if table.dtype == RUNS[kind].record)
+    count = int(runs["count"].sum())
+    if count < len(table):  # other kinds have records in it too
+        table = np.concatenate([stage.of_run(run) for run in runs])
+    clas, tips = _operands(table)
+    return count, clas + count * len(fields(table.dtype, Role.WRITES)), tips
 
 
-def _operands(records: Records, *fields: str) -> tuple[int, int]:
-    """How many operands of those fields are CLAs, and how many are tips."""
-    tips = sum(int(np.count_nonzero(records[field] < 0)) for field in fields)
-    return len(fields) * len(records) - tips, tips
+def _operands(*tables: Records) -> tuple[int, int]:
+    """How many operands are CLAs, and how many are tips."""
+    operands = [
+        records[field]
+        for records in tables
+        for field in fields(records.dtype, Role.READS, Role.TAKES)
+    ]
+    tips = sum(int(np.count_nonzero(x < 0)) for x in operands)
+    return sum(int(np.count_nonzero((x >= 0) & (x != RESULT))) for x in operands), tips

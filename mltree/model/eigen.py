@@ -53,6 +53,14 @@ class ModelArrays:
     """f64 [K]: probabilities of the categories, sum 1; their mean rate is 1."""
 
     @property
+    def n_systems(self) -> int:
+        """M: eigen systems, each of K / M categories in turn; more than one in a mixture.
+
+        A mixture's arrays but `rates` and `weights` have an axis [M] in front.
+        """
+        return 1 if self.eigenvalues.ndim == 1 else len(self.eigenvalues)
+
+    @property
     def n_states(self) -> int:
         """S."""
         return int(self.eigenvalues.shape[-1])

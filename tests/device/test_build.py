@@ -107,6 +107,7 @@ def test_binaries_are_kept_where_the_driver_keeps_none(
         assert _runs(device) == 7
         assert not list(tmp_path.iterdir()), "PoCL keeps its own"
     monkeypatch.setattr(build, "is_pocl", lambda _: False)
+    monkeypatch.setattr(build, "is_nvidia", lambda _: False)
     assert _runs(device) == 7
     (kept,) = tmp_path.iterdir()
     whole = kept.read_bytes()

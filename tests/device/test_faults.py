@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mltree.contract import Fault
 from mltree.device.faults import raise_fault
 from mltree.errors import NumericalError, WorkerFault
+from mltree.launch import Fault
 from mltree.likelihood import programs
 from mltree.tree.random_trees import random_topology
 
@@ -24,6 +24,6 @@ def test_nothing_reported() -> None:
 
 def test_a_part_has_its_programs_stages() -> None:
     with pytest.raises(NumericalError, match=r"a sum of stage 2 \(Reduce\)"):
-        raise_fault(DEVICE, PROGRAM.part(1, 3, residues=8), Fault.NOT_FINITE, 1)
+        raise_fault(DEVICE, PROGRAM.part(1, 3), Fault.NOT_FINITE, 1)
     with pytest.raises(WorkerFault, match=r"stopped in stage 3 \(Optimise\): barrier"):
         raise_fault(DEVICE, PROGRAM.part(3, 4), Fault.BARRIER, 0)

@@ -13,7 +13,8 @@ import pytest
 
 from mltree.device.layout import gpu_layout
 from mltree.device.memory import BUFFER_SHARE, LEAST_BATCH, Memory, room_on
-from mltree.device.panels import PanelEngine, Place
+from mltree.device.panels import PanelEngine
+from mltree.device.seats import Place
 from mltree.device.session import Session
 from mltree.device.worker import Worker
 from mltree.errors import DeviceError

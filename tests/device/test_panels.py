@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from mltree import contract
 from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
 from mltree.device.layout import without_fp64
-from mltree.device.panels import PanelEngine, Place
+from mltree.device.panels import PanelEngine
+from mltree.device.seats import Place
 from mltree.device.session import Session
 from mltree.errors import DeviceError, NumericalError, WorkerFault
 from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
-from mltree.likelihood.engine import NO_CONTROL
+from mltree.likelihood.cases import Cases
+from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.model_rows import model_rows
-from mltree.likelihood.program import Program, Reduce
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import Reduce
 from mltree.search.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
@@ -84,6 +89,42 @@ def lone(chunk: int, open_device: OpenDevice, problem: Problem) -> list[np.ndarr
 def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
     for mine, theirs in zip(got, expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def in_parts(engine: Engine, problem: Problem) -> list[np.ndarray]:
+    """A tree on all parts and one on the last, under two rows of weights."""
+    tree, count = problem.tree, len(problem.patterns.parts)
+    weights = np.stack([problem.patterns.weights, problem.patterns.weights[::-1]])
+    engine.load_models(model_rows([problem.model] * count))
+    engine.load_weights(weights)
+    records = Cases.alike(2, count).records.copy()
+    records["model"], records["weights"] = 0, [0, 1]
+    both, last = Cases(records), Cases(np.array([(count - 1, 1, 0, 1)], contract.CASE))
+    lengths = np.tile(tree.lengths, 2)
+    results = [engine.run(programs.derivatives([tree] * 2, both), lengths, NO_CONTROL).sums]
+    results += [engine.run(programs.derivatives([tree], last), tree.lengths, NO_CONTROL).sums]
+    sites = programs.walk([tree] * 2, 2, RunKind.EVALUATE_SITES, both)
+    results += [engine.run(sites, lengths, NO_CONTROL).sums, engine.site_log_likelihoods(2)]
+    return [*results, engine.run(programs.rell(2, 2, count), np.zeros(0), NO_CONTROL).sums]
+
+
+@pytest.mark.parametrize(("shares", "slots"), [((2.0, 3.0), 100), ((1.0,), 100), ((1.0, 1.6), 15)])
+def test_parts_and_rows_of_weights(
+    chunk: int,
+    open_device: OpenDevice,
+    problem: Problem,
+    shares: tuple[float, ...],
+    slots: int,
+) -> None:
+    """Ranges of parts add up to a lone session's bits wherever their chunks lie."""
+    patterns = replace(problem.patterns, ends=(3, 300, 301, 1000, PATTERNS))
+    parted = replace(problem, patterns=patterns)
+    session = open_device(patterns, problem.categories)
+    limit = None
+    if slots < 100:  # several panels a device
+        limit = 60 * session.layout.cla_bytes(chunk)
+    engine = panels(session, parted, shares, limit, slots)
+    assert_same_bits(in_parts(engine, parted), in_parts(session, parted))
 
 
 @pytest.mark.parametrize("has_fp64", [(True, False), (False, True)], ids=str)

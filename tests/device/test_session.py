@@ -14,8 +14,8 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
 from mltree.contract import Function
 from mltree.device import build
-from mltree.device.layout import Layout, cpu_layout, gpu_layout
-from mltree.device.session import PIECE, Session, longest_walk
+from mltree.device.layout import PIECE, Layout, cpu_layout, gpu_layout, longest_walk
+from mltree.device.session import Session
 from mltree.device.worker import Worker
 from mltree.errors import DeviceError, WorkerFault
 from mltree.likelihood import programs
@@ -216,7 +216,7 @@ def test_walks_go_as_far_as_keeps_a_gpu_busy(
     layout: Layout, trees: int, patterns: int, longest: int
 ) -> None:
     device, data = SimpleNamespace(max_compute_units=132), make_patterns(patterns)
-    assert longest_walk(layout, device, data, trees) == longest
+    assert longest_walk(layout, device.max_compute_units, data, trees) == longest
 
 
 def make_patterns(count: int) -> Patterns:

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mltree.contract import Control, Function, Mark
+from mltree.contract import Control, Function
 from mltree.device.timing import Breakdown, Cost, DeviceTimes, Stopwatch
+from mltree.launch import Mark
 from mltree.likelihood import programs
 from mltree.likelihood.program import Program
 from mltree.tree.random_trees import random_topology

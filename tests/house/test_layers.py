@@ -11,6 +11,8 @@ MODULES = sorted((ROOT / "mltree").rglob("*.py"))
 
 LAYERS = (
     ("mltree.errors", "mltree.contract", "mltree.stopping", "mltree.files"),
+    ("mltree.launch",),
+    ("mltree.header",),
     ("mltree.alignment",),
     ("mltree.model",),
     ("mltree.tree",),

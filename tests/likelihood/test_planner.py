@@ -6,9 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
+from mltree.likelihood import planner, programs
 from mltree.likelihood.api import Likelihood
 from mltree.search.neighbourhood import Neighbourhood
+from mltree.tree.forest import Forest
+from mltree.tree.moves import nni
+from mltree.tree.topology import Tree
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -32,3 +37,49 @@ def test_a_scan_of_several_trees_scores_each_under_its_own_model(
         best, three = likelihood.refine([tree], [model], own)
         np.testing.assert_allclose(refined[mine], best, rtol=1e-9)
         np.testing.assert_allclose(lengths[mine], three, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.cases(25, 1000)
+def test_only_what_a_change_made_stale_is_computed_again(
+    make_problem: Callable[..., Problem], reference: Callable[..., Likelihood], case: int
+) -> None:
+    """Random moves and lengths: the CLAs renewed are those that differ, to the bit of all anew."""
+    rng = np.random.default_rng(case)
+    problem = make_problem(int(rng.integers(5, 12)), 6, trees=2, seed=case)
+    before = [tree.copy() for tree in problem.trees]
+    after = [changed(tree, rng) for tree in before]
+    used, fresh = reference(problem), reference(problem)
+    for likelihood, trees in ((used, before), (used, after), (fresh, after)):
+        found = Neighbourhood(trees)
+        likelihood.insertions(trees, problem.models, found.scan(found.extend(2)))
+    stale = planner.is_stale(Forest(before), Forest(after))
+    old = reference(problem)
+    found = Neighbourhood(before)
+    old.insertions(before, problem.models, found.scan(found.extend(2)))
+    inner = Forest(after).inner
+    for slot, half in enumerate(inner.tolist()):
+        own, anew, was = (each.engine._cla[slot, 0] for each in (used, fresh, old))
+        np.testing.assert_array_equal(own.values, anew.values)
+        np.testing.assert_array_equal(own.counts, anew.counts)
+        if not stale[half]:
+            np.testing.assert_array_equal(own.values, was.values)
+
+
+def changed(tree: Tree, rng: np.random.Generator) -> Tree:
+    """Nothing, some lengths, interchanges, or all of it."""
+    moved = tree.copy()
+    if rng.random() < 0.7:
+        moved.lengths[rng.integers(tree.n_edges, size=2)] *= 2.0
+    for _ in range(rng.integers(3)):
+        nni(moved, int(rng.choice(moved.inner_edges)), int(rng.integers(2)))
+    return moved
+
+
+def test_a_pendant_branch_makes_few_stale(make_problem: Callable[..., Problem]) -> None:
+    """Its own length concerns what looks at it from across: one of three at every other node."""
+    tree = make_problem(40, 4).tree
+    longer = tree.copy()
+    longer.lengths[tree.edge[0]] *= 2
+    stale = planner.is_stale(Forest([tree]), Forest([longer]))
+    assert stale.sum() == 2 * (tree.n_tips - 2)
+    assert programs.renewal([tree], [tree.copy()]) is None

@@ -8,9 +8,10 @@ import pytest
 from mltree import contract
 from mltree.contract import Op, RunKind
 from mltree.likelihood import planner, programs
-from mltree.likelihood.program import PMatrices, Program, Reduce, Repeat, Scan
+from mltree.likelihood.cases import Cases
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import PMatrices, Reduce, Repeat, Scan, Sites
 from mltree.search.neighbourhood import Neighbourhood
-from mltree.tree.forest import Forest
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree, tree_from_edges
 
@@ -25,12 +26,13 @@ def tree() -> Tree:
 def test_listing() -> None:
     assert programs.traversal([QUARTET]).listing().splitlines() == [
         "000 PMATRICES",
-        *(f"      P[{p}] = exp(Q0 r t[{p}])" for p in range(5)),
+        *(f"      P[{p}] = exp(Q r t[{p}]) stride 0 case 0" for p in range(5)),
         "001 SITES",
         "      NEWVIEW cla[1] = P[2] tip[2] * P[3] tip[3]",
         "      NEWVIEW cla[0] = P[1] tip[1] * P[4] cla[1]",
-        "      EVALUATE sum[0] at (cla[0], tip[0]) t[0] model 0",
-        "002 REDUCE cells 0..0",
+        "      EVALUATE cell[0] at (cla[0], tip[0]) P[0] case 0",
+        "002 REDUCE",
+        "      sum[0...] = 1 cells from cell[0] on, 1 parts from 0 on",
     ]
 
 
@@ -38,7 +40,7 @@ def test_a_line_of_the_listing() -> None:
     program = programs.traversal([QUARTET])
     assert program.title(1) == "SITES"
     assert program.line(1, 1) == "NEWVIEW cla[0] = P[1] tip[1] * P[4] cla[1]"
-    assert program.line(0, 4) == "P[4] = exp(Q0 r t[4])"
+    assert program.line(0, 4) == "P[4] = exp(Q r t[4]) stride 0 case 0"
 
 
 def test_words_are_the_stage_table_and_then_the_records(tree: Tree) -> None:
@@ -50,21 +52,24 @@ def test_words_are_the_stage_table_and_then_the_records(tree: Tree) -> None:
     first, count = int(stages["first"][0]), int(stages["count"][0])
     assert count == tree.n_edges
     np.testing.assert_array_equal(
-        words[first : first + 2 * count].view(contract.PMATRIX)["length"],
+        words[first : first + 5 * count].view(contract.PMATRIX)["length"],
         np.arange(tree.n_edges),
     )
-    first, count = int(stages["first"][1]), int(stages["count"][1])
-    runs = words[first : first + 3 * count].view(contract.RUN)
+    np.testing.assert_array_equal(words[3 * 4 : 4 * 4].view(contract.CASE), program.cases)
+    (stream,) = words[stages["first"][1] :][:4].view(contract.STREAM)
+    count = int(stream["runs"])
+    runs = words[stream["first_run"] :][: 3 * count].view(contract.RUN)
     assert list(runs["kind"]) == [RunKind.NEWVIEW] * (count - 1) + [RunKind.EVALUATE]
     records = sum(runs["count"][:-1])
     assert records == tree.n_tips - 2
     last = int(runs["first"][-1])
-    assert words[last : last + 5].view(contract.EDGE)["cell"] == 0
+    width = len(contract.EDGE.names or ())
+    assert words[last : last + width].view(contract.EDGE)["cell"] == 0
 
 
 def test_scan_words_point_at_their_steps(tree: Tree) -> None:
     found = Neighbourhood(tree)
-    plan = planner.scan_records([tree], found.scan(found.extend(3)))
+    plan = planner.scan_records([tree], found.scan(found.extend(3)), Cases.alike(1))
     program = Program((PMatrices(plan.pmatrices), Scan(plan.tasks, plan.steps)), found.size)
     stages = program.words[: 2 * 4].view(contract.STAGE)
     first, count = int(stages["first"][1]), int(stages["count"][1])
@@ -84,25 +89,26 @@ def test_sizes(tree: Tree) -> None:
     assert program.cells == 2
     assert program.stack_levels == 1
     assert program.groups == 0
-    assert Program((Reduce(0, 1), Repeat(0, 1, 1)), 1).slots == 0
+    assert program.sums == 2
+    assert Program((Reduce.of(1), Repeat(0, 1, 1)), 1).slots == 0
 
 
-def test_a_part_has_strided_sums(tree: Tree) -> None:
+def test_a_part_is_made_once(tree: Tree) -> None:
     program = programs.smoothing([tree, tree], 10)
-    part = program.part(0, 3, residues=8)
-    assert part is program.part(0, 3, residues=8)
-    assert part is not program.part(0, 3, residues=7)
-    cells = program.cells
-    assert part.title(2) == f"REDUCE cells 0..{cells - 1} as 8 strided sums"
-    np.testing.assert_array_equal(part.words[8:12], [Op.REDUCE, 0, cells, 8])
-    assert (part.sums, program.sums, part.cells) == (8 * cells, cells, cells)
+    part = program.part(0, 3)
+    assert part is program.part(0, 3)
+    assert part is not program.part(0, 2)
+    assert (part.sums, part.cells) == (program.sums, program.cells)
+    assert part.cases is program.cases
     assert program.part(3, 4).first_stage == 3
     assert program.part(3, 4).title(0) == "OPTIMISE"
 
 
 def test_every_cla_is_made_once_and_after_what_it_needs(tree: Tree) -> None:
     made: set[int] = set()
-    for kind, records in planner.all_newviews(Forest([tree, tree])):
+    (_, stage) = programs.update([tree, tree]).stages
+    assert isinstance(stage, Sites)
+    for _, kind, records in stage.each():
         assert kind == RunKind.NEWVIEW
         for record in records:
             assert all(x < 0 or int(x) in made for x in (record["left"], record["right"]))
@@ -111,7 +117,7 @@ def test_every_cla_is_made_once_and_after_what_it_needs(tree: Tree) -> None:
 
 
 def test_a_traversal_makes_the_clas_that_face_one_edge(tree: Tree) -> None:
-    records = np.concatenate([records for _, records in planner.newviews_towards([tree], 4)])
+    records = planner.newviews_towards([tree], 4, Cases.alike(1)).records
     halves = np.sort(records["dst"] + 3 * tree.n_tips)
     np.testing.assert_array_equal(halves, np.sort(tree.postorder(4)))
 
@@ -126,7 +132,7 @@ def test_a_step_has_both_branches_of_a_node(tree: Tree) -> None:
     """Every step of the tasks is one side of one record, beside the other branch of its node."""
     found = Neighbourhood(tree)
     scan = found.scan(found.extend(4))
-    plan = planner.scan_records([tree], scan)
+    plan = planner.scan_records([tree], scan, Cases.alike(1))
     for task, record in enumerate(plan.tasks):
         own = slice(scan.first_step[task], scan.first_step[task + 1])
         steps = plan.steps[record["first_step"] :][: record["steps"]]

@@ -79,12 +79,14 @@ def test_model_rows_come_back_as_they_went_in() -> None:
         values, right, left, pi_right, generator, twice, *rest = layout.unpack(row)
         frequencies, rates, weights = rest
         np.testing.assert_allclose(twice, generator @ generator)
-        np.testing.assert_array_equal(values, model.eigenvalues)
-        np.testing.assert_array_equal(right, model.right)
-        np.testing.assert_array_equal(left, model.left)
+        for category in range(3):
+            np.testing.assert_array_equal(values[category], model.eigenvalues)
+            np.testing.assert_array_equal(right[category], model.right)
+            np.testing.assert_array_equal(left[category], model.left)
         np.testing.assert_array_equal(rates, model.rates)
         np.testing.assert_array_equal(weights, model.weights)
-        np.testing.assert_allclose(pi_right, frequencies[:, None] * right)
-        np.testing.assert_allclose(generator.sum(axis=1), 0, atol=1e-12)
-        np.testing.assert_allclose(frequencies @ generator, 0, atol=1e-12)
-        assert -frequencies @ np.diag(generator) == pytest.approx(1.0)
+        np.testing.assert_allclose(pi_right, frequencies[..., None] * right)
+        np.testing.assert_allclose(generator.sum(axis=2), 0, atol=1e-12)
+        for pi, q in zip(frequencies, generator, strict=True):
+            np.testing.assert_allclose(pi @ q, 0, atol=1e-12)
+            assert -pi @ np.diag(q) == pytest.approx(1.0)

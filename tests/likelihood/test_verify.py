@@ -12,17 +12,9 @@ from mltree import contract
 from mltree.contract import RESULT, GroupKind, RunKind
 from mltree.errors import WorkerFault
 from mltree.likelihood import planner, programs
-from mltree.likelihood.program import (
-    Optimise,
-    PMatrices,
-    Program,
-    Reduce,
-    Repeat,
-    Scan,
-    Sites,
-    Tripods,
-    Walk,
-)
+from mltree.likelihood.cases import Cases
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import Optimise, PMatrices, Reduce, Repeat, Scan, Sites, Tripods, Walk
 from mltree.likelihood.verify import Verifier
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.forest import Forest
@@ -30,13 +22,15 @@ from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
 if TYPE_CHECKING:
-    from mltree.likelihood.program import Records, Stage
+    from mltree.likelihood.stages import Records, Stage
 
 TIPS = 7
 
 TREE = random_topology(TIPS, np.random.default_rng(3))
 
 SLOTS = planner.slots_of(TREE)
+
+LONE = Cases.alike(1)
 
 
 def check(program: Program, *, lengths: int = 200, models: int = 1, groups: int = 0) -> None:
@@ -51,32 +45,37 @@ def changed(records: Records, row: int, **fields: int) -> Records:
 
 
 def pmatrices(tree: Tree = TREE) -> PMatrices:
-    edges = np.arange(tree.n_edges, dtype=np.int32)
-    return PMatrices(planner.pmatrix_records(edges, 0))
+    number = np.zeros(tree.n_edges, np.int32)
+    return PMatrices(planner.pmatrix_records(tree.n_edges, number, LONE))
 
 
 def every_cla() -> tuple[Stage, ...]:
-    return pmatrices(), Sites(tuple(planner.all_newviews(Forest([TREE]))))
+    return pmatrices(), planner.sites([planner.all_newviews(Forest([TREE]), LONE)], LONE)
 
 
 def edges(kind: RunKind, **fields: int) -> Sites:
-    records = planner.branch_records(Forest([TREE]))[:3]
+    records = planner.branch_records(Forest([TREE]), LONE)[:3]
     records["cell"] = 2 * np.arange(3)
-    return Sites(((kind, changed(records, 1, **fields)),))
+    return Sites.of([(kind, changed(records, 1, **fields))])
 
 
 def scan(store_from: int | None = None) -> tuple[PMatrices, Scan, int]:
     found = Neighbourhood(TREE)
     tasks = found.scan(found.extend(5))
-    plan = planner.scan_records([TREE], tasks, store_from or 0)
+    plan = planner.scan_records([TREE], tasks, LONE, store_from or 0)
     walk = Scan(plan.tasks, plan.steps, stores=store_from is not None)
     return PMatrices(plan.pmatrices), walk, tasks.outputs
+
+
+def runs() -> list[tuple[RunKind, Records]]:
+    """The levels of all newviews."""
+    return [(kind, records) for _, kind, records in every_cla()[1].each()]
 
 
 def test_good_programs_pass() -> None:
     check(programs.traversal([TREE]))
     lengths, walk, outputs = scan()
-    check(Program((*every_cla(), lengths, walk, Reduce(0, outputs)), outputs))
+    check(Program((*every_cla(), lengths, walk, Reduce.of(outputs)), outputs))
 
 
 def test_slots_are_remembered_and_sums_are_not() -> None:
@@ -87,15 +86,15 @@ def test_slots_are_remembered_and_sums_are_not() -> None:
     verifier.check(Program(every_cla(), 1), lengths=200, models=1, groups=0)
     assert verifier.written.sum() == SLOTS
     verifier.check(evaluate, lengths=200, models=1, groups=0)
-    reduced = Program((Reduce(0, 1),), 6)
+    reduced = Program((Reduce.of(1),), 6)
     with pytest.raises(WorkerFault, match="sums cell 0, to which nothing was added"):
         verifier.check(reduced, lengths=200, models=1, groups=0)
 
 
 def newviews(row: int, **fields: int) -> Program:
-    runs = planner.all_newviews(Forest([TREE]))
-    runs[1] = (RunKind.NEWVIEW, changed(runs[1][1], row, **fields))
-    return Program((pmatrices(), Sites(tuple(runs))), 1)
+    levels = runs()
+    levels[1] = (RunKind.NEWVIEW, changed(levels[1][1], row, **fields))
+    return Program((pmatrices(), Sites.of(levels)), 1)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +103,8 @@ def newviews(row: int, **fields: int) -> Program:
         ({"left": -TIPS - 1}, "reads tip 7 of 7"),
         ({"left": 4000}, r"reads cla\[4000\], but there are 1000"),
         ({"dst": 4000}, r"writes cla\[4000\], but there are 1000"),
-        ({"left_p": -1}, r"reads P\[-1\], but there are 200"),
-        ({"left_p": 200}, r"reads P\[200\], but there are 200"),
-        ({"right_p": 150}, r"reads P\[150\], which nothing has written"),
+        ({"left_p": -1}, r"reads P\[-1\], but there are 11"),
+        ({"left_p": 11}, r"reads P\[11\], but there are 11"),
         ({"left": SLOTS - 1, "dst": SLOTS - 1}, "(which nothing has written|by its own level)"),
     ],
 )
@@ -116,15 +114,15 @@ def test_newviews(fields: dict[str, int], wrong: str) -> None:
 
 
 def test_a_level_must_not_write_twice_nor_read_itself() -> None:
-    (_, level), *others = planner.all_newviews(Forest([TREE]))
+    (_, level), *others = runs()
     twice = changed(level, 1, dst=int(level["dst"][0]))
-    program = Program((pmatrices(), Sites(((RunKind.NEWVIEW, twice), *others))), 1)
+    program = Program((pmatrices(), Sites.of([(RunKind.NEWVIEW, twice), *others])), 1)
     with pytest.raises(WorkerFault, match="a second time"):
         check(program)
     verifier = Verifier(TIPS, 1000)
     verifier.check(Program(every_cla(), 1), lengths=200, models=1, groups=0)
     own = changed(level, 1, left=int(level["dst"][0]))
-    program = Program((pmatrices(), Sites(((RunKind.NEWVIEW, own),))), 1)
+    program = Program((pmatrices(), Sites.of([(RunKind.NEWVIEW, own)])), 1)
     with pytest.raises(WorkerFault, match="is read by its own level"):
         verifier.check(program, lengths=200, models=1, groups=0)
 
@@ -132,11 +130,13 @@ def test_a_level_must_not_write_twice_nor_read_itself() -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "wrong"),
     [
-        (RunKind.EVALUATE, {"model": 1}, "needs model 1 of 1"),
-        (RunKind.EVALUATE, {"length": 77}, r"reads P\[77\], which nothing has written"),
-        (RunKind.EVALUATE, {"cell": 6}, r"writes sum\[6\], but there are 6"),
-        (RunKind.DERIVE, {"cell": 3}, r"writes sum\[4\] a second time"),
-        (RunKind.DERIVE, {"cell": -1}, r"writes sum\[-1\]"),
+        (RunKind.EVALUATE, {"case": 1}, "needs case 1, which is not there"),
+        (RunKind.EVALUATE, {"model": 1}, "has other model than its case"),
+        (RunKind.EVALUATE, {"weights": 1}, "has other weights than its case"),
+        (RunKind.EVALUATE, {"p": 77}, r"reads P\[77\], but there are 11"),
+        (RunKind.EVALUATE, {"cell": 6}, r"writes cell\[6\], but there are 6"),
+        (RunKind.DERIVE, {"cell": 3}, r"writes cell\[4\] a second time"),
+        (RunKind.DERIVE, {"cell": -1}, r"writes cell\[-1\]"),
     ],
 )
 def test_edges(kind: RunKind, fields: dict[str, int], wrong: str) -> None:
@@ -147,20 +147,20 @@ def test_edges(kind: RunKind, fields: dict[str, int], wrong: str) -> None:
 @pytest.mark.parametrize(
     ("table", "fields", "wrong"),
     [
-        ("tasks", {"steps": 10_000}, "has steps beyond the"),
-        ("tasks", {"join_p": 190}, "which nothing has written"),
+        ("records", {"steps": 10_000}, "has steps beyond the"),
+        ("records", {"join_p": 190}, r"reads P\[190\], but there are"),
         ("steps", {"level_in": 5}, "that no step before it pushed"),
         ("steps", {"level_in": 0}, "that no step before it pushed"),
         ("steps", {"right_level": 0}, "overwrites the pruned subtree"),
         ("steps", {"left": 900}, r"reads cla\[900\], which nothing has written"),
-        ("steps", {"right_output": 0}, r"writes sum\[0\] a second time"),
+        ("steps", {"right_output": 0}, r"writes cell\[0\] a second time"),
     ],
 )
 def test_scans(table: str, fields: dict[str, int], wrong: str) -> None:
     lengths, walk, outputs = scan()
     walk = replace(walk, **{table: changed(getattr(walk, table), 1, **fields)})
     with pytest.raises(WorkerFault, match=rf"stage 003 SCAN, record \d+: .*{wrong}"):
-        check(Program((*every_cla(), lengths, walk, Reduce(0, outputs)), outputs))
+        check(Program((*every_cla(), lengths, walk, Reduce.of(outputs)), outputs))
 
 
 def test_a_scan_must_not_store_over_what_it_reads() -> None:
@@ -174,7 +174,7 @@ def test_a_scan_must_not_store_over_what_it_reads() -> None:
 def test_a_launch_has_one_scan() -> None:
     matrices, walk, outputs = scan()
     once = (*every_cla(), matrices, walk)
-    check(Program((*once, Reduce(0, outputs)), outputs))
+    check(Program((*once, Reduce.of(outputs)), outputs))
     with pytest.raises(WorkerFault, match="stage 004 SCAN.*is a second scan"):
         check(Program((*once, walk), outputs))
     with pytest.raises(WorkerFault, match="stage 004 REPEAT.*repeats a scan"):
@@ -188,7 +188,8 @@ def walk(table: str = "steps", at: int = 0, **fields: int) -> Program:
     records = getattr(stage, table).copy()
     for field, value in fields.items():
         records[field][at] = value
-    return Program((lengths, replace(stage, **{table: records}), reduce), 2)
+    changed_walk = replace(stage, **{table: records})
+    return Program((lengths, changed_walk, reduce), 2, Cases.alike(2).records)
 
 
 def test_walks_pass() -> None:
@@ -198,13 +199,13 @@ def test_walks_pass() -> None:
 @pytest.mark.parametrize(
     ("table", "fields", "wrong"),
     [
-        ("walks", {"tip": 3}, "is scored across the branch of a CLA"),
-        ("walks", {"tip": ~TIPS}, f"reads tip {TIPS} of {TIPS}"),
-        ("walks", {"length": 1000}, "reads P"),
-        ("walks", {"model": 2}, "needs model 2 of 2"),
-        ("walks", {"cell": 5}, "reads sum|writes sum"),
-        ("walks", {"steps": 1000}, "has steps beyond"),
-        ("walks", {"steps": 0}, "does not end in one result"),
+        ("records", {"tip": 3}, "is scored across the branch of a CLA"),
+        ("records", {"tip": ~TIPS}, f"reads tip {TIPS} of {TIPS}"),
+        ("records", {"p": 1000}, "reads P"),
+        ("records", {"case": 2}, "needs case 2"),
+        ("records", {"cell": 5}, "writes cell"),
+        ("records", {"steps": 1000}, "has steps beyond"),
+        ("records", {"steps": 0}, "is a step of no task|does not end in one result"),
         ("steps", {"left": RESULT, "right": RESULT}, "takes a result that no step has left"),
         ("steps", {"left_p": -1}, "reads P"),
     ],
@@ -226,7 +227,7 @@ def tripods(**fields: int) -> Program:
     stages = (
         pmatrices(),
         Tripods(records),
-        Reduce(0, 20),
+        Reduce.of(20),
         Optimise(changed(groups, 1, **fields), alone=True),
         Repeat(0, 8, 2),
     )
@@ -237,8 +238,8 @@ def tripods(**fields: int) -> Program:
     ("fields", "wrong"),
     [
         ({"first_length": 198}, "moves lengths beyond the 200"),
-        ({"first_cell": 12}, "reads sums beyond the 20"),
-        ({"lnl_cell": -1}, "reads sums beyond the 20"),
+        ({"first_sum": 12}, "reads sums beyond the 20"),
+        ({"lnl_sum": -1}, "reads sums beyond the 20"),
     ],
 )
 def test_groups(fields: dict[str, int], wrong: str) -> None:
@@ -249,23 +250,58 @@ def test_groups(fields: dict[str, int], wrong: str) -> None:
         check(tripods(), groups=1)
 
 
+def reduction(*fields: int) -> Reduce:
+    return Reduce(np.array([fields], contract.REDUCTION))
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"parts": 2}, "case 0 has parts 0 to 1 of 1"),
+        ({"first_part": -1}, "case 0 has parts -1 to -1 of 1"),
+        ({"model": 1}, "case 0 needs model 1 of 1"),
+        ({"weights": 1}, "case 0 needs weights 1 of 1"),
+    ],
+)
+def test_wrong_cases_are_named(fields: dict[str, int], wrong: str) -> None:
+    with pytest.raises(WorkerFault, match=wrong):
+        check(Program(every_cla(), 1, changed(LONE.records, 0, **fields)))
+
+
+def test_clas_are_of_parts() -> None:
+    """What one case has written on its part, another does not find on its own."""
+    verifier = Verifier(TIPS, 1000, parts=2)
+    records = LONE.records.copy()
+    first, second = Cases(records), Cases(changed(records, 0, first_part=1))
+    verifier.check(programs.update([TREE], first), lengths=11, models=2, groups=0)
+    found = Neighbourhood(TREE)
+    scan = found.scan(found.extend(5))
+    verifier.check(programs.scores([TREE], scan, first)[0], lengths=99, models=2, groups=0)
+    with pytest.raises(WorkerFault, match=r"reads cla\[\d+\], which nothing has written"):
+        verifier.check(programs.scores([TREE], scan, second)[0], lengths=99, models=2, groups=0)
+    both = Cases.alike(1, 2)
+    with pytest.raises(WorkerFault, match=r"reads cla\[\d+\], which nothing has written"):
+        verifier.check(programs.scores([TREE], scan, both)[0], lengths=99, models=2, groups=0)
+
+
 def test_stages() -> None:
     good = tripods().stages
-    unreduced = Program((*good[:2], Reduce(0, 12), *good[3:]), 20)
-    with pytest.raises(WorkerFault, match="reads a sum that nothing has reduced"):
+    unreduced = Program((*good[:2], reduction(0, 0, 10, 0, 1), *good[3:]), 20)
+    with pytest.raises(WorkerFault, match="reads sums beyond the 10 there are"):
         check(unreduced, groups=2)
-    with pytest.raises(WorkerFault, match="stage 002 REDUCE.*beyond the 20 cells"):
-        check(Program((*good[:2], Reduce(12, 12)), 20), groups=2)
-    strided = Program((*good[:2], Reduce(0, 20, 8), *good[3:]), 20)
-    check(Program(strided.stages[:3], 20))
+    holed = Program(
+        (*good[:2], reduction(0, 0, 10, 0, 1), reduction(10, 11, 9, 0, 1), *good[3:]), 20
+    )
     with pytest.raises(WorkerFault, match="reads a sum that nothing has reduced"):
-        check(strided, groups=2)
-    with pytest.raises(WorkerFault, match="stage 002 REDUCE.*has more residues than 32"):
-        check(Program((*good[:2], Reduce(0, 20, 33)), 20))
+        check(replace(holed, stages=(*holed.stages[:5], Repeat(0, 8, 2))), groups=2)
+    with pytest.raises(WorkerFault, match="stage 002 REDUCE.*beyond the 20 cells"):
+        check(Program((*good[:2], reduction(12, 0, 12, 0, 1)), 20), groups=2)
+    with pytest.raises(WorkerFault, match="stage 002 REDUCE.*beyond the 1 there are"):
+        check(Program((*good[:2], reduction(0, 0, 20, 0, 2)), 20), groups=2)
     with pytest.raises(WorkerFault, match="stage 004 REPEAT.*goes back to stage 4"):
         check(Program((*good[:4], Repeat(4, 8, 2)), 20), groups=2)
     with pytest.raises(WorkerFault, match="asks for 3 groups of 2"):
         check(Program((*good[:4], Repeat(0, 8, 3)), 20), groups=2)
-    twice = planner.pmatrix_records(np.array([4, 5, 5]), 0)
+    twice = changed(pmatrices().records, 4, p=5)
     with pytest.raises(WorkerFault, match=r"writes P\[5\] a second time"):
         check(Program((PMatrices(twice),), 1))

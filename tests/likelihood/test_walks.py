@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 
 from mltree.contract import NO_CELL, RESULT
-from mltree.likelihood.program import Walk
+from mltree.likelihood.cases import Cases
+from mltree.likelihood.stages import Walk
 from mltree.likelihood.walks import walk_stages
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
+
+
+def stages_of(trees: Sequence[Tree], longest: int) -> list[Walk]:
+    cells = np.arange(len(trees), dtype=np.int32)
+    return walk_stages(trees, longest, Cases.alike(len(trees)), cells)
+
 
 Seen = tuple[list[int], list[int], int]
 """Tips and lengths below a result, and the steps of its walk up to there."""
@@ -24,7 +31,7 @@ def walked(stages: Sequence[Walk], longest: int) -> dict[int, Seen]:
     for stage in stages:
         found: dict[int, Seen] = {}
         most = 0
-        for tip, length, model, cell, slot, first, count in stage.walks.tolist():
+        for tip, length, case, *_, cell, slot, first, count in stage.records.tolist():
             waiting: list[Seen] = []
             for left, left_p, right, right_p in stage.steps[first : first + count].tolist():
                 below: Seen = [], [left_p, right_p], 1
@@ -41,7 +48,7 @@ def walked(stages: Sequence[Walk], longest: int) -> dict[int, Seen]:
             ((tips, lengths, steps),) = waiting
             assert steps == count
             if slot == NO_CELL:
-                assert model == cell
+                assert case == cell
                 roots[cell] = [*tips, ~tip], [*lengths, length], steps
             else:
                 assert slot not in kept
@@ -64,8 +71,8 @@ def assert_whole(stages: Sequence[Walk], trees: Sequence[Tree], longest: int) ->
 @pytest.mark.parametrize("tips", [4, 5, 17, 200])
 def test_a_walk_is_in_post_order_with_few_results_waiting(tips: int) -> None:
     tree = random_topology(tips, np.random.default_rng(tips))
-    (stage,) = walk_stages([tree], tips)
-    assert len(stage.walks) == 1
+    (stage,) = stages_of([tree], tips)
+    assert len(stage.records) == 1
     assert len(stage.steps) == tips - 2
     assert 1 + stage.levels <= 1 + np.log2(tips)
     assert_whole([stage], [tree], tips)
@@ -75,9 +82,9 @@ def test_a_walk_is_in_post_order_with_few_results_waiting(tips: int) -> None:
 def test_pieces_make_up_the_trees(longest: int) -> None:
     rng = np.random.default_rng(longest)
     trees = [random_topology(200, rng) for _ in range(3)]
-    stages = walk_stages(trees, longest)
+    stages = stages_of(trees, longest)
     assert len(stages) > 1
-    assert sum(stage.walks["steps"].sum() for stage in stages) == 3 * 198
+    assert sum(stage.records["steps"].sum() for stage in stages) == 3 * 198
     assert_whole(stages, trees, longest)
 
 
@@ -85,7 +92,7 @@ def test_pieces_make_up_the_trees(longest: int) -> None:
 def test_a_tree_under_many_models_is_planned_once(longest: int) -> None:
     tree = random_topology(60, np.random.default_rng(1))
     trees = [tree, tree, tree]
-    stages = walk_stages(trees, longest)
+    stages = stages_of(trees, longest)
     assert_whole(stages, trees, longest)
     for stage in stages:
         one, *others = np.split(stage.steps, 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 
 import numpy as np
@@ -10,7 +10,8 @@ import pytest
 
 from mltree.contract import CONTROL_WORDS, RESULT, Control, Function, RunKind
 from mltree.likelihood import programs
-from mltree.likelihood.program import Program, Records, Scan, Sites, Stage, Tripods, Walk
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import Scan, Sites, Stage, Tripods, Walk
 from mltree.likelihood.work import Count, most_steps, no_work, work_of
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.random_trees import random_topology
@@ -30,8 +31,8 @@ Line = tuple[Function, list[int], int, int]
 EDGES = {RunKind.EVALUATE: Function.EVALUATE, RunKind.DERIVE: Function.DERIVE}
 
 
-def lines_of_runs(runs: Sequence[tuple[RunKind, Records]]) -> Iterator[Line]:
-    for kind, r in ((kind, r) for kind, records in runs for r in records):
+def lines_of_runs(stage: Sites) -> Iterator[Line]:
+    for kind, r in ((kind, r) for _, kind, records in stage.each() for r in records):
         if kind == RunKind.NEWVIEW:
             yield Function.NEWVIEW, [r["left"], r["right"]], 1, 1
         else:
@@ -41,8 +42,8 @@ def lines_of_runs(runs: Sequence[tuple[RunKind, Records]]) -> Iterator[Line]:
 def lines_of(stage: Stage) -> Iterator[Line]:
     """A line a record."""
     match stage:
-        case Sites(runs):
-            yield from lines_of_runs(runs)
+        case Sites():
+            yield from lines_of_runs(stage)
         case Scan(tasks, steps, stores):
             for t in tasks:
                 yield Function.SCAN, [t["root"], t["pendant"]], 0, 0

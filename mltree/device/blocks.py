@@ -1,0 +1,90 @@
+"""How patterns lie in blocks, and blocks in chunks: part after part, none sharing either."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree.alignment.patterns import Patterns
+
+__all__ = ["Blocks"]
+
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """The blocks of VW patterns and their chunks, of all parts; each part's last one is padded."""
+
+    vw: int
+    block_part: Int32
+    """int32[blocks]: the part of each."""
+    chunk_block: Int32
+    """int32[chunks + 1]: the first block of each."""
+    part_chunk: Int32
+    """int32[parts + 1]: the first chunk of each; a part without patterns has none."""
+    places: Int64
+    """int64[patterns]: where each lies among the lanes of all blocks."""
+
+    @classmethod
+    def of(cls, patterns: Patterns, vw: int, chunk_blocks: int) -> Blocks:
+        """Chunks of ``chunk_blocks`` blocks, the last one of a part perhaps of fewer."""
+        sizes = np.array([part.stop - part.start for part in patterns.parts])
+        blocks = -(-sizes // vw)
+        chunks = -(-blocks // chunk_blocks)
+        block_part = np.repeat(np.arange(len(sizes), dtype=np.int32), blocks)
+        first_block = _starts(blocks)
+        within = np.arange(chunks.sum()) - np.repeat(_starts(chunks), chunks)
+        chunk_block = np.repeat(first_block, chunks) + chunk_blocks * within
+        padding = np.repeat(first_block * vw - _starts(sizes), sizes)
+        return cls(
+            vw,
+            block_part,
+            np.append(chunk_block, len(block_part)).astype(np.int32),
+            np.append(_starts(chunks), chunks.sum()).astype(np.int32),
+            np.arange(len(padding)) + padding,
+        )
+
+    @property
+    def count(self) -> int:
+        """Blocks."""
+        return len(self.block_part)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks."""
+        return len(self.chunk_block) - 1
+
+    @property
+    def width(self) -> int:
+        """Patterns with the padding."""
+        return self.count * self.vw
+
+    @property
+    def chunk_of(self) -> Int64:
+        """int64[patterns]: the chunk of each."""
+        of_block = np.searchsorted(self.chunk_block, np.arange(self.count), side="right") - 1
+        chunks: Int64 = of_block[self.places // self.vw]
+        return chunks
+
+    def padded(self, values: npt.NDArray[Any], padding: float = 0) -> npt.NDArray[Any]:
+        """[..., patterns] as [..., width]."""
+        wide = np.full((*values.shape[:-1], self.width), padding, values.dtype)
+        wide[..., self.places] = values
+        return wide
+
+    def chunks_of(self, first_part: Int32, parts: Int32) -> Int32:
+        """int32[n]: how many chunks ranges of parts have."""
+        chunks: Int32 = self.part_chunk[first_part + parts] - self.part_chunk[first_part]
+        return chunks
+
+
+def _starts(sizes: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
+    """Where each of things that follow one another starts."""
+    ends = np.cumsum(sizes)
+    return ends - sizes

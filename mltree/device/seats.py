@@ -1,0 +1,162 @@
+"""Seats: a device each, with the patterns that it has of an alignment, in one panel or several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+
+from mltree.alignment.patterns import Patterns
+from mltree.device.blocks import Blocks
+from mltree.device.layout import Layout
+from mltree.device.memory import cla_memory
+from mltree.device.residues import patterns_of
+from mltree.device.session import Dispatch, Session
+from mltree.errors import DeviceError
+
+__all__ = ["Panel", "Place", "Seat"]
+
+Float64 = npt.NDArray[np.float64]
+
+GROWTH = 2
+"""CLA slots for which room is made, over those that a program asks for: the next asks for more."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device that takes part, and how."""
+
+    device: cl.Device
+    layout: Layout
+    share: float = 1.0
+    """Of the patterns, relative to the other devices' shares."""
+    memory_limit: int | None = None
+    """Bytes that CLAs may take; the device's own limits where None."""
+
+
+class Panel(NamedTuple):
+    """Patterns of a seat that are computed together."""
+
+    patterns: Patterns
+    where: slice
+    """Among the seat's."""
+    first_chunk: int
+    """Likewise."""
+
+
+class Seat:
+    """One device with the patterns of its residues, in one panel or several that take turns."""
+
+    def __init__(
+        self,
+        place: Place,
+        patterns: Patterns,
+        residues: range,
+        blocks: Blocks,
+        chunk_blocks: int,
+        length_bounds: tuple[float, float],
+        dispatch: Dispatch,
+        slots: int,
+    ) -> None:
+        self.residues = len(residues)
+        self.where = patterns_of(residues, blocks.chunk_of)
+        """int64[patterns]: its patterns among the whole alignment's."""
+        has_all = len(self.where) == patterns.n_patterns
+        self._patterns = patterns if has_all else patterns.take(self.where)
+        self._chunk_blocks = chunk_blocks
+        self._blocks = Blocks.of(self._patterns, blocks.vw, chunk_blocks)
+        self._weights = self._patterns.weights[None]
+        self._layout = place.layout
+        self._limit = place.memory_limit or cla_memory(place.device)
+        self.panels = self._split(slots, place.device.name.strip())
+        self.session = Session(
+            place.device, self.panels[0].patterns, place.layout, length_bounds, dispatch,
+            memory_limit=self._limit, chunk_blocks=chunk_blocks, residues=self.residues,
+        )  # fmt: skip
+
+    @property
+    def fit(self) -> int:
+        """CLA slots that fit for the largest panel, which is the first."""
+        return self._limit // self._layout.cla_bytes(self.panels[0].patterns.n_patterns)
+
+    @property
+    def notice(self) -> str:
+        """What the device takes, and why in several panels."""
+        patterns = f"{self.session.device.name.strip()} takes {self._patterns.n_patterns} patterns"
+        if len(self.panels) == 1:
+            return patterns
+        return (
+            f"{patterns} in {len(self.panels)} panels, one after the other: its memory for CLAs is "
+            f"{self._limit / 2**20:.0f} MiB"
+        )
+
+    def make_room(self, slots: int) -> None:
+        """Make smaller panels where so many CLAs of one do not fit.
+
+        Raises:
+            DeviceError: they do not fit for a single chunk.
+        """
+        if slots <= self.fit:
+            return
+        try:
+            self.panels = self._split(GROWTH * slots, self.session.name)
+        except DeviceError:
+            self.panels = self._split(slots, self.session.name)
+        self.turn_to(self.panels[0])
+        self.session.forget_panels()
+        if self._weights.shape[0] > 1:
+            self.load_weights(self._weights)
+
+    def retreat(self, slots: int) -> None:
+        """Make smaller panels, for so many CLAs of those that there are do not fit.
+
+        Raises:
+            DeviceError: they do not fit for a single chunk.
+        """
+        self._limit = (
+            max(1, slots) * self._layout.cla_bytes(self.panels[0].patterns.n_patterns) // 2
+        )
+        self.make_room(max(slots, self.fit + 1))
+
+    def _split(self, slots: int, name: str) -> list[Panel]:
+        blocks = self._blocks
+        chunk = min(self._chunk_blocks * blocks.vw, blocks.width)
+        least = max(1, slots) * self._layout.cla_bytes(chunk)
+        fit = self._limit // least
+        if fit == 0:
+            raise DeviceError(
+                f"{name}: {slots} CLAs of {chunk} patterns do not fit into "
+                f"{self._limit / 2**20:.1f} MiB",
+                hint=f"give --memory-limit {-(-least // 2**20)}M or more, or fewer starting trees",
+            )
+        panels = -(-blocks.chunks // fit)
+        ends = [-(-n * blocks.chunks // panels) for n in range(panels + 1)]
+        # A pattern's chunk rises with its number, so that a panel's follow one another.
+        patterns = np.searchsorted(blocks.chunk_of, ends)
+        return [
+            Panel(self._patterns.take(np.arange(*span)), slice(*span), first)
+            for span, first in zip(pairwise(patterns.tolist()), ends, strict=False)
+        ]
+
+    def load_weights(self, rows: Float64) -> None:
+        """Take rows of weights f64[R, patterns]."""
+        self._weights = rows
+        for panel in self.panels:
+            self.turn_to(panel)
+            self.session.load_weights(rows[:, panel.where])
+
+    def turn_to(self, panel: Panel) -> None:
+        """Work on a panel."""
+        self.session.turn_to(panel.patterns, panel.first_chunk)
+
+    def site_lnl(self, rows: int) -> Float64:
+        """f64[rows, patterns] of all panels."""
+        found = []
+        for panel in self.panels:
+            self.turn_to(panel)
+            found.append(self.session.site_log_likelihoods(rows))
+        return np.concatenate(found, axis=1)

@@ -1,0 +1,144 @@
+"""Cases: where the trees of a program live and under what, and where their sums go.
+
+A case is a range of parts, their models and a row of weights (:mod:`mltree.contract`). Trees on the
+same parts stand side by side; trees on different parts share slots and cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree import contract
+from mltree.contract import Role, fields
+from mltree.likelihood.stages import Records, Reduce
+
+__all__ = ["Cases", "Sums", "groups_by_part", "sums_of"]
+
+Int32 = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """Where the trees of a program live and under what: tree n has case n, all as many parts."""
+
+    records: Records
+    """:data:`contract.CASE` [n]."""
+    unlinked: bool = False
+    """Whether every part has branch lengths of its own: f64[parts, branches], not f64[branches]."""
+
+    @classmethod
+    @lru_cache(maxsize=32)
+    def alike(cls, trees: int, parts: int = 1, unlinked: bool = False) -> Cases:
+        """Trees side by side on the same parts, with model rows one after the other; read-only."""
+        records: Records = np.zeros(trees, contract.CASE)
+        records["parts"] = parts
+        records["model"] = parts * np.arange(trees)
+        records.setflags(write=False)
+        return cls(records, unlinked)
+
+    @property
+    def parts(self) -> int:
+        """Of each case."""
+        return int(self.records["parts"][0])
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether there is one part, and one matrix and length a branch."""
+        return bool((self.records["parts"] == 1).all() and (self.records["first_part"] == 0).all())
+
+    @cached_property
+    def streams(self) -> tuple[Int32, Int32]:
+        """int32[ranges, 2]: the first part and the parts of every range; int32[n]: each tree's."""
+        where = np.stack([self.records["first_part"], self.records["parts"]], axis=1)
+        if (where == where[0]).all():
+            return where[:1], np.zeros(len(where), np.int32)
+        ranges, of_tree = np.unique(where, axis=0, return_inverse=True)
+        return ranges.astype(np.int32), of_tree.ravel().astype(np.int32)
+
+    @cached_property
+    def rank(self) -> Int32:
+        """int32[n]: the number of each tree among those on the same parts."""
+        ranges, stream = self.streams
+        if len(ranges) == 1:
+            return np.arange(len(stream), dtype=np.int32)
+        order = np.argsort(stream, kind="stable")
+        starts = np.searchsorted(stream[order], stream)
+        rank = np.empty(stream.size, np.int32)
+        rank[order] = np.arange(stream.size, dtype=np.int32)
+        return rank - starts.astype(np.int32)
+
+    def give(self, records: Records, number: Int32) -> None:
+        """Fill in what records of trees ``number`` need of their cases."""
+        records["case"] = number
+        for field in fields(records.dtype, Role.MODEL, Role.WEIGHTS):
+            records[field] = self.records[field][number]
+
+    def matrices(self, branch: Int32, number: Int32) -> Int32:
+        """int32[n]: index of the P matrices of branches of trees ``number``, less the part."""
+        if self.is_plain:
+            return branch
+        matrices: Int32 = branch * np.int32(self.parts) - self.records["first_part"][number]
+        return matrices
+
+
+def groups_by_part(groups: Records, cases: Cases, n_lengths: int, n_sums: int) -> Records:
+    """The groups again for the lengths and sums of every part, where those are not linked."""
+    if not cases.unlinked:
+        return groups
+    part = np.repeat(np.arange(cases.parts, dtype=np.int32), len(groups))
+    groups = np.tile(groups, cases.parts)
+    groups["first_length"] += part * np.int32(n_lengths)
+    for field in ("lnl_sum", "first_sum"):
+        groups[field] += part * np.int32(n_sums)
+    return groups
+
+
+class Sums(NamedTuple):
+    """Where the sums of a program's units (trees, branches, insertions) are made, and left."""
+
+    cells: Int32
+    """int32[units]: the first cell of each; units on different parts share cells."""
+    sums: Int32
+    """int32[units]: its first sum."""
+    n_cells: int
+    n_sums: int
+    """Of all units; with a row a part, of each row."""
+    reduce: Reduce
+
+
+def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
+    """Cells and sums for units of trees ``number``, so many each; a row a part if unlinked."""
+    ranges, streams = cases.streams
+    stream, width = streams[number], np.broadcast_to(np.int32(width), number.shape)
+    sums = np.cumsum(width, dtype=np.int32) - width
+    cells = sums
+    if len(ranges) > 1:
+        order = np.argsort(stream, kind="stable")
+        cells = np.empty_like(sums)
+        cells[order] = np.cumsum(width[order], dtype=np.int32) - width[order]
+        first_of = order[np.searchsorted(stream[order], np.arange(len(ranges)))]
+        cells -= cells[first_of][stream]
+    first = np.flatnonzero(np.diff(stream, prepend=-1))
+    records: Records = np.empty(len(first), contract.REDUCTION)
+    records["cell"], records["sum"] = cells[first], sums[first]
+    records["count"] = np.add.reduceat(width, first)
+    records["first_part"], records["parts"] = ranges[stream[first]].T
+    n_sums = int(width.sum())
+    if cases.unlinked:
+        records = _by_part(records, cases.parts, n_sums)
+    return Sums(cells, sums, int((cells + width).max()), n_sums, Reduce(records))
+
+
+def _by_part(records: Records, parts: int, n_sums: int) -> Records:
+    """The reductions of every part by itself, a row of sums each."""
+    part = np.repeat(np.arange(parts, dtype=np.int32), len(records))
+    records = np.tile(records, parts)
+    records["sum"] += part * np.int32(n_sums)
+    records["first_part"] += part
+    records["parts"] = 1
+    return records

@@ -1,0 +1,182 @@
+"""Parts of different state counts under one tree: DNA, proteins and others side by side.
+
+Each state count has an engine of its own, with the parts that are of it. A program runs on all of
+them, each clipped to its parts, and what they sum is added up, in their order; optimisers step on
+the host, by the reference's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree.contract import Role, fields
+from mltree.likelihood.engine import NO_CONTROL, Engine, Result, Room
+from mltree.likelihood.optimise import LengthOptimiser
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import (
+    Optimise,
+    PMatrices,
+    Records,
+    Reduce,
+    Rell,
+    Repeat,
+    Scan,
+    Sites,
+    Stage,
+    Walk,
+)
+
+__all__ = ["JointEngine", "on_parts"]
+
+Float64 = npt.NDArray[np.float64]
+
+
+class JointEngine:
+    """Implements :class:`mltree.likelihood.engine.Engine` over engines of several state counts.
+
+    Its parts are theirs, one engine after the other. Patterns too.
+    """
+
+    def __init__(
+        self, engines: Sequence[Engine], patterns: Sequence[int], bounds: tuple[float, float]
+    ) -> None:
+        """``patterns``: L of each engine; ``bounds``: of branch lengths.
+
+        An engine must know of parts even if it has but one (:class:`mltree.device.session.Session`,
+        ``parted``).
+        """
+        self._engines = list(engines)
+        self._columns = [
+            slice(first, last) for first, last in pairwise(np.cumsum([0, *patterns]).tolist())
+        ]
+        self._firsts = np.cumsum([0, *(engine.parts for engine in engines)]).tolist()
+        self._bounds = bounds
+        self._clipped: dict[tuple[int, int, int], tuple[Program, list[Program]]] = {}
+
+    @property
+    def name(self) -> str:
+        """All engines."""
+        return "; ".join(engine.name for engine in self._engines)
+
+    @property
+    def room(self) -> Room:
+        """Of the engine that has least."""
+        return Room(*map(min, zip(*(engine.room for engine in self._engines), strict=True)))
+
+    @property
+    def parts(self) -> int:
+        """Of all engines."""
+        return int(self._firsts[-1])
+
+    def longest_walk(self, trees: int) -> int:
+        """As of the engine that walks least far; levels suit all of them."""
+        return min(engine.longest_walk(trees) for engine in self._engines)
+
+    def load_models(self, rows: Sequence[Float64]) -> None:
+        """Take model rows f64[M, words] of each engine, as many of each.
+
+        Row n belongs to the engine of its part; the others' rows n are not looked at.
+        """
+        for engine, own in zip(self._engines, rows, strict=True):
+            engine.load_models(own)
+
+    def load_weights(self, rows: Float64) -> None:
+        """Take rows of weights f64[R, L]."""
+        for engine, columns in zip(self._engines, self._columns, strict=True):
+            engine.load_weights(rows[:, columns])
+
+    def site_log_likelihoods(self, rows: int = 1) -> Float64:
+        """f64[rows, L] of the last EVALUATE_SITES."""
+        found = [engine.site_log_likelihoods(rows) for engine in self._engines]
+        return np.concatenate(found, axis=1)
+
+    def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
+        """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
+        optimiser = LengthOptimiser(lengths.copy(), control.copy(), *self._bounds)
+        sums = np.zeros(program.sums)
+        stages = program.stages
+        at = repeats = 0
+        while at < len(stages):
+            match stages[at]:
+                case Optimise(records):
+                    optimiser.step(records, sums)
+                    at += 1
+                case Repeat(to, times, _):
+                    again = repeats < times and optimiser.active
+                    repeats += again
+                    at = to if again else at + 1
+                case _:
+                    end = at
+                    while end < len(stages) and not isinstance(stages[end], Optimise | Repeat):
+                        end += 1
+                    sums = self._sums(program, at, end, optimiser.lengths)
+                    at = end
+        return Result(sums, optimiser.lengths, optimiser.control)
+
+    def _sums(self, program: Program, at: int, end: int, lengths: Float64) -> Float64:
+        """What the stages ``at .. end - 1`` sum on all engines."""
+        total = np.zeros(program.sums)
+        for engine, own in zip(self._engines, self._parts_of(program, at, end), strict=True):
+            found = engine.run(own, lengths, NO_CONTROL).sums
+            total[: len(found)] += found
+        return total
+
+    def _parts_of(self, program: Program, at: int, end: int) -> list[Program]:
+        """The stages for each engine; the same objects for a program that runs again."""
+        key = id(program), at, end
+        known = self._clipped.get(key)
+        if known is None or known[0] is not program:
+            part = program.part(at, end)
+            clipped = [on_parts(part, a, b) for a, b in pairwise(self._firsts)]
+            self._clipped = {key: (program, clipped)}
+            return clipped
+        return known[1]
+
+
+def on_parts(program: Program, first: int, end: int) -> Program:
+    """The program on the parts ``first .. end - 1`` alone, which it then counts from 0."""
+    stages = tuple(_stage_on(stage, first, end) for stage in program.stages)
+    cases = _clipped(program.cases, first, end)
+    cases["model"] += first
+    return Program(stages, program.cells, cases, program.first_stage)
+
+
+def _stage_on(stage: Stage, first: int, end: int) -> Stage:
+    match stage:
+        case Sites(streams, runs, tables):
+            moved = tuple(_moved(table, first) for table in tables)
+            return Sites(_clipped(streams, first, end), runs, moved)
+        case Reduce(records) | Rell(records):
+            return replace(stage, records=_clipped(records, first, end))
+        case Scan(records, steps) | Walk(records, steps):
+            return replace(stage, records=_moved(records, first), steps=_moved(steps, first))
+        case PMatrices(records):
+            moved_records = _moved(records, first)
+            moved_records["length"] += first * records["stride"]
+            return PMatrices(moved_records)
+        case Optimise() | Repeat():
+            return stage
+        case _:
+            return replace(stage, records=_moved(stage.records, first))
+
+
+def _moved(records: Records, first: int) -> Records:
+    """Records whose parts are counted from the first."""
+    moved = records.copy()
+    for field in fields(records.dtype, Role.MATRIX, Role.MAKES, Role.MODEL):
+        moved[field] += first
+    return moved
+
+
+def _clipped(records: Records, first: int, end: int) -> Records:
+    """Records with the parts that they have of those, counted from the first; perhaps none."""
+    clipped = records.copy()
+    last = np.minimum(records["first_part"] + records["parts"], end)
+    clipped["first_part"] = np.clip(records["first_part"], first, end) - first
+    clipped["parts"] = np.maximum(last - first - clipped["first_part"], 0)
+    return clipped
