@@ -109,7 +109,7 @@ class PhaseSettings:
     radius: int
     """Edges from the pruning point to the farthest target; 1 is NNI."""
     cut: float
-    """lnL below the current tree at which a walk goes no further."""
+    """lnL below the current tree at which a scan goes no further."""
     trials: int = 0
     """Near misses that are smoothed as whole trees when a round finds no move; 0: none."""
     min_round_gain: float = 0.1
