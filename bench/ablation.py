@@ -52,7 +52,7 @@ VARIANTS: dict[str, SearchSettings] = {
     "cut 30, then 100": _phases(PhaseSettings(25, 30.0), PhaseSettings(25, 100.0, trials=8)),
     "cut 100": _phases(PhaseSettings(25, 100.0, trials=8)),
     "radius 10": _phases(PhaseSettings(10, 50.0), PhaseSettings(10, 100.0, trials=8)),
-    "SEARCH.md's phases": _phases(
+    "the prototype's phases": _phases(
         PhaseSettings(25, 100.0),
         PhaseSettings(10, np.inf),
         PhaseSettings(10, 100.0, trials=8),

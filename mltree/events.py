@@ -140,7 +140,7 @@ class PhaseStarted(Event):
     radius: int
     """Edges from the pruning point to the farthest target."""
     cut: float
-    """lnL below the current tree at which a walk goes no further."""
+    """lnL below the current tree at which a scan goes no further."""
     trees: int
     """Trees side by side."""
 

@@ -1,8 +1,7 @@
 """Every constant of the search, once, with its unit and its origin.
 
-"SEARCH.md" names the prototype study behind this program (fp64, GTR+G4, nine DNA sets of 12 to
-200 taxa).  Differences of log-likelihood are in natural log units ("lnL"), branch lengths in
-expected substitutions per site.
+docs/search.md says what they rest on; the prototype is that of bench/PROTOTYPE.md.  Differences of
+log-likelihood are in natural log units ("lnL"), branch lengths in expected substitutions per site.
 """
 
 from __future__ import annotations
@@ -37,7 +36,8 @@ class BranchSettings:
     maximum: float = 100.0
     """Longest branch: RAxML-NG's bound (RAxML 34.5, IQ-TREE 10)."""
     start: float = DEFAULT_LENGTH
-    """Every branch of a start without lengths; Newton converges from 0.01 ... 2.0 (SEARCH.md)."""
+    """Every branch of a start without lengths; Newton converges from 0.01 ... 2.0 (docs/search.md,
+    "Branch lengths")."""
     long_alignment: int = 100_000
     """Sites from which the shortest branch is 0.1 / sites instead, as in IQ-TREE."""
 
@@ -78,7 +78,7 @@ class RoundSettings:
 
     keep: int = 8
     """Targets per prune that are re-scored. The best five by s0 hold 85 - 100 % of the prunes
-    that improve, the best ten 99 - 100 % (SEARCH.md, "s0 ranks, it does not decide"); in 24
+    that improve, the best ten 99 - 100 % (docs/search.md, "Lazy scores rank"); in 24
     searches 5 / 8 ended more than 0.1 short in 6 / 2 (bench/ABLATION.md)."""
     window: float = 20.0
     """lnL below the current tree down to which a target is re-scored; s0 lies a median 1.5 - 8.6
@@ -88,7 +88,7 @@ class RoundSettings:
     proportion to the data. 15 taxa with 4,096 / 8,192 distinct columns, from random trees: windows
     of 20 / 40 left 2 of 3 searches one NNI short of the tree that 40 / 80 found in all."""
     min_gain: float = 0.05
-    """lnL that a move must gain to be applied (SEARCH.md, "phase")."""
+    """lnL that a move must gain to be applied (docs/search.md, "Loose acceptance")."""
     smooth_epsilon: float = 0.1
     """lnL: branch smoothing after the moves stops below this gain a pass."""
     trial_margin: float = 2.0
@@ -97,9 +97,9 @@ class RoundSettings:
     trial_epsilon: float = 0.01
     """lnL: trials and what follows from them are smoothed until a pass gains less."""
     waves: tuple[int, ...] = (3, 8, 25)
-    """Depths at which the scan stops to apply the cut (SEARCH.md, "On a GPU")."""
+    """Depths at which the scan stops to apply the cut (docs/search.md, "Radius and cut")."""
     max_rounds: int = 100
-    """Rounds of one phase; SEARCH.md saw at most 29. The bound stops a cycle."""
+    """Rounds of one phase; the prototype saw at most 29. The bound stops a cycle."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class PhaseSettings:
     radius: int
     """Edges from the pruning point to the farthest target; 1 is NNI."""
     cut: float
-    """lnL below the current tree at which a walk goes no further."""
+    """lnL below the current tree at which a scan goes no further."""
     trials: int = 0
     """Near misses that are smoothed as whole trees when a round finds no move; 0: none."""
     min_round_gain: float = 0.1
@@ -121,22 +121,24 @@ class PerturbationSettings:
     """Iterated local search on copies of the best trees."""
 
     fraction: float = 0.15
-    """Share of the inner edges that get a random NNI (SEARCH.md, "search")."""
+    """Share of the inner edges that get a random NNI (docs/search.md, "Perturbation")."""
     strengthen: float = 1.5
     """Factor on the fraction when too many copies fall back to the tree they came from."""
     fall_back_share: float = 0.8
-    """Share of copies that may fall back before the fraction grows (SEARCH.md, "search")."""
+    """Share of copies that may fall back before the fraction grows (docs/search.md,
+    "Perturbation")."""
     max_fraction: float = 0.5
     """Bound on the fraction; beyond it the start is forgotten."""
     copies: int = 8
-    """Copies of one launch; SEARCH.md says 8 to 32 on a GPU."""
+    """Copies of one launch; 8 to 32 on a GPU (docs/search.md, "Perturbation")."""
     patience: int = 2
     """Batches of copies without a better tree after which the search stops; 0: no perturbation."""
     min_gain: float = 0.01
-    """lnL by which a copy must beat the best tree to replace it (SEARCH.md, "search")."""
+    """lnL by which a copy must beat the best tree to replace it (docs/search.md,
+    "Perturbation")."""
     phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, trials=2)
-    """Local repair of a copy (SEARCH.md, "search"). Two trials took stamatak_101 from 3 to 5 of 5
-    seeds at its best lnL, -64747.24, in the same time."""
+    """Local repair of a copy (docs/search.md, "Perturbation"). Two trials took stamatak_101 from 3
+    to 5 of 5 seeds at its best lnL, -64747.24, in the same time."""
 
 
 @dataclass(frozen=True)
@@ -170,11 +172,12 @@ class SearchSettings:
         PhaseSettings(25, 50.0, min_round_gain=5.0),
         PhaseSettings(25, 100.0, trials=8),
     )
-    """SEARCH.md: radius matters more than anything; 25 with a cut of 100 finds the long moves.
-    Cutting at 50 first halves the work of SEARCH.md's (25, 100), (10, inf), (10, 100) and ends as
-    high; a radius of 10 or a cut of 30 costs tens of lnL (bench/ABLATION.md). What a last round of
-    the first phase would gain the second one gains too: ending it at 5 lnL saved a round in half
-    of eight searches of 12 to 101 taxa and cost less than 1e-3; at 20, stamatak_101 lost 0.2."""
+    """The radius matters more than anything (docs/search.md, "Radius and cut"); 25 with a cut of
+    100 finds the long moves. Cutting at 50 first halves the work of the prototype's three phases
+    and ends as high; a radius of 10 or a cut of 30 costs tens of lnL (bench/ABLATION.md). What a
+    last round of the first phase would gain the second one gains too: ending it at 5 lnL saved a
+    round in half of eight searches of 12 to 101 taxa and cost less than 1e-3; at 20, stamatak_101
+    lost 0.2."""
     parsimony_starts: int = 1
     random_starts: int = 0
     cull_factor: float = 0.75
@@ -189,7 +192,7 @@ class SearchSettings:
     pool: int = 20
     """Distinct best trees that are kept, as in RAxML-Light."""
     first_smooth_epsilon: float = 1.0
-    """lnL: branch smoothing of a fresh start (SEARCH.md, "search")."""
+    """lnL: branch smoothing of a fresh start (docs/search.md, "A plan")."""
     alternation_epsilon: float = 0.005
     """lnL: model and branches alternate at the end until all further turns would gain less, as
     their pace tells: half of IQ-TREE's 0.01, for other things end early too."""

@@ -151,7 +151,7 @@ def _runs(
     """The lines of each taxon, which takes lines until it has all its sites.
 
     Also how many sites the last taxon still lacks; negative if its last line has too many, and
-    then the walk ends there.
+    then the reading ends there.
     """
     spans: list[range] = []
     line, missing = 1, 0

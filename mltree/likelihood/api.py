@@ -28,10 +28,12 @@ Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
 
 MAX_PASSES = 100
-"""Passes of one smoothing. SEARCH.md saw 2 to 7 between rounds; the bound stops a limit cycle."""
+"""Passes of one smoothing. Between rounds 2 to 7 do (docs/search.md, "Branch lengths"); the bound
+stops a limit cycle."""
 
 TRIPOD_PASSES = 8
-"""Joint Newton steps around an insertion point: as many as SEARCH.md's 2 loops of 4 steps."""
+"""Joint Newton steps around an insertion point: as many as the prototype's 2 loops of 4 steps
+(bench/PROTOTYPE.md)."""
 
 JOIN_PASSES = 8
 """Newton steps on the branch that a pruned subtree leaves behind."""

@@ -21,7 +21,7 @@ __all__ = ["LengthOptimiser", "solve_tripod"]
 Float64 = npt.NDArray[np.float64]
 
 STEP_GROWTH = 1.4
-"""A successful step grows by this, up to a whole Newton step (SEARCH.md, smooth)."""
+"""A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
 
 
 class LengthOptimiser:

@@ -127,7 +127,7 @@ def _part(count: Float32, whole: Float32) -> Bool:
 def _holds_first_tip(tree: Tree, prunes: Int) -> Bool:
     """bool[prunes]: whether the subtree that the prune faces holds tip 0.
 
-    Walks from tip 0 outwards: every half-edge entered on the way looks back at it.
+    Goes from tip 0 outwards: every half-edge entered on the way looks back at it.
     """
     looks_back = np.zeros(tree.twin.size, dtype=np.bool_)
     wave = tree.twin[:1]

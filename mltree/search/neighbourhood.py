@@ -6,9 +6,9 @@ faces the subtree to move; ``target[c]`` is the near-side half-edge of the edge 
 NNI); ``parent[c]`` is the candidate whose target is the previous edge on the path, or -1.
 
 Trees stand side by side: half-edges are those of a :class:`mltree.tree.forest.Forest`, so that
-a walk, a sum or a choice takes no longer for eight trees than NumPy needs for the numbers.
+a wave, a sum or a choice takes no longer for eight trees than NumPy needs for the numbers.
 
-Both sides of the pruning point are walked.  The subtree itself, and the two edges at ``u`` that
+Both sides of the pruning point are explored.  The subtree itself, and the two edges at ``u`` that
 merge into the join branch, are never targets, so no pair occurs twice.  Candidates are created
 in sibling pairs (both branches of a node), depth by depth: the pairs make all the sums below
 plain reshapes.  A wave stops at a depth; the next one continues from the survivors only, which
@@ -99,9 +99,9 @@ class Neighbourhood:
         return slice(self._layers[-2], self._layers[-1])
 
     def extend(self, depth_limit: int, alive: Bool | None = None) -> slice:
-        """Walk on to ``depth_limit`` and return the slice of the new candidates.
+        """Go on to ``depth_limit`` and return the slice of the new candidates.
 
-        ``alive`` (bool[frontier]) says which frontier candidates may be walked past; all by
+        ``alive`` (bool[frontier]) says which frontier candidates may be passed; all by
         default.
         """
         start = self.size
@@ -128,7 +128,7 @@ class Neighbourhood:
         return slice(start, first)
 
     def survivors(self, scores: Float, thresholds: Float) -> Bool:
-        """bool[frontier]: the walk to it never met a score below its tree's threshold.
+        """bool[frontier]: neither it nor one before it scored below its tree's threshold.
 
         ``scores`` float64[candidates], ``thresholds`` float64[trees]; natural log.
         """
@@ -175,7 +175,7 @@ class Neighbourhood:
         )
 
     def _standpoints(self, alive: Bool | None) -> tuple[Int, Int, Int]:
-        """(side, parent candidate, half-edge by which its node is entered) to walk on from."""
+        """(side, parent candidate, half-edge by which its node is entered) to go on from."""
         if self.depth_reached == 0:
             side = np.arange(self._side_entry.size, dtype=np.int32)
             return side, np.full(side.size, -1, dtype=np.int32), self._side_entry

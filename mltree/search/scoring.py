@@ -80,7 +80,7 @@ def scan(
 ) -> tuple[Neighbourhood, Float]:
     """Neighbourhoods of all trees up to the radius, and s0 of their candidates.
 
-    Scored in waves; between them walks end where s0 fell below the tree's lnL less the cut.
+    Scored in waves; each goes on where s0 stayed above the tree's lnL less the cut.
     """
     found = Neighbourhood(trees)
     scores = np.empty(0)

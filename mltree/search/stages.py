@@ -60,7 +60,7 @@ Stage: TypeAlias = Smooth | OptimiseModel | Rearrange | Cull | Perturb | Finish
 
 
 def plan(settings: SearchSettings) -> tuple[Stage, ...]:
-    """The stages of a search (SEARCH.md, "search")."""
+    """The stages of a search (docs/search.md, "A plan")."""
     smooth = Smooth(settings.rounds.smooth_epsilon)
     between = (OptimiseModel(), smooth)
     stages: list[Stage] = [

@@ -1,7 +1,7 @@
 """Unrooted binary trees as flat arrays of half-edges, and everything that makes or moves them.
 
 topology       the arrays, their invariants and orders
-forest         trees side by side: walks through all at once, topology keys
+forest         trees side by side: waves through all at once, topology keys
 splits         bipartitions, branches that split off given tips, Robinson-Foulds distance
 moves          SPR and NNI in place, with undo
 newick         text in and out (the only module that knows ete3)

@@ -1,7 +1,7 @@
-"""Trees over the same taxa, side by side: walked together, a wave of all trees at a time.
+"""Trees over the same taxa, side by side: gone through together, a wave of all trees at a time.
 
-NumPy's calls cost more than the few half-edges of a wave, so that a walk through eight trees takes
-hardly longer than one through a single tree.
+NumPy's calls cost more than the few half-edges of a wave, so that the way through eight trees
+takes hardly longer than that through a single one.
 """
 
 from __future__ import annotations

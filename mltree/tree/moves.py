@@ -165,7 +165,7 @@ def apply_sprs(
     targets: Int32Array,
     lengths: Float64Array | None = None,
 ) -> tuple[NDArray[np.bool_], list[Undo]]:
-    """Apply SPRs in the given order under the loose rule (SEARCH.md); the others are skipped.
+    """Apply SPRs in the given order under the loose rule (docs/search.md); the others are skipped.
 
     A move is skipped where one of its three edges at the attachment node or its target edge was
     used by a move before it, or where its target is adjacent or lies inside its subtree by now.

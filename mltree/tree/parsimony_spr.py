@@ -8,7 +8,8 @@ subtree) and D (far side), the tree costs
 so a prune's gain is that count at the edge it came from less the count at the target. D is a
 directional set of the tree as it is; N is carried along while walking away from the attachment
 node, for all prunes of a chunk at once. Gains are exact one by one, not together: the moves go in
-under the loose rule (SEARCH.md), and where the sum falls short the better half is tried again.
+under the loose rule (docs/search.md, "Loose acceptance"), and where the sum falls short the better
+half is tried again.
 
 Letters: T tips, C candidates, F words of all planes (see fitch).
 """

@@ -37,7 +37,8 @@ NONE = -1
 """What ``twin`` and ``edge`` hold at the two half-edges that a tip does not use."""
 
 DEFAULT_LENGTH = 0.05
-"""Expected substitutions per site of a branch nobody has measured yet (SEARCH.md, "search")."""
+"""Expected substitutions per site of a branch nobody has measured yet (docs/search.md, "Branch
+lengths")."""
 
 MIN_TIPS = 3
 """The smallest unrooted binary tree: one inner node."""

@@ -74,8 +74,3 @@ def test_every_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"`?make ([a-z]+)", README + (ROOT / "CONTRIBUTING.md").read_text()):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
-def test_every_linked_file_exists() -> None:
-    for link in re.findall(r"\]\(([^):#]+)\)", README):
-        assert (ROOT / link).exists(), link
