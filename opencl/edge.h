@@ -61,13 +61,13 @@ VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, in
 }
 
 // Adds one lane's lnL.
-VECTOR_FUNCTION void evaluate_lane(const plf_t *s, __global const int *record, int block,
-                                   bool sites, __local const real_v *terms,
-                                   __local const count_v *counts, acc_v sums[2]) {
+VECTOR_FUNCTION void evaluate_lane(const plf_t *s, __global const int *record, int block, int kind,
+                                   __local const real_v *terms, __local const count_v *counts,
+                                   acc_v sums[2]) {
   acc_v all[TERMS];
   const count_v count = sum_categories(terms, counts, get_local_id(2), LANE, all);
   const acc_v lnl = scaled_log(all[0], count);
-  if (sites) site_lnl_store(s, record[EDGE_CASE], block, lnl);
+  if (kind == DO_EVALUATE_SITES) site_lnl_store(s, record[EDGE_CASE], block, lnl);
   sums[0] += pattern_weights(s, record[EDGE_WEIGHTS], block) * lnl;
 }
 
@@ -108,7 +108,7 @@ static inline void edges_run(const plf_t *s, __global const int *records, int co
         if (active && kind == DO_DERIVE)
           derive_lane(s, record, block, terms, counts, sums);
         else if (active)
-          evaluate_lane(s, record, block, kind == DO_EVALUATE_SITES, terms, counts, sums);
+          evaluate_lane(s, record, block, kind, terms, counts, sums);
         for (int t = 0; t < cells; ++t) lanes[(row * 2 + t) * LANES + LANE] = sums[t];
       }
       sync_group(CLK_LOCAL_MEM_FENCE);

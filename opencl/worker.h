@@ -1,5 +1,5 @@
 // The worker: one launch runs the stages first_stage ... last_stage - 1 of a program, with a
-// barrier over the grid between them. A front file (sites.cl, walk.cl, scan.cl, tripod.cl) defines
+// barrier over the grid between them. A front file (sites.cl, walk.cl, ...) defines
 //   OWN_OP, own_stage()   the one stage that only they run
 //   LOCAL_TERMS, LOCAL_LANES, LOCAL_CELLS   its needs of local memory, beside the stack
 //   WORKER_ROWS           rows of a work-group

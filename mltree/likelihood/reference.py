@@ -21,7 +21,6 @@ from mltree.contract import (
     ROOT_LEVEL,
     SCALE_BITS_DOUBLE,
     TRIPOD_CELLS,
-    RunKind,
 )
 from mltree.errors import NumericalError
 from mltree.likelihood.engine import Result, Room
@@ -148,7 +147,7 @@ class ReferenceEngine:
             case Sites():
                 for parts, kind, records in stage.each():
                     for self._part in parts:
-                        self._each(partial(self._site_record, kind), records)
+                        self._each(getattr(self, f"_{kind.name.lower()}"), records)
             case Reduce(records):
                 self._each(self._reduce, records)
             case Scan(tasks, steps, stores):
@@ -218,27 +217,20 @@ class ReferenceEngine:
         """P[p] x."""
         return _Scaled(np.einsum("kij,lkj->lki", self._p[p + self._part], x.values), x.counts)
 
-    def _site_record(self, kind: RunKind, *record: int) -> None:
-        if kind == RunKind.NEWVIEW:
-            dst, left, left_p, right, right_p = record
-            a = self._across(self._operand(left), left_p)
-            self._cla[dst, self._part] = a.times(self._across(self._operand(right), right_p))
-        elif kind == RunKind.DERIVE:
-            self._derive(*record)
-        else:
-            self._evaluate(kind == RunKind.EVALUATE_SITES, *record)
+    def _newview(self, dst: int, left: int, left_p: int, right: int, right_p: int) -> None:
+        a = self._across(self._operand(left), left_p)
+        self._cla[dst, self._part] = a.times(self._across(self._operand(right), right_p))
 
     def _evaluate(
-        self, sites: bool, x: int, y: int, p: int, case: int, model: int, weights: int, cell: int
-    ) -> None:
+        self, x: int, y: int, p: int, case: int, model: int, weights: int, cell: int
+    ) -> Float64:
+        del case  # its part is at hand
         lnl = self._lnl_across(self._operand(x), self._across(self._operand(y), p), model)
-        self._keep(sites, lnl, case, weights, cell)
-
-    def _keep(self, sites: bool, lnl: Float64, case: int, weights: int, cell: int) -> None:
-        """Add f64[L] to a cell, and keep them where all patterns' are wanted."""
         self._cells[cell, self._part] = self._weighted(weights, lnl)
-        if sites:
-            self._site_lnl[case, self._ranges[self._part]] = lnl
+        return lnl
+
+    def _evaluate_sites(self, *record: int) -> None:
+        self._site_lnl[record[3], self._ranges[self._part]] = self._evaluate(*record)
 
     def _lnl_across(self, a: _Scaled, b: _Scaled, model: int) -> Float64:
         """f64[L]: lnL of every pattern at an edge, from both sides, one of them across it."""
@@ -283,7 +275,9 @@ class ReferenceEngine:
             self._cla[slot, self._part] = root
             return
         lnl = self._lnl_across(root, self._across(self._operand(tip), p), model)
-        self._keep(sites, lnl, case, weights, cell)
+        self._cells[cell, self._part] = self._weighted(weights, lnl)
+        if sites:
+            self._site_lnl[case, self._ranges[self._part]] = lnl
 
     def _scan_task(self, steps: Records, stores: bool, *task: int) -> None:
         pendant, pendant_p, root, join_p, _, model, weights, first, count = task
