@@ -39,15 +39,14 @@ class Verdict:
     their splits of the difference in replicates that have them."""
     share: float
     """Mean of that distance as a share of the largest possible, 0 to 1."""
+    error: float
+    """Standard error of ``distance``, for only so many halvings are drawn."""
     passed: int
     """Halvings whose distance is within the cutoff."""
     halvings: int
-    cutoff: float
-
-    @property
-    def is_converged(self) -> bool:
-        """Whether so many replicates are enough."""
-        return self.passed >= PASSED * self.halvings and self.share <= self.cutoff
+    is_converged: bool
+    """Whether so many replicates are enough: 99 % of the halvings passed, and the mean distance is
+    within the mean cutoff."""
 
 
 def bootstop(
@@ -60,14 +59,22 @@ def bootstop(
     halves = _Halves(table)
     n_trees = table.n_trees
     rng = np.random.Generator(np.random.PCG64((seed, n_trees)))
-    distance, share = np.empty(halvings), np.empty(halvings)
+    distance, largest = np.empty(halvings), np.empty(halvings)
     for k in range(halvings):
-        one, other = halves.supports(rng.permutation(n_trees)[: n_trees // 2])
-        largest = n_trees / 2 * (np.count_nonzero(one) + np.count_nonzero(other))
+        one, other = halves.supports(rng)
         distance[k] = np.abs(one - other).sum()
-        share[k] = distance[k] / max(largest, 1)
-    passed = int((share <= cutoff).sum())
-    return Verdict(n_trees, float(distance.mean()), float(share.mean()), passed, halvings, cutoff)
+        largest[k] = n_trees / 2 * (np.count_nonzero(one) + np.count_nonzero(other))
+    passed = int((distance <= cutoff * largest).sum())
+    agree = passed >= PASSED * halvings and distance.mean() <= cutoff * largest.mean()
+    return Verdict(
+        replicates=n_trees,
+        distance=float(distance.mean()),
+        error=float(distance.std() / np.sqrt(halvings)),
+        share=float((distance / np.maximum(largest, 1)).mean()),
+        passed=passed,
+        halvings=halvings,
+        is_converged=bool(agree),
+    )
 
 
 class _Halves:
@@ -92,20 +99,24 @@ class _Halves:
         self._bits = table.bits[splits[self._open]]
         self._excluded: dict[int, Bool] = {}
 
-    def supports(self, half: Index) -> tuple[Index, Index]:
-        """intp [S] each: the trees that have a split, of the half and of the others; 0 where the
-        consensus lacks it.
+    def supports(self, rng: np.random.Generator) -> tuple[Index, Index]:
+        """Trees of a random half that have each split, and trees of the other, intp [S] each.
+
+        Splits that their consensus lacks have 0.
+        Splits that as many trees have are ranked at random, in both halves alike: an order of their
+        own would make the halves more alike, or less, than the trees are.
         """
         chosen = np.zeros(self._n_trees, dtype=np.bool_)
-        chosen[half] = True
+        chosen[rng.permutation(self._n_trees)[: self._n_trees // 2]] = True
+        ties = rng.permutation(self._open.size)
         counts = np.bincount(self._split[chosen[self._tree]], minlength=self._counts.size)
-        return self._consensus(counts), self._consensus(self._counts - counts)
+        return self._consensus(counts, ties), self._consensus(self._counts - counts, ties)
 
-    def _consensus(self, counts: Index) -> Index:
+    def _consensus(self, counts: Index, ties: Index) -> Index:
         supports = np.where(self._certain, counts, 0)
-        open_counts = counts[self._open]
-        ranked = np.argsort(-open_counts, kind="stable")
-        ranked = ranked[: np.count_nonzero(open_counts)]
+        uncertain = counts[self._open]
+        ranked = ties[np.argsort(-uncertain[ties], kind="stable")]
+        ranked = ranked[: np.count_nonzero(uncertain)]
         taken = self._open[greedy(ranked, self._excludes)]
         supports[taken] = counts[taken]
         return supports

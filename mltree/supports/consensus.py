@@ -36,14 +36,16 @@ def consensus(table: SplitTable, kind: Consensus) -> Index:
     ranked = ranked[np.argsort(-table.counts[ranked], kind="stable")]
     counts = table.counts[ranked]
     if kind is Consensus.STRICT:
-        return ranked[counts == table.n_trees]
-    if kind is Consensus.MAJORITY:
-        return ranked[2 * counts > table.n_trees]
-    return greedy(ranked, partial(conflicts, table.bits))
+        ranked = ranked[counts == table.n_trees]
+    elif kind is Consensus.MAJORITY:
+        ranked = ranked[2 * counts > table.n_trees]
+    else:
+        ranked = greedy(ranked, partial(conflicts, table.bits))
+    return ranked
 
 
 def canonical(table: SplitTable) -> Index:
-    """intp [S]: the splits in an order that depends on nothing but the names of their taxa."""
+    """The splits, intp [S], in an order that depends on nothing but the names of their taxa."""
     n_tips = len(table.taxa)
     by_name = np.array(sorted(range(n_tips), key=table.taxa.__getitem__), dtype=np.intp)
     inside = members(table.bits, n_tips)[:, by_name]

@@ -6,16 +6,19 @@ weighs in each of them: 1 or, weighted, the length of its branch; 0 where a tree
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 import numpy as np
 
 from mltree.supports.table import SplitTable
 from mltree.tree.topology import Float64Array
 
-__all__ = ["distances", "largest"]
+__all__ = ["distances", "largest", "topologies"]
 
 
-def distances(table: SplitTable, weights: Float64Array, rows: int) -> Float64Array:
-    """float64 [rows, n]: from each of the first so many trees to every tree.
+def distances(table: SplitTable, weights: Float64Array, rows: int) -> Iterator[Float64Array]:
+    """For each of the first so many trees its distances from all of them, float64 [n].
 
     weights  float64 [M]: of every occurrence in the table
     """
@@ -23,20 +26,23 @@ def distances(table: SplitTable, weights: Float64Array, rows: int) -> Float64Arr
     total = np.bincount(table.tree, magnitude, table.n_trees)
     # Only splits of several trees bring two of them nearer.
     shared = table.counts[table.split] > 1
-    tree, split, weight = table.tree[shared], table.split[shared], weights[shared]
-    magnitude = magnitude[shared]
-    bounds = np.searchsorted(tree, np.arange(table.n_trees + 1))
+    tree, split = table.tree[shared], table.split[shared]
+    weight, magnitude = weights[shared], magnitude[shared]
+    bounds = np.searchsorted(tree, np.arange(rows + 1))
     here = np.full(table.n_splits, np.nan)
-    result = np.empty((rows, table.n_trees))
     for k in range(rows):
         mine = slice(*bounds[k : k + 2])
         here[split[mine]] = weight[mine]
         other = here[split]
         nearer = np.abs(other) + magnitude - np.abs(other - weight)
         nearer[np.isnan(other)] = 0
-        result[k] = total[k] + total - np.bincount(tree, nearer, table.n_trees)
+        yield total[k] + total - np.bincount(tree, nearer, table.n_trees)
         here[split[mine]] = np.nan
-    return result
+
+
+def topologies(table: SplitTable, start: int = 0) -> int:
+    """How many different trees there are, from tree ``start`` on."""
+    return len({table.split[i:j].tobytes() for i, j in pairwise(table.bounds[start:])})
 
 
 def largest(n_tips: int) -> int:

@@ -16,7 +16,7 @@ NARROW = np.iinfo(np.int16).max
 
 
 def occurrences(tree: Clades, replicates: Clades) -> NDArray[np.intp]:
-    """intp: replicates with the split of each inner clade (Felsenstein's proportions, 1985).
+    """How many replicates have the split of each inner clade (Felsenstein's proportions, 1985).
 
     tree  one tree; its inner clades are those with ``is_inner``, in order
     """
@@ -26,7 +26,7 @@ def occurrences(tree: Clades, replicates: Clades) -> NDArray[np.intp]:
 
 
 def transfer_expectations(tree: Clades, replicates: Clades) -> Float64Array:
-    """float64, 0 to 1: transfer bootstrap expectation of each inner clade (Lemoine et al. 2018).
+    """The transfer bootstrap expectation, 0 to 1, of each inner clade (Lemoine et al. 2018).
 
         TBE(b) = 1 - mean over replicates of min over their branches c of d(b, c) / (p - 1)
 
@@ -54,4 +54,5 @@ def transfer_expectations(tree: Clades, replicates: Clades) -> Float64Array:
         excess = running[others.last[clades]] - running[others.first[clades]]
         nearest = np.minimum(size + excess.min(axis=0), n_tips - size - excess.max(axis=0))
         total += np.minimum(nearest, farthest)
-    return 1 - total / (farthest * replicates.n_trees)
+    expectation: Float64Array = 1 - total / (farthest * replicates.n_trees)
+    return expectation

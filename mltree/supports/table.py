@@ -54,23 +54,23 @@ class SplitTable:
 
     @cached_property
     def counts(self) -> Index:
-        """intp [S]: trees that have a split."""
+        """Trees that have each split, intp [S]."""
         return np.bincount(self.split, minlength=self.n_splits)
 
     @cached_property
     def bounds(self) -> Index:
-        """intp [n+1]: tree k has the occurrences from ``bounds[k]`` up to ``bounds[k + 1]``."""
+        """Tree k has the occurrences from ``bounds[k]`` up to ``bounds[k + 1]``; intp [n+1]."""
         return np.searchsorted(self.tree, np.arange(self.n_trees + 1))
 
 
 def members(bits: UInt64Array, n_tips: int) -> Bool:
-    """bool [S, T]: packed splits as one value a taxon."""
+    """Packed splits as one value a taxon, bool [S, T]."""
     octets = np.ascontiguousarray(bits.astype("<u8")).view(np.uint8)
     return np.unpackbits(octets, axis=1, count=n_tips, bitorder="little").astype(np.bool_)
 
 
 def unit_bits(n_tips: int) -> UInt64Array:
-    """uint64 [T, B]: every taxon's own bit."""
+    """Every taxon's own bit, uint64 [T, B]."""
     taxon = np.arange(n_tips)
     unit = np.zeros((n_tips, -(-n_tips // WORD)), np.uint64)
     unit[taxon, taxon // WORD] = np.uint64(1) << (taxon % WORD).astype(np.uint64)
@@ -88,9 +88,11 @@ def split_table(trees: Clades, *, with_tips: bool = False) -> SplitTable:
         _, example, of_clade = np.unique(hashes, return_index=True, return_inverse=True)
         bits = _bits(branches, example, of_clade)
     n_splits = max(len(bits), 1)
-    occurrence, place = np.unique(branches.tree * np.int64(n_splits) + of_clade, return_inverse=True)
+    occurrence, place = np.unique(
+        branches.tree * np.int64(n_splits) + of_clade, return_inverse=True
+    )
     tree, split = np.divmod(occurrence, n_splits)
-    lengths = np.bincount(place, branches.lengths, len(occurrence))
+    lengths = np.bincount(place, branches.lengths, len(occurrence)).astype(np.float64)
     return SplitTable(
         trees.n_trees,
         trees.taxa,
@@ -103,7 +105,7 @@ def split_table(trees: Clades, *, with_tips: bool = False) -> SplitTable:
 
 
 def sides(trees: Clades, keys: UInt64Array) -> UInt64Array:
-    """uint64 [C, W]: the keys of all taxa on a clade's side without taxon 0, by exclusive or.
+    """The exclusive or of the keys of all taxa on a clade's side without taxon 0, uint64 [C, W].
 
     keys  uint64 [T, W]
     """

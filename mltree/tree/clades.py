@@ -41,22 +41,22 @@ class Clades:
 
     @property
     def n_trees(self) -> int:
-        """n."""
-        return self.order.shape[0]
+        """How many, n."""
+        return len(self.order)
 
     @property
     def n_tips(self) -> int:
         """T."""
-        return self.order.shape[1]
+        return len(self.taxa)
 
     @property
     def bounds(self) -> NDArray[np.intp]:
-        """intp [n+1]: tree k has the clades from ``bounds[k]`` up to ``bounds[k + 1]``."""
+        """The clades of tree k, intp [n+1]: those from ``bounds[k]`` up to ``bounds[k + 1]``."""
         return np.searchsorted(self.tree, np.arange(self.n_trees + 1))
 
     @property
     def is_inner(self) -> NDArray[np.bool_]:
-        """bool [C]: whether two taxa or more are in a clade, and two or more outside of it."""
+        """Whether two taxa or more are in a clade, and two or more outside of it, bool [C]."""
         size = self.last - self.first
         return (size >= 2) & (size <= self.n_tips - 2)
 
@@ -116,12 +116,13 @@ class Clades:
         )
 
 
-def nested(taxa: tuple[str, ...], members: NDArray[np.bool_]) -> Clades:
-    """The one tree that has these clades and no other, without lengths.
+def nested(taxa: tuple[str, ...], members: NDArray[np.bool_]) -> tuple[Clades, NDArray[np.intp]]:
+    """The one tree that has just these clades, without lengths, and which row each of them was.
 
     members  bool [C, T], pairwise one inside the other or apart
     """
-    members = members[np.argsort(-members.sum(axis=1), kind="stable")]
+    by_size = np.argsort(-members.sum(axis=1), kind="stable")
+    members = members[by_size]
     # Sorted by whether they are in the largest clade, then in the next, ...: the taxa of a clade
     # agree about all larger ones, which hold it or lie apart, and nobody else is in it.
     rows = members.T.astype(np.uint8)
@@ -130,7 +131,7 @@ def nested(taxa: tuple[str, ...], members: NDArray[np.bool_]) -> Clades:
     first = written.argmax(axis=1)
     last = first + written.sum(axis=1)
     after_what_it_holds = np.lexsort((-first, last))
-    return Clades(
+    tree = Clades(
         taxa,
         order[None, :].astype(np.int32),
         np.full((1, len(taxa)), np.nan),
@@ -139,6 +140,7 @@ def nested(taxa: tuple[str, ...], members: NDArray[np.bool_]) -> Clades:
         last[after_what_it_holds].astype(np.int32),
         np.full(len(members), np.nan),
     )
+    return tree, by_size[after_what_it_holds]
 
 
 def write_clades(tree: Clades, labels: Iterable[str]) -> str:

@@ -270,7 +270,7 @@ def _merged(one: float, other: float) -> float:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first of some names, how many more there are, and "is" or "are" for a sentence to go on."""
+    """The first of some names, how many more there are, and the verb that goes with them."""
     shown = ", ".join(repr(name) for name in names[:MAX_NAMED])
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,8 @@ class _Marks:
         """Gaps that are the name of a tip."""
         follows = (self.before == OPEN) | (self.before == COMMA)
         alone = (self.before == SEMICOLON) & self.is_filled
-        return (follows | alone) & (self.mark != OPEN)
+        is_tip: Bool = (follows | alone) & (self.mark != OPEN)
+        return is_tip
 
     @cached_property
     def tree(self) -> Int32Array:
@@ -208,7 +210,7 @@ class _Reader:
             order = taxa.reshape(-1, n_tips)
             if (np.sort(order, axis=1) == np.arange(n_tips)).all():
                 return order
-        for tree, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        for tree, (start, stop) in enumerate(pairwise(starts)):
             gap = np.searchsorted(marks.tree, tree)
             self._compare([piece.name(label) for label in labels[start:stop]], piece, marks, gap)
         raise AssertionError("unlike taxa, in no tree")

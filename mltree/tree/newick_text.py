@@ -73,8 +73,9 @@ def _is_newick(source: str) -> bool:
 
 
 def raw_trees(text: str, file: str | None, *, signed: bool = False) -> Iterator[RawTree]:
-    """Every tree of a text; ``signed``: branches may be shorter than nothing, as neighbour joining
-    leaves them. Raises: InputError for what ete3 would misread, with its line.
+    """Every tree of a text. Raises: InputError for what ete3 would misread, with its line.
+
+    signed  branches may be shorter than nothing, as neighbour joining leaves them
     """
     scanner = _Scanner(file, -math.inf if signed else 0.0)
     for match in _TOKEN.finditer(text):
