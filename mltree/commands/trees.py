@@ -26,7 +26,7 @@ from mltree.supports.bootstop import STEP, bootstop
 from mltree.supports.consensus import Consensus, consensus
 from mltree.supports.distances import distances, largest, topologies
 from mltree.supports.metrics import occurrences, transfer_expectations
-from mltree.supports.table import SplitTable, members, split_table
+from mltree.supports.table import Index, SplitTable, members, split_table
 from mltree.tree.clades import Clades, nested, write_clades
 from mltree.tree.newick_clades import read_clades
 
@@ -87,8 +87,7 @@ def _supports(tree: Clades, replicates: Clades, metric: str) -> SupportsDrawn:
     if metric == "fbp":
         count = occurrences(tree, replicates)
         support = count / replicates.n_trees
-        # Rounded half up, without a detour through binary fractions.
-        shown = [str(p) for p in (200 * count + replicates.n_trees) // (2 * replicates.n_trees)]
+        shown = _percent(count, replicates.n_trees)
     else:
         support = transfer_expectations(tree, replicates)
         shown = [f"{value:.6f}" for value in support]
@@ -126,9 +125,13 @@ def _consensus(table: SplitTable, kind: Consensus) -> ConsensusBuilt:
     n_tips = len(table.taxa)
     inside = members(table.bits[splits], n_tips)
     tree, rows = nested(table.taxa, inside)
-    count = table.counts[splits][rows]
-    shown = [str(p) for p in (200 * count + table.n_trees) // (2 * table.n_trees)]
+    shown = _percent(table.counts[splits][rows], table.n_trees)
     return ConsensusBuilt(kind.value, splits.size, max(n_tips - 3, 0), write_clades(tree, shown))
+
+
+def _percent(count: Index, total: int) -> list[str]:
+    """Counts as whole percentages, halves rounded up."""
+    return [str(percent) for percent in (200 * count + total) // (2 * total)]
 
 
 def run_rf(
@@ -144,7 +147,9 @@ def run_rf(
     if reference is None:
         trees = read_clades(request.trees)
         if trees.n_trees < 2:
-            raise InputError("one tree has no distance", file=request.trees, hint="--reference")
+            problem = "a single tree has no distance"
+            hint = "compare it with a --reference"
+            raise InputError(problem, file=request.trees, hint=hint)
         reporter(_loaded(request.trees, trees))
     else:
         first = _first(reference, reporter)
@@ -168,8 +173,8 @@ def _distances(
         unknown = whole.tree[np.isnan(whole.lengths)]
         if unknown.size:
             number = unknown[0] + pairwise  # the reference is tree 0
-            which = f"tree {number}" if number else "the reference"
-            raise InputError(f"--weighted: {which} has a branch without a length", file=file)
+            which = f"tree {number} of {file}" if number else "the reference"
+            raise InputError(f"--weighted: {which} has a branch without a length")
         weights.append((whole, whole.lengths))
     most = max(largest(trees.n_tips), 1)
     sums, lines = np.zeros(len(weights)), []

@@ -320,8 +320,9 @@ def _(event: ConsensusBuilt) -> str:
 @describe.register
 def _(event: DistancesMeasured) -> str:
     weighted = "" if event.weighted is None else f", weighted {event.weighted:.6f}"
+    topologies = "1 topology" if event.topologies == 1 else f"{event.topologies:,} topologies"
     return (
-        f"{_count(event.pairs, 'pair')} of trees, {event.topologies:,} different  "
+        f"{_count(event.pairs, 'pair')} of trees, {topologies}  "
         f"mean Robinson-Foulds distance {event.mean:.3f} ({event.relative:.2%}){weighted}"
     )
 

@@ -36,7 +36,9 @@ def distances(table: SplitTable, weights: Float64Array, rows: int) -> Iterator[F
         other = here[split]
         nearer = np.abs(other) + magnitude - np.abs(other - weight)
         nearer[np.isnan(other)] = 0
-        yield total[k] + total - np.bincount(tree, nearer, table.n_trees)
+        row = total[k] + total - np.bincount(tree, nearer, table.n_trees)
+        row[k] = 0
+        yield row
         here[split[mine]] = np.nan
 
 

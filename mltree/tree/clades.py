@@ -86,6 +86,8 @@ class Clades:
     def with_tips(self) -> Clades:
         """The tips as clades of their own, behind the others of their tree."""
         n_trees, n_tips = self.order.shape
+        if n_tips == 1:
+            return self  # all taxa are no clade
         tree, first = np.divmod(np.arange(n_trees * n_tips, dtype=np.int32), np.int32(n_tips))
         by_tree = np.argsort(np.concatenate((self.tree, tree)), kind="stable")
 
