@@ -5,14 +5,13 @@ Nothing heavy is imported before a command runs, so that ``mltree --help`` answe
 
 from __future__ import annotations
 
-import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from mltree import __version__
-from mltree.errors import InputError
+from mltree.cli_trees import TREE_COMMANDS
 from mltree.exits import EXIT_CODES, Commands, exit_code
 from mltree.options import (
     AlignmentArgument,
@@ -33,11 +32,10 @@ from mltree.options import (
     TreeFile,
     VerboseOption,
     WidthOption,
+    command_line,
+    reporter_of,
+    terminal,
 )
-from mltree.report.terminal import Terminal
-
-if TYPE_CHECKING:
-    from mltree.report.progress import Reporter
 
 __all__ = ["app", "main"]
 
@@ -136,7 +134,7 @@ def search(
             vw=vw,
             prefix=prefix,
             redo=redo,
-            command=_command(),
+            command=command_line(),
             seed=seed,
             tree=tree,
             preset=preset.value,
@@ -145,7 +143,7 @@ def search(
             outgroup=outgroup,
             collapse=collapse,
         ),
-        _reporter(quiet, verbose, json),
+        reporter_of(quiet, verbose, json),
     )
 
 
@@ -193,13 +191,13 @@ def evaluate(
             vw=vw,
             prefix=prefix,
             redo=redo,
-            command=_command(),
+            command=command_line(),
             tree=tree,
             optimise_model=not no_opt_model,
             optimise_branches=not no_opt_branches,
             site_lnl=site_lnl,
         ),
-        _reporter(quiet, verbose, json),
+        reporter_of(quiet, verbose, json),
     )
 
 
@@ -222,7 +220,7 @@ def compare(
     from mltree.commands.inspect import run_compare
 
     mixed = precision is Precision.MIXED
-    reporter = _reporter(quiet, verbose=False, json=False)
+    reporter = reporter_of(quiet, verbose=False, json=False)
     run_compare(alignment, tree, model, data_type and data_type.value, mixed, reporter)
 
 
@@ -238,7 +236,7 @@ def devices(
     """
     from mltree.commands.inspect import show_devices
 
-    show_devices(_console(), calibrate)
+    show_devices(terminal(), calibrate)
 
 
 @app.command(epilog="Example: mltree check datasets/frogs.phy")
@@ -251,30 +249,17 @@ def check(
     """Look an alignment over: sizes, gaps, frequencies, duplicates, and the memory it will take."""
     from mltree.commands.inspect import show_check
 
-    show_check(alignment, model, data_type and data_type.value, device, _console())
+    show_check(alignment, model, data_type and data_type.value, device, terminal())
+
+
+for _name, (_function, _example) in TREE_COMMANDS.items():
+    app.command(_name, epilog=_example)(_function)
 
 
 def _bytes(size: str | None) -> int | None:
     from mltree.engines import parse_size
 
     return None if size is None else parse_size(size)
-
-
-def _command() -> str:
-    return shlex.join(["mltree", *sys.argv[1:]])
-
-
-def _console() -> Terminal:
-    return Terminal(highlight=False)
-
-
-def _reporter(quiet: bool, verbose: bool, json: bool) -> Reporter:
-    from mltree.report.progress import Reporter, Verbosity
-
-    if quiet and verbose:
-        raise InputError("--quiet and --verbose exclude each other")
-    verbosity = Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL
-    return Reporter(_console(), verbosity, json_lines=json)
 
 
 def main() -> None:

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 
 __all__ = [
     "AlignmentLoaded",
+    "BootstopChecked",
     "CheckpointWritten",
+    "ConsensusBuilt",
     "DeviceChosen",
+    "DistancesMeasured",
     "Emit",
     "Event",
     "MemoryPlanned",
@@ -26,8 +29,10 @@ __all__ = [
     "SearchResumed",
     "StartTree",
     "StoppedShort",
+    "SupportsDrawn",
     "TreePerturbed",
     "TreesCulled",
+    "TreesLoaded",
     "Unsaved",
     "ignore",
 ]
@@ -223,3 +228,68 @@ class SearchFinished(Event):
     rounds: int
     candidates: int
     moves: int
+
+
+@dataclass(frozen=True)
+class TreesLoaded(Event):
+    """A file of trees is read."""
+
+    path: str
+    trees: int
+    taxa: int
+
+
+@dataclass(frozen=True)
+class SupportsDrawn(Event):
+    """Every inner branch of a tree has its support."""
+
+    metric: str
+    """``FBP`` or ``TBE``."""
+    branches: int
+    mean: float | None
+    """Over the branches, 0 to 1; None where there are none."""
+    newick: str
+
+
+@dataclass(frozen=True)
+class ConsensusBuilt(Event):
+    """What trees have in common is a tree."""
+
+    kind: str
+    """``strict``, ``majority`` or ``extended``."""
+    branches: int
+    largest: int
+    """Inner branches of a tree without polytomies."""
+    newick: str
+
+
+@dataclass(frozen=True)
+class DistancesMeasured(Event):
+    """Pairs of trees were compared."""
+
+    pairs: int
+    topologies: int
+    """Different ones among the trees."""
+    mean: float
+    """Splits that only one of two trees has (Robinson-Foulds distance)."""
+    relative: float
+    """The same as a share of the largest possible distance."""
+    weighted: float | None
+    """Mean sum of differences in branch length, expected substitutions per site."""
+
+
+@dataclass(frozen=True)
+class BootstopChecked(Event):
+    """Replicates were halved at random, and the halves' supports compared."""
+
+    replicates: int
+    wrf: float
+    """Mean weighted Robinson-Foulds distance of the halves' consensus trees, in replicates."""
+    wrf_error: float
+    """Its Monte-Carlo error: the standard error of the mean."""
+    share: float
+    """Mean share of the largest possible distance, 0 to 1."""
+    passed: int
+    """Halvings in which that share is within the cutoff."""
+    halvings: int
+    converged: bool

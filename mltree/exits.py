@@ -28,7 +28,7 @@ EXIT_UNREAD = 141
 EXIT_CODES = (
     "Exit codes: 0 done; 2 input, model, device or output cannot be used (one line says why); "
     "70 a bug; 129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 nobody reads the output of "
-    "check, compare or devices."
+    "a command that keeps no log."
 )
 
 

@@ -1,4 +1,4 @@
-"""The options that commands share: what they are called, take and say.
+"""The options that commands share: what they are called, take and say, and what they ask for.
 
 Nothing heavy is imported before an option is given, so that ``mltree --help`` answers at once.
 """
@@ -6,14 +6,24 @@ Nothing heavy is imported before an option is given, so that ``mltree --help`` a
 from __future__ import annotations
 
 import math
+import shlex
+import sys
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mltree.errors import InputError
+from mltree.report.terminal import Terminal
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
+
 __all__ = [
     "AlignmentArgument",
+    "BesideOption",
     "CollapseOption",
+    "CutoffOption",
     "DataType",
     "DataTypeOption",
     "DeviceOption",
@@ -29,8 +39,12 @@ __all__ = [
     "RedoOption",
     "SeedOption",
     "TreeFile",
+    "TreesArgument",
     "VerboseOption",
     "WidthOption",
+    "command_line",
+    "reporter_of",
+    "terminal",
 ]
 
 
@@ -55,6 +69,19 @@ def _length(text: str) -> float:
     if not 0.0 <= length < math.inf:
         raise typer.BadParameter(f"{text!r} is no branch length")
     return length
+
+
+def _share(text: str) -> float:
+    """A share of something, 0 to 1."""
+    from mltree.alignment.numerals import decimal
+
+    try:
+        share = decimal(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not 0.0 <= share <= 1.0:
+        raise typer.BadParameter(f"{text!r} is not between 0 and 1")
+    return share
 
 
 class DataType(str, Enum):
@@ -180,3 +207,48 @@ CollapseOption = Annotated[
         help="Write inner branches no longer than this as polytomies.",
     ),
 ]
+TreesArgument = Annotated[
+    str, typer.Argument(metavar="TREES", help="Newick file of several trees of the same taxa.")
+]
+BesideOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        "-p",
+        help="Files are named PREFIX.mltree.*; the path of the trees' file if not given. A PREFIX "
+        "that ends in / is a folder.",
+    ),
+]
+CutoffOption = Annotated[
+    float,
+    typer.Option(
+        "--cutoff",
+        metavar="SHARE",
+        parser=_share,
+        help="Share of the largest possible distance up to which two halves agree.",
+    ),
+]
+
+
+def command_line() -> str:
+    """What was typed."""
+    return shlex.join(["mltree", *sys.argv[1:]])
+
+
+def terminal() -> Terminal:
+    """Standard output."""
+    return Terminal(highlight=False)
+
+
+def reporter_of(quiet: bool, verbose: bool, json: bool) -> Reporter:
+    """Who shows the events of a run, as much of them as is wanted.
+
+    Raises:
+        InputError: nothing and everything is wanted.
+    """
+    from mltree.report.progress import Reporter, Verbosity
+
+    if quiet and verbose:
+        raise InputError("--quiet and --verbose exclude each other")
+    verbosity = Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL
+    return Reporter(terminal(), verbosity, json_lines=json)

@@ -20,8 +20,11 @@ from rich.text import Text
 from mltree.errors import InputError
 from mltree.events import (
     AlignmentLoaded,
+    BootstopChecked,
     CheckpointWritten,
+    ConsensusBuilt,
     DeviceChosen,
+    DistancesMeasured,
     Event,
     MemoryPlanned,
     ModelOptimised,
@@ -33,8 +36,10 @@ from mltree.events import (
     SearchResumed,
     StartTree,
     StoppedShort,
+    SupportsDrawn,
     TreePerturbed,
     TreesCulled,
+    TreesLoaded,
     Unsaved,
 )
 from mltree.report.terminal import turn_away
@@ -296,5 +301,40 @@ def _(event: SearchFinished) -> str:
     )
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+@describe.register
+def _(event: TreesLoaded) -> str:
+    return f"{event.path}: {_count(event.trees, 'tree')}, {event.taxa:,} taxa"
+
+
+@describe.register
+def _(event: SupportsDrawn) -> str:
+    mean = "" if event.mean is None else f", mean {event.mean:.1%}"
+    return f"{event.metric}  {_count(event.branches, 'inner branch', 'es')}{mean}"
+
+
+@describe.register
+def _(event: ConsensusBuilt) -> str:
+    return f"{event.kind} consensus  {event.branches:,} of {event.largest:,} inner branches"
+
+
+@describe.register
+def _(event: DistancesMeasured) -> str:
+    weighted = "" if event.weighted is None else f", weighted {event.weighted:.6f}"
+    topologies = "1 topology" if event.topologies == 1 else f"{event.topologies:,} topologies"
+    return (
+        f"{_count(event.pairs, 'pair')} of trees, {topologies}  "
+        f"mean Robinson-Foulds distance {event.mean:.3f} ({event.relative:.2%}){weighted}"
+    )
+
+
+@describe.register
+def _(event: BootstopChecked) -> str:
+    verdict = "converged" if event.converged else "not converged"
+    return (
+        f"{event.replicates:,} replicates  wRF {event.wrf:.3f} ± {event.wrf_error:.3f} "
+        f"({event.share:.3%}), {event.passed:,} of {event.halvings:,} halvings pass: {verdict}"
+    )
+
+
+def _count(number: int, noun: str, ending: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else ending}"

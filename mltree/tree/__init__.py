@@ -6,6 +6,8 @@ splits         bipartitions, branches that split off given tips, Robinson-Foulds
 moves          SPR and NNI in place, with undo
 newick         text in and out (the only module that knows ete3)
 newick_text    the tokens of Newick, checked and normalised
+clades         trees of any shape as intervals of their tips; as Newick
+newick_clades  whole files of Newick trees as clades
 random_trees   uniform random topologies
 fitch          bit-parallel Fitch sets over packed sites
 parsimony      the parsimony score, randomised stepwise addition

@@ -28,6 +28,7 @@ from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
 __all__ = [
     "POLYTOMY_LENGTH",
     "ascii_drawing",
+    "listed",
     "read_newick",
     "read_newicks",
     "robinson_foulds",
@@ -198,12 +199,12 @@ class _Flattener:
         missing = [name for name, tip in self.index.items() if tip not in seen]
         if unknown:
             raise self._fail(
-                f"{_listed(unknown)} in the tree but not in the alignment",
+                f"{listed(unknown)} in the tree but not in the alignment",
                 taxon=unknown[0],
             )
         if missing:
             raise self._fail(
-                f"{_listed(missing)} in the alignment but not in the tree",
+                f"{listed(missing)} in the alignment but not in the tree",
                 taxon=missing[0],
             )
 
@@ -268,7 +269,8 @@ def _merged(one: float, other: float) -> float:
     return one + other
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first of some names, how many more there are, and the verb that goes with them."""
     shown = ", ".join(repr(name) for name in names[:MAX_NAMED])
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"

@@ -72,9 +72,12 @@ def _is_newick(source: str) -> bool:
     return ";" in source or source.lstrip()[:1] in {"(", "["}
 
 
-def raw_trees(text: str, file: str | None) -> Iterator[RawTree]:
-    """Every tree of a text. Raises: InputError for what ete3 would misread, with its line."""
-    scanner = _Scanner(file)
+def raw_trees(text: str, file: str | None, *, signed: bool = False) -> Iterator[RawTree]:
+    """Every tree of a text. Raises: InputError for what ete3 would misread, with its line.
+
+    signed  branches may be shorter than nothing, as neighbour joining leaves them
+    """
+    scanner = _Scanner(file, -math.inf if signed else 0.0)
     for match in _TOKEN.finditer(text):
         token = match.group()
         if match.lastgroup not in {"space", "comment"}:
@@ -89,8 +92,9 @@ def raw_trees(text: str, file: str | None) -> Iterator[RawTree]:
 class _Scanner:
     """Collects the tokens of one tree after another."""
 
-    def __init__(self, file: str | None) -> None:
+    def __init__(self, file: str | None, shortest: float) -> None:
         self.file = file
+        self.shortest = shortest
         self.line = 1
         self.first_line = 1
         self.depth = 0
@@ -109,7 +113,7 @@ class _Scanner:
         if kind == "mark":
             self._mark(token)
         elif self.before == ":":
-            self.parts.append(_length(token, self.fail))
+            self.parts.append(_length(token, self.shortest, self.fail))
         elif self.before == "label":
             raise self.fail(f"a comma is missing before {token.strip()!r}")
         else:
@@ -135,14 +139,15 @@ class _Scanner:
         return tree
 
 
-def _length(token: str, fail: Callable[[str], InputError]) -> str:
+def _length(token: str, shortest: float, fail: Callable[[str], InputError]) -> str:
     try:
         value = math.inf if _NOT_FINITE.fullmatch(token.strip()) else decimal(token)
     except ValueError:
         raise fail(f"branch length {token.strip()!r} is not a number") from None
-    if not (math.isfinite(value) and value >= 0):
-        raise fail(f"branch length {token.strip()} is not a finite number >= 0")
-    return repr(abs(value))
+    if not (math.isfinite(value) and value >= shortest):
+        wanted = "a finite number" + (" >= 0" if shortest == 0 else "")
+        raise fail(f"branch length {token.strip()} is not {wanted}")
+    return repr(value + 0.0)  # no sign in front of zero
 
 
 def _name(kind: str, token: str) -> str:

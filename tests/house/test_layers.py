@@ -17,12 +17,13 @@ LAYERS = (
     ("mltree.model",),
     ("mltree.tree",),
     ("mltree.settings", "mltree.events"),
-    ("mltree.likelihood",),
+    ("mltree.likelihood", "mltree.supports"),
     ("mltree.search", "mltree.device"),
     ("mltree.report", "mltree.outputs", "mltree.log", "mltree.engines"),
     ("mltree.starts", "mltree.run"),
     ("mltree.commands", "mltree.compare"),
     ("mltree.exits", "mltree.options"),
+    ("mltree.cli_trees",),
     ("mltree.cli",),
     ("mltree.__main__",),
 )
@@ -34,7 +35,7 @@ STRANGERS = (("mltree.search", "mltree.device"), ("mltree.device", "mltree.searc
 HOMES = {
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.newick",),
-    "typer": ("mltree.cli", "mltree.exits", "mltree.options"),
+    "typer": ("mltree.cli", "mltree.cli_trees", "mltree.exits", "mltree.options"),
     "rich": ("mltree.report", "mltree.cli", "mltree.commands"),
     "scipy": ("mltree.model",),
 }

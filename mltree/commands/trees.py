@@ -1,0 +1,252 @@
+"""``mltree support``, ``consensus``, ``rf`` and ``bootstop``: trees against trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mltree import __version__
+from mltree.alignment.source import expect_file
+from mltree.commands.request import deliver
+from mltree.errors import InputError
+from mltree.events import (
+    BootstopChecked,
+    ConsensusBuilt,
+    DistancesMeasured,
+    Notice,
+    RunStarted,
+    SupportsDrawn,
+    TreesLoaded,
+)
+from mltree.outputs import Outputs
+from mltree.report.progress import Reporter
+from mltree.supports.bootstop import STEP, bootstop
+from mltree.supports.consensus import Consensus, consensus
+from mltree.supports.distances import distances, largest, topologies
+from mltree.supports.metrics import occurrences, transfer_expectations
+from mltree.supports.table import Index, SplitTable, members, split_table
+from mltree.tree.clades import Clades, nested, write_clades
+from mltree.tree.newick_clades import read_clades
+
+__all__ = ["TreesRequest", "run_bootstop", "run_consensus", "run_rf", "run_support"]
+
+METRICS = ("fbp", "tbe")
+
+CONSENSUS_FILES = {
+    Consensus.STRICT: "consensusTreeSTRICT",
+    Consensus.MAJORITY: "consensusTreeMR",
+    Consensus.EXTENDED: "consensusTreeMRE",
+}
+"""Kinds of files, with RAxML-NG's endings."""
+
+DISTANCES = "rfDistances"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreesRequest:
+    """What all of these commands need to know."""
+
+    trees: str
+    """Newick file."""
+    named_after: str
+    """The file beside which results lie where no prefix is given."""
+    prefix: str | None
+    redo: bool
+    command: str
+
+    def outputs(self, kinds: Sequence[str]) -> Outputs:
+        """Where the results go, which may be written there."""
+        if self.prefix is None:
+            expect_file(self.named_after)
+        outputs = Outputs.of(self.prefix, self.named_after)
+        outputs.check(kinds)
+        outputs.claim(kinds, self.redo)
+        return outputs
+
+
+def run_support(request: TreesRequest, tree: str, metrics: str, reporter: Reporter) -> None:
+    """The supports of a tree's branches by other trees, drawn on it."""
+    chosen = _choice(metrics, METRICS, "--metric")
+    kinds = {m: f"support{m.upper()}" if len(chosen) > 1 else "support" for m in chosen}
+    outputs = request.outputs(list(kinds.values()))
+    reporter(RunStarted(__version__, request.command))
+    target = _first(tree, reporter)
+    replicates = read_clades(request.trees, like=target, origin=tree)
+    reporter(_loaded(request.trees, replicates))
+    texts = {}
+    for metric, kind in kinds.items():
+        event = _supports(target, replicates, metric)
+        reporter(event)
+        texts[kind] = event.newick + "\n"
+    _finish(outputs, texts, reporter)
+
+
+def _supports(tree: Clades, replicates: Clades, metric: str) -> SupportsDrawn:
+    if metric == "fbp":
+        count = occurrences(tree, replicates)
+        support = count / replicates.n_trees
+        shown = _percent(count, replicates.n_trees)
+    else:
+        support = transfer_expectations(tree, replicates)
+        shown = [f"{value:.6f}" for value in support]
+    branches, once = np.unique(split_table(tree).of_clade, return_index=True)
+    labels = np.full(tree.tree.size, "", dtype=object)
+    labels[tree.is_inner] = shown
+    return SupportsDrawn(
+        metric.upper(),
+        branches.size,
+        float(support[once].mean()) if once.size else None,
+        write_clades(tree, labels),
+    )
+
+
+def run_consensus(request: TreesRequest, kinds: str, reporter: Reporter) -> None:
+    """The consensus of trees, of each kind that is asked for."""
+    chosen = [
+        Consensus(kind) for kind in _choice(kinds, [kind.value for kind in Consensus], "--type")
+    ]
+    outputs = request.outputs([CONSENSUS_FILES[kind] for kind in chosen])
+    reporter(RunStarted(__version__, request.command))
+    trees = read_clades(request.trees)
+    reporter(_loaded(request.trees, trees))
+    table = split_table(trees)
+    texts = {}
+    for kind in chosen:
+        event = _consensus(table, kind)
+        reporter(event)
+        texts[CONSENSUS_FILES[kind]] = event.newick + "\n"
+    _finish(outputs, texts, reporter)
+
+
+def _consensus(table: SplitTable, kind: Consensus) -> ConsensusBuilt:
+    splits = consensus(table, kind)
+    n_tips = len(table.taxa)
+    inside = members(table.bits[splits], n_tips)
+    tree, rows = nested(table.taxa, inside)
+    shown = _percent(table.counts[splits][rows], table.n_trees)
+    return ConsensusBuilt(kind.value, splits.size, max(n_tips - 3, 0), write_clades(tree, shown))
+
+
+def _percent(count: Index, total: int) -> list[str]:
+    """Counts as whole percentages, halves rounded up."""
+    return [str(percent) for percent in (200 * count + total) // (2 * total)]
+
+
+def run_rf(
+    request: TreesRequest, reference: str | None, weighted: bool, reporter: Reporter
+) -> None:
+    """Robinson-Foulds distances of all pairs of trees, or of all trees from a reference.
+
+    Raises:
+        InputError: there are not two trees, or a branch has no length to weigh it by.
+    """
+    outputs = request.outputs([DISTANCES])
+    reporter(RunStarted(__version__, request.command))
+    if reference is None:
+        trees = read_clades(request.trees)
+        if trees.n_trees < 2:
+            problem = "a single tree has no distance"
+            hint = "compare it with a --reference"
+            raise InputError(problem, file=request.trees, hint=hint)
+        reporter(_loaded(request.trees, trees))
+    else:
+        first = _first(reference, reporter)
+        others = read_clades(request.trees, like=first, origin=reference)
+        reporter(_loaded(request.trees, others))
+        trees = Clades.joined(first.taxa, [first, others])
+    event, text = _distances(trees, reference is None, weighted, request.trees)
+    reporter(event)
+    _finish(outputs, {DISTANCES: text}, reporter)
+
+
+def _distances(
+    trees: Clades, pairwise: bool, weighted: bool, file: str
+) -> tuple[DistancesMeasured, str]:
+    """All distances of a tree from the ones behind it, or the first one's alone."""
+    table = split_table(trees)
+    rows = trees.n_trees - 1 if pairwise else 1
+    weights = [(table, np.ones(table.tree.size))]
+    if weighted:
+        whole = split_table(trees, with_tips=True)
+        unknown = whole.tree[np.isnan(whole.lengths)]
+        if unknown.size:
+            number = unknown[0] + pairwise  # the reference is tree 0
+            which = f"tree {number} of {file}" if number else "the reference"
+            raise InputError(f"--weighted: {which} has a branch without a length")
+        weights.append((whole, whole.lengths))
+    most = max(largest(trees.n_tips), 1)
+    sums, lines = np.zeros(len(weights)), []
+    for i, (plain, *lengths) in enumerate(
+        zip(*(distances(*w, rows) for w in weights), strict=True)
+    ):
+        sums += [row[i + 1 :].sum() for row in (plain, *lengths)]
+        for j in range(i + 1, trees.n_trees):
+            more = "".join(f"\t{row[j]:.6f}" for row in lengths)
+            lines.append(f"{i}\t{j}\t{plain[j]:.0f}\t{plain[j] / most:.6f}{more}\n")
+    mean = sums / len(lines)
+    event = DistancesMeasured(
+        pairs=len(lines),
+        topologies=topologies(table, 0 if pairwise else 1),
+        mean=float(mean[0]),
+        relative=float(mean[0]) / most,
+        weighted=float(mean[1]) if weighted else None,
+    )
+    return event, "".join(lines)
+
+
+def run_bootstop(trees: str, seed: int, cutoff: float, command: str, reporter: Reporter) -> None:
+    """Whether trees are enough replicates, asked after every so many of them.
+
+    Raises:
+        InputError: there are too few to be asked.
+    """
+    reporter(RunStarted(__version__, command, seed))
+    replicates = read_clades(trees)
+    reporter(_loaded(trees, replicates))
+    if replicates.n_trees < STEP:
+        problem = f"{replicates.n_trees} trees are too few to tell: it takes {STEP}"
+        raise InputError(problem, file=trees)
+    for count in range(STEP, replicates.n_trees + 1, STEP):
+        verdict = bootstop(split_table(replicates.part(0, count)), seed, cutoff)
+        reporter(
+            BootstopChecked(
+                verdict.replicates,
+                verdict.distance,
+                verdict.error,
+                verdict.share,
+                verdict.passed,
+                verdict.halvings,
+                verdict.is_converged,
+            )
+        )
+        if verdict.is_converged:
+            break
+
+
+def _first(path: str, reporter: Reporter) -> Clades:
+    """The tree in a file; the first one where there are several."""
+    trees = read_clades(path)
+    if trees.n_trees > 1:
+        reporter(Notice(f"{path}: the first of {trees.n_trees} trees is used"))
+    return trees.part(0, 1)
+
+
+def _loaded(path: str, trees: Clades) -> TreesLoaded:
+    return TreesLoaded(path, trees.n_trees, trees.n_tips)
+
+
+def _finish(outputs: Outputs, texts: dict[str, str], reporter: Reporter) -> None:
+    """Write the results and say where they are."""
+    files = deliver(outputs, texts, reporter)
+    reporter.say("\n".join(f"Wrote {file}" for file in files))
+
+
+def _choice(given: str, known: Sequence[str], option: str) -> list[str]:
+    """Words separated by commas, each of them known; the same word twice is that word."""
+    words = list(dict.fromkeys(word.strip().lower() for word in given.split(",")))
+    for word in words:
+        if word not in known:
+            raise InputError(f"{option}: {word!r} is none of {', '.join(known)}")
+    return words
