@@ -33,10 +33,12 @@ from mltree.options import (
     TreeFile,
     VerboseOption,
     WidthOption,
+    parse_size,
 )
 from mltree.report.terminal import Terminal
 
 if TYPE_CHECKING:
+    from mltree.placement import Resources
     from mltree.report.progress import Reporter
 
 __all__ = ["app", "main"]
@@ -130,10 +132,7 @@ def search(
             alignment=alignment,
             model=model,
             datatype=data_type and data_type.value,
-            device=device,
-            mixed=precision is Precision.MIXED,
-            memory_limit=_bytes(memory_limit),
-            vw=vw,
+            resources=_resources(device, precision, memory_limit, vw),
             prefix=prefix,
             redo=redo,
             command=_command(),
@@ -187,10 +186,7 @@ def evaluate(
             alignment=alignment,
             model=model,
             datatype=data_type and data_type.value,
-            device=device,
-            mixed=precision is Precision.MIXED,
-            memory_limit=_bytes(memory_limit),
-            vw=vw,
+            resources=_resources(device, precision, memory_limit, vw),
             prefix=prefix,
             redo=redo,
             command=_command(),
@@ -214,6 +210,7 @@ def compare(
     data_type: DataTypeOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
     quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Compute one log-likelihood on every device, in every layout, and by the NumPy reference.
 
@@ -222,7 +219,7 @@ def compare(
     from mltree.commands.inspect import run_compare
 
     mixed = precision is Precision.MIXED
-    reporter = _reporter(quiet, verbose=False, json=False)
+    reporter = _reporter(quiet, verbose=False, json=json)
     run_compare(alignment, tree, model, data_type and data_type.value, mixed, reporter)
 
 
@@ -254,10 +251,17 @@ def check(
     show_check(alignment, model, data_type and data_type.value, device, _console())
 
 
-def _bytes(size: str | None) -> int | None:
-    from mltree.engines import parse_size
+def _resources(
+    device: str | None, precision: Precision, memory_limit: str | None, vw: int | None
+) -> Resources:
+    from mltree.placement import Resources
 
-    return None if size is None else parse_size(size)
+    return Resources(
+        device=device,
+        mixed=precision is Precision.MIXED,
+        memory_limit=None if memory_limit is None else parse_size(memory_limit),
+        vw=vw,
+    )
 
 
 def _command() -> str:
