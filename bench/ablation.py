@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from mltree.engines import open_engine
-from mltree.likelihood.api import Likelihood
-from mltree.run import load_problem
+from mltree.placement import Resources, place
+from mltree.problem import load_problem
 from mltree.search.driver import StartingTree, search
 from mltree.settings import PhaseSettings, SearchSettings, preset
 from mltree.tree.parsimony import packed, stepwise_addition
@@ -80,8 +79,8 @@ def measure(
     problem = load_problem(alignment, model, lambda _: None)
     bounds = FAST.branches.bounds(problem.patterns.n_sites)
     categories = problem.model.arrays().n_categories
-    engine = open_engine(problem.patterns, categories, bounds, device, mixed=False)
-    likelihood = Likelihood(engine, bounds)
+    placement = place(Resources(device=device), problem.patterns, categories, bounds)
+    likelihood = placement.likelihood(problem.patterns)
     sites = packed(problem.patterns)
     tallies = {name: Tally() for name in VARIANTS}
     for seed in seeds:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from bench.contenders import Contender, open_contender
+from bench.contenders import Contender
 from bench.kernels import times_of
 from bench.results import Row, Run, repeated
 from bench.workloads import workload
@@ -25,6 +25,7 @@ from mltree.likelihood.cases import Cases
 from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
+from mltree.placement import place
 from mltree.settings import BranchSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
@@ -107,7 +108,8 @@ def _opened(
     ends = tuple(range(case.patterns, case.patterns * parts + 1, case.patterns))
     patterns = replace(data.patterns, ends=ends if parts > 1 else ())
     bounds = BranchSettings().bounds(patterns.n_sites)
-    engine, _ = open_contender(contender, patterns, data.model.n_categories, bounds)
+    categories = data.model.n_categories
+    engine = place(contender.resources, patterns, categories, bounds).open(patterns)
     engine.load_models(model_rows([data.model] * models))
     return engine, data.tree
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from bench.provenance import cores
-from mltree.alignment import Patterns
-from mltree.device.discovery import DeviceInfo, choose_device, choose_layout, find_devices
-from mltree.device.session import Session
-from mltree.engines import open_engine
-from mltree.likelihood.engine import Engine
-from mltree.likelihood.reference import ReferenceEngine
+from mltree.device.discovery import REFERENCE, find_devices
+from mltree.placement import Resources
 
-__all__ = ["ONE_THREAD", "Contender", "contenders", "open_contender"]
+__all__ = ["ONE_THREAD", "Contender", "contenders"]
 
 ONE_THREAD = {"POCL_MAX_PTHREAD_COUNT": "1", "POCL_CPU_MAX_CU_COUNT": "1", "OMP_NUM_THREADS": "1"}
 """What keeps PoCL (old and new) and NumPy's BLAS to one thread, beside pinning the process."""
@@ -33,6 +29,13 @@ class Contender:
     precision: str = "double"
     threads: int | None = None
     """CPU threads; None on a GPU."""
+
+    @property
+    def resources(self) -> Resources:
+        """What it may use."""
+        return Resources(
+            device=self.device or REFERENCE, mixed=self.precision == "mixed", vw=self.vw
+        )
 
     def as_dict(self) -> dict[str, object]:
         """For a child's command line."""
@@ -59,32 +62,3 @@ def contenders(precision: str = "double") -> list[Contender]:
             indices = ",".join(str(device.index) for device in gpus[:count])
             made.append(Contender(name, indices, None, precision))
     return made
-
-
-def open_contender(
-    contender: Contender, patterns: Patterns, categories: int, bounds: tuple[float, float]
-) -> tuple[Engine, DeviceInfo | None]:
-    """The engine of a contender, and the device that it runs on.
-
-    Raises:
-        DeviceError: the device cannot be used.
-    """
-    if contender.device is None:
-        return ReferenceEngine(patterns, categories, bounds), None
-    mixed = contender.precision == "mixed"
-    if "," in contender.device:
-        return open_engine(patterns, categories, bounds, contender.device, mixed), None
-    device = choose_device(contender.device)
-    if contender.vw is None:  # as a run opens it: in panels, where memory is short
-        return open_engine(patterns, categories, bounds, contender.device, mixed), device
-    alphabet = patterns.alphabet
-    layout = choose_layout(
-        device,
-        alphabet.n_states,
-        alphabet.n_codes,
-        categories,
-        patterns.n_patterns,
-        mixed,
-        contender.vw,
-    )
-    return Session(device.handle, patterns, layout, bounds), device

@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench.contenders import Contender, open_contender
+from bench.contenders import Contender
 from bench.results import Row, Run
-from mltree.likelihood.api import Likelihood
-from mltree.run import load_problem
+from mltree.placement import place
+from mltree.problem import load_problem
 from mltree.settings import SearchSettings
 from mltree.tree.newick import read_newick
 
@@ -60,15 +60,16 @@ def _rows(folder: Path, entry: dict[str, str], contenders: Sequence[Contender]) 
     tree, _ = read_newick(str(folder / entry["tree"]), patterns.taxa)
     expected = float(entry[_EXPECTED])
     for contender in contenders:
-        engine, _ = open_contender(contender, patterns, arrays.n_categories, bounds)
+        placement = place(contender.resources, patterns, arrays.n_categories, bounds)
+        likelihood = placement.likelihood(patterns)
         start = time.perf_counter()
-        lnl = float(Likelihood(engine, bounds).log_likelihoods([tree], [arrays])[0])
+        lnl = float(likelihood.log_likelihoods([tree], [arrays])[0])
         yield {
             "dataset": entry["dataset"],
             "model": entry["model"],
             "contender": f"{contender.name} {contender.precision}",
             "precision": contender.precision,
-            "engine": engine.name,
+            "engine": likelihood.engine.name,
             "expected": expected,
             "lnl": lnl,
             "difference": abs(lnl - expected),

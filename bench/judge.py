@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.contenders import Contender, open_contender
+from bench.contenders import Contender
 from bench.data import Dataset
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.reference import ReferenceEngine
-from mltree.run import FIXED_TOPOLOGY, load_problem
-from mltree.search.driver import StartingTree, search
+from mltree.device.discovery import REFERENCE
+from mltree.events import ignore
+from mltree.placement import Resources, place
+from mltree.problem import load_problem
+from mltree.run import FIXED_TOPOLOGY, evaluate
 from mltree.settings import ModelSettings, SearchSettings
 from mltree.tree.newick import read_newick
 from mltree.tree.splits import topology_key
@@ -42,13 +43,14 @@ class Judge:
     """Scores trees of one dataset; a topology is judged once."""
 
     def __init__(self, dataset: Dataset, optimiser: Contender) -> None:
-        self._problem = load_problem(str(dataset.alignment), dataset.model, lambda _: None)
+        self._problem = load_problem(str(dataset.alignment), dataset.model, ignore)
         patterns = self._problem.patterns
         bounds = SearchSettings().branches.bounds(patterns.n_sites)
         categories = self._problem.model.arrays().n_categories
-        engine, _ = open_contender(optimiser, patterns, categories, bounds)
-        self._fast = Likelihood(engine, bounds)
-        self._reference = Likelihood(ReferenceEngine(patterns, categories, bounds), bounds)
+        self._fast, self._reference = (
+            place(resources, patterns, categories, bounds).likelihood(patterns)
+            for resources in (optimiser.resources, Resources(device=REFERENCE))
+        )
         self._known: dict[int, float] = {}
 
     def topology(self, newick: str) -> int:
@@ -62,9 +64,10 @@ class Judge:
         if key not in self._known:
             tree, _ = read_newick(newick, self._problem.patterns.taxa)
             tree.lengths[:] = DEFAULT_LENGTH
-            rng = np.random.default_rng()  # nothing draws from it
-            start = [StartingTree(tree, "judged")]
-            best = search(self._fast, start, self._problem.model, TIGHT, rng, lambda _: None)
+            best = evaluate(
+                self._fast, tree, self._problem.model, ignore,
+                optimise_parameters=True, optimise_lengths=True, settings=TIGHT,
+            )  # fmt: skip
             lnl = self._reference.log_likelihoods([best.tree], [best.model.arrays()])
             self._known[key] = float(np.asarray(lnl)[0])
         return self._known[key]

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from bench.beagle import Beagle, find_beagle
-from bench.contenders import Contender, open_contender
+from bench.contenders import Contender
 from bench.limits import Limits, measure_limits
 from bench.results import Row, Run, repeated
 from bench.workloads import Workload, workload
@@ -27,6 +27,7 @@ from mltree.likelihood.api import Likelihood
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.program import Program
 from mltree.likelihood.reference import ReferenceEngine
+from mltree.placement import place
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.settings import BranchSettings
 
@@ -173,7 +174,9 @@ def _rows(
     settings = BranchSettings()
     bounds = settings.bounds(case.patterns)
     categories = data.model.n_categories
-    engine, device = open_contender(contender, data.patterns, categories, bounds)
+    placement = place(contender.resources, data.patterns, categories, bounds)
+    engine = placement.open(data.patterns)
+    device = placement.devices[0] if len(placement.devices) == 1 else None
     if device is not None and device.name not in limits:
         limits[device.name] = measure_limits(device.handle)
     states = data.patterns.alphabet.n_states

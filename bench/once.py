@@ -20,18 +20,16 @@ from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 
-from bench.contenders import Contender, open_contender  # noqa: E402
+from bench.contenders import Contender  # noqa: E402
 from mltree.contract import Function  # noqa: E402
+from mltree.events import ignore  # noqa: E402
 from mltree.likelihood.api import Likelihood  # noqa: E402
 from mltree.likelihood.engine import Engine  # noqa: E402
-from mltree.run import Problem, load_problem  # noqa: E402
-from mltree.search.driver import SearchResult, StartingTree, search  # noqa: E402
-from mltree.search.duplicates import Collapsed, collapse  # noqa: E402
+from mltree.problem import Problem, load_problem  # noqa: E402
+from mltree.run import Found, prepare_search  # noqa: E402
 from mltree.search.neighbourhood import Neighbourhood  # noqa: E402
-from mltree.settings import SearchSettings, preset  # noqa: E402
-from mltree.tree.newick import read_newick, write_newick  # noqa: E402
-from mltree.tree.parsimony import packed, stepwise_addition  # noqa: E402
-from mltree.tree.random_trees import random_topology  # noqa: E402
+from mltree.settings import preset  # noqa: E402
+from mltree.tree.newick import write_newick  # noqa: E402
 from mltree.tree.topology import Tree  # noqa: E402
 
 __all__ = ["main"]
@@ -47,61 +45,39 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     """A search and its times, in seconds."""
     clock = _Clock()
     clock.lap("imports_s", _STARTED)
-    problem = load_problem(job["alignment"], job["model"], lambda _: None)
-    patterns = problem.patterns
-    settings = preset(job["preset"]).for_sites(patterns.n_sites)
-    distinct = collapse(patterns)
-    rng = np.random.default_rng(job["seed"])
-    if job["start"]:
-        starts = [StartingTree(_read(job["start"], distinct, patterns.taxa), "user 1")]
-    else:
-        starts = _own_starts(settings, distinct, rng)
+    problem = load_problem(job["alignment"], job["model"], ignore)
     clock.lap("load_s")
-    bounds = settings.branches.bounds(patterns.n_sites)
-    categories = problem.model.arrays().n_categories
-    contender = Contender(**job["contender"])
-    engine, _ = open_contender(contender, distinct.patterns, categories, bounds)
-    likelihood = Likelihood(engine, bounds)
+    ready = prepare_search(
+        problem,
+        preset(job["preset"]),
+        Contender(**job["contender"]).resources,
+        seed=job["seed"],
+        starts=job["start"],
+    )
+    likelihood = ready.computation.likelihood
     clock.lap("open_s")
-    _build(likelihood, starts[0].tree.copy(), problem)
-    before = _functions(engine)
+    _build(likelihood, ready.starts[0].tree.copy(), problem)
+    before = _functions(likelihood.engine)
     clock.lap("build_s")
-    found = search(likelihood, starts, problem.model, settings, rng)
+    found = ready.run()
     clock.lap("search_s")
-    after = _functions(engine)
+    after = _functions(likelihood.engine)
     return {
         **clock.laps,
-        **_outcome(found, distinct.restore(found.tree), patterns.taxa),
-        "engine": engine.name,
+        **_outcome(found, problem.patterns.taxa),
+        "engine": likelihood.engine.name,
         "functions": {name: after[name] - before[name] for name in after},
     }
 
 
-def _read(path: str, distinct: Collapsed, taxa: Sequence[str]) -> Tree:
-    """A tree of all taxa, less the copies."""
-    return distinct.reduce_tree(read_newick(path, taxa)[0])
-
-
-def _own_starts(
-    settings: SearchSettings, distinct: Collapsed, rng: np.random.Generator
-) -> list[StartingTree]:
-    """The starting trees of a preset: parsimony first, then random ones."""
-    sites, tips = packed(distinct.patterns), distinct.patterns.n_tips
-    parsimony = [stepwise_addition(sites, rng) for _ in range(settings.parsimony_starts)]
-    random = [random_topology(tips, rng) for _ in range(settings.random_starts)]
-    return [
-        *(StartingTree(tree, f"parsimony {number}") for number, tree in enumerate(parsimony, 1)),
-        *(StartingTree(tree, f"random {number}") for number, tree in enumerate(random, 1)),
-    ]
-
-
-def _outcome(found: SearchResult, tree: Tree, taxa: Sequence[str]) -> dict[str, Any]:
+def _outcome(found: Found, taxa: Sequence[str]) -> dict[str, Any]:
+    assert found.search is not None
     return {
         "lnl": found.lnl,
-        "tree": write_newick(tree, taxa),
-        "rounds": found.rounds,
-        "candidates": found.candidates,
-        "moves": found.moves,
+        "tree": write_newick(found.tree, taxa),
+        "rounds": found.search.rounds,
+        "candidates": found.search.candidates,
+        "moves": found.search.moves,
     }
 
 

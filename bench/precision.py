@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.contenders import Contender, open_contender
+from bench.contenders import Contender
 from bench.data import Dataset
 from bench.judge import Judge
 from bench.race import Race
 from bench.results import Row, Run
-from mltree.likelihood.api import Likelihood
-from mltree.run import load_problem
+from mltree.placement import place
+from mltree.problem import load_problem
 from mltree.settings import SearchSettings
 from mltree.tree.newick import read_newick
 from mltree.tree.splits import robinson_foulds
@@ -58,8 +58,8 @@ def _likelihoods(dataset: Dataset, contender: Contender) -> Row:
     lnls, sites = {}, {}
     for precision in ("double", "mixed"):
         wanted = replace(contender, precision=precision)
-        engine, _ = open_contender(wanted, patterns, model.n_categories, bounds)
-        likelihood = Likelihood(engine, bounds)
+        placement = place(wanted.resources, patterns, model.n_categories, bounds)
+        likelihood = placement.likelihood(patterns)
         lnls[precision] = float(likelihood.log_likelihoods([tree], [model])[0])
         sites[precision] = likelihood.site_log_likelihoods(tree, model)
     expanded = sites["double"][patterns.site_pattern]

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from bench.contenders import Contender, open_contender
+from bench.contenders import Contender
 from bench.results import Row, Run, repeated
 from bench.workloads import workload
 from mltree.errors import MltreeError
-from mltree.likelihood.api import Likelihood
+from mltree.placement import place
 from mltree.settings import BranchSettings
 
 __all__ = ["AXES", "SMOKE", "measure"]
@@ -60,8 +60,8 @@ def _point(point: tuple[int, int, int], contender: Contender, repetitions: int, 
     taxa, patterns, count = point
     data = workload("DNA", taxa, patterns, seed)
     bounds = BranchSettings().bounds(patterns)
-    engine, _ = open_contender(contender, data.patterns, data.model.n_categories, bounds)
-    likelihood = Likelihood(engine, bounds)
+    placement = place(contender.resources, data.patterns, data.model.n_categories, bounds)
+    likelihood = placement.likelihood(data.patterns)
     trees, models = [data.tree.copy() for _ in range(count)], [data.model] * count
 
     def smooth() -> None:
@@ -72,8 +72,8 @@ def _point(point: tuple[int, int, int], contender: Contender, repetitions: int, 
     return {
         "traversal_s": _timed(lambda: likelihood.log_likelihoods(trees, models), repetitions),
         "smoothing_s": _timed(smooth, repetitions),
-        "planned_bytes": _planned(engine, count * 3 * (taxa - 2), patterns),
-        "used_bytes": _used(engine),
+        "planned_bytes": _planned(likelihood.engine, count * 3 * (taxa - 2), patterns),
+        "used_bytes": _used(likelihood.engine),
     }
 
 

@@ -6,7 +6,7 @@ Nothing heavy is imported before a command runs, so that ``mltree --help`` answe
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,9 +33,13 @@ from mltree.options import (
     VerboseOption,
     WidthOption,
     command_line,
+    parse_size,
     reporter_of,
     terminal,
 )
+
+if TYPE_CHECKING:
+    from mltree.placement import Resources
 
 __all__ = ["app", "main"]
 
@@ -128,10 +132,7 @@ def search(
             alignment=alignment,
             model=model,
             datatype=data_type and data_type.value,
-            device=device,
-            mixed=precision is Precision.MIXED,
-            memory_limit=_bytes(memory_limit),
-            vw=vw,
+            resources=_resources(device, precision, memory_limit, vw),
             prefix=prefix,
             redo=redo,
             command=command_line(),
@@ -185,10 +186,7 @@ def evaluate(
             alignment=alignment,
             model=model,
             datatype=data_type and data_type.value,
-            device=device,
-            mixed=precision is Precision.MIXED,
-            memory_limit=_bytes(memory_limit),
-            vw=vw,
+            resources=_resources(device, precision, memory_limit, vw),
             prefix=prefix,
             redo=redo,
             command=command_line(),
@@ -212,6 +210,7 @@ def compare(
     data_type: DataTypeOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
     quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Compute one log-likelihood on every device, in every layout, and by the NumPy reference.
 
@@ -220,7 +219,7 @@ def compare(
     from mltree.commands.inspect import run_compare
 
     mixed = precision is Precision.MIXED
-    reporter = reporter_of(quiet, verbose=False, json=False)
+    reporter = reporter_of(quiet, verbose=False, json=json)
     run_compare(alignment, tree, model, data_type and data_type.value, mixed, reporter)
 
 
@@ -256,10 +255,17 @@ for _name, (_function, _example) in TREE_COMMANDS.items():
     app.command(_name, epilog=_example)(_function)
 
 
-def _bytes(size: str | None) -> int | None:
-    from mltree.engines import parse_size
+def _resources(
+    device: str | None, precision: Precision, memory_limit: str | None, vw: int | None
+) -> Resources:
+    from mltree.placement import Resources
 
-    return None if size is None else parse_size(size)
+    return Resources(
+        device=device,
+        mixed=precision is Precision.MIXED,
+        memory_limit=None if memory_limit is None else parse_size(memory_limit),
+        vw=vw,
+    )
 
 
 def main() -> None:

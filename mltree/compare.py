@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
 from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
-from mltree.device.discovery import DeviceInfo, find_devices
-from mltree.engines import open_session
+from mltree.device.discovery import REFERENCE, DeviceInfo, find_devices
 from mltree.errors import MltreeError
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.engine import Engine
-from mltree.likelihood.reference import ReferenceEngine
+from mltree.events import EngineScore
 from mltree.model.grammar import parse_model
 from mltree.model.substitution import Model
+from mltree.placement import Placement, Resources, place
 from mltree.settings import BranchSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
@@ -25,7 +22,6 @@ from mltree.tree.topology import Tree
 __all__ = [
     "MIXED_TOLERANCE",
     "TOLERANCE",
-    "Score",
     "is_close",
     "is_ok",
     "score_everywhere",
@@ -52,31 +48,16 @@ NARROW_ON_GPU = 8
 """Patterns of a block that a GPU is compared in; its work-items need neighbours to read with."""
 
 
-@dataclass(frozen=True)
-class Score:
-    """What one engine answered."""
-
-    engine: str
-    lnl: float
-    """Natural log; NaN where the engine failed."""
-    seconds: float
-    """Of one evaluation, traversal included."""
-    problem: str = ""
-
-
-def score_everywhere(patterns: Patterns, tree: Tree, model: Model, mixed: bool) -> Iterator[Score]:
+def score_everywhere(
+    patterns: Patterns, tree: Tree, model: Model, mixed: bool
+) -> Iterator[EngineScore]:
     """The reference's score, then every device's in two layouts."""
-    categories = model.arrays().n_categories
-    bounds = BranchSettings().bounds(patterns.n_sites)
-    reference = ReferenceEngine(patterns, categories, bounds)
-    yield _score("NumPy reference", lambda: reference, tree, model, bounds)
+    yield _score("NumPy reference", Resources(device=REFERENCE), patterns, tree, model)
     for device in find_devices():
         for vw in _widths(device):
-
-            def opened(device: DeviceInfo = device, vw: int | None = vw) -> Engine:
-                return open_session(device, patterns, categories, bounds, mixed, vw)
-
-            yield _score(f"{device.name} VW={vw or 'native'}", opened, tree, model, bounds)
+            resources = Resources(device=str(device.index), mixed=mixed, vw=vw)
+            name = f"{device.name} VW={vw or 'native'}"
+            yield _score(name, resources, patterns, tree, model)
 
 
 def _widths(device: DeviceInfo) -> tuple[int | None, ...]:
@@ -85,16 +66,12 @@ def _widths(device: DeviceInfo) -> tuple[int | None, ...]:
 
 
 def _score(
-    name: str,
-    opened: Callable[[], Engine],
-    tree: Tree,
-    model: Model,
-    bounds: tuple[float, float],
-) -> Score:
+    name: str, resources: Resources, patterns: Patterns, tree: Tree, model: Model
+) -> EngineScore:
+    """What an engine answers, and how fast; it has this name where it cannot even be opened."""
+    arrays, bounds = model.arrays(), BranchSettings().bounds(patterns.n_sites)
     try:
-        engine = opened()
-        likelihood = Likelihood(engine, bounds)
-        arrays = model.arrays()
+        likelihood = place(resources, patterns, arrays.n_categories, bounds).likelihood(patterns)
         lnl = float(likelihood.log_likelihoods([tree], [arrays])[0])
         times = []
         for _ in range(REPETITIONS):
@@ -102,8 +79,8 @@ def _score(
             likelihood.log_likelihoods([tree], [arrays])
             times.append(time.perf_counter() - began)
     except MltreeError as error:
-        return Score(name, float("nan"), 0.0, error.message)
-    return Score(engine.name, lnl, min(times))
+        return EngineScore(name, float("nan"), 0.0, error.message)
+    return EngineScore(likelihood.engine.name, lnl, min(times))
 
 
 def is_close(lnl: float, reference: float, mixed: bool) -> bool:
@@ -119,20 +96,24 @@ def self_test(device: DeviceInfo) -> str:
     tree = random_topology(patterns.n_tips, rng)
     model = parse_model("GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
     bounds = BranchSettings().bounds(patterns.n_sites)
+
+    def placed(name: str) -> Placement:
+        return place(Resources(device=name), patterns, model.categories, bounds)
+
     try:
-        session = open_session(device, patterns, model.categories, bounds)
-        lnl, d1, d2 = Likelihood(session, bounds).derivatives(tree, model.arrays())
+        here = placed(str(device.index))
+        lnl, d1, d2 = here.likelihood(patterns).derivatives(tree, model.arrays())
     except MltreeError as error:
         return error.message
-    expected, e1, e2 = Likelihood(
-        ReferenceEngine(patterns, model.categories, bounds), bounds
-    ).derivatives(tree, model.arrays())
-    same = is_close(lnl, expected, session.layout.single) and (
-        session.layout.single or (np.allclose(d1, e1) and np.allclose(d2, e2))
+    reference = placed(REFERENCE).likelihood(patterns)
+    expected, e1, e2 = reference.derivatives(tree, model.arrays())
+    is_mixed = not here.is_exact
+    same = is_close(lnl, expected, is_mixed) and (
+        is_mixed or (np.allclose(d1, e1) and np.allclose(d2, e2))
     )
     if not same:
         return f"wrong: lnL {lnl:.6f}, not {expected:.6f}"
-    return f"{OK} ({session.layout})"
+    return f"{OK} ({here.layouts[0]})"
 
 
 def is_ok(verdict: str) -> bool:

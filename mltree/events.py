@@ -18,12 +18,15 @@ __all__ = [
     "DeviceChosen",
     "DistancesMeasured",
     "Emit",
+    "EngineScore",
+    "EnginesCompared",
     "Event",
     "MemoryPlanned",
     "ModelOptimised",
     "Notice",
     "PhaseStarted",
     "RoundDone",
+    "RunFinished",
     "RunStarted",
     "SearchFinished",
     "SearchResumed",
@@ -293,3 +296,45 @@ class BootstopChecked(Event):
     """Halvings in which that share is within the cutoff."""
     halvings: int
     converged: bool
+
+
+@dataclass(frozen=True)
+class RunFinished(Event):
+    """What a run found: its last event."""
+
+    lnl: float
+    """In fp64, whatever precision it was found in."""
+    model: str
+    """With its values; ``--model`` takes it."""
+    tree: str
+    """In Newick, as in its file."""
+    tree_length: float
+    """Sum of all branch lengths, expected substitutions per site."""
+    taxa: int
+    files: tuple[str, ...]
+    """That were written, the log among them."""
+    seconds: float
+    """Wall time of the search or the optimisation in this process; reading and opening are not
+    among it."""
+
+
+@dataclass(frozen=True)
+class EngineScore:
+    """What one engine answered."""
+
+    engine: str
+    """Its name and layout."""
+    lnl: float
+    """NaN where the engine failed."""
+    seconds: float
+    """Of one evaluation, traversal included."""
+    problem: str = ""
+    """Why there is no lnL."""
+
+
+@dataclass(frozen=True)
+class EnginesCompared(Event):
+    """The same likelihood from every engine."""
+
+    scores: tuple[EngineScore, ...]
+    """The reference's first."""

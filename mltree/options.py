@@ -6,6 +6,7 @@ Nothing heavy is imported before an option is given, so that ``mltree --help`` a
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import sys
 from enum import Enum
@@ -43,9 +44,28 @@ __all__ = [
     "VerboseOption",
     "WidthOption",
     "command_line",
+    "parse_size",
     "reporter_of",
     "terminal",
 ]
+
+ADDRESSABLE = 1 << 63
+"""Bytes, more than any memory has: OpenCL's sizes are 64-bit numbers."""
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``512M``, ``1.5GiB`` and the like.
+
+    Raises:
+        InputError: it is no size.
+    """
+    found = re.fullmatch(r"([0-9]+\.?[0-9]*)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
+    size = float(found[1]) * _UNITS[found[2].upper()] if found else 0.0
+    if not 1 <= size < ADDRESSABLE:
+        raise InputError(f"{text!r} is no size of memory", hint="write 512M or 1.5G")
+    return int(size)
 
 
 def _whole(text: str) -> int:

@@ -1,152 +1,249 @@
-"""A run, step by step: read the data, open an engine, search or evaluate, give back the result.
+"""A run, step by step: place it, open it, then search or evaluate; give back the result.
 
-Nothing is printed here: progress goes out as events, results as values.
+``prepare_search(load_problem("frogs.phy", "GTR+G4")).run()`` is a whole search. Nothing is printed
+here: progress goes out as events. Whoever gives a checkpoint can go on with a search.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
-from pathlib import Path
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
-from mltree.alignment.checks import AlignmentSummary, summarise
-from mltree.alignment.formats import Alignment, read_alignment
-from mltree.alignment.patterns import Patterns, compress
-from mltree.alignment.source import expect_file, read_text
-from mltree.engines import is_exact
-from mltree.errors import InputError, ModelError, NumericalError
-from mltree.events import AlignmentLoaded, Emit, Notice, StoppedShort
+from mltree import __version__
+from mltree.alignment.patterns import Patterns
+from mltree.device.layout_choice import KeptLayouts
+from mltree.events import Emit, Notice, RunFinished, StoppedShort, ignore
 from mltree.likelihood.api import Likelihood
-from mltree.model.grammar import default_model_name, parse_model
+from mltree.likelihood.engine import Engine
+from mltree.model.grammar import format_model
 from mltree.model.substitution import Model
-from mltree.report.tables import listed, warning_lines
+from mltree.placement import Placement, Resources, place
+from mltree.problem import Problem
+from mltree.report.tables import listed
 from mltree.search.alternation import alternate
-from mltree.search.driver import StartingTree, search
+from mltree.search.checkpoint import Checkpoint, fingerprint
+from mltree.search.constraint import Constraint
+from mltree.search.constraint_tree import read_constraint
+from mltree.search.driver import SearchResult, StartingTree, search
+from mltree.search.duplicates import Collapsed, collapse
 from mltree.search.model_optimiser import Fit, optimise_models, with_other_rates
-from mltree.settings import PerturbationSettings, SearchSettings
-from mltree.tree.conflicts import find_conflict
+from mltree.settings import PerturbationSettings, SearchSettings, preset
+from mltree.starts import starting_trees
+from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 
-__all__ = ["Problem", "check_possible", "evaluate", "load_problem", "read_problem"]
+__all__ = [
+    "FIXED_TOPOLOGY",
+    "Computation",
+    "Found",
+    "TreeSearch",
+    "evaluate",
+    "open_computation",
+    "prepare_search",
+]
+
+DEFAULT = preset("default")
+
+ANY_DEVICE = Resources()
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The data and the model that a run starts from."""
+class Computation:
+    """Where a run computes: as it was placed, and in fp64 where it reports from."""
 
-    alignment: Alignment
-    patterns: Patterns
+    placement: Placement
+    likelihood: Likelihood
+    all_patterns: Patterns
+    """Of all taxa: what is reported is scored on them."""
+
+    @cached_property
+    def exact(self) -> Likelihood:
+        """In fp64, whatever precision was asked for; opened when it is first needed."""
+        if self.placement.is_exact:
+            return self.likelihood
+        return self.placement.exact(self.all_patterns).likelihood(self.all_patterns)
+
+    def exactly(self, found: Found, emit: Emit) -> Found:
+        """With its lnL in fp64, and a notice of the difference where there was another."""
+        if self.placement.is_exact:
+            return found
+        lnl = float(self.exact.log_likelihoods([found.tree], [found.model.arrays()])[0])
+        emit(Notice(f"scored again in fp64: lnL {lnl:.6f}, {lnl - found.lnl:+.1e} from fp32"))
+        return replace(found, lnl=lnl)
+
+    @property
+    def engines(self) -> list[Engine]:
+        """The engine that it was placed on, and the exact one where that is another."""
+        others = [] if self.placement.is_exact else [self.exact.engine]
+        return [self.likelihood.engine, *others]
+
+
+def open_computation(
+    problem: Problem,
+    resources: Resources,
+    emit: Emit,
+    patterns: Patterns | None = None,
+    settings: SearchSettings = DEFAULT,
+    trees: int | None = None,
+    kept: KeptLayouts | None = None,
+) -> Computation:
+    """Plan where a run computes, show that, and open it.
+
+    patterns  those of a search without copies; the problem's where None
+    trees     that a search will have; None where one is evaluated
+    kept      layouts that a search goes on in
+
+    Raises:
+        DeviceError: a device cannot be found or used.
+    """
+    patterns = patterns or problem.patterns
+    bounds = settings.branches.bounds(patterns.n_sites)
+    categories = problem.model.arrays().n_categories
+    placement = place(resources, patterns, categories, bounds, trees, kept)
+    placement.show(emit)
+    return Computation(placement, placement.likelihood(patterns, emit), problem.patterns)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run's result."""
+
+    tree: Tree
+    """Of all taxa."""
     model: Model
-    """Frequencies counted where the model asks for it."""
-    summary: AlignmentSummary
+    lnl: float
+    """Natural log, as computed on the way; see :meth:`Computation.exactly`."""
+    seconds: float
+    """Wall time of the search or the optimisation alone."""
+    search: SearchResult | None = None
+    """How it was found, without the copies of sequences; None where the topology was given."""
+
+    def event(self, newick: str, files: Sequence[str] = ()) -> RunFinished:
+        """The result as the last event of a run that wrote these files."""
+        return RunFinished(
+            lnl=self.lnl,
+            model=format_model(self.model),
+            tree=newick,
+            tree_length=float(self.tree.lengths.sum()),
+            taxa=self.tree.n_tips,
+            files=tuple(files),
+            seconds=self.seconds,
+        )
 
 
-def load_problem(path: str, model: str | None, emit: Emit, datatype: str | None = None) -> Problem:
-    """The data and the model of a run, with a notice of whatever looks wrong in them.
+@dataclass(frozen=True, kw_only=True)
+class TreeSearch:
+    """A search that stands ready: its data, its engine and its starting trees."""
+
+    problem: Problem
+    distinct: Collapsed
+    """The alignment without the copies of sequences, which is searched."""
+    computation: Computation
+    settings: SearchSettings
+    starts: Sequence[StartingTree]
+    constraint: Constraint | None
+    rng: np.random.Generator
+    start_text: str
+    """The starting trees of all taxa, in Newick, a line each."""
+    fingerprint: str
+    """What a checkpoint must agree with: everything that decides how the search goes."""
+
+    def run(self, emit: Emit = ignore, checkpoint: Checkpoint | None = None) -> Found:
+        """Search, from the checkpoint on where there is one on file.
+
+        Raises:
+            InputError: a start violates the constraint, or the checkpoint is another search's.
+        """
+        began = time.perf_counter()
+        found = search(
+            self.computation.likelihood, self.starts, self.problem.model, self.settings, self.rng,
+            emit, checkpoint, self.constraint,
+        )  # fmt: skip
+        seconds = time.perf_counter() - began
+        return Found(self.distinct.restore(found.tree), found.model, found.lnl, seconds, found)
+
+
+def prepare_search(
+    problem: Problem,
+    settings: SearchSettings = DEFAULT,
+    resources: Resources = ANY_DEVICE,
+    *,
+    seed: int = 1,
+    starts: str | None = None,
+    constraint: str | None = None,
+    kept: KeptLayouts | None = None,
+    emit: Emit = ignore,
+) -> TreeSearch:
+    """Open an engine for a search and grow its starting trees.
+
+    starts      as :func:`mltree.starts.starting_trees` reads them; as the settings have them
+                where None
+    constraint  the file of a constraint tree
+    kept        layouts of the checkpoint that the search goes on from
 
     Raises:
-        InputError: as `read_problem`, and where a taxon has nothing but gaps.
-        ModelError: as `read_problem`.
+        InputError: the starts or the constraint cannot be used.
+        DeviceError: a device cannot be found or used.
     """
-    problem = read_problem(path, model, datatype)
-    summary = problem.summary
-    emit(
-        AlignmentLoaded(
-            path=path,
-            layout=summary.layout,
-            data_type=summary.datatype,
-            data_seen=summary.seen,
-            taxa=summary.taxa,
-            sites=summary.sites,
-            patterns=summary.patterns,
-            gap_share=summary.gap_share,
-        )
+    taxa = problem.patterns.taxa
+    groups = read_constraint(constraint, taxa) if constraint else None
+    distinct = _distinct(problem.patterns, groups, emit)
+    fitting = settings.for_sites(problem.patterns.n_sites)
+    computation = open_computation(
+        problem, resources, emit, distinct.patterns, fitting, fitting.most_trees, kept
     )
-    if summary.gap_taxa:
-        count = len(summary.gap_taxa)
-        raise InputError(
-            f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
-            f"{listed(summary.gap_taxa)}",
-            file=path,
-            taxon=summary.gap_taxa[0],
-            hint="no character tells where they belong: take them out",
-        )
-    for line in warning_lines(summary):
-        emit(Notice(line))
-    return problem
+    rng = np.random.default_rng(seed)
+    grown = starting_trees(starts or _usual_starts(settings), distinct, taxa, groups, rng, emit)
+    start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)
+    return TreeSearch(
+        problem=problem,
+        distinct=distinct,
+        computation=computation,
+        settings=fitting.for_precision(computation.placement.is_exact),
+        starts=grown,
+        constraint=groups,
+        rng=rng,
+        start_text=start_text,
+        fingerprint=fingerprint(
+            __version__,
+            computation.likelihood.engine.name,
+            "\n".join(taxa),
+            problem.patterns.codes.tobytes(),
+            problem.patterns.weights.tobytes(),
+            format_model(problem.model),
+            start_text,
+            b"" if groups is None else groups.one.tobytes() + groups.other.tobytes(),
+            str(seed),
+            repr(asdict(settings)),
+        ),
+    )
 
 
-def read_problem(path: str, model: str | None, datatype: str | None = None) -> Problem:
-    """Read an alignment and the model for it.
-
-    ``datatype``: ``"dna"`` or ``"protein"`` whatever the data look like; else the model decides
-    where it can.
-
-    Raises:
-        InputError: the alignment or the model file cannot be used.
-        ModelError: the model string cannot be used.
-    """
-    text = None if model is None else _model_text(model)
-    alignment = read_alignment(path, datatype, None if text is None else _alphabet_of(text))
-    patterns = compress(alignment)
-    name = default_model_name(alignment.alphabet) if text is None else text
-    parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
-    parsed.arrays()
-    return Problem(alignment, patterns, parsed, summarise(alignment, patterns))
+def _usual_starts(settings: SearchSettings) -> str:
+    """As many starting trees as a preset has."""
+    pars, rand = settings.parsimony_starts, settings.random_starts
+    return f"pars{{{pars}}}" + (f",rand{{{rand}}}" if rand else "")
 
 
-_BRACED = re.compile(r"[{\[].*?([}\]]|$)")
-_PATH = re.compile(r"[/\\]|\.[A-Za-z]\w*$|^\.")
-"""What a model's string never has outside braces: a folder, or a file name's ending."""
+def _distinct(patterns: Patterns, constraint: Constraint | None, emit: Emit) -> Collapsed:
+    """The alignment without copies of sequences; with them all where a constraint names them."""
+    if constraint is not None:
+        nothing = np.empty(0, np.int32)
+        return Collapsed(patterns, np.arange(patterns.n_tips, dtype=np.int32), nothing, nothing)
+    distinct = collapse(patterns)
+    if distinct.copies.size:
+        emit(Notice(_copies_text(distinct, patterns.taxa)))
+    return distinct
 
 
-def _model_text(text: str) -> str:
-    """The model's string: the text itself, or the line of the file that it names."""
-    if not _is_file(text):
-        if _PATH.search(_BRACED.sub("", text)) and _alphabet_of(text) is None:
-            expect_file(text)
-        return text
-    lines = [line for line in read_text(text).decode(errors="replace").split("\n") if line.strip()]
-    if len(lines) != 1:
-        raise InputError("a model file has one line", file=text, hint="as in .bestModel files")
-    return lines[0]
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).exists() and not Path(text).is_dir()
-    except (OSError, ValueError):  # no name that a file could have
-        return False
-
-
-def _alphabet_of(model: str) -> Alphabet | None:
-    """The alphabet that a model's string is for; None where the string is wrong."""
-    for alphabet in (DNA, PROTEIN):
-        try:
-            parse_model(model, alphabet)
-        except ModelError:
-            continue
-        return alphabet
-    return None
-
-
-def check_possible(tree: Tree, patterns: Patterns) -> None:
-    """Make sure that the data have a likelihood on a tree whose lengths stay as they are.
-
-    Raises:
-        NumericalError: they have none, for branches of length zero join what differs.
-    """
-    conflict = find_conflict(tree, patterns)
-    if conflict is not None:
-        names = " and ".join(patterns.taxa[tip] for tip in conflict.tips)
-        raise NumericalError(
-            f"the lnL is minus infinity: {names} exclude each other at site {conflict.site + 1}, "
-            "and all branches between them are of length zero",
-            hint="optimise the branch lengths, or give the tree others",
-        )
+def _copies_text(distinct: Collapsed, taxa: Sequence[str]) -> str:
+    pairs = zip(distinct.copies.tolist(), distinct.models.tolist(), strict=True)
+    named = listed([f"{taxa[copy]} = {taxa[model]}" for copy, model in pairs])
+    return f"sequences that occur twice are searched once and put back at the end: {named}"
 
 
 FIXED_TOPOLOGY = SearchSettings(phases=(), perturbation=PerturbationSettings(patience=0))
@@ -161,23 +258,41 @@ def evaluate(
     *,
     optimise_parameters: bool,
     optimise_lengths: bool,
-) -> tuple[Tree, Model, float]:
-    """A tree and a model, optimised as far as asked for, and their lnL (natural log)."""
-    tree = tree.copy()
-    settings = FIXED_TOPOLOGY.for_precision(is_exact(likelihood.engine))
-    if optimise_parameters and optimise_lengths:
+    settings: SearchSettings = FIXED_TOPOLOGY,
+) -> Found:
+    """A tree and a model, optimised as far as asked for, and their lnL.
+
+    ``settings``: those of a fixed topology, for the likelihood's precision.
+    """
+    began = time.perf_counter()
+    fit = _optimised(
+        likelihood, Fit(tree.copy(), model), emit, optimise_parameters, optimise_lengths, settings
+    )
+    return Found(fit.tree, fit.model, fit.lnl, time.perf_counter() - began)
+
+
+def _optimised(
+    likelihood: Likelihood,
+    fit: Fit,
+    emit: Emit,
+    parameters: bool,
+    lengths: bool,
+    settings: SearchSettings,
+) -> Fit:
+    if parameters and lengths:
         rng = np.random.default_rng()  # nothing draws from it
-        found = search(likelihood, [StartingTree(tree, "user 1")], model, settings, rng, emit)
-        return found.tree, found.model, found.lnl
-    if optimise_lengths:
-        fit = alternate(likelihood, [Fit(tree, model)], settings, emit, parameters=False)
-        return fit.tree, fit.model, fit.lnl
-    if optimise_parameters:
-        fits = [Fit(tree, start) for start in with_other_rates(model)]
+        start = StartingTree(fit.tree, "user 1")
+        found = search(likelihood, [start], fit.model, settings, rng, emit)
+        return Fit(found.tree, found.model, found.lnl)
+    if lengths:
+        return alternate(likelihood, [fit], settings, emit, parameters=False)
+    if parameters:
+        fits = [Fit(fit.tree, start) for start in with_other_rates(fit.model)]
         fixed = replace(settings.model, scale_limit=0.0)
         optimise_models(likelihood, fits, fixed, settings.branches, fixed.final_epsilon)
         best = max(fits, key=lambda fit: fit.lnl)
         if not best.converged:
             emit(StoppedShort("model"))
-        return best.tree, best.model, best.lnl
-    return tree, model, float(likelihood.log_likelihoods([tree], [model.arrays()])[0])
+        return best
+    lnl = float(likelihood.log_likelihoods([fit.tree], [fit.model.arrays()])[0])
+    return Fit(fit.tree, fit.model, lnl)

@@ -19,8 +19,9 @@ from hypothesis import settings
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
-from mltree.device.discovery import DeviceInfo, choose_layout, find_devices
+from mltree.device.discovery import DeviceInfo, find_devices
 from mltree.device.layout import Layout, gpu_layout
+from mltree.device.layout_choice import choose_layout
 from mltree.device.session import Session
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.engine import Engine

@@ -16,12 +16,12 @@ from scipy.optimize import OptimizeResult, minimize
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
-from mltree.engines import open_engine
 from mltree.events import Event, StoppedShort
 from mltree.likelihood.api import Likelihood
 from mltree.model.grammar import parse_model
 from mltree.model.parameters import arrays_at, bounds, vector, with_vector
 from mltree.model.substitution import Model
+from mltree.placement import Resources, place
 from mltree.run import evaluate
 from mltree.tree.topology import Tree
 
@@ -66,8 +66,8 @@ def make_case(tree: Tree, true: Model, fitted: str, sites: int, rng: np.random.G
     """Sites that evolve under the true model, to be fitted by another one."""
     patterns = patterns_of(simulate.evolve(tree, true.arrays(), sites, rng), true.alphabet)
     model = parse_model(fitted, true.alphabet).with_empirical_frequencies(patterns)
-    engine = open_engine(patterns, model.arrays().n_categories, BOUNDS, device=None, mixed=False)
-    return Case(tree, model, Likelihood(engine, BOUNDS), f"{fitted}, {tree.n_tips} x {sites}")
+    placement = place(Resources(), patterns, model.arrays().n_categories, BOUNDS)
+    return Case(tree, model, placement.likelihood(patterns), f"{fitted}, {tree.n_tips} x {sites}")
 
 
 def patterns_of(states: np.ndarray, alphabet: Alphabet) -> Patterns:
@@ -157,11 +157,11 @@ def fit(case: Case) -> tuple[float, Model, list[Event]]:
     tree = case.tree.copy()
     tree.lengths[:] = 0.1
     events: list[Event] = []
-    _, model, lnl = evaluate(
+    found = evaluate(
         case.likelihood, tree, case.model, events.append,
         optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip
-    return lnl, model, events
+    return found.lnl, found.model, events
 
 
 def warnings_in(events: Iterable[Event]) -> list[Event]:

@@ -1,158 +1,153 @@
-"""What a run starts from: data, model, and what is said about them."""
+"""Runs without a command line: what comes back, and that it is what commands show."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
-from mltree.errors import InputError, MltreeError, ModelError
-from mltree.events import AlignmentLoaded, Event, Notice, ignore
-from mltree.report.tables import warning_lines
-from mltree.run import Problem, load_problem, read_problem
+from mltree.device.discovery import REFERENCE
+from mltree.errors import InputError
+from mltree.events import Event, Notice, RunFinished, SearchFinished, SearchResumed, ignore
+from mltree.model.grammar import format_model
+from mltree.placement import Resources
+from mltree.problem import Problem, load_problem
+from mltree.run import FIXED_TOPOLOGY, TreeSearch, evaluate, open_computation, prepare_search
+from mltree.search.checkpoint import Checkpoint
+from mltree.settings import preset
+from mltree.tree.newick import read_newick, write_newick
+from mltree.tree.splits import same_topology
 
-ROWS = {"a": "ACGTACGTTA", "b": "ACGTTCGTTA", "c": "ACTTACGTGA", "d": "GCTTACGTTC"}
-
-
-def saved(folder: Path, rows: dict[str, str] = ROWS) -> str:
-    path = folder / "data.fa"
-    path.write_text("".join(f">{name}\n{row}\n" for name, row in rows.items()))
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    ("rows", "model", "datatype", "expected"),
-    [
-        (ROWS, None, None, DNA),
-        (ROWS, None, "protein", PROTEIN),
-        (dict.fromkeys("abcd", "MKVLEFPIQ"), None, None, PROTEIN),
-        (dict.fromkeys("abcd", "MKVRS"), None, None, PROTEIN),
-        (dict.fromkeys("abcd", "MKVRS"), "HKY+G4", None, DNA),
-        (dict.fromkeys("abcd", "MKVRS"), None, "dna", DNA),
-        (dict.fromkeys("abcd", "RYRRYRYYRRYRYRYRYYYR"), None, None, DNA),
-        (dict.fromkeys("abcd", "RYRRYRYYRRYRYRYRYYYR"), "LG", None, PROTEIN),
-    ],
-)
-def test_who_decides_the_data_type(
-    tmp_path: Path,
-    rows: dict[str, str],
-    model: str | None,
-    datatype: str | None,
-    expected: Alphabet,
-) -> None:
-    problem = read_problem(saved(tmp_path, rows), model, datatype)
-    assert problem.alignment.alphabet is expected
-    assert problem.model.alphabet is expected
+FAST = preset("fast")
+NEIGHBOURS = FAST.nni_only()
 
 
-@pytest.mark.parametrize(
-    ("model", "datatype"), [("LG+G4", None), ("GTR", "protein"), ("JTT", "dna")]
-)
-def test_a_model_for_other_data_is_refused(
-    tmp_path: Path, model: str, datatype: str | None
-) -> None:
-    with pytest.raises(ModelError, match="is for .*, but the alignment's data type is"):
-        read_problem(saved(tmp_path), model, datatype)
+@pytest.fixture
+def problem(tmp_path: Path) -> Problem:
+    """Seven taxa, one of them there twice."""
+    rng = random.Random(3)
+    rows = ["".join(rng.choices("ACGT", k=60))]
+    for _ in range(6):
+        parent = rng.choice(rows)
+        rows.append("".join(rng.choice("ACGT") if rng.random() < 0.2 else x for x in parent))
+    path = tmp_path / "data.fa"
+    path.write_text("".join(f">t{n}\n{row}\n" for n, row in enumerate([*rows, rows[2]])))
+    return load_problem(str(path), "HKY+G2", ignore)
 
 
-def test_a_model_file(tmp_path: Path) -> None:
-    file = tmp_path / "x.bestModel"
-    file.write_text("\ufeffHKY{2.5}+FE, noname = 1-10\r\n\n")
-    assert read_problem(saved(tmp_path), str(file)).model.name == "HKY"
+def ready(problem: Problem, **options: object) -> TreeSearch:
+    return prepare_search(problem, NEIGHBOURS, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["x.bestModel", "no/such/file", "./GTR", "..", "/dev/zero", "m.txt", "GTR/x" + "y" * 300],
-)
-def test_a_model_file_that_is_not_there(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match="no such file|is a dir|is a device|File name too long"):
-        read_problem(saved(tmp_path), name)
-
-
-@pytest.mark.parametrize("name", ["GTRR", "GTR{1/2", "x" * 300, "GTR+G4{0.5", "HKY{1_0}", "JC{٣}"])
-def test_a_model_that_is_none(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ModelError):
-        read_problem(saved(tmp_path), name)
-
-
-def heard(path: str, **options: str | None) -> tuple[list[Event], Problem]:
+def test_a_search_gives_back_a_tree_of_all_taxa(problem: Problem) -> None:
     events: list[Event] = []
-    return events, load_problem(path, options.pop("model", None), events.append, **options)
+    search = ready(problem, emit=events.append)
+    found = search.run(events.append)
+    assert found.tree.n_tips == 8
+    assert search.distinct.patterns.n_tips == 7
+    assert any("t7 = t2" in event.text for event in events if isinstance(event, Notice))
+    assert events[-1] == SearchFinished(
+        found.lnl, found.search.rounds, found.search.candidates, found.search.moves
+    )
+    computation = open_computation(problem, Resources(), ignore)
+    scored = computation.likelihood.log_likelihoods([found.tree], [found.model.arrays()])[0]
+    assert found.lnl == pytest.approx(scored, rel=1e-9)
+    assert found.seconds > 0
 
 
-def test_a_run_says_what_check_says(tmp_path: Path) -> None:
-    rows = {
-        "a": "ACGTACGTTA-", "b": "ACGTACGTTA-", "c": "ACX------T-", "d": "GCTTACGTTC-",
-        "A": "AAAAAAAAAAN", "e": "........CG.",
-    }  # fmt: skip
-    events, problem = heard(saved(tmp_path, rows))
-    notices = [event.text for event in events if isinstance(event, Notice)]
-    assert notices == warning_lines(problem.summary)
-    for words in (
-        "identical sequences: a, b",
-        "differ in case only: A, a",
-        "gaps at the sites 11",
-        "more than 50% gaps in 1 of 6 sequences: c (73%)",
-        "unlike the whole in 1 of 6 sequences: A (p = ",
-        "'X' (first in c at site 3)",
-        "9 times '.' (first in e at site 1): read as the character of the first sequence, a",
-    ):
-        assert sum(words in notice for notice in notices) == 1, (words, notices)
+def test_the_same_seed_gives_the_same_search(problem: Problem) -> None:
+    one, same, other = (ready(problem, seed=seed, starts="rand{2}") for seed in (1, 1, 2))
+    assert one.start_text == same.start_text != other.start_text
+    assert one.fingerprint == same.fingerprint != other.fingerprint
+    first, again = one.run(), same.run()
+    assert first.lnl == again.lnl
+    assert format_model(first.model, 17) == format_model(again.model, 17)
+    taxa = problem.patterns.taxa
+    assert write_newick(first.tree, taxa, None) == write_newick(again.tree, taxa, None)
 
 
-def test_a_doubtful_data_type_is_said(tmp_path: Path) -> None:
-    path = saved(tmp_path, dict.fromkeys("abcd", "MKVRS"))
-    assert "read as AA, but its letters could be DNA" in str(heard(path)[0][1])
-    assert "could be" not in str(heard(path, datatype="protein")[0])
+def test_a_search_goes_on_from_a_checkpoint(problem: Problem, tmp_path: Path) -> None:
+    def checkpoint(search: TreeSearch) -> Checkpoint:
+        return Checkpoint(tmp_path / "x", search.fingerprint, search.settings.checkpoints)
+
+    first = ready(problem)
+    found = first.run(ignore, checkpoint(first))
+    events: list[Event] = []
+    second = ready(problem)
+    again = second.run(events.append, checkpoint(second))
+    assert isinstance(events[0], SearchResumed)
+    assert again.lnl == found.lnl
+    third = ready(problem, seed=2)
+    with pytest.raises(InputError, match="other data, options"):
+        third.run(ignore, checkpoint(third))
 
 
-def test_what_was_seen_is_said(tmp_path: Path) -> None:
-    loaded = heard(saved(tmp_path, ROWS | {"e": "ACGTRYNN--"}))[0][0]
-    assert isinstance(loaded, AlignmentLoaded)
-    assert loaded.data_seen == "95.7% ACGT, 2 ambiguity codes"
+@pytest.mark.parametrize("constrained", [False, True])
+def test_a_constraint_keeps_all_taxa(problem: Problem, tmp_path: Path, constrained: bool) -> None:
+    (tmp_path / "groups").write_text("((t0,t1),(t2,t3));")
+    groups = str(tmp_path / "groups") if constrained else None
+    search = ready(problem, constraint=groups)
+    assert search.distinct.patterns.n_tips == (8 if constrained else 7)
+    assert (search.constraint is not None) == constrained
+    assert search.run().tree.n_tips == 8
 
 
-def test_many_sequences_take_few_lines(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    rows = {}
-    for n in range(300):
-        row = "".join(rng.choice(list("ACGT"), 40, p=rng.dirichlet([0.3] * 4)))
-        rows[f"t{n}"] = rows[f"T{n}"] = row[:15] + "-" * 25
-    events, _ = heard(saved(tmp_path, rows))
-    assert len(events) < 8
-    assert all(len(str(event)) < 700 for event in events)
+def test_a_result_is_an_event(problem: Problem) -> None:
+    found = ready(problem).run()
+    newick = write_newick(found.tree, problem.patterns.taxa)
+    event = found.event(newick, ["x.log"])
+    assert isinstance(event, RunFinished)
+    assert (event.lnl, event.seconds, event.taxa) == (found.lnl, found.seconds, 8)
+    assert event.files == ("x.log",)
+    assert event.tree_length == pytest.approx(found.tree.lengths.sum())
+    assert same_topology(read_newick(event.tree, problem.patterns.taxa)[0], found.tree)
+    again = load_problem(problem.summary.path, event.model, ignore).model
+    assert again.alpha == pytest.approx(found.model.alpha, abs=1e-5)
 
 
-def test_taxa_of_gaps_are_refused_by_name(tmp_path: Path) -> None:
-    path = saved(tmp_path, ROWS | {"e": "N---?-----", "f": "-" * 10})
-    with pytest.raises(InputError, match="2 taxa have nothing but gaps: e, f") as caught:
-        load_problem(path, None, ignore)
-    assert caught.value.taxon == "e"
-    assert read_problem(path, None).summary.gap_taxa == ("e", "f")
+def test_what_was_found_in_mixed_precision_is_scored_in_double(problem: Problem) -> None:
+    events: list[Event] = []
+    search = ready(problem, resources=Resources(mixed=True))
+    found = search.run()
+    exact = search.computation.exactly(found, events.append)
+    reference = open_computation(problem, Resources(device=REFERENCE), ignore)
+    lnl = reference.likelihood.log_likelihoods([found.tree], [found.model.arrays()])[0]
+    assert exact.lnl == pytest.approx(lnl, rel=1e-9)
+    assert replace(exact, lnl=found.lnl) == found
+    (notice,) = events
+    assert "scored again in fp64" in str(notice)
+    assert len(search.computation.engines) == 2
 
 
-MODELS = [
-    "GTR{1/2/1/1/2/1}+FU{0.3/0.2/0.2/0.3}+G4m{0.5}+IU{0.1}",
-    "HKY{2.5}+FE+G4",
-    "JC",
-    "LG+FC+I",
-]
+def test_what_was_found_in_double_is_not_scored_again(problem: Problem) -> None:
+    events: list[Event] = []
+    search = ready(problem)
+    found = search.run()
+    assert search.computation.exactly(found, events.append) is found
+    assert search.computation.engines == [search.computation.likelihood.engine]
+    assert not events
 
 
-@pytest.mark.cases(10, 500)
-def test_mutated_models_are_models_or_errors(
-    case: int, tmp_path: Path, mutated: Callable[[bytes, random.Random], bytes]
+@pytest.mark.parametrize("parameters", [False, True])
+@pytest.mark.parametrize("lengths", [False, True])
+def test_an_evaluation_changes_what_it_may(
+    problem: Problem, parameters: bool, lengths: bool
 ) -> None:
-    rng = random.Random(case)
-    path = saved(tmp_path)
-    for _ in range(20):
-        model = mutated(rng.choice(MODELS).encode(), rng).decode("utf-8", "replace")
-        with suppress(MltreeError):
-            arrays = read_problem(path, model).model.arrays()
-            assert np.isfinite(arrays.rates).all()
+    computation = open_computation(problem, Resources(), ignore)
+    tree = ready(problem).starts[0].tree
+    whole = ready(problem).distinct.restore(tree)
+    before = whole.lengths.copy()
+    found = evaluate(
+        computation.likelihood, whole, problem.model, ignore,
+        optimise_parameters=parameters, optimise_lengths=lengths,
+        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
+    )  # fmt: skip
+    scored = computation.likelihood.log_likelihoods([found.tree], [found.model.arrays()])[0]
+    assert found.lnl == pytest.approx(scored, rel=1e-9)
+    assert same_topology(found.tree, whole)
+    assert (found.tree.lengths == before).all() == (not lengths)
+    assert (found.model is problem.model) == (not parameters)
+    assert (whole.lengths == before).all()
+    assert found.search is None

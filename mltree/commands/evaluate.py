@@ -5,21 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mltree import __version__
-from mltree.commands.request import (
-    Request,
-    conclude,
-    deliver,
-    exactly,
-    model_line,
-    newick,
-    open_likelihood,
-    open_log,
-    read_tree,
-)
+from mltree.commands.request import Request, conclude, deliver, model_line, open_log
 from mltree.events import RunStarted
+from mltree.problem import check_possible, load_problem, read_tree
 from mltree.report.progress import Reporter
-from mltree.run import check_possible, evaluate, load_problem
-from mltree.settings import SearchSettings
+from mltree.run import FIXED_TOPOLOGY, evaluate, open_computation
+from mltree.tree.newick import write_newick
 
 __all__ = ["EvaluateRequest", "run_evaluate"]
 
@@ -49,23 +40,22 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
         tree = read_tree(request.tree, problem, reporter)
         if not request.optimise_branches:
             check_possible(tree, problem.patterns)
-        likelihood = open_likelihood(
-            problem, problem.patterns, request, SearchSettings(), None, reporter
-        )
+        computation = open_computation(problem, request.resources, reporter)
         log.begin(append=False)
-        tree, model, lnl = evaluate(
-            likelihood,
+        found = evaluate(
+            computation.likelihood,
             tree,
             problem.model,
             reporter,
             optimise_parameters=request.optimise_model,
             optimise_lengths=request.optimise_branches,
+            settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
         )
-        texts = {"evalModel": model_line(model, problem), "evalTree": newick(tree, problem) + "\n"}
-        exact = exactly(likelihood, problem, request, model)
+        newick = write_newick(found.tree, problem.patterns.taxa)
+        texts = {"evalModel": model_line(found.model, problem), "evalTree": newick + "\n"}
         if request.site_lnl:
-            sites = exact.site_log_likelihoods(tree, model.arrays())
+            sites = computation.exact.site_log_likelihoods(found.tree, found.model.arrays())
             values = sites[problem.patterns.site_pattern]
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
         files = [log.path, *deliver(outputs, texts, reporter)]
-        conclude(likelihood, exact, problem, tree, model, lnl, files, reporter)
+        conclude(computation, found, newick, files, reporter)

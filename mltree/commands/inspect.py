@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from mltree.commands.request import read_tree
 from mltree.compare import is_close, is_ok, score_everywhere, self_test
-from mltree.device.calibration import Calibration, load
-from mltree.device.discovery import find_devices, no_device, notices
+from mltree.device.calibration import Calibration, load, notices
+from mltree.device.discovery import find_devices, no_device
 from mltree.device.speed import build_all, calibrate
-from mltree.engines import memory_plan
 from mltree.errors import DeviceError, NumericalError
-from mltree.events import Notice
+from mltree.events import EnginesCompared, Notice
+from mltree.placement import Resources, place
+from mltree.problem import check_possible, load_problem, read_problem, read_tree
 from mltree.report import tables
 from mltree.report.progress import Reporter, describe
-from mltree.run import check_possible, load_problem, read_problem
 from mltree.settings import preset
 
 __all__ = ["run_compare", "show_check", "show_devices"]
@@ -43,7 +42,7 @@ def run_compare(
         scores.append(score)
         if score.problem:
             reporter(Notice(f"{score.engine}: {score.problem}"))
-    reporter.say(tables.compare_table(scores))
+    reporter(EnginesCompared(tuple(scores)))
     reference, *others = scores
     wrong = [s for s in others if s.problem or not is_close(s.lnl, reference.lnl, mixed)]
     if wrong:
@@ -92,10 +91,13 @@ def show_check(
     problem = read_problem(alignment, model, datatype)
     for line in tables.check_lines(problem.summary):
         console.print(line, soft_wrap=True, markup=False)
-    categories, settings = problem.model.arrays().n_categories, preset("default")
+    patterns, categories = problem.patterns, problem.model.arrays().n_categories
+    settings = preset("default")
+    bounds = settings.branches.bounds(patterns.n_sites)
+    wanted = Resources(device=device)
     try:
-        plan = memory_plan(problem.patterns, categories, device, trees=settings.most_trees)
-        line = "no device's" if plan is None else describe(plan).removeprefix("memory: ")
+        memory = place(wanted, patterns, categories, bounds, settings.most_trees).memory
+        line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
     except DeviceError as error:
         line = f"not known: {error.message}"
     console.print(f"Memory       {line}", soft_wrap=True, markup=False)

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from mltree import __version__
-from mltree.commands.request import (
-    Request,
-    conclude,
-    deliver,
-    exactly,
-    model_line,
-    newick,
-    open_likelihood,
-    open_log,
-)
-from mltree.device.calibration import keeping
-from mltree.engines import is_exact
+from mltree.commands.request import Request, conclude, deliver, model_line, open_log
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
 from mltree.log import RunLog
-from mltree.model.grammar import format_model
+from mltree.problem import load_problem
 from mltree.report.progress import Reporter
-from mltree.report.tables import listed
-from mltree.run import Problem, load_problem
-from mltree.search.checkpoint import Checkpoint, fingerprint
-from mltree.search.constraint import Constraint
-from mltree.search.constraint_tree import read_constraint
-from mltree.search.driver import search
-from mltree.search.duplicates import Collapsed, collapse
+from mltree.run import prepare_search
+from mltree.search.checkpoint import Checkpoint
 from mltree.settings import SearchSettings, preset
-from mltree.starts import starting_trees
 from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
 from mltree.tree.splits import facing
@@ -71,14 +54,6 @@ class SearchRequest(Request):
         settings = preset(self.preset)
         return settings.nni_only() if self.nni_only else settings
 
-    @property
-    def starts(self) -> str:
-        """Starting trees: as asked for, else as many as the preset has."""
-        if self.tree is not None:
-            return self.tree
-        pars, rand = self.settings.parsimony_starts, self.settings.random_starts
-        return f"pars{{{pars}}}" + (f",rand{{{rand}}}" if rand else "")
-
 
 def run_search(request: SearchRequest, reporter: Reporter) -> None:
     """Search, show the result, write the files."""
@@ -96,48 +71,39 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     outputs = request.outputs
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = load_problem(request.alignment, request.model, reporter, request.datatype)
-    settings = request.settings.for_sites(problem.patterns.n_sites)
     taxa = problem.patterns.taxa
-    constraint = read_constraint(request.constraint, taxa) if request.constraint else None
     outgroup = _outgroup(request.outgroup, taxa)
-    distinct = _distinct(problem, constraint, reporter)
-    layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else {}
-    with keeping(layouts):
-        likelihood = open_likelihood(
-            problem, distinct.patterns, request, settings, settings.most_trees, reporter
-        )
-    settings = settings.for_precision(is_exact(likelihood.engine))
-    rng = np.random.default_rng(request.seed)
-    starts = starting_trees(request.starts, distinct, taxa, constraint, rng, reporter)
-    start_text = "\n".join(newick(distinct.restore(start.tree), problem) for start in starts)
+    layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
+    ready = prepare_search(
+        problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
+        constraint=request.constraint, kept=layouts, emit=reporter,
+    )  # fmt: skip
+    computation = ready.computation
     checkpoint = Checkpoint(
         outputs.path(CHECKPOINT),
-        _fingerprint(problem, constraint, request, start_text, likelihood.engine.name),
-        settings.checkpoints,
-        layouts,
+        ready.fingerprint,
+        ready.settings.checkpoints,
+        computation.placement.kept,
     )
 
     def draw(tree: Tree) -> str:
-        shown = distinct.restore(tree)
-        return write_newick(shown, taxa, outgroup=outgroup, collapse=request.collapse) + "\n"
+        return write_newick(tree, taxa, outgroup=outgroup, collapse=request.collapse)
 
     log.begin(append=resumes)
     if not resumes:
         outputs.remove(CHECKPOINT)
         outputs.remove(LAST)
-        outputs.write({START: start_text + "\n"})
-    with parting(partial(_leave, request, checkpoint, draw, log)):
-        found = search(
-            likelihood, starts, problem.model, settings, rng, reporter, checkpoint, constraint
-        )
-        tree = distinct.restore(found.tree)
-        if request.outgroup and facing(tree, outgroup) is None:
+        outputs.write({START: ready.start_text + "\n"})
+    restore = ready.distinct.restore
+    with parting(partial(_leave, request, checkpoint, lambda tree: draw(restore(tree)), log)):
+        found = ready.run(reporter, checkpoint)
+        if request.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        texts = {MODEL: model_line(found.model, problem), TREE: draw(found.tree)}
+        newick = draw(found.tree)
+        texts = {MODEL: model_line(found.model, problem), TREE: newick + "\n"}
         files = [log.path, outputs.path(START)]
         files += deliver(outputs, texts, reporter, spent=(CHECKPOINT, LAST))
-        exact = exactly(likelihood, problem, request, found.model)
-        conclude(likelihood, exact, problem, tree, found.model, found.lnl, files, reporter)
+        conclude(computation, found, newick, files, reporter)
 
 
 def _leave(
@@ -155,7 +121,7 @@ def _leave(
     except InputError as error:
         said.append(error.message)
     if np.isfinite(state.best.lnl):
-        text = draw(state.best.tree)
+        text = draw(state.best.tree) + "\n"
         try:
             (path,) = request.outputs.write({LAST: text})
             said.append(f"the best tree so far, lnL {state.best.lnl:.3f}, is in {path}")
@@ -175,44 +141,3 @@ def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
         if name not in index:
             raise InputError(f"outgroup: {name!r} is not in the alignment", taxon=name)
     return [index[name] for name in wanted]
-
-
-def _distinct(problem: Problem, constraint: Constraint | None, reporter: Reporter) -> Collapsed:
-    """The alignment without copies of sequences; with them all where a constraint names them."""
-    patterns = problem.patterns
-    if constraint is not None:
-        nothing = np.empty(0, np.int32)
-        return Collapsed(patterns, np.arange(patterns.n_tips, dtype=np.int32), nothing, nothing)
-    distinct = collapse(patterns)
-    if distinct.copies.size:
-        reporter(Notice(_copies_text(distinct, patterns.taxa)))
-    return distinct
-
-
-def _copies_text(distinct: Collapsed, taxa: Sequence[str]) -> str:
-    pairs = zip(distinct.copies.tolist(), distinct.models.tolist(), strict=True)
-    named = listed([f"{taxa[copy]} = {taxa[model]}" for copy, model in pairs])
-    return f"sequences that occur twice are searched once and put back at the end: {named}"
-
-
-def _fingerprint(
-    problem: Problem,
-    constraint: Constraint | None,
-    request: SearchRequest,
-    starts: str,
-    engine: str,
-) -> str:
-    """What a checkpoint must agree with: everything that decides how the search goes."""
-    patterns = problem.patterns
-    return fingerprint(
-        __version__,
-        engine,
-        "\n".join(patterns.taxa),
-        patterns.codes.tobytes(),
-        patterns.weights.tobytes(),
-        format_model(problem.model),
-        starts,
-        b"" if constraint is None else constraint.one.tobytes() + constraint.other.tobytes(),
-        str(request.seed),
-        repr(asdict(request.settings)),
-    )

@@ -10,15 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mltree.device.build import source_hash
-from mltree.device.cache import cache_folder, write_whole
+from mltree.device.cache import cache_folder, cache_notice, write_whole
 from mltree.device.info import DeviceInfo
 
 __all__ = [
@@ -27,11 +26,9 @@ __all__ = [
     "Calibration",
     "Choice",
     "Kind",
-    "choice",
     "complaint",
-    "keep",
-    "keeping",
     "load",
+    "notices",
     "save",
 ]
 
@@ -40,9 +37,6 @@ CATEGORIES = 4
 
 SIZES = (4_096, 32_768)
 """Patterns up to which an alignment is little or middling; beyond, it is much."""
-
-_kept: ContextVar[dict[str, tuple[int, int]] | None] = ContextVar("kept", default=None)
-"""VW and rows by device and kind of data, while :func:`keeping` is entered."""
 
 
 @dataclass(frozen=True)
@@ -96,32 +90,6 @@ class Calibration:
         return None if like is None else replace(like, rows=None)
 
 
-@contextmanager
-def keeping(layouts: dict[str, tuple[int, int]]) -> Iterator[None]:
-    """Go by these layouts, whatever was measured since, and add those that are chosen anew.
-
-    ``layouts``: VW and rows; a search keeps them with its checkpoint, since VW decides its bits.
-    """
-    token = _kept.set(layouts)
-    try:
-        yield
-    finally:
-        _kept.reset(token)
-
-
-def choice(device: DeviceInfo, kind: Kind) -> Choice | None:
-    """The layout that is kept for a device and a kind of data, else the measured one."""
-    kept = (_kept.get() or {}).get(_kept_key(device, kind))
-    return load(device).choice(kind) if kept is None else Choice(*kept)
-
-
-def keep(device: DeviceInfo, kind: Kind, vw: int, rows: int) -> None:
-    """Have the same layout chosen again, where layouts are kept (:func:`keeping`)."""
-    layouts = _kept.get()
-    if layouts is not None:
-        layouts[_kept_key(device, kind)] = (vw, rows)
-
-
 def load(device: DeviceInfo) -> Calibration:
     """What is known of a device; nothing, where there is no file or it cannot be read."""
     try:
@@ -144,15 +112,17 @@ def complaint(device: DeviceInfo) -> str | None:
     return None
 
 
+def notices(devices: Sequence[DeviceInfo]) -> list[str]:
+    """What the user should know of the cache folder before these devices are used."""
+    found = [cache_notice(), *map(complaint, devices)]
+    return [text for text in found if text is not None]
+
+
 def save(device: DeviceInfo, calibration: Calibration) -> None:
     """Keep what is known of a device, all or nothing; a folder that cannot be written is left."""
     content = {"device": device.name, **asdict(calibration)}
     with suppress(OSError):
         write_whole(_path(device), json.dumps(content, indent=1).encode())
-
-
-def _kept_key(device: DeviceInfo, kind: Kind) -> str:
-    return f"{device.platform}, {device.name}: {kind.key}"
 
 
 def _path(device: DeviceInfo) -> Path:

@@ -13,11 +13,13 @@ from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
 from mltree.device.bandwidth import copy_bandwidth
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, load, save
-from mltree.device.discovery import block_widths, choose_device, choose_layout
+from mltree.device.discovery import choose_device, find_devices
 from mltree.device.info import DeviceInfo
 from mltree.device.layout import Layout
+from mltree.device.layout_choice import block_widths, choose_layout, rule_layout
 from mltree.device.prebuild import prebuild
 from mltree.device.session import Session
+from mltree.device.timing import Breakdown
 from mltree.likelihood import programs
 from mltree.likelihood.engine import NO_CONTROL
 from mltree.likelihood.model_rows import model_rows
@@ -25,7 +27,7 @@ from mltree.likelihood.program import Program
 from mltree.model.eigen import random_reversible
 from mltree.tree.random_trees import random_topology
 
-__all__ = ["build_all", "calibrate", "known_bandwidth", "measured_speeds"]
+__all__ = ["build_all", "calibrate", "joint_bandwidth", "known_bandwidth", "measured_speeds"]
 
 SAMPLE_TIPS = 12
 SAMPLE_PATTERNS = 32_768
@@ -157,6 +159,16 @@ class _Trial:
         return f"{self.label}, {self.n_patterns:,} patterns: VW={widths}"
 
 
+def joint_bandwidth(spent: Breakdown) -> float | None:
+    """Bytes a second that the devices of a run copy together; None where there is none.
+
+    Measured in 0.1 s where no run has done so before.
+    """
+    handles = {handle.int_ptr for handle in spent.devices}
+    used = [info for info in find_devices() if info.handle.int_ptr in handles]
+    return sum(map(known_bandwidth, used)) or None
+
+
 def known_bandwidth(device: DeviceInfo) -> float:
     """Bytes a second that a copy reads and writes: as measured before, else measured now."""
     known = load(device)
@@ -178,11 +190,11 @@ def _trials(device: DeviceInfo) -> dict[Kind, _Trial]:
         shape = (alphabet.n_states, alphabet.n_codes, CATEGORIES)
         widths = block_widths(device)
         if not device.is_cpu:
-            rules = (choose_layout(device, *shape, n, is_measured=False) for n in SIZE_PATTERNS)
+            rules = (rule_layout(device, *shape, n) for n in SIZE_PATTERNS)
             widths = tuple(dict.fromkeys(rule.vw for rule in rules))
         for size, wanted in enumerate(SIZE_PATTERNS):
             present = choose_layout(device, *shape, wanted)
-            others = [choose_layout(device, *shape, wanted, vw=vw) for vw in widths]
+            others = [rule_layout(device, *shape, wanted, vw=vw) for vw in widths]
             layouts = tuple(dict.fromkeys([present, *others]))
             kind = Kind(alphabet.n_states, CATEGORIES, not device.has_fp64, size)
             n_patterns = min(wanted, _most_patterns(device, alphabet))
@@ -195,11 +207,9 @@ def _most_patterns(device: DeviceInfo, alphabet: Alphabet) -> int:
     if device.is_cpu:
         return CPU_SAMPLE // alphabet.n_states
     clas = 3 * (SAMPLE_TIPS - 2)
-    pattern = choose_layout(
-        device, alphabet.n_states, alphabet.n_codes, CATEGORIES, 1, is_measured=False
-    ).pattern_bytes
+    layout = rule_layout(device, alphabet.n_states, alphabet.n_codes, CATEGORIES, 1)
     room = min(device.memory // GPU_SHARE, device.largest_buffer)
-    return max(min(SIZE_PATTERNS), room // (clas * pattern))
+    return max(min(SIZE_PATTERNS), room // (clas * layout.pattern_bytes))
 
 
 def _better(device: DeviceInfo, trial: _Trial) -> Layout:

@@ -42,6 +42,7 @@ from mltree.events import (
     TreesLoaded,
     Unsaved,
 )
+from mltree.report.results import result
 from mltree.report.terminal import turn_away
 
 __all__ = ["Log", "Reporter", "Verbosity", "describe"]
@@ -105,11 +106,14 @@ class Reporter:
         self._log = log
 
     def __call__(self, event: Event) -> None:
-        """Draw one event."""
+        """Draw one event: as a line, or as what :func:`.results.result` makes of it."""
         elapsed = self.elapsed
         if self._json_lines:
             self._show(lambda: self._print_json(event, elapsed))
-        elif self._is_shown(event):
+        if (found := result(event, self.console.height)) is not None:
+            self.say(found)
+            return
+        if not self._json_lines and self._is_shown(event):
             self._show(lambda: self.console.print(_styled(event, elapsed), soft_wrap=True))
         self._write_log(f"{stamp(elapsed)} {describe(event)}\n")
 
@@ -178,11 +182,16 @@ def stamp(elapsed: float) -> str:
 
 def as_json(event: Event, elapsed: float) -> str:
     """One line: the event's kind, the time (seconds) and its fields; infinities as text."""
-    fields = {name: _plain(value) for name, value in dataclasses.asdict(event).items()}
+    fields = _plain(dataclasses.asdict(event))
     return json.dumps({"event": type(event).__name__, "elapsed": round(elapsed, 3), **fields})
 
 
 def _plain(value: Any) -> Any:
+    """As strict JSON takes it, whatever it is inside of."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,9 +1,8 @@
-"""Results as text: the summary of a run, its time by function, and the other commands' tables."""
+"""Tables and lists of lines: a run's time by function, engines, devices, alignments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from rich.table import Table
@@ -13,24 +12,20 @@ from mltree.contract import Function
 from mltree.device.calibration import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.discovery import DeviceInfo
 from mltree.device.timing import Breakdown, Cost
+from mltree.events import EngineScore
 
 __all__ = [
-    "Summary",
     "Timed",
     "check_lines",
     "compare_table",
     "device_lines",
     "listed",
-    "summary_text",
     "timing_table",
     "warning_lines",
 ]
 
 UNEXPLAINED = 0.01
 """Share of the wall time above which what is measured nowhere gets a row."""
-
-SMALL_TREE = 30
-"""Taxa up to which a tree is drawn, whatever the height of the terminal."""
 
 FUNCTION_NAMES = {
     Function.NEWVIEW: "newview",
@@ -51,40 +46,6 @@ class Timed(Protocol):
 
     def breakdown(self) -> Breakdown:
         """Seconds and work per likelihood function, and what the host waited for."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a run found."""
-
-    lnl: float
-    model: str
-    tree_length: float
-    """Sum of all branch lengths, expected substitutions per site."""
-    taxa: int
-    drawing: str
-    """The tree as lines of text; empty where nobody wants it."""
-    files: tuple[str, ...]
-
-
-def is_drawn(taxa: int, terminal_height: int) -> bool:
-    """Whether a tree of so many taxa (one line each, one between) is worth drawing."""
-    return taxa <= SMALL_TREE or 2 * taxa < terminal_height
-
-
-def summary_text(summary: Summary) -> str:
-    """The result, readable by eye and by ``grep``."""
-    lines = [
-        "",
-        f"Final log-likelihood: {summary.lnl:.4f}",
-        f"Model: {summary.model}",
-        f"Tree length: {summary.tree_length:.6f} expected substitutions per site",
-    ]
-    if summary.drawing:
-        lines += ["", summary.drawing]
-    if summary.files:
-        lines += ["", *(f"Wrote {file}" for file in summary.files)]
-    return "\n".join(lines)
 
 
 def timing_table(spent: Breakdown, wall: float, busy: float, copy_bytes: float | None) -> Table:
@@ -134,27 +95,7 @@ def _rates(cost: Cost, copy_bytes: float | None) -> tuple[str, ...]:
     )
 
 
-class Score(Protocol):
-    """What one engine answered; see :class:`mltree.compare.Score`."""
-
-    @property
-    def engine(self) -> str:
-        """Its name and layout."""
-
-    @property
-    def lnl(self) -> float:
-        """Natural log."""
-
-    @property
-    def seconds(self) -> float:
-        """Of one evaluation."""
-
-    @property
-    def problem(self) -> str:
-        """Why there is no lnL."""
-
-
-def compare_table(scores: Sequence[Score]) -> Table:
+def compare_table(scores: Sequence[EngineScore]) -> Table:
     """The first score, and the others with their difference from it."""
     table = _table("", "engine", "lnL", "difference", "ms")
     for score in scores:

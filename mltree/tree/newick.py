@@ -121,11 +121,13 @@ def write_newick(
     return "".join(parts)
 
 
-def ascii_drawing(tree: Tree, taxa: Sequence[str]) -> str:
-    """The topology drawn with lines of text, one row a taxon, by ete3; for small trees."""
-    root = _ete3_tree(tree)
+def ascii_drawing(newick: str) -> str:
+    """A tree drawn with lines of text, one row a taxon, by ete3; for small trees."""
+    (raw,) = raw_trees(newick, None)
+    ete3 = _ete3()
+    root = ete3.read(raw.text, root_node=ete3.Node(), format=1)
     for leaf in root.iter_leaves():
-        leaf.name = taxa[int(leaf.name)]
+        leaf.name = raw.names[int(leaf.name)]
     return str(root.get_ascii(show_internal=False)).strip("\n")
 
 

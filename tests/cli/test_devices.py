@@ -11,8 +11,9 @@ from typer.testing import Result
 from mltree.commands import inspect
 from mltree.device import calibration
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, save
-from mltree.device.discovery import block_widths, choose_layout, find_devices
+from mltree.device.discovery import find_devices
 from mltree.device.info import DeviceInfo
+from mltree.device.layout_choice import block_widths, choose_layout
 from mltree.search.checkpoint import Checkpoint
 
 Run = Callable[..., Result]

@@ -128,8 +128,36 @@ def test_json_is_one_event_a_line(run: Run, primates: str) -> None:
     events = [json.loads(line) for line in result.stdout.splitlines()]
     kinds = [event["event"] for event in events]
     assert kinds[:2] == ["RunStarted", "AlignmentLoaded"]
-    assert kinds[-1] == "SearchFinished"
-    assert events[-1]["lnl"] >= RAXML_NG_LNL - LNL_SLACK
+    assert kinds[-2:] == ["SearchFinished", "RunFinished"]
+    found = events[-1]
+    assert found["lnl"] == events[-2]["lnl"] >= RAXML_NG_LNL - LNL_SLACK
+    assert found["tree"] + "\n" == Path("x.mltree.bestTree").read_text()
+    assert Path("x.mltree.bestModel").read_text().startswith(found["model"] + ",")
+    assert sorted(found["files"]) == sorted(map(str, Path().iterdir()))
+    assert 0 < found["seconds"] <= found["elapsed"]
+
+
+def test_an_evaluation_as_json_ends_with_its_lnl(run: Run, primates: str, finished: Result) -> None:
+    files = ("--tree", "x.mltree.bestTree", "--model", "x.mltree.bestModel", "--prefix", "e")
+    fixed = ("--no-opt-model", "--no-opt-branches")
+    result = run("evaluate", primates, *files, *fixed, "--json")
+    *_, found = (json.loads(line) for line in result.stdout.splitlines())
+    assert found["event"] == "RunFinished"
+    assert found["lnl"] == pytest.approx(final_lnl(finished.stdout), abs=SAME_LNL)
+    assert found["files"] == ["e.mltree.evalLog", "e.mltree.evalModel", "e.mltree.evalTree"]
+    assert found["tree"] + "\n" == Path("e.mltree.evalTree").read_text()
+
+
+def test_a_comparison_as_json_has_every_score(run: Run, primates: str, finished: Result) -> None:
+    files = ("--tree", "x.mltree.bestTree", "--model", "x.mltree.bestModel")
+    result = run("compare", primates, *files, "--json")
+    *_, found = (json.loads(line) for line in result.stdout.splitlines())
+    assert found["event"] == "EnginesCompared"
+    scores = found["scores"]
+    assert len(scores) == 1 + 2 * len(find_devices())
+    for score in scores:
+        assert score["lnl"] == pytest.approx(scores[0]["lnl"], rel=1e-9)
+        assert score["problem"] == ""
 
 
 def test_quiet_prints_nothing(run: Run, primates: str) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from mltree.device import calibration
-from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, keeping, load, save
-from mltree.device.discovery import choose_layout, notices
+from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, load, notices, save
 from mltree.device.info import DeviceInfo
-from mltree.device.layout import most_rows
+from mltree.device.layout_choice import choose_layout
 
 DEVICE = DeviceInfo(
     index=0, name="a device", platform="a platform", driver="1", is_cpu=True, has_fp64=True,
@@ -131,58 +130,3 @@ def test_other_categories_share_the_width_but_not_the_rows() -> None:
     assert known.choice(replace(LITTLE, categories=5)) == Choice(16, None)
     assert known.choice(replace(LITTLE, states=20)) is None
     assert known.choice(replace(LITTLE, single=True)) is None
-
-
-def test_a_layout_is_the_measured_one() -> None:
-    size = (4, 16, CATEGORIES, 1000)
-    by_rule = choose_layout(DEVICE, *size)
-    save(DEVICE, Calibration(None, {LITTLE.key: Choice(2 * by_rule.vw, 1)}))
-    assert choose_layout(DEVICE, *size).vw == 2 * by_rule.vw
-    assert choose_layout(DEVICE, *size, is_measured=False) == by_rule
-    assert choose_layout(DEVICE, *size, vw=4).vw == 4
-    assert choose_layout(DEVICE, *size, single=True).vw == 2 * by_rule.vw  # its own rule
-    assert choose_layout(DEVICE, 4, 16, CATEGORIES, 10_000) == by_rule
-
-
-@pytest.mark.parametrize("vw", [3, 64, 10**9])
-def test_a_width_that_no_cpu_takes_is_not_taken(vw: int) -> None:
-    size = (4, 16, CATEGORIES, 1000)
-    by_rule = choose_layout(DEVICE, *size)
-    save(DEVICE, Calibration(None, {LITTLE.key: Choice(vw, 1)}))
-    assert choose_layout(DEVICE, *size) == by_rule
-
-
-def test_measured_rows_are_for_gpus() -> None:
-    gpu = replace(DEVICE, is_cpu=False, compute_units=132)
-    size = (4, 16, CATEGORIES, 1000)
-    by_rule = choose_layout(gpu, *size)
-    save(gpu, Calibration(None, {LITTLE.key: Choice(by_rule.vw, by_rule.rows - 1)}))
-    assert choose_layout(gpu, *size).rows == by_rule.rows - 1
-    assert choose_layout(gpu, 4, 16, 2, 1000).vw == by_rule.vw
-    assert choose_layout(gpu, 4, 16, 2, 1000) == choose_layout(gpu, 4, 16, 2, 1000, vw=by_rule.vw)
-
-
-def test_measured_rows_keep_to_a_work_group() -> None:
-    """Measured with two patterns a work-item, where fewer patterns would have one."""
-    gpu = replace(DEVICE, is_cpu=False, compute_units=132)
-    kind = Kind(20, CATEGORIES, False, 1)
-    save(gpu, Calibration(None, {kind.key: Choice(64, 4)}))
-    layout = choose_layout(gpu, 20, 24, CATEGORIES, 5000)
-    assert layout.vw == 64
-    assert layout.rows == most_rows(layout) < 4
-
-
-@pytest.mark.parametrize("device", [DEVICE, replace(DEVICE, is_cpu=False, compute_units=132)])
-def test_a_kept_layout_outlives_a_newer_measurement(device: DeviceInfo) -> None:
-    size = (4, 16, CATEGORIES, 1000)
-    layouts: dict[str, tuple[int, int]] = {}
-    with keeping(layouts):
-        by_rule = choose_layout(device, *size)
-    assert list(layouts.values()) == [(by_rule.vw, by_rule.rows)]
-    save(device, Calibration(None, {LITTLE.key: Choice(2 * by_rule.vw, by_rule.rows + 1)}))
-    with keeping(layouts):
-        assert choose_layout(device, *size) == by_rule
-        assert choose_layout(device, *size, vw=16).vw == 16
-        assert choose_layout(device, 20, 24, CATEGORIES, 1000).states == 20
-    assert choose_layout(device, *size).vw == 2 * by_rule.vw
-    assert len(layouts) == 2, "proteins have a layout of their own"

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pyopencl as cl
 import pytest
 
 from mltree.device import discovery, pocl
-from mltree.device.discovery import (
-    block_widths,
-    check_width,
-    choose_device,
-    choose_layout,
-    find_devices,
-)
+from mltree.device.discovery import REFERENCE, choose_device, choose_devices, find_devices
 from mltree.errors import DeviceError
 
 
@@ -99,49 +91,12 @@ def test_choosing() -> None:
         choose_device(str(len(found)))
 
 
-def _info(**changes: object) -> discovery.DeviceInfo:
-    fields = {
-        "index": 0, "name": "a device", "platform": "a platform", "driver": "1", "is_cpu": True,
-        "has_fp64": True, "compute_units": 2, "memory": 1 << 32, "largest_buffer": 1 << 30,
-        "local_memory": 1 << 15, "vector_width": 8, "handle": SimpleNamespace(),
-    }  # fmt: skip
-    return discovery.DeviceInfo(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def test_layouts() -> None:
-    assert choose_layout(_info(), 4, 16, 4, 1000).vw == 8
-    assert choose_layout(_info(vector_width=4), 4, 16, 4, 1000).vw == 4
-    assert choose_layout(_info(), 4, 16, 4, 1000, vw=1).vw == 1
-    single = choose_layout(_info(), 4, 16, 4, 1000, single=True)
-    assert (single.vw, single.single) == (16, True)
-    gpu = _info(is_cpu=False, compute_units=132)
-    little, much = (choose_layout(gpu, 4, 16, 4, n) for n in (1000, 262_144))
-    assert (little.lanes, little.vw) == (8, 16)
-    assert (much.lanes, much.vw) == (32, 64)
-    proteins = choose_layout(gpu, 20, 24, 4, 1000)
-    assert (proteins.lanes, proteins.vw) == (8, 8)
-    assert little.rows > much.rows
-    assert not choose_layout(_info(has_fp64=False), 4, 16, 4, 1000).fp64
-
-
-def test_more_categories_than_work_items() -> None:
-    """Up to 32 have a work-item each; more are shared out evenly."""
-    gpu = _info(is_cpu=False, compute_units=132)
-    for categories, items in ((32, 32), (40, 10), (240, 16), (37, 1)):
-        layout = choose_layout(gpu, 4, 16, categories, 1000)
-        assert layout.group("scan") == (32, items, 1)
-        assert layout.categories == categories
-    assert choose_layout(_info(), 4, 16, 64, 1000).categories == 64
-
-
-def test_widths_of_blocks() -> None:
-    assert block_widths(_info(vector_width=4)) == (4, 8, 16)
-    assert block_widths(_info(vector_width=32)) == (16,)
-    gpu = _info(is_cpu=False)
-    assert min(block_widths(gpu)) == 8
-    for device, width in ((_info(), 1), (gpu, 64)):
-        check_width(device, width)
-    for device, width in ((_info(), 5), (_info(), 32), (gpu, 1), (gpu, 4)):
-        with pytest.raises(DeviceError, match=f"no blocks of {width} patterns") as raised:
-            check_width(device, width)
-        assert "--vw takes" in (raised.value.hint or "")
+def test_lists_of_devices() -> None:
+    found = find_devices()
+    assert choose_devices(None) == [found[0]]
+    assert choose_devices("0, 0") == [found[0], found[0]]
+    assert choose_devices(REFERENCE) == []
+    everything = choose_devices("ALL")
+    assert everything == [info for info in found if not info.is_cpu] or everything == [found[0]]
+    with pytest.raises(DeviceError, match="no device matches 'nowhere'"):
+        choose_devices("0,nowhere")

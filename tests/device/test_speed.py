@@ -12,10 +12,19 @@ import pytest
 from mltree.alignment.patterns import Patterns
 from mltree.device import calibration, speed
 from mltree.device.calibration import CATEGORIES, SIZES, Calibration, Choice, Kind, load, save
-from mltree.device.discovery import choose_layout, find_devices
+from mltree.device.discovery import find_devices
 from mltree.device.info import DeviceInfo
 from mltree.device.layout import Layout
-from mltree.device.speed import build_all, calibrate, known_bandwidth, round_seconds
+from mltree.device.layout_choice import choose_layout, rule_layout
+from mltree.device.session import Session
+from mltree.device.speed import (
+    build_all,
+    calibrate,
+    joint_bandwidth,
+    known_bandwidth,
+    measured_speeds,
+    round_seconds,
+)
 
 FOUND = find_devices()
 
@@ -57,7 +66,7 @@ def by_rules(device: DeviceInfo) -> dict[str, Choice]:
     found = {}
     for kind in kinds():
         codes, n_patterns = (16, 24)[kind.states > 4], speed.SIZE_PATTERNS[kind.size]
-        rule = choose_layout(device, kind.states, codes, CATEGORIES, n_patterns, is_measured=False)
+        rule = rule_layout(device, kind.states, codes, CATEGORIES, n_patterns)
         found[kind.key] = Choice(rule.vw, rule.rows)
     return found
 
@@ -161,3 +170,22 @@ def test_bandwidth_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "copy_bandwidth", lambda device: pytest.fail("measured again"))
     assert known_bandwidth(FOUND[0]) == load(FOUND[0]).copy_bytes
     assert load(FOUND[0]).layouts == {"x": Choice(8, 1)}
+
+
+def test_speeds_of_unlike_devices_are_measured() -> None:
+    device, sample = FOUND[0], speed._random_patterns(speed.DNA, 1000)
+    layout = choose_layout(device, 4, 16, CATEGORIES, 1000)
+    assert measured_speeds([device] * 3, [layout] * 3, sample) == [1.0] * 3
+    other = replace(device, name="another")
+    speeds = measured_speeds([device, other], [layout, layout], sample)
+    assert 0 < speeds[0] / speeds[1] < np.inf
+    assert speeds != [1.0, 1.0]
+
+
+def test_bandwidths_of_devices_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = speed._random_patterns(speed.DNA, 64)
+    layout = choose_layout(FOUND[0], 4, 16, CATEGORIES, 64)
+    spent = Session(FOUND[0].handle, sample, layout, (1e-6, 100.0)).breakdown()
+    monkeypatch.setattr(speed, "known_bandwidth", lambda device: 2.0)
+    assert joint_bandwidth(spent) == 2.0
+    assert joint_bandwidth(replace(spent, devices=())) is None

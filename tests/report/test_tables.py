@@ -1,4 +1,4 @@
-"""The summary of a run and the table of its time."""
+"""The table of a run's time, and those of engines and devices."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console, RenderableType
 
-from mltree.compare import Score
 from mltree.contract import Function
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind
 from mltree.device.discovery import DeviceInfo
 from mltree.device.timing import Breakdown, Cost
+from mltree.events import EngineScore
 from mltree.report.tables import (
     FUNCTION_NAMES,
-    Summary,
     compare_table,
     device_lines,
-    is_drawn,
     listed,
-    summary_text,
     timing_table,
 )
 
@@ -105,26 +102,15 @@ def test_a_device_tells_what_was_measured() -> None:
 @pytest.mark.parametrize("width", [60, 100])
 def test_a_comparison_never_cuts_a_number_off(width: int) -> None:
     scores = [
-        Score("reference", -5719.362412, 0.002832),
-        Score("a device with a long name, VW=8 fp64 (1 x 1 x 1 work-items)", -5719.362413, 0.0006),
-        Score("broken", float("nan"), 0.0, "no memory"),
+        EngineScore("reference", -5719.362412, 0.002832),
+        EngineScore(
+            "a device with a long name, VW=8 fp64 (1 x 1 x 1 work-items)", -5719.362413, 0.0006
+        ),
+        EngineScore("broken", float("nan"), 0.0, "no memory"),
     ]
     text = " ".join(rendered(compare_table(scores), width))
     for word in ("-5719.362412", "-5719.362413", "-1.0e-06", "2.832", "0.600", "failed"):
         assert word in text
-
-
-@pytest.mark.parametrize(
-    ("taxa", "height", "expected"), [(30, 10, True), (31, 25, False), (40, 100, True)]
-)
-def test_small_trees_are_drawn(taxa: int, height: int, expected: bool) -> None:
-    assert is_drawn(taxa, height) is expected
-
-
-def test_a_summary_names_its_files() -> None:
-    text = summary_text(Summary(-12.34567, "JC", 1.5, 4, "", ("x.mltree.bestTree",)))
-    assert "Final log-likelihood: -12.3457\n" in text
-    assert text.endswith("Wrote x.mltree.bestTree")
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ def test_a_ladder_of_5000_taxa() -> None:
 def test_drawing() -> None:
     tree, _ = read_newick(TREE, FIVE)
     names = ("A", "B", "C", "a 'name'", "E")
-    lines = ascii_drawing(tree, names).splitlines()
+    lines = ascii_drawing(write_newick(tree, names)).splitlines()
     assert len(lines) == 9
     assert all(any(name in line for line in lines) for name in names)
 

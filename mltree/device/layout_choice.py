@@ -1,0 +1,136 @@
+"""Which layout a device gets for an alignment: the one that is kept, or measured, or the rules'.
+
+Nothing is measured here: :mod:`mltree.device.speed` does that, and :mod:`mltree.device.calibration`
+keeps what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mltree.device.calibration import Choice, Kind, load
+from mltree.device.info import DeviceInfo
+from mltree.device.layout import (
+    SMALL_MATRIX,
+    Layout,
+    cpu_layout,
+    gpu_layout,
+    gpu_rows,
+    most_rows,
+    without_fp64,
+)
+from mltree.errors import DeviceError
+
+__all__ = [
+    "KeptLayouts",
+    "block_widths",
+    "check_width",
+    "choose_layout",
+    "layout_key",
+    "rule_layout",
+]
+
+KeptLayouts = Mapping[str, tuple[int, int]]
+"""VW and rows by :func:`layout_key`; a search keeps them with its checkpoint, since VW decides its
+bits."""
+
+CPU_WIDTHS = (1, 4, 8, 16)
+"""Patterns of a block on a CPU: RAxML's AVX layout, and what vector types hold."""
+
+GPU_WIDTHS = (8, 16, 32, 64)
+"""Patterns of a block on a GPU; less leaves neighbours little to read together, and VW=1 ends in
+INVALID_KERNEL_ARGS on NVIDIA."""
+
+GPU_WIDE_PATTERNS = 16_384
+"""From here on 32 work-items share a block, below it 8, which gives four times the work-groups. On
+an H200 8 won at 1,727 patterns (derivatives 0.43 against 0.69 ms) and 32 at 262,144; where they
+cross in between was not measured. Each work-item takes two patterns, which read a P matrix once:
+derivatives 0.41 -> 0.30 ms, insertion scan 6.5 -> 9.9 G/s at 200 x 1,727. Proteins of few patterns
+are the exception: two vectors of 20 states do not fit the registers of a large work-group."""
+
+
+def choose_layout(
+    device: DeviceInfo,
+    states: int,
+    codes: int,
+    categories: int,
+    n_patterns: int,
+    single: bool = False,
+    vw: int | None = None,
+    kept: KeptLayouts | None = None,
+) -> Layout:
+    """The layout for a device and an alignment: as kept, else as measured there, else by the rules.
+
+    ``vw`` overrides them all; ``single``: fp32 CLAs, which devices without fp64 have in any case.
+    """
+    size = (states, codes, categories, n_patterns)
+    if vw is not None:
+        return rule_layout(device, *size, single, vw)
+    kind = Kind.of(states, categories, single or not device.has_fp64, n_patterns)
+    known = (kept or {}).get(_key(device, kind))
+    choice = load(device).choice(kind) if known is None else Choice(*known)
+    if choice is None or choice.vw not in _widths(device):
+        return rule_layout(device, *size, single)
+    return rule_layout(device, *size, single, choice.vw, choice.rows)
+
+
+def layout_key(device: DeviceInfo, layout: Layout, n_patterns: int) -> str:
+    """What a layout is kept under: the device and the kind of data that it is for."""
+    return _key(device, Kind.of(layout.states, layout.categories, layout.single, n_patterns))
+
+
+def _key(device: DeviceInfo, kind: Kind) -> str:
+    return f"{device.platform}, {device.name}: {kind.key}"
+
+
+def rule_layout(
+    device: DeviceInfo,
+    states: int,
+    codes: int,
+    categories: int,
+    n_patterns: int,
+    single: bool = False,
+    vw: int | None = None,
+    rows: int | None = None,
+) -> Layout:
+    """The layout by the rules, but for a block's width or a GPU's rows where they are given."""
+    single = single or not device.has_fp64
+    if device.is_cpu:
+        native = device.vector_width * (2 if single else 1)
+        layout = cpu_layout(states, codes, categories, vw or min(native, 16), single)
+    else:
+        is_wide = n_patterns >= GPU_WIDE_PATTERNS
+        width = 2 if is_wide or states <= SMALL_MATRIX else 1
+        block = vw or width * (32 if is_wide else 8)
+        width = min(width, block)
+        usual = gpu_rows(block, categories, n_patterns, device.compute_units, width)
+        layout = gpu_layout(states, codes, categories, block, single, usual, width)
+        if rows:  # measured with more patterns a work-item, perhaps, than here
+            layout = replace(layout, rows=min(rows, most_rows(layout)))
+    return layout if device.has_fp64 else without_fp64(layout)
+
+
+def block_widths(device: DeviceInfo) -> tuple[int, ...]:
+    """Block widths worth measuring: on a CPU those that fill its vectors."""
+    if not device.is_cpu:
+        return GPU_WIDTHS
+    return tuple(width for width in CPU_WIDTHS if width >= min(device.vector_width, 16))
+
+
+def _widths(device: DeviceInfo) -> tuple[int, ...]:
+    return CPU_WIDTHS if device.is_cpu else GPU_WIDTHS
+
+
+def check_width(device: DeviceInfo, vw: int) -> None:
+    """Make sure that a block may be so wide.
+
+    Raises:
+        DeviceError: it may not, there.
+    """
+    widths = _widths(device)
+    if vw not in widths:
+        raise DeviceError(
+            f"{device.name}: no blocks of {vw} patterns",
+            hint=f"--vw takes {', '.join(map(str, widths))} there",
+        )

@@ -1,0 +1,269 @@
+"""Where a run computes: planned once, shown, then opened.
+
+A placement says which devices take part, in which layouts, how much of their memory is taken, and
+whether they share the patterns out in panels. No memory is taken before it is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from mltree.alignment.patterns import Patterns
+from mltree.device.calibration import notices
+from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
+from mltree.device.layout import Layout
+from mltree.device.layout_choice import KeptLayouts, check_width, choose_layout, layout_key
+from mltree.device.memory import LEAST_BATCH, room_on
+from mltree.device.panels import PanelEngine
+from mltree.device.seats import Place
+from mltree.device.session import Session
+from mltree.device.speed import measured_speeds
+from mltree.events import DeviceChosen, Emit, MemoryPlanned, Notice, ignore
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.engine import Engine, Room
+from mltree.likelihood.reference import ReferenceEngine
+from mltree.settings import PRESETS
+
+__all__ = ["Placement", "Resources", "place"]
+
+HOST_BYTES = 122 << 20
+"""Of a process with PoCL, its kernels and a search's own arrays: searches of 12 to 150 taxa. The
+first ones on a machine take as much again while their kernels are compiled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a run may use of the machine, as its user asks for it."""
+
+    device: str | None = None
+    """One, or several, as :func:`mltree.device.discovery.choose_devices` takes them."""
+    mixed: bool = False
+    """CLAs in fp32, sums in fp64."""
+    memory_limit: int | None = None
+    """Bytes that CLAs may take on a device; the device's own limits where None."""
+    vw: int | None = None
+    """Patterns of a block; the device's own choice where None."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """What runs where; :func:`place` makes one."""
+
+    resources: Resources
+    devices: tuple[DeviceInfo, ...]
+    """Those that take part; the NumPy reference computes where there is none."""
+    layouts: tuple[Layout, ...]
+    """One for each device."""
+    kept: KeptLayouts = field(default_factory=dict)
+    """The layouts that the devices' own choice had a part in, to be chosen again."""
+    n_tips: int
+    n_patterns: int
+    categories: int
+    bounds: tuple[float, float]
+    """Of branch lengths, expected substitutions per site."""
+    trees: int | None
+    """That a search will have side by side at most; None where one is evaluated."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all of it is computed in fp64."""
+        return not any(layout.single for layout in self.layouts)
+
+    @property
+    def in_panels(self) -> bool:
+        """Whether the patterns are shared out; a lone session holds them all otherwise.
+
+        It does where there is one device, and room on it for a tree's CLAs.
+        """
+        return len(self.devices) > 1 or (
+            len(self.devices) == 1 and self._least_slots > self._room.most
+        )
+
+    @property
+    def memory(self) -> MemoryPlanned | None:
+        """What will be taken at the peak; None where no device is."""
+        if not self.devices:
+            return None
+        demand, layout = self._demand, self.layouts[0]
+        most, slot = self._room.most * len(self.devices), layout.cla_bytes(self.n_patterns)
+        own = min(demand.own, most)
+        clas, near = own * slot, min(demand.near, most - own) * slot
+        matrices, tips = demand.lengths * layout.matrix_bytes, self.n_tips * self.n_patterns
+        on_host = clas + near + matrices + tips if all(info.is_cpu for info in self.devices) else 0
+        return MemoryPlanned(
+            device=", ".join(info.name for info in self.devices),
+            layout=str(layout),
+            trees=demand.trees,
+            slots=_slots(self.n_tips),
+            clas=clas,
+            near=near,
+            tips=tips,
+            matrices=matrices,
+            process=HOST_BYTES + on_host,
+            available=sum(info.memory for info in self.devices),
+        )
+
+    def show(self, emit: Emit) -> None:
+        """Tell what the user should know before it is opened."""
+        for text in notices(self.devices) if self.devices else ():
+            emit(Notice(text))
+        if (memory := self.memory) is not None:
+            emit(memory)
+
+    def open(self, patterns: Patterns, emit: Emit = ignore) -> Engine:
+        """The engine, which holds the patterns that this was planned for.
+
+        Devices that are unlike are timed first, where they share patterns out.
+
+        Raises:
+            DeviceError: a device cannot be used.
+        """
+        if (patterns.n_tips, patterns.n_patterns) != (self.n_tips, self.n_patterns):
+            raise ValueError("a placement of other patterns")
+        engine: Engine
+        shares = None
+        if not self.devices:
+            engine = ReferenceEngine(patterns, self.categories, self.bounds)
+        elif self.in_panels:
+            engine = panels = self._open_panels(patterns)
+            shares = panels.notice
+        else:
+            engine = self._open_session(patterns)
+        emit(DeviceChosen(engine.name))
+        if shares is not None:
+            emit(Notice(shares))
+        if not (self.is_exact or self.resources.mixed):
+            emit(Notice("the device has no fp64: computes in mixed precision"))
+        return engine
+
+    def _open_session(self, patterns: Patterns) -> Session:
+        (device,), (layout,) = self.devices, self.layouts
+        return Session(
+            device.handle, patterns, layout, self.bounds,
+            memory_limit=self.resources.memory_limit, slots=self._demand.own + self._demand.near,
+        )  # fmt: skip
+
+    def _open_panels(self, patterns: Patterns) -> PanelEngine:
+        speeds = measured_speeds(self.devices, self.layouts, patterns)
+        places = [
+            Place(info.handle, layout, speed, self.resources.memory_limit)
+            for info, layout, speed in zip(self.devices, self.layouts, speeds, strict=True)
+        ]
+        return PanelEngine(patterns, places, self.bounds, self._least_slots)
+
+    def likelihood(self, patterns: Patterns, emit: Emit = ignore) -> Likelihood:
+        """The likelihood of the patterns, on the engine that :meth:`open` gives."""
+        return Likelihood(self.open(patterns, emit), self.bounds)
+
+    def exact(self, patterns: Patterns) -> Placement:
+        """In fp64, for the final scores of a tree: the same devices where they can, else none."""
+        can = all(info.has_fp64 for info in self.devices)
+        device = self.resources.device if can else REFERENCE
+        resources = replace(self.resources, device=device, mixed=False, vw=None)
+        return place(resources, patterns, self.categories, self.bounds)
+
+    @property
+    def _least_slots(self) -> int:
+        """CLAs that are worth a lone session."""
+        return _slots(self.n_tips) + LEAST_BATCH
+
+    @property
+    def _room(self) -> Room:
+        """Of the first device."""
+        limit = self.resources.memory_limit
+        return room_on(self.devices[0].handle, self.layouts[0], self.n_patterns, limit)
+
+    @property
+    def _demand(self) -> _Demand:
+        return _Demand.of(self.n_tips, self._room, self.trees)
+
+
+def place(
+    resources: Resources,
+    patterns: Patterns,
+    categories: int,
+    bounds: tuple[float, float],
+    trees: int | None = None,
+    kept: KeptLayouts | None = None,
+) -> Placement:
+    """Plan where the likelihoods of an alignment are computed, without taking any memory.
+
+    categories  of rates, that models have
+    bounds      shortest and longest branch, expected substitutions per site
+    trees       that a search will have; None where one is evaluated
+    kept        layouts of a search that goes on, whatever was measured since
+
+    Raises:
+        DeviceError: a device cannot be found, or cannot have such a layout.
+    """
+    devices = choose_devices(resources.device)
+    alphabet, vw = patterns.alphabet, resources.vw
+    layouts = []
+    for device in devices:
+        if vw is not None:
+            check_width(device, vw)
+        layout = choose_layout(
+            device, alphabet.n_states, alphabet.n_codes, categories, patterns.n_patterns,
+            resources.mixed, vw, kept,
+        )  # fmt: skip
+        layouts.append(layout)
+    return Placement(
+        resources=resources,
+        devices=tuple(devices),
+        layouts=tuple(layouts),
+        kept={**(kept or {}), **_keeping(devices, layouts, patterns.n_patterns, vw)},
+        n_tips=patterns.n_tips,
+        n_patterns=patterns.n_patterns,
+        categories=categories,
+        bounds=bounds,
+        trees=trees,
+    )
+
+
+def _keeping(
+    devices: list[DeviceInfo], layouts: list[Layout], n_patterns: int, vw: int | None
+) -> Mapping[str, tuple[int, int]]:
+    """The layouts to keep; nothing is chosen where the block's width is given."""
+    if vw is not None:
+        return {}
+    return {
+        layout_key(device, layout, n_patterns): (layout.vw, layout.rows)
+        for device, layout in zip(devices, layouts, strict=True)
+    }
+
+
+def _slots(n_tips: int) -> int:
+    """CLAs of a tree: one for every directed edge out of an inner node."""
+    return 3 * (n_tips - 2)
+
+
+class _Demand(NamedTuple):
+    """What a run asks of a device at most."""
+
+    trees: int
+    """Trees that stand side by side."""
+    own: int
+    """CLA slots of those."""
+    near: int
+    """CLA slots of near vectors beside them."""
+    lengths: int
+    """Branch lengths of the largest launch."""
+
+    @classmethod
+    def of(cls, n_tips: int, room: Room, trees: int | None) -> _Demand:
+        """Of a search that has so many trees, or of the evaluation of one where None.
+
+        Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
+        has every length, its half, and the join of both sides of every prune; re-scoring has three
+        for every near vector.
+        """
+        slots, edges = _slots(n_tips), 2 * n_tips - 3
+        if trees is None:
+            return cls(1, slots, 0, edges)
+        side_by_side = min(trees, room.trees_at_once(slots, beside=LEAST_BATCH))
+        own = side_by_side * slots
+        near = min(room.near_at_once(own), PRESETS["default"].rounds.keep * own)
+        lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
+        return cls(side_by_side, own, near, lengths)
