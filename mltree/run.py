@@ -197,7 +197,7 @@ def prepare_search(
         problem, resources, emit, distinct.patterns, fitting, fitting.most_trees, kept
     )
     rng = np.random.default_rng(seed)
-    grown = starting_trees(starts or _usual_starts(settings), distinct, taxa, groups, rng, emit)
+    grown = starting_trees(starts or _usual_starts(fitting), distinct, taxa, groups, rng, emit)
     start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)
     return TreeSearch(
         problem=problem,
