@@ -30,7 +30,7 @@ from mltree.search.duplicates import Collapsed, collapse  # noqa: E402
 from mltree.search.neighbourhood import Neighbourhood  # noqa: E402
 from mltree.settings import SearchSettings, preset  # noqa: E402
 from mltree.tree.newick import read_newick, write_newick  # noqa: E402
-from mltree.tree.parsimony import packed, stepwise_addition  # noqa: E402
+from mltree.tree.parsimony_spr import parsimony_trees  # noqa: E402
 from mltree.tree.random_trees import random_topology  # noqa: E402
 from mltree.tree.topology import Tree  # noqa: E402
 
@@ -86,8 +86,8 @@ def _own_starts(
     settings: SearchSettings, distinct: Collapsed, rng: np.random.Generator
 ) -> list[StartingTree]:
     """The starting trees of a preset: parsimony first, then random ones."""
-    sites, tips = packed(distinct.patterns), distinct.patterns.n_tips
-    parsimony = [stepwise_addition(sites, rng) for _ in range(settings.parsimony_starts)]
+    parsimony = parsimony_trees(distinct.patterns, settings.parsimony_starts, rng)
+    tips = distinct.patterns.n_tips
     random = [random_topology(tips, rng) for _ in range(settings.random_starts)]
     return [
         *(StartingTree(tree, f"parsimony {number}") for number, tree in enumerate(parsimony, 1)),

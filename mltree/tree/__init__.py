@@ -9,5 +9,5 @@ newick_text    the tokens of Newick, checked and normalised
 random_trees   uniform random topologies
 fitch          bit-parallel Fitch sets over packed sites
 parsimony      the parsimony score, randomised stepwise addition
-parsimony_spr  parsimony_tree: the usual start, improved by batched SPR
+parsimony_spr  parsimony_trees: the usual starts, improved by batched SPR
 """
