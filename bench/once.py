@@ -49,7 +49,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     clock.lap("imports_s", _STARTED)
     problem = load_problem(job["alignment"], job["model"], lambda _: None)
     patterns = problem.patterns
-    settings = preset(job["preset"]).for_sites(patterns.n_sites)
+    settings = preset(job["preset"]).for_data(patterns.n_tips, patterns.n_sites)
     distinct = collapse(patterns)
     rng = np.random.default_rng(job["seed"])
     if job["start"]:

@@ -71,12 +71,11 @@ class SearchRequest(Request):
         settings = preset(self.preset)
         return settings.nni_only() if self.nni_only else settings
 
-    @property
-    def starts(self) -> str:
-        """Starting trees: as asked for, else as many as the preset has."""
+    def starts(self, settings: SearchSettings) -> str:
+        """Starting trees: as asked for, else as many as the settings have."""
         if self.tree is not None:
             return self.tree
-        pars, rand = self.settings.parsimony_starts, self.settings.random_starts
+        pars, rand = settings.parsimony_starts, settings.random_starts
         return f"pars{{{pars}}}" + (f",rand{{{rand}}}" if rand else "")
 
 
@@ -96,7 +95,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     outputs = request.outputs
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = load_problem(request.alignment, request.model, reporter, request.datatype)
-    settings = request.settings.for_sites(problem.patterns.n_sites)
+    settings = request.settings.for_data(problem.patterns.n_tips, problem.patterns.n_sites)
     taxa = problem.patterns.taxa
     constraint = read_constraint(request.constraint, taxa) if request.constraint else None
     outgroup = _outgroup(request.outgroup, taxa)
@@ -108,7 +107,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         )
     settings = settings.for_precision(is_exact(likelihood.engine))
     rng = np.random.default_rng(request.seed)
-    starts = starting_trees(request.starts, distinct, taxa, constraint, rng, reporter)
+    starts = starting_trees(request.starts(settings), distinct, taxa, constraint, rng, reporter)
     start_text = "\n".join(newick(distinct.restore(start.tree), problem) for start in starts)
     checkpoint = Checkpoint(
         outputs.path(CHECKPOINT),

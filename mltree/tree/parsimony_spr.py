@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
 from mltree.tree.fitch import PackedSites, Sets
+from mltree.tree.forest import Forest
 from mltree.tree.moves import apply_sprs, undo_all
 from mltree.tree.parsimony import DirectionalSets, packed, stepwise_additions
 from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree, siblings
@@ -53,15 +54,23 @@ def parsimony_trees(
 ) -> list[Tree]:
     """``count`` usual starts: randomised stepwise addition, then SPR until no move helps.
 
+    Where SPR leads to a tree that is there already, as it does on small data, the tree by addition
+    is the start: the same place twice is no insurance.
+
     patterns  or ``pack_sites`` of them, to pack once for several calls
     Returns: trees with all branches of the given length; the same for the same state of rng.
     """
     sites = packed(patterns)
-    trees = stepwise_additions(sites, count, rng)
-    for tree in trees:
+    found: set[int] = set()
+    starts = []
+    for added in stepwise_additions(sites, count, rng, length):
+        tree = added.copy()
         improve(tree, sites)
         tree.lengths[:] = length
-    return trees
+        (key,) = Forest([tree]).topology_keys()
+        starts.append(added if key in found else tree)
+        found.add(key)
+    return starts
 
 
 def improve(tree: Tree, patterns: Patterns | PackedSites) -> float:

@@ -176,16 +176,19 @@ def test_trees_grown_side_by_side_are_starts_of_their_own() -> None:
 
 @given(st.integers(5, 40), SEEDS)
 @settings(max_examples=10)
-def test_starts_are_trees_by_addition_that_no_move_of_parsimony_improves(
+def test_starts_are_improved_unless_that_leads_where_another_already_is(
     n_tips: int, seed: int
 ) -> None:
     patterns = random_patterns(n_tips, np.random.default_rng(seed))
-    added = stepwise_additions(patterns, 3, np.random.default_rng(seed))
-    improved = parsimony_trees(patterns, 3, np.random.default_rng(seed))
-    for start, tree in zip(added, improved, strict=True):
-        end = parsimony_score(tree, patterns)
-        assert end <= parsimony_score(start, patterns)
-        assert improve(tree.copy(), patterns) == end
+    added = stepwise_additions(patterns, 4, np.random.default_rng(seed))
+    starts = parsimony_trees(patterns, 4, np.random.default_rng(seed))
+    ends = []
+    for before, start in zip(added, starts, strict=True):
+        end = before.copy()
+        improve(end, patterns)
+        ends.append(topology_key(end))
+        wanted = before if ends[-1] in ends[:-1] else end
+        assert topology_key(start) == topology_key(wanted)
 
 
 def parsimony_tree(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:
