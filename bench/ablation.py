@@ -1,9 +1,9 @@
 """``python -m bench.ablation ALIGNMENT[=MODEL] ...``: search constants, varied one by one.
 
-Every variant searches from the same parsimony starts, one at a time, in this process and on one
-device, so that only the constants differ. Printed for each variant: insertions scored, SPR rounds,
-seconds, the lnL lost against the best variant from the same start (summed), and how many searches
-ended more than 0.1 short.
+Every variant searches from the same parsimony starts (improved by SPR; ``--raw``: as added), one
+at a time, in this process and on one device, so that only the constants differ. Printed for each
+variant: insertions scored, SPR rounds, seconds, CPU seconds, the lnL lost against the best variant
+from the same start (summed), and how many searches ended more than 0.1 short.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from mltree.placement import Resources, place
 from mltree.problem import load_problem
 from mltree.search.driver import StartingTree, search
 from mltree.settings import PhaseSettings, SearchSettings, preset
-from mltree.tree.parsimony import packed, stepwise_addition
+from mltree.tree.parsimony import stepwise_additions
+from mltree.tree.parsimony_spr import parsimony_trees
 
 __all__ = ["VARIANTS", "Tally", "main"]
 
@@ -39,16 +40,21 @@ def _phases(*phases: PhaseSettings) -> SearchSettings:
     return replace(FAST, phases=phases)
 
 
+FITTED = "fast, fitted to the data"
+"""The variant that :meth:`SearchSettings.for_data` adapts, as a run does; no other is."""
+
 VARIANTS: dict[str, SearchSettings] = {
+    FITTED: FAST,
     "fast": FAST,
-    "keep 5": _rounds(keep=5),
-    "keep 15, window 30": _rounds(keep=15, window=30.0),
+    "keep 8, window 20": _rounds(keep=8, window=20.0),
+    "keep 40, window 80": _rounds(keep=40, window=80.0),
     "window 10": _rounds(window=10.0),
     "min_gain 0.01": _rounds(min_gain=0.01),
     "min_gain 0.2": _rounds(min_gain=0.2),
     "no trials": _phases(PhaseSettings(25, 50.0), PhaseSettings(25, 100.0)),
     "16 trials": _phases(PhaseSettings(25, 50.0), PhaseSettings(25, 100.0, trials=16)),
     "cut 30, then 100": _phases(PhaseSettings(25, 30.0), PhaseSettings(25, 100.0, trials=8)),
+    "cut 50, then 400": _phases(PhaseSettings(25, 50.0), PhaseSettings(25, 400.0, trials=8)),
     "cut 100": _phases(PhaseSettings(25, 100.0, trials=8)),
     "radius 10": _phases(PhaseSettings(10, 50.0), PhaseSettings(10, 100.0, trials=8)),
     "the prototype's phases": _phases(
@@ -67,45 +73,59 @@ class Tally:
     candidates: int = 0
     rounds: int = 0
     seconds: float = 0.0
+    cpu: float = 0.0
+    """Seconds of this process, the OpenCL device's if that is the processor."""
     lost: float = 0.0
     """lnL, natural log units."""
     short: int = 0
 
 
 def measure(
-    alignment: str, model: str | None, seeds: Sequence[int], device: str | None
-) -> dict[str, Tally]:
-    """All variants on one alignment, from one parsimony start a seed."""
+    alignment: str,
+    model: str | None,
+    seeds: Sequence[int],
+    device: str | None,
+    names: Sequence[str],
+    raw: bool,
+) -> tuple[list[float], dict[str, Tally]]:
+    """Some variants on one alignment, from one parsimony start a seed; the best lnL of each."""
     problem = load_problem(alignment, model, lambda _: None)
     bounds = FAST.branches.bounds(problem.patterns.n_sites)
     categories = problem.model.arrays().n_categories
     placement = place(Resources(device=device), problem.patterns, categories, bounds)
     likelihood = placement.likelihood(problem.patterns)
-    sites = packed(problem.patterns)
-    tallies = {name: Tally() for name in VARIANTS}
+    patterns, grow = problem.patterns, stepwise_additions if raw else parsimony_trees
+    tallies, bests = {name: Tally() for name in names}, []
     for seed in seeds:
-        start = StartingTree(stepwise_addition(sites, np.random.default_rng(seed)), "parsimony")
+        (tree,) = grow(patterns, 1, np.random.default_rng(seed))
+        start = StartingTree(tree, "parsimony")
         lnls = {}
-        for name, settings in VARIANTS.items():
-            began = time.perf_counter()
+        for name in names:
+            settings = VARIANTS[name]
+            if name == FITTED:
+                settings = settings.for_data(patterns.n_tips, patterns.n_sites)
+            began, cpu = time.perf_counter(), time.process_time()
             rng = np.random.default_rng(seed)
             found = search(likelihood, [start], problem.model, settings, rng)
             lnls[name] = found.lnl
             tallies[name].seconds += time.perf_counter() - began
+            tallies[name].cpu += time.process_time() - cpu
             tallies[name].candidates += found.candidates
             tallies[name].rounds += found.rounds
         best = max(lnls.values())
+        bests.append(best)
         for name, lnl in lnls.items():
             tallies[name].lost += best - lnl
             tallies[name].short += best - lnl > SHORT
-    return tallies
+    return bests, tallies
 
 
 def _show(title: str, tallies: dict[str, Tally]) -> None:
-    print(f"\n{title}\n| variant | candidates | rounds | seconds | lnL lost | short |")
-    print("|---|---|---|---|---|---|")
+    print(f"\n{title}\n| variant | candidates | rounds | seconds | CPU s | lnL lost | short |")
+    print("|---|---|---|---|---|---|---|")
     for name, t in tallies.items():
-        cells = (name, t.candidates, t.rounds, f"{t.seconds:.2f}", f"{t.lost:.2f}", t.short)
+        seconds = f"{t.seconds:.2f}", f"{t.cpu:.2f}"
+        cells = (name, t.candidates, t.rounds, *seconds, f"{t.lost:.2f}", t.short)
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
@@ -115,12 +135,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("alignments", nargs="+", metavar="ALIGNMENT[=MODEL]")
     parser.add_argument("--seeds", type=int, default=5, help="parsimony starts of each alignment")
     parser.add_argument("--device", help="as for mltree search")
+    parser.add_argument("--raw", action="store_true", help="starts without parsimony SPR")
+    parser.add_argument(
+        "--only", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="these variants alone"
+    )
     options = parser.parse_args(arguments)
-    total = {name: Tally() for name in VARIANTS}
+    total = {name: Tally() for name in options.only}
     for text in options.alignments:
         alignment, _, model = text.partition("=")
-        tallies = measure(alignment, model or None, range(1, options.seeds + 1), options.device)
-        _show(Path(alignment).name, tallies)
+        seeds = range(1, options.seeds + 1)
+        bests, tallies = measure(
+            alignment, model or None, seeds, options.device, options.only, options.raw
+        )
+        best = ", ".join(f"{lnl:.2f}" for lnl in bests)
+        _show(f"{Path(alignment).name}, best lnL by start: {best}", tallies)
         for name, tally in tallies.items():
             for field, value in vars(tally).items():
                 setattr(total[name], field, getattr(total[name], field) + value)

@@ -192,7 +192,7 @@ def prepare_search(
     taxa = problem.patterns.taxa
     groups = read_constraint(constraint, taxa) if constraint else None
     distinct = _distinct(problem.patterns, groups, emit)
-    fitting = settings.for_sites(problem.patterns.n_sites)
+    fitting = settings.for_data(problem.patterns.n_tips, problem.patterns.n_sites)
     computation = open_computation(
         problem, resources, emit, distinct.patterns, fitting, fitting.most_trees, kept
     )

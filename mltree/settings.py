@@ -76,11 +76,12 @@ class ModelSettings:
 class RoundSettings:
     """One batched SPR round."""
 
-    keep: int = 8
+    keep: int = 15
     """Targets per prune that are re-scored. The best five by s0 hold 85 - 100 % of the prunes
     that improve, the best ten 99 - 100 % (docs/search.md, "Lazy scores rank"); in 24
-    searches 5 / 8 ended more than 0.1 short in 6 / 2 (bench/ABLATION.md)."""
-    window: float = 20.0
+    searches 5 / 8 / 15 lost 36 / 21 / 0.8 lnL in all, for 3 % more time on a GPU
+    (bench/ABLATION.md); at 218 taxa 8 loses 9 and 28 to 15."""
+    window: float = 30.0
     """lnL below the current tree down to which a target is re-scored; s0 lies a median 1.5 - 8.6
     below the re-scored value."""
     window_per_site: float = 0.01
@@ -102,6 +103,21 @@ class RoundSettings:
     """Rounds of one phase; the prototype saw at most 29. The bound stops a cycle."""
 
 
+LARGE_TREE = 100.0
+"""Taxa from which on the last phase is preceded by a wide look: constants tuned on 47 to 200 taxa
+left searches of 218 and 714 up to 300 lnL short (bench/ABLATION.md)."""
+
+CUT_A_TAXON, WIDEST_CUT = 1.0, 400.0
+"""lnL: the cut of a wide look. From one parsimony start of 714 taxa the way to 300 lnL more led
+through a valley deeper than 100."""
+
+BROADEST = 8 / 3
+"""Breadth of a wide look on the largest trees: 40 targets a prune, and a window of 80 lnL."""
+
+WIDE_GAIN = 5.0
+"""lnL: a wide look is repeated while a round gains as much."""
+
+
 @dataclass(frozen=True)
 class PhaseSettings:
     """Rounds of one radius and one cut."""
@@ -112,8 +128,20 @@ class PhaseSettings:
     """lnL below the current tree at which a scan goes no further."""
     trials: int = 0
     """Near misses that are smoothed as whole trees when a round finds no move; 0: none."""
+    breadth: float = 1.0
+    """Factor on the shortlist: on the targets kept and on the window."""
     min_round_gain: float = 0.1
     """lnL: the phase ends with a round that gains less (RAxML-NG's and RAxML's epsilon)."""
+
+    def wide_look(self, taxa: int) -> PhaseSettings:
+        """The same phase with farther walks and a longer shortlist, while rounds gain much."""
+        return replace(
+            self,
+            cut=max(self.cut, min(CUT_A_TAXON * taxa, WIDEST_CUT)),
+            breadth=self.breadth * min(taxa / LARGE_TREE, BROADEST),
+            trials=0,
+            min_round_gain=WIDE_GAIN,
+        )
 
 
 @dataclass(frozen=True)
@@ -127,6 +155,12 @@ class PerturbationSettings:
     fall_back_share: float = 0.8
     """Share of copies that may fall back before the fraction grows (docs/search.md,
     "Perturbation")."""
+    free_length: float = 1e-4
+    """Inner branches up to here say nothing about the order of their neighbours; see
+    ``free_substitutions``, which decides once the alignment is known."""
+    free_substitutions: float = 0.1
+    """The same, in expected substitutions in the whole alignment: a branch that needs none goes
+    to its lower bound in the end, but gets no nearer than this while rounds smooth to 0.1 lnL."""
     max_fraction: float = 0.5
     """Bound on the fraction; beyond it the start is forgotten."""
     copies: int = 8
@@ -179,6 +213,10 @@ class SearchSettings:
     round in half of eight searches of 12 to 101 taxa and cost less than 1e-3; at 20, stamatak_101
     lost 0.2."""
     parsimony_starts: int = 1
+    tips_of_starts: int = 72
+    """Tips of parsimony starts that cost next to nothing: small sets get several, since rounds of
+    so few tips take as long as their steps. Of nine starts of 15 taxa (hard/dup) five end at the
+    best lnL, three 7.5 below it, behind moves that no single SPR or perturbation made up for."""
     random_starts: int = 0
     cull_factor: float = 0.75
     """After the first phase a start goes on if it lies within this factor of the spread between
@@ -213,10 +251,28 @@ class SearchSettings:
         copies = self.perturbation.copies if self.perturbation.patience > 0 else 0
         return max(self.parsimony_starts + self.random_starts, copies)
 
-    def for_sites(self, sites: int) -> SearchSettings:
-        """The same search with its window widened to an alignment of so many sites."""
+    def for_data(self, taxa: int, sites: int) -> SearchSettings:
+        """The same search fitted to an alignment of so many taxa and sites."""
         window = max(self.rounds.window, self.rounds.window_per_site * sites)
-        return replace(self, rounds=replace(self.rounds, window=window))
+        return replace(
+            self,
+            parsimony_starts=max(self.parsimony_starts, self._free_starts(taxa)),
+            phases=self._phases_for(taxa),
+            rounds=replace(self.rounds, window=window),
+            perturbation=replace(
+                self.perturbation, free_length=self.perturbation.free_substitutions / sites
+            ),
+        )
+
+    def _phases_for(self, taxa: int) -> tuple[PhaseSettings, ...]:
+        """The phases, on large trees with a wide look before the last one."""
+        last = self.phases[-1:]
+        looks = [phase.wide_look(taxa) for phase in last if taxa > LARGE_TREE]
+        return (*self.phases[:-1], *looks, *last)
+
+    def _free_starts(self, taxa: int) -> int:
+        """Parsimony starts that together have no more tips than a set of medium size."""
+        return self.tips_of_starts // taxa if self.parsimony_starts else 0
 
     def for_precision(self, exact: bool) -> SearchSettings:
         """The same search with differences of lnL wide enough for an engine's precision."""
@@ -231,17 +287,12 @@ class SearchSettings:
         )
 
 
-WIDE = RoundSettings(keep=15, window=30.0)
-"""A wider shortlist: in 24 searches 0.8 lnL lost in all instead of 21.3, for 3 % more time on a GPU
-(bench/ABLATION.md); on CPUs, where re-scoring costs as much as the scan, more."""
-
 PRESETS: dict[str, SearchSettings] = {
     "fast": SearchSettings(perturbation=PerturbationSettings(patience=0)),
-    "default": SearchSettings(parsimony_starts=6, rounds=WIDE),
+    "default": SearchSettings(parsimony_starts=6),
     "thorough": SearchSettings(
         parsimony_starts=10,
         random_starts=2,
-        rounds=WIDE,
         max_survivors=6,
         perturbation=PerturbationSettings(copies=16, patience=5),
     ),

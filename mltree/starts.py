@@ -14,7 +14,7 @@ from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree
 from mltree.search.duplicates import Collapsed
 from mltree.tree.newick import read_newicks
-from mltree.tree.parsimony import packed, stepwise_additions
+from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -52,8 +52,7 @@ def starting_trees(
             made = [constrained_start(constraint, rng) for _ in range(number)]
             starts += _named("constrained", made)
         elif kind == "pars":
-            sites = packed(distinct.patterns)
-            starts += _named("parsimony", stepwise_additions(sites, number, rng))
+            starts += _named("parsimony", parsimony_trees(distinct.patterns, number, rng))
         else:
             tips = distinct.patterns.n_tips
             starts += _named("random", [random_topology(tips, rng) for _ in range(number)])

@@ -1,12 +1,37 @@
-from mltree.settings import preset
+from itertools import pairwise
+
+import pytest
+
+from mltree.settings import PRESETS, SearchSettings, preset
 
 
 def test_the_window_widens_with_the_alignment_and_never_narrows() -> None:
     fast = preset("fast")
-    assert fast.for_sites(100).rounds.window == fast.rounds.window
-    wide = fast.for_sites(50_000)
+    assert fast.for_data(50, 100).rounds.window == fast.rounds.window
+    wide = fast.for_data(50, 50_000)
     assert wide.rounds.window == 50_000 * fast.rounds.window_per_site > fast.rounds.window
-    assert wide.for_sites(50_000) == wide
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_large_trees_get_a_wide_look_before_the_last_phase(name: str) -> None:
+    own = preset(name)
+    assert own.for_data(100, 1_000).phases == own.phases
+    looks = []
+    for taxa in (101, 200, 400, 10_000):
+        *before, look, last = own.for_data(taxa, 1_000).phases
+        assert (*before, last) == own.phases
+        looks.append(look)
+    for some, more in pairwise([own.phases[-1], *looks]):
+        assert some.cut <= more.cut
+        assert some.breadth <= more.breadth
+    assert looks[0].breadth < looks[-1].breadth
+
+
+def test_few_taxa_get_more_starts_and_a_search_without_parsimony_none() -> None:
+    starts = [preset("fast").for_data(taxa, 1_000).parsimony_starts for taxa in (4, 15, 40, 700)]
+    assert starts == sorted(starts, reverse=True)
+    assert starts[1] > starts[-1] == preset("fast").parsimony_starts == 1
+    assert SearchSettings(parsimony_starts=0).for_data(4, 1_000).parsimony_starts == 0
 
 
 def test_branches_may_be_as_short_as_the_field_has_them_and_shorter_in_long_alignments() -> None:

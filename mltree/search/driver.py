@@ -245,7 +245,7 @@ class _Search:
         if not state.copies:
             state.lineages = [best_of(state.lineages)]
             state.copies = perturbed_copies(
-                state.lineages[0], settings.copies, state.fraction, state.rng, self._constraint
+                state.lineages[0], settings, state.fraction, state.rng, self._constraint
             )
             self._smooth(state.copies, self._settings.rounds.smooth_epsilon)
             return False
@@ -259,7 +259,7 @@ class _Search:
         best = state.lineages[0]
         for copy in state.copies:
             state.pool.add(copy.tree, copy.lnl)
-        fell_back = fallen_back(state.copies, best)
+        fell_back = fallen_back(state.copies, best, settings.min_gain)
         better = [copy for copy in state.copies if copy.lnl > best.lnl + settings.min_gain]
         state.batches += 1
         state.failures = 0 if better else state.failures + 1

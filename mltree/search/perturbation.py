@@ -7,40 +7,48 @@ import numpy as np
 from mltree.search.constraint import Constraint
 from mltree.search.lineage import Lineage
 from mltree.settings import PerturbationSettings
-from mltree.tree.forest import Forest
 from mltree.tree.moves import random_nnis
 
 __all__ = ["fallen_back", "next_fraction", "perturbed_copies"]
 
 
+RESOLVINGS = 3
+"""Sweeps over the free edges: no two edges of one sweep share a node."""
+
+
 def perturbed_copies(
     best: Lineage,
-    copies: int,
+    settings: PerturbationSettings,
     fraction: float,
     rng: np.random.Generator,
     constraint: Constraint | None = None,
 ) -> list[Lineage]:
     """Copies of a tree with random NNIs on a share of its inner edges; lnLs are not known yet.
 
+    Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
+    plateau only some lie one move below a better one (50 taxa x 600 sites, 8 of 47 inner edges
+    without length: 0.20 lnL gained by 3 of 16 copies so made, by none of 16 without it).
+
     Under a constraint only edges are crossed that show none of its splits, so that every split
     keeps the edges that show it.
     """
-    edges = None
+    edges = best.tree.inner_edges
     if constraint is not None:
-        inner = best.tree.inner_edges
-        edges = inner[~constraint.shown_by(best.tree)[:, inner].any(axis=0)]
+        edges = edges[~constraint.shown_by(best.tree)[:, edges].any(axis=0)]
+    free = edges[best.tree.lengths[edges] <= settings.free_length]
     result = []
-    for number in range(copies):
+    for number in range(settings.copies):
         tree = best.tree.copy()
+        for _ in range(RESOLVINGS if free.size else 0):
+            random_nnis(tree, 1.0, rng, among=free)
         random_nnis(tree, fraction, rng, among=edges)
         result.append(Lineage(tree, -np.inf, f"copy {number + 1}"))
     return result
 
 
-def fallen_back(copies: list[Lineage], best: Lineage) -> int:
-    """How many copies returned to the topology that they came from."""
-    key, *keys = Forest([best.tree, *(copy.tree for copy in copies)]).topology_keys()
-    return keys.count(key)
+def fallen_back(copies: list[Lineage], best: Lineage, min_gain: float) -> int:
+    """How many copies returned to where they came from, or to a tree just as good."""
+    return sum(abs(copy.lnl - best.lnl) <= min_gain for copy in copies)
 
 
 def next_fraction(fraction: float, fell_back: int, settings: PerturbationSettings) -> float:

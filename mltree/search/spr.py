@@ -104,8 +104,8 @@ def _scored(
     models = [model] * len(trees)
     found, s0 = scan(likelihood, trees, models, lnls, phase, settings)
     allowed = _masked(trees, found, s0, constraint)
-    floors = [lnl - settings.window for lnl in lnls]
-    selected = shortlist(found, allowed, floors, settings.keep)
+    floors = [lnl - phase.breadth * settings.window for lnl in lnls]
+    selected = shortlist(found, allowed, floors, round(phase.breadth * settings.keep))
     rescored = rescore(likelihood, trees, models, found, selected)
     candidates = np.bincount(found.tree, minlength=len(trees)).tolist()
     return [_Scored(*both) for both in zip(rescored, candidates, strict=True)]

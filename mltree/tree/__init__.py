@@ -11,5 +11,5 @@ newick_clades  whole files of Newick trees as clades
 random_trees   uniform random topologies
 fitch          bit-parallel Fitch sets over packed sites
 parsimony      the parsimony score, randomised stepwise addition
-parsimony_spr  parsimony_tree: the usual start, improved by batched SPR
+parsimony_spr  parsimony_trees: the usual starts, improved by batched SPR
 """

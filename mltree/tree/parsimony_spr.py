@@ -16,7 +16,6 @@ Letters: T tips, C candidates, F words of all planes (see fitch).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +23,12 @@ from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
 from mltree.tree.fitch import PackedSites, Sets
+from mltree.tree.forest import Forest
 from mltree.tree.moves import apply_sprs, undo_all
-from mltree.tree.parsimony import DirectionalSets, packed, stepwise_addition
+from mltree.tree.parsimony import DirectionalSets, packed, stepwise_additions
 from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree, siblings
 
-__all__ = ["improve", "parsimony_tree"]
+__all__ = ["improve", "parsimony_trees"]
 
 LOSS_CUT = 2.0
 """A walk ends where the subtree would cost more than here by this many mean changes a branch.
@@ -37,24 +37,41 @@ equal up to 2,000 taxa and 0.1 % above it at 5,000, in a tenth to half of the ti
 0.2..0.5 % above it from 2,000 taxa on. A radius of 20 edges, as in RAxML, in place of the cut is
 0.4 % above it at 2,000 taxa."""
 
+NEAR_CUT = 0.5
+"""The cut as long as it finds moves: 97 of 100, in a third of the time (218, 714 taxa)."""
+
 CHUNK_WORDS = 1 << 18
 """64-bit words of one wave's sets: 2 MB stay in the second-level cache."""
 
-WALKS = 64
-"""Walks under way that one prune is expected to have at most; more only cost memory."""
+WALKS = 8
+"""Walks under way that one prune is expected to have; more only cost memory."""
 
 
-def parsimony_tree(
+def parsimony_trees(
     patterns: Patterns | PackedSites,
+    count: int,
     rng: np.random.Generator,
     length: float = DEFAULT_LENGTH,
-) -> Tree:
-    """Randomised stepwise addition, then SPR until no move helps: the usual starting tree."""
+) -> list[Tree]:
+    """``count`` usual starts: randomised stepwise addition, then SPR until no move helps.
+
+    Where SPR leads to a tree that is there already, as it does on small data, the tree by addition
+    is the start: the same place twice is no insurance.
+
+    patterns  or ``pack_sites`` of them, to pack once for several calls
+    Returns: trees with all branches of the given length; the same for the same state of rng.
+    """
     sites = packed(patterns)
-    tree = stepwise_addition(sites, rng, length)
-    improve(tree, sites)
-    tree.lengths[:] = length
-    return tree
+    found: set[int] = set()
+    starts = []
+    for added in stepwise_additions(sites, count, rng, length):
+        tree = added.copy()
+        improve(tree, sites)
+        tree.lengths[:] = length
+        (key,) = Forest([tree]).topology_keys()
+        starts.append(added if key in found else tree)
+        found.add(key)
+    return starts
 
 
 def improve(tree: Tree, patterns: Patterns | PackedSites) -> float:
@@ -64,12 +81,16 @@ def improve(tree: Tree, patterns: Patterns | PackedSites) -> float:
     """
     state = DirectionalSets(tree, packed(patterns))
     score = state.score()
-    before = math.inf
-    while score < before:
-        before = score
-        prunes, targets = _better_places(state, LOSS_CUT * score / tree.n_edges)
-        score = _make_moves(state, prunes, targets, score)
-    return score
+    cut = NEAR_CUT
+    while True:
+        prunes, targets = _better_places(state, cut * score / tree.n_edges)
+        before, score = score, _make_moves(state, prunes, targets, score)
+        if score < before:
+            cut = NEAR_CUT
+        elif cut < LOSS_CUT:
+            cut = LOSS_CUT
+        else:
+            return score
 
 
 def _make_moves(

@@ -15,6 +15,7 @@ from mltree.search.constraint_tree import constrained_start, read_constraint
 from mltree.search.lineage import Lineage
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.search.perturbation import perturbed_copies
+from mltree.settings import PerturbationSettings
 from mltree.tree.moves import spr
 from mltree.tree.random_trees import random_topology
 
@@ -106,8 +107,10 @@ def test_forbids_exactly_the_moves_that_break_a_split(seed: int) -> None:
 def test_perturbation_keeps_every_split() -> None:
     constraint = read_constraint(TEXT, TAXA)
     tree = constrained_start(constraint, np.random.default_rng(1))
+    tree.lengths[tree.inner_edges[::2]] = 1e-6
+    settings = PerturbationSettings(copies=20)
     copies = perturbed_copies(
-        Lineage(tree, 0.0, "start"), 20, 0.5, np.random.default_rng(2), constraint
+        Lineage(tree, 0.0, "start"), settings, 0.5, np.random.default_rng(2), constraint
     )
     assert all(constraint.satisfied(copy.tree) for copy in copies)
 

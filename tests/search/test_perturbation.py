@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mltree.search.constraint import tips_behind_edges
 from mltree.search.lineage import Lineage
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
 from mltree.settings import PerturbationSettings
@@ -20,7 +21,8 @@ def lineage(n_tips: int = 33, seed: int = 1) -> Lineage:
 def test_every_copy_leaves_the_tree_by_a_share_of_its_edges(fraction: float, crossed: int) -> None:
     best = lineage()
     before = best.tree.copy()
-    copies = perturbed_copies(best, 12, fraction, np.random.default_rng(2))
+    settings = PerturbationSettings(copies=12)
+    copies = perturbed_copies(best, settings, fraction, np.random.default_rng(2))
     assert [copy.origin for copy in copies] == [f"copy {n}" for n in range(1, 13)]
     for copy in copies:
         copy.tree.validate()
@@ -31,11 +33,33 @@ def test_every_copy_leaves_the_tree_by_a_share_of_its_edges(fraction: float, cro
     np.testing.assert_array_equal(best.tree.lengths, before.lengths)
 
 
-def test_copies_that_fell_back_are_counted() -> None:
+def test_edges_without_length_are_crossed_in_every_copy_and_no_more_others() -> None:
+    """Of the splits of other edges a copy misses no more than it was to cross."""
     best = lineage()
-    others = perturbed_copies(best, 3, 0.2, np.random.default_rng(3))
-    assert fallen_back(others, best) == 0
-    assert fallen_back([best.copy(), *others, best.copy()], best) == 2
+    inner = best.tree.inner_edges
+    free = inner[::3]
+    best.tree.lengths[free] = 1e-6
+    firm = [
+        frozenset(np.flatnonzero(tips_behind_edges(best.tree)[edge]))
+        for edge in np.setdiff1d(inner, free)
+    ]
+    settings = PerturbationSettings(copies=20)
+    copies = perturbed_copies(best, settings, 1 / 30, np.random.default_rng(4))
+    for copy in copies:
+        copy.tree.validate()
+        shown = {frozenset(np.flatnonzero(side)) for side in tips_behind_edges(copy.tree)}
+        assert sum(side not in shown for side in firm) <= 1
+    distances = [robinson_foulds(copy.tree, best.tree) for copy in copies]
+    assert min(distances) > 2
+    assert len({topology_key(copy.tree) for copy in copies}) == 20
+
+
+def test_copies_that_fell_back_are_counted() -> None:
+    """Other trees that are just as good are nothing new either."""
+    best = lineage()
+    lnls = (-5.0, -4.995, -5.005, -4.98, -5.02, -np.inf)
+    copies = [Lineage(best.tree, lnl, "copy") for lnl in lnls]
+    assert fallen_back(copies, best, 0.01) == 3
 
 
 @pytest.mark.parametrize(("fell_back", "expected"), [(0, 0.2), (8, 0.2), (9, 0.3), (10, 0.3)])

@@ -101,7 +101,7 @@ def searched(
 ) -> SearchResult:
     """A search as a run makes it, always with the same random numbers."""
     starts = [StartingTree(tree, f"random {n}") for n, tree in enumerate(trees, 1)]
-    adapted = settings.for_sites(patterns.n_sites)
+    adapted = settings.for_data(patterns.n_tips, patterns.n_sites)
     return search(likelihood, starts, model, adapted, np.random.default_rng(5), emit)
 
 

@@ -38,8 +38,7 @@ def test_phases_come_in_their_order_and_starts_are_culled_after_the_first() -> N
     phases = [stage.phase for stage in stages if isinstance(stage, Rearrange)]
     assert phases == list(settings.phases)
     assert stages.index(Rearrange(settings.phases[0])) + 1 == stages.index(Cull())
-    first = next(number for number, s in enumerate(stages) if isinstance(s, OptimiseModel))
-    assert first == 1
+    assert stages.index(OptimiseModel(afresh=True)) == 1
 
 
 def test_a_fresh_start_is_smoothed_less_than_what_follows() -> None:

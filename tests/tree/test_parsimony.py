@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
 from mltree.tree import parsimony
-from mltree.tree.fitch import pack_sites
+from mltree.tree.fitch import PackedSites, pack_sites
 from mltree.tree.moves import nni
 from mltree.tree.parsimony import (
     DirectionalSets,
@@ -16,7 +16,7 @@ from mltree.tree.parsimony import (
     stepwise_addition,
     stepwise_additions,
 )
-from mltree.tree.parsimony_spr import improve, parsimony_tree
+from mltree.tree.parsimony_spr import improve, parsimony_trees
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, topology_key
 from mltree.tree.topology import Tree, siblings, tree_from_edges
@@ -172,6 +172,28 @@ def test_trees_grown_side_by_side_are_starts_of_their_own() -> None:
     assert len({topology_key(tree) for tree in trees}) == 4
     for tree in trees:
         tree.validate()
+
+
+@given(st.integers(5, 40), SEEDS)
+@settings(max_examples=10)
+def test_starts_are_improved_unless_that_leads_where_another_already_is(
+    n_tips: int, seed: int
+) -> None:
+    patterns = random_patterns(n_tips, np.random.default_rng(seed))
+    added = stepwise_additions(patterns, 4, np.random.default_rng(seed))
+    starts = parsimony_trees(patterns, 4, np.random.default_rng(seed))
+    ends = []
+    for before, start in zip(added, starts, strict=True):
+        end = before.copy()
+        improve(end, patterns)
+        ends.append(topology_key(end))
+        wanted = before if ends[-1] in ends[:-1] else end
+        assert topology_key(start) == topology_key(wanted)
+
+
+def parsimony_tree(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:
+    (tree,) = parsimony_trees(patterns, 1, rng)
+    return tree
 
 
 @pytest.mark.parametrize("build", [stepwise_addition, parsimony_tree])
