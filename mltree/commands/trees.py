@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,11 +24,12 @@ from mltree.outputs import Outputs
 from mltree.report.progress import Reporter
 from mltree.supports.bootstop import STEP, bootstop
 from mltree.supports.consensus import Consensus, consensus
-from mltree.supports.distances import distances, largest, topologies
+from mltree.supports.distances import distances, largest, topologies, weighted_distances
 from mltree.supports.metrics import occurrences, transfer_expectations
 from mltree.supports.table import Index, SplitTable, members, split_table
 from mltree.tree.clades import Clades, nested, write_clades
 from mltree.tree.newick_clades import read_clades
+from mltree.tree.topology import Float64Array
 
 __all__ = ["TreesRequest", "run_bootstop", "run_consensus", "run_rf", "run_support"]
 
@@ -164,10 +165,10 @@ def run_rf(
 def _distances(
     trees: Clades, pairwise: bool, weighted: bool, file: str
 ) -> tuple[DistancesMeasured, str]:
-    """All distances of a tree from the ones behind it, or the first one's alone."""
+    """All distances of each tree from those behind it, or of the first one alone."""
     table = split_table(trees)
     rows = trees.n_trees - 1 if pairwise else 1
-    weights = [(table, np.ones(table.tree.size))]
+    columns: list[Iterator[Index] | Iterator[Float64Array]] = [distances(table, rows)]
     if weighted:
         whole = split_table(trees, with_tips=True)
         unknown = whole.tree[np.isnan(whole.lengths)]
@@ -175,16 +176,16 @@ def _distances(
             number = unknown[0] + pairwise  # the reference is tree 0
             which = f"tree {number} of {file}" if number else "the reference"
             raise InputError(f"--weighted: {which} has a branch without a length")
-        weights.append((whole, whole.lengths))
+        columns.append(weighted_distances(whole, rows))
     most = max(largest(trees.n_tips), 1)
-    sums, lines = np.zeros(len(weights)), []
-    for i, (plain, *lengths) in enumerate(
-        zip(*(distances(*w, rows) for w in weights), strict=True)
-    ):
-        sums += [row[i + 1 :].sum() for row in (plain, *lengths)]
-        for j in range(i + 1, trees.n_trees):
-            more = "".join(f"\t{row[j]:.6f}" for row in lengths)
-            lines.append(f"{i}\t{j}\t{plain[j]:.0f}\t{plain[j] / most:.6f}{more}\n")
+    sums, lines = np.zeros(len(columns)), []
+    for i, (plain, *lengths) in enumerate(zip(*columns, strict=True)):
+        sums += [row.sum() for row in (plain, *lengths)]
+        for j, (distance, *more) in enumerate(
+            zip(plain.tolist(), *(row.tolist() for row in lengths), strict=True), i + 1
+        ):
+            tail = "".join(f"\t{value:.6f}" for value in more)
+            lines.append(f"{i}\t{j}\t{distance}\t{distance / most:.6f}{tail}\n")
     mean = sums / len(lines)
     event = DistancesMeasured(
         pairs=len(lines),
