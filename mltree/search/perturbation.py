@@ -26,8 +26,9 @@ def perturbed_copies(
     """Copies of a tree with random NNIs on a share of its inner edges; lnLs are not known yet.
 
     Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
-    plateau only some lie one move below a better one (50 taxa x 600 sites, 8 of 47 inner edges
-    without length: 0.20 lnL gained by 3 of 16 copies so made, by none of 16 without it).
+    plateau only some lie one move below a better one (50 taxa x 600 sites, a tree with 8 of 47
+    inner edges at the bound and 0.20 lnL short: 7 of 108 copies found that move, of 32 copies
+    without such crossings none).
 
     Under a constraint only edges are crossed that show none of its splits, so that every split
     keeps the edges that show it.
