@@ -97,7 +97,7 @@ def test_a_disk_that_is_full_ends_nothing_that_has_begun(primates: str, tmp_path
 
     (tmp_path / "data").write_text(Path(primates).read_text())
     result = command(
-        "search", "data", *QUICK, "--device", "reference", "--model", "JC",
+        "search", "data", *QUICK, "--device", "reference", "--model", "JC", "--tree", "pars",
         stdout=subprocess.PIPE, cwd=tmp_path, preexec_fn=limit,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
