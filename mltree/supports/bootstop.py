@@ -29,6 +29,10 @@ PASSED = 0.99
 """Share of halvings that must agree: theirs."""
 
 
+REMEMBERED = 1 << 27
+"""Pairs of splits, a byte each, of which it is remembered whether they exclude each other."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What the halves of so many replicates say."""
@@ -124,6 +128,8 @@ class _Halves:
     def _excludes(self, split: np.intp, others: Index) -> Bool:
         row = self._excluded.get(int(split))
         if row is None:
+            if len(self._excluded) * len(self._bits) > REMEMBERED:
+                return conflicts(self._bits, split, others)
             row = conflicts(self._bits, split, np.arange(len(self._bits)))
             self._excluded[int(split)] = row
         return row[others]

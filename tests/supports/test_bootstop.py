@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mltree.supports import bootstop as module
 from mltree.supports.bootstop import bootstop
 from mltree.supports.table import SplitTable, split_table
 from mltree.tree.newick_clades import read_clades
@@ -82,6 +83,16 @@ def test_a_seed_and_a_number_of_trees_make_the_halves(grower: Any) -> None:
     once, again, other = (bootstop(table_of(trees), seed, halvings=50) for seed in (1, 1, 2))
     assert once == again
     assert once.distance != other.distance
+
+
+def test_what_is_forgotten_is_worked_out_again(
+    grower: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow = grower(3)
+    table = table_of([grow.tree([f"t{k}" for k in range(10)]) for _ in range(10)])
+    remembered = bootstop(table, 1, halvings=30)
+    monkeypatch.setattr(module, "REMEMBERED", -1)
+    assert bootstop(table, 1, halvings=30) == remembered
 
 
 def test_ninety_nine_of_a_hundred_halvings_have_to_pass(grower: Any) -> None:
