@@ -79,7 +79,7 @@ def measure(
                     "contender": contender.name,
                     "precision": contender.precision,
                     "threads": contender.threads,
-                    "way": way,
+                    "operation": way,
                     "status": "done",
                     "seconds": repeated(times_of(call, repetitions)),
                 }
@@ -90,7 +90,7 @@ def measure(
 def _line(row: Row) -> str:
     size = f"{row['count']} x {row['taxa']} x {row['patterns']}"
     seconds = row["seconds"]["median"] * 1e3
-    return f"{row['kind']} {size} {row['contender']}, {row['way']}: {seconds:.3f} ms"
+    return f"{row['kind']} {size} {row['contender']}, {row['operation']}: {seconds:.3f} ms"
 
 
 Calls = Iterator[tuple[str, Callable[[], object]]]

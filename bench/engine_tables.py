@@ -67,7 +67,7 @@ def cases(run: Run) -> str:
             [
                 f"{row['kind']}: {row['count']:,} × {row['taxa']} taxa × {row['patterns']:,}",
                 _contender(row),
-                row["way"],
+                row["operation"],
                 engineering_time(time),
                 "" if time is base else f"{time / base:.2f} ×",
             ]

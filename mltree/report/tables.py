@@ -33,6 +33,7 @@ FUNCTION_NAMES = {
     Function.DERIVE: "sumGAMMA + derivative",
     Function.SCAN: "insertion scan",
     Function.TRIPOD: "insertion re-scoring",
+    Function.RELL: "RELL products",
     Function.PMATRICES: "P matrices",
     Function.OPTIMISE: "Newton steps",
     Function.BARRIER: "barriers",
