@@ -26,8 +26,8 @@ is 35 GiB, refused one at the first use that was hardly larger."""
 
 CPU_BATCH = 1 << 24
 """Bytes of CLAs of a launch on a CPU, where they are best still in a cache when they are read
-again; one tree's at least. Searches of 71 taxa x 352 and 123 x 918 patterns took 0.7 of the CPU
-time that they took with all trees and near vectors at once, as much with 8 as with 32 MiB."""
+again; one tree's at least. Searches of 71 taxa x 352 patterns took 0.8 of the CPU time that they
+took with all trees and near vectors at once."""
 
 CORE_BATCH = 1 << 21
 """Bytes of it for each core where there are many: as much as a level-2 cache."""
