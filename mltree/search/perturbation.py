@@ -27,8 +27,8 @@ def perturbed_copies(
 
     Edges without length are crossed in every copy: that costs nothing, and of the trees on such a
     plateau only some lie one move below a better one (50 taxa x 600 sites, a tree with 8 of 47
-    inner edges at the bound and 0.20 lnL short: 7 of 108 copies found that move, of 32 copies
-    without such crossings none).
+    inner edges at the bound and 0.20 lnL short: some copies found that move, none of 32 without
+    such crossings; too few draws to tell a rate).
 
     Under a constraint only edges are crossed that show none of its splits, so that every split
     keeps the edges that show it.
