@@ -91,7 +91,7 @@ def measure(
     """Some variants on one alignment, from one parsimony start a seed; the best lnL of each."""
     problem = load_problem(alignment, model, lambda _: None)
     bounds = FAST.branches.bounds(problem.patterns.n_sites)
-    categories = problem.model.arrays().n_categories
+    categories = max(problem.model.categories)
     placement = place(Resources(device=device), problem.patterns, categories, bounds)
     likelihood = placement.likelihood(problem.patterns)
     patterns, grow = problem.patterns, stepwise_additions if raw else parsimony_trees

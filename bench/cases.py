@@ -23,7 +23,6 @@ from mltree.contract import CASE, RunKind
 from mltree.likelihood import planner, programs
 from mltree.likelihood.cases import Cases
 from mltree.likelihood.engine import NO_CONTROL, Engine
-from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
 from mltree.placement import place
 from mltree.settings import BranchSettings
@@ -110,7 +109,7 @@ def _opened(
     bounds = BranchSettings().bounds(patterns.n_sites)
     categories = data.model.n_categories
     engine = place(contender.resources, patterns, categories, bounds).open(patterns)
-    engine.load_models(model_rows([data.model] * models))
+    engine.load_models([data.model] * models)
     return engine, data.tree
 
 

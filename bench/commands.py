@@ -104,7 +104,7 @@ def _add_search(benches: Benches[argparse.ArgumentParser]) -> None:
 def _add_kernels(benches: Benches[argparse.ArgumentParser]) -> None:
     parser = _bench(benches, "kernels", "every likelihood operation against the device's limits")
     add = parser.add_argument
-    add("--cases", type=_sizes, default=kernels.CASES, help="KIND:TAXA:PATTERNS,... (DNA:15:1024)")
+    add("--cases", type=_sizes, default=kernels.SIZES, help="KIND:TAXA:PATTERNS,... (DNA:15:1024)")
     add("--precisions", type=_words, default=("double", "mixed"))
     add("--only", metavar="TEXT", help="only contenders whose name contains TEXT")
     parser.set_defaults(run=_kernels)
@@ -138,9 +138,9 @@ def _add_golden(benches: Benches[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_golden)
 
 
-def _sizes(text: str) -> tuple[kernels.Case, ...]:
+def _sizes(text: str) -> tuple[kernels.Size, ...]:
     parts = [case.split(":") for case in text.split(",")]
-    return tuple(kernels.Case(kind, int(taxa), int(size)) for kind, taxa, size in parts)
+    return tuple(kernels.Size(kind, int(taxa), int(size)) for kind, taxa, size in parts)
 
 
 def _add_judge(benches: Benches[argparse.ArgumentParser]) -> None:

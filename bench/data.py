@@ -26,6 +26,8 @@ PAPER_SIZES = tuple(1024 << power for power in range(9))
 """Patterns of the PLL paper's Table I: 1,024 to 262,144."""
 
 PAPER_MODEL = "JC+G4"
+PAPER_TRUTH = "JC+G4{0.8}"
+"""What its sites evolve under."""
 PAPER_TAXA = 15
 PAPER_SEED = 1
 
@@ -38,7 +40,7 @@ SIMULATED = {
                      "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"],
     "sim50x2000lg": ["--taxa", "50", "--sites", "2000", "--model", "LG+G4{0.7}"],
 }  # fmt: skip
-"""Alignments that anyone can make again: options of ``datasets/simulate.py``."""
+"""Alignments that anyone can make again: options of ``mltree simulate``."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,8 @@ class Source:
 
     def _simulated_paper(self, size: int) -> Path:
         path = self.cache / f"simulated-paper-{size}.phy"
-        options = ["--taxa", str(PAPER_TAXA), "--unique", str(size), "--seed", str(PAPER_SEED)]
-        self._simulate(path, options)
+        options = ["--taxa", str(PAPER_TAXA), "--unique", str(size), "--model", PAPER_TRUTH]
+        self._simulate(path, [*options, "--seed", str(PAPER_SEED)])
         return path
 
     def _simulate(self, path: Path, options: list[str]) -> None:
@@ -149,7 +151,7 @@ class Source:
             path.parent.mkdir(parents=True, exist_ok=True)
             paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
             subprocess.run(
-                [sys.executable, str(ROOT / "datasets" / "simulate.py"), *options, str(path)],
+                [sys.executable, "-m", "mltree", "simulate", *options, "--quiet", "-o", str(path)],
                 env={**os.environ, "PYTHONPATH": paths},
                 check=True,
             )

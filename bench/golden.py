@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench.contenders import Contender
 from bench.results import Row, Run
+from mltree.likelihood.cases import Case
 from mltree.placement import place
 from mltree.problem import load_problem
 from mltree.settings import SearchSettings
@@ -55,15 +56,15 @@ def measure(
 
 def _rows(folder: Path, entry: dict[str, str], contenders: Sequence[Contender]) -> Iterator[Row]:
     problem = load_problem(str(folder / f"{entry['dataset']}.phy"), entry["model"], lambda _: None)
-    patterns, arrays = problem.patterns, problem.model.arrays()
+    patterns, case = problem.patterns, Case(problem.model.arrays())
     bounds = SearchSettings().branches.bounds(patterns.n_sites)
     tree, _ = read_newick(str(folder / entry["tree"]), patterns.taxa)
     expected = float(entry[_EXPECTED])
     for contender in contenders:
-        placement = place(contender.resources, patterns, arrays.n_categories, bounds)
+        placement = place(contender.resources, patterns, max(problem.model.categories), bounds)
         likelihood = placement.likelihood(patterns)
         start = time.perf_counter()
-        lnl = float(likelihood.log_likelihoods([tree], [arrays])[0])
+        lnl = float(likelihood.log_likelihoods([tree], [case])[0])
         yield {
             "dataset": entry["dataset"],
             "model": entry["model"],

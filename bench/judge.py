@@ -14,6 +14,7 @@ from bench.contenders import Contender
 from bench.data import Dataset
 from mltree.device.discovery import REFERENCE
 from mltree.events import ignore
+from mltree.likelihood.cases import Case
 from mltree.placement import Resources, place
 from mltree.problem import load_problem
 from mltree.run import FIXED_TOPOLOGY, evaluate
@@ -46,7 +47,7 @@ class Judge:
         self._problem = load_problem(str(dataset.alignment), dataset.model, ignore)
         patterns = self._problem.patterns
         bounds = SearchSettings().branches.bounds(patterns.n_sites)
-        categories = self._problem.model.arrays().n_categories
+        categories = max(self._problem.model.categories)
         self._fast, self._reference = (
             place(resources, patterns, categories, bounds).likelihood(patterns)
             for resources in (optimiser.resources, Resources(device=REFERENCE))
@@ -68,6 +69,6 @@ class Judge:
                 self._fast, tree, self._problem.model, ignore,
                 optimise_parameters=True, optimise_lengths=True, settings=TIGHT,
             )  # fmt: skip
-            lnl = self._reference.log_likelihoods([best.tree], [best.model.arrays()])
+            lnl = self._reference.log_likelihoods([best.tree], [Case(best.model.arrays())])
             self._known[key] = float(np.asarray(lnl)[0])
         return self._known[key]

@@ -24,6 +24,7 @@ from mltree.contract import CONTROL_WORDS
 from mltree.errors import MltreeError
 from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.program import Program
 from mltree.likelihood.reference import ReferenceEngine
@@ -31,7 +32,7 @@ from mltree.placement import place
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.settings import BranchSettings
 
-__all__ = ["CASES", "SMOKE", "Case", "measure", "times_of"]
+__all__ = ["SIZES", "SMOKE", "Size", "measure", "times_of"]
 
 SCAN_DEPTH = 6
 """Edges from the pruning point that the timed scan walks."""
@@ -52,23 +53,23 @@ _NO_CONTROL = np.zeros((0, CONTROL_WORDS))
 
 
 @dataclass(frozen=True)
-class Case:
-    """One size of one kind of data."""
+class Size:
+    """How much data of which kind."""
 
     kind: str
     taxa: int
     patterns: int
 
 
-CASES = (
-    *(Case("DNA", 15, size) for size in (1024, 8192, 65536, 262144)),
-    Case("DNA", 200, 1727),
-    Case("DNA", 1000, 1024),
-    Case("DNA", 1000, 16384),
-    *(Case("protein", 50, size) for size in (1777, 16384, 65536)),
-    *(Case("codon", 15, size) for size in (1024, 8192)),
+SIZES = (
+    *(Size("DNA", 15, patterns) for patterns in (1024, 8192, 65536, 262144)),
+    Size("DNA", 200, 1727),
+    Size("DNA", 1000, 1024),
+    Size("DNA", 1000, 16384),
+    *(Size("protein", 50, patterns) for patterns in (1777, 16384, 65536)),
+    *(Size("codon", 15, patterns) for patterns in (1024, 8192)),
 )
-SMOKE = (Case("DNA", 15, 1024), Case("protein", 8, 256))
+SMOKE = (Size("DNA", 15, 1024), Size("protein", 8, 256))
 
 
 @dataclass(frozen=True)
@@ -88,51 +89,51 @@ class Operation:
 
 def measure(
     run: Run,
-    cases: Sequence[Case],
+    sizes: Sequence[Size],
     contenders: Sequence[Contender],
     repetitions: int,
     seed: int,
 ) -> None:
-    """Fill the run with a row per case, contender and operation."""
+    """Fill the run with a row per size, contender and operation."""
     limits: dict[str, Limits] = {}
     library = find_beagle()
-    for case in cases:
-        data = workload(case.kind, case.taxa, case.patterns, seed)
+    for size in sizes:
+        data = workload(size.kind, size.taxa, size.patterns, seed)
         for contender in contenders:
             try:
-                rows = list(_rows(case, data, contender, repetitions, limits))
+                rows = list(_rows(size, data, contender, repetitions, limits))
             except MltreeError as error:
-                rows = [{**_who(case, contender), "status": "failed", "output": error.message}]
+                rows = [{**_who(size, contender), "status": "failed", "output": error.message}]
             for row in rows:
                 run.add(row)
                 print(_line(row), flush=True)
         if library is not None:
-            run.add(_beagle(run, case, data, library, repetitions))
+            run.add(_beagle(run, size, data, library, repetitions))
             print(_line(run.rows[-1]), flush=True)
     run.settings["limits"] = {name: asdict(limit) for name, limit in limits.items()}
 
 
-def _beagle(run: Run, case: Case, data: Workload, library: ctypes.CDLL, repetitions: int) -> Row:
+def _beagle(run: Run, size: Size, data: Workload, library: ctypes.CDLL, repetitions: int) -> Row:
     """BEAGLE's traversal on one thread, and whether its lnL is the reference's."""
     beagle = Beagle(library, data)
-    row = {**asdict(case), "contender": beagle.name, "precision": "double", "threads": 1}
+    row = {**asdict(size), "contender": beagle.name, "precision": "double", "threads": 1}
     try:
         times, lnl = times_of(beagle.log_likelihood, repetitions), beagle.log_likelihood()
     finally:
         beagle.close()
     if math.isfinite(lnl):  # without scaling, large trees underflow
         reference = _reference_lnl(data)
-        run.check(what="BEAGLE: lnL", **asdict(case), lnl=lnl, reference=reference,
+        run.check(what="BEAGLE: lnL", **asdict(size), lnl=lnl, reference=reference,
                   holds=abs(lnl / reference - 1) < BEAGLE_TOLERANCE)  # fmt: skip
-    inner = case.taxa - 2
-    cla = case.patterns * data.model.n_categories * data.model.n_states * 8
+    inner = size.taxa - 2
+    cla = size.patterns * data.model.n_categories * data.model.n_states * 8
     return {
         **row,
         "status": "done",
         "device": "CPU",
         "operation": "traversal",
         "seconds": repeated(times),
-        "units": inner * case.patterns,
+        "units": inner * size.patterns,
         "unit": "pattern-newviews",
         "bytes": 2 * inner * cla,
         "flops": (2 * inner + 1) * cla / 8 * 2 * data.model.n_states,
@@ -142,12 +143,12 @@ def _beagle(run: Run, case: Case, data: Workload, library: ctypes.CDLL, repetiti
 def _reference_lnl(data: Workload) -> float:
     bounds = BranchSettings().bounds(data.patterns.n_sites)
     engine = ReferenceEngine(data.patterns, data.model.n_categories, bounds)
-    return float(Likelihood(engine, bounds).log_likelihoods([data.tree], [data.model])[0])
+    return float(Likelihood(engine, bounds).log_likelihoods([data.tree], [Case((data.model,))])[0])
 
 
-def _who(case: Case, contender: Contender) -> Row:
+def _who(size: Size, contender: Contender) -> Row:
     return {
-        **asdict(case),
+        **asdict(size),
         "contender": contender.name,
         "precision": contender.precision,
         "threads": contender.threads,
@@ -165,14 +166,14 @@ def _line(row: Row) -> str:
 
 
 def _rows(
-    case: Case,
+    size: Size,
     data: Workload,
     contender: Contender,
     repetitions: int,
     limits: dict[str, Limits],
 ) -> Iterator[Row]:
     settings = BranchSettings()
-    bounds = settings.bounds(case.patterns)
+    bounds = settings.bounds(size.patterns)
     categories = data.model.n_categories
     placement = place(contender.resources, data.patterns, categories, bounds)
     engine = placement.open(data.patterns)
@@ -181,12 +182,12 @@ def _rows(
         limits[device.name] = measure_limits(device.handle)
     states = data.patterns.alphabet.n_states
     real = 4 if contender.precision == "mixed" else 8
-    cla = case.patterns * categories * states * real
+    cla = size.patterns * categories * states * real
     for operation in _operations(engine, data, bounds):
         times = times_of(operation.call, repetitions)
-        flops = operation.products * case.patterns * categories * states * 2 * states
+        flops = operation.products * size.patterns * categories * states * 2 * states
         yield {
-            **_who(case, contender),
+            **_who(size, contender),
             "status": "done",
             "engine": engine.name,
             "device": device.name if device else contender.name,
@@ -201,9 +202,9 @@ def _rows(
 
 def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> Iterator[Operation]:
     likelihood = Likelihood(engine, bounds)
-    tree, models, count = data.tree, [data.model], data.patterns.n_patterns
+    tree, cases, count = data.tree, [Case((data.model,))], data.patterns.n_patterns
     inner, edges, trees = tree.n_tips - 2, tree.n_edges, [data.tree]
-    likelihood.log_likelihoods(trees, models)  # loads the model
+    likelihood.log_likelihoods(trees, cases)  # loads the model
 
     def runs(program: Program, lengths: np.ndarray) -> Callable[[], object]:
         return lambda: engine.run(program, lengths, _NO_CONTROL)
@@ -231,12 +232,12 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
 
     def smooth() -> None:
         moving.lengths[:] = tree.lengths
-        likelihood.smooth([moving], models, SMOOTHING_GAIN)
+        likelihood.smooth([moving], cases, SMOOTHING_GAIN)
 
     yield Operation("Newton smoothing", smooth, edges * count, "pattern-edges", 0, 0)
     near = Neighbourhood(tree)
     scan = near.scan(near.extend(SCAN_DEPTH))
-    likelihood.insertions(trees, models, scan)  # makes the directional CLAs current
+    likelihood.insertions(trees, cases, scan)  # makes the directional CLAs current
     program, lengths = programs.scores(trees, scan)
     steps = scan.near.size
     yield Operation(
@@ -246,7 +247,7 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
     some = np.arange(0, near.size, max(1, near.size // MAX_CANDIDATES), dtype=np.int32)
     few = near.scan(some)
     yield Operation(
-        "insertion re-scoring", lambda: likelihood.refine(trees, models, few),
+        "insertion re-scoring", lambda: likelihood.refine(trees, cases, few),
         few.outputs * count, "pattern-insertions", 0, 0,
     )  # fmt: skip
 

@@ -24,6 +24,7 @@ from bench.contenders import Contender  # noqa: E402
 from mltree.contract import Function  # noqa: E402
 from mltree.events import ignore  # noqa: E402
 from mltree.likelihood.api import Likelihood  # noqa: E402
+from mltree.likelihood.cases import Case  # noqa: E402
 from mltree.likelihood.engine import Engine  # noqa: E402
 from mltree.problem import Problem, load_problem  # noqa: E402
 from mltree.run import Found, prepare_search  # noqa: E402
@@ -83,13 +84,13 @@ def _outcome(found: Found, taxa: Sequence[str]) -> dict[str, Any]:
 
 def _build(likelihood: Likelihood, tree: Tree, problem: Problem) -> None:
     """Have every kernel built and run once on little work."""
-    models = [problem.model.arrays()]
-    likelihood.smooth([tree], models, 1.0, max_passes=1)
+    cases = [Case(problem.model.arrays())]
+    likelihood.smooth([tree], cases, 1.0, max_passes=1)
     prunes = np.arange(3 * tree.n_tips, 3 * tree.n_tips + 3, dtype=np.int32)
     near = Neighbourhood(tree, prunes)
     scan = near.scan(near.extend(1))
-    likelihood.insertions([tree], models, scan)
-    likelihood.refine([tree], models, scan)
+    likelihood.insertions([tree], cases, scan)
+    likelihood.refine([tree], cases, scan)
 
 
 def _functions(engine: Engine) -> dict[str, float]:

@@ -18,6 +18,7 @@ from bench.data import Dataset
 from bench.judge import Judge
 from bench.race import Race
 from bench.results import Row, Run
+from mltree.likelihood.cases import Case
 from mltree.placement import place
 from mltree.problem import load_problem
 from mltree.settings import SearchSettings
@@ -52,16 +53,16 @@ def measure(
 def _likelihoods(dataset: Dataset, contender: Contender) -> Row:
     """The start tree's lnL in both precisions, and sums of its site lnLs in fp32."""
     problem = load_problem(str(dataset.alignment), dataset.model, lambda _: None)
-    patterns, model = problem.patterns, problem.model.arrays()
+    patterns, case = problem.patterns, Case(problem.model.arrays())
     bounds = SearchSettings().branches.bounds(patterns.n_sites)
     tree, _ = read_newick(str(dataset.start), patterns.taxa)
     lnls, sites = {}, {}
     for precision in ("double", "mixed"):
         wanted = replace(contender, precision=precision)
-        placement = place(wanted.resources, patterns, model.n_categories, bounds)
+        placement = place(wanted.resources, patterns, max(problem.model.categories), bounds)
         likelihood = placement.likelihood(patterns)
-        lnls[precision] = float(likelihood.log_likelihoods([tree], [model])[0])
-        sites[precision] = likelihood.site_log_likelihoods(tree, model)
+        lnls[precision] = float(likelihood.log_likelihoods([tree], [case])[0])
+        sites[precision] = likelihood.site_log_likelihoods(tree, case)
     expanded = sites["double"][patterns.site_pattern]
     return {
         "dataset": dataset.name,

@@ -10,6 +10,7 @@ from bench.contenders import Contender
 from bench.results import Row, Run, repeated
 from bench.workloads import workload
 from mltree.errors import MltreeError
+from mltree.likelihood.cases import Case
 from mltree.placement import place
 from mltree.settings import BranchSettings
 
@@ -62,15 +63,15 @@ def _point(point: tuple[int, int, int], contender: Contender, repetitions: int, 
     bounds = BranchSettings().bounds(patterns)
     placement = place(contender.resources, data.patterns, data.model.n_categories, bounds)
     likelihood = placement.likelihood(data.patterns)
-    trees, models = [data.tree.copy() for _ in range(count)], [data.model] * count
+    trees, cases = [data.tree.copy() for _ in range(count)], [Case((data.model,))] * count
 
     def smooth() -> None:
         for tree in trees:
             tree.lengths[:] = data.tree.lengths
-        likelihood.smooth(trees, models, 1.0, max_passes=4)
+        likelihood.smooth(trees, cases, 1.0, max_passes=4)
 
     return {
-        "traversal_s": _timed(lambda: likelihood.log_likelihoods(trees, models), repetitions),
+        "traversal_s": _timed(lambda: likelihood.log_likelihoods(trees, cases), repetitions),
         "smoothing_s": _timed(smooth, repetitions),
         "planned_bytes": _planned(likelihood.engine, count * 3 * (taxa - 2), patterns),
         "used_bytes": _used(likelihood.engine),

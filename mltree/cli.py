@@ -6,22 +6,32 @@ Nothing heavy is imported before a command runs, so that ``mltree --help`` answe
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from mltree import __version__
+from mltree.cli_help import Command, origins
+from mltree.cli_model import MODEL_COMMANDS
+from mltree.cli_tests import TEST_COMMANDS
+from mltree.cli_tools import TOOL_COMMANDS
 from mltree.cli_trees import TREE_COMMANDS
 from mltree.exits import EXIT_CODES, Commands, exit_code
 from mltree.options import (
     AlignmentArgument,
+    BootstrapOption,
+    Brlen,
+    BrlenOption,
     CollapseOption,
+    ConstraintOption,
     DataTypeOption,
     DeviceOption,
     JsonOption,
     MemoryOption,
+    MetricOption,
     ModelOption,
     Moves,
+    MovesOption,
     Precision,
     PrecisionOption,
     PrefixOption,
@@ -29,26 +39,23 @@ from mltree.options import (
     QuietOption,
     RedoOption,
     SeedOption,
+    ThreadsOption,
     TreeFile,
     VerboseOption,
     WidthOption,
     command_line,
-    parse_size,
+    replicates_of,
     reporter_of,
-    terminal,
+    resources_of,
 )
-
-if TYPE_CHECKING:
-    from mltree.placement import Resources
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     help="Maximum-likelihood phylogenetic trees on any OpenCL device: GPUs, or the CPU.",
     epilog=EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -58,7 +65,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def _mltree(
     ctx: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
 ) -> None:
     if version:
         print(f"mltree {__version__}")
@@ -68,36 +75,34 @@ def _mltree(
 
 
 @app.command(
-    epilog="Example: mltree search datasets/primates.phy --model HKY+G4 --prefix /tmp/primates"
+    cls=Command,
+    epilog="Example: mltree search datasets/primates.phy --model HKY+G4 --prefix /tmp/primates",
 )
 def search(
     alignment: AlignmentArgument,
     model: ModelOption = None,
     data_type: DataTypeOption = None,
+    brlen: BrlenOption = Brlen.SCALED,
     tree: Annotated[
         str | None,
         typer.Option(
             "--tree",
             "-t",
-            help="Starting trees: [b]pars{N}[/b], [b]rand{N}[/b], [b]pars{4},rand{2}[/b], or a "
+            metavar="START",
+            help="Starting trees: pars{N}, rand{N}, pars{4},rand{2}, or a "
             "Newick file. Default: parsimony, as many as the preset has.",
         ),
     ] = None,
     preset: Annotated[
         Preset,
-        typer.Option("--preset", help="fast: one start; thorough: many, and more perturbation."),
-    ] = Preset.DEFAULT,
-    moves: Annotated[
-        Moves, typer.Option("--moves", help="spr, or nni: neighbours only, quick and shallow.")
-    ] = Moves.SPR,
-    constraint: Annotated[
-        str | None,
         typer.Option(
-            "--constraint",
-            metavar="FILE",
-            help="Newick tree, of some or all taxa: every group in it stays together.",
+            "--preset",
+            metavar="fast|default|thorough",
+            help="fast: one start; thorough: many, and more perturbation.",
         ),
-    ] = None,
+    ] = Preset.DEFAULT,
+    moves: MovesOption = Moves.SPR,
+    constraint: ConstraintOption = None,
     outgroup: Annotated[
         str | None,
         typer.Option(
@@ -108,8 +113,14 @@ def search(
         ),
     ] = None,
     collapse: CollapseOption = None,
+    bootstrap: BootstrapOption = None,
+    metric: MetricOption = "fbp",
+    report: Annotated[
+        bool, typer.Option("--report", help="Also write PREFIX.mltree.report.html, see report.")
+    ] = False,
     prefix: PrefixOption = None,
     seed: SeedOption = 1,
+    threads: ThreadsOption = None,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
     vw: WidthOption = None,
@@ -124,38 +135,124 @@ def search(
     Writes PREFIX.mltree.bestTree (Newick), .bestModel (RAxML-NG's syntax), .startTree and .log.
     A search that was stopped, by whatever means, goes on where it was when the same command is
     given again; Ctrl-C, SIGTERM and SIGHUP leave the best tree so far in .lastTree.
+    With --bootstrap also the files of mltree bootstrap; a larger N adds to what is there.
     """
+    from mltree.commands.bootstrap import Wanted
     from mltree.commands.search import SearchRequest, run_search
 
-    run_search(
-        SearchRequest(
-            alignment=alignment,
-            model=model,
-            datatype=data_type and data_type.value,
-            resources=_resources(device, precision, memory_limit, vw),
-            prefix=prefix,
-            redo=redo,
-            command=command_line(),
-            seed=seed,
-            tree=tree,
-            preset=preset.value,
-            nni_only=moves is Moves.NNI,
-            constraint=constraint,
-            outgroup=outgroup,
-            collapse=collapse,
-        ),
-        reporter_of(quiet, verbose, json),
+    request = SearchRequest(
+        alignment=alignment,
+        model=model,
+        datatype=data_type and data_type.value,
+        linkage=brlen.value,
+        resources=resources_of(device, precision, memory_limit, vw),
+        prefix=prefix,
+        redo=redo,
+        command=command_line(),
+        options=origins(),
+        seed=seed,
+        tree=tree,
+        preset=preset.value,
+        nni_only=moves is Moves.NNI,
+        constraint=constraint,
+        outgroup=outgroup,
+        collapse=collapse,
+        report=report,
+        bootstrap=None
+        if bootstrap is None
+        else Wanted(replicates_of(bootstrap, "--bootstrap"), metric),
     )
+    with reporter_of(quiet, verbose, json) as reporter:
+        run_search(request, reporter)
 
 
 @app.command(
-    epilog="Example: mltree evaluate datasets/primates.phy --tree primates.phy.mltree.bestTree"
+    cls=Command,
+    epilog="Example: mltree bootstrap datasets/primates.phy --replicates 100 "
+    "--tree primates.mltree.bestTree --model primates.mltree.bestModel",
+)
+def bootstrap(
+    alignment: AlignmentArgument,
+    model: ModelOption = None,
+    replicates: Annotated[
+        str,
+        typer.Option(
+            "--replicates",
+            "-N",
+            metavar="N",
+            help="How many; auto: as many as it takes until more would change little "
+            "(autoMRE: asked after every 50), 1,000 at most.",
+        ),
+    ] = "auto",
+    tree: Annotated[
+        str | None,
+        typer.Option(
+            "--tree",
+            "-t",
+            metavar="FILE",
+            help="Newick tree that the supports are drawn on, and the model is fitted to. Default: "
+            "no supports, and a parsimony tree to fit it to.",
+        ),
+    ] = None,
+    metric: MetricOption = "fbp",
+    data_type: DataTypeOption = None,
+    brlen: BrlenOption = Brlen.SCALED,
+    moves: MovesOption = Moves.SPR,
+    constraint: ConstraintOption = None,
+    prefix: PrefixOption = None,
+    seed: SeedOption = 1,
+    threads: ThreadsOption = None,
+    device: DeviceOption = None,
+    memory_limit: MemoryOption = None,
+    vw: WidthOption = None,
+    precision: PrecisionOption = Precision.DOUBLE,
+    redo: RedoOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Search the trees of bootstrap replicates of an alignment, and draw supports.
+
+    Sites are drawn with replacement; every replicate is searched from a start of its own, under
+    the same model: as --model gives it (a .bestModel file, say), or fitted beforehand.
+
+    Writes PREFIX.mltree.bootstraps (Newick, a tree a line, while they are found),
+    .consensusTreeMR, .replicates (their lnLs, to go on from), .bootstrapLog and, of a tree that is
+    given, .support, or .supportFBP and .supportTBE. The same command with a larger N adds to what
+    is there.
+    """
+    from mltree.commands.bootstrap import BootstrapRequest, Wanted, run_bootstrap
+
+    request = BootstrapRequest(
+        alignment=alignment,
+        model=model,
+        datatype=data_type and data_type.value,
+        linkage=brlen.value,
+        resources=resources_of(device, precision, memory_limit, vw),
+        prefix=prefix,
+        redo=redo,
+        command=command_line(),
+        options=origins(),
+        seed=seed,
+        tree=tree,
+        nni_only=moves is Moves.NNI,
+        constraint=constraint,
+        wanted=Wanted(replicates_of(replicates, "--replicates"), metric),
+    )
+    with reporter_of(quiet, verbose, json) as reporter:
+        run_bootstrap(request, reporter)
+
+
+@app.command(
+    cls=Command,
+    epilog="Example: mltree evaluate datasets/primates.phy --tree primates.phy.mltree.bestTree",
 )
 def evaluate(
     alignment: AlignmentArgument,
     tree: TreeFile,
     model: ModelOption = None,
     data_type: DataTypeOption = None,
+    brlen: BrlenOption = Brlen.SCALED,
     no_opt_model: Annotated[
         bool, typer.Option("--no-opt-model", help="Keep the model's parameters as they are.")
     ] = False,
@@ -166,6 +263,7 @@ def evaluate(
         bool, typer.Option("--site-lnl", help="Also write the lnL of every site, one a line.")
     ] = False,
     prefix: PrefixOption = None,
+    threads: ThreadsOption = None,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
     vw: WidthOption = None,
@@ -181,33 +279,36 @@ def evaluate(
     """
     from mltree.commands.evaluate import EvaluateRequest, run_evaluate
 
-    run_evaluate(
-        EvaluateRequest(
-            alignment=alignment,
-            model=model,
-            datatype=data_type and data_type.value,
-            resources=_resources(device, precision, memory_limit, vw),
-            prefix=prefix,
-            redo=redo,
-            command=command_line(),
-            tree=tree,
-            optimise_model=not no_opt_model,
-            optimise_branches=not no_opt_branches,
-            site_lnl=site_lnl,
-        ),
-        reporter_of(quiet, verbose, json),
+    request = EvaluateRequest(
+        alignment=alignment,
+        model=model,
+        datatype=data_type and data_type.value,
+        linkage=brlen.value,
+        resources=resources_of(device, precision, memory_limit, vw),
+        prefix=prefix,
+        redo=redo,
+        command=command_line(),
+        options=origins(),
+        tree=tree,
+        optimise_model=not no_opt_model,
+        optimise_branches=not no_opt_branches,
+        site_lnl=site_lnl,
     )
+    with reporter_of(quiet, verbose, json) as reporter:
+        run_evaluate(request, reporter)
 
 
 @app.command(
+    cls=Command,
     epilog="Example: mltree compare datasets/primates.phy --tree primates.phy.mltree.bestTree "
-    "--model primates.phy.mltree.bestModel"
+    "--model primates.phy.mltree.bestModel",
 )
 def compare(
     alignment: AlignmentArgument,
     tree: TreeFile,
     model: ModelOption = None,
     data_type: DataTypeOption = None,
+    threads: ThreadsOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -219,15 +320,18 @@ def compare(
     from mltree.commands.inspect import run_compare
 
     mixed = precision is Precision.MIXED
-    reporter = reporter_of(quiet, verbose=False, json=json)
-    run_compare(alignment, tree, model, data_type and data_type.value, mixed, reporter)
+    with reporter_of(quiet, verbose=False, json=json) as reporter:
+        run_compare(alignment, tree, model, data_type and data_type.value, mixed, reporter)
 
 
-@app.command(epilog="Example: mltree devices")
+@app.command(cls=Command, epilog="Example: mltree devices")
 def devices(
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Measure again what was measured before.")
     ] = False,
+    threads: ThreadsOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """List the OpenCL devices, with a self-test on each.
 
@@ -235,37 +339,47 @@ def devices(
     """
     from mltree.commands.inspect import show_devices
 
-    show_devices(terminal(), calibrate)
+    with reporter_of(quiet, verbose=False, json=json) as reporter:
+        show_devices(reporter, calibrate)
 
 
-@app.command(epilog="Example: mltree check datasets/frogs.phy")
+@app.command(cls=Command, epilog="Example: mltree check datasets/frogs.phy")
 def check(
     alignment: AlignmentArgument,
     model: ModelOption = None,
     data_type: DataTypeOption = None,
+    partitions: Annotated[
+        str | None,
+        typer.Option(
+            "--partitions",
+            metavar="FILE",
+            help="RAxML's or RAxML-NG's partition file, a .bestModel file or a NEXUS sets block: "
+            "show the parts instead.",
+        ),
+    ] = None,
+    threads: ThreadsOption = None,
     device: DeviceOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Look an alignment over: sizes, gaps, frequencies, duplicates, and the memory it will take."""
-    from mltree.commands.inspect import show_check
+    from mltree.commands.inspect import show_check, show_parts
 
-    show_check(alignment, model, data_type and data_type.value, device, terminal())
+    kind = data_type and data_type.value
+    with reporter_of(quiet, verbose=False, json=json) as reporter:
+        if partitions is not None:
+            show_parts(alignment, partitions, model, kind, reporter)
+        else:
+            show_check(alignment, model, kind, device, reporter)
 
 
-for _name, (_function, _example) in TREE_COMMANDS.items():
-    app.command(_name, epilog=_example)(_function)
-
-
-def _resources(
-    device: str | None, precision: Precision, memory_limit: str | None, vw: int | None
-) -> Resources:
-    from mltree.placement import Resources
-
-    return Resources(
-        device=device,
-        mixed=precision is Precision.MIXED,
-        memory_limit=None if memory_limit is None else parse_size(memory_limit),
-        vw=vw,
-    )
+for _name, (_function, _example) in {
+    **MODEL_COMMANDS,
+    **TREE_COMMANDS,
+    **TEST_COMMANDS,
+    **TOOL_COMMANDS,
+}.items():
+    app.command(_name, cls=Command, epilog=_example)(_function)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from mltree.options import (
     BesideOption,
     CutoffOption,
     JsonOption,
+    MetricOption,
     QuietOption,
     RedoOption,
     SeedOption,
@@ -36,14 +37,7 @@ def _support(
             show_default=False,
         ),
     ],
-    metric: Annotated[
-        str,
-        typer.Option(
-            "--metric",
-            help="[b]fbp[/b], the percentage of replicates that have a branch; [b]tbe[/b], the "
-            "transfer bootstrap expectation, 0 to 1; or both: [b]fbp,tbe[/b].",
-        ),
-    ] = "fbp",
+    metric: MetricOption = "fbp",
     prefix: BesideOption = None,
     redo: RedoOption = False,
     quiet: QuietOption = False,
@@ -56,9 +50,8 @@ def _support(
     """
     from mltree.commands.trees import run_support
 
-    run_support(
-        _trees_request(trees, tree, prefix, redo), tree, metric, reporter_of(quiet, False, json)
-    )
+    with reporter_of(quiet, False, json) as reporter:
+        run_support(_trees_request(trees, tree, prefix, redo), tree, metric, reporter)
 
 
 def _consensus(
@@ -67,8 +60,9 @@ def _consensus(
         str,
         typer.Option(
             "--type",
-            help="[b]strict[/b]: branches of all trees; [b]majority[/b]: of more than half; "
-            "[b]extended[/b]: and the commonest others that fit; several with commas.",
+            metavar="TYPE",
+            help="strict: branches of all trees; majority: of more than half; "
+            "extended: and the commonest others that fit; several with commas.",
         ),
     ] = "majority",
     prefix: BesideOption = None,
@@ -84,7 +78,8 @@ def _consensus(
     """
     from mltree.commands.trees import run_consensus
 
-    run_consensus(_trees_request(trees, trees, prefix, redo), kind, reporter_of(quiet, False, json))
+    with reporter_of(quiet, False, json) as reporter:
+        run_consensus(_trees_request(trees, trees, prefix, redo), kind, reporter)
 
 
 def _rf(
@@ -110,12 +105,8 @@ def _rf(
     """
     from mltree.commands.trees import run_rf
 
-    run_rf(
-        _trees_request(trees, trees, prefix, redo),
-        reference,
-        weighted,
-        reporter_of(quiet, False, json),
-    )
+    with reporter_of(quiet, False, json) as reporter:
+        run_rf(_trees_request(trees, trees, prefix, redo), reference, weighted, reporter)
 
 
 def _bootstop(
@@ -132,7 +123,8 @@ def _bootstop(
     """
     from mltree.commands.trees import run_bootstop
 
-    run_bootstop(trees, seed, cutoff, command_line(), reporter_of(quiet, False, json))
+    with reporter_of(quiet, False, json) as reporter:
+        run_bootstop(trees, seed, cutoff, command_line(), reporter)
 
 
 def _trees_request(trees: str, beside: str, prefix: str | None, redo: bool) -> TreesRequest:

@@ -11,10 +11,11 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
 from mltree.device.discovery import REFERENCE, DeviceInfo, find_devices
 from mltree.errors import MltreeError
-from mltree.events import EngineScore
+from mltree.likelihood.cases import Case
 from mltree.model.grammar import parse_model
-from mltree.model.substitution import Model
+from mltree.model.partitioned import PartitionModel
 from mltree.placement import Placement, Resources, place
+from mltree.run_events import EngineScore
 from mltree.settings import BranchSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
@@ -49,7 +50,7 @@ NARROW_ON_GPU = 8
 
 
 def score_everywhere(
-    patterns: Patterns, tree: Tree, model: Model, mixed: bool
+    patterns: Patterns, tree: Tree, model: PartitionModel, mixed: bool
 ) -> Iterator[EngineScore]:
     """The reference's score, then every device's in two layouts."""
     yield _score("NumPy reference", Resources(device=REFERENCE), patterns, tree, model)
@@ -66,17 +67,17 @@ def _widths(device: DeviceInfo) -> tuple[int | None, ...]:
 
 
 def _score(
-    name: str, resources: Resources, patterns: Patterns, tree: Tree, model: Model
+    name: str, resources: Resources, patterns: Patterns, tree: Tree, model: PartitionModel
 ) -> EngineScore:
     """What an engine answers, and how fast; it has this name where it cannot even be opened."""
-    arrays, bounds = model.arrays(), BranchSettings().bounds(patterns.n_sites)
+    case, bounds = Case(model.arrays()), BranchSettings().bounds(patterns.n_sites)
     try:
-        likelihood = place(resources, patterns, arrays.n_categories, bounds).likelihood(patterns)
-        lnl = float(likelihood.log_likelihoods([tree], [arrays])[0])
+        likelihood = place(resources, patterns, max(model.categories), bounds).likelihood(patterns)
+        lnl = float(likelihood.log_likelihoods([tree], [case])[0])
         times = []
         for _ in range(REPETITIONS):
             began = time.perf_counter()
-            likelihood.log_likelihoods([tree], [arrays])
+            likelihood.log_likelihoods([tree], [case])
             times.append(time.perf_counter() - began)
     except MltreeError as error:
         return EngineScore(name, float("nan"), 0.0, error.message)
@@ -95,18 +96,19 @@ def self_test(device: DeviceInfo) -> str:
     patterns = _random_patterns(rng)
     tree = random_topology(patterns.n_tips, rng)
     model = parse_model("GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
+    case = Case((model.arrays(),))
     bounds = BranchSettings().bounds(patterns.n_sites)
 
     def placed(name: str) -> Placement:
-        return place(Resources(device=name), patterns, model.categories, bounds)
+        return place(Resources(device=name), patterns, model.arrays().n_categories, bounds)
 
     try:
         here = placed(str(device.index))
-        lnl, d1, d2 = here.likelihood(patterns).derivatives(tree, model.arrays())
+        lnl, d1, d2 = here.likelihood(patterns).derivatives(tree, case)
     except MltreeError as error:
         return error.message
     reference = placed(REFERENCE).likelihood(patterns)
-    expected, e1, e2 = reference.derivatives(tree, model.arrays())
+    expected, e1, e2 = reference.derivatives(tree, case)
     is_mixed = not here.is_exact
     same = is_close(lnl, expected, is_mixed) and (
         is_mixed or (np.allclose(d1, e1) and np.allclose(d2, e2))

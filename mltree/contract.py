@@ -186,6 +186,15 @@ SCALE_BITS_SINGLE = 32
 MAX_STEP_HALVINGS = 12
 """An optimiser that has halved its step this often stands on its best point."""
 
+STEP_GROWTH = 1.4
+"""A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
+
+UPHILL = 4
+"""Factor on a length, up or down, where the curvature is of no use."""
+
+MOST_GROWTH, LEAST_REACH = 10, 0.1
+"""No step leads further from a length t than to t / MOST_GROWTH or MOST_GROWTH t + LEAST_REACH."""
+
 SATURATED = 1
 """Expected substitutions per site: beyond it lnL may be so flat that a step to a maximum far below
 gains nothing yet, and only its wrong curvature tells."""
@@ -376,22 +385,11 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
     "CONTROL": Control,
     "FN": Function,
 }
-NUMBERS = {
-    "SCALE_BITS_DOUBLE": SCALE_BITS_DOUBLE,
-    "SCALE_BITS_SINGLE": SCALE_BITS_SINGLE,
-    "CONTROL_WORDS": CONTROL_WORDS,
-    "HEADER_WORDS": HEADER_WORDS,
-    "REDUCE_WIDTH": REDUCE_WIDTH,
-    "NO_CELL": NO_CELL,
-    "RESULT": RESULT,
-    "FAR_COUNT": FAR_COUNT,
-    "PENDANT_LEVEL": PENDANT_LEVEL,
-    "ROOT_LEVEL": ROOT_LEVEL,
-    "GPU_COLUMNS": GPU_COLUMNS,
-    "FUNCTIONS": len(Function),
-    "TRIPOD_CELLS": TRIPOD_CELLS,
-    "MAX_STEP_HALVINGS": MAX_STEP_HALVINGS,
-    "SATURATED": SATURATED,
-    "MODEL_SQUARES": MODEL_SQUARES,
-    "RELL_TILE": RELL_TILE,
+_KNOWN_TO_KERNELS = """
+    SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
+    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL GPU_COLUMNS TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH UPHILL
+    MOST_GROWTH LEAST_REACH SATURATED MODEL_SQUARES RELL_TILE
+"""
+NUMBERS = {name: globals()[name] for name in _KNOWN_TO_KERNELS.split()} | {
+    "FUNCTIONS": len(Function)
 }

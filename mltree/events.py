@@ -10,32 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mltree.alignment.checks import AlignmentSummary
+
 __all__ = [
+    "AlignmentChecked",
     "AlignmentLoaded",
-    "BootstopChecked",
+    "AlignmentWritten",
+    "CandidatesScored",
     "CheckpointWritten",
-    "ConsensusBuilt",
     "DeviceChosen",
-    "DistancesMeasured",
     "Emit",
-    "EngineScore",
-    "EnginesCompared",
     "Event",
     "MemoryPlanned",
+    "ModelChosen",
     "ModelOptimised",
+    "ModelsRanked",
     "Notice",
+    "PartFacts",
+    "PartitionsLoaded",
     "PhaseStarted",
+    "RankedModel",
     "RoundDone",
     "RunFinished",
     "RunStarted",
     "SearchFinished",
+    "SearchPlanned",
     "SearchResumed",
     "StartTree",
+    "StartsEnded",
     "StoppedShort",
-    "SupportsDrawn",
     "TreePerturbed",
+    "TreeScored",
     "TreesCulled",
-    "TreesLoaded",
     "Unsaved",
     "ignore",
 ]
@@ -98,6 +104,45 @@ class AlignmentLoaded(Event):
 
 
 @dataclass(frozen=True)
+class PartFacts:
+    """A part of the alignment, and what is in it."""
+
+    name: str
+    data_type: str
+    model: str
+    """As it was given, or the default."""
+    sites: int
+    patterns: int
+    gap_share: float
+    """Share of characters that may be any state, those of taxa without data too, 0..1."""
+    taxa: int
+    """With any data in the part."""
+
+
+@dataclass(frozen=True)
+class PartitionsLoaded(Event):
+    """The alignment is read and cut into parts."""
+
+    path: str
+    """The partition file."""
+    taxa: int
+    sites: int
+    """In parts."""
+    parts: tuple[PartFacts, ...]
+
+
+@dataclass(frozen=True)
+class AlignmentWritten(Event):
+    """Sequences are in a file."""
+
+    path: str
+    layout: str
+    """A name of :data:`mltree.alignment.writing.FORMATS`."""
+    taxa: int
+    sites: int
+
+
+@dataclass(frozen=True)
 class MemoryPlanned(Event):
     """What a run will take at its peak, before it takes anything; bytes."""
 
@@ -123,11 +168,30 @@ class MemoryPlanned(Event):
 
 
 @dataclass(frozen=True)
+class AlignmentChecked(Event):
+    """All that is worth knowing about an alignment before a search."""
+
+    summary: AlignmentSummary
+    memory: MemoryPlanned | None
+    """Of a search with the default settings; None where no device would take any."""
+
+
+@dataclass(frozen=True)
 class DeviceChosen(Event):
     """An engine stands ready."""
 
     name: str
     """Device and layout."""
+
+
+@dataclass(frozen=True)
+class SearchPlanned(Event):
+    """A search stands ready."""
+
+    starts: int
+    phases: int
+    patience: int
+    """Batches of perturbed copies without a better tree after which it ends; 0: none."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +233,53 @@ class RoundDone(Event):
 
 
 @dataclass(frozen=True)
+class CandidatesScored(Event):
+    """Candidates of a model choice were fitted to every part."""
+
+    candidates: int
+    """How many, of all parts."""
+    parts: int
+    best: str
+    """Of the first part, so far."""
+
+
+@dataclass(frozen=True)
+class ModelChosen(Event):
+    """The best model of a part."""
+
+    part: str
+    model: str
+    criterion: str
+    score: float
+    lnl: float
+
+
+@dataclass(frozen=True)
+class RankedModel:
+    """A candidate of a model choice."""
+
+    model: str
+    lnl: float
+    parameters: int
+    """Free ones, branch lengths included."""
+    score: float
+    """By the criterion; smaller is better."""
+    weight: float
+    """exp(-delta / 2), of sum 1."""
+
+
+@dataclass(frozen=True)
+class ModelsRanked(Event):
+    """The best candidates for a part, the best first."""
+
+    part: str
+    criterion: str
+    candidates: int
+    """How many were compared."""
+    models: tuple[RankedModel, ...]
+
+
+@dataclass(frozen=True)
 class ModelOptimised(Event):
     """Model parameters and branch lengths of the best tree were optimised."""
 
@@ -191,6 +302,18 @@ class TreesCulled(Event):
 
     kept: int
     dropped: int
+
+
+@dataclass(frozen=True)
+class StartsEnded(Event):
+    """The last phase is over, and with it what each start led to."""
+
+    starts: int
+    ended: int
+    """Those that were searched to the end; the others fell behind and were dropped."""
+    reached: int
+    """Those that led to the best tree, by its topology; those among them that were dropped
+    because another one had the same tree."""
 
 
 @dataclass(frozen=True)
@@ -234,73 +357,15 @@ class SearchFinished(Event):
 
 
 @dataclass(frozen=True)
-class TreesLoaded(Event):
-    """A file of trees is read."""
+class TreeScored(Event):
+    """A given tree after a first smoothing of its branches."""
 
-    path: str
-    trees: int
-    taxa: int
-
-
-@dataclass(frozen=True)
-class SupportsDrawn(Event):
-    """Every inner branch of a tree has its support."""
-
-    metric: str
-    """``FBP`` or ``TBE``."""
-    branches: int
-    mean: float | None
-    """Over the branches, 0 to 1; None where there are none."""
-    newick: str
-
-
-@dataclass(frozen=True)
-class ConsensusBuilt(Event):
-    """What trees have in common is a tree."""
-
-    kind: str
-    """``strict``, ``majority`` or ``extended``."""
-    branches: int
-    largest: int
-    """Inner branches of a tree without polytomies."""
-    newick: str
-
-
-@dataclass(frozen=True)
-class DistancesMeasured(Event):
-    """Pairs of trees were compared."""
-
-    pairs: int
-    topologies: int
-    """Different ones among the trees."""
-    mean: float
-    """Splits that only one of two trees has (Robinson-Foulds distance)."""
-    relative: float
-    """The same as a share of the largest possible distance."""
-    weighted: float | None
-    """Mean sum of differences in branch length, expected substitutions per site."""
-
-
-@dataclass(frozen=True)
-class BootstopChecked(Event):
-    """Replicates were halved at random, and the halves' supports compared."""
-
-    replicates: int
-    wrf: float
-    """Mean weighted Robinson-Foulds distance of the halves' consensus trees, in replicates."""
-    wrf_error: float
-    """Its Monte-Carlo error: the standard error of the mean."""
-    share: float
-    """Mean share of the largest possible distance, 0 to 1."""
-    passed: int
-    """Halvings in which that share is within the cutoff."""
-    halvings: int
-    converged: bool
+    lnl: float
 
 
 @dataclass(frozen=True)
 class RunFinished(Event):
-    """What a run found: its last event."""
+    """What a run found."""
 
     lnl: float
     """In fp64, whatever precision it was found in."""
@@ -316,25 +381,3 @@ class RunFinished(Event):
     seconds: float
     """Wall time of the search or the optimisation in this process; reading and opening are not
     among it."""
-
-
-@dataclass(frozen=True)
-class EngineScore:
-    """What one engine answered."""
-
-    engine: str
-    """Its name and layout."""
-    lnl: float
-    """NaN where the engine failed."""
-    seconds: float
-    """Of one evaluation, traversal included."""
-    problem: str = ""
-    """Why there is no lnL."""
-
-
-@dataclass(frozen=True)
-class EnginesCompared(Event):
-    """The same likelihood from every engine."""
-
-    scores: tuple[EngineScore, ...]
-    """The reference's first."""

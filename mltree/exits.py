@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
-import traceback
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Any
 
@@ -12,9 +14,12 @@ import typer
 from typer.core import TyperGroup
 
 from mltree import __version__
+from mltree.cli_help import VARIABLES, format_group
+from mltree.config import defaults, find, without_option
 from mltree.errors import InputError, MltreeError
-from mltree.report.terminal import turn_away
+from mltree.habits import translated
 from mltree.stopping import unbroken
+from mltree.streams import turn_away
 
 __all__ = ["EXIT_CODES", "Commands", "exit_code"]
 
@@ -31,20 +36,84 @@ EXIT_CODES = (
     "a command that keeps no log."
 )
 
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+"""What a command line is refused by that cannot be read; typer exports the special case alone."""
+
 
 class Commands(TyperGroup):
     """The commands; expected errors become their line and their exit code."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read what stands before a command, once nothing is another program's."""
+        with _ending(args):
+            _refuse_bytes(args)
+            habits = None if ctx.resilient_parsing else translated(args)
+            if habits is not None:
+                problem, hint = habits
+                raise InputError(problem, hint=hint)
+            given, args = without_option(args)
+            path = None if ctx.resilient_parsing else find(given)
+            if path is not None:
+                ctx.default_map = defaults(path, self._switches)
+            self._set_switches(ctx)
+            return super().parse_args(ctx, args)
+
+    def _set_switches(self, ctx: Any) -> None:
+        """Let switches be off, not nothing: typer would load pydantic (0.1 s) to tell."""
+        for param in self.get_params(ctx):
+            if getattr(param, "is_flag", False) and param.default is None:
+                param.default = False
+
+    @property
+    def _switches(self) -> dict[str, dict[str, bool]]:
+        """The options of every command as they are typed, and whether each is a switch."""
+        found: dict[str, dict[str, bool]] = {}
+        for name, command in self.commands.items():
+            options = [param for param in command.params if param.param_type_name == "option"]
+            found[name] = {str(p.name).replace("_", "-"): p.is_flag for p in options}  # type: ignore[attr-defined]
+        return found
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
-        try:
-            _refuse_bytes(ctx.args)
+        with _ending([*getattr(ctx, "_protected_args", ()), *ctx.args]):
             return super().invoke(ctx)
-        except MltreeError as error:
-            _complain(error.message, error.hint)
-            raise typer.Exit(EXIT_ERROR) from error
-        except BrokenPipeError as error:
-            raise typer.Exit(EXIT_UNREAD) from error
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        formatter.write(format_group(self, ctx))
+
+
+@contextmanager
+def _ending(arguments: Sequence[str]) -> Iterator[None]:
+    """Expected errors end the program: with a line, and an event where these arguments want it."""
+    as_json = "--json" in arguments or bool(os.environ.get(f"{VARIABLES}JSON"))
+    try:
+        yield
+    except MltreeError as error:
+        if as_json:
+            _emit_error(error.message, error.hint, EXIT_ERROR)
+        _complain(error.message, error.hint)
+        raise typer.Exit(EXIT_ERROR) from error
+    except UsageError as error:
+        if as_json:
+            message = error.format_message()  # type: ignore[attr-defined]
+            _emit_error(message, None, EXIT_ERROR)
+        raise
+    except BrokenPipeError as error:
+        raise typer.Exit(EXIT_UNREAD) from error
+    except (OSError, typer.Exit, SystemExit):
+        raise
+    except Exception as error:
+        if as_json:
+            _emit_error(f"{type(error).__name__}: {error}", "a bug: please report it", EXIT_BUG)
+        raise
+
+
+def _emit_error(message: str, hint: str | None, code: int) -> None:
+    """The last event of a command that failed, as ``--json`` has it."""
+    event = {"event": "error", "message": message, "hint": hint, "code": code}
+    with unbroken(), suppress(OSError, ValueError):
+        print(json.dumps(event), flush=True)
 
 
 def _refuse_bytes(arguments: list[str]) -> None:
@@ -70,6 +139,8 @@ def exit_code(app: typer.Typer) -> int:
     try:
         return _run(app)
     except Exception:
+        import traceback
+
         traceback.print_exc()
         print(
             f"This is a bug in mltree {__version__}: please report the lines above with the "

@@ -58,8 +58,8 @@ class RunLog:
         """Close the log; an error is its last line."""
         self.close("" if error is None else f"stopped: {error or type(error).__name__}\n")
 
-    def begin(self, append: bool) -> None:
-        """Write from now on, after what is there already or instead of it.
+    def begin(self, append: bool, head: str = "") -> None:
+        """Write from now on, after what is there already or instead of it; ``head``: lines first.
 
         Raises:
             InputError: it cannot be written.
@@ -68,6 +68,7 @@ class RunLog:
             if not append:
                 self._cut(0)
                 self._sign()
+            self._pending = head.encode(errors="backslashreplace") + self._pending
             self._has_begun = True
             self.write("")
 

@@ -6,6 +6,7 @@ Nothing heavy is imported before an option is given, so that ``mltree --help`` a
 from __future__ import annotations
 
 import math
+import os
 import re
 import shlex
 import sys
@@ -14,24 +15,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mltree.cli_help import ADVANCED, OUTPUT
 from mltree.errors import InputError
-from mltree.report.terminal import Terminal
+from mltree.threads import VARIABLE as THREADS
 
 if TYPE_CHECKING:
+    from mltree.placement import Resources
     from mltree.report.progress import Reporter
 
 __all__ = [
     "AlignmentArgument",
     "BesideOption",
+    "BootstrapOption",
+    "Brlen",
+    "BrlenOption",
     "CollapseOption",
+    "ConstraintOption",
     "CutoffOption",
     "DataType",
     "DataTypeOption",
     "DeviceOption",
     "JsonOption",
     "MemoryOption",
+    "MetricOption",
     "ModelOption",
     "Moves",
+    "MovesOption",
     "Precision",
     "PrecisionOption",
     "PrefixOption",
@@ -39,14 +48,18 @@ __all__ = [
     "QuietOption",
     "RedoOption",
     "SeedOption",
+    "ThreadsOption",
     "TreeFile",
     "TreesArgument",
     "VerboseOption",
     "WidthOption",
     "command_line",
+    "length_of",
     "parse_size",
+    "replicates_of",
     "reporter_of",
-    "terminal",
+    "resources_of",
+    "whole_of",
 ]
 
 ADDRESSABLE = 1 << 63
@@ -68,24 +81,24 @@ def parse_size(text: str) -> int:
     return int(size)
 
 
-def _whole(text: str) -> int:
+def _number(text: str, kind: type[int] | type[float]) -> float:
+    """A number in ASCII, whole where an ``int`` is asked for."""
+    from mltree.alignment.numerals import decimal, whole
+
+    try:
+        return whole(str(text)) if kind is int else decimal(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def whole_of(text: str) -> int:
     """A number of ASCII digits."""
-    from mltree.alignment.numerals import whole
-
-    try:
-        return whole(str(text))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    return int(_number(text, int))
 
 
-def _length(text: str) -> float:
+def length_of(text: str) -> float:
     """A branch length."""
-    from mltree.alignment.numerals import decimal
-
-    try:
-        length = decimal(str(text))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    length = _number(text, float)
     if not 0.0 <= length < math.inf:
         raise typer.BadParameter(f"{text!r} is no branch length")
     return length
@@ -93,15 +106,19 @@ def _length(text: str) -> float:
 
 def _share(text: str) -> float:
     """A share of something, 0 to 1."""
-    from mltree.alignment.numerals import decimal
-
-    try:
-        share = decimal(str(text))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    share = _number(text, float)
     if not 0.0 <= share <= 1.0:
         raise typer.BadParameter(f"{text!r} is not between 0 and 1")
     return share
+
+
+def _threads(text: str) -> int:
+    """A number of threads, from 1 on, which drivers have to know before they are loaded."""
+    number = whole_of(text)
+    if number < 1:
+        raise typer.BadParameter("it takes one thread at least")
+    os.environ[THREADS] = str(number)
+    return number
 
 
 class DataType(str, Enum):
@@ -109,6 +126,14 @@ class DataType(str, Enum):
 
     DNA = "dna"
     PROTEIN = "protein"
+
+
+class Brlen(str, Enum):
+    """How the branch lengths of parts hang together."""
+
+    LINKED = "linked"
+    SCALED = "scaled"
+    UNLINKED = "unlinked"
 
 
 class Precision(str, Enum):
@@ -137,7 +162,8 @@ AlignmentArgument = Annotated[
     str,
     typer.Argument(
         metavar="ALIGNMENT",
-        help="PHYLIP or FASTA, plain or gzip; DNA or protein. Format and type are recognised.",
+        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or gzip; DNA or protein. Format "
+        "and type are recognised. - is standard input.",
     ),
 ]
 ModelOption = Annotated[
@@ -145,8 +171,20 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="RAxML-NG's grammar ([b]GTR+FC+G4[/b], [b]HKY{2.5}+FE[/b], [b]LG+I+G4[/b]) or a "
-        ".bestModel file. Default: GTR+FC+G4 for DNA, LG+G4 for proteins.",
+        metavar="MODEL",
+        help="RAxML-NG's grammar (GTR+FC+G4, HKY{2.5}+FE, LG+I+G4) or a .bestModel file; a "
+        "partition file (RAxML's, RAxML-NG's, NEXUS); or auto, the one that suits the data best, "
+        "where a search follows. Default: GTR+FC+G4 for DNA, LG+G4 for proteins.",
+    ),
+]
+BrlenOption = Annotated[
+    Brlen,
+    typer.Option(
+        "--brlen",
+        case_sensitive=False,
+        metavar="linked|scaled|unlinked",
+        help="Branch lengths of the parts of a partition file: the same for all (linked), "
+        "times a factor of each part (scaled), or each part's own (unlinked).",
     ),
 ]
 DataTypeOption = Annotated[
@@ -154,6 +192,7 @@ DataTypeOption = Annotated[
     typer.Option(
         "--data-type",
         case_sensitive=False,
+        metavar="dna|protein",
         help="What the alignment holds. Default: what the model is for, else what it looks like.",
     ),
 ]
@@ -162,6 +201,8 @@ PrefixOption = Annotated[
     typer.Option(
         "--prefix",
         "-p",
+        metavar="PREFIX",
+        rich_help_panel=OUTPUT,
         help="Files are named PREFIX.mltree.*; the alignment's path if not given. A PREFIX that "
         "ends in / is a folder, for files named after the alignment.",
     ),
@@ -171,8 +212,10 @@ DeviceOption = Annotated[
     typer.Option(
         "--device",
         "-d",
-        help="A number or a part of a name from [b]mltree devices[/b]; several, as [b]0,1[/b]; "
-        "[b]all[/b] GPUs; or [b]reference[/b] for the NumPy engine. Default: the fastest GPU, "
+        metavar="DEVICE",
+        rich_help_panel=ADVANCED,
+        help="A number or a part of a name from mltree devices; several, as 0,1; "
+        "all GPUs; or reference for the NumPy engine. Default: the fastest GPU, "
         "else the CPU.",
     ),
 ]
@@ -181,7 +224,8 @@ MemoryOption = Annotated[
     typer.Option(
         "--memory-limit",
         metavar="SIZE",
-        help="Memory of a device that likelihoods may take, such as [b]8G[/b]; alignments that "
+        rich_help_panel=ADVANCED,
+        help="Memory of a device that likelihoods may take, such as 8G; alignments that "
         "need more are computed in panels. Default: what the device has.",
     ),
 ]
@@ -190,40 +234,66 @@ WidthOption = Annotated[
     typer.Option(
         "--vw",
         metavar="N",
-        parser=_whole,
+        rich_help_panel=ADVANCED,
+        parser=whole_of,
         help="Patterns that lie side by side in memory: 1, 4, 8 or 16 on CPUs, 8 to 64 on GPUs. "
-        "Default: as [b]mltree devices[/b] has measured. Changes the last digits and the time.",
+        "Default: as mltree devices has measured. Changes the last digits and the time.",
     ),
 ]
 PrecisionOption = Annotated[
     Precision,
-    typer.Option("--precision", help="double, or mixed: likelihoods in fp32, sums in fp64."),
+    typer.Option(
+        "--precision",
+        metavar="double|mixed",
+        rich_help_panel=ADVANCED,
+        help="double, or mixed: likelihoods in fp32, sums in fp64.",
+    ),
 ]
-RedoOption = Annotated[bool, typer.Option("--redo", help="Overwrite the files of an earlier run.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Errors only.")]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Every event.")]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        parser=_threads,
+        help="CPUs to compute on. Default: those that the process may use, by its affinity, its "
+        "cgroup's quota and SLURM_CPUS_PER_TASK.",
+    ),
+]
+RedoOption = Annotated[
+    bool,
+    typer.Option("--redo", rich_help_panel=OUTPUT, help="Overwrite the files of an earlier run."),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Print errors only.")
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", rich_help_panel=OUTPUT, help="Print every event, and where time went."
+    ),
+]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Events as JSON lines on standard output, nothing else.")
+    bool,
+    typer.Option(
+        "--json",
+        rich_help_panel=OUTPUT,
+        help="Print events as JSON lines on standard output, nothing else; the last is the "
+        "result, or the error.",
+    ),
 ]
 TreeFile = Annotated[
     str, typer.Option("--tree", "-t", metavar="FILE", help="Newick tree.", show_default=False)
 ]
 SeedOption = Annotated[
     int,
-    typer.Option(
-        "--seed",
-        "-s",
-        metavar="N",
-        parser=_whole,
-        help="Same seed, device and layout: same bits.",
-    ),
+    typer.Option("--seed", "-s", metavar="N", parser=whole_of, help="Same seed, same bits."),
 ]
 CollapseOption = Annotated[
     float | None,
     typer.Option(
         "--collapse",
         metavar="LENGTH",
-        parser=_length,
+        parser=length_of,
         help="Write inner branches no longer than this as polytomies.",
     ),
 ]
@@ -235,6 +305,8 @@ BesideOption = Annotated[
     typer.Option(
         "--prefix",
         "-p",
+        metavar="PREFIX",
+        rich_help_panel=OUTPUT,
         help="Files are named PREFIX.mltree.*; the path of the trees' file if not given. A PREFIX "
         "that ends in / is a folder.",
     ),
@@ -248,16 +320,52 @@ CutoffOption = Annotated[
         help="Share of the largest possible distance up to which two halves agree.",
     ),
 ]
+MetricOption = Annotated[
+    str,
+    typer.Option(
+        "--metric",
+        metavar="METRIC",
+        help="fbp, the percentage of replicates that have a branch; tbe, the "
+        "transfer bootstrap expectation, 0 to 1; or both: fbp,tbe.",
+    ),
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="N",
+        help="Then N bootstrap replicates, and supports on the best tree; auto: as many as "
+        "it takes until more would change little (autoMRE), 1,000 at most.",
+    ),
+]
+MovesOption = Annotated[
+    Moves,
+    typer.Option(
+        "--moves", metavar="spr|nni", help="spr, or nni: neighbours only, quick and shallow."
+    ),
+]
+ConstraintOption = Annotated[
+    str | None,
+    typer.Option("--constraint", metavar="FILE", help="Newick tree whose groups stay together."),
+]
+
+
+def replicates_of(text: str, option: str) -> int | None:
+    """A number of replicates; None for ``auto``.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if text.strip().lower() == "auto":
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text.strip()):
+        raise InputError(f"{option} {text}: a number from 1 to 999999, or auto")
+    return int(text)
 
 
 def command_line() -> str:
     """What was typed."""
     return shlex.join(["mltree", *sys.argv[1:]])
-
-
-def terminal() -> Terminal:
-    """Standard output."""
-    return Terminal(highlight=False)
 
 
 def reporter_of(quiet: bool, verbose: bool, json: bool) -> Reporter:
@@ -267,8 +375,23 @@ def reporter_of(quiet: bool, verbose: bool, json: bool) -> Reporter:
         InputError: nothing and everything is wanted.
     """
     from mltree.report.progress import Reporter, Verbosity
+    from mltree.report.terminal import progress_terminal, result_terminal
 
     if quiet and verbose:
         raise InputError("--quiet and --verbose exclude each other")
     verbosity = Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL
-    return Reporter(terminal(), verbosity, json_lines=json)
+    return Reporter(progress_terminal(), verbosity, json_lines=json, results=result_terminal())
+
+
+def resources_of(
+    device: str | None, precision: Precision, memory_limit: str | None, vw: int | None
+) -> Resources:
+    """Where a run computes, as the options have it."""
+    from mltree.placement import Resources
+
+    return Resources(
+        device=device,
+        mixed=precision is Precision.MIXED,
+        memory_limit=None if memory_limit is None else parse_size(memory_limit),
+        vw=vw,
+    )

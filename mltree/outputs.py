@@ -8,10 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mltree.alignment.source import STDIN
 from mltree.errors import InputError
 from mltree.files import DRAFT, naming, write_together
 
-__all__ = ["Outputs"]
+__all__ = ["Outputs", "claim_file"]
+
+PIPED = "stdin"
+"""What stands for an alignment's path where it has none."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,9 @@ class Outputs:
         """The outputs for a prefix, which may hold a folder: ``results/frogs``.
 
         Without one they lie beside the alignment, named after it; a prefix that is only a folder
-        (``results/``) takes that name as well.
+        (``results/``) takes that name as well. What comes from standard input is named ``stdin``.
         """
+        alignment = PIPED if alignment == STDIN else alignment
         folder, name = os.path.split(prefix or alignment)
         if name in {"", ".", ".."}:
             return cls(Path(folder, name), Path(alignment).name)
@@ -86,6 +91,23 @@ class Outputs:
         path = self.path(kind)
         with naming(path, "remove"):
             path.unlink(missing_ok=True)
+
+
+def claim_file(path: Path, redo: bool) -> None:
+    """Make sure, before any work, that a file of the user's own name can be written.
+
+    Raises:
+        InputError: it exists and ``redo`` is off, or it cannot be written there.
+    """
+    with naming(path):
+        if not _is_folder(path.parent):
+            raise InputError(f"there is no folder {path.parent}", hint="make it, or change -o")
+        if _is_folder(path):
+            raise InputError(f"{path} is a folder", hint="name a file in it")
+        if path.exists() and not redo:
+            raise InputError(f"{path} exists already", hint="--redo overwrites it")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"cannot write to {path.parent}", hint="write to another folder")
 
 
 def _is_folder(path: Path) -> bool:

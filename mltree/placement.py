@@ -6,16 +6,19 @@ whether they share the patterns out in panels. No memory is taken before it is o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from mltree.alignment.patterns import Patterns
+from mltree.device.ahead import Ahead
+from mltree.device.build import is_built
 from mltree.device.calibration import notices
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import KeptLayouts, check_width, choose_layout, layout_key
-from mltree.device.memory import LEAST_BATCH, room_on
+from mltree.device.load import occupied
+from mltree.device.memory import LEAST_BATCH, cla_memory, room_on
 from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
@@ -23,10 +26,12 @@ from mltree.device.speed import measured_speeds
 from mltree.events import DeviceChosen, Emit, MemoryPlanned, Notice, ignore
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.engine import Engine, Room
+from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
+from mltree.run_events import Busy
 from mltree.settings import PRESETS
 
-__all__ = ["Placement", "Resources", "place"]
+__all__ = ["JointPlacement", "Placement", "Resources", "place", "place_all"]
 
 HOST_BYTES = 122 << 20
 """Of a process with PoCL, its kernels and a search's own arrays: searches of 12 to 150 taxa. The
@@ -60,6 +65,7 @@ class Placement:
     """The layouts that the devices' own choice had a part in, to be chosen again."""
     n_tips: int
     n_patterns: int
+    parts: int
     categories: int
     bounds: tuple[float, float]
     """Of branch lengths, expected substitutions per site."""
@@ -90,7 +96,8 @@ class Placement:
         most, slot = self._room.most * len(self.devices), layout.cla_bytes(self.n_patterns)
         own = min(demand.own, most)
         clas, near = own * slot, min(demand.near, most - own) * slot
-        matrices, tips = demand.lengths * layout.matrix_bytes, self.n_tips * self.n_patterns
+        matrices = demand.lengths * self.parts * layout.matrix_bytes
+        tips = self.n_tips * self.n_patterns
         on_host = clas + near + matrices + tips if all(info.is_cpu for info in self.devices) else 0
         return MemoryPlanned(
             device=", ".join(info.name for info in self.devices),
@@ -111,6 +118,12 @@ class Placement:
             emit(Notice(text))
         if (memory := self.memory) is not None:
             emit(memory)
+            share = (memory.clas + memory.near + memory.matrices + memory.tips) // len(self.devices)
+            for text in filter(None, (occupied(device, share) for device in self.devices)):
+                emit(Notice(text))
+        if len(self.devices) == 1 and self.in_panels:
+            (device,) = self.devices
+            emit(Notice(f"{device.name} cannot hold all CLAs at once: patterns go in panels"))
 
     def open(self, patterns: Patterns, emit: Emit = ignore) -> Engine:
         """The engine, which holds the patterns that this was planned for.
@@ -124,6 +137,7 @@ class Placement:
             raise ValueError("a placement of other patterns")
         engine: Engine
         shares = None
+        self._announce(emit)
         if not self.devices:
             engine = ReferenceEngine(patterns, self.categories, self.bounds)
         elif self.in_panels:
@@ -138,11 +152,21 @@ class Placement:
             emit(Notice("the device has no fp64: computes in mixed precision"))
         return engine
 
+    def _announce(self, emit: Emit) -> None:
+        """Say that kernels will be built, where nobody has built such ones here before."""
+        for device, layout in zip(self.devices, self.layouts, strict=True):
+            if not is_built(device.handle, layout):
+                emit(Busy(f"building kernels for {device.name}, first run only"))
+        if len({(info.name, info.compute_units) for info in self.devices}) > 1:
+            emit(Busy("timing the devices, to share the patterns out"))
+
     def _open_session(self, patterns: Patterns) -> Session:
         (device,), (layout,) = self.devices, self.layouts
+        layout = replace(layout, parted=layout.parted or len(patterns.parts) > 1)
         return Session(
             device.handle, patterns, layout, self.bounds,
             memory_limit=self.resources.memory_limit, slots=self._demand.own + self._demand.near,
+            ahead=None if self.trees is None else Ahead.of_search(device, layout),
         )  # fmt: skip
 
     def _open_panels(self, patterns: Patterns) -> PanelEngine:
@@ -173,7 +197,8 @@ class Placement:
     def _room(self) -> Room:
         """Of the first device."""
         limit = self.resources.memory_limit
-        return room_on(self.devices[0].handle, self.layouts[0], self.n_patterns, limit)
+        handle, layout = self.devices[0].handle, self.layouts[0]
+        return room_on(handle, layout, self.n_patterns, limit, self.parts)
 
     @property
     def _demand(self) -> _Demand:
@@ -216,10 +241,99 @@ def place(
         kept={**(kept or {}), **_keeping(devices, layouts, patterns.n_patterns, vw)},
         n_tips=patterns.n_tips,
         n_patterns=patterns.n_patterns,
+        parts=len(patterns.parts),
         categories=categories,
         bounds=bounds,
         trees=trees,
     )
+
+
+@dataclass(frozen=True)
+class JointPlacement:
+    """Where parts of several state counts are computed: a placement for each."""
+
+    each: tuple[Placement, ...]
+
+    @property
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        """Those that take part, the same for every placement."""
+        return self.each[0].devices
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """Of every placement, one for each device."""
+        return tuple(layout for placement in self.each for layout in placement.layouts)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all of it is computed in fp64."""
+        return all(placement.is_exact for placement in self.each)
+
+    @property
+    def kept(self) -> KeptLayouts:
+        """The layouts that the devices' own choice had a part in, to be chosen again."""
+        return {key: value for one in self.each for key, value in one.kept.items()}
+
+    @property
+    def memory(self) -> MemoryPlanned | None:
+        """What will be taken at the peak of the largest; None where no device is."""
+        plans = [plan for one in self.each if (plan := one.memory) is not None]
+        return max(plans, key=lambda plan: plan.clas) if plans else None
+
+    def show(self, emit: Emit) -> None:
+        """Tell what the user should know before it is opened."""
+        for placement in self.each:
+            placement.show(emit)
+
+    def likelihood(self, groups: Sequence[Patterns], emit: Emit = ignore) -> Likelihood:
+        """The likelihood of the patterns that this was planned for."""
+        pairs = zip(self.each, groups, strict=True)
+        engines = [placement.open(patterns, emit) for placement, patterns in pairs]
+        bounds = self.each[0].bounds
+        if len(engines) == 1:
+            return Likelihood(engines[0], bounds)
+        widths = [patterns.n_patterns for patterns in groups]
+        return Likelihood(JointEngine(engines, widths, bounds), bounds)
+
+    def exact(self, groups: Sequence[Patterns]) -> JointPlacement:
+        """In fp64, for the final scores of a tree."""
+        pairs = zip(self.each, groups, strict=True)
+        return JointPlacement(tuple(placement.exact(patterns) for placement, patterns in pairs))
+
+
+def place_all(
+    resources: Resources,
+    groups: Sequence[Patterns],
+    categories: Sequence[int],
+    bounds: tuple[float, float],
+    trees: int | None = None,
+    kept: KeptLayouts | None = None,
+) -> JointPlacement:
+    """As :func:`place`, of the patterns of every state count, which share the memory."""
+    placements = []
+    for patterns, width in zip(groups, categories, strict=True):
+        own = resources
+        if len(groups) > 1:
+            own = replace(resources, memory_limit=_share(resources, patterns, groups))
+        placement = place(own, patterns, width, bounds, trees, kept)
+        if len(groups) > 1:
+            layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
+            placement = replace(placement, layouts=layouts)
+        placements.append(placement)
+    return JointPlacement(tuple(placements))
+
+
+def _share(resources: Resources, patterns: Patterns, groups: Sequence[Patterns]) -> int | None:
+    """Bytes that the CLAs of one of several groups may take of those that all may."""
+    devices = choose_devices(resources.device)
+    limit = resources.memory_limit
+    if limit is None and devices:
+        limit = min(cla_memory(info.handle) for info in devices)
+    if limit is None:
+        return None
+    sizes = [group.n_patterns * group.alphabet.n_states for group in groups]
+    own = patterns.n_patterns * patterns.alphabet.n_states
+    return limit * own // sum(sizes)
 
 
 def _keeping(

@@ -3,46 +3,135 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.alphabet import DNA
 from mltree.alignment.checks import AlignmentSummary, summarise
-from mltree.alignment.formats import Alignment, read_alignment
+from mltree.alignment.formats import read_alignment
+from mltree.alignment.partition_files import holds_partitions, read_partitions
+from mltree.alignment.partitions import Partitioned, read_partitioned
 from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file, read_text
 from mltree.errors import InputError, ModelError, NumericalError
 from mltree.events import AlignmentLoaded, Emit, Notice
+from mltree.model.empirical import is_matrix
 from mltree.model.grammar import default_model_name, parse_model
+from mltree.model.names import PROTEIN_GTR
+from mltree.model.part_models import model_alphabet, part_models
+from mltree.model.partitioned import Linkage, PartitionModel, alone
 from mltree.model.substitution import Model
 from mltree.report.tables import listed, warning_lines
 from mltree.tree.conflicts import find_conflict
-from mltree.tree.newick import read_newick
+from mltree.tree.newick import read_newick, read_newicks
+from mltree.tree.splits import lengths_in
 from mltree.tree.topology import Tree
 
-__all__ = ["Problem", "check_possible", "load_problem", "read_problem", "read_tree"]
+AUTO = "auto"
+"""What ``--model`` says for the model that suits the data best."""
+
+__all__ = [
+    "Problem",
+    "check_possible",
+    "load_problem",
+    "lone_trees",
+    "read_model",
+    "read_problem",
+    "read_tree",
+    "read_trees",
+]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The data and the model that a run starts from."""
+    """The data and the models that a run starts from."""
 
-    alignment: Alignment
-    patterns: Patterns
-    model: Model
-    """Frequencies counted where the model asks for it."""
-    summary: AlignmentSummary
+    path: str
+    """The alignment's file."""
+    groups: tuple[Patterns, ...]
+    """The patterns of each data type, in parts, over the same taxa."""
+    model: PartitionModel
+    """Of all parts, one group's after the other's; frequencies counted where a model asks for it.
+    """
+    summary: AlignmentSummary | None
+    """What `mltree check` says of an alignment that is not partitioned."""
+    data: Partitioned | None = None
+    """The parts as their file has them; None where there is no such file."""
+
+    @property
+    def patterns(self) -> Patterns:
+        """Those of an alignment of one data type.
+
+        Raises: ValueError where it has several.
+        """
+        (patterns,) = self.groups
+        return patterns
+
+    @property
+    def taxa(self) -> tuple[str, ...]:
+        """T names, sorted."""
+        return self.groups[0].taxa
+
+    @property
+    def n_sites(self) -> int:
+        """Of all data types."""
+        return sum(patterns.n_sites for patterns in self.groups)
+
+    @property
+    def n_patterns(self) -> int:
+        """Of all data types."""
+        return sum(patterns.n_patterns for patterns in self.groups)
+
+    def under(self, names: Sequence[str]) -> Problem:
+        """The same data under other models, a string a part in the order of ``model``.
+
+        Raises: ModelError where a string cannot be used.
+        """
+        numbers = self.data.order if self.data is not None else [0]
+        models = [
+            parse_model(name, model.alphabet).with_empirical_frequencies(self.part(number))
+            for name, model, number in zip(names, self.model.models, numbers, strict=True)
+        ]
+        return replace(self, model=self.model.with_parts(models))
+
+    def part(self, number: int) -> Patterns:
+        """The patterns of a part of the partition file, from 0."""
+        return self.patterns if self.data is None else self.data.patterns(number)
+
+    def by_site(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """f64 [sites]: values f64 [L] of all patterns, site by site; parts in the file's order."""
+        ends = np.cumsum([patterns.n_patterns for patterns in self.groups])
+        each = zip(self.groups, np.split(values, ends[:-1]), strict=True)
+        sites = np.concatenate([own[patterns.site_pattern] for patterns, own in each])
+        if self.data is None:
+            return sites
+        sizes = [self.data.parts[number].n_sites for number in self.data.order]
+        rows = np.split(sites, np.cumsum(sizes)[:-1])
+        return np.concatenate([rows[place] for place in np.argsort(self.data.order)])
 
 
-def load_problem(path: str, model: str | None, emit: Emit, datatype: str | None = None) -> Problem:
+def load_problem(
+    path: str,
+    model: str | None,
+    emit: Emit,
+    datatype: str | None = None,
+    linkage: Linkage = Linkage.SCALED,
+) -> Problem:
     """The data and the model of a run, with a notice of whatever looks wrong in them.
 
     Raises:
         InputError: as `read_problem`, and where a taxon has nothing but gaps.
         ModelError: as `read_problem`.
     """
-    problem = read_problem(path, model, datatype)
+    problem = read_problem(path, model, datatype, linkage)
     summary = problem.summary
+    if summary is None:
+        _tell_of_parts(problem, emit)
+        return problem
     emit(
         AlignmentLoaded(
             path=path,
@@ -69,37 +158,121 @@ def load_problem(path: str, model: str | None, emit: Emit, datatype: str | None 
     return problem
 
 
-def read_problem(path: str, model: str | None, datatype: str | None = None) -> Problem:
-    """Read an alignment and the model for it.
+def _tell_of_parts(problem: Problem, emit: Emit) -> None:
+    """The event and the notices of a partitioned alignment."""
+    gaps = sum(
+        float((patterns.codes == patterns.alphabet.gap_code).mean(axis=0) @ patterns.weights)
+        for patterns in problem.groups
+    )
+    emit(
+        AlignmentLoaded(
+            path=problem.path,
+            layout=f"{problem.model.n_parts:,} parts",
+            data_type=" + ".join(patterns.alphabet.name for patterns in problem.groups),
+            data_seen="by the partition file",
+            taxa=len(problem.taxa),
+            sites=problem.n_sites,
+            patterns=problem.n_patterns,
+            gap_share=gaps / problem.n_sites,
+        )
+    )
+    for line in problem.data.notices if problem.data is not None else ():
+        emit(Notice(line))
+
+
+def read_problem(
+    path: str,
+    model: str | None,
+    datatype: str | None = None,
+    linkage: Linkage = Linkage.SCALED,
+) -> Problem:
+    """Read an alignment and the model for it, or the partition file that ``model`` names.
 
     ``datatype``: ``"dna"`` or ``"protein"`` whatever the data look like; else the model decides
-    where it can.
+    where it can. ``linkage``: of the branch lengths of parts.
 
     Raises:
-        InputError: the alignment or the model file cannot be used.
+        InputError: the alignment, the model file or the partition file cannot be used.
         ModelError: the model string cannot be used.
     """
+    if model is not None and _names_parts(model):
+        return _partitioned(path, model, datatype, linkage)
+    if is_choice(model):
+        model = None
     text = None if model is None else _model_text(model)
-    alignment = read_alignment(path, datatype, None if text is None else _alphabet_of(text))
+    alignment = read_alignment(path, datatype, None if text is None else model_alphabet(text))
     patterns = compress(alignment)
     name = default_model_name(alignment.alphabet) if text is None else text
     parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
     parsed.arrays()
-    return Problem(alignment, patterns, parsed, summarise(alignment, patterns))
+    if parsed.branch_scaler is not None:
+        raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
+    return Problem(path, (patterns,), alone(parsed), summarise(alignment, patterns))
+
+
+def _partitioned(path: str, scheme: str, datatype: str | None, linkage: Linkage) -> Problem:
+    data = read_partitioned(path, read_partitions(scheme), model_alphabet, datatype)
+    models = part_models(data)
+    parts = [data.parts[number] for number in data.order]
+    scalers = [part.scaler or 1.0 for part in parts]
+    if linkage != Linkage.SCALED:
+        scalers = [1.0] * len(parts)
+    sites = np.array([part.n_sites for part in parts], np.float64)
+    model = PartitionModel(
+        models=tuple(models[number] for number in data.order),
+        names=tuple(part.name for part in parts),
+        linkage=linkage,
+        scalers=np.array(scalers),
+        shares=sites / sites.sum(),
+    )
+    model.arrays()
+    return Problem(path, data.groups, model, None, data)
+
+
+def _names_parts(model: str) -> bool:
+    """Whether the model is a partition file, not a user's matrix or a line."""
+    if not _is_file(model) or is_matrix(read_text(model).decode(errors="replace")):
+        return False
+    return holds_partitions(model)
+
+
+def is_choice(model: str | None) -> bool:
+    """Whether the model is to be chosen (``--model auto``)."""
+    return model is not None and model.strip().lower() == AUTO
+
+
+def read_model(text: str) -> Model:
+    """The model that a string or a model file names, without any data.
+
+    Raises:
+        InputError: the file cannot be used.
+        ModelError: the string cannot be used.
+    """
+    text = _model_text(text)
+    return parse_model(text, model_alphabet(text) or DNA)
 
 
 _BRACED = re.compile(r"[{\[].*?([}\]]|$)")
-_PATH = re.compile(r"[/\\]|\.[A-Za-z]\w*$|^\.")
-"""What a model's string never has outside braces: a folder, or a file name's ending."""
+_PATH = re.compile(r"[/\\]|^(?!n?q\.).*\.[a-z]\w*$|^\.", re.IGNORECASE)
+"""What a model's string never has outside braces: a folder, or a file name's ending; Q.plant is no
+file's name."""
 
 
 def _model_text(text: str) -> str:
-    """The model's string: the text itself, or the line of the file that it names."""
+    """The model's string: the text itself, or what the file says that it names.
+
+    That is a line, or a matrix.
+    """
     if not _is_file(text):
-        if _PATH.search(_BRACED.sub("", text)) and _alphabet_of(text) is None:
-            expect_file(text)
+        whole = _BRACED.sub("", text)
+        paths = [path for path in (whole, whole.split("+")[0]) if _PATH.search(path)]
+        if paths and model_alphabet(text) is None:
+            expect_file(text if whole in paths else paths[0])
         return text
-    lines = [line for line in read_text(text).decode(errors="replace").split("\n") if line.strip()]
+    content = read_text(text).decode(errors="replace")
+    if is_matrix(content):
+        return f"{PROTEIN_GTR}{{{text}}}"
+    lines = [line for line in content.split("\n") if line.strip()]
     if len(lines) != 1:
         raise InputError("a model file has one line", file=text, hint="as in .bestModel files")
     return lines[0]
@@ -112,40 +285,73 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def _alphabet_of(model: str) -> Alphabet | None:
-    """The alphabet that a model's string is for; None where the string is wrong."""
-    for alphabet in (DNA, PROTEIN):
-        try:
-            parse_model(model, alphabet)
-        except ModelError:
-            continue
-        return alphabet
-    return None
-
-
 def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:
     """The tree in a file, with a notice of whatever had to be mended.
 
     Raises:
         InputError: there is none, or it is one of other taxa.
     """
-    tree, notices = read_newick(path, problem.patterns.taxa)
+    tree, notices = read_newick(path, problem.taxa)
     for notice in notices:
         emit(Notice(f"{path}: {notice}"))
     return tree
 
 
-def check_possible(tree: Tree, patterns: Patterns) -> None:
+def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
+    """As :func:`read_tree`, or a tree a part where parts have branch lengths of their own.
+
+    Those are in the order of the partition file, and of one topology.
+
+    Raises:
+        InputError: as `read_tree`, or they are no such trees.
+    """
+    model = problem.model
+    if problem.data is None or model.linkage != Linkage.UNLINKED or model.n_parts == 1:
+        return read_tree(path, problem, emit)
+    trees = read_newicks(path, problem.taxa)
+    if len(trees) == 1:
+        return read_tree(path, problem, emit)
+    if len(trees) != model.n_parts:
+        raise InputError(
+            f"{len(trees)} trees for {model.n_parts} parts",
+            file=path,
+            hint="one for all, or one a part in the order of the partition file",
+        )
+    first, rows = trees[0][0], []
+    for number, (tree, notices) in enumerate(trees, 1):
+        try:
+            rows.append(lengths_in(first, tree))
+        except ValueError:
+            message = f"tree {number} has another topology than tree 1"
+            raise InputError(message, file=path, hint="parts share a topology") from None
+        for notice in notices:
+            emit(Notice(f"{path}, tree {number}: {notice}"))
+    lengths = np.array([rows[number] for number in problem.data.order])
+    return Tree(first.twin, first.edge, lengths, first.n_tips)
+
+
+def lone_trees(tree: Tree, problem: Problem) -> list[tuple[Tree, Sequence[Patterns]]]:
+    """Trees with one length a branch, and the data that are theirs: the tree's, or each part's."""
+    if tree.lengths.ndim == 1 or problem.data is None:
+        return [(tree, problem.groups)]
+    return [
+        (Tree(tree.twin, tree.edge, row, tree.n_tips), (problem.part(number),))
+        for number, row in zip(problem.data.order, tree.lengths, strict=True)
+    ]
+
+
+def check_possible(tree: Tree, groups: Sequence[Patterns]) -> None:
     """Make sure that the data have a likelihood on a tree whose lengths stay as they are.
 
     Raises:
         NumericalError: they have none, for branches of length zero join what differs.
     """
-    conflict = find_conflict(tree, patterns)
-    if conflict is not None:
-        names = " and ".join(patterns.taxa[tip] for tip in conflict.tips)
-        raise NumericalError(
-            f"the lnL is minus infinity: {names} exclude each other at site {conflict.site + 1}, "
-            "and all branches between them are of length zero",
-            hint="optimise the branch lengths, or give the tree others",
-        )
+    conflicts = ((patterns, find_conflict(tree, patterns)) for patterns in groups)
+    for patterns, conflict in conflicts:
+        if conflict is not None:
+            names = " and ".join(patterns.taxa[tip] for tip in conflict.tips)
+            raise NumericalError(
+                f"the lnL is minus infinity: {names} exclude each other at site "
+                f"{conflict.site + 1}, and all branches between them are of length zero",
+                hint="optimise the branch lengths, or give the tree others",
+            )

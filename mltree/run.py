@@ -18,10 +18,11 @@ from mltree.alignment.patterns import Patterns
 from mltree.device.layout_choice import KeptLayouts
 from mltree.events import Emit, Notice, RunFinished, StoppedShort, ignore
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine
 from mltree.model.grammar import format_model
-from mltree.model.substitution import Model
-from mltree.placement import Placement, Resources, place
+from mltree.model.partitioned import PartitionModel
+from mltree.placement import JointPlacement, Resources, place_all
 from mltree.problem import Problem
 from mltree.report.tables import listed
 from mltree.search.alternation import alternate
@@ -30,7 +31,8 @@ from mltree.search.constraint import Constraint
 from mltree.search.constraint_tree import read_constraint
 from mltree.search.driver import SearchResult, StartingTree, search
 from mltree.search.duplicates import Collapsed, collapse
-from mltree.search.model_optimiser import Fit, optimise_models, with_other_rates
+from mltree.search.model_optimiser import Fit, best_fit, optimise_models, starts_of
+from mltree.search.requests import perform
 from mltree.settings import PerturbationSettings, SearchSettings, preset
 from mltree.starts import starting_trees
 from mltree.tree.newick import write_newick
@@ -42,8 +44,10 @@ __all__ = [
     "Found",
     "TreeSearch",
     "evaluate",
+    "mark",
     "open_computation",
     "prepare_search",
+    "without_copies",
 ]
 
 DEFAULT = preset("default")
@@ -55,10 +59,10 @@ ANY_DEVICE = Resources()
 class Computation:
     """Where a run computes: as it was placed, and in fp64 where it reports from."""
 
-    placement: Placement
+    placement: JointPlacement
     likelihood: Likelihood
-    all_patterns: Patterns
-    """Of all taxa: what is reported is scored on them."""
+    all_patterns: Sequence[Patterns]
+    """Of all taxa, a data type each: what is reported is scored on them."""
 
     @cached_property
     def exact(self) -> Likelihood:
@@ -71,7 +75,7 @@ class Computation:
         """With its lnL in fp64, and a notice of the difference where there was another."""
         if self.placement.is_exact:
             return found
-        lnl = float(self.exact.log_likelihoods([found.tree], [found.model.arrays()])[0])
+        lnl = float(self.exact.log_likelihoods([found.tree], [Case(found.model.arrays())])[0])
         emit(Notice(f"scored again in fp64: lnL {lnl:.6f}, {lnl - found.lnl:+.1e} from fp32"))
         return replace(found, lnl=lnl)
 
@@ -86,26 +90,27 @@ def open_computation(
     problem: Problem,
     resources: Resources,
     emit: Emit,
-    patterns: Patterns | None = None,
+    groups: Sequence[Patterns] | None = None,
     settings: SearchSettings = DEFAULT,
     trees: int | None = None,
     kept: KeptLayouts | None = None,
 ) -> Computation:
     """Plan where a run computes, show that, and open it.
 
-    patterns  those of a search without copies; the problem's where None
-    trees     that a search will have; None where one is evaluated
-    kept      layouts that a search goes on in
+    groups  patterns of a search without copies; the problem's where None
+    trees   that a search will have; None where one is evaluated
+    kept    layouts that a search goes on in
 
     Raises:
         DeviceError: a device cannot be found or used.
     """
-    patterns = patterns or problem.patterns
-    bounds = settings.branches.bounds(patterns.n_sites)
-    categories = problem.model.arrays().n_categories
-    placement = place(resources, patterns, categories, bounds, trees, kept)
+    groups = groups or problem.groups
+    bounds = settings.branches.bounds(problem.n_sites)
+    firsts = np.cumsum([0, *(len(patterns.parts) for patterns in groups[:-1])]).tolist()
+    widths = [problem.model.categories[first] for first in firsts]
+    placement = place_all(resources, groups, widths, bounds, trees, kept)
     placement.show(emit)
-    return Computation(placement, placement.likelihood(patterns, emit), problem.patterns)
+    return Computation(placement, placement.likelihood(groups, emit), problem.groups)
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,8 @@ class Found:
 
     tree: Tree
     """Of all taxa."""
-    model: Model
+    model: PartitionModel
+    """Scalers of mean 1."""
     lnl: float
     """Natural log, as computed on the way; see :meth:`Computation.exactly`."""
     seconds: float
@@ -122,13 +128,33 @@ class Found:
     search: SearchResult | None = None
     """How it was found, without the copies of sequences; None where the topology was given."""
 
+    @classmethod
+    def of(cls, fit: Fit, seconds: float, search: SearchResult | None = None) -> Found:
+        """What a tree and a model were brought to."""
+        model, factor = fit.model.normalised()
+        tree = fit.tree.copy()
+        tree.lengths *= factor
+        return cls(tree, model, fit.lnl, seconds, search)
+
+    @property
+    def mean_tree(self) -> Tree:
+        """The tree with one length a branch: where parts have their own, the mean over sites."""
+        lengths = self.model.mean_lengths(self.tree.lengths)
+        return Tree(self.tree.twin, self.tree.edge, lengths, self.tree.n_tips)
+
+    @property
+    def part_trees(self) -> list[Tree]:
+        """The tree with the lengths of each part, where parts have their own."""
+        rows = list(self.tree.lengths) if self.tree.lengths.ndim > 1 else []
+        return [Tree(self.tree.twin, self.tree.edge, row, self.tree.n_tips) for row in rows]
+
     def event(self, newick: str, files: Sequence[str] = ()) -> RunFinished:
         """The result as the last event of a run that wrote these files."""
         return RunFinished(
             lnl=self.lnl,
-            model=format_model(self.model),
+            model=self.model.text,
             tree=newick,
-            tree_length=float(self.tree.lengths.sum()),
+            tree_length=float(self.mean_tree.lengths.sum()),
             taxa=self.tree.n_tips,
             files=tuple(files),
             seconds=self.seconds,
@@ -152,6 +178,10 @@ class TreeSearch:
     fingerprint: str
     """What a checkpoint must agree with: everything that decides how the search goes."""
 
+    def whole(self, tree: Tree) -> Tree:
+        """A tree of the search with all taxa, and one length a branch."""
+        return Found(self.distinct.restore(tree), self.problem.model, 0.0, 0.0).mean_tree
+
     def run(self, emit: Emit = ignore, checkpoint: Checkpoint | None = None) -> Found:
         """Search, from the checkpoint on where there is one on file.
 
@@ -164,7 +194,8 @@ class TreeSearch:
             emit, checkpoint, self.constraint,
         )  # fmt: skip
         seconds = time.perf_counter() - began
-        return Found(self.distinct.restore(found.tree), found.model, found.lnl, seconds, found)
+        tree = self.distinct.restore(found.tree)
+        return Found.of(Fit(tree, found.model, lnl=found.lnl), seconds, found)
 
 
 def prepare_search(
@@ -176,6 +207,7 @@ def prepare_search(
     starts: str | None = None,
     constraint: str | None = None,
     kept: KeptLayouts | None = None,
+    afterwards: int = 0,
     emit: Emit = ignore,
 ) -> TreeSearch:
     """Open an engine for a search and grow its starting trees.
@@ -184,17 +216,24 @@ def prepare_search(
                 where None
     constraint  the file of a constraint tree
     kept        layouts of the checkpoint that the search goes on from
+    afterwards  trees that will be searched side by side when it has ended
 
     Raises:
         InputError: the starts or the constraint cannot be used.
         DeviceError: a device cannot be found or used.
     """
-    taxa = problem.patterns.taxa
+    taxa = problem.taxa
     groups = read_constraint(constraint, taxa) if constraint else None
-    distinct = _distinct(problem.patterns, groups, emit)
-    fitting = settings.for_data(problem.patterns.n_tips, problem.patterns.n_sites)
+    distinct = without_copies(problem.groups, groups, emit)
+    fitting = settings.for_data(len(taxa), problem.n_sites)
     computation = open_computation(
-        problem, resources, emit, distinct.patterns, fitting, fitting.most_trees, kept
+        problem,
+        resources,
+        emit,
+        distinct.groups,
+        fitting,
+        max(fitting.most_trees, afterwards),
+        kept,
     )
     rng = np.random.default_rng(seed)
     grown = starting_trees(starts or _usual_starts(fitting), distinct, taxa, groups, rng, emit)
@@ -204,23 +243,47 @@ def prepare_search(
         distinct=distinct,
         computation=computation,
         settings=fitting.for_precision(computation.placement.is_exact),
-        starts=grown,
+        starts=[
+            StartingTree(with_own_lengths(start.tree, problem.model), start.origin)
+            for start in grown
+        ],
         constraint=groups,
         rng=rng,
         start_text=start_text,
-        fingerprint=fingerprint(
-            __version__,
-            computation.likelihood.engine.name,
-            "\n".join(taxa),
-            problem.patterns.codes.tobytes(),
-            problem.patterns.weights.tobytes(),
-            format_model(problem.model),
-            start_text,
-            b"" if groups is None else groups.one.tobytes() + groups.other.tobytes(),
-            str(seed),
-            repr(asdict(settings)),
+        fingerprint=mark(
+            problem, problem.model, computation, groups, seed, start_text, repr(asdict(settings))
         ),
     )
+
+
+def mark(
+    problem: Problem,
+    model: PartitionModel,
+    computation: Computation,
+    constraint: Constraint | None,
+    seed: int,
+    *others: str,
+) -> str:
+    """The fingerprint of a run: its data, its model as it starts, where it computes, its seed."""
+    return fingerprint(
+        __version__,
+        computation.likelihood.engine.name,
+        "\n".join(problem.taxa),
+        *(patterns.codes.tobytes() for patterns in problem.groups),
+        *(patterns.weights.tobytes() for patterns in problem.groups),
+        repr([patterns.ends for patterns in problem.groups]),
+        model.linkage,
+        "\n".join(format_model(own) for own in model.models),
+        repr(model.scalers.tolist()),
+        b"" if constraint is None else constraint.one.tobytes() + constraint.other.tobytes(),
+        str(seed),
+        *others,
+    )
+
+
+def with_own_lengths(tree: Tree, model: PartitionModel) -> Tree:
+    """A copy, with lengths for every part where the model's parts have their own."""
+    return Tree(tree.twin.copy(), tree.edge.copy(), model.spread(tree.lengths), tree.n_tips)
 
 
 def _usual_starts(settings: SearchSettings) -> str:
@@ -229,14 +292,16 @@ def _usual_starts(settings: SearchSettings) -> str:
     return f"pars{{{pars}}}" + (f",rand{{{rand}}}" if rand else "")
 
 
-def _distinct(patterns: Patterns, constraint: Constraint | None, emit: Emit) -> Collapsed:
+def without_copies(
+    groups: Sequence[Patterns], constraint: Constraint | None, emit: Emit
+) -> Collapsed:
     """The alignment without copies of sequences; with them all where a constraint names them."""
     if constraint is not None:
-        nothing = np.empty(0, np.int32)
-        return Collapsed(patterns, np.arange(patterns.n_tips, dtype=np.int32), nothing, nothing)
-    distinct = collapse(patterns)
+        nothing, every = np.empty(0, np.int32), np.arange(groups[0].n_tips, dtype=np.int32)
+        return Collapsed(tuple(groups), every, nothing, nothing)
+    distinct = collapse(groups)
     if distinct.copies.size:
-        emit(Notice(_copies_text(distinct, patterns.taxa)))
+        emit(Notice(_copies_text(distinct, groups[0].taxa)))
     return distinct
 
 
@@ -253,7 +318,7 @@ FIXED_TOPOLOGY = SearchSettings(phases=(), perturbation=PerturbationSettings(pat
 def evaluate(
     likelihood: Likelihood,
     tree: Tree,
-    model: Model,
+    model: PartitionModel,
     emit: Emit,
     *,
     optimise_parameters: bool,
@@ -266,9 +331,14 @@ def evaluate(
     """
     began = time.perf_counter()
     fit = _optimised(
-        likelihood, Fit(tree.copy(), model), emit, optimise_parameters, optimise_lengths, settings
+        likelihood,
+        Fit(with_own_lengths(tree, model), model),
+        emit,
+        optimise_parameters,
+        optimise_lengths,
+        settings,
     )
-    return Found(fit.tree, fit.model, fit.lnl, time.perf_counter() - began)
+    return Found.of(fit, time.perf_counter() - began)
 
 
 def _optimised(
@@ -283,16 +353,17 @@ def _optimised(
         rng = np.random.default_rng()  # nothing draws from it
         start = StartingTree(fit.tree, "user 1")
         found = search(likelihood, [start], fit.model, settings, rng, emit)
-        return Fit(found.tree, found.model, found.lnl)
+        return Fit(found.tree, found.model, lnl=found.lnl)
     if lengths:
-        return alternate(likelihood, [fit], settings, emit, parameters=False)
+        return perform(likelihood, alternate([fit], settings, emit, parameters=False))
     if parameters:
-        fits = [Fit(fit.tree, start) for start in with_other_rates(fit.model)]
+        fits = [Fit(fit.tree, start) for start in starts_of(fit.model)]
         fixed = replace(settings.model, scale_limit=0.0)
-        optimise_models(likelihood, fits, fixed, settings.branches, fixed.final_epsilon)
-        best = max(fits, key=lambda fit: fit.lnl)
+        steps = optimise_models(fits, fixed, settings.branches, fixed.final_epsilon)
+        perform(likelihood, steps)
+        best = best_fit(fits)
         if not best.converged:
             emit(StoppedShort("model"))
         return best
-    lnl = float(likelihood.log_likelihoods([fit.tree], [fit.model.arrays()])[0])
-    return Fit(fit.tree, fit.model, lnl)
+    fit.lnl = float(likelihood.log_likelihoods([fit.tree], [fit.case])[0])
+    return fit

@@ -13,6 +13,7 @@ from mltree.search.constraint import Constraint
 from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree
 from mltree.search.duplicates import Collapsed
+from mltree.tree.fitch import pack_sites
 from mltree.tree.newick import read_newicks
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.random_trees import random_topology
@@ -52,9 +53,11 @@ def starting_trees(
             made = [constrained_start(constraint, rng) for _ in range(number)]
             starts += _named("constrained", made)
         elif kind == "pars":
-            starts += _named("parsimony", parsimony_trees(distinct.patterns, number, rng))
+            starts += _named(
+                "parsimony", parsimony_trees(pack_sites(*distinct.groups), number, rng)
+            )
         else:
-            tips = distinct.patterns.n_tips
+            tips = distinct.groups[0].n_tips
             starts += _named("random", [random_topology(tips, rng) for _ in range(number)])
     return starts
 

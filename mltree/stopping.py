@@ -16,12 +16,21 @@ import os
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-__all__ = ["STDERR", "Farewell", "ignore", "last_word", "listen", "parting", "unbroken"]
+__all__ = [
+    "STDERR",
+    "Farewell",
+    "before_leaving",
+    "ignore",
+    "last_word",
+    "listen",
+    "no_longer",
+    "parting",
+    "unbroken",
+]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -47,6 +56,7 @@ class Farewell(NamedTuple):
 
 _unbroken = threading.RLock()
 _partings: list[Callable[[], Farewell]] = []
+_firsts: list[Callable[[], None]] = []
 
 
 def listen() -> None:
@@ -83,6 +93,17 @@ def last_word(farewell: Farewell) -> None:
     _partings.append(lambda: farewell)
 
 
+def before_leaving(do: Callable[[], None]) -> None:
+    """Have a stop do this before it says anything."""
+    _firsts.append(do)
+
+
+def no_longer(do: Callable[[], None]) -> None:
+    """Have a stop leave that out, where it was among what it does first."""
+    with suppress(ValueError):
+        _firsts.remove(do)
+
+
 @contextmanager
 def unbroken() -> Iterator[None]:
     """What is done inside is done whole before a stop ends the process."""
@@ -117,10 +138,14 @@ def _leave(number: int) -> None:
         code = None
         try:
             text, code = _partings[-1]() if _partings else Farewell()
+            for do in _firsts:
+                do()
             line = f"mltree: stopped by {signal.Signals(number).name}{text and ': '}{text}\n"
             with suppress(OSError):  # a terminal that is gone, as after SIGHUP
                 os.write(STDERR, line.encode(errors="backslashreplace"))
         except Exception:
+            import traceback
+
             traceback.print_exc()
         finally:
             os._exit(EXIT_SIGNAL + number if code is None else code)

@@ -63,12 +63,16 @@
 #define PENDANT_LEVEL (0)
 #define ROOT_LEVEL (1)
 #define GPU_COLUMNS (32)
-#define FUNCTIONS (9)
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
+#define STEP_GROWTH (1.4)
+#define UPHILL (4)
+#define MOST_GROWTH (10)
+#define LEAST_REACH (0.1)
 #define SATURATED (1)
 #define MODEL_SQUARES (5)
 #define RELL_TILE (4)
+#define FUNCTIONS (9)
 #define SYNC_WORDS (4)
 #define STAGE_WORDS 4
 #define STAGE_OP 0

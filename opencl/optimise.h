@@ -76,14 +76,15 @@ STAGE_FUNCTION void reduce_residues(const plf_t *s, __global const int *records,
   }
 }
 
-// Newton's next length from t, or four times up or down where the curvature is wrong; never
-// further than [t/10, 10t + 0.1] in one step. A target is far from a maximum if that cut it short
-// on the way up, or if it leads out of saturation: such a step may gain little, yet others follow.
+// Newton's next length from t, or UPHILL times up or down where the curvature is wrong; never out
+// of [t / MOST_GROWTH, MOST_GROWTH t + LEAST_REACH] in one step. A target is far from a maximum if
+// that cut it short on the way up, or if it leads out of saturation: such a step may gain little,
+// yet others follow.
 static inline acc newton_target(const plf_t *s, acc t, acc slope, acc step, bool *far) {
   const bool newton = isfinite(step);
-  const acc next = newton ? t - step : slope > 0 ? 4 * t : t / 4;
-  const acc highest = 10 * t + (acc)0.1;
-  const acc target = clamp(clamp(next, t / 10, highest), s->min_length, s->max_length);
+  const acc next = newton ? t - step : slope > 0 ? UPHILL * t : t / UPHILL;
+  const acc highest = MOST_GROWTH * t + (acc)LEAST_REACH;
+  const acc target = clamp(clamp(next, t / MOST_GROWTH, highest), s->min_length, s->max_length);
   *far |= target != t && (newton ? next > highest : t > SATURATED);
   return target;
 }
@@ -122,7 +123,7 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   const acc passes = control[CONTROL_PASSES] + 1;
   const bool first = passes == 1, better = first || gain >= 0;
   const acc last_step = control[CONTROL_STEP];
-  const acc step = first ? 1 : better ? fmin((acc)1, last_step * (acc)1.4) : last_step / 2;
+  const acc step = first ? 1 : better ? fmin((acc)1, last_step * (acc)STEP_GROWTH) : last_step / 2;
   const bool came_far = control[CONTROL_FAR] == passes - 1;
   const bool near_top = !first && !came_far && gain < control[CONTROL_EPSILON] * last_step;
   const bool done = passes >= control[CONTROL_MAX_PASSES] ||

@@ -24,11 +24,12 @@ from mltree.device.layout import Layout, gpu_layout
 from mltree.device.layout_choice import choose_layout
 from mltree.device.session import Session
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.eigen import ModelArrays, decompose, random_reversible
-from mltree.model.rates import gamma_rates
+from mltree.model.gamma import gamma_rates
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -112,6 +113,14 @@ class Problem:
     @property
     def model(self) -> ModelArrays:
         return self.models[0]
+
+    @property
+    def cases(self) -> list[Case]:
+        return [Case((model,)) for model in self.models]
+
+    @property
+    def case(self) -> Case:
+        return self.cases[0]
 
     @property
     def categories(self) -> int:

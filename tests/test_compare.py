@@ -13,15 +13,16 @@ from mltree.alignment.alphabet import DNA
 from mltree.compare import TOLERANCE, is_close, is_ok, score_everywhere, self_test
 from mltree.device.discovery import find_devices
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.model.grammar import parse_model
-from mltree.model.substitution import ModelArrays
+from mltree.model.partitioned import alone
 from mltree.tree.topology import Tree
 
 if TYPE_CHECKING:
     from conftest import Problem
 
-MODEL = parse_model("HKY{2.5}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
+MODEL = alone(parse_model("HKY{2.5}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA))
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -60,8 +61,8 @@ def test_a_device_that_computes_rightly_is_ok(monkeypatch: pytest.MonkeyPatch) -
     assert is_ok(self_test(device))
     right = Likelihood.derivatives
 
-    def wrong(self: Likelihood, tree: Tree, model: ModelArrays) -> tuple[object, ...]:
-        lnl, d1, d2 = right(self, tree, model)
+    def wrong(self: Likelihood, tree: Tree, case: Case) -> tuple[object, ...]:
+        lnl, d1, d2 = right(self, tree, case)
         return (lnl, d1, d2) if isinstance(self.engine, ReferenceEngine) else (lnl + 1, d1, d2)
 
     monkeypatch.setattr(Likelihood, "derivatives", wrong)

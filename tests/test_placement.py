@@ -38,7 +38,7 @@ def placed(problem: Problem, trees: int | None = None, **resources: Any) -> Plac
 
 def lnl(placement: Placement, problem: Problem) -> float:
     likelihood = placement.likelihood(problem.patterns)
-    return float(likelihood.log_likelihoods([problem.tree], [problem.model])[0])
+    return float(likelihood.log_likelihoods([problem.tree], [problem.case])[0])
 
 
 def layouts_of(engine: Engine) -> set[object]:
@@ -155,11 +155,11 @@ def test_the_memory_plan_is_what_is_taken(problem: Problem, trees: int | None) -
     engine = likelihood.engine
     assert isinstance(engine, Session)
     if trees is None:
-        likelihood.derivatives(problem.tree, problem.model)
+        likelihood.derivatives(problem.tree, problem.case)
     else:
         several = [problem.tree.copy() for _ in range(plan.trees)]
         found = Neighbourhood(several)
-        likelihood.refine(several, [problem.model] * plan.trees, found.scan(found.extend(9)))
+        likelihood.refine(several, [problem.case] * plan.trees, found.scan(found.extend(9)))
     size = engine.memory.size
     assert size("cla") + size("scaler") == plan.clas + plan.near
     matrices = size("pmatrix") + engine.layout.tip_lookup * size("tip_pmatrix")

@@ -46,8 +46,8 @@ def test_who_decides_the_data_type(
     expected: Alphabet,
 ) -> None:
     problem = read_problem(saved(tmp_path, rows), model, datatype)
-    assert problem.alignment.alphabet is expected
-    assert problem.model.alphabet is expected
+    assert problem.patterns.alphabet is expected
+    assert problem.model.lone.alphabet is expected
 
 
 @pytest.mark.parametrize(
@@ -63,22 +63,60 @@ def test_a_model_for_other_data_is_refused(
 def test_a_model_file(tmp_path: Path) -> None:
     file = tmp_path / "x.bestModel"
     file.write_text("\ufeffHKY{2.5}+FE, noname = 1-10\r\n\n")
-    assert read_problem(saved(tmp_path), str(file)).model.name == "HKY"
+    assert read_problem(saved(tmp_path), str(file)).model.lone.name == "HKY"
 
 
 @pytest.mark.parametrize(
     "name",
-    ["x.bestModel", "no/such/file", "./GTR", "..", "/dev/zero", "m.txt", "GTR/x" + "y" * 300],
+    [
+        "x.bestModel",
+        "no/such/file",
+        "own.dat+G4",
+        "./GTR",
+        "..",
+        "/dev/zero",
+        "m.txt",
+        "GTR/x" + "y" * 300,
+    ],
 )
 def test_a_model_file_that_is_not_there(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="no such file|is a dir|is a device|File name too long"):
         read_problem(saved(tmp_path), name)
 
 
-@pytest.mark.parametrize("name", ["GTRR", "GTR{1/2", "x" * 300, "GTR+G4{0.5", "HKY{1_0}", "JC{٣}"])
+@pytest.mark.parametrize(
+    "name",
+    ["GTRR", "Q.INSCT", "NQ.plant+G4", "GTR{1/2", "x" * 300, "GTR+G4{0.5", "HKY{1_0}", "JC{٣}"],
+)
 def test_a_model_that_is_none(tmp_path: Path, name: str) -> None:
     with pytest.raises(ModelError):
         read_problem(saved(tmp_path), name)
+
+
+MATRIX = "\n".join([" ".join(["1"] * n) for n in range(1, 20)] + [" ".join(["0.05"] * 20)])
+
+
+@pytest.mark.parametrize("form", ["{}", "{}+G4", "PROTGTR{{{}}}+F+R3"])
+def test_a_user_s_matrix(tmp_path: Path, form: str) -> None:
+    file = tmp_path / "own+1.dat" if "PROT" in form else tmp_path / "own.dat"
+    file.write_text(MATRIX)
+    problem = read_problem(saved(tmp_path, dict.fromkeys("abcd", "MKVLE")), form.format(file))
+    assert problem.model.lone.name == "PROTGTR"
+    assert problem.patterns.alphabet is PROTEIN
+
+
+@pytest.mark.parametrize("form", ["{}", "{}+G4", "PROTGTR{{{}}}"])
+def test_a_user_s_matrix_that_is_none(tmp_path: Path, form: str) -> None:
+    file = tmp_path / "own.dat"
+    file.write_text(MATRIX.replace("0.05", "0.05 0.05", 1))
+    with pytest.raises(InputError, match="the file begins with 211 numbers") as error:
+        read_problem(saved(tmp_path, dict.fromkeys("abcd", "MKVLE")), form.format(file))
+    assert "\n" not in str(error.value)
+
+
+def test_a_lone_part_has_no_scale(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="one of several parts"):
+        read_problem(saved(tmp_path), "JC+BU{0.5}")
 
 
 def heard(path: str, **options: str | None) -> tuple[list[Event], Problem]:
@@ -154,5 +192,5 @@ def test_mutated_models_are_models_or_errors(
     for _ in range(20):
         model = mutated(rng.choice(MODELS).encode(), rng).decode("utf-8", "replace")
         with suppress(MltreeError):
-            arrays = read_problem(path, model).model.arrays()
+            (arrays,) = read_problem(path, model).model.arrays()
             assert np.isfinite(arrays.rates).all()

@@ -11,6 +11,7 @@ import pytest
 from mltree.device.discovery import REFERENCE
 from mltree.errors import InputError
 from mltree.events import Event, Notice, RunFinished, SearchFinished, SearchResumed, ignore
+from mltree.likelihood.cases import Case
 from mltree.model.grammar import format_model
 from mltree.placement import Resources
 from mltree.problem import Problem, load_problem
@@ -46,13 +47,13 @@ def test_a_search_gives_back_a_tree_of_all_taxa(problem: Problem) -> None:
     search = ready(problem, emit=events.append)
     found = search.run(events.append)
     assert found.tree.n_tips == 8
-    assert search.distinct.patterns.n_tips == 7
+    assert search.distinct.groups[0].n_tips == 7
     assert any("t7 = t2" in event.text for event in events if isinstance(event, Notice))
     assert events[-1] == SearchFinished(
         found.lnl, found.search.rounds, found.search.candidates, found.search.moves
     )
     computation = open_computation(problem, Resources(), ignore)
-    scored = computation.likelihood.log_likelihoods([found.tree], [found.model.arrays()])[0]
+    scored = computation.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert found.lnl == pytest.approx(scored, rel=1e-9)
     assert found.seconds > 0
 
@@ -63,7 +64,7 @@ def test_the_same_seed_gives_the_same_search(problem: Problem) -> None:
     assert one.fingerprint == same.fingerprint != other.fingerprint
     first, again = one.run(), same.run()
     assert first.lnl == again.lnl
-    assert format_model(first.model, 17) == format_model(again.model, 17)
+    assert format_model(first.model.lone, 17) == format_model(again.model.lone, 17)
     taxa = problem.patterns.taxa
     assert write_newick(first.tree, taxa, None) == write_newick(again.tree, taxa, None)
 
@@ -89,7 +90,7 @@ def test_a_constraint_keeps_all_taxa(problem: Problem, tmp_path: Path, constrain
     (tmp_path / "groups").write_text("((t0,t1),(t2,t3));")
     groups = str(tmp_path / "groups") if constrained else None
     search = ready(problem, constraint=groups)
-    assert search.distinct.patterns.n_tips == (8 if constrained else 7)
+    assert search.distinct.groups[0].n_tips == (8 if constrained else 7)
     assert (search.constraint is not None) == constrained
     assert search.run().tree.n_tips == 8
 
@@ -103,8 +104,10 @@ def test_a_result_is_an_event(problem: Problem) -> None:
     assert event.files == ("x.log",)
     assert event.tree_length == pytest.approx(found.tree.lengths.sum())
     assert same_topology(read_newick(event.tree, problem.patterns.taxa)[0], found.tree)
-    again = load_problem(problem.summary.path, event.model, ignore).model
-    assert again.alpha == pytest.approx(found.model.alpha, abs=1e-5)
+    again = load_problem(problem.summary.path, event.model, ignore).model.lone
+    assert again.heterogeneity.alpha == pytest.approx(
+        found.model.lone.heterogeneity.alpha, abs=1e-5
+    )
 
 
 def test_what_was_found_in_mixed_precision_is_scored_in_double(problem: Problem) -> None:
@@ -113,7 +116,7 @@ def test_what_was_found_in_mixed_precision_is_scored_in_double(problem: Problem)
     found = search.run()
     exact = search.computation.exactly(found, events.append)
     reference = open_computation(problem, Resources(device=REFERENCE), ignore)
-    lnl = reference.likelihood.log_likelihoods([found.tree], [found.model.arrays()])[0]
+    lnl = reference.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert exact.lnl == pytest.approx(lnl, rel=1e-9)
     assert replace(exact, lnl=found.lnl) == found
     (notice,) = events
@@ -144,7 +147,7 @@ def test_an_evaluation_changes_what_it_may(
         optimise_parameters=parameters, optimise_lengths=lengths,
         settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
     )  # fmt: skip
-    scored = computation.likelihood.log_likelihoods([found.tree], [found.model.arrays()])[0]
+    scored = computation.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert found.lnl == pytest.approx(scored, rel=1e-9)
     assert same_topology(found.tree, whole)
     assert (found.tree.lengths == before).all() == (not lengths)

@@ -25,7 +25,7 @@ def distinct(tmp_path: Path) -> Collapsed:
     """Six taxa, of which e is a copy of d."""
     path = tmp_path / "aln.fa"
     path.write_text("".join(f">{t}\n{row}\n" for t, row in zip(TAXA, ROWS, strict=True)))
-    return collapse(compress(read_alignment(path)))
+    return collapse([compress(read_alignment(path))])
 
 
 def origins(spec: str, distinct: Collapsed) -> list[str]:
@@ -86,7 +86,7 @@ def test_trees_of_a_file_lose_copies_and_tell_of_repairs(
 
 
 def test_a_constraint_decides_how_trees_start(distinct: Collapsed) -> None:
-    patterns = distinct.patterns
+    patterns = distinct.groups[0]
     constraint = read_constraint("((a,c),b,d);", patterns.taxa)
     rng = np.random.default_rng(1)
     starts = starting_trees("pars{3}", distinct, patterns.taxa, constraint, rng, ignore)

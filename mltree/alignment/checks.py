@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mltree.alignment.alphabet import DNA, Alphabet
 from mltree.alignment.composition import composition_p_values
 from mltree.alignment.formats import Alignment
-from mltree.alignment.patterns import Patterns
+from mltree.alignment.patterns import Patterns, identical_taxa
 
 __all__ = ["AlignmentSummary", "Suspicion", "summarise"]
 
@@ -110,7 +110,7 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         absent_states="".join(s for s, f in zip(states, frequencies, strict=True) if f == 0),
         invariant_sites=_weight_of(patterns, _invariant(patterns)),
         informative_sites=_weight_of(patterns, _informative(patterns)),
-        identical_sequences=_named(patterns, patterns.identical_taxa()),
+        identical_sequences=_named(patterns, identical_taxa([patterns])),
         alike_names=_alike(patterns.taxa),
         gap_taxa=tuple(np.array(patterns.taxa, object)[gaps.all(axis=1)]),
         gap_sites=_sites_of(patterns, gaps.all(axis=0)),

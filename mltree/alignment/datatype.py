@@ -42,6 +42,9 @@ SURE = 10.0
 odds mean something (twice as far, they leave no doubt): some ten columns of one nucleotide, or
 three of letters that only proteins have."""
 
+_CHUNK = 1 << 18
+"""Characters that are counted in one step: quick for many short parts, little memory for one."""
+
 PLAIN_SHARE = 0.9
 """Share of ACGTU among the letters above which nobody takes data for protein."""
 
@@ -85,15 +88,26 @@ class Letters:
     @classmethod
     def of(cls, characters: NDArray[np.uint8]) -> Letters:
         """The letters of u8 [T, sites], upper case."""
-        bit_of = np.zeros(256, np.uint32)
+        bit_of = np.zeros(256, "<u4")
         bit_of[ord("A") : ord("Z") + 1] = np.uint32(1) << np.arange(26, dtype=np.uint32)
         counts = np.zeros(256, np.int64)
-        present = np.zeros(characters.shape[1], np.uint32)
-        for row in characters:
-            counts += np.bincount(row, minlength=256)
-            present |= bit_of[row]
-        bits = (np.count_nonzero(present >> np.uint32(n) & np.uint32(1)) for n in range(26))
-        return cls(counts, np.array(list(bits), np.int64))
+        present = np.zeros(characters.shape[1], "<u4")
+        step = _CHUNK // max(characters.shape[1], 1) + 1
+        for start in range(0, len(characters), step):
+            rows = characters[start : start + step]
+            counts += np.bincount(rows.ravel(), minlength=256)
+            present |= np.bitwise_or.reduce(bit_of.take(rows), axis=0)
+        bits = np.unpackbits(present.view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")
+        return cls(counts, bits.sum(axis=0, dtype=np.int64)[:26])
+
+    @classmethod
+    def none(cls) -> Letters:
+        """No letters at all."""
+        return cls(np.zeros(256, np.int64), np.zeros(26, np.int64))
+
+    def __add__(self, other: Letters) -> Letters:
+        """The letters of two sets of columns."""
+        return Letters(self.counts + other.counts, self.columns + other.columns)
 
     @property
     def odds(self) -> float:
@@ -133,10 +147,15 @@ class Letters:
         return wanted
 
     @property
+    def sure(self) -> bool:
+        """Whether the odds leave no doubt."""
+        return abs(self.odds) >= 2 * SURE
+
+    @property
     def doubtful(self) -> bool:
         """Whether both data types are possible and the odds say little."""
         both = self.fits(DNA) and self.fits(PROTEIN) and self.share("ACGTU") < PLAIN_SHARE
-        return both and bool(self.columns[_TELLING].any()) and abs(self.odds) < 2 * SURE
+        return both and bool(self.columns[_TELLING].any()) and not self.sure
 
     def seen(self, alphabet: Alphabet) -> str:
         """What speaks for the alphabet: ``98.1% ACGT, 31 ambiguity codes``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["decimal", "whole"]
+__all__ = ["decimal", "is_decimal", "whole"]
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(r"[0-9]{1,18}")
@@ -19,9 +19,14 @@ def decimal(text: str) -> float:
 
     Infinite where the number is too large for a float64. Raises: ValueError.
     """
-    if not _DECIMAL.fullmatch(text.strip()):
+    if not is_decimal(text):
         raise ValueError(f"{text.strip()!r} is not a number")
     return float(text)
+
+
+def is_decimal(text: str) -> bool:
+    """Whether a text is what `decimal` reads."""
+    return _DECIMAL.fullmatch(text.strip()) is not None
 
 
 def whole(text: str) -> int:

@@ -20,6 +20,10 @@ class Lines:
     text: list[bytes]
     numbers: Sequence[int]
     """Line numbers, from 1."""
+    layout: str = "FASTA"
+    """The file's format, where its lines were made FASTA's (:mod:`mltree.alignment.records`)."""
+    datatype: str | None = None
+    """``"DNA"`` or ``"AA"`` where the file itself says so."""
 
     @classmethod
     def of(cls, path: str, text: bytes) -> Lines:

@@ -6,14 +6,19 @@ import bz2
 import gzip
 import lzma
 import stat
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from mltree.errors import InputError
 
-__all__ = ["WHITESPACE", "expect_file", "fold", "read_bytes", "read_text", "shown"]
+__all__ = ["STDIN", "WHITESPACE", "expect_file", "fold", "read_bytes", "read_text", "shown"]
+
+STDIN = "-"
+"""What stands for standard input where a file is wanted."""
 
 WHITESPACE = b" \t\n\r\v\f"
 _UPPER = bytes.maketrans(bytes(range(97, 123)), bytes(range(65, 91)))
@@ -52,6 +57,8 @@ def expect_file(path: str | Path) -> None:
     Raises:
         InputError: missing, a folder, a device, or out of reach.
     """
+    if path == STDIN:
+        return
     with _told(path):
         if stat.S_ISDIR(Path(path).stat().st_mode):
             raise IsADirectoryError
@@ -59,14 +66,24 @@ def expect_file(path: str | Path) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """All of a file or a pipe.
+    """All of a file or a pipe; standard input is read once and remembered.
 
     Raises:
         InputError: as `expect_file`.
     """
     with _told(path):
+        if path == STDIN:
+            return _standard_input()
         _refuse_device(path)
         return Path(path).read_bytes()
+
+
+@cache
+def _standard_input() -> bytes:
+    if sys.stdin is None or sys.stdin.isatty():
+        hint = "give a file, or pipe one in: zcat x.fa.gz | mltree search - --prefix x"
+        raise InputError("nothing is piped into standard input", hint=hint)
+    return sys.stdin.buffer.read()
 
 
 def _refuse_device(path: str | Path) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mltree import __version__
-from mltree.commands.request import Request, conclude, deliver, model_line, open_log
-from mltree.events import RunStarted
-from mltree.problem import check_possible, load_problem, read_tree
+from mltree.commands.request import Request, Run, model_text, open_log, part_trees
+from mltree.events import Emit, Event, RunStarted, SearchFinished, StartTree, TreeScored
+from mltree.likelihood.cases import Case
+from mltree.problem import check_possible, lone_trees, read_trees
 from mltree.report.progress import Reporter
 from mltree.run import FIXED_TOPOLOGY, evaluate, open_computation
 from mltree.tree.newick import write_newick
 
 __all__ = ["EvaluateRequest", "run_evaluate"]
 
-LOG = "evalLog"
+LOG, EVENTS, RESULT = "evalLog", "evalEvents", "eval.json"
 """Its own, so that a tree of a search under way can be evaluated."""
 
 
@@ -31,31 +32,51 @@ class EvaluateRequest(Request):
 def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     """Evaluate a tree, show the result, write the files."""
     outputs = request.outputs
-    kinds = ["evalTree", "evalModel", *(["siteLnL"] if request.site_lnl else [])]
-    outputs.check([LOG, *kinds])
+    kinds = ["evalTree", "evalModel", RESULT, *(["siteLnL"] if request.site_lnl else [])]
+    outputs.check([LOG, EVENTS, *kinds])
     with open_log(outputs.path(LOG), reporter) as log:
         outputs.claim(kinds, request.redo)
         reporter(RunStarted(__version__, request.command))
-        problem = load_problem(request.alignment, request.model, reporter, request.datatype)
-        tree = read_tree(request.tree, problem, reporter)
+        problem = request.load(reporter)
+        tree = read_trees(request.tree, problem, reporter)
         if not request.optimise_branches:
-            check_possible(tree, problem.patterns)
+            for own, patterns in lone_trees(tree, problem):
+                check_possible(own, patterns)
         computation = open_computation(problem, request.resources, reporter)
-        log.begin(append=False)
+        run = Run.of(
+            "evaluate", request, problem, computation, reporter, kind=RESULT, record=EVENTS,
+            inputs=[request.tree], resolved={},
+            is_estimated=request.optimise_model or request.optimise_branches,
+        )  # fmt: skip
+        run.begin(log, append=False)
         found = evaluate(
             computation.likelihood,
             tree,
             problem.model,
-            reporter,
+            _of_one_tree(reporter),
             optimise_parameters=request.optimise_model,
             optimise_lengths=request.optimise_branches,
             settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
         )
-        newick = write_newick(found.tree, problem.patterns.taxa)
-        texts = {"evalModel": model_line(found.model, problem), "evalTree": newick + "\n"}
+        newick = write_newick(found.mean_tree, problem.taxa)
+        texts = {"evalModel": model_text(found.model, problem), "evalTree": newick + "\n"}
+        if found.part_trees:
+            texts["evalPartitionTrees"] = part_trees(found, problem)
         if request.site_lnl:
-            sites = computation.exact.site_log_likelihoods(found.tree, found.model.arrays())
-            values = sites[problem.patterns.site_pattern]
+            sites = computation.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
+            values = problem.by_site(sites)
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
-        files = [log.path, *deliver(outputs, texts, reporter)]
-        conclude(computation, found, newick, files, reporter)
+        run.deliver(found, newick, texts)
+        reporter.finish("evaluate", run.conclude(found, newick))
+
+
+def _of_one_tree(emit: Emit) -> Emit:
+    """What is said of a given tree, whose optimisation is a search without rearrangements."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, StartTree):
+            event = TreeScored(event.lnl)
+        if not isinstance(event, SearchFinished):
+            emit(event)
+
+    return tell

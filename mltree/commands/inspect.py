@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from dataclasses import asdict, fields
 
+from mltree.alignment.partition_files import read_partitions
+from mltree.alignment.partitions import read_partitioned
 from mltree.compare import is_close, is_ok, score_everywhere, self_test
 from mltree.device.calibration import Calibration, load, notices
 from mltree.device.discovery import find_devices, no_device
+from mltree.device.info import DeviceInfo
 from mltree.device.speed import build_all, calibrate
 from mltree.errors import DeviceError, NumericalError
-from mltree.events import EnginesCompared, Notice
+from mltree.events import AlignmentChecked, Notice, PartFacts, PartitionsLoaded
+from mltree.model.part_models import model_alphabet, model_names, part_models
 from mltree.placement import Resources, place
 from mltree.problem import check_possible, load_problem, read_problem, read_tree
 from mltree.report import tables
-from mltree.report.progress import Reporter, describe
+from mltree.report.lines import describe
+from mltree.report.progress import Reporter
+from mltree.run_events import Busy, EnginesCompared
 from mltree.settings import preset
 
-__all__ = ["run_compare", "show_check", "show_devices"]
+__all__ = ["run_compare", "show_check", "show_devices", "show_parts"]
 
 
 def run_compare(
@@ -34,7 +40,7 @@ def run_compare(
     """
     problem = load_problem(alignment, model, reporter, datatype)
     given = read_tree(tree, problem, reporter)
-    check_possible(given, problem.patterns)
+    check_possible(given, problem.groups)
     for text in notices(find_devices()):
         reporter(Notice(text))
     scores = []
@@ -48,9 +54,10 @@ def run_compare(
     if wrong:
         names = ", ".join(score.engine for score in wrong)
         raise NumericalError(f"not the reference's result: {names}", hint="see the table")
+    reporter.finish("compare", {"scores": [asdict(score) for score in scores]})
 
 
-def show_devices(console: Console, again: bool) -> None:
+def show_devices(reporter: Reporter, again: bool) -> None:
     """Every device with what matters, and whether it computes rightly.
 
     Measures what layouts suit the device where nobody has; ``again``: in any case.
@@ -59,25 +66,58 @@ def show_devices(console: Console, again: bool) -> None:
     if not found:
         raise no_device()
     for text in notices(found):
-        console.print(describe(Notice(text)), soft_wrap=True, markup=False)
+        reporter(Notice(text))
     due = [device for device in found if again or not load(device).layouts]
-    with console.status("self-test", spinner="line") as status:
 
-        def tell(text: str) -> None:
-            if console.is_terminal:
-                status.update(text)
-            else:
-                console.print(text, soft_wrap=True, markup=False)
+    def tell(text: str) -> None:
+        reporter(Busy(text))
 
-        build_all(due, tell)
-        for device in found:
-            verdict, known = self_test(device), load(device)
-            if not is_ok(verdict):
-                known = Calibration()
-            elif device in due:
-                known = calibrate(device, tell)
-            for line in tables.device_lines(device, verdict, known):
-                console.print(line, soft_wrap=True, markup=False)
+    build_all(due, tell)
+    told = []
+    for device in found:
+        verdict, known = self_test(device), load(device)
+        if not is_ok(verdict):
+            known = Calibration()
+        elif device in due:
+            known = calibrate(device, tell)
+        reporter.say("\n".join(tables.device_lines(device, verdict, known)))
+        told.append({**_facts(device), "self_test": verdict, "copy_bytes": known.copy_bytes})
+    reporter.finish("devices", {"devices": told})
+
+
+def _facts(device: DeviceInfo) -> dict[str, object]:
+    """What is known of a device, but for its handle."""
+    names = [field.name for field in fields(device) if field.name != "handle"]
+    return {name: getattr(device, name) for name in names}
+
+
+def show_parts(
+    alignment: str, partitions: str, model: str | None, datatype: str | None, reporter: Reporter
+) -> None:
+    """The parts of an alignment: what each is and holds, and whether its model can be used."""
+    scheme = read_partitions(partitions)
+    data = read_partitioned(alignment, scheme, model_alphabet, datatype)
+    part_models(data, model)
+    for text in data.notices:
+        reporter(Notice(text))
+    facts = tuple(
+        PartFacts(
+            name=part.name,
+            data_type=patterns.alphabet.name,
+            model=name,
+            sites=patterns.n_sites,
+            patterns=patterns.n_patterns,
+            gap_share=patterns.gap_share,
+            taxa=int(data.has_data[number].sum()),
+        )
+        for number, (part, name) in enumerate(
+            zip(data.parts, model_names(data, model), strict=True)
+        )
+        for patterns in [data.patterns(number)]
+    )
+    loaded = PartitionsLoaded(partitions, len(data.taxa), data.n_sites, facts)
+    reporter(loaded)
+    reporter.finish("check", asdict(loaded))
 
 
 def show_check(
@@ -85,19 +125,30 @@ def show_check(
     model: str | None,
     datatype: str | None,
     device: str | None,
-    console: Console,
+    reporter: Reporter,
 ) -> None:
     """Everything worth knowing about an alignment before a search."""
     problem = read_problem(alignment, model, datatype)
-    for line in tables.check_lines(problem.summary):
-        console.print(line, soft_wrap=True, markup=False)
-    patterns, categories = problem.patterns, problem.model.arrays().n_categories
+    if problem.summary is None:
+        assert model is not None
+        show_parts(alignment, model, None, datatype, reporter)
+        return
+    patterns, categories = problem.patterns, max(problem.model.categories)
     settings = preset("default")
     bounds = settings.branches.bounds(patterns.n_sites)
     wanted = Resources(device=device)
+    memory = None
     try:
         memory = place(wanted, patterns, categories, bounds, settings.most_trees).memory
         line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
     except DeviceError as error:
         line = f"not known: {error.message}"
-    console.print(f"Memory       {line}", soft_wrap=True, markup=False)
+    reporter(AlignmentChecked(problem.summary, memory))
+    reporter.say(f"Memory       {line}")
+    values = {
+        **asdict(problem.summary),
+        "warnings": tables.warning_lines(problem.summary),
+        "model": problem.model.text,
+        "memory": None if memory is None else asdict(memory),
+    }
+    reporter.finish("check", values)

@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from mltree import __version__
+from mltree.alignment.partition_files import best_model_text
+from mltree.alignment.parts import Part
 from mltree.alignment.source import expect_file
+from mltree.commands.surroundings import describe_run, input_files, spent_so_far
+from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
+from mltree.device.load import load_meter
 from mltree.device.speed import joint_bandwidth
 from mltree.device.timing import Breakdown
 from mltree.errors import InputError
-from mltree.events import Notice, Unsaved
+from mltree.events import Event, Notice, RunFinished, StartsEnded, Unsaved
 from mltree.log import RunLog
-from mltree.model.grammar import format_best_model
-from mltree.model.substitution import Model
+from mltree.model.grammar import format_best_model, format_model
+from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.outputs import Outputs
 from mltree.placement import Resources
-from mltree.problem import Problem
-from mltree.report.progress import Reporter
-from mltree.report.tables import Timed, timing_table
+from mltree.problem import Problem, is_choice, load_problem
+from mltree.report.lines import describe
+from mltree.report.methods import Methods, methods_text, without_values
+from mltree.report.progress import Reporter, Verbosity
+from mltree.report.tables import Timed, time_spent
 from mltree.run import Computation, Found
+from mltree.run_events import ResourcesSpent, RunDescribed
 from mltree.stopping import Farewell, last_word, parting, unbroken
+from mltree.tree.newick import write_newick
 
-__all__ = ["Request", "conclude", "deliver", "model_line", "open_log"]
+__all__ = [
+    "Request",
+    "Run",
+    "begin_log",
+    "by_kind",
+    "command_result",
+    "deliver",
+    "model_text",
+    "open_log",
+    "part_trees",
+    "result_text",
+    "show_times",
+]
+
+RESULT_FORMAT = 1
+"""Of the result as JSON; a new number where a name of it changes or goes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +62,14 @@ class Request:
     model: str | None
     datatype: str | None
     """``"dna"`` or ``"protein"``; what the data look like where None."""
+    linkage: str
+    """Of the branch lengths of parts: a :class:`Linkage`."""
     resources: Resources
     prefix: str | None
     redo: bool
     command: str
+    options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    """As they were given, by name: values, and where each is from."""
 
     @property
     def outputs(self) -> Outputs:
@@ -46,6 +77,22 @@ class Request:
         if self.prefix is None:
             expect_file(self.alignment)
         return Outputs.of(self.prefix, self.alignment)
+
+    @property
+    def stem(self) -> str:
+        """What the names of all files begin with."""
+        return str(self.outputs.path("*").with_suffix(""))
+
+    @property
+    def files(self) -> list[str]:
+        """What may be files that every run reads."""
+        return [self.alignment, self.model or ""]
+
+    def load(self, reporter: Reporter) -> Problem:
+        """The data and the models, and what is to be said of them."""
+        return load_problem(
+            self.alignment, self.model, reporter, self.datatype, Linkage(self.linkage)
+        )
 
 
 @contextmanager
@@ -93,19 +140,235 @@ def deliver(
     return files
 
 
-def model_line(model: Model, problem: Problem) -> str:
-    """The content of a .bestModel file."""
-    return format_best_model(model, problem.patterns.n_sites) + "\n"
+def model_text(model: PartitionModel, problem: Problem) -> str:
+    """The content of a .bestModel file: a line a part, in the order of the partition file."""
+    if problem.data is None:
+        return format_best_model(model.lone, problem.n_sites) + "\n"
+    rows: list[tuple[int, Part, str]] = []
+    for number, own, scaler in zip(
+        problem.data.order, model.models, model.scalers.tolist(), strict=True
+    ):
+        known = scaler if model.linkage == Linkage.SCALED else None
+        rows.append((number, replace(problem.data.parts[number], scaler=known), format_model(own)))
+    rows.sort(key=lambda row: row[0])
+    return best_model_text([part for _, part, _ in rows], [text for *_, text in rows])
 
 
-def conclude(
-    computation: Computation, found: Found, newick: str, files: list[Path], reporter: Reporter
+def part_trees(found: Found, problem: Problem) -> str:
+    """The content of a .bestPartitionTrees file: a tree a line, in the order of the file."""
+    if problem.data is None:
+        return ""
+    numbered = zip(problem.data.order, found.part_trees, strict=False)
+    rows = sorted((number, write_newick(tree, problem.taxa)) for number, tree in numbered)
+    return "".join(f"{text}\n" for _, text in rows)
+
+
+def result_text(values: Mapping[str, Any]) -> str:
+    """The content of a file with a result: JSON, a name a line."""
+    return json.dumps(values, indent=1) + "\n"
+
+
+def command_result(
+    command: str,
+    line: str,
+    values: Mapping[str, Any],
+    files: Mapping[str, str],
+    inputs: Iterable[str],
+    reporter: Reporter,
+) -> dict[str, Any]:
+    """The result of a command that is no search as JSON has it.
+
+    line    the command as it was typed
+    values  what it found
+    files   those that it wrote, by kind
+    inputs  what may be files that it read
+    """
+    return {
+        "command": command,
+        "format": RESULT_FORMAT,
+        "version": __version__,
+        "command_line": line,
+        **values,
+        "files": dict(files),
+        "seconds": reporter.elapsed,
+        "inputs": [asdict(file) for file in input_files(inputs)],
+    }
+
+
+def by_kind(paths: Iterable[Path]) -> dict[str, str]:
+    """Files by what their names have behind the prefix."""
+    return {path.name.rpartition(".mltree.")[2]: str(path) for path in paths}
+
+
+def begin_log(
+    log: RunLog, request: Request, inputs: Iterable[str], reporter: Reporter, append: bool = False
 ) -> None:
-    """Show what a run found, scored in fp64, and where its time went."""
-    exact = computation.exactly(found, reporter)
-    reporter(exact.event(newick, list(map(str, files))))
-    wall, busy = reporter.elapsed, reporter.busy
+    """Write the head of a run's log, and what was said so far.
+
+    inputs  what may be files, beside the alignment and the model
+    """
+    devices = choose_devices(request.resources.device)
+    chosen = {"device": _numbers(devices), "prefix": request.stem}
+    described = describe_run(devices, request.options, chosen, [*request.files, *inputs])
+    log.begin(append, describe(described) + "\n")
+    reporter(described)
+
+
+def show_times(computation: Computation, reporter: Reporter) -> None:
+    """Show where the time of a run went."""
+    spent = _breakdown(computation)
+    if spent is not None:
+        wall, busy = reporter.elapsed, reporter.busy
+        reporter(time_spent(spent, wall, busy, joint_bandwidth(spent)))
+
+
+@dataclass
+class Run:
+    """A run under way, as its log and its result tell of it."""
+
+    name: str
+    """The command's."""
+    request: Request
+    problem: Problem
+    computation: Computation
+    reporter: Reporter
+    described: RunDescribed
+    methods: Methods
+    result_kind: str
+    """The kind of the file that has the result as JSON."""
+    record_kind: str
+    """The kind of the file that has the events."""
+    files: list[Path] = field(default_factory=list)
+    """That were written so far, the log first."""
+    starts: StartsEnded | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        request: Request,
+        problem: Problem,
+        computation: Computation,
+        reporter: Reporter,
+        *,
+        kind: str,
+        record: str,
+        resolved: Mapping[str, object],
+        inputs: Sequence[str],
+        starts: Sequence[str] = (),
+        seed: int | None = None,
+        is_estimated: bool = True,
+    ) -> Run:
+        """Describe a run that stands ready.
+
+        ``resolved``: options that it has chosen itself; ``inputs``: what may be files.
+        """
+        placement = computation.placement
+        data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
+        models = ", ".join(without_values(format_model(own)) for own in problem.model.models)
+        is_given = request.model is not None and not is_choice(request.model)
+        chosen = {
+            "model": request.model if is_given else models,
+            "data_type": data,
+            "device": _numbers(placement.devices),
+            "vw": ", ".join(str(layout.vw) for layout in placement.layouts) or None,
+            "prefix": request.stem,
+        }
+        inputs = [*request.files, *inputs]
+        described = describe_run(placement.devices, request.options, {**chosen, **resolved}, inputs)
+        methods = Methods(
+            taxa=len(problem.taxa),
+            sites=problem.n_sites,
+            patterns=problem.n_patterns,
+            data=data,
+            models=tuple(format_model(own) for own in problem.model.models),
+            starts=starts,
+            seed=seed,
+            is_estimated=is_estimated,
+            on_pocl=any(device.is_cpu for device in placement.devices),
+        )
+        return cls(name, request, problem, computation, reporter, described, methods, kind, record)
+
+    def begin(self, log: RunLog, append: bool) -> None:
+        """Write the head of the log, and what was said so far."""
+        log.begin(append, describe(self.described) + "\n")
+        record = self.request.outputs.path(self.record_kind)
+        self.files += [log.path, record]
+        self.reporter(self.described)
+        self.reporter.record_to(record, append)
+        if len(self.computation.placement.devices) == 1:
+            self.reporter.watch(load_meter(self.computation.placement.devices[0]))
+
+    def __call__(self, event: Event) -> None:
+        """Receive an event on its way to the reporter."""
+        if isinstance(event, StartsEnded):
+            self.starts = event
+        self.reporter(event)
+
+    def deliver(
+        self, found: Found, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
+    ) -> None:
+        """Write the results, and them all as JSON; see :func:`deliver`."""
+        outputs = self.request.outputs
+        paths = [*self.files, *map(outputs.path, [*texts, self.result_kind])]
+        values = self._values(found.event(newick), paths)
+        texts = {**texts, self.result_kind: result_text(values)}
+        self.files += deliver(outputs, texts, self.reporter, spent)
+
+    def conclude(self, found: Found, newick: str) -> dict[str, Any]:
+        """Show what was found, scored in fp64, what it took, and how a paper says it.
+
+        Returns the result, for :meth:`.Reporter.finish`.
+        """
+        exact = self.computation.exactly(found, self.reporter)
+        event = exact.event(newick, list(map(str, self.files)))
+        values = self._values(event, self.files)
+        if exact is not found:
+            self.request.outputs.write({self.result_kind: result_text(values)})
+        self.reporter(self._spent())
+        self.reporter(event)
+        show_times(self.computation, self.reporter)
+        self.reporter.say(methods_text(self.methods), Verbosity.VERBOSE)
+        return values
+
+    def _spent(self) -> ResourcesSpent:
+        """What the run took so far."""
+        breakdown = _breakdown(self.computation)
+        device = 0.0 if breakdown is None else breakdown.device_seconds
+        return spent_so_far(self.reporter.elapsed, device)
+
+    def _values(self, event: RunFinished, files: Sequence[Path]) -> dict[str, Any]:
+        """The result as JSON."""
+        return {
+            "command": self.name,
+            "format": RESULT_FORMAT,
+            "version": __version__,
+            "command_line": self.request.command,
+            "lnl": event.lnl,
+            "tree": event.tree,
+            "model": event.model,
+            "tree_length": event.tree_length,
+            "data": {
+                "type": self.methods.data,
+                "taxa": self.methods.taxa,
+                "sites": self.methods.sites,
+                "patterns": self.methods.patterns,
+            },
+            "seed": self.methods.seed,
+            "starts": None if self.starts is None else asdict(self.starts),
+            "files": by_kind(files),
+            "seconds": event.seconds,
+            "spent": asdict(self._spent()),
+            "run": asdict(self.described),
+        }
+
+
+def _breakdown(computation: Computation) -> Breakdown | None:
+    """Where the time of the engines went; None where they do not know."""
     timed = [engine.breakdown() for engine in computation.engines if isinstance(engine, Timed)]
-    if timed:
-        spent = Breakdown.one_after_the_other(timed)
-        reporter.say(timing_table(spent, wall, busy, joint_bandwidth(spent)))
+    return Breakdown.one_after_the_other(timed) if timed else None
+
+
+def _numbers(devices: Sequence[DeviceInfo]) -> str:
+    """As ``--device`` takes them."""
+    return ", ".join(str(device.index) for device in devices) or REFERENCE

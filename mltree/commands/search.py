@@ -9,31 +9,49 @@ from functools import partial
 import numpy as np
 
 from mltree import __version__
-from mltree.commands.request import Request, conclude, deliver, model_line, open_log
+from mltree.bootstrap import bootstrap_after
+from mltree.commands.bootstrap import (
+    JOURNAL,
+    Wanted,
+    bootstrap_kinds,
+    drop_replicates,
+    finished,
+    replicate_settings,
+    replicated,
+)
+from mltree.commands.model import chosen
+from mltree.commands.report import REPORT, write_report
+from mltree.commands.request import Request, Run, model_text, open_log, part_trees
 from mltree.errors import InputError
-from mltree.events import Notice, RunStarted
+from mltree.events import Notice, RunStarted, SearchPlanned
+from mltree.journal import Journal
 from mltree.log import RunLog
-from mltree.problem import load_problem
+from mltree.model.partitioned import Linkage
+from mltree.problem import is_choice, read_problem
 from mltree.report.progress import Reporter
-from mltree.run import prepare_search
+from mltree.run import TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
+from mltree.search.driver import StartingTree
 from mltree.settings import SearchSettings, preset
 from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
+from mltree.tree.newick_clades import read_clades
 from mltree.tree.splits import facing
 from mltree.tree.topology import Tree
 
 __all__ = ["SearchRequest", "run_search"]
 
-LOG, START, MODEL, TREE = "log", "startTree", "bestModel", "bestTree"
-"""Kinds of the files that a search leaves. A log and a start tree without a result are what a run
-that failed left: not worth a --redo."""
+LOG, EVENTS, START, MODEL, TREE = "log", "events", "startTree", "bestModel", "bestTree"
+PART_TREES, RESULT = "bestPartitionTrees", "json"
+"""Kinds of the files that a search leaves; its report is drawn from its events. Those that a run
+without a result left, because it failed, are not worth a --redo."""
 
-RESULTS = (MODEL, TREE)
+RESULTS = (MODEL, TREE, RESULT)
 
 CHECKPOINT, LAST = "checkpoint", "lastTree"
 """What a search goes on from, and the best tree when it was stopped; gone when it has ended. As
-long as there is a checkpoint, results are an older run's, or half of this one's."""
+long as there is a checkpoint, results are an older run's, or half of this one's, or replicates can
+be added to them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +65,10 @@ class SearchRequest(Request):
     constraint: str | None
     outgroup: str | None
     collapse: float | None
+    bootstrap: Wanted | None
+    """The replicates that follow; None: none."""
+    report: bool
+    """Whether the result is drawn as a page as well."""
 
     @property
     def settings(self) -> SearchSettings:
@@ -54,15 +76,21 @@ class SearchRequest(Request):
         settings = preset(self.preset)
         return settings.nni_only() if self.nni_only else settings
 
+    @property
+    def inputs(self) -> list[str]:
+        """What may name files, beside the alignment and the model."""
+        return [self.tree or "", self.constraint or ""]
+
 
 def run_search(request: SearchRequest, reporter: Reporter) -> None:
     """Search, show the result, write the files."""
     outputs = request.outputs
-    outputs.check((LOG, START, *RESULTS, CHECKPOINT, LAST))
+    more = bootstrap_kinds(request.bootstrap) if request.bootstrap else ()
+    outputs.check((LOG, EVENTS, START, *RESULTS, PART_TREES, CHECKPOINT, LAST, REPORT, *more))
     with open_log(outputs.path(LOG), reporter) as log:
         resumes = not request.redo and outputs.path(CHECKPOINT).exists()
         if not resumes:
-            outputs.claim(RESULTS, request.redo)
+            outputs.claim((*RESULTS, *more), request.redo)
         _search(request, log, resumes, reporter)
 
 
@@ -70,13 +98,16 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     """All of it, once the prefix is the run's own."""
     outputs = request.outputs
     reporter(RunStarted(__version__, request.command, request.seed))
-    problem = load_problem(request.alignment, request.model, reporter, request.datatype)
-    taxa = problem.patterns.taxa
+    problem = request.load(reporter)
+    if is_choice(request.model):
+        problem = chosen(problem, request, request.seed, reporter)
+    taxa = problem.taxa
     outgroup = _outgroup(request.outgroup, taxa)
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
-        constraint=request.constraint, kept=layouts, emit=reporter,
+        constraint=request.constraint, kept=layouts,
+        afterwards=request.bootstrap.trees if request.bootstrap else 0, emit=reporter,
     )  # fmt: skip
     computation = ready.computation
     checkpoint = Checkpoint(
@@ -89,21 +120,79 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     def draw(tree: Tree) -> str:
         return write_newick(tree, taxa, outgroup=outgroup, collapse=request.collapse)
 
-    log.begin(append=resumes)
+    run = Run.of(
+        "search", request, problem, computation, reporter, kind=RESULT, record=EVENTS,
+        inputs=request.inputs,
+        resolved={"tree": request.tree or _asked(ready.starts)},
+        starts=[start.origin for start in ready.starts],
+        seed=request.seed,
+    )  # fmt: skip
+    if resumes:
+        checkpoint.load(problem.model)  # one of another search ends the run before it writes
+    run.begin(log, append=resumes)
     if not resumes:
         outputs.remove(CHECKPOINT)
         outputs.remove(LAST)
+        if request.bootstrap:
+            drop_replicates(outputs)
         outputs.write({START: ready.start_text + "\n"})
-    restore = ready.distinct.restore
-    with parting(partial(_leave, request, checkpoint, lambda tree: draw(restore(tree)), log)):
-        found = ready.run(reporter, checkpoint)
+    with parting(partial(_leave, request, checkpoint, lambda tree: draw(ready.whole(tree)), log)):
+        settings = ready.settings
+        patience = settings.perturbation.patience
+        reporter(SearchPlanned(len(ready.starts), len(settings.phases), patience))
+        found = ready.run(run, checkpoint)
         if request.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        newick = draw(found.tree)
-        texts = {MODEL: model_line(found.model, problem), TREE: newick + "\n"}
-        files = [log.path, outputs.path(START)]
-        files += deliver(outputs, texts, reporter, spent=(CHECKPOINT, LAST))
-        conclude(computation, found, newick, files, reporter)
+        newick = draw(found.mean_tree)
+        texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
+        if found.part_trees:
+            texts[PART_TREES] = part_trees(found, problem)
+        spent = [CHECKPOINT, LAST]
+        if request.bootstrap:
+            outputs.write(texts)
+            texts |= _replicates(request, request.bootstrap, ready, newick, log, reporter)
+            spent.remove(CHECKPOINT)
+        run.files.append(outputs.path(START))
+        run.deliver(found, newick, texts, spent)
+        result = run.conclude(found, newick)
+        if request.report:
+            page = write_report(outputs, reporter, alignment=request.alignment)
+            reporter.say(f"Wrote {page}")
+            result["files"][REPORT] = str(page)
+        reporter.finish("search", result)
+
+
+def _asked(starts: Sequence[StartingTree]) -> str:
+    """What ``--tree`` would have asked for these starts by: ``pars{6}``."""
+    kinds = [start.origin.rpartition(" ")[0] for start in starts]
+    words = {"parsimony": "pars", "random": "rand"}
+    counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+    return ",".join(f"{words.get(kind, kind)}{{{count}}}" for kind, count in counts.items())
+
+
+def _replicates(
+    request: SearchRequest,
+    wanted: Wanted,
+    ready: TreeSearch,
+    best: str,
+    log: RunLog,
+    reporter: Reporter,
+) -> dict[str, str]:
+    """The files of the bootstrap that follows, under the model as the search has written it.
+
+    So ``mltree bootstrap`` can add to it, given that file.
+    """
+    written = str(request.outputs.path(MODEL))
+    linkage = Linkage(request.linkage)
+    model = read_problem(request.alignment, written, request.datatype, linkage).model
+    settings = replicate_settings(request.nni_only)
+    bootstrap = bootstrap_after(ready, model, settings, request.seed)
+    with Journal(request.outputs.path(JOURNAL)) as journal:
+        texts, outcome = replicated(
+            bootstrap, wanted, journal, read_clades(best), request, log, reporter
+        )
+    reporter(finished(outcome))
+    return texts
 
 
 def _leave(

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from mltree import __version__
 from mltree.alignment.source import expect_file
-from mltree.commands.request import deliver
+from mltree.commands.request import command_result, deliver, result_text
 from mltree.errors import InputError
-from mltree.events import (
-    BootstopChecked,
-    ConsensusBuilt,
-    DistancesMeasured,
-    Notice,
-    RunStarted,
-    SupportsDrawn,
-    TreesLoaded,
-)
+from mltree.events import Emit, Notice, RunStarted
 from mltree.outputs import Outputs
 from mltree.report.progress import Reporter
 from mltree.supports.bootstop import STEP, bootstop
@@ -30,8 +23,20 @@ from mltree.supports.table import Index, SplitTable, members, split_table
 from mltree.tree.clades import Clades, nested, write_clades
 from mltree.tree.newick_clades import read_clades
 from mltree.tree.topology import Float64Array
+from mltree.tree_events import ConsensusBuilt, DistancesMeasured, SupportsDrawn, TreesLoaded
 
-__all__ = ["TreesRequest", "run_bootstop", "run_consensus", "run_rf", "run_support"]
+__all__ = [
+    "CONSENSUS_FILES",
+    "TreesRequest",
+    "consensus_texts",
+    "first_tree",
+    "run_bootstop",
+    "run_consensus",
+    "run_rf",
+    "run_support",
+    "support_kinds",
+    "support_texts",
+]
 
 METRICS = ("fbp", "tbe")
 
@@ -69,19 +74,36 @@ class TreesRequest:
 
 def run_support(request: TreesRequest, tree: str, metrics: str, reporter: Reporter) -> None:
     """The supports of a tree's branches by other trees, drawn on it."""
-    chosen = _choice(metrics, METRICS, "--metric")
-    kinds = {m: f"support{m.upper()}" if len(chosen) > 1 else "support" for m in chosen}
-    outputs = request.outputs(list(kinds.values()))
+    kinds = support_kinds(metrics)
+    outputs = request.outputs([*kinds, "support.json"])
     reporter(RunStarted(__version__, request.command))
-    target = _first(tree, reporter)
+    target = first_tree(tree, reporter)
     replicates = read_clades(request.trees, like=target, origin=tree)
     reporter(_loaded(request.trees, replicates))
-    texts = {}
-    for metric, kind in kinds.items():
-        event = _supports(target, replicates, metric)
-        reporter(event)
-        texts[kind] = event.newick + "\n"
-    _finish(outputs, texts, reporter)
+    texts, told = support_texts(target, replicates, kinds, reporter)
+    supports = {event.metric.lower(): asdict(event) for event in told}
+    values = {"trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": supports}
+    _finish("support", request, outputs, texts, values, reporter, [tree])
+
+
+def support_kinds(metrics: str) -> dict[str, str]:
+    """The metric of each kind of file that is asked for.
+
+    Raises:
+        InputError: there is no such metric.
+    """
+    chosen = _choice(metrics, METRICS, "--metric")
+    return {f"support{m.upper()}" if len(chosen) > 1 else "support": m for m in chosen}
+
+
+def support_texts(
+    tree: Clades, replicates: Clades, kinds: Mapping[str, str], emit: Emit
+) -> tuple[dict[str, str], list[SupportsDrawn]]:
+    """The first of the trees with its supports: the files of :func:`support_kinds`, and facts."""
+    told = [_supports(tree, replicates, metric) for metric in kinds.values()]
+    for event in told:
+        emit(event)
+    return {kind: event.newick + "\n" for kind, event in zip(kinds, told, strict=True)}, told
 
 
 def _supports(tree: Clades, replicates: Clades, metric: str) -> SupportsDrawn:
@@ -108,17 +130,28 @@ def run_consensus(request: TreesRequest, kinds: str, reporter: Reporter) -> None
     chosen = [
         Consensus(kind) for kind in _choice(kinds, [kind.value for kind in Consensus], "--type")
     ]
-    outputs = request.outputs([CONSENSUS_FILES[kind] for kind in chosen])
+    outputs = request.outputs([*(CONSENSUS_FILES[kind] for kind in chosen), "consensus.json"])
     reporter(RunStarted(__version__, request.command))
     trees = read_clades(request.trees)
     reporter(_loaded(request.trees, trees))
+    texts, told = consensus_texts(trees, chosen, reporter)
+    built = {event.kind: asdict(event) for event in told}
+    values = {"trees": trees.n_trees, "taxa": trees.n_tips, "consensus": built}
+    _finish("consensus", request, outputs, texts, values, reporter)
+
+
+def consensus_texts(
+    trees: Clades, kinds: Sequence[Consensus], emit: Emit
+) -> tuple[dict[str, str], list[ConsensusBuilt]]:
+    """The consensus of trees: a file of each kind, and facts."""
     table = split_table(trees)
-    texts = {}
-    for kind in chosen:
+    texts, told = {}, []
+    for kind in kinds:
         event = _consensus(table, kind)
-        reporter(event)
+        emit(event)
         texts[CONSENSUS_FILES[kind]] = event.newick + "\n"
-    _finish(outputs, texts, reporter)
+        told.append(event)
+    return texts, told
 
 
 def _consensus(table: SplitTable, kind: Consensus) -> ConsensusBuilt:
@@ -143,7 +176,7 @@ def run_rf(
     Raises:
         InputError: there are not two trees, or a branch has no length to weigh it by.
     """
-    outputs = request.outputs([DISTANCES])
+    outputs = request.outputs([DISTANCES, "rf.json"])
     reporter(RunStarted(__version__, request.command))
     if reference is None:
         trees = read_clades(request.trees)
@@ -153,13 +186,15 @@ def run_rf(
             raise InputError(problem, file=request.trees, hint=hint)
         reporter(_loaded(request.trees, trees))
     else:
-        first = _first(reference, reporter)
+        first = first_tree(reference, reporter)
         others = read_clades(request.trees, like=first, origin=reference)
         reporter(_loaded(request.trees, others))
         trees = Clades.joined(first.taxa, [first, others])
     event, text = _distances(trees, reference is None, weighted, request.trees)
     reporter(event)
-    _finish(outputs, {DISTANCES: text}, reporter)
+    values = {"trees": trees.n_trees, "taxa": trees.n_tips, "distances": asdict(event)}
+    inputs = [] if reference is None else [reference]
+    _finish("rf", request, outputs, {DISTANCES: text}, values, reporter, inputs)
 
 
 def _distances(
@@ -211,22 +246,20 @@ def run_bootstop(trees: str, seed: int, cutoff: float, command: str, reporter: R
         raise InputError(problem, file=trees)
     for count in range(STEP, replicates.n_trees + 1, STEP):
         verdict = bootstop(split_table(replicates.part(0, count)), seed, cutoff)
-        reporter(
-            BootstopChecked(
-                verdict.replicates,
-                verdict.distance,
-                verdict.error,
-                verdict.share,
-                verdict.passed,
-                verdict.halvings,
-                verdict.is_converged,
-            )
-        )
+        reporter(verdict.event)
         if verdict.is_converged:
             break
+    values = {
+        "seed": seed,
+        "trees": replicates.n_trees,
+        "taxa": replicates.n_tips,
+        "enough": verdict.replicates if verdict.is_converged else None,
+    }
+    found = command_result("bootstop", command, values, {}, [trees], reporter)
+    reporter.finish("bootstop", found)
 
 
-def _first(path: str, reporter: Reporter) -> Clades:
+def first_tree(path: str, reporter: Reporter) -> Clades:
     """The tree in a file; the first one where there are several."""
     trees = read_clades(path)
     if trees.n_trees > 1:
@@ -238,10 +271,26 @@ def _loaded(path: str, trees: Clades) -> TreesLoaded:
     return TreesLoaded(path, trees.n_trees, trees.n_tips)
 
 
-def _finish(outputs: Outputs, texts: dict[str, str], reporter: Reporter) -> None:
-    """Write the results and say where they are."""
-    files = deliver(outputs, texts, reporter)
+def _finish(
+    command: str,
+    request: TreesRequest,
+    outputs: Outputs,
+    texts: dict[str, str],
+    values: Mapping[str, Any],
+    reporter: Reporter,
+    inputs: Sequence[str] = (),
+) -> None:
+    """Write the results, all of them as JSON too, and say where they are.
+
+    ``inputs``: files beside that of the trees.
+    """
+    kind = f"{command}.json"
+    written = {name: str(outputs.path(name)) for name in [*texts, kind]}
+    read = [request.trees, *inputs]
+    document = command_result(command, request.command, values, written, read, reporter)
+    files = deliver(outputs, {**texts, kind: result_text(document)}, reporter)
     reporter.say("\n".join(f"Wrote {file}" for file in files))
+    reporter.finish(command, document)
 
 
 def _choice(given: str, known: Sequence[str], option: str) -> list[str]:

@@ -22,6 +22,7 @@ from mltree.likelihood.program import Program
 __all__ = [
     "WORKERS",
     "build_worker",
+    "is_built",
     "is_nvidia",
     "local_memory",
     "register_limit",
@@ -126,7 +127,24 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
             f"{device.name}: the {name} worker does not compile: {log[-1] if log else error}",
             hint=f"layout {layout}; please report this with the driver's version",
         ) from error
+    with suppress(OSError, DeviceError):
+        _mark(device, layout).touch()
     return cl.Kernel(program, "worker")
+
+
+def is_built(device: cl.Device, layout: Layout) -> bool:
+    """Whether kernels of such a layout were built before, so that the driver will find them."""
+    with suppress(OSError, DeviceError):
+        return _mark(device, layout).exists()
+    return False
+
+
+def _mark(device: cl.Device, layout: Layout) -> Path:
+    """The empty file that says so; it is kept where the kernels are, and goes with them."""
+    kind = (layout.states, layout.codes, layout.categories, str(layout))
+    parts = (device.name, device.platform.version, device.driver_version, source_hash(), *kind)
+    digest = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+    return cache_folder() / f"built-{digest[:16]}"
 
 
 def _build(context: cl.Context, device: cl.Device, source: str, options: list[str]) -> cl.Program:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pyopencl as cl
 
 from mltree.device.memory import MEMORY_HINT
@@ -12,23 +9,29 @@ from mltree.errors import DeviceError, DeviceMemoryError, NumericalError, Worker
 from mltree.launch import Fault
 from mltree.likelihood.program import Program
 
-__all__ = ["naming_device", "raise_fault"]
+__all__ = ["NamingDevice", "raise_fault"]
 
 
-@contextmanager
-def naming_device(device: cl.Device) -> Iterator[None]:
-    """Turn a runtime's error into a DeviceError that names the device and the status.
+class NamingDevice:
+    """Inside its ``with`` blocks a runtime's error becomes a DeviceError that names the device.
 
     Some drivers allocate a buffer at its first use, so that any call may lack memory.
     """
-    try:
-        yield
-    except cl.MemoryError as error:
-        raise DeviceMemoryError(f"{device.name.strip()}: {error}", hint=MEMORY_HINT) from error
-    except cl.Error as error:
+
+    def __init__(self, device: cl.Device) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if not isinstance(error, cl.Error):
+            return
+        message = f"{self._device.name.strip()}: {error}"
+        if isinstance(error, cl.MemoryError):
+            raise DeviceMemoryError(message, hint=MEMORY_HINT) from error
         raise DeviceError(
-            f"{device.name.strip()}: {error}",
-            hint="`mltree devices` tests every device; --device picks another",
+            message, hint="`mltree devices` tests every device; --device picks another"
         ) from error
 
 

@@ -136,19 +136,32 @@ class Memory:
         self._buffers.update(buffers)
 
 
+MATRICES_A_SLOT = 4
+"""Branch lengths of the largest launch for every CLA, a P matrix a part each: a scan has 3.3, and
+re-scoring 3 for every near vector."""
+
+
 def cla_memory(device: cl.Device) -> int:
     """Bytes that CLAs may take: a share of the memory, within one buffer."""
     largest = int(BUFFER_SHARE * device.max_mem_alloc_size)
     return min(largest, int(MEMORY_SHARE * device.global_mem_size))
 
 
-def room_on(device: cl.Device, layout: Layout, n_patterns: int, limit: int | None = None) -> Room:
+def room_on(
+    device: cl.Device,
+    layout: Layout,
+    n_patterns: int,
+    limit: int | None = None,
+    parts: int = 1,
+) -> Room:
     """CLA slots that fit, what a CPU's caches hold of them, and what keeps a GPU busy.
 
-    ``limit``: bytes that CLAs may take; the device's own where None. A GPU takes all trees that fit
-    side by side, for few leave most of it idle.
+    ``limit``: bytes that CLAs may take, with the P matrices of many parts; the device's own where
+    None. A GPU takes all trees that fit side by side, for few leave most of it idle.
     """
     slot, units = layout.cla_bytes(n_patterns), device.max_compute_units
+    if parts > 1:
+        slot += MATRICES_A_SLOT * parts * layout.matrix_bytes
     most = max(1, (limit or cla_memory(device)) // slot)
     if device.type & cl.device_type.CPU:
         cached = max(CPU_BATCH, units * CORE_BATCH) // slot

@@ -38,6 +38,7 @@ from mltree.launch import StateLayout
 from mltree.likelihood.engine import NO_CONTROL, Result, Room
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Optimise, Reduce, Rell, Repeat
+from mltree.model.eigen import ModelArrays
 
 __all__ = ["PanelEngine"]
 
@@ -109,10 +110,10 @@ class PanelEngine:
         session = self._seats[0].session
         return longest_walk(session.layout, session.device.max_compute_units, self._whole, trees)
 
-    def load_models(self, rows: Float64) -> None:
-        """Take model rows f64[M, words]."""
+    def load_models(self, models: Sequence[ModelArrays]) -> None:
+        """Take models, a row each."""
         for seat in self._seats:
-            seat.session.load_models(rows)
+            seat.session.load_models(models)
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of weights f64[R, L]."""

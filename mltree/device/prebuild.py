@@ -6,13 +6,14 @@ NVIDIA's compiler 3 to 12. What a process has built, the next finds in the drive
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any
+
+from mltree.threads import threads
 
 __all__ = ["prebuild"]
 
@@ -27,7 +28,7 @@ def prebuild(
 
     What fails is left to whoever needs it.
     """
-    most = min(MOST, os.cpu_count() or 1, len(jobs))
+    most = min(MOST, threads().number, len(jobs))
     if most < 2:
         return
     tell(f"building {len(jobs)} kernels, {most} at a time")

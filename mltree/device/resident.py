@@ -117,6 +117,10 @@ def _writing(stage: Stage) -> Stage | None:
 def _slots(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
     """Slots read before the stages write them, and all slots written; both rising."""
     nothing = [np.zeros(0, np.int32)]
-    reads = np.unique(np.concatenate([*nothing, *map(slots_read, stages)]))
-    writes = np.unique(np.concatenate([*nothing, *map(slots_written, stages)]))
-    return np.setdiff1d(reads, writes).astype(np.int32), writes
+    reads = np.concatenate([*nothing, *map(slots_read, stages)])
+    writes = np.concatenate([*nothing, *map(slots_written, stages)])
+    count = 1 + max(reads.max(initial=-1), writes.max(initial=-1))
+    is_read, is_written = np.zeros((2, count), np.bool_)
+    is_read[reads] = is_written[writes] = True
+    needed = np.flatnonzero(is_read & ~is_written)
+    return needed.astype(np.int32), np.flatnonzero(is_written).astype(np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,9 +12,10 @@ import pyopencl as cl
 
 from mltree.alignment.patterns import Patterns
 from mltree.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function
+from mltree.device.ahead import Ahead
 from mltree.device.blocks import Blocks
 from mltree.device.build import is_nvidia, worker_of
-from mltree.device.faults import naming_device, raise_fault
+from mltree.device.faults import NamingDevice, raise_fault
 from mltree.device.layout import Layout, longest_walk
 from mltree.device.memory import LEAST, Memory, room_on
 from mltree.device.resident import slots_needed
@@ -22,9 +24,11 @@ from mltree.device.worker import BUFFERS, Launch, Worker
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.launch import Fault, Mark, StateLayout, Sync, state_layout
 from mltree.likelihood.engine import Result
+from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Repeat
 from mltree.likelihood.work import most_steps
+from mltree.model.eigen import ModelArrays
 
 __all__ = ["Dispatch", "Session"]
 
@@ -73,20 +77,23 @@ class Session:
         slots: int = 0,
         residues: int = 0,
         parted: bool = False,
+        ahead: Ahead | None = None,
     ) -> None:
         """``slots``: CLAs to make room for as soon as there are any, so that none move later.
 
         ``residues``: of a panel's device, which then leaves strided sums
         (:mod:`mltree.device.residues`); 0 for whole sums. ``parted``: look parts up even where
-        there is but one, for programs that leave it out.
+        there is but one, for programs that leave it out. ``ahead``: who builds workers already.
         """
         self.device = device
         self.parts = len(patterns.parts)
-        self.layout = layout = replace(layout, parted=parted or self.parts > 1)
+        self.layout = layout = replace(layout, parted=parted or layout.parted or self.parts > 1)
         self.residues = residues
         self.dispatch = dispatch
         self.name = f"{device.name.strip()}, {layout}"
         self.times = DeviceTimes(from_events=not is_nvidia(device))
+        self._naming = NamingDevice(device)
+        self._ahead = ahead
         self._context = cl.Context([device])
         self._queue = self._open_queue()
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
@@ -94,7 +101,7 @@ class Session:
         self._chunk_blocks = chunk_blocks or layout.chunk_blocks(patterns.n_patterns)
         self._bounds = length_bounds
         width = Blocks.of(patterns, layout.vw, self._chunk_blocks).width
-        self.room = room_on(device, layout, width, memory_limit)
+        self.room = room_on(device, layout, width, memory_limit, self.parts)
         self._expected_slots = min(slots, self.room.most)
         self._least_slots = 3 * (patterns.n_tips - 2) + 1
         self.memory = Memory(self._context, self._queue, self.times.waiting)
@@ -119,8 +126,9 @@ class Session:
         """See :func:`longest_walk`."""
         return longest_walk(self.layout, self.device.max_compute_units, self._panel, trees)
 
-    def load_models(self, rows: Float64) -> None:
-        """Take model rows f64[M, words]."""
+    def load_models(self, models: Sequence[ModelArrays]) -> None:
+        """Take models, a row each."""
+        rows = model_rows(models)
         self.memory.put("model", rows.astype(self._acc))
         self.memory.put("model_real", rows.astype(self._real))
 
@@ -144,27 +152,23 @@ class Session:
 
     def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         self.start(program, lengths, control)
-        back = self.receive(program, len(lengths), len(control))
+        back = self.receive(program, len(lengths), len(control)).astype(np.float64, copy=False)
         end = HEADER_WORDS + control.size
         head = end + len(lengths)
-        result = Result(
-            sums=back[head:].astype(np.float64, copy=False),
-            lengths=back[end:head].astype(np.float64, copy=False),
-            control=back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS).astype(np.float64),
-        )
-        self.times.repeated(program, self._n_patterns, result.control)
-        return result
+        after = back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS)
+        self.times.repeated(program, self._n_patterns, after)
+        return Result(sums=back[head:], lengths=back[end:head], control=after)
 
     def start(self, program: Program, lengths: Float64, control: Float64) -> None:
         """Send a program on its way."""
-        head = np.concatenate([np.zeros(HEADER_WORDS), control.ravel(), lengths]).astype(self._acc)
+        head = np.concatenate((np.zeros(HEADER_WORDS), control.ravel(), lengths), dtype=self._acc)
         self.send(program, head, len(lengths), len(control))
 
     def send(
         self, program: Program, words: npt.NDArray[Any], lengths: int, groups: int = 0
     ) -> None:
         """Send a program on its way, with the numbers [words] of its state from the header on."""
-        with naming_device(self.device):
+        with self._naming:
             plan = self._plan(program, lengths, groups)
             own = words.astype(self._acc, copy=False)
             self.memory.write("state", own, plan.state["HEADER"].start * self._acc.itemsize)
@@ -174,7 +178,7 @@ class Session:
         """Have the device begin, and its answer fetched, though nobody waits for it yet."""
         state = self._state(program, lengths, groups)
         start, size = state["HEADER"].start, self._acc.itemsize
-        with naming_device(self.device):
+        with self._naming:
             self.memory.ask("state", (state.words - start) * size, start * size)
 
     def receive(self, program: Program, lengths: int, groups: int = 0) -> npt.NDArray[Any]:
@@ -182,7 +186,7 @@ class Session:
         state = self._state(program, lengths, groups)
         start = state["HEADER"].start
         back = np.empty(state.words - start, self._acc)
-        with naming_device(self.device):
+        with self._naming:
             self.memory.read("state", back, start * self._acc.itemsize)
             self.times.settle()
         self._check(program, back)
@@ -192,7 +196,7 @@ class Session:
         self, program: Program, part: Program, state: npt.NDArray[Any], lengths: int, groups: int
     ) -> None:
         """Run a part of a program on its whole state acc[words], which changes in place."""
-        with naming_device(self.device):
+        with self._naming:
             plan = self._plan(part, lengths, groups, worker_of(program))
             self.memory.write("state", state)
             self._launch(plan)
@@ -279,6 +283,8 @@ class Session:
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:
             with self.times.building:
+                if self._ahead is not None:
+                    self._ahead.wait(name)
                 worker = Worker(self._context, self.device, name, self.layout.of_worker(name))
             words = Mark.BOOKS + worker.most_groups * len(Function)
             self.memory.put(f"marks.{name}", np.zeros(words, np.uint64))

@@ -22,7 +22,6 @@ from mltree.device.session import Session
 from mltree.device.timing import Breakdown
 from mltree.likelihood import programs
 from mltree.likelihood.engine import NO_CONTROL
-from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
 from mltree.model.eigen import random_reversible
 from mltree.tree.random_trees import random_topology
@@ -98,7 +97,7 @@ def round_seconds(
     work = programs.traversal([tree]), programs.derivatives([tree])
     times = np.empty((ROUNDS, REPEATS, len(sessions)))
     for session in sessions:
-        session.load_models(model_rows([model]))
+        session.load_models([model])
         _run(session, work, tree.lengths)  # builds
     for turn in np.ndindex(*times.shape):
         times[turn] = _run(sessions[turn[-1]], work, tree.lengths)

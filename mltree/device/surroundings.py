@@ -12,6 +12,7 @@ from mltree.device import linker
 from mltree.device.cache import cache_folder, cache_notice, is_trusted, kept_files
 from mltree.device.vendors import show_installed
 from mltree.errors import DeviceError
+from mltree.threads import limit_drivers
 
 __all__ = ["prepare"]
 
@@ -24,10 +25,11 @@ LONGEST_SHEBANG = 120
 
 
 def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Keep kernels in a private folder, bring a linker, show drivers that are registered nowhere.
+    """Limit threads, keep kernels in a private folder, bring a linker, show unregistered drivers.
 
     Where no folder can be written, whoever asks for a device is told.
     """
+    limit_drivers(environment)
     environment.setdefault("PYOPENCL_NO_CACHE", "1")  # drivers and mltree.device.build have theirs
     try:
         folder = cache_folder()

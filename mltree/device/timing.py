@@ -19,11 +19,14 @@ import pyopencl as cl
 from mltree.contract import Function
 from mltree.launch import Mark
 from mltree.likelihood.program import Program
-from mltree.likelihood.work import Count, Counts, no_work, work_of
+from mltree.likelihood.work import Count, Counts, Work, no_work, work_of
 
 __all__ = ["Breakdown", "Cost", "DeviceTimes", "Stopwatch"]
 
 _NANOSECOND = 1e-9
+
+MOST_UNCOUNTED = 1000
+"""Programs sent whose work is not yet counted: that takes as long as to send a small one."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,8 @@ class DeviceTimes:
         self._pending: list[tuple[str, cl.Event]] = []
         self._timed: set[str] = set()
         self._work: dict[int, Counts] = defaultdict(no_work)
+        self._sent: list[tuple[int, Work]] = []
+        """Work for so many patterns that is not yet among the other."""
 
     def launched(self, worker: str, event: cl.Event) -> None:
         """Remember a launch until its event can be read."""
@@ -151,7 +156,14 @@ class DeviceTimes:
 
     def sent(self, program: Program, n_patterns: int) -> None:
         """Count the work of a program that starts."""
-        self._work[n_patterns] += work_of(program).once
+        self._sent.append((n_patterns, work_of(program)))
+        if len(self._sent) >= MOST_UNCOUNTED:
+            self._count()
+
+    def _count(self) -> None:
+        for n_patterns, work in self._sent:
+            self._work[n_patterns] += work.once
+        self._sent.clear()
 
     def repeated(self, program: Program, n_patterns: int, control: npt.NDArray[np.float64]) -> None:
         """Count the passes that it made after the first, from its f64[groups, words] at the end."""
@@ -185,6 +197,7 @@ class DeviceTimes:
         )
 
     def _cost(self, function: Function, seconds: float, pattern_bytes: int) -> Cost:
+        self._count()
         operations = nodes = moved = 0
         for n_patterns, counts in self._work.items():
             own = counts[function]

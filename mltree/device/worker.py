@@ -56,6 +56,9 @@ REDUCERS = 32
 STACKED = ("scan", "walk")
 """Workers whose work-groups have a stack of CLAs."""
 
+LEAST_RUN = 4096
+"""Bytes of every buffer that are enough for a work-group's counters and books."""
+
 MOST_LOCAL = 48 * 1024
 """Bytes of local memory of a work-group; more would leave a compute unit few of them."""
 
@@ -85,8 +88,10 @@ class Worker:
         self._items = math.prod(self.group)
         self._stacks: dict[int, cl.LocalMemory] = {}
         self._given: list[Any] = []
-        self._last: tuple[list[Any], int, int] | None = None
-        """The arguments of the last launch as they came, and its stages."""
+        """The arguments of the last launch."""
+        self._plan: list[Any] | None = None
+        """Those but for the stages, as they came."""
+        self._stages: tuple[int, int] | None = None
 
     @property
     def most_groups(self) -> int:
@@ -156,21 +161,35 @@ class Worker:
         size = (self.group[0] * launch.groups, *self.group[1:])
         return cl.enqueue_nd_range_kernel(queue, self._kernel, size, self.group)
 
+    def rehearse(self, context: cl.Context) -> None:
+        """Run no stage at all: CPUs do not compile a kernel before it first runs."""
+        buffers = [cl.Buffer(context, cl.mem_flags.READ_WRITE, LEAST_RUN) for _ in launch.BUFFERS]
+        acc = np.float64 if self._layout.fp64 else np.float32
+        numbers = [(acc if n.type == "acc" else np.int32)(0) for n in launch.ARGUMENTS]
+        queue = cl.CommandQueue(context, self._device)
+        self.launch(queue, [*buffers, cl.LocalMemory(LEAST), *numbers], Launch(0, 0, 1))
+        queue.finish()
+
     def let_go(self) -> None:
         """Hold no buffer until the next launch."""
-        self._given, self._last = [], None
+        self._given, self._plan, self._stages = [], None, None
 
     def _give(self, plan: list[Any], first: int, last: int) -> None:
         """Set the kernel's arguments where they are not what they were."""
-        if self._last is not None and plan is self._last[0] and (first, last) == self._last[1:]:
-            return
-        arguments = [*plan, first, last]
-        given = self._given or [None] * len(arguments)
-        for index, (new, old) in enumerate(zip(arguments, given, strict=True)):
-            if new is old or (isinstance(new, np.generic | int) and new == old):
-                continue
-            self._kernel.set_arg(index, np.int32(new) if isinstance(new, int) else new)
-        self._given, self._last = arguments, (plan, first, last)
+        if plan is not self._plan:
+            self._set(0, plan)
+            self._plan = plan
+        if (first, last) != self._stages:
+            self._set(len(plan), [np.int32(first), np.int32(last)])
+            self._stages = first, last
+
+    def _set(self, start: int, arguments: list[Any]) -> None:
+        """Set arguments from a number on; a number that is equal, and the same buffer, stay."""
+        given = self._given[start:] or [None] * len(arguments)
+        for index, (new, old) in enumerate(zip(arguments, given, strict=False), start):
+            if new is not old and not (isinstance(new, np.generic) and new == old):
+                self._kernel.set_arg(index, new)
+        self._given[start : start + len(arguments)] = arguments
 
     def _stack_bytes(self, program: Program) -> int:
         """Local memory of a work-group's stack."""

@@ -1,11 +1,14 @@
 """What the search asks of the likelihood: trees in, log-likelihoods and lengths out.
 
-Several trees of the same taxa may stand side by side, each with its own model; they share every
-launch. Lengths are expected substitutions per site, lnL are natural logs.
+Trees of as many taxa may stand side by side, each in its own case: under models, one a part, and a
+row of weights; they share every launch. Lengths are expected substitutions per site, lnL are
+natural logs. Trees whose lengths are f64[parts, E] have lengths for every part, and so has what is
+told of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
@@ -15,8 +18,8 @@ from mltree.contract import Control, RunKind
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood import planner, programs
 from mltree.likelihood.batches import in_batches
+from mltree.likelihood.cases import Case, Cases, distinct
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result
-from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
 from mltree.likelihood.scan_tasks import ScanTasks, split
 from mltree.model.eigen import ModelArrays
@@ -51,50 +54,48 @@ class Likelihood:
     def __init__(self, engine: Engine, length_bounds: tuple[float, float]) -> None:
         self.engine = engine
         self._min_length, self._max_length = length_bounds
-        self._models: list[ModelArrays] = []
-        self._rows = np.empty((0, 0))
+        self._models: list[tuple[ModelArrays, ...]] = []
         self._programs: dict[Hashable, Program] = {}
-        self._resident: list[Tree] = []
-        """Whose directional CLAs the engine holds, under the models of now."""
+        self._resident: list[tuple[Tree, Case]] = []
+        """Whose directional CLAs the engine holds."""
 
-    def log_likelihoods(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> Float64:
-        """f64[n]: lnL of every tree under its model."""
-        longest = self.engine.longest_walk(len(trees))
-        nodes = trees[0].n_tips - 2
+    def log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
+        """f64[n]: lnL of every tree."""
+        return self._in_batches(trees, cases, by_part=False)
 
-        def at_once() -> int:
-            needs_slots = longest < nodes  # walks of whole trees keep their results to themselves
-            return self.engine.room.trees_at_once(nodes) if needs_slots else len(trees)
+    def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
+        """f64[n, parts]: lnL of every part of every tree."""
+        return self._in_batches(trees, cases, by_part=True)
 
-        def score(batch: slice) -> Float64:
-            return self._log_likelihoods(trees[batch], models[batch], longest)
-
-        return np.concatenate(in_batches(len(trees), at_once, score))
+    def load_weights(self, rows: Float64) -> None:
+        """Take rows of pattern weights f64[R, L], which cases name."""
+        self.engine.load_weights(rows)
 
     def trees_at_once(self, tree: Tree) -> int:
         """How many trees like this one are best searched side by side; see ``insertions``."""
         return self.engine.room.trees_at_once(planner.slots_of(tree), beside=1)
 
-    def site_log_likelihoods(self, tree: Tree, model: ModelArrays) -> Float64:
+    def site_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
         """f64[L]: lnL of every pattern."""
         longest = self.engine.longest_walk(1)
-        self._log_likelihoods([tree], [model], longest, RunKind.EVALUATE_SITES)
+        self._log_likelihoods([tree], [case], longest, RunKind.EVALUATE_SITES)
         lnl: Float64 = self.engine.site_log_likelihoods()[0]
         return lnl
 
-    def derivatives(self, tree: Tree, model: ModelArrays) -> tuple[float, Float64, Float64]:
-        """lnL, and f64[E] first and second derivatives of lnL in every branch length."""
-        self._load([model])
-        program = self._program(programs.derivatives, [tree])
-        result = self._run(program, tree.lengths)
-        self._remember([tree])
-        slope, curve = result.sums[1:].reshape(-1, 2).T
-        return float(result.sums[0]), slope, curve
+    def derivatives(self, tree: Tree, case: Case) -> tuple[float, Float64, Float64]:
+        """lnL, and first and second derivatives of lnL in every branch length, as those."""
+        table = self._load([tree], [case])
+        program = self._program(programs.derivatives, [tree], table)
+        result = self._run(program, tree.lengths.ravel())
+        self._remember([tree], [case])
+        rows = result.sums.reshape(*tree.lengths.shape[:-1], -1)
+        slope, curve = np.moveaxis(rows[..., 1:].reshape(*tree.lengths.shape, 2), -1, 0)
+        return float(rows[..., 0].sum()), slope, curve
 
     def smooth(
         self,
         trees: Sequence[Tree],
-        models: Sequence[ModelArrays],
+        cases: Sequence[Case],
         epsilon: float,
         max_passes: int = MAX_PASSES,
     ) -> Float64:
@@ -107,109 +108,156 @@ class Likelihood:
             return self.engine.room.trees_at_once(planner.slots_of(trees[0]))
 
         def smooth(batch: slice) -> Float64:
-            return self._smooth(trees[batch], models[batch], epsilon, max_passes)
+            return self._smooth(trees[batch], cases[batch], epsilon, max_passes)
 
         return np.concatenate(in_batches(len(trees), at_once, smooth))
 
-    def insertions(
-        self, trees: Sequence[Tree], models: Sequence[ModelArrays], scan: ScanTasks
-    ) -> Float64:
+    def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float64:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
-        self._update(trees, models)
-        program, lengths = programs.scores(trees, scan)
-        return self._run(program, lengths).sums
+        table = self._update(trees, cases)
+        program, lengths = programs.scores(trees, scan, table)
+        lnl: Float64 = self._run(program, lengths).sums.reshape(-1, scan.outputs).sum(axis=0)
+        return lnl
 
     def refine(
-        self, trees: Sequence[Tree], models: Sequence[ModelArrays], scan: ScanTasks
+        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks
     ) -> tuple[Float64, Float64]:
         """Log-likelihoods f64[outputs] and lengths f64[outputs, 3] (near, far, pendant).
 
-        A joint Newton optimisation of the three branches around every insertion.
+        A joint Newton optimisation of the three branches around every insertion; of every part by
+        itself, f64[parts, outputs, 3], where they have lengths of their own.
         """
-        self._update(trees, models)
+        table = self._update(trees, cases)
         base = len(trees) * planner.slots_of(trees[0])
         room = self.engine.room.near_at_once(base)
-        lnl, lengths = np.empty(scan.outputs), np.empty((scan.outputs, 3))
+        lead = trees[0].lengths.shape[:-1]
+        lnl, lengths = np.empty(scan.outputs), np.empty((*lead, scan.outputs, 3))
         for part, outputs in split(scan, room):
-            lnl[outputs], lengths[outputs] = self._refine(trees, part, base)
+            found = self._refine(trees, part, base, table)
+            lnl[outputs], lengths[..., outputs, :] = found
         return lnl, lengths
 
     def join_lengths(
-        self, trees: Sequence[Tree], models: Sequence[ModelArrays], number: Int32, prunes: Int32
+        self, trees: Sequence[Tree], cases: Sequence[Case], number: Int32, prunes: Int32
     ) -> Float64:
         """f64[n]: best length of the branch that remains where each prune was taken out.
 
         ``number`` int32[n]: index of the tree; ``prunes`` int32[n]: half-edges at the pruning
-        points that face the pruned subtrees.
+        points that face the pruned subtrees. f64[parts, n] where parts have lengths of their own.
         """
-        self._update(trees, models)
-        program, lengths = programs.join(trees, number, prunes, JOIN_PASSES)
-        control = planner.control_records(len(prunes), LOCAL_EPSILON, JOIN_PASSES)
-        return self._run(program, self._clip(lengths), control).lengths
+        table = self._update(trees, cases)
+        program, lengths = programs.join(trees, number, prunes, JOIN_PASSES, table)
+        control = planner.control_records(lengths.size, LOCAL_EPSILON, JOIN_PASSES)
+        found = self._run(program, self._clip(lengths), control).lengths
+        return found.reshape(*trees[0].lengths.shape[:-1], -1)
+
+    def _in_batches(
+        self, trees: Sequence[Tree], cases: Sequence[Case], *, by_part: bool
+    ) -> Float64:
+        longest = self.engine.longest_walk(len(trees))
+        nodes = trees[0].n_tips - 2
+
+        def at_once() -> int:
+            # Walks of whole trees keep their results to themselves; but P matrices take room.
+            needs_room = longest < nodes or len(cases[0].models) > 1
+            return self.engine.room.trees_at_once(nodes) if needs_room else len(trees)
+
+        def score(batch: slice) -> Float64:
+            return self._log_likelihoods(
+                trees[batch], cases[batch], longest, RunKind.EVALUATE, by_part
+            )
+
+        return np.concatenate(in_batches(len(trees), at_once, score))
+
+    def hold(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
+        """Make every directional CLA of the trees resident, in the slots that the planner names."""
+        return self._update(trees, cases)
+
+    def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
+        """Load the models for a program that may overwrite any CLA."""
+        self._resident = []
+        return self._load(trees, cases)
+
+    def run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
+        """Run a program made elsewhere: beside the CLAs on hold, or after ``take``."""
+        return self._run(program, lengths, control)
+
+    def clip(self, lengths: Float64) -> Float64:
+        """Lengths within the bounds of an optimisation."""
+        return self._clip(lengths)
 
     def _clip(self, lengths: Float64) -> Float64:
         clipped: Float64 = np.clip(lengths, self._min_length, self._max_length)
         return clipped
 
     def _program(
-        self, build: Callable[..., Program], trees: Sequence[Tree], *arguments: Hashable
+        self,
+        build: Callable[..., Program],
+        trees: Sequence[Tree],
+        table: Cases,
+        *arguments: Hashable,
     ) -> Program:
         """The program for trees of these topologies, whatever their lengths; the last are kept.
 
         An engine knows a program that it was given last time, and need not take it in again.
         """
-        key = (build, arguments, *_topologies(trees))
+        key = (build, arguments, table.key, *_topologies(trees))
         if key not in self._programs:
             if len(self._programs) == PROGRAMS_KEPT:
                 del self._programs[next(iter(self._programs))]
-            self._programs[key] = build(trees, *arguments)
+            self._programs[key] = build(trees, *arguments, cases=table)
         return self._programs[key]
 
-    def _load(self, models: Sequence[ModelArrays]) -> None:
-        if list(models) == self._models:  # the very same ones: models know no other equality
-            return
-        self._models = list(models)
-        rows = model_rows(models)
-        if not np.array_equal(rows, self._rows):
-            self._rows = rows
+    def _load(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
+        """Where the trees live; their models are with the engine from then on."""
+        models = distinct(cases)
+        if models != self._models:  # not the very same ones: models know no other equality
+            self._models = models
             self._resident = []
-            self.engine.load_models(rows)
+            self.engine.load_models([model for parts in models for model in parts])
+        return Cases.of(cases, unlinked=trees[0].lengths.ndim > 1)
 
     def _log_likelihoods(
         self,
         trees: Sequence[Tree],
-        models: Sequence[ModelArrays],
+        cases: Sequence[Case],
         longest: int,
         kind: RunKind = RunKind.EVALUATE,
+        by_part: bool = False,
     ) -> Float64:
-        self._load(models)
+        table = self._load(trees, cases)
+        table = table.summed_by_part if by_part else table
         self._resident = []
         program = (
-            self._program(programs.walk, trees, longest, kind)
+            self._program(programs.walk, trees, table, longest, kind)
             if longest
-            else self._program(programs.traversal, trees, kind)
+            else self._program(programs.traversal, trees, table, kind)
         )
-        return self._run(program, _lengths(trees)).sums
+        sums = self._run(program, _lengths(trees)).sums.reshape(-1, len(trees))
+        return sums.T if by_part else sums.sum(axis=0)
 
     def _smooth(
         self,
         trees: Sequence[Tree],
-        models: Sequence[ModelArrays],
+        cases: Sequence[Case],
         epsilon: float,
         max_passes: int,
     ) -> Float64:
-        self._load(models)
-        edges = trees[0].n_edges
-        program = self._program(programs.smoothing, trees, max_passes)
-        control = planner.control_records(len(trees), epsilon, max_passes)
+        table = self._load(trees, cases)
+        program = self._program(programs.smoothing, trees, table, max_passes)
+        lead, edges = trees[0].lengths.shape[:-1], trees[0].n_edges
+        parts = math.prod(lead)
+        control = planner.control_records(parts * len(trees), epsilon / parts, max_passes)
         result = self._run(program, self._clip(_lengths(trees)), control)
+        lengths = result.lengths.reshape(*lead, len(trees), edges)
         for n, tree in enumerate(trees):
-            tree.lengths[:] = result.lengths[n * edges : (n + 1) * edges]
+            tree.lengths[:] = lengths[..., n, :]
         if result.control[:, Control.ACCEPTED].all():
-            self._remember(trees)
+            self._remember(trees, cases)
         else:
             self._resident = []
-        return result.control[:, Control.BEST].copy()
+        best: Float64 = result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0)
+        return best
 
     def _run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
         try:
@@ -218,29 +266,34 @@ class Likelihood:
             self._resident = []
             raise
 
-    def _update(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> None:
+    def _update(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Make every directional CLA of the trees resident: those that are not yet."""
-        self._load(models)
-        if len(self._resident) != len(trees):
-            program: Program | None = self._program(programs.update, trees)
-        elif all(map(_is_same, self._resident, trees)):
-            return
+        table = self._load(trees, cases)
+        before = [tree for tree, _ in self._resident]
+        if [case for _, case in self._resident] != list(cases):
+            program: Program | None = self._program(programs.update, trees, table)
+        elif all(map(_is_same, before, trees)):
+            return table
         else:
-            program = programs.renewal(self._resident, trees)
+            program = programs.renewal(before, trees, table)
         if program is not None:
             self._run(program, _lengths(trees))
-        self._remember(trees)
+        self._remember(trees, cases)
+        return table
 
-    def _remember(self, trees: Sequence[Tree]) -> None:
-        self._resident = [tree.copy() for tree in trees]
+    def _remember(self, trees: Sequence[Tree], cases: Sequence[Case]) -> None:
+        self._resident = [(tree.copy(), case) for tree, case in zip(trees, cases, strict=True)]
 
-    def _refine(self, trees: Sequence[Tree], scan: ScanTasks, base: int) -> tuple[Float64, Float64]:
-        walk, lengths = programs.near_vectors(trees, scan, base)
+    def _refine(
+        self, trees: Sequence[Tree], scan: ScanTasks, base: int, table: Cases
+    ) -> tuple[Float64, Float64]:
+        walk, lengths = programs.near_vectors(trees, scan, base, table)
         self._run(walk, lengths)
-        program, lengths = programs.tripods(trees, scan, base, TRIPOD_PASSES)
-        control = planner.control_records(scan.outputs, LOCAL_EPSILON, TRIPOD_PASSES)
+        program, lengths = programs.tripods(trees, scan, base, TRIPOD_PASSES, table)
+        control = planner.control_records(lengths.size // 3, LOCAL_EPSILON, TRIPOD_PASSES)
         result = self._run(program, self._clip(lengths), control)
-        return result.control[:, Control.BEST], result.lengths.reshape(-1, 3)
+        lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
+        return lnl, result.lengths.reshape(*trees[0].lengths.shape[:-1], -1, 3)
 
 
 def _is_same(one: Tree, other: Tree) -> bool:
@@ -253,7 +306,8 @@ def _is_same(one: Tree, other: Tree) -> bool:
 
 
 def _lengths(trees: Sequence[Tree]) -> Float64:
-    return np.concatenate([tree.lengths for tree in trees])
+    """Those of the trees one after the other, part by part where parts have their own."""
+    return np.concatenate([tree.lengths for tree in trees], axis=-1).ravel()
 
 
 def _topologies(trees: Sequence[Tree]) -> tuple[Hashable, ...]:

@@ -6,7 +6,8 @@ same parts stand side by side; trees on different parts share slots and cells.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -16,10 +17,27 @@ import numpy.typing as npt
 from mltree import contract
 from mltree.contract import Role, fields
 from mltree.likelihood.stages import Records, Reduce
+from mltree.model.eigen import ModelArrays
 
-__all__ = ["Cases", "Sums", "groups_by_part", "sums_of"]
+__all__ = ["Case", "Cases", "Sums", "distinct", "groups_by_part", "sums_of"]
 
 Int32 = npt.NDArray[np.int32]
+
+
+class Case(NamedTuple):
+    """What the likelihood of a tree is computed under."""
+
+    models: tuple[ModelArrays, ...]
+    """One a part; equal to others only where it is the very same one."""
+    weights: int = 0
+    """The row of pattern weights."""
+    first_part: int = 0
+    """Where its parts begin among those of the engine."""
+
+
+def distinct(cases: Sequence[Case]) -> list[tuple[ModelArrays, ...]]:
+    """The models of some cases, those of several of them once."""
+    return list(dict.fromkeys(case.models for case in cases))
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +48,19 @@ class Cases:
     """:data:`contract.CASE` [n]."""
     unlinked: bool = False
     """Whether every part has branch lengths of its own: f64[parts, branches], not f64[branches]."""
+    by_part: bool = False
+    """Whether every part has sums of its own; it has where it has lengths of its own."""
+
+    @classmethod
+    def of(cls, cases: Sequence[Case], unlinked: bool = False) -> Cases:
+        """Trees under these cases, whose models have rows in the order of :func:`distinct`."""
+        records: Records = np.empty(len(cases), contract.CASE)
+        records["first_part"] = [case.first_part for case in cases]
+        records["parts"] = len(cases[0].models)
+        rows = {models: n * len(models) for n, models in enumerate(distinct(cases))}
+        records["model"] = [rows[case.models] - case.first_part for case in cases]
+        records["weights"] = [case.weights for case in cases]
+        return cls(records, unlinked)
 
     @classmethod
     @lru_cache(maxsize=32)
@@ -72,6 +103,16 @@ class Cases:
         rank[order] = np.arange(stream.size, dtype=np.int32)
         return rank - starts.astype(np.int32)
 
+    @cached_property
+    def key(self) -> tuple[bytes, bool, bool]:
+        """What tells it from others."""
+        return self.records.tobytes(), self.unlinked, self.by_part
+
+    @property
+    def summed_by_part(self) -> Cases:
+        """The same, with sums of every part."""
+        return replace(self, by_part=True)
+
     def give(self, records: Records, number: Int32) -> None:
         """Fill in what records of trees ``number`` need of their cases."""
         records["case"] = number
@@ -112,7 +153,7 @@ class Sums(NamedTuple):
 
 
 def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
-    """Cells and sums for units of trees ``number``, so many each; a row a part if unlinked."""
+    """Cells and sums for units of trees ``number``, so many each; a row a part if by part."""
     ranges, streams = cases.streams
     stream, width = streams[number], np.broadcast_to(np.int32(width), number.shape)
     sums = np.cumsum(width, dtype=np.int32) - width
@@ -129,7 +170,7 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     records["count"] = np.add.reduceat(width, first)
     records["first_part"], records["parts"] = ranges[stream[first]].T
     n_sums = int(width.sum())
-    if cases.unlinked:
+    if cases.unlinked or cases.by_part:
         records = _by_part(records, cases.parts, n_sums)
     return Sums(cells, sums, int((cells + width).max()), n_sums, Reduce(records))
 

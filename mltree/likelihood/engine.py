@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from mltree.contract import CONTROL_WORDS
 from mltree.likelihood.program import Program
+from mltree.model.eigen import ModelArrays
 
 __all__ = ["NO_CONTROL", "Engine", "Result", "Room"]
 
@@ -84,8 +86,8 @@ class Engine(Protocol):
     def parts(self) -> int:
         """Parts of the patterns (:attr:`mltree.alignment.patterns.Patterns.parts`)."""
 
-    def load_models(self, rows: Float64) -> None:
-        """Take model rows f64[M, MODEL_WORDS] (see :mod:`mltree.likelihood.model_rows`)."""
+    def load_models(self, models: Sequence[ModelArrays]) -> None:
+        """Take models, a row each (:mod:`mltree.likelihood.model_rows`)."""
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of pattern weights f64[R, L]; until then the only row is the patterns' own."""

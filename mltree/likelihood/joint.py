@@ -30,6 +30,7 @@ from mltree.likelihood.stages import (
     Stage,
     Walk,
 )
+from mltree.model.eigen import ModelArrays
 
 __all__ = ["JointEngine", "on_parts"]
 
@@ -77,13 +78,15 @@ class JointEngine:
         """As of the engine that walks least far; levels suit all of them."""
         return min(engine.longest_walk(trees) for engine in self._engines)
 
-    def load_models(self, rows: Sequence[Float64]) -> None:
-        """Take model rows f64[M, words] of each engine, as many of each.
+    def load_models(self, models: Sequence[ModelArrays]) -> None:
+        """Take models, a row each, those of the first case first.
 
         Row n belongs to the engine of its part; the others' rows n are not looked at.
         """
-        for engine, own in zip(self._engines, rows, strict=True):
-            engine.load_models(own)
+        for engine, first in zip(self._engines, self._firsts, strict=False):
+            any_own = models[first]
+            states = any_own.n_states
+            engine.load_models([m if m.n_states == states else any_own for m in models])
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of weights f64[R, L]."""

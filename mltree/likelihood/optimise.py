@@ -14,14 +14,20 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mltree.contract import MAX_STEP_HALVINGS, SATURATED, Control, GroupKind
+from mltree.contract import (
+    LEAST_REACH,
+    MAX_STEP_HALVINGS,
+    MOST_GROWTH,
+    SATURATED,
+    STEP_GROWTH,
+    UPHILL,
+    Control,
+    GroupKind,
+)
 
 __all__ = ["LengthOptimiser", "solve_tripod"]
 
 Float64 = npt.NDArray[np.float64]
-
-STEP_GROWTH = 1.4
-"""A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
 
 
 class LengthOptimiser:
@@ -90,9 +96,10 @@ class LengthOptimiser:
             alone = np.where(curve < 0, slope / curve, np.inf)
         step = alone if joint is None else joint
         newton = np.isfinite(step)
-        following = np.where(newton, lengths - step, np.where(slope > 0, 4 * lengths, lengths / 4))
-        highest = 10 * lengths + 0.1
-        target: Float64 = np.clip(following, lengths / 10, highest)
+        blind = np.where(slope > 0, UPHILL * lengths, lengths / UPHILL)
+        following = np.where(newton, lengths - step, blind)
+        highest = MOST_GROWTH * lengths + LEAST_REACH
+        target: Float64 = np.clip(following, lengths / MOST_GROWTH, highest)
         target = np.clip(target, self.min_length, self.max_length)
         far = (target != lengths) & np.where(newton, following > highest, lengths > SATURATED)
         return target, bool(far.any())

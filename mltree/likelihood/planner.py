@@ -159,7 +159,8 @@ def is_stale(before: Forest, after: Forest) -> Bool:
     leads elsewhere or has another length, or where a CLA that it is made from is stale.
     """
     changed = before.twin != after.twin
-    changed |= before.lengths[before.edge] != after.lengths[after.edge]
+    longer = before.lengths[..., before.edge] != after.lengths[..., after.edge]
+    changed |= longer.reshape(-1, changed.size).any(axis=0)
     one, other = after.siblings
     stale: Bool = after.is_inner & (changed[one] | changed[other])
     level = after.levels()

@@ -101,7 +101,8 @@ def renewal(
         return None
     newviews = planner.stale_newviews(forest, stale, cases)
     one, other = forest.siblings
-    branch = np.unique(forest.edge[np.concatenate([one[stale], other[stale]])])
+    edges = forest.edge[np.concatenate([one[stale], other[stale]])]
+    branch = np.flatnonzero(np.bincount(edges)).astype(np.int32)
     number = branch // np.int32(forest.n_edges)
     matrices = planner.pmatrix_records(len(trees) * forest.n_edges, number, cases, branch)
     stages = (PMatrices(matrices), planner.sites([newviews], cases))

@@ -6,7 +6,7 @@ reads like its formula; every device test is "device == reference".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -24,7 +24,7 @@ from mltree.contract import (
 )
 from mltree.errors import NumericalError
 from mltree.likelihood.engine import Result, Room
-from mltree.likelihood.model_rows import ModelRow, RowLayout
+from mltree.likelihood.model_rows import ModelRow, RowLayout, model_rows
 from mltree.likelihood.optimise import LengthOptimiser
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import (
@@ -40,6 +40,7 @@ from mltree.likelihood.stages import (
     Tripods,
     Walk,
 )
+from mltree.model.eigen import ModelArrays
 
 __all__ = ["ReferenceEngine"]
 
@@ -105,9 +106,9 @@ class ReferenceEngine:
         """None: it takes a level at a time as well as a walk."""
         return 0
 
-    def load_models(self, rows: Float64) -> None:
-        """Take model rows f64[M, words]."""
-        self._models = rows
+    def load_models(self, models: Sequence[ModelArrays]) -> None:
+        """Take models, a row each."""
+        self._models = model_rows(models)
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of weights f64[R, L]."""
@@ -115,7 +116,7 @@ class ReferenceEngine:
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
-        return self._site_lnl[:rows]
+        return self._site_lnl[:rows].copy()
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""

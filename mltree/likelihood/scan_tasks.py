@@ -133,7 +133,7 @@ def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int]:
         tree=scan.tree[tasks],
         prune=scan.prune[tasks],
         root=scan.root[tasks],
-        join_length=scan.join_length[tasks],
+        join_length=scan.join_length[..., tasks],
         first_step=scan.first_step[first : last + 1] - scan.first_step[first],
         output=renumbered,
         outputs=int(scored.sum()),

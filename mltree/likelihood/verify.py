@@ -6,6 +6,8 @@ so a :class:`Verifier` remembers which slots hold one; P matrices and sums do no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -38,6 +40,7 @@ from mltree.likelihood.stages import (
     Walk,
     slots_read,
 )
+from mltree.model.eigen import ModelArrays
 
 __all__ = ["VerifiedEngine", "Verifier"]
 
@@ -88,10 +91,10 @@ class VerifiedEngine:
         """As the engine; see :class:`mltree.likelihood.engine.Engine`."""
         return self.engine.longest_walk(trees)
 
-    def load_models(self, rows: Float64) -> None:
-        """Take model rows f64[M, words]."""
-        self._models = len(rows)
-        self.engine.load_models(rows)
+    def load_models(self, models: Sequence[ModelArrays]) -> None:
+        """Take models, a row each."""
+        self._models = len(models)
+        self.engine.load_models(models)
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of weights f64[R, L]."""

@@ -116,8 +116,8 @@ def _stage_counts(stage: Stage) -> Iterator[tuple[Function, tuple[int, int, int]
     """Counts of a stage's functions (:class:`Count`)."""
     match stage:
         case Sites(_, runs):
-            for kind in np.unique(runs["kind"]).tolist():
-                yield RUNS[kind].function, _run_counts(stage, RunKind(kind))
+            for kind in map(RunKind, np.flatnonzero(np.bincount(runs["kind"])).tolist()):
+                yield RUNS[kind].function, _run_counts(stage, kind)
         case Scan():
             stored = len(stage.outputs) if stage.stores else 0
             clas, tips = _operands(*tables_of(stage))

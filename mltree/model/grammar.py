@@ -1,106 +1,75 @@
 """Model strings in RAxML-NG's grammar: parsing them, and printing them as its .bestModel does.
 
-    MODEL[{rates}] [+F|+FC|+FE|+FO|+FU{frequencies}] [+G[K][m|a][{alpha}]] [+I|+IO|+IU{p}|+I{p}]
+    MODEL[{rates}] [+F|+FC|+FE|+FO|+FU{frequencies}] [+G[K][m|a][{alpha}]|+R[K][{rates}{weights}]]
+        [+I|+IO|+IU{p}|+I{p}] [+B|+BO|+BU{scale}|+B{scale}]
 
 Values are separated by ``/`` or ``,``; braces may be square brackets; case does not matter. A
 value in braces is fixed, everything else is estimated. What follows the first comma outside the
 braces (``, noname = 1-603``) is a partition's name and is ignored. RAxML-NG's defaults: frequencies
 of nucleotide models are equal or estimated as the model says, of protein models the model's own;
-+F is +FC; +G is four categories, mean rates. The terms of +G and +I may come in any order.
++F is +FC; +G is four categories, mean rates. Terms may come in any order.
+
+``PROTGTR{file}``, or the file's name alone, is a matrix of the user's, in PAML's format.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import math
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment.numerals import decimal
 from mltree.errors import ModelError
-from mltree.model.empirical import PROTEIN_MODELS, protein_model
-from mltree.model.rates import ALPHA_MIN
+from mltree.model.empirical import PROTEIN_MODELS, protein_model, read_matrix
+from mltree.model.free_rates import FreeRates
+from mltree.model.gamma import Gamma
+from mltree.model.names import PROTEIN_GTR, default_model_name, unknown_name
+from mltree.model.rates import Heterogeneity
 from mltree.model.substitution import (
     DNA_MODELS,
+    FrequencyMode,
     Model,
+    RateClasses,
     expand_rates,
     n_pairs,
     unique_rates,
 )
+from mltree.model.terms import Term, numbers, with_options
 
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
 
 __all__ = ["default_model_name", "format_best_model", "format_model", "parse_model"]
 
-DEFAULT_CATEGORIES = 4
-"""+G without a number, as everywhere in the field."""
-MAX_CATEGORIES = 64
-"""More gamma categories than this are a slip of the pen."""
-START_ALPHA = 1.0
-"""Start of the estimate of alpha, as in RAxML-NG."""
-START_P_INVARIANT = 0.1
-"""Start of the estimate of the proportion of invariable sites."""
-FREQUENCY_SLACK = 0.01
-"""Frequencies in +FU{...} may miss a sum of 1 by this much (rounding); they are rescaled."""
 PRECISION = 6
 """Decimals in .bestModel files, as in RAxML-NG 1.2."""
 
-_ALIASES = {
-    "JC69": "JC",
-    "K2P": "K80",
-    "K3P": "K81",
-    "K3PU": "K81uf",
-    "TPM1": "K81",
-    "TPM1UF": "K81uf",
-    "F84": "HKY",
-    "HKY85": "HKY",
-    "TN": "TN93",
-    "TNE": "TN93ef",
-    "TRN": "TN93",
-    "TRNEF": "TN93ef",
-    "TVME": "TVMef",
-    "TIM": "TIM1uf",
-    "REV": "GTR",
-}
-"""Names that other programs use, in capitals, for the hint of an error only."""
-
-_TERM = re.compile(r"(?P<key>[^{}\[\]]*)(?:[{\[](?P<values>[^{}\[\]]*)[}\]])?")
-_GAMMA = re.compile(r"G(?P<categories>[0-9]{0,9})(?P<mode>[AM]?)")
 _CUSTOM_CLASSES = re.compile(r"DNA([0-9]{6})")
-
-
-def default_model_name(alphabet: Alphabet) -> str:
-    """The model of a run that names none: GTR+FC+G4 for nucleotides, LG+G4 for proteins."""
-    return "GTR+FC+G4" if len(alphabet.states) == 4 else "LG+G4"
+_LIST_OF_NUMBERS = re.compile(r"[-+0-9.eE/,\s]*")
 
 
 def parse_model(text: str, alphabet: Alphabet) -> Model:
     """The model that a string names.
 
     Estimated parameters are at the start of their estimate: exchangeabilities and frequencies
-    equal, alpha 1. Frequencies "FC" are NaN until they are counted in an alignment
-    (`Model.with_empirical_frequencies`), and `Model.arrays` refuses them.
+    equal (those of proteins LG's), alpha 1. Frequencies "FC" are NaN until they are counted in an
+    alignment (`Model.with_empirical_frequencies`), and `Model.arrays` refuses them.
 
-    Raises: ModelError naming the term that is wrong and, for a name, the nearest known.
+    Raises: ModelError naming the term that is wrong and, for a name, the nearest known; InputError
+    where a user's matrix cannot be used.
     """
     head, *options = _split_terms(text)
-    name, values = _read_term(head, text)
-    model = _base_model(name, alphabet)
+    term = Term.read(head, text)
+    if not _is_known(term.key) and _is_file(head):
+        term = Term(head, PROTEIN_GTR, (head,))
+    model = _base_model(term.key, alphabet)
+    values = term.only()
     if values is not None:
-        model = _with_rates(model, _numbers(values, head))
-    seen: set[str] = set()
-    for term in options:
-        kind = term[:1].upper()
-        if kind in seen:
-            raise ModelError(f"model {text.strip()!r} has two +{kind} terms")
-        seen.add(kind)
-        model = _with_option(model, term)
-    return model
+        model = _with_values(model, values, head)
+    return with_options(model, options)
 
 
 def _split_terms(text: str) -> list[str]:
@@ -119,41 +88,27 @@ def _split_terms(text: str) -> list[str]:
     return [term.strip() for term in terms]
 
 
-def _read_term(term: str, context: str) -> tuple[str, str | None]:
-    """Key in capitals and the text in braces (None without) of one term."""
-    match = _TERM.fullmatch(term)
-    if match is None or not match["key"]:
-        raise ModelError(
-            f"model {context.strip()!r}: cannot read {term!r}",
-            hint="write for example GTR+FC+G4 or LG+I+G4",
-        )
-    return match["key"].strip().upper(), match["values"]
+def _is_known(name: str) -> bool:
+    is_dna = name in _DNA_NAMES or _CUSTOM_CLASSES.fullmatch(name) is not None
+    return is_dna or name in PROTEIN_MODELS or name == PROTEIN_GTR
 
 
-def _numbers(values: str, term: str) -> NDArray[np.float64]:
+def _is_file(name: str) -> bool:
     try:
-        numbers = [decimal(value) for value in re.split(r"[/,]", values)]
-    except ValueError:
-        numbers = []
-    if not numbers or not all(math.isfinite(number) for number in numbers):
-        raise ModelError(f"{term!r}: numbers are wanted in braces, separated by slashes")
-    return np.array(numbers)
+        return Path(name).is_file()
+    except OSError:  # longer than any file's name
+        return False
 
 
-def _number(values: str, term: str) -> float:
-    numbers = _numbers(values, term)
-    if len(numbers) != 1:
-        raise ModelError(f"{term!r}: one number is wanted in braces, not {len(numbers)}")
-    return float(numbers[0])
+_DNA_NAMES = {known.upper(): known for known in DNA_MODELS}
 
 
 def _base_model(name: str, alphabet: Alphabet) -> Model:
     """The model of a bare name, nothing fixed."""
-    dna_name = {known.upper(): known for known in DNA_MODELS}.get(name)
+    if not _is_known(name):
+        raise unknown_name(name, alphabet)
     custom = _CUSTOM_CLASSES.fullmatch(name)
-    is_dna = dna_name is not None or custom is not None
-    if not is_dna and name not in PROTEIN_MODELS:
-        raise _unknown(name, alphabet)
+    is_dna = custom is not None or name in _DNA_NAMES
     if is_dna != (len(alphabet.states) == 4):
         wanted = "nucleotides" if is_dna else "proteins"
         raise ModelError(
@@ -161,48 +116,54 @@ def _base_model(name: str, alphabet: Alphabet) -> Model:
             hint=f"try {default_model_name(alphabet)}",
         )
     if custom is not None:
-        return _nucleotide_model(name, _in_order(custom[1]), True, alphabet)
-    if dna_name is not None:
-        known = DNA_MODELS[dna_name]
-        return _nucleotide_model(known.name, known.rate_classes, known.free_frequencies, alphabet)
-    rates, frequencies = protein_model(name)
-    return Model(name, alphabet, "", rates, frequencies, "model")
+        return _estimated(name, alphabet, _in_order(custom[1]), np.ones(6))
+    if is_dna:
+        known = DNA_MODELS[_DNA_NAMES[name]]
+        model = _estimated(known.name, alphabet, known.rate_classes, np.ones(6))
+        mode: FrequencyMode = "FO" if known.free_frequencies else "model"
+        return dataclasses.replace(model, frequency_mode=mode)
+    if name == PROTEIN_GTR:
+        start = protein_model("LG").exchangeabilities
+        return _estimated(name, alphabet, tuple(range(len(start))), start)
+    return Model(name, alphabet, (), *protein_model(name), "model")
 
 
-def _nucleotide_model(name: str, classes: str, free: bool, alphabet: Alphabet) -> Model:
-    return Model(name, alphabet, classes, np.ones(6), np.full(4, 0.25), "FO" if free else "model")
+def _estimated(
+    name: str, alphabet: Alphabet, classes: RateClasses, rates: NDArray[np.float64]
+) -> Model:
+    states = len(alphabet.states)
+    return Model(name, alphabet, classes, rates, np.full(states, 1.0 / states), "FO")
 
 
-def _in_order(classes: str) -> str:
-    """The same classes with digits numbered in order of appearance: 353353 is 010010."""
+def _in_order(classes: str) -> RateClasses:
+    """The same classes numbered in order of appearance: 353353 is 010010."""
     order = list(dict.fromkeys(classes))
-    return "".join(str(order.index(digit)) for digit in classes)
+    return tuple(order.index(digit) for digit in classes)
 
 
-def _unknown(name: str, alphabet: Alphabet) -> ModelError:
-    known = list(DNA_MODELS) if len(alphabet.states) == 4 else list(PROTEIN_MODELS)
-    by_capitals = {entry.upper(): entry for entry in known}
-    alias = _ALIASES.get(name)
-    close = difflib.get_close_matches(name, by_capitals, n=1, cutoff=0.0)
-    nearest = alias if alias in known else by_capitals[close[0]]
-    return ModelError(
-        f"unknown model {name!r}; the nearest known is {nearest}",
-        hint=f"known {alphabet.name} models: {', '.join(known)}",
-    )
+def _with_values(model: Model, values: str, head: str) -> Model:
+    """The model with what stands in the braces behind its name, be it numbers or a file."""
+    if not model.rate_classes:
+        raise ModelError(f"model {model.name} has exchangeabilities of its own: none can be given")
+    if model.name == PROTEIN_GTR and not _LIST_OF_NUMBERS.fullmatch(values):
+        rates, frequencies = read_matrix(values)
+        return dataclasses.replace(
+            model, rates=rates, rates_fixed=True, frequencies=frequencies, frequency_mode="FU"
+        )
+    return _with_rates(model, numbers(values, head))
 
 
 def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
     """The model with the exchangeabilities of its classes fixed, the last pair's scaled to 1.
 
-    One value per class in the order of the class digits (RAxML-NG), or one per pair that agrees
-    with the classes, or one per class but the last pair's, which is then 1 (``K80{2.5}``).
+    One value per class in the order of the classes (RAxML-NG), or one per pair that agrees with the
+    classes, or one per class but the last pair's, which is then 1 (``K80{2.5}``). Where the last
+    pair's is zero, they stay as they are.
     """
-    if not model.rate_classes:
-        raise ModelError(f"model {model.name} has exchangeabilities of its own: none can be given")
     if (values < 0.0).any():
         raise ModelError(f"model {model.name}: exchangeabilities must not be negative")
     classes = len(set(model.rate_classes))
-    reference = int(model.rate_classes[-1])
+    reference = model.rate_classes[-1]
     if len(values) == n_pairs(model.n_states):
         unique = _classes_of_pairs(model, values)
     elif len(values) == classes - 1:
@@ -212,13 +173,9 @@ def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
     if len(unique) != classes:
         raise ModelError(
             f"model {model.name} has {classes} exchangeabilities, not {len(values)}",
-            hint=f"AC AG AT CG CT GT have the classes {model.rate_classes}: one value for each",
+            hint=_hint_at_classes(model),
         )
-    if not unique[reference] > 0.0:
-        raise ModelError(
-            f"model {model.name}: the exchangeability of the last pair must be positive",
-            hint="the others are relative to it",
-        )
+    unique = unique / (unique[reference] or 1.0)
     return dataclasses.replace(
         model, rates=expand_rates(model.rate_classes, unique), rates_fixed=True
     )
@@ -227,98 +184,19 @@ def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
 def _classes_of_pairs(model: Model, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The value of each class from one per pair, which must agree with the classes."""
     unique = unique_rates(model.rate_classes, values)
-    if not np.allclose(values, unique[[int(digit) for digit in model.rate_classes]], atol=0.0):
+    if not np.allclose(values, expand_rates(model.rate_classes, unique), atol=0.0):
         raise ModelError(
             f"model {model.name}: the exchangeabilities are not equal where they must be",
-            hint=f"AC AG AT CG CT GT have the classes {model.rate_classes}; or use GTR",
+            hint=f"{_hint_at_classes(model)}; or use GTR",
         )
     return unique
 
 
-def _with_option(model: Model, term: str) -> Model:
-    key, values = _read_term(term, f"{model.name}+{term}")
-    if key.startswith("F"):
-        return _with_frequencies(model, key, values, term)
-    if key.startswith("G"):
-        return _with_gamma(model, key, values, term)
-    if key.startswith("I") and not key.startswith("IC"):
-        return _with_invariant(model, key, values, term)
-    if key.startswith(("R", "IC", "B", "ASC", "M")):
-        instead = {"R": "+G", "I": "+I"}.get(key[0])
-        raise ModelError(
-            f"+{term} is not supported yet",
-            hint=f"use {instead} instead" if instead else "leave it out",
-        )
-    raise ModelError(
-        f"unknown model term +{term}",
-        hint="terms are +F, +FC, +FE, +FO, +FU{...}, +G[n][m|a][{alpha}], +I[{p}]",
-    )
-
-
-def _with_frequencies(model: Model, key: str, values: str | None, term: str) -> Model:
-    states = model.n_states
-    if values is not None:
-        if key not in ("F", "FU"):
-            raise ModelError(f"+{term}: only +FU takes values")
-        given = _numbers(values, term)
-        if len(given) != states:
-            raise ModelError(f"+{term}: {states} frequencies are wanted, not {len(given)}")
-        if (given < 0.0).any() or abs(given.sum() - 1.0) > FREQUENCY_SLACK:
-            raise ModelError(
-                f"+{term}: frequencies must not be negative and must sum to 1, "
-                f"not {given.sum():.6g}"
-            )
-        return dataclasses.replace(model, frequencies=given / given.sum(), frequency_mode="FU")
-    if key in ("F", "FC"):
-        uncounted = np.full(states, np.nan)
-        return dataclasses.replace(model, frequencies=uncounted, frequency_mode="FC")
-    equal = np.full(states, 1.0 / states)
-    if key == "FE":
-        return dataclasses.replace(model, frequencies=equal, frequency_mode="FE")
-    if key == "FO":
-        return dataclasses.replace(model, frequencies=equal, frequency_mode="FO")
-    raise ModelError(
-        f"cannot read the frequencies +{term}",
-        hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them",
-    )
-
-
-def _with_gamma(model: Model, key: str, values: str | None, term: str) -> Model:
-    match = _GAMMA.fullmatch(key)
-    if match is None:
-        raise ModelError(
-            f"cannot read the rate heterogeneity +{term}",
-            hint="write +G4, +G4m (mean), +G4a (median) or +G4m{0.5}",
-        )
-    categories = int(match["categories"] or DEFAULT_CATEGORIES)
-    if not 1 <= categories <= MAX_CATEGORIES:
-        raise ModelError(f"+{term}: between 1 and {MAX_CATEGORIES} rate categories, please")
-    alpha = START_ALPHA if values is None else _number(values, term)
-    if alpha < ALPHA_MIN:
-        raise ModelError(f"+{term}: alpha must be at least {ALPHA_MIN}")
-    if categories == 1:
-        return model
-    return dataclasses.replace(
-        model,
-        categories=categories,
-        alpha=alpha,
-        gamma_mode="median" if match["mode"] == "A" else "mean",
-        alpha_fixed=values is not None,
-    )
-
-
-def _with_invariant(model: Model, key: str, values: str | None, term: str) -> Model:
-    if values is None and key in ("I", "IO"):
-        return dataclasses.replace(model, p_invariant=START_P_INVARIANT)
-    if values is None or key not in ("I", "IU"):
-        raise ModelError(
-            f"cannot read the proportion of invariable sites +{term}",
-            hint="write +I, +IO (estimated) or +I{0.2}, +IU{0.2} (given)",
-        )
-    p_invariant = _number(values, term)
-    if not 0.0 <= p_invariant < 1.0:
-        raise ModelError(f"+{term}: the proportion must be in [0, 1)")
-    return dataclasses.replace(model, p_invariant=p_invariant, p_invariant_fixed=True)
+def _hint_at_classes(model: Model) -> str:
+    if model.n_states != 4:
+        return "the upper triangle by rows, of states in the order ARNDCQEGHILKMFPSTWYV"
+    classes = "".join(map(str, model.rate_classes))
+    return f"AC AG AT CG CT GT have the classes {classes}: one value for each"
 
 
 def format_model(model: Model, precision: int = PRECISION) -> str:
@@ -328,21 +206,30 @@ def format_model(model: Model, precision: int = PRECISION) -> str:
     +FC, since whoever reads the line has the alignment. `precision` is in decimals.
     """
 
-    def braces(values: NDArray[np.float64]) -> str:
+    def braces(*values: float) -> str:
         return "{" + "/".join(f"{value:.{precision}f}" for value in values) + "}"
+
+    def among_sites(form: Heterogeneity) -> str:
+        if isinstance(form, Gamma):
+            mode = "a" if form.mode == "median" else "m"
+            return f"+G{form.n_categories}{mode}{braces(form.alpha)}"
+        if isinstance(form, FreeRates):
+            rates, weights = form.ascending()
+            return f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
+        return ""
 
     text = model.name
     if len(set(model.rate_classes)) > 1:
-        text += braces(unique_rates(model.rate_classes, model.rates))
+        text += braces(*unique_rates(model.rate_classes, model.rates))
     if model.frequency_mode in ("FO", "FU"):
-        text += "+FU" + braces(model.frequencies)
+        text += "+FU" + braces(*model.frequencies)
     elif model.frequency_mode != "model":
         text += f"+{model.frequency_mode}"
     if model.p_invariant is not None:
-        text += "+IU" + braces(np.array([model.p_invariant]))
-    if model.alpha is not None:
-        mode = "a" if model.gamma_mode == "median" else "m"
-        text += f"+G{model.categories}{mode}" + braces(np.array([model.alpha]))
+        text += "+IU" + braces(model.p_invariant)
+    text += among_sites(model.heterogeneity)
+    if model.branch_scaler is not None:
+        text += "+BU" + braces(model.branch_scaler)
     return text
 
 

@@ -107,13 +107,14 @@ def _rounds(states: int) -> list[Pairs]:
 
 
 def solve(a: Float64, b: Float64) -> Float64:
-    """f64 [n]: x with a x = b, for a symmetric positive definite f64 [n, n], by Cholesky."""
+    """f64 [..., n]: x with a x = b, a symmetric positive definite f64 [..., n, n], by Cholesky."""
     rest, x = a.copy(), b.copy()
-    n = len(x)
+    n = x.shape[-1]
     for k in range(n):  # rest = L D L^T, column by column, and x = L^-1 b beside it
-        column = rest[k + 1 :, k] / rest[k, k]
-        rest[k + 1 :, k + 1 :] -= column[:, None] * rest[k, k + 1 :]
-        x[k + 1 :] -= column * x[k]
+        column = rest[..., k + 1 :, k] / rest[..., k, k, None]
+        rest[..., k + 1 :, k + 1 :] -= column[..., :, None] * rest[..., k, None, k + 1 :]
+        x[..., k + 1 :] -= column * x[..., k, None]
     for k in reversed(range(n)):
-        x[k] = (x[k] - (rest[k, k + 1 :] * x[k + 1 :]).sum()) / rest[k, k]
+        x[..., k] /= rest[..., k, k]
+        x[..., :k] -= rest[..., :k, k] * x[..., k, None]
     return x

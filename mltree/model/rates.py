@@ -1,99 +1,104 @@
-"""Rate heterogeneity among sites: discrete gamma categories and invariable sites.
+"""Rate heterogeneity among sites: what its forms have in common, none at all, invariable sites.
 
-Yang (1994, J. Mol. Evol. 39:306-314): site rates follow a gamma distribution of mean 1 and shape
-alpha, cut into K classes of equal probability, each represented by its mean or by its median.
-scipy is imported when first needed, since it costs more than the whole of `mltree --help`.
+A form is a value: categories of sites, each with a relative rate and a weight, whose mean rate is
+1, and the parameters behind them. A class in a file of its own adds one (`gamma`, `free_rates`);
+the grammar gives it a term. Invariable sites (+I) go with every form.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mltree.errors import ModelError
 
-__all__ = [
-    "ALPHA_MAX",
-    "ALPHA_MIN",
-    "P_INVARIANT_MAX",
-    "GammaMode",
-    "gamma_rates",
-    "rate_categories",
-]
-
-GammaMode = Literal["mean", "median"]
-
-ALPHA_MIN = 0.02
-"""Smallest shape, as in RAxML-NG: below it the lowest rates are zero in double precision."""
-ALPHA_MAX = 100.0
-"""Largest shape that is searched, as in RAxML-NG: rates are then equal within a few per cent."""
-P_INVARIANT_MAX = 0.99
-"""Largest proportion of invariable sites that is searched."""
+__all__ = ["ONE_RATE", "Categories", "Heterogeneity", "OneRate", "Variable", "with_invariable"]
 
 
-def gamma_rates(alpha: ArrayLike, categories: int, mode: GammaMode = "mean") -> NDArray[np.float64]:
-    """f64 [..., K]: relative rates of K equally probable gamma classes, ascending, of mean 1.
+class Variable(NamedTuple):
+    """A free parameter as the optimiser moves it, on a scale where steps are relative."""
 
-    One row for every shape in ``alpha``. With q(p) the p-quantile of Gamma(alpha, 1) and P the
-    regularised lower incomplete gamma function (Yang 1994, eq. 10):
+    name: str
+    """What a reader calls the parameter: ``alpha``."""
+    low: float
+    high: float
+    value: float
+    """Where it is now, perhaps out of its bounds."""
 
-        mean    K · (P(alpha + 1, q((k + 1)/K)) - P(alpha + 1, q(k/K)))
-        median  q((2k + 1)/2K), scaled to mean 1
 
-    Rates too small for double precision come out as 0, which is right: such a class does not
-    evolve.
+class Categories(NamedTuple):
+    """Categories of sites; there may be many models along the first axes."""
 
-    Raises: ModelError where an alpha is not positive or categories is below 1.
+    rates: NDArray[np.float64]
+    """f64 [..., K]: relative rates, of mean 1."""
+    weights: NDArray[np.float64]
+    """f64 [..., K]: proportions of sites, of sum 1."""
+
+
+class Heterogeneity(Protocol):
+    """How rates differ among the sites that vary: K categories, n free parameters."""
+
+    @property
+    def categories(self) -> Categories:
+        """The K categories."""
+
+    def variables(self) -> list[Variable]:
+        """The n free parameters: none where the user gave the values."""
+
+    def at(self, points: NDArray[np.float64]) -> Categories:
+        """The categories [M, K] with the variables at the rows of f64 [M, n]."""
+
+    def with_vector(self, x: NDArray[np.float64]) -> Heterogeneity:
+        """The same form with the variables at f64 [n]."""
+
+
+@dataclass(frozen=True)
+class OneRate:
+    """No heterogeneity: one category of rate 1."""
+
+    @property
+    def categories(self) -> Categories:
+        """One."""
+        return Categories(np.ones(1), np.ones(1))
+
+    def variables(self) -> list[Variable]:
+        """None."""
+        return []
+
+    def at(self, points: NDArray[np.float64]) -> Categories:
+        """One for each of the M."""
+        return Categories(np.ones((len(points), 1)), np.ones((len(points), 1)))
+
+    def with_vector(self, x: NDArray[np.float64]) -> OneRate:
+        """Itself, whatever the f64 [0]."""
+        del x
+        return self
+
+
+ONE_RATE = OneRate()
+
+
+def with_invariable(categories: Categories, p_invariant: ArrayLike | None) -> Categories:
+    """The categories, and one of rate 0 and weight p after them where some sites are invariable.
+
+    The others share 1 - p and are sped up by 1/(1 - p), so that a branch length stays the expected
+    number of substitutions per site. ``p_invariant`` is a number, or one for each of many models.
+
+    Raises: ModelError where a proportion is not in [0, 1).
     """
-    shape = np.asarray(alpha, np.float64)[..., None]
-    if not ((shape > 0.0) & np.isfinite(shape)).all():
-        raise ModelError(f"gamma shape alpha must be positive, not {alpha!r}")
-    if categories < 1:
-        raise ModelError(f"gamma needs at least one rate category, not {categories}")
-    if categories == 1:
-        return np.ones_like(shape)
-    rates = _class_means(shape, categories) if mode == "mean" else _medians(shape, categories)
-    scaled: NDArray[np.float64] = rates * (categories / rates.sum(axis=-1, keepdims=True))
-    return scaled
-
-
-def _class_means(shape: NDArray[np.float64], categories: int) -> NDArray[np.float64]:
-    from scipy.special import gammainc, gammaincinv
-
-    cuts = gammaincinv(shape, np.arange(1, categories) / categories)
-    below = gammainc(shape + 1.0, cuts)
-    return np.diff(below, axis=-1, prepend=0.0, append=1.0)
-
-
-def _medians(shape: NDArray[np.float64], categories: int) -> NDArray[np.float64]:
-    from scipy.special import gammaincinv
-
-    middles = (2.0 * np.arange(categories) + 1.0) / (2.0 * categories)
-    return np.asarray(gammaincinv(shape, middles), np.float64)
-
-
-def rate_categories(
-    categories: int, alpha: ArrayLike | None, mode: GammaMode, p_invariant: ArrayLike | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Rates f64 [..., K] and weights f64 [..., K]; weights sum to 1, their mean rate is 1.
-
-    ``alpha`` and ``p_invariant`` are numbers, or arrays of one shape for many models. +I is the
-    last category: rate 0, weight p. The others share 1 - p equally and are sped up by 1/(1 - p),
-    so that a branch length stays the expected number of substitutions per site.
-    """
-    rates = np.ones(1) if alpha is None else gamma_rates(alpha, categories, mode)
-    weights = np.full_like(rates, 1.0 / rates.shape[-1])
     if p_invariant is None:
-        return rates, weights
+        return categories
     p = np.asarray(p_invariant, np.float64)[..., None]
     if not ((p >= 0.0) & (p < 1.0)).all():
         raise ModelError(
             f"the proportion of invariable sites must be in [0, 1), not {p_invariant!r}"
         )
-    variable = 1.0 - p
-    return (
-        np.concatenate([rates / variable, np.zeros_like(p)], axis=-1),
-        np.concatenate([weights * variable, p], axis=-1),
+    rates, weights = categories.rates / (1.0 - p), categories.weights * (1.0 - p)
+    p = np.broadcast_to(p, rates[..., :1].shape)
+    return Categories(
+        np.concatenate([rates, np.zeros_like(p)], axis=-1),
+        np.concatenate([weights, p], axis=-1),
     )

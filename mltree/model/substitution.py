@@ -9,16 +9,17 @@ are equal or free. Names and defaults are RAxML-NG's.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import ModelError
 from mltree.model.eigen import ModelArrays, decompose
-from mltree.model.rates import GammaMode, rate_categories
+from mltree.model.rates import ONE_RATE, Heterogeneity, with_invariable
 
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
@@ -29,6 +30,7 @@ __all__ = [
     "FrequencyMode",
     "Model",
     "NucleotideModel",
+    "RateClasses",
     "expand_rates",
     "n_pairs",
     "unique_rates",
@@ -38,15 +40,25 @@ FrequencyMode = Literal["FC", "FE", "FO", "FU", "model"]
 """Counted in the alignment, equal, estimated by ML, given by the user, or the model's own."""
 
 
+RateClasses = tuple[int, ...]
+"""Class of each pair of states, 0, 1, ... in order of appearance: pairs of a class share an
+exchangeability. Empty where a model's exchangeabilities are its own (LG)."""
+
+
 @dataclass(frozen=True)
 class NucleotideModel:
     """A named model of nucleotide substitution."""
 
     name: str
-    rate_classes: str
+    code: str
     """Class digit of AC AG AT CG CT GT: equal digits share one exchangeability."""
     free_frequencies: bool
     """True: estimated unless told otherwise; False: equal, a part of the model."""
+
+    @property
+    def rate_classes(self) -> RateClasses:
+        """The code as numbers."""
+        return tuple(map(int, self.code))
 
 
 _CATALOGUE = (
@@ -83,68 +95,51 @@ def n_pairs(states: int) -> int:
     return states * (states - 1) // 2
 
 
-def expand_rates(rate_classes: str, unique: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One exchangeability per pair from one per class, the last pair's set to 1.
-
-    f64 [..., classes] becomes f64 [..., S(S-1)/2].
-    """
-    rates = np.asarray(unique, np.float64)[..., _class_index(rate_classes)]
-    scaled: NDArray[np.float64] = rates / rates[..., -1:]
-    return scaled
+def expand_rates(classes: RateClasses, unique: NDArray[np.float64]) -> NDArray[np.float64]:
+    """f64 [..., S(S-1)/2]: one exchangeability per pair from f64 [..., classes], one per class."""
+    rates: NDArray[np.float64] = np.asarray(unique, np.float64)[..., list(classes)]
+    return rates
 
 
-def unique_rates(rate_classes: str, rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """f64 [classes]: the exchangeability of each class, in the order of the class digits."""
-    index = _class_index(rate_classes)
-    unique = np.empty(index.max() + 1)
-    unique[index] = rates
+def unique_rates(classes: RateClasses, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """f64 [classes]: the exchangeability of each class."""
+    unique = np.empty(max(classes) + 1)
+    unique[list(classes)] = rates
     return unique
-
-
-def _class_index(rate_classes: str) -> NDArray[np.intp]:
-    return np.array([int(digit, 36) for digit in rate_classes], np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
     """A reversible substitution model with all its parameters. S states.
 
-    ``rates_fixed``, ``alpha_fixed`` and ``p_invariant_fixed`` say that the user gave the value in
-    braces, so that it is not estimated; frequencies are estimated in mode "FO" only.
+    ``rates_fixed``, ``p_invariant_fixed`` and the like say that the user gave the value in braces,
+    so that it is not estimated; frequencies are estimated in mode "FO" only.
     """
 
     name: str
     """Canonical name: ``"GTR"``, ``"LG"``."""
     alphabet: Alphabet
-    rate_classes: str
-    """Class digit of each pair, or "" where the exchangeabilities are a part of the model (LG)."""
+    rate_classes: RateClasses
     rates: NDArray[np.float64]
     """f64 [S(S-1)/2]: exchangeabilities, upper triangle by rows (AC AG AT CG CT GT)."""
     frequencies: NDArray[np.float64]
     """f64 [S]: equilibrium frequencies, sum 1; NaN where +FC is not counted yet."""
     frequency_mode: FrequencyMode
-    categories: int = 1
-    """Discrete gamma categories; 1 is no rate heterogeneity."""
-    alpha: float | None = None
-    """Shape of the gamma distribution of rates; None where categories is 1."""
-    gamma_mode: GammaMode = "mean"
+    heterogeneity: Heterogeneity = ONE_RATE
+    """How rates differ among the sites that vary."""
     p_invariant: float | None = None
     """Proportion of invariable sites; None without +I."""
+    branch_scaler: float | None = None
+    """Factor on the branch lengths of the part that the model is for; None where it has none of its
+    own. Nothing here multiplies by it."""
     rates_fixed: bool = False
-    alpha_fixed: bool = False
     p_invariant_fixed: bool = False
+    branch_scaler_fixed: bool = False
 
     @property
     def n_states(self) -> int:
         """S."""
         return len(self.frequencies)
-
-    @property
-    def free_rate_classes(self) -> int:
-        """Exchangeability classes to estimate: all but the one of the last pair, which is 1."""
-        if self.rates_fixed or not self.rate_classes:
-            return 0
-        return len(set(self.rate_classes)) - 1
 
     def arrays(self) -> ModelArrays:
         """The eigen system and rate categories that the likelihood is computed from.
@@ -160,10 +155,8 @@ class Model:
                 f"the frequencies of {self.name}+FC are not known without an alignment",
                 hint="count them (with_empirical_frequencies) or give them, +FU{...}",
             )
-        rates, weights = rate_categories(
-            self.categories, self.alpha, self.gamma_mode, self.p_invariant
-        )
-        return decompose(self.rates, self.frequencies, rates, weights)
+        categories = with_invariable(self.heterogeneity.categories, self.p_invariant)
+        return decompose(self.rates, self.frequencies, *categories)
 
     def with_empirical_frequencies(self, patterns: Patterns) -> Model:
         """The same model with state frequencies counted in the alignment, where it asks for them.
@@ -174,3 +167,30 @@ class Model:
         if self.frequency_mode not in ("FC", "FO"):
             return self
         return dataclasses.replace(self, frequencies=patterns.base_frequencies())
+
+    def values(self) -> dict[str, Any]:
+        """The values of all parameters, to be kept in a file: numbers, lists and dictionaries."""
+        return {
+            **{name: _plain(getattr(self, name)) for name in _VALUES},
+            "heterogeneity": {k: _plain(v) for k, v in vars(self.heterogeneity).items()},
+        }
+
+    def with_values(self, values: Mapping[str, Any]) -> Model:
+        """The same model with the `values` of another one like it, to the last bit."""
+        among = {k: _array(v) for k, v in values["heterogeneity"].items()}
+        return dataclasses.replace(
+            self,
+            **{name: _array(values[name]) for name in _VALUES},
+            heterogeneity=type(self.heterogeneity)(**among),
+        )
+
+
+_VALUES = ("rates", "frequencies", "p_invariant", "branch_scaler")
+
+
+def _plain(value: object) -> object:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _array(value: object) -> Any:
+    return np.array(value) if isinstance(value, list) else value

@@ -8,10 +8,11 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import IntEnum
-from functools import singledispatch
+from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol
 
 from rich.console import Console
@@ -19,33 +20,42 @@ from rich.text import Text
 
 from mltree.errors import InputError
 from mltree.events import (
-    AlignmentLoaded,
-    BootstopChecked,
+    AlignmentWritten,
     CheckpointWritten,
-    ConsensusBuilt,
-    DeviceChosen,
-    DistancesMeasured,
     Event,
     MemoryPlanned,
     ModelOptimised,
     Notice,
     PhaseStarted,
     RoundDone,
-    RunStarted,
     SearchFinished,
-    SearchResumed,
+    SearchPlanned,
+    StartsEnded,
     StartTree,
     StoppedShort,
-    SupportsDrawn,
     TreePerturbed,
+    TreeScored,
     TreesCulled,
-    TreesLoaded,
     Unsaved,
 )
-from mltree.report.results import result
-from mltree.report.terminal import turn_away
+from mltree.report.lines import describe, stamp
+from mltree.report.record import Record
+from mltree.report.results import Ending, result
+from mltree.report.status import Status, StatusLine
+from mltree.report.terminal import Terminal
+from mltree.run_events import Busy, CommandEnded, ResourcesSpent, RunDescribed, TimeSpent
+from mltree.stopping import before_leaving, no_longer
+from mltree.streams import turn_away
+from mltree.tree_events import (
+    BootstopChecked,
+    BootstrapFinished,
+    ConsensusBuilt,
+    DistancesMeasured,
+    SupportsDrawn,
+    TreesWritten,
+)
 
-__all__ = ["Log", "Reporter", "Verbosity", "describe"]
+__all__ = ["Log", "Reporter", "Verbosity"]
 
 
 class Verbosity(IntEnum):
@@ -56,8 +66,25 @@ class Verbosity(IntEnum):
     VERBOSE = 2
 
 
-_VERBOSE_ONLY = (CheckpointWritten,)
-"""Events that say that all is well, too often to be read."""
+_VERBOSE_ONLY = (
+    CheckpointWritten, CommandEnded, ResourcesSpent, RunDescribed, SearchPlanned, StartsEnded,
+)  # fmt: skip
+"""Events that say that all is well, too often to be read, or what the result says again."""
+
+_IN_STATUS = (
+    Busy, MemoryPlanned, ModelOptimised, PhaseStarted, RoundDone, SearchFinished, StartTree,
+    TreePerturbed, TreeScored, TreesCulled,
+)  # fmt: skip
+"""Events that are no lines of their own where a line of status has them."""
+
+_ANSWERS = (
+    AlignmentWritten, BootstopChecked, BootstrapFinished, ConsensusBuilt, DistancesMeasured,
+    SupportsDrawn, TreesWritten,
+)  # fmt: skip
+"""Events that a command was asked for: lines on standard output, without the time."""
+
+_UNLOGGED = (CommandEnded, RunDescribed)
+"""Events that a log does not have: nothing new, or the head that it begins with."""
 
 
 class Log(Protocol):
@@ -70,7 +97,8 @@ class Log(Protocol):
 class Reporter:
     """Receives events and draws them with the time since the run began in front.
 
-    With a log, the run goes on where the terminal does not: nobody listens, or its file is full.
+    Progress and results have a console each. With a log, the run goes on where a terminal does not:
+    nobody listens, or its file is full.
     """
 
     def __init__(
@@ -80,16 +108,46 @@ class Reporter:
         json_lines: bool = False,
         clock: Callable[[], float] = time.monotonic,
         cpu_clock: Callable[[], float] = time.thread_time,
+        results: Console | None = None,
     ) -> None:
+        """``results``: where results go; to ``console`` where None."""
         self.console = console
+        self.results = results or console
         self._log: Log | None = None
-        self._has_terminal = self._is_logging = True
+        self._record = Record()
+        self._gone: set[Console] = set()
+        self._is_logging = True
+        self._has_checkpoint = False
         self._verbosity = verbosity
         self._json_lines = json_lines
         self._clock = clock
         self._cpu_clock = cpu_clock
         self._began = clock()
         self._cpu_began = cpu_clock()
+        self._ending = Ending()
+        self._status = Status()
+        self._line: StatusLine | None = None
+
+    def __enter__(self) -> Reporter:
+        """Draw a line of status from now on, where a terminal can."""
+        is_wanted = self._verbosity > Verbosity.QUIET and not self._json_lines
+        if is_wanted and isinstance(self.console, Terminal) and self.console.is_lively:
+            self._line = StatusLine(self.console, self._status, lambda: self.elapsed)
+            before_leaving(self._take_line_away)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Take the line away."""
+        self._take_line_away()
+        no_longer(self._take_line_away)
+
+    def _take_line_away(self) -> None:
+        if self._line is not None:
+            with suppress(OSError):
+                self._line.stop()
+            self._line = None
 
     @property
     def elapsed(self) -> float:
@@ -105,51 +163,97 @@ class Reporter:
         """Write to a log as well from now on; None: to none."""
         self._log = log
 
+    def watch(self, load: Callable[[], str]) -> None:
+        """Ask this what the device is doing, for the line of status."""
+        if self._line is not None:
+            self._line.load = load
+
+    def record_to(self, path: Path, append: bool) -> None:
+        """Write all events, those before as well, to a file of JSON lines from now on."""
+        self._record.begin(path, append)
+
     def __call__(self, event: Event) -> None:
         """Draw one event: as a line, or as what :func:`.results.result` makes of it."""
         elapsed = self.elapsed
+        self._record.write(as_json(event, elapsed))
+        self._ending.heed(event)
+        self._status.heed(event, elapsed)
         if self._json_lines:
-            self._show(lambda: self._print_json(event, elapsed))
-        if (found := result(event, self.console.height)) is not None:
-            self.say(found)
-            return
-        if not self._json_lines and self._is_shown(event):
-            self._show(lambda: self.console.print(_styled(event, elapsed), soft_wrap=True))
-        self._write_log(f"{stamp(elapsed)} {describe(event)}\n")
+            self._show(self.results, lambda: self._print_json(event, elapsed))
+        found = result(event, self.results.height, self._ending)
+        if isinstance(event, Unsaved):
+            self.say(describe(event), Verbosity.QUIET)
+        elif found is not None:
+            is_extra = isinstance(event, TimeSpent)
+            self.say(found, Verbosity.VERBOSE if is_extra else Verbosity.NORMAL)
+        elif isinstance(event, _ANSWERS):
+            self.say(describe(event))
+        elif not self._repeats(event):
+            self._draw(event, elapsed)
 
-    def say(self, renderable: Any) -> None:
-        """Show a table or a text after the events: on the terminal and in the log."""
+    def say(self, renderable: Any, verbosity: Verbosity = Verbosity.NORMAL) -> None:
+        """Show a table or a text after the events: on standard output and in the log.
+
+        ``verbosity``: how much of a run must be shown for it to be.
+        """
         is_text = isinstance(renderable, str)
-        if not self._json_lines and self._verbosity > Verbosity.QUIET:
-            self._show(lambda: self.console.print(renderable, soft_wrap=is_text))
+        if not self._json_lines and self._verbosity >= verbosity:
+            self._take_line_away()
+            draw = lambda: self.results.print(renderable, soft_wrap=is_text, markup=False)  # noqa: E731
+            self._show(self.results, draw)
         plain = Console(file=io.StringIO(), width=100, color_system=None)
         with plain.capture() as text:
-            plain.print(renderable, soft_wrap=is_text)
+            plain.print(renderable, soft_wrap=is_text, markup=False)
         self._write_log(text.get())
 
+    def finish(self, command: str, values: Mapping[str, Any]) -> None:
+        """The result of a command, as JSON has it."""
+        self(CommandEnded(command, values))
+
+    def _draw(self, event: Event, elapsed: float) -> None:
+        if not self._json_lines and self._is_shown(event):
+            draw = lambda: self.console.print(_styled(event, elapsed), soft_wrap=True)  # noqa: E731
+            self._show(self.console, draw)
+        if not isinstance(event, _UNLOGGED):
+            self._write_log(f"{stamp(elapsed)} {describe(event)}\n")
+
+    def _repeats(self, event: Event) -> bool:
+        """Whether an event only says again what the first of its kind has said."""
+        if not isinstance(event, CheckpointWritten):
+            return False
+        repeats, self._has_checkpoint = self._has_checkpoint, True
+        return repeats
+
     def _is_shown(self, event: Event) -> bool:
-        if isinstance(event, Unsaved):
-            return True
         if isinstance(event, _VERBOSE_ONLY):
+            return self._verbosity >= Verbosity.VERBOSE
+        if isinstance(event, _IN_STATUS) and self._line is not None:
             return self._verbosity >= Verbosity.VERBOSE
         return self._verbosity >= Verbosity.NORMAL
 
     def _print_json(self, event: Event, elapsed: float) -> None:
-        self.console.file.write(as_json(event, elapsed) + "\n")
-        self.console.file.flush()
+        self.results.file.write(as_json(event, elapsed) + "\n")
+        self.results.file.flush()
 
-    def _show(self, draw: Callable[[], None]) -> None:
-        """Draw on the terminal, as long as there is one."""
-        if not self._has_terminal:
+    def _show(self, console: Console, draw: Callable[[], None]) -> None:
+        """Draw on a console, as long as it is there.
+
+        Results that nobody reads end a command that keeps no log; of progress nobody needs to know.
+        """
+        if console in self._gone:
             return
         try:
             draw()
         except OSError as error:
-            if self._log is None:
+            if self._log is None and console is self.results:
                 raise
-            self._has_terminal = False
-            turn_away(self.console.file)
-            self._note(f"standard output: {error.strerror}; the run and its log go on")
+            self._gone.add(console)
+            if console is self.console:
+                self._take_line_away()
+            turn_away(console.file)
+            name = "standard output" if console is self.results else "standard error"
+            who = "the run goes on" if self._log is None else "the run and its log go on"
+            self._note(f"{name}: {error.strerror}; {who}")
 
     def _write_log(self, text: str) -> None:
         if self._log is None:
@@ -173,17 +277,18 @@ class Reporter:
             self._write_log(line)
 
 
-def stamp(elapsed: float) -> str:
-    """``[00:01:02]`` for 62 seconds."""
-    minutes, seconds = divmod(int(elapsed), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"[{hours:02d}:{minutes:02d}:{seconds:02d}]"
+JSON_NAMES: dict[type[Event], str] = {CommandEnded: "result"}
+"""Events that are not called in JSON what they are called here; an error is ``error``
+(:mod:`mltree.exits`)."""
 
 
 def as_json(event: Event, elapsed: float) -> str:
     """One line: the event's kind, the time (seconds) and its fields; infinities as text."""
     fields = _plain(dataclasses.asdict(event))
-    return json.dumps({"event": type(event).__name__, "elapsed": round(elapsed, 3), **fields})
+    if isinstance(event, CommandEnded):
+        fields = {"command": event.command, **fields["values"]}
+    name = JSON_NAMES.get(type(event), type(event).__name__)
+    return json.dumps({"event": name, "elapsed": round(elapsed, 3), **fields})
 
 
 def _plain(value: Any) -> Any:
@@ -198,152 +303,3 @@ def _plain(value: Any) -> Any:
 def _styled(event: Event, elapsed: float) -> Text:
     style = "yellow" if isinstance(event, Notice | StoppedShort) else ""
     return Text.assemble((stamp(elapsed), "dim"), " ", (describe(event), style))
-
-
-@singledispatch
-def describe(event: Event) -> str:
-    """The event as one line of text."""
-    return f"{type(event).__name__} {dataclasses.asdict(event)}"
-
-
-@describe.register
-def _(event: Notice) -> str:
-    return f"note: {event.text}"
-
-
-@describe.register
-def _(event: Unsaved) -> str:
-    return f"not written, {event.path}: {event.content.strip()}"
-
-
-@describe.register
-def _(event: RunStarted) -> str:
-    seed = "" if event.seed is None else f", seed {event.seed}"
-    return f"mltree {event.version}{seed}: {event.command}"
-
-
-@describe.register
-def _(event: AlignmentLoaded) -> str:
-    return (
-        f"{event.path}: {event.data_type} ({event.data_seen}), {event.taxa} taxa x "
-        f"{event.sites:,} sites, {event.patterns:,} patterns, {event.gap_share:.1%} gaps "
-        f"({event.layout})"
-    )
-
-
-@describe.register
-def _(event: MemoryPlanned) -> str:
-    mib = 2**20
-    trees = "a tree" if event.trees == 1 else f"{event.trees} trees"
-    near = f"{event.near / mib:,.1f} MiB for insertions, " if event.near else ""
-    return (
-        f"memory: the process will take about {event.process / mib:,.0f} MiB; "
-        f"{event.clas / mib:,.1f} MiB for the CLAs of {trees}, {event.slots} each, {near}"
-        f"{event.matrices / mib:,.1f} MiB of P matrices, {event.tips / mib:,.1f} MiB of tips; "
-        f"{event.device} has {event.available / mib:,.0f} MiB ({event.layout})"
-    )
-
-
-@describe.register
-def _(event: DeviceChosen) -> str:
-    return f"engine: {event.name}"
-
-
-@describe.register
-def _(event: StartTree) -> str:
-    return f"start {event.origin:<20}  lnL {event.lnl:.3f}"
-
-
-@describe.register
-def _(event: PhaseStarted) -> str:
-    trees = "1 tree" if event.trees == 1 else f"{event.trees} trees"
-    cut = "no cut" if math.isinf(event.cut) else f"cut {event.cut:g}"
-    return f"phase {event.phase}: SPR to radius {event.radius}, {cut}, {trees}"
-
-
-@describe.register
-def _(event: RoundDone) -> str:
-    return (
-        f"SPR round {event.round} (radius {event.radius})  lnL {event.lnl:.3f}  "
-        f"{event.candidates:,} insertions, {_count(event.moves, 'move')}"
-    )
-
-
-@describe.register
-def _(event: ModelOptimised) -> str:
-    return f"model  lnL {event.lnl:.3f}  {event.model}"
-
-
-@describe.register
-def _(event: StoppedShort) -> str:
-    return f"warning: the optimisation of {event.what} stopped short of a maximum"
-
-
-@describe.register
-def _(event: TreesCulled) -> str:
-    return f"{_count(event.kept, 'start')} kept, {event.dropped} dropped"
-
-
-@describe.register
-def _(event: TreePerturbed) -> str:
-    return (
-        f"perturbation {event.batch}  lnL {event.lnl:.3f}  "
-        f"{event.better} of {event.copies} copies better"
-    )
-
-
-@describe.register
-def _(event: CheckpointWritten) -> str:
-    return f"checkpoint {event.path}"
-
-
-@describe.register
-def _(event: SearchResumed) -> str:
-    return f"resumed from {event.path} after round {event.rounds}  lnL {event.lnl:.3f}"
-
-
-@describe.register
-def _(event: SearchFinished) -> str:
-    return (
-        f"search done  lnL {event.lnl:.3f}  {_count(event.rounds, 'round')}, "
-        f"{event.candidates:,} insertions, {_count(event.moves, 'move')}"
-    )
-
-
-@describe.register
-def _(event: TreesLoaded) -> str:
-    return f"{event.path}: {_count(event.trees, 'tree')}, {event.taxa:,} taxa"
-
-
-@describe.register
-def _(event: SupportsDrawn) -> str:
-    mean = "" if event.mean is None else f", mean {event.mean:.1%}"
-    return f"{event.metric}  {_count(event.branches, 'inner branch', 'es')}{mean}"
-
-
-@describe.register
-def _(event: ConsensusBuilt) -> str:
-    return f"{event.kind} consensus  {event.branches:,} of {event.largest:,} inner branches"
-
-
-@describe.register
-def _(event: DistancesMeasured) -> str:
-    weighted = "" if event.weighted is None else f", weighted {event.weighted:.6f}"
-    topologies = "1 topology" if event.topologies == 1 else f"{event.topologies:,} topologies"
-    return (
-        f"{_count(event.pairs, 'pair')} of trees, {topologies}  "
-        f"mean Robinson-Foulds distance {event.mean:.3f} ({event.relative:.2%}){weighted}"
-    )
-
-
-@describe.register
-def _(event: BootstopChecked) -> str:
-    verdict = "converged" if event.converged else "not converged"
-    return (
-        f"{event.replicates:,} replicates  wRF {event.wrf:.3f} ± {event.wrf_error:.3f} "
-        f"({event.share:.3%}), {event.passed:,} of {event.halvings:,} halvings pass: {verdict}"
-    )
-
-
-def _count(number: int, noun: str, ending: str = "s") -> str:
-    return f"{number:,} {noun}{'' if number == 1 else ending}"

@@ -12,7 +12,9 @@ from mltree.contract import Function
 from mltree.device.calibration import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.discovery import DeviceInfo
 from mltree.device.timing import Breakdown, Cost
-from mltree.events import EngineScore
+from mltree.events import PartitionsLoaded
+from mltree.run_events import EngineScore, FunctionTime, TimeSpent
+from mltree.tree_events import TestedTree
 
 __all__ = [
     "Timed",
@@ -20,7 +22,10 @@ __all__ = [
     "compare_table",
     "device_lines",
     "listed",
+    "parts_table",
+    "time_spent",
     "timing_table",
+    "tree_test_lines",
     "warning_lines",
 ]
 
@@ -49,27 +54,24 @@ class Timed(Protocol):
         """Seconds and work per likelihood function, and what the host waited for."""
 
 
-def timing_table(spent: Breakdown, wall: float, busy: float, copy_bytes: float | None) -> Table:
+def time_spent(spent: Breakdown, wall: float, busy: float, copy_bytes: float | None) -> TimeSpent:
     """Where a run's wall seconds went, and how fast the likelihood functions were.
 
-    Calls are newviews, edges or insertions, and nodes those times their patterns. ``busy``: CPU
-    seconds of the host's thread; ``copy_bytes``: bytes a second that the devices copy, of which a
-    function reaches a share (more than all of it where caches hold its CLAs); None: not known.
+    ``busy``: CPU seconds of the host's thread; ``copy_bytes``: bytes a second that the devices
+    copy, of which a function reaches a share (more than all of it where caches hold its CLAs);
+    None: not known.
     """
-    table = _table("Time", "", "seconds", "share", "calls", "M nodes", "GB/s", "of copy")
-    for function, label in FUNCTION_NAMES.items():
-        cost = spent.functions[function]
-        if cost.seconds > 0.0:
-            table.add_row(label, *_shares(cost.seconds, wall), *_rates(cost, copy_bytes))
+    rows = [
+        _row(label, spent.functions[function], copy_bytes)
+        for function, label in FUNCTION_NAMES.items()
+        if spent.functions[function].seconds > 0.0
+    ]
     host = _host_seconds(spent, busy)
     rest = wall - spent.device_seconds - sum(host.values())
     if abs(rest) > UNEXPLAINED * wall:
         host["unexplained" if rest > 0 else "host and device at once"] = rest
-    for label, seconds in host.items():
-        if seconds != 0.0:
-            table.add_row(label, *_shares(seconds, wall))
-    table.add_row("all", f"{wall:.3f}", style="bold")
-    return table
+    rows += [FunctionTime(label, seconds) for label, seconds in host.items() if seconds != 0.0]
+    return TimeSpent(wall, tuple(rows))
 
 
 def _host_seconds(spent: Breakdown, busy: float) -> dict[str, float]:
@@ -81,19 +83,27 @@ def _host_seconds(spent: Breakdown, busy: float) -> dict[str, float]:
     }
 
 
-def _shares(seconds: float, wall: float) -> tuple[str, str]:
-    return f"{seconds:.3f}", f"{seconds / wall:.1%}"
+def _row(label: str, cost: Cost, copy_bytes: float | None) -> FunctionTime:
+    rate = cost.bytes / cost.seconds if cost.bytes else None
+    share = rate / copy_bytes if rate and copy_bytes else None
+    return FunctionTime(label, cost.seconds, cost.operations, cost.pattern_nodes, rate, share)
 
 
-def _rates(cost: Cost, copy_bytes: float | None) -> tuple[str, ...]:
-    """The columns behind a function's seconds; empty where there is nothing to count."""
-    rate = cost.bytes / cost.seconds
-    return (
-        f"{cost.operations:,}" if cost.operations else "",
-        f"{cost.pattern_nodes / 1e6:,.1f}" if cost.pattern_nodes else "",
-        f"{rate / 1e9:.2f}" if cost.bytes else "",
-        f"{rate / copy_bytes:.0%}" if cost.bytes and copy_bytes else "",
-    )
+def timing_table(time: TimeSpent) -> Table:
+    """Seconds of each function, and how fast it was; nodes are calls times their patterns."""
+    table = _table("Time", "", "seconds", "share", "calls", "M nodes", "GB/s", "of copy")
+    for row in time.rows:
+        table.add_row(
+            row.name,
+            f"{row.seconds:.3f}",
+            f"{row.seconds / time.wall:.1%}",
+            f"{row.calls:,}" if row.calls else "",
+            f"{row.pattern_nodes / 1e6:,.1f}" if row.pattern_nodes else "",
+            "" if row.bytes_per_second is None else f"{row.bytes_per_second / 1e9:.2f}",
+            "" if row.share_of_copy is None else f"{row.share_of_copy:.0%}",
+        )
+    table.add_row("all", f"{time.wall:.3f}", style="bold")
+    return table
 
 
 def compare_table(scores: Sequence[EngineScore]) -> Table:
@@ -106,6 +116,37 @@ def compare_table(scores: Sequence[EngineScore]) -> Table:
         difference = f"{score.lnl - scores[0].lnl:+.1e}" if score is not scores[0] else ""
         table.add_row(score.engine, f"{score.lnl:.6f}", difference, f"{score.seconds * 1e3:.3f}")
     return table
+
+
+def parts_table(loaded: PartitionsLoaded) -> Table:
+    """The parts of an alignment, one a row."""
+    noun = "part" if len(loaded.parts) == 1 else "parts"
+    title = f"{len(loaded.parts):,} {noun} of {loaded.sites:,} sites, {loaded.taxa:,} taxa"
+    table = _table(title, "name", "type", "sites", "patterns", "gaps", "taxa", "model")
+    table.columns[1].justify = table.columns[-1].justify = "left"
+    table.columns[-1].no_wrap, table.columns[-1].overflow = False, "fold"
+    for part in loaded.parts:
+        counts = f"{part.sites:,}", f"{part.patterns:,}", f"{part.gap_share:.2%}", f"{part.taxa:,}"
+        table.add_row(part.name, part.data_type, *counts, part.model)
+    return table
+
+
+def tree_test_lines(trees: Sequence[TestedTree]) -> list[str]:
+    """Trees as IQ-TREE lists them: + in the 95 % confidence set of a test, - not.
+
+    The last line has the largest Monte-Carlo error of each test.
+    """
+    names = [test.name for test in trees[0].tests]
+    lines = [f"{'Tree':>4} {'logL':>14} {'deltaL':>9} " + "".join(f"{n:>9}  " for n in names)]
+    lines.append("-" * len(lines[0].rstrip()))
+    for tree in trees:
+        values = [f"{test.value:9.4f} {'+' if test.kept else '-'}" for test in tree.tests]
+        row = f"{tree.lnl:14.4f} {tree.delta:9.4f} " + "".join(values)
+        same = f" = tree {tree.same_as}"
+        lines.append(f"{tree.number:4} {row if tree.same_as is None else same}")
+    errors = zip(*([test.error for test in tree.tests] for tree in trees), strict=True)
+    lines.append(f"{'±':>4} {'':>25}" + "".join(f"{max(own):9.4f}  " for own in errors))
+    return [line.rstrip() for line in lines]
 
 
 def device_lines(device: DeviceInfo, verdict: str, known: Calibration) -> list[str]:

@@ -1,27 +1,47 @@
-"""Standard output, which may be closed or full before a run has ended."""
+"""Terminals: consoles that leave it to their user what a closed pipe means."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from typing import IO, Any
 
 from rich.console import Console
 
-__all__ = ["Terminal", "turn_away"]
+__all__ = ["Terminal", "progress_terminal", "result_terminal"]
+
+PLAIN = "NO_COLOR"
+"""Set to anything, it means no escape sequences at all (no-color.org)."""
 
 
 class Terminal(Console):
-    """A console whose user decides what a closed pipe means; rich's own ends the program."""
+    """A console whose user decides what a closed pipe means; rich's own ends the program.
+
+    Its cursor is never hidden: a run that is killed could not bring it back.
+    """
 
     def on_broken_pipe(self) -> None:
         """Called by rich while it handles the error."""
         raise  # noqa: PLE0704
 
+    def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002
+        """Leave it as it is."""
+        return False
 
-def turn_away(stream: IO[Any]) -> None:
-    """Send what a stream still holds, and whatever else is written to it, nowhere."""
-    with suppress(OSError, ValueError):  # not a file
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
+    @property
+    def is_lively(self) -> bool:
+        """Whether lines on it can be drawn again."""
+        return self.is_terminal and not self.is_dumb_terminal and self.color_system is not None
+
+
+def result_terminal() -> Terminal:
+    """Standard output."""
+    return _terminal(stderr=False)
+
+
+def progress_terminal() -> Terminal:
+    """Standard error."""
+    return _terminal(stderr=True)
+
+
+def _terminal(stderr: bool) -> Terminal:
+    plain = bool(os.environ.get(PLAIN))
+    return Terminal(stderr=stderr, highlight=False, color_system=None if plain else "auto")

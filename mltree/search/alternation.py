@@ -9,10 +9,10 @@ import numpy as np
 
 from mltree.events import Emit, StoppedShort
 from mltree.search.model_optimiser import Fit, optimise_models
-from mltree.search.scoring import SearchLikelihood
+from mltree.search.requests import Steps, smoothed
 from mltree.settings import SearchSettings
 
-__all__ = ["alternate"]
+__all__ = ["alternate", "settle"]
 
 LEAST_PACE, MOST_PACE = 0.5, 0.95
 """Bounds on what a turn gains as a share of the turn before: the first turns tell little."""
@@ -38,41 +38,46 @@ class _Course:
 
 
 def alternate(
-    likelihood: SearchLikelihood,
     fits: Sequence[Fit],
     settings: SearchSettings,
     emit: Emit,
     *,
     parameters: bool = True,
-) -> Fit:
-    """The best of some fits, each brought to a maximum; of its lengths alone, if asked for.
+) -> Steps[Fit]:
+    """The best of some fits, each brought to a maximum; of its lengths alone, if asked for."""
+    unsettled = yield from settle(fits, settings, parameters=parameters)
+    best = max(fits, key=lambda fit: fit.lnl)
+    if any(fit is best for fit in unsettled) or not best.converged:
+        emit(StoppedShort("model and branch lengths" if parameters else "branch lengths"))
+    return best
+
+
+def settle(
+    fits: Sequence[Fit], settings: SearchSettings, *, parameters: bool = True
+) -> Steps[list[Fit]]:
+    """Bring every fit to a maximum, side by side; those that were still moving at the end.
 
     Model and lengths are coupled, so that turns converge at a pace of their own: a small gain says
     little where turn after turn brings as much.
     """
-    courses = [_Course(fit) for fit in fits]
-    under_way = courses
+    under_way = [_Course(fit) for fit in fits]
     for _ in range(settings.max_alternations):
         before = [course.fit.lnl for course in under_way]
         moving = [course.fit for course in under_way]
         if parameters:
-            optimise_models(
-                likelihood, moving, settings.model, settings.branches, settings.model.final_epsilon
-            )
-        _smooth(likelihood, moving, settings.final_smooth_epsilon)
+            epsilon = settings.model.final_epsilon
+            yield from optimise_models(moving, settings.model, settings.branches, epsilon)
+        yield from _smooth(moving, settings.final_smooth_epsilon)
         for course, lnl in zip(under_way, before, strict=True):
             course.note(lnl)
         under_way = [c for c in under_way if c.outlook >= settings.alternation_epsilon]
         if not under_way:
             break
-    best = max(courses, key=lambda course: course.fit.lnl)
-    if best in under_way or not best.fit.converged:
-        emit(StoppedShort("model and branch lengths" if parameters else "branch lengths"))
-    return best.fit
+    return [course.fit for course in under_way]
 
 
-def _smooth(likelihood: SearchLikelihood, fits: Sequence[Fit], epsilon: float) -> None:
-    trees = [fit.tree for fit in fits]
-    lnls = likelihood.smooth(trees, [fit.model.arrays() for fit in fits], epsilon)
-    for fit, lnl in zip(fits, lnls.tolist(), strict=True):
+def _smooth(fits: Sequence[Fit], epsilon: float) -> Steps[None]:
+    cases = [fit.case for fit in fits]
+    lnls = yield from smoothed([fit.tree for fit in fits], cases, epsilon)
+    for fit, lnl in zip(fits, lnls, strict=True):
         fit.lnl = lnl

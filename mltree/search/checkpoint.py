@@ -9,7 +9,6 @@ for the same bits.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import json
@@ -26,23 +25,19 @@ from numpy.typing import NDArray
 from mltree.errors import InputError
 from mltree.events import CheckpointWritten, Emit, Notice
 from mltree.files import naming, write_whole
-from mltree.model.substitution import Model
-from mltree.search.lineage import Lineage
-from mltree.search.pool import Pool, PooledTree
-from mltree.search.state import SearchState
+from mltree.model.partitioned import PartitionModel
+from mltree.search.state import Lineage, Pool, PooledTree, SearchState
 from mltree.settings import CheckpointSettings
 from mltree.tree.topology import Tree
 
 __all__ = ["VERSION", "Checkpoint", "fingerprint"]
 
-VERSION = 3
+VERSION = 4
 """Raised whenever the file or the state changes its shape or its meaning."""
 
 _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
 
-_COUNTERS = ("fraction", "stage", "entered", "batches", "failures", "rounds", "candidates", "moves")
-_MODEL_ARRAYS = ("rates", "frequencies")
-_MODEL_NUMBERS = ("alpha", "p_invariant")
+_COUNTERS = ("fraction", "act", "entered", "batches", "failures", "rounds", "candidates", "moves")
 
 
 def fingerprint(*parts: str | bytes) -> str:
@@ -112,7 +107,7 @@ class Checkpoint:
         first_line = f"mltree checkpoint {VERSION}\n".encode()
         write_whole(self.path, first_line + hashlib.sha256(body).digest() + body)
 
-    def load(self, model: Model) -> SearchState | None:
+    def load(self, model: PartitionModel) -> SearchState | None:
         """The state on file, or None without a file.
 
         ``model`` gives what the checkpoint does not repeat: the alphabet and what is fixed.
@@ -179,10 +174,8 @@ def _pack(
         "counts": [len(state.lineages), len(state.copies), len(pooled)],
         "lineages": [(x.lnl, x.origin, x.active, x.rounds) for x in everyone],
         "pool_limit": state.pool.limit,
-        "model": {
-            **{name: getattr(state.model, name).tolist() for name in _MODEL_ARRAYS},
-            **{name: getattr(state.model, name) for name in _MODEL_NUMBERS},
-        },
+        "models": [model.values() for model in state.model.models],
+        "scalers": state.model.scalers.tolist(),
         "rng": state.rng.bit_generator.state,
         "counters": {name: getattr(state, name) for name in _COUNTERS},
     }
@@ -194,8 +187,10 @@ def _pack(
     }
 
 
-def _unpack(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], model: Model) -> SearchState:
-    n_tips = (arrays["lengths"].shape[1] + 3) // 2
+def _unpack(
+    arrays: dict[str, NDArray[Any]], meta: dict[str, Any], model: PartitionModel
+) -> SearchState:
+    n_tips = (arrays["lengths"].shape[-1] + 3) // 2
     everyone = [
         Lineage(Tree(twin.copy(), edge.copy(), lengths.copy(), n_tips), *row)
         for twin, edge, lengths, row in zip(
@@ -203,15 +198,15 @@ def _unpack(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], model: Model)
         )
     ]
     lineages, copies, pooled = _split(everyone, meta["counts"])
-    values: dict[str, Any] = {n: np.array(meta["model"][n]) for n in _MODEL_ARRAYS}
-    values |= {name: meta["model"][name] for name in _MODEL_NUMBERS}
+    pairs = zip(model.models, meta["models"], strict=True)
+    models = [own.with_values(values) for own, values in pairs]
     rng = np.random.default_rng()
     rng.bit_generator.state = meta["rng"]
     pool = Pool(meta["pool_limit"], [PooledTree(int(x.origin), x.lnl, x.tree) for x in pooled])
     return SearchState(
         lineages=lineages,
         copies=copies,
-        model=dataclasses.replace(model, **values),
+        model=model.with_parts(models, np.array(meta["scalers"])),
         rng=rng,
         pool=pool,
         **meta["counters"],

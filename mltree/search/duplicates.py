@@ -7,12 +7,13 @@ tree with them on zero-length branches, exactly, and the search need not see the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment.patterns import Patterns
+from mltree.alignment.patterns import Patterns, identical_taxa
 from mltree.tree.topology import Tree, tree_from_edges
 
 __all__ = ["Collapsed", "collapse"]
@@ -27,15 +28,15 @@ MIN_TAXA = 4
 class Collapsed:
     """An alignment without its copies, and the way back."""
 
-    patterns: Patterns
-    """One taxon of every group of identical ones, in the old order.  Columns stay distinct,
-    since a copy never told two columns apart."""
+    groups: tuple[Patterns, ...]
+    """The patterns of every data type, with one taxon of every group of identical ones, in the old
+    order. Columns stay distinct, since a copy never told two columns apart."""
     kept: Int
     """int32[T']: the old tip of every new one, rising."""
     copies: Int
     """int32[T - T']: old tips that were left out."""
     models: Int
-    """int32[T - T']: the old tip, among ``kept``, that each copy equals."""
+    """int32[T - T']: the old tip, in ``kept`` or an earlier copy, beside which each goes back."""
 
     def restore(self, tree: Tree) -> Tree:
         """The tree with the copies back, each beside its model on branches of length zero."""
@@ -46,7 +47,6 @@ class Collapsed:
         nodes[: tree.n_tips] = self.kept
         nodes[tree.n_tips :] = n_tips + np.arange(tree.n_tips - 2)
         ends = nodes[tree.edge_halves // 3].tolist()
-        lengths = tree.lengths.tolist()
         pendant = {end: n for n, pair in enumerate(ends) for end in pair if end < n_tips}
         fresh = range(n_tips + tree.n_tips - 2, 2 * n_tips - 2)
         for node, copy, model in zip(
@@ -54,10 +54,25 @@ class Collapsed:
         ):
             edge = pendant[model]
             ends[edge] = [node if end == model else end for end in ends[edge]]
-            pendant[model] = len(ends)
+            pendant[model], pendant[copy] = len(ends), len(ends) + 1
             ends += [[model, node], [copy, node]]
-            lengths += [0.0, 0.0]
-        return tree_from_edges(np.array(ends), np.array(lengths), n_tips)
+        none = np.zeros((*tree.lengths.shape[:-1], len(ends) - tree.n_edges))
+        return tree_from_edges(ends, np.concatenate([tree.lengths, none], axis=-1), n_tips)
+
+    def shuffled(self, rng: np.random.Generator) -> Collapsed:
+        """The same, with the copies put back in a random order: no tree of them is preferred.
+
+        Nothing tells the members of a group apart, so that a bootstrap replicate which joined them
+        as the best tree does would support branches that have no support.
+        """
+        kept, copies, models = self.kept.copy(), self.copies.copy(), self.models.copy()
+        for model in np.unique(self.models):
+            own = np.flatnonzero(self.models == model)
+            members = rng.permutation(np.append(model, self.copies[own]))
+            kept[np.searchsorted(self.kept, model)] = members[0]
+            copies[own] = members[1:]
+            models[own] = members[rng.integers(np.arange(own.size) + 1)]
+        return replace(self, kept=kept, copies=copies, models=models)
 
     def reduce_tree(self, tree: Tree) -> Tree:
         """A tree over all taxa without the copies: a start for the search."""
@@ -65,22 +80,25 @@ class Collapsed:
         return _without(ends, lengths, self.copies.tolist(), self.kept, tree.n_tips)
 
 
-def collapse(patterns: Patterns) -> Collapsed:
+def collapse(groups: Sequence[Patterns]) -> Collapsed:
     """Leave out all but the first of every group of identical taxa, but never too many."""
-    spare = patterns.n_tips - MIN_TAXA
-    pairs = sorted((copy, group[0]) for group in patterns.identical_taxa() for copy in group[1:])[
-        : max(spare, 0)
-    ]
+    spare = groups[0].n_tips - MIN_TAXA
+    alike = identical_taxa(groups)
+    pairs = sorted((copy, group[0]) for group in alike for copy in group[1:])[: max(spare, 0)]
     copies = np.array([copy for copy, _ in pairs], dtype=np.int32)
-    kept = np.setdiff1d(np.arange(patterns.n_tips, dtype=np.int32), copies)
-    reduced = patterns
+    kept = np.delete(np.arange(groups[0].n_tips, dtype=np.int32), copies)
+    reduced = groups
     if copies.size:
-        reduced = replace(
-            patterns,
-            taxa=tuple(patterns.taxa[tip] for tip in kept),
-            codes=np.ascontiguousarray(patterns.codes[kept]),
-        )
-    return Collapsed(reduced, kept, copies, np.array([m for _, m in pairs], dtype=np.int32))
+        reduced = [
+            replace(
+                patterns,
+                taxa=tuple(patterns.taxa[tip] for tip in kept),
+                codes=np.ascontiguousarray(patterns.codes[kept]),
+            )
+            for patterns in groups
+        ]
+    models = np.array([model for _, model in pairs], dtype=np.int32)
+    return Collapsed(tuple(reduced), kept, copies, models)
 
 
 def _without(

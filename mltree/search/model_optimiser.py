@@ -1,15 +1,15 @@
 """Model parameters by Newton's method, an iteration to a launch.
 
-The variables are the model's parameters on their log scales and the log of a factor on the tree
-length, so that the alternation with branch smoothing converges in few turns.  Gradient and Hessian
-come from differences, and every value that an iteration needs stands in one launch, for all the
-trees and models that are optimised side by side.  A gradient alone takes a fifth of the points, but
-five times as many launches.
+The variables are the parameters of a part's model on their log scales and the log of a factor on
+its branch lengths, so that the alternation with branch smoothing converges in few turns. Gradient
+and Hessian come from differences, and every value that an iteration needs stands in one launch, for
+all the trees and models that are optimised side by side. Given the branch lengths, parts are
+problems of their own: the n-th point of all of them is one tree of the launch, whose lnL comes back
+part by part. A gradient alone takes a fifth of the points, but five times as many launches.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,27 +17,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.eigen import ModelArrays
-from mltree.model.parameters import arrays_at, bounds, vector, with_vector
+from mltree.likelihood.cases import Case
+from mltree.model.parameters import arrays_of, blocks, bounds, starting_models, vector, with_vector
+from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
 from mltree.model.portable import exp
 from mltree.model.substitution import Model
-from mltree.search.scoring import SearchLikelihood
-from mltree.search.trust_region import Climb
+from mltree.search.requests import Steps, part_log_likelihoods
+from mltree.search.trust_region import Climb, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["Fit", "optimise_models", "with_other_rates"]
+__all__ = ["Fit", "best_fit", "optimise_models", "starts_of"]
 
 Float = NDArray[np.float64]
-
-FEW_INVARIABLE = (0.001, 0.1)
-MANY_INVARIABLE = (0.8, 5.0)
-"""(p, alpha) of +I+G: a site that never changes is invariable, or slow as many others are, and
-either way lnL may have a maximum. Of 21 data sets, 15 starts each, 13 had both: the one with many
-was reached from here in all, the one with few in 12, and in the last it is the lower one by 72."""
-
-LOW_SHARE = 0.15
-"""Proportion of invariable sites that tells which of the two maxima a model is nearer to."""
 
 
 @dataclass
@@ -46,92 +38,225 @@ class Fit:
 
     tree: Tree
     """Its lengths change in place."""
-    model: Model
+    model: PartitionModel
+    weights: int = 0
+    """The row of pattern weights."""
+    first_part: int = 0
+    """Of the engine's parts."""
     lnl: float = -np.inf
     """Natural log."""
     converged: bool = True
     """False after an optimisation of the model that ended where a step still promises to gain."""
+    part_lnls: Float | None = None
+    """f64[parts], after an optimisation of the model."""
+
+    @property
+    def case(self) -> Case:
+        """What the tree is computed under."""
+        return Case(self.model.arrays(), self.weights, self.first_part)
 
 
-def with_other_rates(model: Model) -> list[Model]:
-    """The model, and where its rates among sites may have a second maximum one on the way there."""
-    if model.p_invariant is None or model.p_invariant_fixed:
-        return [model]
-    if model.alpha is None or model.alpha_fixed:
-        return [model]
-    p, alpha = MANY_INVARIABLE if model.p_invariant < LOW_SHARE else FEW_INVARIABLE
-    return [model, dataclasses.replace(model, p_invariant=p, alpha=alpha)]
+def starts_of(model: PartitionModel) -> list[PartitionModel]:
+    """The model, and others on the way to where its parts may have further maxima."""
+    of_parts = [starting_models(part) for part in model.models]
+    count = max(len(starts) for starts in of_parts)
+    others = (
+        model.with_parts([starts[min(n, len(starts) - 1)] for starts in of_parts])
+        for n in range(1, count)
+    )
+    return [model, *others]
+
+
+def best_fit(fits: Sequence[Fit]) -> Fit:
+    """The best of fits whose models were optimised; part by part, for those are independent."""
+    best = max(fits, key=lambda fit: fit.lnl)
+    if best.model.n_parts == 1:
+        return best
+    lnls = np.array([fit.part_lnls for fit in fits])
+    chosen = lnls.argmax(axis=0)
+    models = [fits[n].model.models[part] for part, n in enumerate(chosen)]
+    scalers = np.array([fits[n].model.scalers[part] for part, n in enumerate(chosen)])
+    for part, n in enumerate(chosen) if best.tree.lengths.ndim > 1 else ():
+        best.tree.lengths[part] = fits[n].tree.lengths[part]
+    best.model = best.model.with_parts(models, scalers)
+    best.part_lnls = lnls.max(axis=0)
+    best.lnl = float(best.part_lnls.sum())
+    best.converged = all(fits[n].converged for n in set(chosen.tolist()))
+    return best
 
 
 def optimise_models(
-    likelihood: SearchLikelihood,
-    fits: Sequence[Fit],
-    settings: ModelSettings,
-    branches: BranchSettings,
-    epsilon: float,
-) -> None:
+    fits: Sequence[Fit], settings: ModelSettings, branches: BranchSettings, epsilon: float
+) -> Steps[None]:
     """Optimise the model of every fit, and scale the lengths of its tree to go with it.
 
-    Each stops when no step promises ``epsilon`` (natural log units) any more, and never ends worse
-    than it started.
+    Each stops when no step promises ``epsilon`` (natural log units, of a part) any more, and never
+    ends worse than it started.
     """
-    climbs = [_ModelClimb(fit, settings, branches, epsilon) for fit in fits]
-    for _ in range(settings.iterations):
+    for fit in fits:
+        fit.converged = True
+    turns = max(len(blocks(model)) for fit in fits for model in fit.model.models)
+    for turn in range(turns):
+        yield from _climb(
+            [_FitClimb(fit, turn, settings, branches, epsilon) for fit in fits],
+            settings.iterations,
+        )
+
+
+def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
+    """Take climbs to their ends side by side."""
+    for _ in range(iterations):
         under_way = [climb for climb in climbs if not climb.done]
         if not under_way:
             break
-        trees, models, counts = [], [], []
+        trees, cases, ends = [], [], [0]
         for climb in under_way:
-            more, arrays = climb.candidates()
+            more, under = climb.candidates()
             trees += more
-            models += arrays
-            counts.append(len(more))
-        lnls = likelihood.log_likelihoods(trees, models)
-        for climb, part in zip(under_way, np.split(lnls, np.cumsum(counts)[:-1]), strict=True):
-            climb.take(part)
+            cases += under
+            ends.append(len(trees))
+        lnls = yield from part_log_likelihoods(trees, cases)
+        climbs_of_parts, values = [], []
+        for climb, own in zip(under_way, np.split(lnls, ends[1:-1]), strict=True):
+            for part, column in climb.under_way(own):
+                climbs_of_parts.append(part)
+                values.append(column)
+        advance(climbs_of_parts, values)
     for climb in climbs:
         climb.finish()
 
 
-class _ModelClimb:
-    """The climb of one fit: variables that are free, in terms of trees and models."""
+class _FitClimb:
+    """The climbs of all parts of a fit, in terms of trees and cases.
+
+    ``turn``: which block of the variables of each model is free.
+    """
 
     def __init__(
-        self, fit: Fit, settings: ModelSettings, branches: BranchSettings, epsilon: float
+        self,
+        fit: Fit,
+        turn: int,
+        settings: ModelSettings,
+        branches: BranchSettings,
+        epsilon: float,
     ) -> None:
         self._fit = fit
         self._branches = branches
-        limit = settings.scale_limit
-        low, high = np.array([*bounds(fit.model), (-limit, limit)], dtype=np.float64).T
-        self._free = np.flatnonzero(high > low)
-        self._start: Float = np.append(vector(fit.model), 0.0)
-        """f64[variables]: the free and the fixed ones, the scale last."""
-        start, low, high = (every[self._free] for every in (self._start, low, high))
-        self._climb = Climb(start, low, high, settings.step, epsilon)
+        model = fit.model
+        self._parts = [
+            _PartClimb(
+                part, turn, _scale_bounds(model, scaler, settings.scale_limit), settings, epsilon
+            )
+            for part, scaler in zip(model.models, model.scalers.tolist(), strict=True)
+        ]
 
     @property
     def done(self) -> bool:
         """Whether there is nothing more to try."""
-        return self._climb.done
+        return all(part.done for part in self._parts)
 
-    def candidates(self) -> tuple[list[Tree], list[ModelArrays]]:
-        """Trees and models whose lnLs are wanted."""
-        every = self._variables(self._climb.points())
-        tree = self._fit.tree
-        scaled = self._branches.scaled(tree.lengths, exp(every[:, -1:]))
-        trees = [Tree(tree.twin, tree.edge, lengths, tree.n_tips) for lengths in scaled]
-        return trees, arrays_at(self._fit.model, every[:, :-1])
+    def candidates(self) -> tuple[list[Tree], list[Case]]:
+        """Trees and cases whose lnLs are wanted, part by part: those of the n-th points."""
+        fit, model = self._fit, self._fit.model
+        points = [part.variables() for part in self._parts]
+        scales = [exp(own[:, -1]) for own in points]
+        speeds = [
+            scale * scaler if model.linkage == Linkage.SCALED else np.ones_like(scale)
+            for scale, scaler in zip(scales, model.scalers.tolist(), strict=True)
+        ]
+        arrays = arrays_of(model.models, [own[:, :-1] for own in points], speeds, model.categories)
+        count = max(map(len, arrays))
+        every = [own + own[-1:] * (count - len(own)) for own in arrays]
+        cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]
+        padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
+        return [self._scaled(scale) for scale in np.array(padded).T], cases
 
-    def take(self, lnls: Float) -> None:
-        """Their lnLs."""
-        self._climb.take(lnls)
+    def under_way(self, lnls: Float) -> list[tuple[Climb, Float]]:
+        """The climbs that go on, and their values among lnLs f64[n, parts]."""
+        pairs = zip(self._parts, lnls.T, strict=True)
+        return [(part.climb, own[: part.points]) for part, own in pairs if not part.done]
 
     def finish(self) -> None:
-        """Leave the fit at the top of the climb."""
-        fit, (best,) = self._fit, self._variables(self._climb.x[None])
-        fit.model = with_vector(fit.model, best[:-1])
-        fit.tree.lengths[:] = self._branches.scaled(fit.tree.lengths, math.exp(best[-1]))
-        fit.lnl, fit.converged = self._climb.value, self._climb.converged
+        """Leave the fit at the top of the climbs."""
+        fit, ends = self._fit, [part.end() for part in self._parts]
+        scales = np.array([scale for _, scale in ends])
+        fit.tree.lengths[:] = self._scaled(scales).lengths
+        is_scaled = fit.model.linkage == Linkage.SCALED
+        fit.model = fit.model.with_parts(
+            [model for model, _ in ends], fit.model.scalers * scales if is_scaled else None
+        )
+        fit.part_lnls = np.array([part.value for part in self._parts])
+        fit.lnl = float(fit.part_lnls.sum())
+        fit.converged &= all(part.converged for part in self._parts)
+
+    def _scaled(self, scales: Float) -> Tree:
+        """The tree with branches as long as factors f64[parts] make them."""
+        tree, linkage = self._fit.tree, self._fit.model.linkage
+        if linkage == Linkage.SCALED or (linkage == Linkage.LINKED and scales.size > 1):
+            return tree
+        factor = scales[:, None] if tree.lengths.ndim > 1 else scales
+        lengths = self._branches.scaled(tree.lengths, factor)
+        return Tree(tree.twin, tree.edge, lengths, tree.n_tips)
+
+
+def _scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[float, float]:
+    """Bounds on the log of the factor on a part's branch lengths, ``limit`` at most."""
+    if model.linkage == Linkage.LINKED and model.n_parts > 1:
+        return 0.0, 0.0
+    if model.linkage != Linkage.SCALED:
+        return -limit, limit
+    low, high = math.log(SCALER_MIN / scaler), math.log(SCALER_MAX / scaler)
+    return min(max(low, -limit), 0.0), max(min(high, limit), 0.0)
+
+
+class _PartClimb:
+    """The climb of one part: variables that are free, in terms of models and scales."""
+
+    def __init__(
+        self,
+        model: Model,
+        turn: int,
+        scale: tuple[float, float],
+        settings: ModelSettings,
+        epsilon: float,
+    ) -> None:
+        self._model = model
+        low, high = np.array([*bounds(model), scale], dtype=np.float64).T
+        block, position = dict(enumerate(blocks(model))).get(turn, slice(0, 0)), np.arange(len(low))
+        wanted = np.append(position[:-1][block], position[-1])
+        self._free = wanted[high[wanted] > low[wanted]]
+        self._start: Float = np.append(vector(model), 0.0)
+        """f64[variables]: the free and the fixed ones, the scale last."""
+        start, low, high = (every[self._free] for every in (self._start, low, high))
+        self.climb = Climb(start, low, high, settings.step, epsilon)
+        self.points = 0
+        """How many were asked for last."""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing more to try."""
+        return self.climb.done
+
+    @property
+    def value(self) -> float:
+        """LnL at the end."""
+        return self.climb.value
+
+    @property
+    def converged(self) -> bool:
+        """Whether the end is a maximum."""
+        return self.climb.converged
+
+    def variables(self) -> Float:
+        """f64[n, variables]: where lnLs are wanted; at the end once done."""
+        points = self.climb.x[None] if self.done else self.climb.points()
+        self.points = len(points)
+        return self._variables(points)
+
+    def end(self) -> tuple[Model, float]:
+        """The best model, and its factor."""
+        (best,) = self._variables(self.climb.x[None])
+        return with_vector(self._model, best[:-1]), math.exp(best[-1])
 
     def _variables(self, points: Float) -> Float:
         """f64[n, variables]: the free ones of f64[n, free] beside the fixed ones."""

@@ -50,8 +50,8 @@ class Neighbourhood:
         """int32[prunes]: half-edges that face the pruned subtrees."""
         self.tree_of_prune: Int = prunes // self.forest.n_halves
         """int32[prunes]: which tree."""
-        self.joins: Float = self.forest.lengths[self.forest.edge[exits]].sum(axis=1)
-        """float64[prunes]: join branches as long as their two parts."""
+        self.joins: Float = self.forest.lengths[..., self.forest.edge[exits]].sum(axis=-1)
+        """float64[..., prunes]: join branches as long as their two parts."""
         self._side_entry: Int = ends.ravel()
         self._side_root: Int = ends[:, ::-1].ravel()
         self._layers = [0]
@@ -142,7 +142,7 @@ class Neighbourhood:
 
         ``selected`` is a slice, or strictly rising candidate indices.  The walk passes through
         the ancestors that it needs (output -1) and through nothing else.  ``joins`` is
-        float64[prunes]: lengths of the join branches, by default the sums of their parts.
+        float64[..., prunes]: lengths of the join branches, by default the sums of their parts.
         """
         joins = self.joins if joins is None else joins
         rank = np.full(self.size, -1, dtype=np.int32)
@@ -163,7 +163,7 @@ class Neighbourhood:
             tree=self.tree_of_prune[sides >> 1],
             prune=self.prunes[sides >> 1] % halves,
             root=self._side_root[sides] % halves,
-            join_length=joins[sides >> 1],
+            join_length=joins[..., sides >> 1],
             first_step=first_step,
             near=near % halves,
             far=self._twin[near] % halves,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mltree.search.constraint import Constraint
-from mltree.search.lineage import Lineage
+from mltree.search.state import Lineage
 from mltree.settings import PerturbationSettings
 from mltree.tree.moves import random_nnis
 
@@ -36,7 +36,8 @@ def perturbed_copies(
     edges = best.tree.inner_edges
     if constraint is not None:
         edges = edges[~constraint.shown_by(best.tree)[:, edges].any(axis=0)]
-    free = edges[best.tree.lengths[edges] <= settings.free_length]
+    longest = best.tree.lengths.reshape(-1, best.tree.n_edges).max(axis=0)
+    free = edges[longest[edges] <= settings.free_length]
     result = []
     for number in range(settings.copies):
         tree = best.tree.copy()

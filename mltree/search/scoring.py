@@ -8,18 +8,29 @@ high are re-scored with the join branch and the three branches around the insert
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.likelihood.batches import in_batches
+from mltree.likelihood.cases import Case
 from mltree.likelihood.scan_tasks import ScanTasks
-from mltree.model.eigen import ModelArrays
+from mltree.search.constraint import Constraint
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.settings import PhaseSettings, RoundSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["Moves", "SearchLikelihood", "rescore", "scan", "shortlist"]
+__all__ = [
+    "Moves",
+    "ScoredMoves",
+    "SearchLikelihood",
+    "rescore",
+    "scan",
+    "score_moves",
+    "shortlist",
+]
 
 Int = NDArray[np.int32]
 Float = NDArray[np.float64]
@@ -31,26 +42,27 @@ class SearchLikelihood(Protocol):
     def trees_at_once(self, tree: Tree) -> int:
         """How many trees like this one are best searched side by side."""
 
-    def log_likelihoods(self, trees: Sequence[Tree], models: Sequence[ModelArrays]) -> Float:
-        """f64[n]: lnL of every tree under its model."""
+    def load_weights(self, rows: Float) -> None:
+        """Take rows of pattern weights f64[R, L], which cases name."""
 
-    def smooth(self, trees: Sequence[Tree], models: Sequence[ModelArrays], epsilon: float) -> Float:
+    def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float:
+        """f64[n, parts]: lnL of every part of every tree."""
+
+    def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> Float:
         """f64[n]: lnL after optimising all lengths in place; never worse than before."""
 
-    def insertions(
-        self, trees: Sequence[Tree], models: Sequence[ModelArrays], scan: ScanTasks
-    ) -> Float:
+    def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float:
         """f64[outputs]: s0 of every insertion."""
 
     def refine(
-        self, trees: Sequence[Tree], models: Sequence[ModelArrays], scan: ScanTasks
+        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks
     ) -> tuple[Float, Float]:
-        """Best lnL f64[outputs], and lengths f64[outputs, 3] near, far, pendant."""
+        """Best lnL f64[outputs], and lengths f64[..., outputs, 3] near, far, pendant."""
 
     def join_lengths(
-        self, trees: Sequence[Tree], models: Sequence[ModelArrays], number: Int, prunes: Int
+        self, trees: Sequence[Tree], cases: Sequence[Case], number: Int, prunes: Int
     ) -> Float:
-        """f64[n]: optimised length of the branch that each prune of tree ``number`` leaves."""
+        """f64[..., n]: optimised length of the branch that each prune of ``number`` leaves."""
 
 
 class Moves(NamedTuple):
@@ -63,17 +75,82 @@ class Moves(NamedTuple):
     lnl: Float
     """float64[n]: lnL of the tree after the move, natural log."""
     lengths: Float
-    """float64[n, 4]: near, far, pendant, join."""
+    """float64[n, 4]: near, far, pendant, join; [n, 4, parts] where parts have their own."""
 
     def at(self, index: slice | NDArray[np.intp]) -> Moves:
         """Some of the moves, in the order of the indices."""
         return Moves(self.prune[index], self.target[index], self.lnl[index], self.lengths[index])
 
 
+class ScoredMoves(NamedTuple):
+    """What was found around one tree."""
+
+    moves: Moves
+    """Of the shortlist, re-scored."""
+    candidates: int
+    """Insertions scored."""
+
+
+def score_moves(
+    likelihood: SearchLikelihood,
+    trees: Sequence[Tree],
+    cases: Sequence[Case],
+    lnls: Sequence[float],
+    phase: PhaseSettings,
+    settings: RoundSettings,
+    constraint: Constraint | None,
+) -> list[ScoredMoves]:
+    """The moves around every tree that are worth a look, as many trees at once as is best."""
+
+    def at_once() -> int:
+        return likelihood.trees_at_once(trees[0])
+
+    def score(batch: slice) -> list[ScoredMoves]:
+        return _scored(
+            likelihood, trees[batch], cases[batch], lnls[batch], phase, settings, constraint
+        )
+
+    return list(chain.from_iterable(in_batches(len(trees), at_once, score)))
+
+
+def _scored(
+    likelihood: SearchLikelihood,
+    trees: Sequence[Tree],
+    cases: Sequence[Case],
+    lnls: Sequence[float],
+    phase: PhaseSettings,
+    settings: RoundSettings,
+    constraint: Constraint | None,
+) -> list[ScoredMoves]:
+    """The re-scored moves of trees that stand side by side."""
+    found, s0 = scan(likelihood, trees, cases, lnls, phase, settings)
+    allowed = _masked(trees, found, s0, constraint)
+    floors = [lnl - phase.breadth * settings.window for lnl in lnls]
+    selected = shortlist(found, allowed, floors, round(phase.breadth * settings.keep))
+    rescored = rescore(likelihood, trees, cases, found, selected)
+    candidates = np.bincount(found.tree, minlength=len(trees)).tolist()
+    return [ScoredMoves(*both) for both in zip(rescored, candidates, strict=True)]
+
+
+def _masked(
+    trees: Sequence[Tree], found: Neighbourhood, s0: Float, constraint: Constraint | None
+) -> Float:
+    """Scores with -inf for the moves that the constraint forbids."""
+    if constraint is None:
+        return s0
+    forest = found.forest
+    prunes = np.split(found.prunes % forest.n_halves, len(trees))
+    forbidden = np.concatenate(
+        [constraint.forbidden(tree, own) for tree, own in zip(trees, prunes, strict=True)]
+    )
+    edges = forest.edge[found.target] % forest.n_edges
+    return np.where(forbidden[found.side >> 1, edges], -np.inf, s0)
+
+
 def scan(
     likelihood: SearchLikelihood,
     trees: Sequence[Tree],
-    models: Sequence[ModelArrays],
+    cases: Sequence[Case],
     lnls: Sequence[float],
     phase: PhaseSettings,
     settings: RoundSettings,
@@ -89,7 +166,7 @@ def scan(
         new = found.extend(depth, alive)
         if new.start == new.stop:
             break
-        s0 = likelihood.insertions(trees, models, found.scan(new))
+        s0 = likelihood.insertions(trees, cases, found.scan(new))
         scores = np.concatenate([scores, s0])
     return found, scores
 
@@ -112,16 +189,18 @@ def shortlist(found: Neighbourhood, s0: Float, floors: Sequence[float], keep: in
 def rescore(
     likelihood: SearchLikelihood,
     trees: Sequence[Tree],
-    models: Sequence[ModelArrays],
+    cases: Sequence[Case],
     found: Neighbourhood,
     selected: Int,
 ) -> list[Moves]:
     """Joint Newton scores of the selected candidates, tree by tree."""
     lnl, lengths = np.empty(0), np.empty((0, 4))
     if selected.size:
-        joins = _join_lengths(likelihood, trees, models, found, selected)
-        lnl, three = likelihood.refine(trees, models, found.scan(selected, joins))
-        lengths = np.column_stack([three, joins[found.side[selected] >> 1]])
+        joins = _join_lengths(likelihood, trees, cases, found, selected)
+        lnl, three = likelihood.refine(trees, cases, found.scan(selected, joins))
+        join = joins[..., found.side[selected] >> 1, None]
+        lengths = np.concatenate([three, join], axis=-1)
+        lengths = np.moveaxis(lengths, (-2, -1), (0, 1))
     halves, tree = found.forest.n_halves, found.tree[selected]
     every = Moves(found.prune[selected] % halves, found.target[selected] % halves, lnl, lengths)
     return [every.at(np.flatnonzero(tree == n)) for n in range(len(trees))]
@@ -130,13 +209,14 @@ def rescore(
 def _join_lengths(
     likelihood: SearchLikelihood,
     trees: Sequence[Tree],
-    models: Sequence[ModelArrays],
+    cases: Sequence[Case],
     found: Neighbourhood,
     selected: Int,
 ) -> Float:
-    """f64[prunes]: the join branch, optimised where a prune has a selected target."""
-    wanted = np.unique(found.side[selected] >> 1)
+    """f64[..., prunes]: the join branch, optimised where a prune has a selected target."""
+    wanted = np.flatnonzero(np.bincount(found.side[selected] >> 1))
     prunes = found.prunes[wanted] % found.forest.n_halves
     joins = found.joins.copy()
-    joins[wanted] = likelihood.join_lengths(trees, models, found.tree_of_prune[wanted], prunes)
+    number = found.tree_of_prune[wanted]
+    joins[..., wanted] = likelihood.join_lengths(trees, cases, number, prunes)
     return joins

@@ -7,11 +7,66 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mltree.model.substitution import Model
-from mltree.search.lineage import Lineage, best_of
-from mltree.search.pool import Pool
+from mltree.model.partitioned import PartitionModel
+from mltree.tree.splits import topology_key
+from mltree.tree.topology import Tree
 
-__all__ = ["SearchState"]
+__all__ = ["Lineage", "Pool", "PooledTree", "SearchState", "best_of"]
+
+
+@dataclass
+class Lineage:
+    """A tree on its way through the search; several go through every launch side by side."""
+
+    tree: Tree
+    """Changed in place by the search."""
+    lnl: float
+    """Natural log-likelihood of ``tree`` under the search's current model."""
+    origin: str
+    """Where it came from: ``parsimony 1``, ``random 2``, ``user 1``, ``copy 3``."""
+    active: bool = True
+    """False once a phase has nothing more to gain for it."""
+    rounds: int = 0
+    """Rounds done in the current phase."""
+
+    def copy(self) -> Lineage:
+        """An independent lineage with the same tree."""
+        return Lineage(self.tree.copy(), self.lnl, self.origin, self.active, self.rounds)
+
+
+def best_of(lineages: list[Lineage]) -> Lineage:
+    """The one with the highest lnL; the first of equals."""
+    return max(lineages, key=lambda lineage: lineage.lnl)
+
+
+@dataclass(frozen=True)
+class PooledTree:
+    """A copy of a tree that the search once reached."""
+
+    key: int
+    """Equal for equal topologies; see :func:`mltree.tree.splits.topology_key`."""
+    lnl: float
+    tree: Tree
+
+
+@dataclass
+class Pool:
+    """At most ``limit`` trees of different topology, best first."""
+
+    limit: int
+    trees: list[PooledTree] = field(default_factory=list)
+
+    def add(self, tree: Tree, lnl: float) -> None:
+        """Take a tree in, unless its topology is there with a higher lnL."""
+        key = topology_key(tree)
+        known = next((entry for entry in self.trees if entry.key == key), None)
+        if known is not None:
+            if known.lnl >= lnl:
+                return
+            self.trees.remove(known)
+        self.trees.append(PooledTree(key, lnl, tree.copy()))
+        self.trees.sort(key=lambda entry: -entry.lnl)
+        del self.trees[self.limit :]
 
 
 @dataclass
@@ -20,17 +75,17 @@ class SearchState:
 
     lineages: list[Lineage]
     """The starts that are still in the race."""
-    model: Model
+    model: PartitionModel
     rng: np.random.Generator
     pool: Pool
     fraction: float
     """Share of the inner edges that the next perturbation changes."""
     copies: list[Lineage] = field(default_factory=list)
     """Perturbed copies under repair."""
-    stage: int = 0
-    """Index into the plan."""
+    act: int = 0
+    """Which of the search's acts is on."""
     entered: bool = False
-    """Whether the first step of the stage is done."""
+    """Whether its first step is done."""
     batches: int = 0
     """Batches of copies done."""
     failures: int = 0

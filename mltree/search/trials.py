@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.eigen import ModelArrays
+from mltree.likelihood.cases import Case
 from mltree.search.acceptance import best_moves
-from mltree.search.lineage import Lineage
-from mltree.search.scoring import Moves, SearchLikelihood
+from mltree.search.requests import Steps, smoothed
+from mltree.search.scoring import Moves
+from mltree.search.state import Lineage
 from mltree.settings import RoundSettings
 from mltree.tree.forest import Forest
 from mltree.tree.moves import SprLengths, spr
@@ -26,13 +27,12 @@ __all__ = ["tried_moves"]
 
 
 def tried_moves(
-    likelihood: SearchLikelihood,
     lineages: Sequence[Lineage],
-    model: ModelArrays,
+    case: Case,
     rescored: Sequence[Moves],
     trials: int,
     settings: RoundSettings,
-) -> list[Moves]:
+) -> Steps[list[Moves]]:
     """Of every lineage's near misses the one that gains most once all branches are smoothed.
 
     At most ``trials`` different topologies a lineage are tried.  Only one move is returned, or
@@ -46,9 +46,9 @@ def tried_moves(
         trees += moved
     if not trees:
         return chosen
-    lnls = likelihood.smooth(trees, [model] * len(trees), settings.trial_epsilon)
+    lnls = yield from smoothed(trees, [case] * len(trees), settings.trial_epsilon)
     ends = np.cumsum([moves.prune.size for moves in chosen])[:-1]
-    parts = np.split(lnls, ends)
+    parts = np.split(np.array(lnls), ends)
     return [
         best_moves(moves._replace(lnl=part), lineage.lnl, settings.min_gain).at(slice(1))
         for lineage, moves, part in zip(lineages, chosen, parts, strict=True)
@@ -73,6 +73,6 @@ def _different(tree: Tree, moves: Moves, limit: int) -> tuple[NDArray[np.intp], 
 def _moved(tree: Tree, moves: Moves, n: int) -> Tree:
     """A copy of the tree after the n-th move."""
     moved = tree.copy()
-    lengths = SprLengths(*moves.lengths[n].tolist())
+    lengths = SprLengths(*moves.lengths[n])
     spr(moved, int(moves.prune[n]), int(moves.target[n]), lengths)
     return moved

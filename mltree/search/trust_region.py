@@ -1,8 +1,9 @@
 """Newton's method in a box, from values alone, many of them at a time.
 
-A climb asks for points and takes their values, a launch at a time, so that several climbs can
-share their launches. A launch holds the stencil around the end of the next step, whose differences
-are gradient and Hessian there, and the ends of shorter steps, should that one be too bold.
+A climb asks for points and takes their values, a launch at a time, so that many climbs can share
+their launches, and their algebra. A launch holds the stencil around the end of the next step, whose
+differences are gradient and Hessian there, and the ends of shorter steps, should that one be too
+bold.
 
 Nocedal & Wright, Numerical Optimization (2nd ed.), chapter 4, with a box for a trust region, so
 that bounds on the variables and on the step are one thing.
@@ -10,6 +11,7 @@ that bounds on the variables and on the step are one thing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +19,10 @@ from numpy.typing import NDArray
 
 from mltree.model.portable import eigensystem, product, solve
 
-__all__ = ["REACH", "Climb", "Quadratic", "Stencil"]
+__all__ = ["REACH", "Climb", "Quadratic", "Stencil", "advance"]
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 
 REACH = 2.0
 """The longest step, and how far a quadratic's promise is believed, in units of a variable. On log
@@ -51,11 +54,12 @@ class Climb:
         self.done = False
         self.converged = False
         """Whether no step within reach promises ``epsilon`` any more."""
-        self._low, self._high = low, high
+        self.low, self.high = low, high
         self._stencil = Stencil.of(len(start), step)
         self._epsilon = epsilon
-        self._radius = FIRST
-        self._quadratic: Quadratic | None = None
+        self.radius = FIRST
+        """The longest next step."""
+        self.quadratic: Quadratic | None = None
         """The expansion about x; None where x is new and nothing around it is known."""
         self._ends = self.x[None]
         """f64[steps, n]: where steps would end, the longest first."""
@@ -65,35 +69,65 @@ class Climb:
         return np.concatenate([self._ends[0] + self._stencil.offsets, self._ends[1:]])
 
     def take(self, values: Float) -> None:
-        """Go on from the f64[m] values at the points."""
+        """Go on from the f64[m] values at the points; see :func:`advance`."""
+        advance([self], [values])
+
+    def note(self, values: Float) -> None:
+        """Find the best end of a step, and what is known around it, in f64[m] values."""
         around, beside = np.split(values, [len(self._stencil.offsets)])
         at_ends = np.append(around[0], beside)
         best = int(at_ends.argmax())
         lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
-        if self._quadratic is not None and at_ends[best] <= self.value:
-            self._radius = SHORTER[1] * lengths[-1]
+        if self.quadratic is not None and at_ends[best] <= self.value:
+            self.radius = SHORTER[1] * lengths[-1]
         else:
             self.x, self.value = self._ends[best], float(at_ends[best])
-            self._quadratic = self._stencil.quadratic(around) if best == 0 else None
-            longer = max(self._radius, 2.0 * lengths[0])
-            self._radius = min(longer, REACH) if best == 0 else lengths[best]
-        if self._quadratic is None:
+            self.quadratic = self._stencil.quadratic(around) if best == 0 else None
+            longer = max(self.radius, 2.0 * lengths[0])
+            self.radius = min(longer, REACH) if best == 0 else lengths[best]
+        if self.quadratic is None:
             self._ends = self.x[None]
-        else:
-            self._plan(self._quadratic)
 
-    def _plan(self, quadratic: Quadratic) -> None:
-        """The next steps, or the end."""
-        self.converged = quadratic.gain(self._step(quadratic, REACH)) < self._epsilon
-        self.done = self.converged or self._radius < self._stencil.step
-        whole = self._step(quadratic, self._radius)
-        length = np.abs(whole).max(initial=0.0)
-        shorter = [self._step(quadratic, share * length) for share in SHORTER]
-        self._ends = np.clip(self.x + np.array([whole, *shorter]), self._low, self._high)
+    def end_at(self, promise: float) -> None:
+        """Stop where no step within reach promises enough, or the steps have become too short."""
+        self.converged = promise < self._epsilon
+        self.done = self.converged or self.radius < self._stencil.step
 
-    def _step(self, quadratic: Quadratic, radius: float) -> Float:
-        low = np.maximum(self._low - self.x, -radius)
-        return quadratic.step(low, np.minimum(self._high - self.x, radius))
+    def try_steps(self, steps: Float) -> None:
+        """Take f64[steps, n], the longest first, for the next ones."""
+        self._ends = np.clip(self.x + steps, self.low, self.high)
+
+
+def advance(climbs: Sequence[Climb], values: Sequence[Float]) -> None:
+    """Let every climb go on from the f64[m] values at its points."""
+    for climb, own in zip(climbs, values, strict=True):
+        climb.note(own)
+    by_size: dict[int, list[Climb]] = {}
+    for climb in climbs:
+        if climb.quadratic is not None:
+            by_size.setdefault(climb.x.size, []).append(climb)
+    for alike in by_size.values():
+        _plan_steps(alike)
+
+
+def _plan_steps(climbs: Sequence[Climb]) -> None:
+    """The next steps of climbs of as many variables, or their end."""
+    known = [climb.quadratic for climb in climbs if climb.quadratic is not None]
+    quadratics = Quadratic(*(np.stack(every) for every in zip(*known, strict=True)))
+    low = np.stack([climb.low - climb.x for climb in climbs])
+    high = np.stack([climb.high - climb.x for climb in climbs])
+    concave = quadratics.concave(low, high)
+
+    def steps(radius: Float) -> Float:
+        return concave.summit(np.maximum(low, -radius[:, None]), np.minimum(high, radius[:, None]))
+
+    promises = quadratics.gain(steps(np.full(len(climbs), REACH)))
+    whole = steps(np.array([climb.radius for climb in climbs]))
+    length = np.abs(whole).max(axis=1, initial=0.0)
+    every = np.stack([whole, *(steps(share * length) for share in SHORTER)], axis=1)
+    for climb, promise, own in zip(climbs, promises.tolist(), every, strict=True):
+        climb.end_at(promise)
+        climb.try_steps(own)
 
 
 class Stencil(NamedTuple):
@@ -121,72 +155,79 @@ class Stencil(NamedTuple):
 
 
 class Quadratic(NamedTuple):
-    """What a step d brings: gradient . d - d . curvature . d / 2."""
+    """What a step d brings: gradient . d - d . curvature . d / 2; one, or a stack of them."""
 
     gradient: Float
-    """f64[n]"""
+    """f64[..., n]"""
     curvature: Float
-    """f64[n, n]: minus the Hessian."""
+    """f64[..., n, n]: minus the Hessian."""
 
-    def step(self, low: Float, high: Float) -> Float:
-        """f64[n]: the step in low <= 0 <= high that brings most; convex directions are straight.
+    def gain(self, step: Float) -> Float:
+        """What steps f64[..., n] promise at least: no quadratic curves up for ever."""
+        bend = (step * (self.curvature * step[..., None, :]).sum(axis=-1)).sum(axis=-1)
+        gain: Float = (self.gradient * step).sum(axis=-1) - np.maximum(bend, 0.0) / 2
+        return gain
 
-        Variables that a bound holds back take no part, so that their curvature bends no other's.
+    def concave(self, low: Float, high: Float) -> Quadratic:
+        """About straight where it is convex, within low <= 0 <= high f64[..., n].
+
+        Variables that a bound holds back take no part, so that their curvature bends no other's:
+        they slope no way. On a ridge's foot, where the slope may be zero and yet the way leads up,
+        it is given one.
         """
-        held = ((low >= 0) & (self.gradient <= 0)) | ((high <= 0) & (self.gradient >= 0))
-        moving = np.flatnonzero(~held)
-        gradient, curvature = _concave(
-            self.gradient[moving], self.curvature[np.ix_(moving, moving)]
+        gradient = self.gradient
+        held = ((low >= 0) & (gradient <= 0)) | ((high <= 0) & (gradient >= 0))
+        either = held[..., :, None] | held[..., None, :]
+        values, vectors = eigensystem(np.where(either, np.eye(gradient.shape[-1]), self.curvature))
+        slopes = (vectors * np.where(held, 0.0, gradient)[..., None]).sum(axis=-2)
+        least = np.where(values < -CONVEX, FLAT, 0.0)
+        slopes = np.copysign(np.maximum(np.abs(slopes), least), slopes)
+        values = np.maximum(values, FLAT)
+        return Quadratic(
+            np.where(held, 0.0, (vectors * slopes[..., None, :]).sum(axis=-1)),
+            product(vectors * values[..., None, :], vectors.swapaxes(-1, -2)),
         )
-        step = np.zeros_like(self.gradient)
-        step[moving] = _summit(gradient, curvature, low[moving], high[moving])
-        return step
 
-    def gain(self, step: Float) -> float:
-        """What a step promises at least: no quadratic curves up for ever."""
-        bend = (step * (self.curvature * step).sum(axis=1)).sum()
-        return float((self.gradient * step).sum() - max(bend, 0.0) / 2)
+    def summit(self, low: Float, high: Float) -> Float:
+        """f64[m, n]: the highest points of m concave quadratics in boxes around 0, by active sets.
 
+        Nocedal & Wright, algorithm 16.3: towards the top of the face that the bounds met so far
+        leave free, as far as the next bound; from a face's top, off the bound that holds back most.
+        """
+        count, n = self.gradient.shape
+        x = np.zeros((count, n))
+        free = np.ones((count, n), dtype=bool)
+        climbing = np.arange(count if n else 0)
+        identity = np.eye(n)
+        for _ in range(4 * n + 1):
+            if not climbing.size:
+                break
+            own, at = free[climbing], x[climbing]
+            lowest, highest = low[climbing], high[climbing]
+            slope = self._slope(climbing, at)
+            between = own[:, :, None] & own[:, None, :]
+            move = solve(
+                np.where(between, self.curvature[climbing], identity), np.where(own, slope, 0.0)
+            )
+            limit = np.where(move > 0, highest, lowest)
+            share = np.divide(limit - at, move, out=np.full_like(at, np.inf), where=move != 0)
+            hit = share.argmin(axis=1)
+            rows = np.arange(climbing.size)
+            blocked = share[rows, hit] < 1
+            at = at + np.where(blocked, share[rows, hit], 1.0)[:, None] * move
+            at[blocked, hit[blocked]] = limit[blocked, hit[blocked]]
+            x[climbing] = at
+            free[climbing[blocked], hit[blocked]] = False
+            slope = self._slope(climbing, at)
+            inward = np.where(own, 0.0, np.where(at >= highest, -slope, slope))
+            release = inward.argmax(axis=1)
+            held_back = ~blocked & (inward[rows, release] > 0)
+            free[climbing[held_back], release[held_back]] = True
+            climbing = climbing[blocked | held_back]
+        return x
 
-def _concave(gradient: Float, curvature: Float) -> tuple[Float, Float]:
-    """A quadratic that is the same where it is concave and about straight where it is not.
-
-    On a ridge's foot, where the slope may be zero and yet the way leads up, it is given one.
-    """
-    values, vectors = eigensystem(curvature)
-    slopes = (vectors * gradient[:, None]).sum(axis=0)
-    least = np.where(values < -CONVEX, FLAT, 0.0)
-    slopes = np.copysign(np.maximum(np.abs(slopes), least), slopes)
-    values = np.maximum(values, FLAT)
-    return (vectors * slopes).sum(axis=1), product(vectors * values, vectors.T)
-
-
-def _summit(gradient: Float, curvature: Float, low: Float, high: Float) -> Float:
-    """The highest point of a concave quadratic in a box around 0, by active sets.
-
-    Nocedal & Wright, algorithm 16.3: towards the top of the face that the bounds met so far leave
-    free, as far as the next bound; from a face's top, off the bound that holds back most.
-    """
-    x = np.zeros_like(gradient)
-    free = np.ones(x.size, dtype=bool)
-    for _ in range(4 * x.size + 1):
-        slope = gradient - (curvature * x).sum(axis=1)
-        move = np.zeros_like(x)
-        move[free] = solve(curvature[np.ix_(free, free)], slope[free])
-        limit = np.where(move > 0, high, low)
-        moving = move != 0
-        share = np.divide(limit - x, move, out=np.full_like(x, np.inf), where=moving)
-        hit = int(share.argmin()) if x.size else 0
-        if x.size and share[hit] < 1:
-            x = x + share[hit] * move
-            x[hit] = limit[hit]
-            free[hit] = False
-            continue
-        x = x + move
-        slope = gradient - (curvature * x).sum(axis=1)
-        inward = np.where(free, 0.0, np.where(x >= high, -slope, slope))
-        release = int(inward.argmax()) if x.size else 0
-        if not x.size or inward[release] <= 0:
-            break
-        free[release] = True
-    return x
+    def _slope(self, which: Int, x: Float) -> Float:
+        """f64[m, n]: of some quadratics at x f64[m, n]."""
+        bend = (self.curvature[which] * x[:, None, :]).sum(axis=-1)
+        slope: Float = self.gradient[which] - bend
+        return slope

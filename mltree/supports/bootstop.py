@@ -13,6 +13,7 @@ import numpy as np
 
 from mltree.supports.consensus import canonical, conflicts, greedy
 from mltree.supports.table import Bool, Index, SplitTable
+from mltree.tree_events import BootstopChecked
 
 __all__ = ["CUTOFF", "HALVINGS", "STEP", "Verdict", "bootstop"]
 
@@ -51,6 +52,19 @@ class Verdict:
     is_converged: bool
     """Whether so many replicates are enough: 99 % of the halvings passed, and the mean distance is
     within the mean cutoff."""
+
+    @property
+    def event(self) -> BootstopChecked:
+        """The same, to be shown."""
+        return BootstopChecked(
+            self.replicates,
+            self.distance,
+            self.error,
+            self.share,
+            self.passed,
+            self.halvings,
+            self.is_converged,
+        )
 
 
 def bootstop(

@@ -6,9 +6,11 @@ splits         bipartitions, branches that split off given tips, Robinson-Foulds
 moves          SPR and NNI in place, with undo
 newick         text in and out (the only module that knows ete3)
 newick_text    the tokens of Newick, checked and normalised
+nexus          trees of NEXUS files, in and out
 clades         trees of any shape as intervals of their tips; as Newick
 newick_clades  whole files of Newick trees as clades
-random_trees   uniform random topologies
+written        one tree as it is written, labels and all, for pictures and exports
+random_trees   uniform random topologies, Yule trees
 fitch          bit-parallel Fitch sets over packed sites
 parsimony      the parsimony score, randomised stepwise addition
 parsimony_spr  parsimony_trees: the usual starts, improved by batched SPR

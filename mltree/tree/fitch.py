@@ -8,14 +8,16 @@ The states that are left are renumbered site by site, and words are sorted by ho
 their sites need, so plane p is stored for the first ``widths[p]`` words only: DNA takes about 2.5
 planes of its 4, protein about 4 of its 20.
 
-A site of weight w is stored once for every bit of w, in a word of weight 2^bit.
+A site of weight w is stored once for every bit of w, in a word of weight 2^bit. Where many rows of
+weights hold for the same sites, each is stored once, and a row says which bits its weights have.
 
-Letters: T tips, L patterns, S states, W words of sites, F = Σ widths words of all planes.
+Letters: T tips, L patterns, S states, W words of sites, F = Σ widths words of all planes, R rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -24,7 +26,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
 
-__all__ = ["PackedSites", "Sets", "pack_sites"]
+__all__ = ["PackedSites", "ReweightedSites", "Sets", "pack_sites", "reweighted"]
 
 Sets: TypeAlias = NDArray[np.uint64]
 """uint64 [n, F]: n state sets of every site, plane after plane."""
@@ -77,10 +79,65 @@ class PackedSites:
         return np.invert(seen, out=seen)
 
 
-def pack_sites(patterns: Patterns) -> PackedSites:
+@dataclass(frozen=True, eq=False)
+class ReweightedSites(PackedSites):
+    """The same sites under rows of weights, one for each tree that is looked at side by side."""
+
+    weight_bits: NDArray[np.uint64]
+    """uint64 [bits, R, W]: which sites have that bit in their weight."""
+
+    def count(self, sites: Sets) -> NDArray[np.float64]:
+        """float64 [R, n]: weighted numbers of set bits in [R, n, W]; of one row, [n] in [n, W]."""
+        bits = self.weight_bits[:, 0] if sites.ndim == 2 else self.weight_bits[:, :, None]
+        total = np.zeros(sites.shape[:-1])
+        for bit, mask in enumerate(bits):
+            total += np.bitwise_count(sites & mask).sum(axis=-1, dtype=np.int64) * float(1 << bit)
+        return total
+
+    def rows(self, which: slice) -> ReweightedSites:
+        """The sites under some of the rows."""
+        return replace(self, weight_bits=self.weight_bits[:, which])
+
+
+def reweighted(groups: Sequence[Patterns], rows: NDArray[np.float64]) -> ReweightedSites:
+    """The sites of an alignment, each once, under rows of whole weights f64 [R, L].
+
+    ``groups``: as for :func:`pack_sites`, their patterns side by side in a row. ``constant`` is
+    left at 0: it tells no two trees of a row apart.
+    """
+    once = [replace(patterns, weights=np.ones(patterns.n_patterns)) for patterns in groups]
+    found = [_informative(patterns) for patterns in once]
+    chosen = np.flatnonzero(np.concatenate([informative for *_, informative in found]))
+    states = np.concatenate([states for _, states, *_ in found])
+    table = _words_of_sites(states, np.ones(chosen.size, np.int64))
+    packed = _packed(np.concatenate([sets for sets, *_ in found], axis=1), *table, 0.0)
+    weights = np.append(rows[:, chosen], np.zeros((len(rows), 1)), axis=1).astype(np.int64)
+    weights = weights[:, table[0].ravel()]  # an empty place, -1, has the 0 at the end
+    bits = np.arange(max(1, int(weights.max(initial=0)).bit_length()))
+    has = (weights >> bits[:, None, None] & 1).astype(np.bool_)
+    octets = np.ascontiguousarray(np.packbits(has, axis=-1, bitorder="little"))
+    words = octets.view("<u8").astype(np.uint64)
+    return ReweightedSites(packed.tips, packed.widths, packed.word_weights, 0.0, words)
+
+
+def pack_sites(*groups: Patterns) -> PackedSites:
     """The informative sites of an alignment, packed; about 0.02 s a million nucleotides.
 
+    ``groups``: the patterns of one data type, or of several, over the same taxa.
+
     Raises: ValueError where a weight is not a whole number >= 0.
+    """
+    sets, states, weights, constants, _ = zip(*map(_informative, groups), strict=True)
+    table = _words_of_sites(np.concatenate(states), np.concatenate(weights))
+    return _packed(np.concatenate(sets, axis=1), *table, sum(constants))
+
+
+def _informative(
+    patterns: Patterns,
+) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], float, NDArray[np.bool_]]:
+    """The sets of the informative sites, their numbers of states and their weights.
+
+    Then the changes of all sites beyond those, and which patterns are informative.
     """
     weights = patterns.weights.astype(np.int64)
     if np.any(weights != patterns.weights) or np.any(weights < 0):
@@ -97,7 +154,7 @@ def pack_sites(patterns: Patterns) -> PackedSites:
     chosen = np.flatnonzero(informative)
     sets, lone = _renumbered(masks[:, chosen], shared[:, chosen])
     constant += float((lone * weights[chosen]).sum())
-    return _packed(sets, shared[:, chosen].sum(axis=0), weights[chosen], constant)
+    return sets, shared[:, chosen].sum(axis=0), weights[chosen], constant, informative
 
 
 def _masks(patterns: Patterns) -> tuple[NDArray[np.uint64], np.uint64]:
@@ -133,12 +190,12 @@ def _renumbered(
 
 def _packed(
     sets: NDArray[np.uint64],
-    n_states: NDArray[np.int64],
-    weights: NDArray[np.int64],
+    sites: NDArray[np.int64],
+    word_weights: NDArray[np.float64],
+    word_states: NDArray[np.int64],
     constant: float,
 ) -> PackedSites:
-    """Sort the sites into words (see the module's first lines) and write their planes."""
-    sites, word_weights, word_states = _words_of_sites(n_states, weights)
+    """The planes of sites that are sorted into words (see the module's first lines)."""
     widths = tuple(int((word_states > plane).sum()) for plane in range(int(word_states[0])))
     planes = []
     for plane, width in enumerate(widths):

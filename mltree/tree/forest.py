@@ -41,8 +41,8 @@ class Forest:
             np.array([tree.edge for tree in trees]) + number * np.int32(self.n_edges)
         ).ravel()
         """int32[n * 3N]; without meaning where a tip has no half-edge."""
-        self.lengths: Float64Array = np.concatenate([tree.lengths for tree in trees])
-        """float64[n * E]"""
+        self.lengths: Float64Array = np.concatenate([tree.lengths for tree in trees], axis=-1)
+        """float64[n * E], or float64[parts, n * E]"""
         inner = np.arange(self.n_halves) >= 3 * self.n_tips
         self.is_inner: NDArray[np.bool_] = np.tile(inner, count)
         """bool[n * 3N]: half-edges at inner nodes."""

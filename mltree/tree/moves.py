@@ -14,7 +14,7 @@ id of edge[s2]; the pendant edge (edge[h]) stays as it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,17 +35,22 @@ __all__ = [
     "undo_all",
 ]
 
+Length: TypeAlias = float | Float64Array
+
 
 class SprLengths(NamedTuple):
-    """The four lengths an SPR sets, in expected substitutions per site."""
+    """The four lengths that an SPR sets, in expected substitutions per site.
 
-    near: float
+    f64[parts] each where the tree's are of every part.
+    """
+
+    near: Length
     """between the attachment node and the near half of the target edge"""
-    far: float
+    far: Length
     """between the attachment node and the far half of the target edge"""
-    pendant: float
+    pendant: Length
     """of the edge that carries the pruned subtree"""
-    join: float
+    join: Length
     """of the edge left behind where the subtree was"""
 
 
@@ -56,15 +61,17 @@ class Undo(NamedTuple):
     twins: tuple[int, ...]
     edges: tuple[int, ...]
     ids: tuple[int, ...]
-    lengths: tuple[float, ...]
+    lengths: Float64Array
+    """f64[..., ids]"""
 
 
 def default_lengths(tree: Tree, prune: int, target: int) -> SprLengths:
     """Target edge halved, pendant length kept, joined length the sum: the lazy insertion."""
     first, second = siblings(prune)
-    half = tree.lengths.item(tree.edge.item(target)) / 2
-    join = tree.lengths.item(tree.edge.item(first)) + tree.lengths.item(tree.edge.item(second))
-    return SprLengths(half, half, tree.lengths.item(tree.edge.item(prune)), join)
+    across, one, other, pendant = (
+        tree.lengths[..., tree.edge.item(half)] for half in (target, first, second, prune)
+    )
+    return SprLengths(across / 2, across / 2, pendant.copy(), one + other)
 
 
 def is_adjacent(tree: Tree, prune: int, target: int) -> bool:
@@ -121,7 +128,7 @@ def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) 
     _link(tree, target, first, target_id)
     _link(tree, second, far, moved_id)
     for edge_id, length in zip(record.ids, values, strict=True):
-        tree.lengths[edge_id] = length
+        tree.lengths[..., edge_id] = length
     return record
 
 
@@ -149,8 +156,7 @@ def undo(tree: Tree, record: Undo) -> None:
     for half, twin, edge in zip(record.halves, record.twins, record.edges, strict=True):
         tree.twin[half] = twin
         tree.edge[half] = edge
-    for edge_id, length in zip(record.ids, record.lengths, strict=True):
-        tree.lengths[edge_id] = length
+    tree.lengths[..., record.ids] = record.lengths
 
 
 def undo_all(tree: Tree, records: Sequence[Undo]) -> None:
@@ -170,8 +176,8 @@ def apply_sprs(
     A move is skipped where one of its three edges at the attachment node or its target edge was
     used by a move before it, or where its target is adjacent or lies inside its subtree by now.
 
-    prunes, targets  int32 [M], see ``spr``; lengths float64 [M, 4], the columns of SprLengths, or
-    None for the lazy insertion's.
+    prunes, targets  int32 [M], see ``spr``; lengths float64 [M, 4] or [M, 4, parts], the columns of
+    SprLengths, or None for the lazy insertion's.
     Returns: bool [M], which were applied, and their records in the order of application.
     """
     used: set[int] = set()
@@ -182,7 +188,7 @@ def apply_sprs(
         # Fewer than four different edges: the target is adjacent.
         if len(touched) < 4 or not used.isdisjoint(touched) or is_inside(tree, prune, target):
             continue
-        chosen = None if lengths is None else SprLengths(*lengths[move].tolist())
+        chosen = None if lengths is None else SprLengths(*lengths[move])
         records.append(spr(tree, prune, target, chosen))
         applied[move] = True
         used |= touched
@@ -221,7 +227,7 @@ def _record(tree: Tree, halves: tuple[int, ...], ids: tuple[int, ...]) -> Undo:
         tuple(tree.twin.item(half) for half in halves),
         tuple(tree.edge.item(half) for half in halves),
         ids,
-        tuple(tree.lengths.item(edge_id) for edge_id in ids),
+        tree.lengths[..., ids],
     )
 
 

@@ -11,7 +11,7 @@ import importlib.util
 import math
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -83,13 +83,14 @@ def write_newick(
     *,
     outgroup: Sequence[int] = (0,),
     collapse: float | None = None,
+    labels: Mapping[int, str] | None = None,
 ) -> str:
     """The tree as one line of Newick, rooted at the trifurcation next to the outgroup.
 
     Subtrees are ordered by their first taxon, so equal trees give equal text whatever their
     numbering. digits: decimals of the lengths, or None for all that a float64 has. outgroup: tips
     that stand together in the tree; where they do not, the first of them counts. collapse: inner
-    branches no longer than this become polytomies.
+    branches no longer than this become polytomies. labels: of inner edges, by their ids.
     """
     first_tip = _first_tips(tree)
 
@@ -117,7 +118,8 @@ def write_newick(
         elif vanishes(item):
             stack += _separated(in_order(*siblings(item)))
         else:
-            stack += [")" + branch(item), *_separated(in_order(*siblings(item))), "("]
+            label = "" if labels is None else labels.get(tree.edge.item(item), "")
+            stack += [f"){label}" + branch(item), *_separated(in_order(*siblings(item))), "("]
     return "".join(parts)
 
 

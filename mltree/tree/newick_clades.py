@@ -22,7 +22,7 @@ from mltree.tree.newick import listed
 from mltree.tree.newick_text import raw_trees, text_of
 from mltree.tree.topology import Float64Array, Int32Array
 
-__all__ = ["read_clades"]
+__all__ = ["read_clades", "read_gene_trees", "read_labelled"]
 
 PIECE = 1 << 22
 """Bytes of text that are looked at together: their arrays take some 30 times as much."""
@@ -54,6 +54,28 @@ def read_clades(source: str | Path, like: Clades | None = None, origin: str = ""
     return Clades.joined(reader.taxa, pieces)
 
 
+def read_gene_trees(source: str | Path) -> Iterator[Clades]:
+    """Every tree of a Newick file or text, each over the taxa that it happens to have.
+
+    Raises: InputError for a broken file.
+    """
+    text, file = text_of(source)
+    for piece in _pieces(text, file, size=1):
+        yield _Reader(text, file, None, "").clades(piece)
+
+
+def read_labelled(source: str | Path) -> tuple[Clades, list[str]]:
+    """The first tree of a Newick file or text, and the label of each of its clades or ``""``.
+
+    Raises: InputError for a broken file.
+    """
+    text, file = text_of(source)
+    for piece in _pieces(text, file, size=1):
+        reader = _Reader(text, file, None, "")
+        return reader.clades(piece), reader.labels(piece)
+    raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
+
+
 @dataclass(frozen=True)
 class _Piece:
     """The text of whole trees, with nothing in it but marks, names and numbers."""
@@ -71,7 +93,8 @@ class _Piece:
         return self.names[int(label)] if label else ""
 
 
-def _pieces(text: str, file: str | None) -> Iterator[_Piece]:
+def _pieces(text: str, file: str | None, size: int = PIECE) -> Iterator[_Piece]:
+    """Whole trees, of so many bytes together or a single one."""
     if any(mark in text for mark in "[]'\""):
         for raw in raw_trees(text, file, signed=True):
             yield _Piece(raw.text.encode(), raw.line, raw.names)
@@ -80,7 +103,7 @@ def _pieces(text: str, file: str | None) -> Iterator[_Piece]:
     line = 1
     start, end = 0, len(content)
     while start < end:
-        stop = content.find(b";", min(start + PIECE, end) - 1) + 1 or end
+        stop = content.find(b";", min(start + size, end) - 1) + 1 or end
         piece = content[start:stop]
         if not piece.isspace():
             yield _Piece(piece, line, None)
@@ -183,6 +206,14 @@ class _Reader:
             (last - skip)[proper].astype(np.int32),
             length[closing + 1][proper],
         )
+
+    def labels(self, piece: _Piece) -> list[str]:
+        """Of the clades of a piece, in their order."""
+        marks = _Marks(piece.text)
+        opening, closing = marks.pairs()
+        seen = np.cumsum(marks.is_tip)
+        proper = seen[closing] - seen[opening] < len(self.taxa or ())
+        return [piece.name(label) for label in _cut(piece.text, marks, closing[proper] + 1)]
 
     def _lengths(self, piece: _Piece, marks: _Marks) -> Float64Array:
         """float64: the length behind the label in each gap; NaN where there is none."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from mltree.alignment.numerals import decimal
 from mltree.alignment.source import read_bytes
 from mltree.errors import InputError
+from mltree.tree.nexus import is_nexus, newick_of
 
 __all__ = ["RawTree", "quoted", "raw_trees", "text_of"]
 
@@ -47,6 +48,8 @@ class RawTree:
 def text_of(source: str | Path) -> tuple[str, str | None]:
     """The text, and the file it came from or None where the source is the text itself.
 
+    The trees of a NEXUS file are given as Newick.
+
     Raises: InputError where a file cannot be read.
     """
     if isinstance(source, str) and _is_newick(source):
@@ -56,9 +59,7 @@ def text_of(source: str | Path) -> tuple[str, str | None]:
         text = read_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("not a text file", file=file) from None
-    if text.lstrip()[:6].upper() == "#NEXUS":
-        raise InputError("a NEXUS file", file=file, hint="export the tree as Newick")
-    return text, file
+    return (newick_of(text, file) if is_nexus(text) else text), file
 
 
 def _is_newick(source: str) -> bool:

@@ -9,13 +9,14 @@ Letters: T tips, E edges, F words of all planes (see fitch).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
-from mltree.tree.fitch import PackedSites, Sets, pack_sites
+from mltree.tree.fitch import PackedSites, ReweightedSites, Sets, pack_sites
 from mltree.tree.forest import Forest, ring
 from mltree.tree.topology import DEFAULT_LENGTH, NONE, Int32Array, Tree, siblings
 
@@ -23,6 +24,7 @@ __all__ = [
     "DirectionalSets",
     "packed",
     "parsimony_score",
+    "reweighted_additions",
     "stepwise_addition",
     "stepwise_additions",
 ]
@@ -59,26 +61,50 @@ def stepwise_additions(
 ) -> list[Tree]:
     """``count`` trees by stepwise addition, grown side by side; see :func:`stepwise_addition`."""
     sites = packed(patterns)
-    n_tips, n_words = sites.tips.shape
-    together = max(1, GROVE_BYTES // (SETS_A_TIP * n_tips * n_words * sites.tips.itemsize))
+    together = _together(sites)
     trees: list[Tree] = []
     while len(trees) < count:
-        trees += _grown(sites, min(together, count - len(trees)), rng)
-    for tree in trees:
-        tree.lengths[:] = length
+        trees += _grown(sites, [rng] * min(together, count - len(trees)), length)
     return trees
 
 
-def _grown(sites: PackedSites, count: int, rng: np.random.Generator) -> list[Tree]:
-    growth = _Growth(sites, count)
-    orders = [rng.permutation(len(sites.tips)) for _ in range(count)]
+def reweighted_additions(
+    sites: ReweightedSites, rngs: Sequence[np.random.Generator], length: float = DEFAULT_LENGTH
+) -> list[Tree]:
+    """A tree by stepwise addition for every row of weights, each by its own rng."""
+    trees: list[Tree] = []
+    together = _together(sites)
+    for first in range(0, len(rngs), together):
+        rows = slice(first, first + together)
+        trees += _grown(sites.rows(rows), rngs[rows], length)
+    return trees
+
+
+def _together(sites: PackedSites) -> int:
+    """Trees that grow side by side."""
+    n_tips, n_words = sites.tips.shape
+    return int(max(1, GROVE_BYTES // (SETS_A_TIP * n_tips * n_words * sites.tips.itemsize)))
+
+
+def _grown(sites: PackedSites, rngs: Sequence[np.random.Generator], length: float) -> list[Tree]:
+    """A tree by each generator; the same one again where all draw from one stream."""
+    growth = _Growth(sites, len(rngs))
+    orders = [rng.permutation(len(sites.tips)) for rng in rngs]
     order = np.stack(orders, axis=1).astype(np.int32)
     growth.star(order[:3])
     for tips in order[3:]:
         costs = growth.costs(tips)
         cheapest = [np.flatnonzero(own == own.min()) for own in costs]
-        growth.insert(tips, np.array([own[rng.integers(own.size)] for own in cheapest]))
-    return growth.trees()
+        growth.insert(
+            tips,
+            np.array(
+                [own[rng.integers(own.size)] for own, rng in zip(cheapest, rngs, strict=True)]
+            ),
+        )
+    trees = growth.trees()
+    for tree in trees:
+        tree.lengths[:] = length
+    return trees
 
 
 def packed(patterns: Patterns | PackedSites) -> PackedSites:
@@ -203,7 +229,7 @@ class _Growth:
         self.sets[rows[base + 2]] = self._set_of_edges(old)
         changed = self._refresh(np.concatenate([base, base + 1]))
         touched = np.concatenate([changed, base, base + 1, base + 2])
-        self._refresh_edges(np.unique(self.edge[touched]))
+        self._refresh_edges(np.flatnonzero(np.bincount(self.edge[touched])).astype(np.int32))
 
     def _set_of_edges(self, edges: Int32Array) -> Sets:
         sets: Sets = self.edge_sets.reshape(-1, self.sets.shape[1])[edges]

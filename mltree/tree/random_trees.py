@@ -1,12 +1,12 @@
-"""Random topologies, every one equally likely."""
+"""Random trees: topologies that are all as likely, and those that grow by births alone."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mltree.tree.topology import DEFAULT_LENGTH, Tree, tree_from_edges
+from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree, tree_from_edges
 
-__all__ = ["random_topology"]
+__all__ = ["random_topology", "uniform_tree", "yule_tree"]
 
 
 def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAULT_LENGTH) -> Tree:
@@ -25,3 +25,47 @@ def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAU
         far += [far[target], node]
         far[target] = node
     return tree_from_edges(np.column_stack((near, far)), length, n_tips)
+
+
+def uniform_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree:
+    """A topology drawn uniformly from all, with exponential branch lengths of that mean."""
+    tree = random_topology(n_tips, rng)
+    tree.lengths[:] = rng.exponential(mean_length, tree.n_edges)
+    return tree
+
+
+def yule_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree:
+    """A tree that grew by births alone (Yule 1925), its root removed; all tips are of one age.
+
+    Each of k lineages splits as often, so that the next split is an exponential time of mean 1/k
+    away, and whose it is, is chance. Lengths are scaled to the mean that is asked for.
+    """
+    ends: list[tuple[int, int]] = []
+    lengths: list[float] = []
+    growing = [(0, 0.0), (0, 0.0)]  # lineages: the node each began at, and when
+    now, nodes = 0.0, 1
+    while True:
+        now += float(rng.exponential(1.0 / len(growing)))
+        if len(growing) == n_tips:
+            break
+        chosen = int(rng.integers(len(growing)))
+        node, began = growing[chosen]
+        ends.append((node, nodes))
+        lengths.append(now - began)
+        growing[chosen] = (nodes, now)
+        growing.append((nodes, now))
+        nodes += 1
+    ends += [(node, nodes + tip) for tip, (node, _) in enumerate(growing)]
+    lengths += [now - began for _, began in growing]
+    return _unrooted(np.array(ends, np.int32), np.array(lengths), n_tips, mean_length)
+
+
+def _unrooted(ends: Int32Array, lengths: Float64Array, n_tips: int, mean: float) -> Tree:
+    """The tree without its root, node 0; inner nodes are 1..T-2, and the tips come after them."""
+    at_root = np.flatnonzero(ends[:, 0] == 0)
+    others = np.flatnonzero(ends[:, 0] != 0)
+    joined = np.vstack((ends[others], ends[at_root, 1][None, :]))
+    merged = np.append(lengths[others], lengths[at_root].sum())
+    is_tip = joined >= n_tips - 1
+    numbered = np.where(is_tip, joined - (n_tips - 1), joined - 1 + n_tips)
+    return tree_from_edges(numbered, merged * (mean / merged.mean()), n_tips)

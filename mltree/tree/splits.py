@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree, siblings
 
-__all__ = ["facing", "robinson_foulds", "same_topology", "splits", "topology_key"]
+__all__ = ["facing", "lengths_in", "robinson_foulds", "same_topology", "splits", "topology_key"]
 
 UInt64Array: TypeAlias = NDArray[np.uint64]
 
@@ -66,6 +66,20 @@ def robinson_foulds(first: Tree, second: Tree) -> int:
 def same_topology(first: Tree, second: Tree) -> bool:
     """Whether two trees over the same tips have exactly the same splits."""
     return robinson_foulds(first, second) == 0
+
+
+def lengths_in(tree: Tree, other: Tree) -> NDArray[np.float64]:
+    """f64 [E]: the lengths of another tree of the same topology, by the edge ids of this one.
+
+    Raises: ValueError where the topologies differ.
+    """
+    own, others = splits(tree), splits(other)
+    order, place = np.lexsort(others.T), np.lexsort(own.T)
+    if not np.array_equal(own[place], others[order]):
+        raise ValueError("trees of different topologies")
+    lengths = np.empty(tree.n_edges)
+    lengths[place] = other.lengths[order]
+    return lengths
 
 
 def topology_key(tree: Tree) -> int:

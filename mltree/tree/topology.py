@@ -61,7 +61,8 @@ class Tree:
 
     twin     int32 [3N]  the half-edge at the other end; NONE where a tip has none
     edge     int32 [3N]  edge id 0..E-1, the same at both ends; NONE where a tip has none
-    lengths  float64 [E] expected substitutions per site
+    lengths  float64 [E] expected substitutions per site; [parts, E] where the parts of the
+             alignment have branch lengths of their own
     n_tips   T; tip i of every tree is taxon i of the patterns
     """
 
@@ -135,7 +136,7 @@ def tree_from_edges(ends: ArrayLike, lengths: ArrayLike, n_tips: int) -> Tree:
     """A tree from the two node numbers of every edge; edge ids are the row numbers.
 
     ends     int [E, 2]; tips 0..T-1 must occur once, inner nodes T..2T-3 three times
-    lengths  float [E] or one number for all
+    lengths  float [E], [parts, E] or one number for all
     Raises: ValueError where the rows are not an unrooted binary tree.
     """
     nodes = np.asarray(ends, dtype=np.int32)
@@ -153,8 +154,9 @@ def tree_from_edges(ends: ArrayLike, lengths: ArrayLike, n_tips: int) -> Tree:
     edge = np.full(3 * n_nodes, NONE, dtype=np.int32)
     twin[halves] = halves[:, ::-1]
     edge[halves] = np.arange(n_edges, dtype=np.int32)[:, None]
-    tree = Tree(twin, edge, np.empty(n_edges), n_tips)
-    tree.lengths[:] = lengths
+    given = np.asarray(lengths, np.float64)
+    tree = Tree(twin, edge, np.empty((*given.shape[:-1], n_edges)), n_tips)
+    tree.lengths[:] = given
     tree.validate()
     return tree
 
@@ -184,7 +186,7 @@ def _check_shapes(tree: Tree) -> None:
     expected = (
         ("twin", tree.twin, (3 * tree.n_nodes,), np.int32),
         ("edge", tree.edge, (3 * tree.n_nodes,), np.int32),
-        ("lengths", tree.lengths, (tree.n_edges,), np.float64),
+        ("lengths", tree.lengths, (*tree.lengths.shape[:-1], tree.n_edges), np.float64),
     )
     for name, array, shape, kind in expected:
         if array.shape != shape or array.dtype != kind:
@@ -199,7 +201,7 @@ def _used(tree: Tree) -> Int32Array:
 
 def _check_twins(tree: Tree) -> None:
     used = _used(tree)
-    unused = np.setdiff1d(np.arange(tree.twin.size), used)
+    unused = np.delete(np.arange(tree.twin.size), used)
     if np.any(tree.twin[unused] != NONE) or np.any(tree.edge[unused] != NONE):
         raise ValueError("a tip uses more than its half-edge 0")
     twins = tree.twin[used]
@@ -220,9 +222,9 @@ def _check_edge_ids(tree: Tree) -> None:
 
 
 def _check_lengths(tree: Tree) -> None:
-    wrong = np.flatnonzero(~(np.isfinite(tree.lengths) & (tree.lengths >= 0)))
+    wrong = np.argwhere(~(np.isfinite(tree.lengths) & (tree.lengths >= 0)))
     if wrong.size:
-        raise ValueError(f"edge {wrong[0]} has length {tree.lengths[wrong[0]]}")
+        raise ValueError(f"edge {wrong[0][-1]} has length {tree.lengths[tuple(wrong[0])]}")
 
 
 def _check_connected(tree: Tree) -> None:

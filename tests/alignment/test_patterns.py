@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.formats import Alignment, read_alignment
-from mltree.alignment.patterns import Patterns, compress
+from mltree.alignment.patterns import Patterns, compress, identical_taxa
 
 DATASETS = Path(__file__).parents[2] / "datasets"
 
@@ -127,7 +127,7 @@ def test_code_counts() -> None:
 
 def test_identical_taxa_are_equal_code_by_code() -> None:
     patterns = compress(alignment_of("ACN", "ACT", "AC-", "ACU", "GGG"))
-    assert patterns.identical_taxa() == ((0, 2), (1, 3))
+    assert identical_taxa([patterns]) == ((0, 2), (1, 3))
 
 
 @pytest.mark.parametrize("n_taxa", [1, 15, 16, 17, 32, 33])

@@ -59,7 +59,7 @@ def test_a_search_takes_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_check_and_log_say_the_same(run: Run, primates: str) -> None:
     """``check`` of the search that would be done."""
-    checked = run("check", primates).stdout
+    checked = run("check", primates).output
     (line,) = (line for line in checked.splitlines() if line.startswith("Memory"))
     assert "the process will take about" in line
     assert run("search", primates, "--moves", "nni", "--prefix", "x").exit_code == 0

@@ -124,3 +124,19 @@ def test_binaries_are_kept_where_the_driver_keeps_none(
     monkeypatch.setattr(cl, "Program", program)
     assert _runs(device) == 7
     assert given == [3], "a binary for a device, and no source"
+
+
+def test_kernels_are_new_until_they_were_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(build, "_build", lambda *_: None)
+    monkeypatch.setattr(build.cl, "Kernel", lambda *_: "kernel")
+    device = choose_device(None).handle
+    layout = gpu_layout(4, 16, 4, 32, False, 1)
+    assert not build.is_built(device, layout)
+    assert build.build_worker(cl.Context([device]), device, "sites", layout) == "kernel"
+    assert build.is_built(device, layout)
+    assert not build.is_built(device, gpu_layout(4, 16, 8, 32, False, 1))
+    monkeypatch.setattr(build, "source_hash", lambda: "another")
+    assert not build.is_built(device, layout)

@@ -67,7 +67,7 @@ def all_lengths(problem: Problem) -> np.ndarray:
 
 
 def assert_same_sums(problem: Problem, device: Likelihood, reference: Likelihood) -> None:
-    arguments = (problem.trees, problem.models)
+    arguments = (problem.trees, problem.cases)
     expected = reference.log_likelihoods(*arguments)
     got = device.log_likelihoods(*arguments)
     np.testing.assert_allclose(got, expected, rtol=RELATIVE, atol=RELATIVE)
@@ -75,15 +75,15 @@ def assert_same_sums(problem: Problem, device: Likelihood, reference: Likelihood
         program = programs.walk(problem.trees, longest)
         walked = device.engine.run(program, all_lengths(problem), NO_CONTROL)
         np.testing.assert_allclose(walked.sums, expected, rtol=RELATIVE, atol=RELATIVE)
-    of_sites = reference.site_log_likelihoods(problem.tree, problem.model)
+    of_sites = reference.site_log_likelihoods(problem.tree, problem.case)
     np.testing.assert_allclose(
-        device.site_log_likelihoods(problem.tree, problem.model),
+        device.site_log_likelihoods(problem.tree, problem.case),
         of_sites,
         rtol=RELATIVE,
         atol=RELATIVE,
     )
-    lnl, slope, curve = reference.derivatives(problem.tree, problem.model)
-    got_lnl, got_slope, got_curve = device.derivatives(problem.tree, problem.model)
+    lnl, slope, curve = reference.derivatives(problem.tree, problem.case)
+    got_lnl, got_slope, got_curve = device.derivatives(problem.tree, problem.case)
     assert got_lnl == pytest.approx(lnl, rel=RELATIVE, abs=RELATIVE)
     # Slopes cancel between patterns; the root of the curvature is as large as their terms.
     terms = np.sqrt(np.abs(curve)) + np.abs(slope) + 1
@@ -156,17 +156,17 @@ def test_insertions_and_their_optima(
     found = Neighbourhood(problem.tree)
     scan = found.scan(found.extend(4))
     device, slow = likelihood(open_device, problem), reference(problem)
-    scored = [engine.insertions(problem.trees, problem.models, scan) for engine in (slow, device)]
+    scored = [engine.insertions(problem.trees, problem.cases, scan) for engine in (slow, device)]
     np.testing.assert_allclose(scored[1], scored[0], rtol=RELATIVE)
     part = found.scan(np.arange(0, found.size, 5))
     (lnl, lengths), (got_lnl, got_lengths) = (
-        engine.refine(problem.trees, problem.models, part) for engine in (slow, device)
+        engine.refine(problem.trees, problem.cases, part) for engine in (slow, device)
     )
     np.testing.assert_allclose(got_lnl, lnl, rtol=RELATIVE)
     np.testing.assert_allclose(got_lengths, lengths, rtol=1e-6, atol=1e-9)
     number = np.zeros(found.prunes.size, np.int32)
     joins = [
-        engine.join_lengths(problem.trees, problem.models, number, found.prunes)
+        engine.join_lengths(problem.trees, problem.cases, number, found.prunes)
         for engine in (slow, device)
     ]
     np.testing.assert_allclose(joins[1], joins[0], rtol=1e-6, atol=1e-9)
@@ -182,7 +182,7 @@ def test_smoothing(
     results = []
     for engine in (reference(problem), likelihood(open_device, problem)):
         trees = [tree.copy() for tree in problem.trees]
-        results.append((engine.smooth(trees, problem.models, 1e-3), trees))
+        results.append((engine.smooth(trees, problem.cases, 1e-3), trees))
     (lnl, trees), (got_lnl, got_trees) = results
     np.testing.assert_allclose(got_lnl, lnl, rtol=RELATIVE)
     for tree, got in zip(trees, got_trees, strict=True):
@@ -199,12 +199,12 @@ def test_the_scan_stores_what_it_scores(
     device = likelihood(open_device, problem)
     found = Neighbourhood(problem.tree)
     scan = found.scan(found.extend(6))
-    every = device.insertions(problem.trees, problem.models, scan)
+    every = device.insertions(problem.trees, problem.cases, scan)
     kept = np.arange(scan.outputs) % 7 == 3
     renumbered = np.where(kept, np.cumsum(kept) - 1, NO_CELL)
     output = renumbered[scan.output].astype(np.int32)
     sparse = replace(scan, output=output, outputs=int(kept.sum()))
-    some = device.insertions(problem.trees, problem.models, sparse)
+    some = device.insertions(problem.trees, problem.cases, sparse)
     np.testing.assert_array_equal(some, every[kept])
 
 
@@ -219,7 +219,7 @@ def test_a_walk_is_a_traversal(
 ) -> None:
     problem = make_problem(tips, 300)
     device = likelihood(open_device, problem)
-    expected = device.site_log_likelihoods(problem.tree, problem.model)
+    expected = device.site_log_likelihoods(problem.tree, problem.case)
     program = programs.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
     lnl = device.engine.run(program, problem.tree.lengths, NO_CONTROL).sums
     np.testing.assert_allclose(device.engine.site_log_likelihoods()[0], expected, rtol=RELATIVE)
@@ -244,13 +244,13 @@ def test_single_precision_is_close(
     layout = cpu_layout(*size, 8, True) if is_cpu else gpu_layout(*size, 8, True, 4)
     device = likelihood(open_native, problem, layout=layout)
     np.testing.assert_allclose(
-        device.log_likelihoods(problem.trees, problem.models),
-        reference(problem).log_likelihoods(problem.trees, problem.models),
+        device.log_likelihoods(problem.trees, problem.cases),
+        reference(problem).log_likelihoods(problem.trees, problem.cases),
         rtol=SINGLE_TOLERANCE,
     )
     no_doubles = likelihood(open_native, problem, layout=replace(layout, fp64=False))
     np.testing.assert_allclose(
-        no_doubles.log_likelihoods(problem.trees, problem.models),
-        reference(problem).log_likelihoods(problem.trees, problem.models),
+        no_doubles.log_likelihoods(problem.trees, problem.cases),
+        reference(problem).log_likelihoods(problem.trees, problem.cases),
         rtol=SINGLE_TOLERANCE,
     )

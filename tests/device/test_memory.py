@@ -19,8 +19,9 @@ from mltree.device.session import Session
 from mltree.device.worker import Worker
 from mltree.errors import DeviceError
 from mltree.likelihood.api import Likelihood
-from mltree.search.lineage import Lineage
+from mltree.search.requests import perform
 from mltree.search.spr import spr_round
+from mltree.search.state import Lineage
 from mltree.settings import PhaseSettings, RoundSettings
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ def problem(make_problem: Callable[..., Problem]) -> Problem:
 def searched(engine: Any, problem: Problem) -> list[np.ndarray]:
     """What a round makes of several trees: it smooths, scans, re-scores and tries."""
     likelihood, trees = Likelihood(engine, BOUNDS), [tree.copy() for tree in problem.trees]
-    lnls = likelihood.smooth(trees, [problem.model] * len(trees), 0.1)
+    lnls = likelihood.smooth(trees, [problem.case] * len(trees), 0.1)
     lineages = [Lineage(tree, lnl, "start") for tree, lnl in zip(trees, lnls, strict=True)]
     phase, settings = PhaseSettings(8, 60.0, trials=3), RoundSettings(keep=4, window=60.0)
-    outcomes = spr_round(likelihood, lineages, problem.model, phase, settings)
+    outcomes = perform(likelihood, spr_round(lineages, problem.case, phase, settings))
     return [lnls, *(tree.lengths for tree in trees), np.array([o.lnl for o in outcomes])]
 
 

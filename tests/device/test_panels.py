@@ -20,7 +20,6 @@ from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Cases
 from mltree.likelihood.engine import NO_CONTROL, Engine
-from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Reduce
 from mltree.search.neighbourhood import Neighbourhood
@@ -62,20 +61,20 @@ def panels(
 
 def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
     """All that a search asks for, of two trees side by side, in an order that needs old CLAs."""
-    trees, models = [tree.copy() for tree in problem.trees], problem.models
+    trees, cases = [tree.copy() for tree in problem.trees], problem.cases
     found = Neighbourhood(trees[0])
     scan = found.scan(found.extend(4))
     number = np.zeros(found.prunes.size, np.int32)
     results: list[np.ndarray] = [
-        engine.log_likelihoods(trees, models),
-        engine.site_log_likelihoods(trees[0], models[0]),
-        *engine.derivatives(trees[0], models[0])[1:],
-        engine.insertions(trees, models, scan),
-        engine.join_lengths(trees, models, number, found.prunes),
-        *engine.refine(trees, models, found.scan(np.arange(0, found.size, 4))),
-        engine.insertions(trees, models, scan),
-        engine.smooth(trees, models, 1e-3),
-        engine.insertions(trees, models, scan),
+        engine.log_likelihoods(trees, cases),
+        engine.site_log_likelihoods(trees[0], cases[0]),
+        *engine.derivatives(trees[0], cases[0])[1:],
+        engine.insertions(trees, cases, scan),
+        engine.join_lengths(trees, cases, number, found.prunes),
+        *engine.refine(trees, cases, found.scan(np.arange(0, found.size, 4))),
+        engine.insertions(trees, cases, scan),
+        engine.smooth(trees, cases, 1e-3),
+        engine.insertions(trees, cases, scan),
     ]
     return results + [tree.lengths for tree in trees]
 
@@ -95,7 +94,7 @@ def in_parts(engine: Engine, problem: Problem) -> list[np.ndarray]:
     """A tree on all parts and one on the last, under two rows of weights."""
     tree, count = problem.tree, len(problem.patterns.parts)
     weights = np.stack([problem.patterns.weights, problem.patterns.weights[::-1]])
-    engine.load_models(model_rows([problem.model] * count))
+    engine.load_models([problem.model] * count)
     engine.load_weights(weights)
     records = Cases.alike(2, count).records.copy()
     records["model"], records["weights"] = 0, [0, 1]
@@ -137,11 +136,11 @@ def test_devices_with_and_without_fp64(
     places = [Place(session.device, layout) for layout in layouts]
     both = Likelihood(PanelEngine(problem.patterns, places, BOUNDS, 100), BOUNDS)
     alone = Likelihood(session, BOUNDS)
-    expected = alone.log_likelihoods(problem.trees, problem.models)
-    got = both.log_likelihoods(problem.trees, problem.models)
+    expected = alone.log_likelihoods(problem.trees, problem.cases)
+    got = both.log_likelihoods(problem.trees, problem.cases)
     np.testing.assert_allclose(got, expected, rtol=1e-5)
     trees = [tree.copy() for tree in problem.trees]
-    smoothed = both.smooth(trees, problem.models, 1e-2)
+    smoothed = both.smooth(trees, problem.cases, 1e-2)
     assert (smoothed > got).all()
 
 
@@ -189,7 +188,7 @@ def test_a_fault_while_clas_are_written_again_is_told(
     engine = Likelihood(panels(session, problem, (1.0,), limit), BOUNDS)
     found = Neighbourhood(problem.tree)
     scan = found.scan(found.extend(4))
-    engine.insertions([problem.tree], [problem.model], scan)
+    engine.insertions([problem.tree], [problem.case], scan)
 
     def check(session: Session, program: Program, back: np.ndarray) -> None:
         if not any(isinstance(stage, Reduce) for stage in program.stages):
@@ -197,7 +196,7 @@ def test_a_fault_while_clas_are_written_again_is_told(
 
     monkeypatch.setattr(Session, "_check", check)
     with pytest.raises(WorkerFault, match="of a writer"):
-        engine.insertions([problem.tree], [problem.model], scan)
+        engine.insertions([problem.tree], [problem.case], scan)
 
 
 def test_panels_become_smaller_where_more_is_asked(
@@ -224,7 +223,7 @@ def test_a_sum_that_is_no_number_is_an_error(open_native: OpenDevice, problem: P
     tree = problem.tree.copy()
     tree.lengths[0] = np.nan
     with pytest.raises(NumericalError, match=r"a sum of stage 2 \(Reduce\)"):
-        engine.log_likelihoods([tree], [problem.model])
+        engine.log_likelihoods([tree], [problem.case])
 
 
 def test_fewer_chunks_than_devices(
@@ -258,7 +257,7 @@ def test_walks(
     lengths = problem.tree.lengths
     program = programs.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
     for each in (session, engine):
-        each.load_models(model_rows(problem.models))
+        each.load_models(problem.models)
     expected = session.run(program, lengths, NO_CONTROL).sums
     np.testing.assert_array_equal(engine.run(program, lengths, NO_CONTROL).sums, expected)
     sites = session.site_log_likelihoods()
@@ -271,7 +270,7 @@ def test_plans_are_remembered(
     """A program that runs again goes to the devices as it did before."""
     session = open_native(problem.patterns, problem.categories)
     engine = panels(session, problem, (1.0, 2.0))
-    engine.load_models(model_rows(problem.models))
+    engine.load_models(problem.models)
     program, control = programs.smoothing([problem.tree], 3), np.zeros((1, CONTROL_WORDS))
     control[0, [Control.ACTIVE, Control.MAX_PASSES]] = 1, 3
     first = engine.run(program, problem.tree.lengths, control)
@@ -287,7 +286,7 @@ def test_trees_beside_a_tree_do_not_change_its_bits(
 ) -> None:
     """More CLAs make smaller tiles."""
     engine = Likelihood(open_device(problem.patterns, problem.categories), BOUNDS)
-    alone = engine.log_likelihoods([problem.tree], [problem.model])
-    many = engine.log_likelihoods([problem.tree] * 30, [problem.model] * 30)
+    alone = engine.log_likelihoods([problem.tree], [problem.case])
+    many = engine.log_likelihoods([problem.tree] * 30, [problem.case] * 30)
     np.testing.assert_array_equal(many, alone[0])
-    assert engine.derivatives(problem.tree, problem.model)[0] == alone[0]
+    assert engine.derivatives(problem.tree, problem.case)[0] == alone[0]

@@ -34,18 +34,18 @@ NO_CONTROL = np.zeros((0, 8))
 
 def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
     """All that a search asks for, of two trees side by side."""
-    trees, models = [tree.copy() for tree in problem.trees], problem.models
+    trees, cases = [tree.copy() for tree in problem.trees], problem.cases
     found = Neighbourhood(trees[0])
     scan = found.scan(found.extend(4))
     number = np.zeros(found.prunes.size, np.int32)
     results: list[np.ndarray] = [
-        engine.log_likelihoods(trees, models),
-        engine.site_log_likelihoods(trees[0], models[0]),
-        *engine.derivatives(trees[0], models[0])[1:],
-        engine.insertions(trees, models, scan),
-        *engine.refine(trees, models, found.scan(np.arange(0, found.size, 4))),
-        engine.join_lengths(trees, models, number, found.prunes),
-        engine.smooth(trees, models, 1e-3),
+        engine.log_likelihoods(trees, cases),
+        engine.site_log_likelihoods(trees[0], cases[0]),
+        *engine.derivatives(trees[0], cases[0])[1:],
+        engine.insertions(trees, cases, scan),
+        *engine.refine(trees, cases, found.scan(np.arange(0, found.size, 4))),
+        engine.join_lengths(trees, cases, number, found.prunes),
+        engine.smooth(trees, cases, 1e-3),
     ]
     return results + [tree.lengths for tree in trees]
 
@@ -77,11 +77,11 @@ def test_a_program_runs_again_after_buffers_have_grown(
     """Its arguments are set anew, though they are taken for known where nothing has moved."""
     engine = likelihood(open_native, problem)
     one, many = problem.trees[:1], problem.trees * 20
-    first = engine.log_likelihoods(one, problem.models[:1])
-    again = engine.log_likelihoods(one, problem.models[:1])
-    engine.derivatives(problem.trees[1], problem.models[1])
-    engine.log_likelihoods(many, problem.models * 20)
-    np.testing.assert_array_equal(engine.log_likelihoods(one, problem.models[:1]), first)
+    first = engine.log_likelihoods(one, problem.cases[:1])
+    again = engine.log_likelihoods(one, problem.cases[:1])
+    engine.derivatives(problem.trees[1], problem.cases[1])
+    engine.log_likelihoods(many, problem.cases * 20)
+    np.testing.assert_array_equal(engine.log_likelihoods(one, problem.cases[:1]), first)
     np.testing.assert_array_equal(again, first)
 
 
@@ -103,8 +103,8 @@ def test_order_of_patterns_only_moves_the_last_bits(
     open_device: OpenDevice, likelihood: MakeLikelihood, problem: Problem
 ) -> None:
     """Padding lanes weigh nothing: one pattern more or less changes lnL by just that pattern."""
-    sites = likelihood(open_device, problem).site_log_likelihoods(problem.tree, problem.model)
-    lnl = likelihood(open_device, problem).log_likelihoods([problem.tree], [problem.model])[0]
+    sites = likelihood(open_device, problem).site_log_likelihoods(problem.tree, problem.case)
+    lnl = likelihood(open_device, problem).log_likelihoods([problem.tree], [problem.case])[0]
     assert sites.shape == problem.patterns.weights.shape
     assert lnl == pytest.approx(problem.patterns.weights @ sites, rel=1e-12)
 
@@ -113,14 +113,14 @@ def test_little_memory_means_batches(
     open_device: OpenDevice, likelihood: MakeLikelihood, problem: Problem
 ) -> None:
     plenty = likelihood(open_device, problem)
-    expected = plenty.log_likelihoods(problem.trees, problem.models)
+    expected = plenty.log_likelihoods(problem.trees, problem.cases)
     slot = open_device(problem.patterns, problem.categories).layout.cla_bytes(1100)
     little = likelihood(open_device, problem, memory_limit=20 * slot)
     assert little.engine.room.most == 20
-    got = little.log_likelihoods(problem.trees, problem.models)
+    got = little.log_likelihoods(problem.trees, problem.cases)
     np.testing.assert_array_equal(got, expected)
     found = Neighbourhood(problem.tree)
-    arguments = ([problem.tree], [problem.model], found.scan(found.extend(3)))
+    arguments = ([problem.tree], [problem.case], found.scan(found.extend(3)))
     little = likelihood(open_device, problem, memory_limit=30 * slot)
     for mine, theirs in zip(little.refine(*arguments), plenty.refine(*arguments), strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -147,7 +147,7 @@ def test_a_buffer_that_does_not_fit_is_a_device_error(
         session.memory.reserve("cla", 1 << 60)
     assert raised.value.hint
     program = programs.traversal([problem.tree])
-    session.load_models(_rows(problem))
+    session.load_models(problem.models)
     assert np.isfinite(session.run(program, problem.tree.lengths, NO_CONTROL).sums).all()
 
 
@@ -164,15 +164,9 @@ def test_a_build_that_fails_is_a_device_error(
     assert "layout VW=" in (raised.value.hint or "")
 
 
-def _rows(problem: Problem) -> np.ndarray:
-    from mltree.likelihood.model_rows import model_rows
-
-    return model_rows(problem.models)
-
-
 def test_an_unknown_op_is_a_worker_fault(open_native: OpenDevice, problem: Problem) -> None:
     session = open_native(problem.patterns, problem.categories)
-    session.load_models(_rows(problem))
+    session.load_models(problem.models)
     program = programs.traversal([problem.tree])
     program.words[4] = 99
     with pytest.raises(WorkerFault, match=r"stopped in stage 1 \(Sites\): unknown_op"):
@@ -187,7 +181,7 @@ def test_a_barrier_that_cannot_complete_is_a_worker_fault(
     """More work-groups than the device holds at once wait for each other, but not for ever."""
     monkeypatch.setattr(build, "SPIN_LIMIT", 1 << 12)
     session = open_native(problem.patterns, problem.categories, dispatch="persistent")
-    session.load_models(_rows(problem))
+    session.load_models(problem.models)
     program = programs.traversal([problem.tree])
     expected = session.run(program, problem.tree.lengths, NO_CONTROL).sums
     with monkeypatch.context() as patch:

@@ -12,6 +12,7 @@ import pytest
 from mltree.device import surroundings
 from mltree.device.surroundings import prepare
 from mltree.errors import DeviceError
+from mltree.threads import DRIVERS, LIBRARIES
 
 
 @pytest.fixture(autouse=True)
@@ -106,4 +107,4 @@ def test_without_any_folder_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(surroundings, "cache_folder", none)
     environment: dict[str, str] = {}
     prepare(environment)
-    assert set(environment) == {"PYOPENCL_NO_CACHE"}
+    assert set(environment) == {"PYOPENCL_NO_CACHE", *DRIVERS, *LIBRARIES}

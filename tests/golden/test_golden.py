@@ -18,6 +18,7 @@ import pytest
 
 from mltree.alignment import Patterns, compress, read_alignment
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine
 from mltree.model.grammar import parse_model
 from mltree.tree.newick import read_newick
@@ -79,7 +80,7 @@ def test_lnl(name: str, open_engine: Callable[..., Engine]) -> None:
         mine = [n for n, model in enumerate(models) if model.n_categories == categories]
         engine = open_engine(patterns, categories)
         lnl = Likelihood(engine, (0.0, 100.0)).log_likelihoods(
-            [tree] * len(mine), [models[n] for n in mine]
+            [tree] * len(mine), [Case((models[n],)) for n in mine]
         )
         expected = [rows[n].raxmlng for n in mine]
         np.testing.assert_allclose(lnl, expected, rtol=0, atol=TOLERANCE)

@@ -10,20 +10,32 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "mltree").rglob("*.py"))
 
 LAYERS = (
-    ("mltree.errors", "mltree.contract", "mltree.stopping", "mltree.files"),
+    (
+        "mltree.errors",
+        "mltree.contract",
+        "mltree.stopping",
+        "mltree.files",
+        "mltree.streams",
+        "mltree.threads",
+        "mltree.habits",
+        "mltree.config",
+    ),
     ("mltree.launch",),
     ("mltree.header",),
     ("mltree.alignment",),
     ("mltree.model",),
     ("mltree.tree",),
-    ("mltree.settings", "mltree.events"),
-    ("mltree.likelihood", "mltree.supports"),
+    ("mltree.settings", "mltree.events", "mltree.run_events", "mltree.tree_events"),
+    ("mltree.likelihood", "mltree.supports", "mltree.simulation", "mltree.drawing"),
     ("mltree.search", "mltree.device"),
     ("mltree.report", "mltree.outputs", "mltree.log", "mltree.placement"),
-    ("mltree.starts", "mltree.problem", "mltree.run"),
+    ("mltree.starts", "mltree.problem", "mltree.model_choice"),
+    ("mltree.run", "mltree.journal"),
+    ("mltree.bootstrap", "mltree.choosing"),
     ("mltree.commands", "mltree.compare"),
+    ("mltree.cli_help",),
     ("mltree.exits", "mltree.options"),
-    ("mltree.cli_trees",),
+    ("mltree.cli_model", "mltree.cli_tests", "mltree.cli_tools", "mltree.cli_trees"),
     ("mltree.cli",),
     ("mltree.__main__",),
 )
@@ -35,9 +47,19 @@ STRANGERS = (("mltree.search", "mltree.device"), ("mltree.device", "mltree.searc
 HOMES = {
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.newick",),
-    "typer": ("mltree.cli", "mltree.cli_trees", "mltree.exits", "mltree.options"),
+    "typer": (
+        "mltree.cli",
+        "mltree.cli_help",
+        "mltree.cli_model",
+        "mltree.cli_tests",
+        "mltree.cli_tools",
+        "mltree.cli_trees",
+        "mltree.exits",
+        "mltree.options",
+    ),
     "rich": ("mltree.report", "mltree.cli", "mltree.commands"),
-    "scipy": ("mltree.model",),
+    "scipy": ("mltree.supports",),
+    "matplotlib": ("mltree.drawing.figure",),
 }
 
 

@@ -46,11 +46,12 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         run = subprocess.run(
             [sys.executable, "-m", "mltree", *arguments],
             cwd=folder,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,  # as a terminal shows it
             text=True,
             check=False,
         )
-        assert run.returncode == 0, f"{command}: {run.stderr}"
+        assert run.returncode == 0, f"{command}: {run.stdout}"
         printed[command] = run.stdout
     return printed
 

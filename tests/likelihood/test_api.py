@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mltree.errors import NumericalError
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine, Room
 from mltree.model.eigen import ModelArrays
 from mltree.search.neighbourhood import Neighbourhood
@@ -55,7 +56,7 @@ def test_the_pulley_principle(
     problem = make_problem(tips, 40, seed=seed, alpha=0.6, invariant=invariant)
     trees = [renumbered(problem.tree, edge) for edge in range(problem.tree.n_edges)]
     engine = likelihood(open_engine, problem)
-    lnl = engine.log_likelihoods(trees, [problem.model] * len(trees))
+    lnl = engine.log_likelihoods(trees, [problem.case] * len(trees))
     np.testing.assert_allclose(lnl, lnl[0], rtol=RELATIVE)
 
 
@@ -69,15 +70,15 @@ def test_derivatives_are_differences(
     seed: int,
 ) -> None:
     problem = make_problem(tips, 40, seed=seed, alpha=0.6)
-    tree, model, engine = problem.tree, problem.model, likelihood(open_engine, problem)
-    lnl, slope, curve = engine.derivatives(tree, model)
+    tree, case, engine = problem.tree, problem.case, likelihood(open_engine, problem)
+    lnl, slope, curve = engine.derivatives(tree, case)
     # Central differences: error h^2 f''' against eps lnL / h and eps lnL / h^2.
     steps = 1e-3 * np.maximum(tree.lengths, 1e-3)
     shifted = [tree.copy() for _ in range(2 * tree.n_edges)]
     for edge in range(tree.n_edges):
         shifted[2 * edge].lengths[edge] -= steps[edge]
         shifted[2 * edge + 1].lengths[edge] += steps[edge]
-    lower, upper = engine.log_likelihoods(shifted, [model] * len(shifted)).reshape(-1, 2).T
+    lower, upper = engine.log_likelihoods(shifted, [case] * len(shifted)).reshape(-1, 2).T
     scale = np.sqrt(np.abs(curve)) + np.abs(slope) + 1
     np.testing.assert_allclose((upper - lower) / (2 * steps) / scale, slope / scale, atol=1e-4)
     second = (upper - 2 * lnl + lower) / steps**2
@@ -114,9 +115,9 @@ def test_an_insertion_is_the_regrafted_tree(
 ) -> None:
     engine = likelihood(open_engine, problem)
     every = np.arange(found.size)
-    s0 = engine.insertions([problem.tree], [problem.model], found.scan(every))
+    s0 = engine.insertions([problem.tree], [problem.case], found.scan(every))
     trees = regrafted(problem.tree, found, every)
-    lnl = engine.log_likelihoods(trees, [problem.model] * len(trees))
+    lnl = engine.log_likelihoods(trees, [problem.case] * len(trees))
     np.testing.assert_allclose(s0, lnl, rtol=RELATIVE)
 
 
@@ -124,16 +125,16 @@ def test_refined_lengths_give_the_refined_lnl(
     open_engine: Open, likelihood: MakeLikelihood, problem: Problem, found: Neighbourhood
 ) -> None:
     engine = likelihood(open_engine, problem)
-    trees, models = [problem.tree], [problem.model]
+    trees, cases = [problem.tree], [problem.case]
     picked = np.arange(0, found.size, 3)
     number = np.zeros(found.prunes.size, np.int32)
-    joins = engine.join_lengths(trees, models, number, found.prunes)
+    joins = engine.join_lengths(trees, cases, number, found.prunes)
     scan = found.scan(picked, joins)
-    s0 = engine.insertions(trees, models, scan)
-    lnl, three = engine.refine(trees, models, scan)
+    s0 = engine.insertions(trees, cases, scan)
+    lnl, three = engine.refine(trees, cases, scan)
     lengths = np.column_stack([three, joins[found.side[picked] >> 1]])
     after = engine.log_likelihoods(
-        regrafted(problem.tree, found, picked, lengths), models * len(picked)
+        regrafted(problem.tree, found, picked, lengths), cases * len(picked)
     )
     np.testing.assert_allclose(lnl, after, rtol=RELATIVE)
     assert np.all(lnl >= s0 - RELATIVE * np.abs(s0))
@@ -151,7 +152,7 @@ def test_refining_in_parts_changes_nothing(
     scan = found.scan(np.arange(0, found.size, 2))
     most = np.add.reduceat(scan.output >= 0, scan.first_step[:-1]).max()
     assert most > 2  # so that there is a task to cut
-    arguments = ([problem.tree], [problem.model], scan)
+    arguments = ([problem.tree], [problem.case], scan)
     lnl, lengths = likelihood(open_engine, problem).refine(*arguments)
     engine = likelihood(open_engine, problem)
     slots = 3 * (problem.tree.n_tips - 2) + room
@@ -167,9 +168,9 @@ def test_the_join_length_is_the_best(
 ) -> None:
     """Around the optimum, a pruned tree's lnL (a subtree of gaps, far away) is lower."""
     engine = likelihood(open_engine, problem)
-    trees, models = [problem.tree], [problem.model]
+    trees, cases = [problem.tree], [problem.case]
     number = np.zeros(found.prunes.size, np.int32)
-    joins = engine.join_lengths(trees, models, number, found.prunes)
+    joins = engine.join_lengths(trees, cases, number, found.prunes)
     assert np.all((joins >= 1e-6) & (joins <= 100.0))
     # A pendant branch without end makes the subtree's place irrelevant: what remains is the
     # lnL of the rest, whose only free length is the join.
@@ -181,7 +182,7 @@ def test_the_join_length_is_the_best(
             left, right = tree.edge[list(tree.siblings(int(found.prunes[n])))]
             tree.lengths[[left, right]] = np.clip(joins[n] * factor, 1e-6, 100.0) / 2
             tree.lengths[tree.edge[found.prunes[n]]] = 1e4
-            lnl.append(engine.log_likelihoods([tree], models)[0])
+            lnl.append(engine.log_likelihoods([tree], cases)[0])
         assert lnl[0] >= max(lnl[1:]) - 1e-3
 
 
@@ -190,7 +191,7 @@ def test_smoothing_ends_no_worse_on_a_stationary_point(
     open_engine: Open, make_problem: MakeProblem, likelihood: MakeLikelihood, start: str
 ) -> None:
     problem = make_problem(10, 300, alpha=0.8, seed=5)
-    tree, models = problem.tree.copy(), [problem.model]
+    tree, cases = problem.tree.copy(), [problem.case]
     rng = np.random.default_rng(6)
     lengths = {
         "usual": tree.lengths,
@@ -200,13 +201,13 @@ def test_smoothing_ends_no_worse_on_a_stationary_point(
     }
     tree.lengths[:] = lengths[start]
     engine = likelihood(open_engine, problem)
-    before = engine.log_likelihoods([tree], models)[0]
-    lnl = engine.smooth([tree], models, 1e-9)[0]
+    before = engine.log_likelihoods([tree], cases)[0]
+    lnl = engine.smooth([tree], cases, 1e-9)[0]
     assert lnl >= before
-    assert engine.log_likelihoods([tree], models)[0] == pytest.approx(lnl, rel=RELATIVE)
+    assert engine.log_likelihoods([tree], cases)[0] == pytest.approx(lnl, rel=RELATIVE)
     assert np.all((tree.lengths >= 1e-6) & (tree.lengths <= 100.0))
     if start in {"usual", "short"}:
-        _, slope, curve = engine.derivatives(tree, problem.model)
+        _, slope, curve = engine.derivatives(tree, problem.case)
         free = (tree.lengths > 1.1e-6) & (tree.lengths < 99.0)
         # What one more Newton step on a branch could gain: slope^2 / 2 |curve|.
         assert np.all(slope[free] ** 2 < 2e-3 * np.abs(curve[free]))
@@ -219,28 +220,28 @@ def test_one_pass_of_smoothing_returns_to_the_start(
     problem = make_problem(8, 40, alpha=0.6)
     tree = problem.tree.copy()
     engine = likelihood(open_engine, problem)
-    lnl = engine.smooth([tree], [problem.model], 1e-9, max_passes=1)[0]
+    lnl = engine.smooth([tree], [problem.case], 1e-9, max_passes=1)[0]
     np.testing.assert_array_equal(tree.lengths, problem.tree.lengths)
-    assert lnl == pytest.approx(engine.log_likelihoods([tree], [problem.model])[0], rel=RELATIVE)
+    assert lnl == pytest.approx(engine.log_likelihoods([tree], [problem.case])[0], rel=RELATIVE)
 
 
 def test_trees_side_by_side_are_as_each_alone(
     open_engine: Open, make_problem: MakeProblem, likelihood: MakeLikelihood
 ) -> None:
     problem = make_problem(8, 40, trees=3, alpha=0.6)
-    trees, models = problem.trees, problem.models
+    trees, cases = problem.trees, problem.cases
     engine = likelihood(open_engine, problem)
-    together = engine.log_likelihoods(trees, models)
-    alone = [engine.log_likelihoods([t], [m])[0] for t, m in zip(trees, models, strict=True)]
+    together = engine.log_likelihoods(trees, cases)
+    alone = [engine.log_likelihoods([t], [c])[0] for t, c in zip(trees, cases, strict=True)]
     np.testing.assert_array_equal(together, alone)
     smoothed, single = [t.copy() for t in trees], [t.copy() for t in trees]
-    lnl = engine.smooth(smoothed, models, 1e-3)
+    lnl = engine.smooth(smoothed, cases, 1e-3)
     for n, tree in enumerate(single):
-        assert engine.smooth([tree], [models[n]], 1e-3)[0] == lnl[n]
+        assert engine.smooth([tree], [cases[n]], 1e-3)[0] == lnl[n]
         np.testing.assert_array_equal(tree.lengths, smoothed[n].lengths)
     slots = 3 * (problem.tree.n_tips - 2)
     engine.engine.room = Room(slots, slots, slots)  # type: ignore[misc]
-    np.testing.assert_array_equal(engine.log_likelihoods(trees, models), together)
+    np.testing.assert_array_equal(engine.log_likelihoods(trees, cases), together)
 
 
 def test_a_tree_that_moved_gets_programs_of_its_own(
@@ -251,8 +252,8 @@ def test_a_tree_that_moved_gets_programs_of_its_own(
     kept, tree = likelihood(open_native, problem), problem.tree.copy()
     for _ in range(2):
         fresh = likelihood(open_native, problem)
-        lnls = [engine.log_likelihoods([tree], [problem.model])[0] for engine in (kept, fresh)]
-        slopes = [engine.derivatives(tree, problem.model)[1] for engine in (kept, fresh)]
+        lnls = [engine.log_likelihoods([tree], [problem.case])[0] for engine in (kept, fresh)]
+        slopes = [engine.derivatives(tree, problem.case)[1] for engine in (kept, fresh)]
         assert lnls[0] == lnls[1]
         np.testing.assert_array_equal(*slopes)
         nni(tree, int(tree.inner_edges[0]), 1)
@@ -271,19 +272,19 @@ def test_constant_one(
     """With P = I and nothing but gaps every CLA is 1: lnL and all derivatives are exactly 0."""
     problem = make_problem(9, 40)
     problem.patterns.codes[:] = problem.patterns.alphabet.gap_code
-    tree, model = problem.tree, identity_model(4, 4)
+    tree, case = problem.tree, Case((identity_model(4, 4),))
     engine = likelihood(open_engine, problem)
-    assert engine.log_likelihoods([tree], [model])[0] == 0.0
-    assert not engine.site_log_likelihoods(tree, model).any()
-    lnl, slope, curve = engine.derivatives(tree, model)
+    assert engine.log_likelihoods([tree], [case])[0] == 0.0
+    assert not engine.site_log_likelihoods(tree, case).any()
+    lnl, slope, curve = engine.derivatives(tree, case)
     assert lnl == 0.0
     assert not slope.any()
     assert not curve.any()
     found = Neighbourhood(tree)
     scan = found.scan(found.extend(5))
-    assert not engine.insertions([tree], [model], scan).any()
-    assert not engine.refine([tree], [model], scan)[0].any()
-    assert engine.smooth([tree], [model], 1e-3)[0] == 0.0
+    assert not engine.insertions([tree], [case], scan).any()
+    assert not engine.refine([tree], [case], scan)[0].any()
+    assert engine.smooth([tree], [case], 1e-3)[0] == 0.0
 
 
 def test_gaps_weigh_nothing(
@@ -294,7 +295,7 @@ def test_gaps_weigh_nothing(
     problem.patterns.codes[:] = problem.patterns.alphabet.gap_code
     problem.patterns.codes[2] = 1
     engine = likelihood(open_engine, problem)
-    lnl = engine.log_likelihoods([problem.tree], [problem.model])[0]
+    lnl = engine.log_likelihoods([problem.tree], [problem.case])[0]
     share = np.log(problem.model.frequencies[0])
     assert lnl == pytest.approx(problem.patterns.weights.sum() * share, rel=RELATIVE)
 
@@ -308,7 +309,7 @@ def test_two_thousand_taxa(
     tree = random_topology(2100, np.random.default_rng(8), length)
     engine = likelihood(open_engine, problem)
     trees = [tree, renumbered(tree, 1234), renumbered(tree, 4000)]
-    lnl = engine.log_likelihoods(trees, [problem.model] * 3)
+    lnl = engine.log_likelihoods(trees, [problem.case] * 3)
     assert np.all(np.isfinite(lnl))
     np.testing.assert_allclose(lnl, lnl[0], rtol=1e-10)
     if length == 100.0:
@@ -332,7 +333,7 @@ def test_a_category_that_cannot_be_does_not_set_the_scale(
     tip = next(n for n in range(1500) if n != half // 3)
     problem.patterns.codes[tip] = 2
     tree = renumbered(tree, int(tree.edge[3 * tip]))
-    lnl = likelihood(open_engine, problem).log_likelihoods([tree], [problem.model])[0]
+    lnl = likelihood(open_engine, problem).log_likelihoods([tree], [problem.case])[0]
     f = np.log(problem.model.frequencies)
     expected = problem.patterns.weights.sum() * (1499 * f[0] + f[1] + np.log(0.9))
     assert lnl == pytest.approx(expected, rel=1e-9)
@@ -346,14 +347,14 @@ def test_a_likelihood_that_is_no_number_is_an_error(
     tree = problem.tree.copy()
     tree.lengths[3] = np.nan
     for ask in (
-        lambda: engine.log_likelihoods([tree], [problem.model]),
-        lambda: engine.derivatives(tree, problem.model),
-        lambda: engine.smooth([tree], [problem.model], 1e-3),
+        lambda: engine.log_likelihoods([tree], [problem.case]),
+        lambda: engine.derivatives(tree, problem.case),
+        lambda: engine.smooth([tree], [problem.case], 1e-3),
     ):
         with pytest.raises(NumericalError):
             ask()
     # The engine is as good as before.
-    assert np.isfinite(engine.log_likelihoods([problem.tree], [problem.model])[0])
+    assert np.isfinite(engine.log_likelihoods([problem.tree], [problem.case])[0])
 
 
 def test_impossible_data_is_an_error(
@@ -365,4 +366,4 @@ def test_impossible_data_is_an_error(
     tree = problem.tree.copy()
     tree.lengths[:] = 0.0
     with pytest.raises(NumericalError):
-        likelihood(open_engine, problem).log_likelihoods([tree], [problem.model])
+        likelihood(open_engine, problem).log_likelihoods([tree], [problem.case])

@@ -12,8 +12,9 @@ from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.batches import in_batches
 from mltree.likelihood.engine import Engine, Room
-from mltree.search.lineage import Lineage
+from mltree.search.requests import perform
 from mltree.search.spr import spr_round
+from mltree.search.state import Lineage
 from mltree.settings import PhaseSettings, RoundSettings
 from mltree.tree.topology import Tree
 
@@ -60,17 +61,16 @@ def test_no_room_for_a_single_item_is_an_error() -> None:
 def everything(likelihood: Likelihood, problem: Problem) -> list[np.ndarray]:
     """LnLs, smoothed lengths and a round's trees of several trees."""
     trees = [tree.copy() for tree in problem.trees]
-    models = [problem.model] * len(trees)
     results = [
-        likelihood.log_likelihoods(trees, problem.models),
-        likelihood.smooth(trees, models, 0.1),
+        likelihood.log_likelihoods(trees, problem.cases),
+        likelihood.smooth(trees, [problem.case] * len(trees), 0.1),
     ]
     lineages = [
         Lineage(tree, float(lnl), "start") for tree, lnl in zip(trees, results[-1], strict=True)
     ]
     phase, settings = PhaseSettings(8, 60.0, trials=3), RoundSettings(keep=4, window=60.0)
     for _ in range(2):
-        outcomes = spr_round(likelihood, lineages, problem.model, phase, settings)
+        outcomes = perform(likelihood, spr_round(lineages, problem.case, phase, settings))
         results.append(np.array([(o.lnl, o.moves, o.candidates, o.rescored) for o in outcomes]))
     assert any(outcome.moves for outcome in outcomes)
     return results + [array for tree in trees for array in (tree.twin, tree.edge, tree.lengths)]

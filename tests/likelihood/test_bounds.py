@@ -29,12 +29,12 @@ def test_smoothing_begins_and_ends_within_the_bounds(
     passes: int, make_problem: Callable[..., Problem], reference: Callable[..., Likelihood]
 ) -> None:
     problem = make_problem(7, 30)
-    tree, model = beyond(problem.tree), problem.model
+    tree, case = beyond(problem.tree), problem.case
     clipped = tree.copy()
     np.clip(tree.lengths, *BOUNDS, out=clipped.lengths)
     likelihood = reference(problem, BOUNDS)
-    before = likelihood.log_likelihoods([clipped], [model])[0]
-    lnl = likelihood.smooth([tree], [model], 1e-3, passes)[0]
+    before = likelihood.log_likelihoods([clipped], [case])[0]
+    lnl = likelihood.smooth([tree], [case], 1e-3, passes)[0]
     assert tree.lengths.min() >= BOUNDS[0]
     assert tree.lengths.max() <= BOUNDS[1]
     if passes == 1:

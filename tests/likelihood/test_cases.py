@@ -19,7 +19,6 @@ from mltree.contract import RunKind
 from mltree.likelihood import planner, programs
 from mltree.likelihood.cases import Cases
 from mltree.likelihood.engine import NO_CONTROL, Engine
-from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.eigen import ModelArrays
@@ -50,14 +49,11 @@ class Parts:
     def count(self) -> int:
         return len(self.patterns.parts)
 
-    def rows(self) -> np.ndarray:
-        return model_rows([model for of_tree in self.models for model in of_tree])
-
     def engine(self, open_: Callable[..., Engine] | None = None) -> Engine:
         lone = ReferenceEngine(self.patterns, CATEGORIES, BOUNDS)
         inner = open_(self.patterns, CATEGORIES) if open_ else lone
         engine = VerifiedEngine(inner, self.patterns.n_tips)
-        engine.load_models(self.rows())
+        engine.load_models([model for of_tree in self.models for model in of_tree])
         engine.load_weights(self.weights)
         return engine
 
@@ -71,7 +67,7 @@ class Parts:
             ends=(),
         )
         engine = ReferenceEngine(patterns, CATEGORIES, BOUNDS)
-        engine.load_models(model_rows([self.models[tree][part]]))
+        engine.load_models([self.models[tree][part]])
         return engine
 
 
@@ -284,14 +280,14 @@ def test_a_mixture_is_the_sum_of_its_classes(
     )
     inner = open_engine(problem.patterns, classes * rates, systems=classes)
     engine = VerifiedEngine(inner, TAXA)
-    engine.load_models(model_rows([model]))
+    engine.load_models([model])
     tree = problem.trees[0]
     result = run(engine, programs.walk([tree], TAXA, RunKind.EVALUATE_SITES), tree.lengths)
     likelihood = np.zeros(problem.patterns.n_patterns)
     for k in range(classes * rates):
         base = bases[k // rates]
         lone = ReferenceEngine(problem.patterns, 1, BOUNDS)
-        lone.load_models(model_rows([replace(base, rates=speed[k : k + 1], weights=np.ones(1))]))
+        lone.load_models([replace(base, rates=speed[k : k + 1], weights=np.ones(1))])
         run(lone, programs.traversal([tree], RunKind.EVALUATE_SITES), tree.lengths)
         likelihood += weights[k] * np.exp(lone.site_log_likelihoods()[0])
     close(engine.site_log_likelihoods()[0], np.log(likelihood))

@@ -15,7 +15,6 @@ from mltree.likelihood import planner, programs
 from mltree.likelihood.cases import Cases
 from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.joint import JointEngine
-from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.search.neighbourhood import Neighbourhood
 
@@ -42,15 +41,7 @@ def problems(make_problem: Callable[..., Problem]) -> list[Problem]:
 def joint(problems: list[Problem], open_: Callable[..., Engine]) -> JointEngine:
     engines = [open_(p.patterns, p.categories) for p in problems]
     engine = JointEngine(engines, [p.patterns.n_patterns for p in problems], BOUNDS)
-    rows, parts = [], engine.parts
-    first = 0
-    for problem in problems:
-        own = model_rows(problem.models)
-        whole = np.zeros((parts, own.shape[1]))
-        whole[first : first + len(own)] = own
-        rows.append(whole)
-        first += len(own)
-    engine.load_models(rows)
+    engine.load_models([model for problem in problems for model in problem.models])
     return engine
 
 
@@ -74,7 +65,7 @@ def alone(problems: list[Problem], part: int) -> Engine:
                 ends=(),
             )
             engine = ReferenceEngine(own, problem.categories, BOUNDS)
-            engine.load_models(model_rows([problem.models[part]]))
+            engine.load_models([problem.models[part]])
             return engine
         part -= len(ranges)
     raise AssertionError(part)

@@ -134,7 +134,7 @@ def test_smoothing_from_anywhere_ends_where_it_ends_from_a_good_start(
     tree = problem.tree.copy()
     tree.lengths[:] = 0.1
     edges = tree.n_edges
-    top = device.smooth([tree], [problem.model], 1e-4)[0]
+    top = device.smooth([tree], [problem.case], 1e-4)[0]
     one_far, one_near = tree.lengths.copy(), tree.lengths.copy()
     one_far[3], one_near[5] = 50.0, 1e-6
     mixed = np.exp(rng.uniform(np.log(1e-6), np.log(100.0), edges))
@@ -147,7 +147,7 @@ def test_smoothing_from_anywhere_ends_where_it_ends_from_a_good_start(
         for judge in (device, reference(problem)):
             start = tree.copy()
             start.lengths[:] = lengths
-            assert judge.smooth([start], [problem.model], 1e-4)[0] == pytest.approx(top, abs=0.01)
+            assert judge.smooth([start], [problem.case], 1e-4)[0] == pytest.approx(top, abs=0.01)
 
 
 def test_every_pass_allowed_and_none_more() -> None:

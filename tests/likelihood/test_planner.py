@@ -26,15 +26,15 @@ def test_a_scan_of_several_trees_scores_each_under_its_own_model(
     likelihood = reference(problem)
     together = Neighbourhood(problem.trees)
     scan = together.scan(together.extend(25))
-    scores = likelihood.insertions(problem.trees, problem.models, scan)
-    refined, lengths = likelihood.refine(problem.trees, problem.models, scan)
-    for n, (tree, model) in enumerate(zip(problem.trees, problem.models, strict=True)):
+    scores = likelihood.insertions(problem.trees, problem.cases, scan)
+    refined, lengths = likelihood.refine(problem.trees, problem.cases, scan)
+    for n, (tree, case) in enumerate(zip(problem.trees, problem.cases, strict=True)):
         alone = Neighbourhood(tree)
         own = alone.scan(alone.extend(25))
         mine = together.tree == n
-        single = likelihood.insertions([tree], [model], own)
+        single = likelihood.insertions([tree], [case], own)
         np.testing.assert_allclose(scores[mine], single, rtol=1e-10)
-        best, three = likelihood.refine([tree], [model], own)
+        best, three = likelihood.refine([tree], [case], own)
         np.testing.assert_allclose(refined[mine], best, rtol=1e-9)
         np.testing.assert_allclose(lengths[mine], three, rtol=1e-4, atol=1e-6)
 
@@ -51,11 +51,11 @@ def test_only_what_a_change_made_stale_is_computed_again(
     used, fresh = reference(problem), reference(problem)
     for likelihood, trees in ((used, before), (used, after), (fresh, after)):
         found = Neighbourhood(trees)
-        likelihood.insertions(trees, problem.models, found.scan(found.extend(2)))
+        likelihood.insertions(trees, problem.cases, found.scan(found.extend(2)))
     stale = planner.is_stale(Forest(before), Forest(after))
     old = reference(problem)
     found = Neighbourhood(before)
-    old.insertions(before, problem.models, found.scan(found.extend(2)))
+    old.insertions(before, problem.cases, found.scan(found.extend(2)))
     inner = Forest(after).inner
     for slot, half in enumerate(inner.tolist()):
         own, anew, was = (each.engine._cla[slot, 0] for each in (used, fresh, old))

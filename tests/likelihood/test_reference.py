@@ -63,9 +63,9 @@ def test_pruning_is_the_sum_over_all_states(
     vectors = problem.patterns.alphabet.tip_table[problem.patterns.codes]
     expected = np.log(site_likelihoods(problem.tree, problem.model, vectors))
     engine = reference(problem)
-    got = engine.site_log_likelihoods(problem.tree, problem.model)
+    got = engine.site_log_likelihoods(problem.tree, problem.case)
     np.testing.assert_allclose(got, expected, rtol=1e-11)
-    lnl = engine.log_likelihoods([problem.tree], [problem.model])[0]
+    lnl = engine.log_likelihoods([problem.tree], [problem.case])[0]
     assert lnl == pytest.approx(problem.patterns.weights @ expected, rel=1e-11)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mltree.likelihood.api import Likelihood
-from mltree.model.eigen import ModelArrays
+from mltree.likelihood.cases import Case
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.moves import nni
 from mltree.tree.topology import Tree
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 MakeLikelihood = Callable[..., Likelihood]
 
 
-def scores(likelihood: Likelihood, tree: Tree, model: ModelArrays) -> np.ndarray:
+def scores(likelihood: Likelihood, tree: Tree, case: Case) -> np.ndarray:
     found = Neighbourhood(tree)
-    return likelihood.insertions([tree], [model], found.scan(found.extend(25)))
+    return likelihood.insertions([tree], [case], found.scan(found.extend(25)))
 
 
 @pytest.mark.parametrize("change", ["model", "length", "topology"])
@@ -35,16 +35,16 @@ def test_whatever_changes_makes_the_vectors_stale(
 ) -> None:
     """Scores of a second call are those of a likelihood that never saw the first."""
     problem = make_problem(7, 30, trees=2)
-    tree, model = problem.tree.copy(), problem.model
+    tree, case = problem.tree.copy(), problem.case
     used = likelihood(open_native, problem)
-    first = scores(used, tree, model)
-    np.testing.assert_array_equal(scores(used, tree, model), first)
+    first = scores(used, tree, case)
+    np.testing.assert_array_equal(scores(used, tree, case), first)
     if change == "model":
-        model = problem.models[1]
+        case = problem.cases[1]
     elif change == "length":
         tree.lengths[tree.inner_edges[0]] *= 3.0
     else:
         nni(tree, int(tree.inner_edges[0]), 1)
-    second = scores(used, tree, model)
+    second = scores(used, tree, case)
     assert np.abs(second - first).max() > 1e-3
-    np.testing.assert_allclose(second, scores(reference(problem), tree, model), rtol=1e-9)
+    np.testing.assert_allclose(second, scores(reference(problem), tree, case), rtol=1e-9)

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.model import parameters
+from mltree.model.gamma import Gamma
 from mltree.model.grammar import parse_model
 from mltree.model.substitution import DNA_MODELS
 
 GTR_RATES = ["rate AC", "rate AG", "rate AT", "rate CG", "rate CT"]
 PI = ["pi A", "pi C", "pi G"]
+FREE = ["rate of category 1", "weight of category 1"]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,9 @@ PI = ["pi A", "pi C", "pi G"]
         ("GTR{1/2/3/4/5/6}+FC+G4{0.5}", []),
         ("GTR{1/2/3/4/5/6}+FO+I{0.1}+G4", [*PI, "alpha"]),
         ("SYM+IO", [*GTR_RATES, "p_invariant"]),
+        ("JC+R2", FREE),
+        ("K80+I+R2", ["rate AG=CT", "p_invariant", *FREE]),
+        ("JC+R2{1/2}{0.5/0.5}+BO", []),
     ],
 )
 def test_only_what_is_free(text: str, expected: list[str]) -> None:
@@ -41,7 +46,17 @@ def test_only_what_is_free(text: str, expected: list[str]) -> None:
     assert len(parameters.vector(model)) == len(parameters.bounds(model)) == len(expected)
 
 
-@pytest.mark.parametrize(("text", "size"), [("LG", 0), ("LG+G4", 1), ("WAG+FO+I+G4", 21)])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("LG", 0),
+        ("LG+G4", 1),
+        ("WAG+FO+I+G4", 21),
+        ("LG+R4", 6),
+        ("PROTGTR+FE", 190),
+        ("PROTGTR+I", 210),
+    ],
+)
 def test_protein(text: str, size: int) -> None:
     model = parse_model(text, PROTEIN)
     assert len(parameters.vector(model)) == len(parameters.names(model)) == size
@@ -49,7 +64,7 @@ def test_protein(text: str, size: int) -> None:
 
 @given(name=st.sampled_from(sorted(DNA_MODELS)), seed=st.integers(0, 2**32 - 1))
 def test_round_trip(name: str, seed: int) -> None:
-    model = parse_model(f"{name}+I+G4", DNA)
+    model = parse_model(f"{name}+I+{'G4' if seed % 2 else 'R3'}", DNA)
     low, high = np.array(parameters.bounds(model)).T
     x = np.random.default_rng(seed).uniform(low, high)
     moved = parameters.with_vector(model, x)
@@ -69,7 +84,7 @@ def test_values_are_on_their_natural_scales() -> None:
     assert moved.rates == pytest.approx([1, 3, 1, 1, 1, 1])
     assert moved.frequencies == pytest.approx([0.4, 0.2, 0.2, 0.2])
     assert moved.p_invariant == pytest.approx(0.25)
-    assert moved.alpha == pytest.approx(0.4)
+    assert moved.heterogeneity == Gamma(4, pytest.approx(0.4))
 
 
 def test_bounds_are_the_documented_ones() -> None:
@@ -112,6 +127,10 @@ def test_both_ends_of_the_bounds_give_a_usable_model() -> None:
         ("SYM", DNA),
         ("LG+G4", PROTEIN),
         ("LG+FO+I", PROTEIN),
+        ("HKY+FO+I+R4", DNA),
+        ("LG+R3", PROTEIN),
+        ("JC+I{0.1}+R2{1/2}", DNA),
+        ("PROTGTR+FE+G2", PROTEIN),
     ],
 )
 def test_arrays_at_many_points_are_those_of_each(text: str, alphabet: Alphabet) -> None:
@@ -134,4 +153,70 @@ def test_the_model_that_is_moved_stays_as_it_was() -> None:
     model = parse_model("GTR+G4", DNA)
     parameters.with_vector(model, parameters.vector(model) + 0.5)
     assert model.rates.tolist() == [1.0] * 6
-    assert model.alpha == 1.0
+    assert model.heterogeneity == Gamma(4, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("JC", 0), ("JC+G4", 1), ("K80", 1), ("F81", 3), ("HKY+FC", 4), ("HKY+FE", 1),
+        ("TN93", 5), ("TIM2+FE+I", 4), ("SYM", 5), ("GTR", 8), ("GTR+FC+I+G4", 10),
+        ("GTR+FO+R4", 14), ("GTR+FC+I+R3", 13), ("GTR+FC+R10", 26),
+        ("GTR{1/2/3/4/5/6}+FC+G4{0.5}", 3), ("GTR{1/2/3/4/5/6}+FU{0.1/0.2/0.3/0.4}+G4", 1),
+        ("JC+R2{1/2}+I{0.2}", 0),
+    ],
+)  # fmt: skip
+def test_free_parameters_are_counted_as_iqtree_does(text: str, count: int) -> None:
+    assert parameters.free_parameters(parse_model(text, DNA)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("LG", 0), ("LG+F", 19), ("LG+FO+I+G4", 21), ("WAG+R5", 8), ("PROTGTR+FE", 189),
+     ("PROTGTR+G4", 209)],
+)  # fmt: skip
+def test_free_parameters_of_proteins(text: str, count: int) -> None:
+    assert parameters.free_parameters(parse_model(text, PROTEIN)) == count
+
+
+@pytest.mark.parametrize("text", ["GTR+FO+I+R10", "JC", "LG+FO+I+R10", "PROTGTR", "PROTGTR+FE+R2"])
+def test_blocks_share_the_vector_out(text: str) -> None:
+    model = parse_model(text, PROTEIN if text[0] in "LP" else DNA)
+    blocks = parameters.blocks(model)
+    positions = np.arange(len(parameters.vector(model)))
+    np.testing.assert_array_equal(np.concatenate([positions[b] for b in blocks]), positions)
+    assert max(len(positions[b]) for b in blocks) <= 40
+    assert (len(blocks) > 1) == text.startswith("PROTGTR")
+
+
+def test_no_scale_is_missed_where_all_exchangeabilities_vary() -> None:
+    """Twice as large, they are the same model, and print as the same matrix."""
+    model = parse_model("PROTGTR+FE", PROTEIN)
+    x = parameters.vector(model)
+    one, other = parameters.arrays_at(model, np.array([x, x + math.log(2.0)]))
+    np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-12)
+
+
+def test_starting_models_are_the_model_and_others_that_differ_among_sites() -> None:
+    for text in ("GTR+G4", "GTR+I", "GTR+I+G4{0.5}", "GTR+I{0.2}+G4", "GTR", "GTR+R2{1/2}"):
+        assert len(parameters.starting_models(parse_model(text, DNA))) == 1
+    model = parse_model("GTR+I+G4", DNA)
+    few, other = parameters.starting_models(model)
+    assert few is model
+    assert other.p_invariant > 0.5 > few.p_invariant
+    assert parameters.starting_models(other)[1].p_invariant < 0.01
+
+
+@pytest.mark.parametrize("text", ["HKY+FC+R4", "HKY+FC+I+R3", "LG+I{0.2}+R2"])
+def test_free_rates_start_from_gamma_distributions(text: str) -> None:
+    model = parse_model(text, PROTEIN if text[0] == "L" else DNA)
+    fresh, other = parameters.starting_models(model)
+    assert fresh is model
+    assert other.heterogeneity.rates.max() > fresh.heterogeneity.rates.max()
+    assert (other.p_invariant == model.p_invariant) == ("+I+" not in text)
+    moved = parameters.with_vector(model, parameters.vector(model) + 0.1)
+    kept, first, second = parameters.starting_models(moved)
+    assert kept is moved
+    for one, same in ((first, fresh), (second, other)):
+        np.testing.assert_array_equal(one.heterogeneity.rates, same.heterogeneity.rates)
+        np.testing.assert_array_equal(one.rates, moved.rates)

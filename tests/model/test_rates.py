@@ -1,151 +1,60 @@
-"""Discrete gamma categories and invariable sites."""
+"""Invariable sites, and no heterogeneity at all."""
 
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mltree.errors import ModelError
-from mltree.model.rates import ALPHA_MAX, ALPHA_MIN, GammaMode, gamma_rates, rate_categories
-
-MODES: tuple[GammaMode, ...] = ("mean", "median")
-
-
-@pytest.mark.parametrize(
-    ("alpha", "categories", "mode", "expected"),
-    [
-        (0.5, 4, "mean", [0.03339, 0.2519, 0.8203, 2.894]),
-        (0.5, 4, "median", [0.02908, 0.2807, 0.9248, 2.765]),
-        (
-            0.05,
-            8,
-            "mean",
-            [4.828e-19, 1.013e-12, 5.049e-9, 2.118e-6, 0.0002281, 0.01037, 0.2646, 7.725],
-        ),
-    ],
-)
-def test_rates_agree_with_iqtree(
-    alpha: float, categories: int, mode: GammaMode, expected: list[float]
-) -> None:
-    """Table of relative rates (4 digits) in the report of IQ-TREE 2.0.7.
-
-    iqtree2 -m JC+G4{0.5} -te TREE -blfix [--gamma-median]; the last with JC+G8{0.05}.
-    """
-    assert gamma_rates(alpha, categories, mode) == pytest.approx(expected, rel=3e-4)
+from mltree.model.gamma import Gamma, gamma_rates
+from mltree.model.rates import ONE_RATE, Categories, with_invariable
 
 
 def test_rates_with_invariable_sites_agree_with_iqtree() -> None:
-    """As above with JC+I{0.2}+G4{50}; IQ-TREE lists the invariable category first."""
-    rates, weights = rate_categories(4, 50.0, "mean", 0.2)
+    """Table of relative rates in the report of IQ-TREE 2.0.7, which lists the invariable first.
+
+    iqtree2 -m JC+I{0.2}+G4{50} -te TREE -blfix
+    """
+    rates, weights = with_invariable(Gamma(4, 50.0).categories, 0.2)
     assert rates == pytest.approx([1.033, 1.186, 1.3, 1.481, 0.0], rel=6e-4)
     assert weights == pytest.approx(np.full(5, 0.2))
 
 
-@pytest.mark.parametrize("categories", [2, 4, 7])
-def test_alpha_one_is_the_exponential_distribution(categories: int) -> None:
-    """The mean of Exp(1) between its quantiles a and b is (1 + a)e^-a - (1 + b)e^-b, times K."""
-
-    def above(p: float) -> float:
-        return 0.0 if p >= 1.0 else (1.0 - math.log1p(-p)) * (1.0 - p)
-
-    cuts = [above(k / categories) for k in range(categories + 1)]
-    expected = [categories * (low - high) for low, high in pairwise(cuts)]
-    assert gamma_rates(1.0, categories) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("categories", [4, 8])
-def test_smallest_alpha_keeps_the_digits_of_its_lowest_rate(categories: int) -> None:
-    """Series of the incomplete gamma near 0: q = (p Γ(a+1))^(1/a), P(a+1, q) = q^(a+1)/Γ(a+2)."""
-    a = ALPHA_MIN
-    q = (math.gamma(a + 1.0) / categories) ** (1.0 / a)
-    expected = categories * q ** (a + 1.0) / math.gamma(a + 2.0)
-    assert 0.0 < expected < 1e-30
-    assert gamma_rates(a, categories)[0] == pytest.approx(expected, rel=1e-9)
-
-
-def test_rates_underflow_to_zero() -> None:
-    for mode in MODES:
-        rates = gamma_rates(1e-3, 4, mode)
-        assert rates[0] == 0.0
-        assert np.isfinite(rates).all()
-        assert rates.mean() == pytest.approx(1.0, rel=1e-14)
-
-
-def test_large_alpha_tends_to_equal_rates() -> None:
-    assert gamma_rates(1e8, 4) == pytest.approx(np.ones(4), abs=1e-3)
-    assert np.ptp(gamma_rates(ALPHA_MAX, 4)) < 0.26
-
-
-@given(
-    alpha=st.floats(ALPHA_MIN, 1000.0),
-    categories=st.integers(1, 16),
-    mode=st.sampled_from(MODES),
-)
-def test_rates_ascend_and_have_mean_one(alpha: float, categories: int, mode: GammaMode) -> None:
-    rates = gamma_rates(alpha, categories, mode)
-    assert rates.shape == (categories,)
-    assert (rates >= 0.0).all()
-    assert (np.diff(rates) > 0.0).all()
-    assert rates.mean() == pytest.approx(1.0, rel=1e-13)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_many_shapes_at_once_are_the_same(mode: GammaMode) -> None:
-    alpha = np.array([ALPHA_MIN, 0.4, 1.0, ALPHA_MAX])
-    np.testing.assert_array_equal(
-        gamma_rates(alpha, 4, mode), [gamma_rates(a, 4, mode) for a in alpha]
-    )
-    p = np.array([0.0, 0.1, 0.2, 0.9])
-    for together, alone in zip(
-        rate_categories(4, alpha, mode, p),
-        zip(*(rate_categories(4, a, mode, q) for a, q in zip(alpha, p, strict=True)), strict=True),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(together, alone)
-
-
-@pytest.mark.parametrize("alpha", [0.0, -1.0, math.nan, math.inf])
-def test_alpha_must_be_positive(alpha: float) -> None:
-    with pytest.raises(ModelError, match="alpha must be positive"):
-        gamma_rates(alpha, 4)
-
-
-def test_at_least_one_category() -> None:
-    with pytest.raises(ModelError, match="at least one"):
-        gamma_rates(1.0, 0)
-
-
 def test_invariable_sites_are_one_more_category() -> None:
-    rates, weights = rate_categories(4, 0.7, "mean", 0.2)
+    rates, weights = with_invariable(Gamma(4, 0.7).categories, 0.2)
     assert rates == pytest.approx([*(gamma_rates(0.7, 4) / 0.8), 0.0])
     assert weights == pytest.approx([0.2, 0.2, 0.2, 0.2, 0.2])
     assert weights @ rates == pytest.approx(1.0)
 
 
-def test_invariable_sites_without_gamma() -> None:
-    rates, weights = rate_categories(1, None, "mean", 0.25)
+def test_invariable_sites_beside_one_rate() -> None:
+    rates, weights = with_invariable(ONE_RATE.categories, 0.25)
     assert rates.tolist() == [1.0 / 0.75, 0.0]
     assert weights.tolist() == [0.75, 0.25]
 
 
+def test_many_models_at_once_are_the_same() -> None:
+    p = np.array([0.0, 0.1, 0.9])
+    rates = np.array([[0.5, 1.5], [0.2, 1.8], [1.0, 1.0]])
+    weights = np.full((3, 2), 0.5)
+    together = with_invariable(Categories(rates, weights), p)
+    for row, one in enumerate(p.tolist()):
+        alone = with_invariable(Categories(rates[row], weights[row]), one)
+        for many, single in zip(together, alone, strict=True):
+            np.testing.assert_array_equal(many[row], single)
+
+
 def test_no_heterogeneity_is_one_category() -> None:
-    rates, weights = rate_categories(1, None, "mean", None)
+    rates, weights = with_invariable(ONE_RATE.categories, None)
     assert (rates.tolist(), weights.tolist()) == ([1.0], [1.0])
+    assert ONE_RATE.variables() == []
+    assert ONE_RATE.with_vector(np.empty(0)) == ONE_RATE
+    assert ONE_RATE.at(np.empty((3, 0))).rates.tolist() == [[1.0]] * 3
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, math.nan])
 def test_proportion_of_invariable_sites_is_checked(p: float) -> None:
     with pytest.raises(ModelError, match="invariable sites"):
-        rate_categories(1, None, "mean", p)
-
-
-def test_importing_the_package_does_not_import_scipy() -> None:
-    code = "import sys, mltree.model; sys.exit('scipy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+        with_invariable(ONE_RATE.categories, p)

@@ -7,27 +7,32 @@ import errno
 import io
 import json
 import math
+import sys
 from typing import Any, get_type_hints
 
 import pytest
 from rich.console import Console
 
-from mltree import events
 from mltree.errors import InputError
 from mltree.events import (
+    AlignmentChecked,
     CheckpointWritten,
-    EnginesCompared,
     Event,
+    ModelsRanked,
     Notice,
+    PartitionsLoaded,
     PhaseStarted,
     RoundDone,
     RunFinished,
     Unsaved,
 )
-from mltree.report.progress import Reporter, Verbosity, describe
+from mltree.report.lines import describe
+from mltree.report.progress import Reporter, Verbosity
 from mltree.report.terminal import Terminal
+from mltree.run_events import CommandEnded, EnginesCompared, InputFile, RunDescribed, TimeSpent
+from mltree.tree_events import SupportsDrawn, TreesTested
 
-SAMPLES: dict[Any, Any] = {str: "text", int: 3, float: 2.5}
+SAMPLES: dict[Any, Any] = {str: "text", int: 3, float: 2.5, tuple[str, ...]: ("one", "two")}
 
 
 def sample(kind: type[Event]) -> Event:
@@ -39,7 +44,10 @@ def sample(kind: type[Event]) -> Event:
 
 KINDS = Event.__subclasses__()
 
-RESULTS = (RunFinished, EnginesCompared)
+RESULTS = (
+    AlignmentChecked, EnginesCompared, ModelsRanked, PartitionsLoaded, RunDescribed, RunFinished,
+    TimeSpent, TreesTested,
+)  # fmt: skip
 """Events that are shown as more than a line: tests/report/test_results.py."""
 
 LINES = [kind for kind in KINDS if kind not in RESULTS]
@@ -54,7 +62,7 @@ def test_every_event_has_a_line_of_its_own(kind: type[Event]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_event_is_exported(kind: type[Event]) -> None:
-    assert kind.__name__ in events.__all__
+    assert kind.__name__ in sys.modules[kind.__module__].__all__
 
 
 class Clock:
@@ -177,5 +185,70 @@ def test_neither_terminal_nor_log_nor_anybody_else(monkeypatch: pytest.MonkeyPat
 
 def test_what_is_nowhere_else_is_shown_in_silence_too() -> None:
     unsaved = Unsaved("x.mltree.bestTree", "(a,b,c);\n")
-    line = "[01:02:05] not written, x.mltree.bestTree: (a,b,c);"
+    line = "not written, x.mltree.bestTree: (a,b,c);"
     assert " ".join(drawn(unsaved, verbosity=Verbosity.QUIET)) == line
+
+
+DESCRIBED = RunDescribed(
+    date="2026-11-22T02:44:18+00:00", host="here", system="Linux", cpu="Fast", threads=1,
+    threads_source="CPU affinity", devices=("GPU one", "GPU two"), versions={"mltree": "1"},
+    options={"seed": ("3", "typed"), "vw": ("8", "default")}, inputs=(InputFile("a.phy", 9, "ab"),),
+)  # fmt: skip
+
+
+def test_a_run_is_described_in_lines() -> None:
+    assert describe(DESCRIBED).splitlines() == [
+        "Date:     2026-11-22T02:44:18+00:00",
+        "Host:     here (Linux)",
+        "CPU:      Fast, 1 thread (CPU affinity)",
+        "Device:   GPU one",
+        "Device:   GPU two",
+        "Versions: mltree 1",
+        "Input:    a.phy (9 bytes, sha256 ab)",
+        "Option:   seed = 3 (typed)",
+        "Option:   vw = 8",
+    ]
+
+
+def test_results_and_progress_have_a_console_each() -> None:
+    progress, results = io.StringIO(), io.StringIO()
+    reporter = Reporter(
+        Console(file=progress, width=80), clock=Clock(), results=Console(file=results, width=80)
+    )
+    reporter.log_to(log := io.StringIO())
+    for event in (ROUND, SupportsDrawn("FBP", 3, 0.5, "(a,b,c);"), DESCRIBED):
+        reporter(event)
+    reporter.say("Wrote x")
+    reporter.say("table", Verbosity.VERBOSE)
+    reporter.finish("support", {"lnl": -1.0})
+    assert progress.getvalue().startswith("[00:00:00] SPR round 3")
+    assert results.getvalue() == "FBP  3 inner branches, mean 50.0%\nWrote x\n"
+    assert log.getvalue() == progress.getvalue() + results.getvalue() + "table\n"
+
+
+def test_a_lost_progress_loses_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    results = io.StringIO()
+    reporter = Reporter(
+        Terminal(file=Full(CLOSED)), clock=Clock(), results=Terminal(file=results, width=80)
+    )
+    for _ in range(2):
+        reporter(ROUND)
+    reporter.say("found")
+    note = "[00:00:00] note: standard error: Broken pipe; the run goes on"
+    assert capsys.readouterr().err.splitlines() == [note]
+    assert results.getvalue() == "found\n"
+
+
+def test_a_result_is_json_by_its_own_name() -> None:
+    (line,) = drawn(CommandEnded("search", {"lnl": -1.5, "tree": "(a,b);"}), json_lines=True)
+    assert json.loads(line) == {
+        "event": "result", "elapsed": 3725.4, "command": "search", "lnl": -1.5, "tree": "(a,b);",
+    }  # fmt: skip
+
+
+def test_checkpoints_are_told_of_once() -> None:
+    reporter = Reporter(Console(file=io.StringIO()), clock=Clock())
+    reporter.log_to(log := io.StringIO())
+    for _ in range(3):
+        reporter(CheckpointWritten("x"))
+    assert log.getvalue() == "[00:00:00] checkpoint x\n"

@@ -12,14 +12,17 @@ from mltree.contract import Function
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind
 from mltree.device.discovery import DeviceInfo
 from mltree.device.timing import Breakdown, Cost
-from mltree.events import EngineScore
 from mltree.report.tables import (
     FUNCTION_NAMES,
     compare_table,
     device_lines,
     listed,
+    time_spent,
     timing_table,
+    tree_test_lines,
 )
+from mltree.run_events import EngineScore
+from mltree.tree_events import TestedTree, TestValue
 
 
 def rendered(table: RenderableType, width: int = 100) -> list[str]:
@@ -43,7 +46,7 @@ def spent(builds: float = 0.5, waits: float = 2.0, idle_cpu: float = 0.25) -> Br
 
 
 def test_times_add_up_to_the_wall_time() -> None:
-    table = timing_table(spent(), wall=4.0, busy=1.5, copy_bytes=8e9)
+    table = timing_table(time_spent(spent(), wall=4.0, busy=1.5, copy_bytes=8e9))
     rows = [line.split() for line in rendered(table, width=80)]
     assert ["newview", "1.500", "37.5%", "1,234", "5.0", "2.00", "25%"] in rows
     assert ["insertion", "scan", "0.250", "6.2%", "10", "0.0", "0.00", "0%"] in rows
@@ -55,20 +58,21 @@ def test_times_add_up_to_the_wall_time() -> None:
 
 
 def test_what_is_explained_needs_no_row() -> None:
-    text = " ".join(rendered(timing_table(spent(), wall=3.76, busy=1.5, copy_bytes=None)))
+    text = " ".join(rendered(timing_table(time_spent(spent(), 3.76, 1.5, None))))
     assert "unexplained" not in text
     assert "GB/s" in text
     assert "25%" not in text
 
 
 def test_a_host_that_works_beside_its_device_is_told() -> None:
-    rows = [line.split() for line in rendered(timing_table(spent(), 3.5, 1.5, None))]
+    rows = [line.split() for line in rendered(timing_table(time_spent(spent(), 3.5, 1.5, None)))]
     assert ["host", "and", "device", "at", "once", "-0.250", "-7.1%"] in rows
 
 
 def test_a_function_without_work_has_no_rate() -> None:
     functions = dict.fromkeys(Function, Cost()) | {Function.BARRIER: Cost(0.5)}
-    rows = [line.split() for line in rendered(timing_table(Breakdown(functions), 1.0, 0.5, 1e9))]
+    table = timing_table(time_spent(Breakdown(functions), 1.0, 0.5, 1e9))
+    rows = [line.split() for line in rendered(table)]
     assert ["barriers", "0.500", "50.0%"] in rows
 
 
@@ -119,3 +123,23 @@ def test_a_comparison_never_cuts_a_number_off(width: int) -> None:
 )
 def test_lists_are_cut_with_a_count(items: Sequence[str], expected: str) -> None:
     assert listed(items) == expected
+
+
+def test_tested_trees_are_listed_as_iqtree_does() -> None:
+    def values(p: float, error: float) -> tuple[TestValue, ...]:
+        return (TestValue("p-KH", p, error, p >= 0.05), TestValue("c-ELW", 1 - p, 0.001, True))
+
+    trees = [
+        TestedTree(1, None, -100.5, 0.0, values(0.9, 0.003)),
+        TestedTree(2, 1, -100.5, 0.0, values(0.9, 0.003)),
+        TestedTree(3, None, -112.25, 11.75, values(0.01, 0.002)),
+    ]
+    head, rule, *rows = tree_test_lines(trees)
+    assert head.split() == ["Tree", "logL", "deltaL", "p-KH", "c-ELW"]
+    assert set(rule) == {"-"}
+    assert [row.split() for row in rows] == [
+        ["1", "-100.5000", "0.0000", "0.9000", "+", "0.1000", "+"],
+        ["2", "=", "tree", "1"],
+        ["3", "-112.2500", "11.7500", "0.0100", "-", "0.9900", "+"],
+        ["±", "0.0030", "0.0010"],
+    ]

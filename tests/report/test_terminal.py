@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from io import TextIOWrapper
-from pathlib import Path
 
 import pytest
 
-from mltree.report.terminal import Terminal, turn_away
+from mltree.report.terminal import Terminal
+from mltree.streams import turn_away
 
 
 def test_a_closed_pipe_is_an_error_like_any_other() -> None:
@@ -18,23 +17,3 @@ def test_a_closed_pipe_is_an_error_like_any_other() -> None:
         with pytest.raises(BrokenPipeError):
             Terminal(file=pipe).print("one")
         turn_away(pipe)
-
-
-@pytest.mark.parametrize("held", ["", "held"])
-def test_a_stream_that_is_turned_away_holds_nothing_back(held: str) -> None:
-    with Path("/dev/full").open("w") as stream:
-        stream.write(held)
-        turn_away(stream)
-        stream.write("more")
-        stream.flush()
-
-
-def test_what_is_no_file_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    class Odd(TextIOWrapper):
-        def __init__(self) -> None:
-            pass
-
-        def fileno(self) -> int:
-            raise ValueError
-
-    turn_away(Odd())

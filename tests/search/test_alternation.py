@@ -9,12 +9,14 @@ import numpy as np
 
 from mltree.events import Event, StoppedShort
 from mltree.model.grammar import parse_model
+from mltree.model.partitioned import alone
 from mltree.search.alternation import alternate
 from mltree.search.model_optimiser import Fit
+from mltree.search.requests import perform
 from mltree.settings import ModelSettings, SearchSettings
 
 if TYPE_CHECKING:
-    from conftest import Case
+    from conftest import Simulated
 
 SETTINGS = SearchSettings()
 
@@ -26,39 +28,40 @@ class Approaching:
         self.lacking, self.pace = gain / (1.0 - pace), pace
         self.smoothings = 0
 
-    def smooth(self, trees, models, epsilon):
+    def smooth(self, trees, cases, epsilon):
         self.smoothings += 1
         self.lacking *= self.pace
         return np.full(len(trees), -self.lacking)
 
 
-def fit_of(case: Case, text: str = "GTR+FE+G2") -> Fit:
+def fit_of(case: Simulated, text: str = "GTR+FE+G2") -> Fit:
     tree = case.tree.copy()
     tree.lengths[:] = 0.1
-    return Fit(tree, parse_model(text, case.patterns.alphabet))
+    return Fit(tree, alone(parse_model(text, case.patterns.alphabet)))
 
 
 def alternated(likelihood, fits: list[Fit], settings: SearchSettings = SETTINGS, **options):
     events: list[Event] = []
-    return alternate(likelihood, fits, settings, events.append, **options), events
+    steps = alternate(fits, settings, events.append, **options)
+    return perform(likelihood, steps), events
 
 
-def test_ends_where_neither_gains(case: Case) -> None:
+def test_ends_where_neither_gains(case: Simulated) -> None:
     found, events = alternated(case.likelihood, [fit_of(case)])
-    again, _ = alternated(case.likelihood, [Fit(found.tree.copy(), found.model, found.lnl)])
+    again, _ = alternated(case.likelihood, [Fit(found.tree.copy(), found.model, lnl=found.lnl)])
     assert found.lnl <= again.lnl < found.lnl + 0.005
     assert not events
 
 
-def test_the_better_of_two_is_taken(case: Case) -> None:
+def test_the_better_of_two_is_taken(case: Simulated) -> None:
     stuck = fit_of(case, "JC+G2{100}")
     free = fit_of(case)
     for fits in ([stuck, free], [free, stuck]):
         found, _ = alternated(case.likelihood, [Fit(f.tree.copy(), f.model) for f in fits])
-        assert found.model.name == "GTR"
+        assert found.model.lone.name == "GTR"
 
 
-def test_slow_turns_go_on_although_each_gains_little(case: Case) -> None:
+def test_slow_turns_go_on_although_each_gains_little(case: Simulated) -> None:
     """Turns that gain 0.9 of the last one: at a gain of 0.01 there is 0.09 to come."""
     slow = Approaching(gain=0.02, pace=0.9)
     settings = replace(SETTINGS, max_alternations=100)
@@ -70,7 +73,7 @@ def test_slow_turns_go_on_although_each_gains_little(case: Case) -> None:
     assert quick.smoothings <= 3
 
 
-def test_stopping_short_is_told(case: Case) -> None:
+def test_stopping_short_is_told(case: Simulated) -> None:
     slow = Approaching(gain=1.0, pace=0.99)
     _, events = alternated(slow, [fit_of(case)], parameters=False)
     assert events == [StoppedShort("branch lengths")]
@@ -79,13 +82,13 @@ def test_stopping_short_is_told(case: Case) -> None:
     assert events == [StoppedShort("model and branch lengths")]
 
 
-def test_a_model_that_stops_short_is_told(case: Case) -> None:
+def test_a_model_that_stops_short_is_told(case: Simulated) -> None:
     settings = replace(SETTINGS, model=ModelSettings(iterations=1))
     _, events = alternated(case.likelihood, [fit_of(case)], settings)
     assert events == [StoppedShort("model and branch lengths")]
 
 
-def test_lengths_alone_leave_the_model(case: Case) -> None:
+def test_lengths_alone_leave_the_model(case: Simulated) -> None:
     start = fit_of(case)
     found, events = alternated(case.likelihood, [start], parameters=False)
     assert found.model is start.model

@@ -13,10 +13,9 @@ from mltree.alignment.alphabet import DNA
 from mltree.errors import InputError
 from mltree.events import CheckpointWritten, Event, Notice, ignore
 from mltree.model.grammar import parse_model
+from mltree.model.partitioned import Linkage, PartitionModel, alone
 from mltree.search.checkpoint import VERSION, Checkpoint, fingerprint
-from mltree.search.lineage import Lineage
-from mltree.search.pool import Pool
-from mltree.search.state import SearchState
+from mltree.search.state import Lineage, Pool, SearchState
 from mltree.settings import CheckpointSettings
 from mltree.tree.random_trees import random_topology
 
@@ -24,26 +23,51 @@ ALWAYS = CheckpointSettings(first=0.0, growth=0.0, share=math.inf)
 
 READ = Checkpoint.read_layouts
 
-MODEL = parse_model("GTR{1/2.5/0.3/1.1/4.7/1}+FU{0.1/0.2/0.3/0.4}+G4{0.123456789}", DNA)
+MODEL = alone(parse_model("GTR{1/2.5/0.3/1.1/4.7/1}+FU{0.1/0.2/0.3/0.4}+G4{0.123456789}", DNA))
+
+
+PARTS = PartitionModel(
+    (MODEL.lone, parse_model("HKY{3.5}+FU{0.25/0.15/0.35/0.25}+I{0.1}", DNA)),
+    ("a", "b"),
+    Linkage.SCALED,
+    np.array([1 / 3, 1.7]),
+    np.array([0.5, 0.5]),
+)
 
 
 @pytest.fixture
 def state() -> SearchState:
+    return state_of(MODEL, 1)
+
+
+def state_of(model: PartitionModel, parts: int) -> SearchState:
+    """A search in the middle; with lengths of every part's own where there are several."""
     rng = np.random.default_rng(12)
     trees = [random_topology(9, rng) for _ in range(3)]
     for tree in trees:
-        tree.lengths[:] = rng.random(tree.n_edges)
+        tree.lengths = rng.random((parts, tree.n_edges) if parts > 1 else tree.n_edges)
     pool = Pool(4)
     pool.add(trees[0], -1 / 3)
     lineages = [Lineage(trees[0], -np.pi, "parsimony 1", False, 3)]
     copies = [Lineage(trees[1], -np.inf, "copy 1"), Lineage(trees[2], -2.0, "copy 2")]
-    return SearchState(lineages, MODEL, rng, pool, 0.15, copies, 5, True, 2, 1, 17, 4711, 42)
+    return SearchState(lineages, model, rng, pool, 0.15, copies, 5, True, 2, 1, 17, 4711, 42)
 
 
-def test_reads_back_the_same_bits(state: SearchState, tmp_path: Path) -> None:
+LONE_START = alone(parse_model("GTR+FC+G4", DNA))
+PARTED_START = PARTS.with_parts([LONE_START.lone, parse_model("HKY+FC+I", DNA)], np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("model", "parts", "start"),
+    [(MODEL, 1, LONE_START), (PARTS, 1, PARTED_START), (PARTS, 2, PARTED_START)],
+)
+def test_reads_back_the_same_bits(
+    model: PartitionModel, parts: int, start: PartitionModel, tmp_path: Path
+) -> None:
+    state = state_of(model, parts)
     checkpoint = Checkpoint(tmp_path / "x.ckp", "mark", ALWAYS)
     checkpoint.save(state)
-    again = checkpoint.load(parse_model("GTR+FC+G4", DNA))
+    again = checkpoint.load(start)
     assert again is not None
     for mine, theirs in zip(
         [*state.lineages, *state.copies], [*again.lineages, *again.copies], strict=True
@@ -53,12 +77,13 @@ def test_reads_back_the_same_bits(state: SearchState, tmp_path: Path) -> None:
         assert (mine.tree.lengths == theirs.tree.lengths).all()
         theirs.tree = mine.tree
         assert mine == theirs
-    assert (again.model.rates == MODEL.rates).all()
-    assert (again.model.frequencies == MODEL.frequencies).all()
-    assert again.model.alpha == MODEL.alpha
+    for own, theirs in zip(model.models, again.model.models, strict=True):
+        assert theirs.values() == own.values()
+    assert (again.model.scalers == model.scalers).all()
+    assert (again.model.names, again.model.linkage) == (model.names, model.linkage)
     assert again.rng.random() == state.rng.random()
     assert [e.key for e in again.pool.trees] == [e.key for e in state.pool.trees]
-    counters = ("fraction", "stage", "entered", "batches", "failures", "rounds", "moves")
+    counters = ("fraction", "act", "entered", "batches", "failures", "rounds", "moves")
     assert all(getattr(again, name) == getattr(state, name) for name in counters)
     assert [path.name for path in tmp_path.iterdir()] == ["x.ckp"]
 
@@ -199,7 +224,7 @@ def test_what_is_kept_is_nobody_elses(state: SearchState, tmp_path: Path) -> Non
     state.rng.random()
     state.pool.add(random_topology(9, state.rng), 0.0)
     state.lineages.append(state.copies.pop())
-    state.stage += 1
+    state.act += 1
     checkpoint.save(kept)
     assert checkpoint.path.read_bytes() == before
 

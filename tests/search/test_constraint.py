@@ -12,9 +12,9 @@ import pytest
 from mltree.errors import InputError
 from mltree.search.constraint import Constraint, tips_behind_edges
 from mltree.search.constraint_tree import constrained_start, read_constraint
-from mltree.search.lineage import Lineage
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.search.perturbation import perturbed_copies
+from mltree.search.state import Lineage
 from mltree.settings import PerturbationSettings
 from mltree.tree.moves import spr
 from mltree.tree.random_trees import random_topology

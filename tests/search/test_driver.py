@@ -11,25 +11,52 @@ import numpy as np
 import pytest
 
 from mltree.errors import InputError
-from mltree.events import CheckpointWritten, Event, SearchFinished, StartTree, TreesCulled
+from mltree.events import (
+    CheckpointWritten,
+    Emit,
+    Event,
+    SearchFinished,
+    StartTree,
+    TreesCulled,
+    ignore,
+)
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
+from mltree.likelihood.reference import ReferenceEngine
+from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.grammar import parse_model
+from mltree.model.partitioned import Linkage, PartitionModel, alone
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.constraint import Constraint, tips_behind_edges
 from mltree.search.driver import SearchResult, StartingTree, search
-from mltree.settings import CheckpointSettings, PerturbationSettings, PhaseSettings, SearchSettings
+from mltree.settings import (
+    CheckpointSettings,
+    PerturbationSettings,
+    PhaseSettings,
+    RoundSettings,
+    SearchSettings,
+)
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds
 
 if TYPE_CHECKING:
-    from conftest import Case
+    from conftest import Simulated
+
+BOUNDS = (1e-6, 100.0)
 
 SETTINGS = SearchSettings(
     phases=(PhaseSettings(25, 100.0), PhaseSettings(10, 100.0)),
     perturbation=PerturbationSettings(copies=2, patience=1),
 )
 
+QUICK = SearchSettings(
+    phases=(PhaseSettings(25, 50.0),),
+    rounds=RoundSettings(keep=2, window=10.0),
+    perturbation=PerturbationSettings(patience=0),
+)
 
-def starts(case: Case, count: int) -> list[StartingTree]:
+
+def starts(case: Simulated, count: int) -> list[StartingTree]:
     rng = np.random.default_rng(77)
     return [
         StartingTree(random_topology(case.tree.n_tips, rng), f"random {n + 1}")
@@ -37,43 +64,43 @@ def starts(case: Case, count: int) -> list[StartingTree]:
     ]
 
 
-def run(case: Case, settings: SearchSettings = SETTINGS, count: int = 2, **more: object):
-    model = parse_model("K80+FE+G2", case.patterns.alphabet)
+def run(case: Simulated, settings: SearchSettings = SETTINGS, count: int = 2, **more: object):
+    model = alone(parse_model("K80+FE+G2", case.patterns.alphabet))
     rng = np.random.default_rng(5)
     return search(case.likelihood, starts(case, count), model, settings, rng, **more)
 
 
 @pytest.fixture(scope="module")
-def small(make_case: Callable[..., Case]) -> Case:
+def small(make_case: Callable[..., Simulated]) -> Simulated:
     return make_case(8, 300, 2)
 
 
 @pytest.fixture(scope="module")
-def found(small: Case) -> SearchResult:
+def found(small: Simulated) -> SearchResult:
     return run(small)
 
 
-def test_finds_the_tree_that_made_the_data(small: Case, found: SearchResult) -> None:
+def test_finds_the_tree_that_made_the_data(small: Simulated, found: SearchResult) -> None:
     assert robinson_foulds(found.tree, small.tree) == 0
     found.tree.validate()
 
 
-def test_reports_the_lnl_of_its_tree_and_model(small: Case, found: SearchResult) -> None:
-    lnl = small.likelihood.log_likelihoods([found.tree], [found.model.arrays()])[0]
+def test_reports_the_lnl_of_its_tree_and_model(small: Simulated, found: SearchResult) -> None:
+    lnl = small.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert lnl == pytest.approx(found.lnl, abs=1e-8)
     assert found.pool.trees[0].lnl == found.lnl
     keys = [entry.key for entry in found.pool.trees]
     assert len(set(keys)) == len(keys)
 
 
-def test_the_same_seed_gives_the_same_bits(small: Case, found: SearchResult) -> None:
+def test_the_same_seed_gives_the_same_bits(small: Simulated, found: SearchResult) -> None:
     again = run(small)
     assert again.lnl == found.lnl
     assert (again.tree.twin == found.tree.twin).all()
     assert (again.tree.lengths == found.tree.lengths).all()
 
 
-def test_tells_what_it_does(small: Case) -> None:
+def test_tells_what_it_does(small: Simulated) -> None:
     events: list[Event] = []
     settings = replace(SETTINGS, perturbation=PerturbationSettings(patience=0))
     result = run(small, settings, 3, emit=events.append)
@@ -89,7 +116,7 @@ def test_tells_what_it_does(small: Case) -> None:
 
 @pytest.mark.parametrize(("enough", "more_than_one"), [(0.1, True), (1e6, False)])
 def test_a_phase_ends_with_a_round_that_gains_too_little(
-    small: Case, enough: float, more_than_one: bool
+    small: Simulated, enough: float, more_than_one: bool
 ) -> None:
     phase = PhaseSettings(2, np.inf, min_round_gain=enough)
     settings = SearchSettings(phases=(phase,), perturbation=PerturbationSettings(patience=0))
@@ -98,7 +125,7 @@ def test_a_phase_ends_with_a_round_that_gains_too_little(
     assert (result.rounds > 1) == more_than_one
 
 
-def test_nni_mode_climbs_too(small: Case) -> None:
+def test_nni_mode_climbs_too(small: Simulated) -> None:
     settings = replace(SETTINGS, perturbation=PerturbationSettings(patience=0)).nni_only()
     result = run(small, settings, 1)
     assert result.moves > 0
@@ -114,7 +141,7 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("after", [1, 4, 9])
 def test_resumes_with_the_same_bits(
-    small: Case, found: SearchResult, tmp_path: Path, after: int
+    small: Simulated, found: SearchResult, tmp_path: Path, after: int
 ) -> None:
     path = tmp_path / "run.ckp"
     written = 0
@@ -134,8 +161,40 @@ def test_resumes_with_the_same_bits(
     assert (resumed.rounds, resumed.candidates) == (found.rounds, found.candidates)
 
 
+@pytest.mark.parametrize("linkage", list(Linkage))
+def test_parts_resume_with_the_same_bits(
+    make_parts: Callable[..., Simulated], tmp_path: Path, linkage: Linkage
+) -> None:
+    case = make_parts(6, (90, 60), 3, linkage)
+    model = case.model.with_parts([parse_model("K80+FE+G2", case.patterns.alphabet)] * 2)
+    first = random_topology(6, np.random.default_rng(8))
+    first.lengths = model.spread(first.lengths)
+    quick = replace(SETTINGS, perturbation=PerturbationSettings(copies=1, patience=1))
+    written = 0
+
+    def pull_the_plug(event: Event) -> None:
+        nonlocal written
+        written += isinstance(event, CheckpointWritten)
+        if written == 3:
+            raise Killed
+
+    def go(**more: object) -> SearchResult:
+        start = StartingTree(first.copy(), "random 1")
+        rng = np.random.default_rng(5)
+        return search(case.likelihood, [start], model, quick, rng, **more)  # type: ignore[arg-type]
+
+    whole = go()
+    with pytest.raises(Killed):
+        go(emit=pull_the_plug, checkpoint=Checkpoint(tmp_path / "run", "data", ALWAYS))
+    resumed = go(checkpoint=Checkpoint(tmp_path / "run", "data", ALWAYS))
+    assert resumed.lnl == whole.lnl
+    assert (resumed.tree.twin == whole.tree.twin).all()
+    assert (resumed.tree.lengths == whole.tree.lengths).all()
+    assert (resumed.model.scalers == whole.model.scalers).all()
+
+
 def test_goes_on_with_the_same_bits_from_what_is_kept_at_any_time(
-    small: Case, tmp_path: Path
+    small: Simulated, tmp_path: Path
 ) -> None:
     """What a signal's thread saves while a step is under way is the state before that step."""
     saved = iter(range(10**6))
@@ -159,7 +218,7 @@ def test_goes_on_with_the_same_bits_from_what_is_kept_at_any_time(
         assert (resumed.tree.lengths == whole.tree.lengths).all()
 
 
-def test_a_constraint_holds_to_the_end(small: Case) -> None:
+def test_a_constraint_holds_to_the_end(small: Simulated) -> None:
     """A split that the data speak against, satisfied by the start."""
     (start,) = starts(small, 1)
     behind = tips_behind_edges(start.tree)[start.tree.inner_edges]
@@ -171,7 +230,7 @@ def test_a_constraint_holds_to_the_end(small: Case) -> None:
     assert result.moves > 0
 
 
-def test_a_start_against_the_constraint_is_refused(small: Case) -> None:
+def test_a_start_against_the_constraint_is_refused(small: Simulated) -> None:
     (start,) = starts(small, 1)
     behind = tips_behind_edges(start.tree)
     crossing = np.zeros(small.tree.n_tips, dtype=bool)
@@ -179,3 +238,72 @@ def test_a_start_against_the_constraint_is_refused(small: Case) -> None:
     assert not (behind == crossing).all(axis=1).any()
     with pytest.raises(InputError, match="random 1"):
         run(small, SETTINGS, 1, constraint=Constraint(crossing[None], ~crossing[None]))
+
+
+@pytest.mark.parametrize("linkage", list(Linkage))
+def test_an_alignment_in_parts_is_searched(
+    linkage: Linkage, make_parts: Callable[..., Simulated], textbook_lnls: Callable[..., np.ndarray]
+) -> None:
+    """The tree that made the data, and the lnL of what is handed back."""
+    data = make_parts(6, (200, 120), 4, linkage)
+    models = tuple(parse_model("K80+FE+G2", data.patterns.alphabet) for _ in range(2))
+    model = replace(data.model, models=models, scalers=np.ones(2))
+    (start,) = starts(data, 1)
+    start.tree.lengths = np.full_like(data.tree.lengths, 0.1)
+    rng = np.random.default_rng(5)
+    result = search(data.likelihood, [start], model, QUICK, rng)
+    assert robinson_foulds(result.tree, data.tree) == 0
+    assert result.tree.lengths.shape == data.tree.lengths.shape
+    assert result.model.linkage == linkage
+    assert (np.ptp(result.model.scalers) > 0.01) == (linkage == Linkage.SCALED)
+    lnls = textbook_lnls(data.patterns, result.tree, result.model.arrays())
+    assert result.lnl == pytest.approx(lnls.sum(), rel=1e-11)
+
+
+def test_an_alignment_cut_in_two_is_searched_as_the_whole(
+    make_case: Callable[..., Simulated],
+) -> None:
+    """One model without parameters for both parts, and branches of the same lengths."""
+    data = make_case(6, 80, 6, "K80{3}+FE+G2m{0.6}")
+    cut = data.patterns.n_patterns // 3
+    patterns = replace(data.patterns, ends=(cut, data.patterns.n_patterns))
+    halves = Likelihood(VerifiedEngine(ReferenceEngine(patterns, 2, BOUNDS), 6), BOUNDS)
+    both = PartitionModel(data.model.models * 2, ("one", "two"), scalers=np.ones(2))
+    whole, parts = (
+        search(likelihood, starts(data, 1), model, QUICK, np.random.default_rng(5))
+        for likelihood, model in ((data.likelihood, data.model), (halves, both))
+    )
+    assert parts.lnl == pytest.approx(whole.lnl, abs=1e-3)
+    assert robinson_foulds(parts.tree, whole.tree) == 0
+    np.testing.assert_allclose(parts.tree.lengths, whole.tree.lengths, atol=1e-3)
+
+
+@pytest.mark.parametrize("linkage", [Linkage.SCALED, Linkage.UNLINKED])
+def test_a_search_of_parts_resumes_with_the_same_bits(
+    linkage: Linkage, make_parts: Callable[..., Simulated], tmp_path: Path
+) -> None:
+    data = make_parts(5, (60, 40), 2, linkage)
+    models = tuple(parse_model("JC+G2", data.patterns.alphabet) for _ in range(2))
+    model = replace(data.model, models=models, scalers=np.ones(2))
+    (start,) = starts(data, 1)
+    start.tree.lengths = np.full_like(data.tree.lengths, 0.1)
+    left = iter([False] * 4)
+
+    def pull_the_plug(event: Event) -> None:
+        if isinstance(event, CheckpointWritten) and next(left, True):
+            raise Killed
+
+    def go(emit: Emit) -> SearchResult:
+        checkpoint, rng = Checkpoint(tmp_path / "x", "data", ALWAYS), np.random.default_rng(5)
+        return search(data.likelihood, [start], model, QUICK, rng, emit, checkpoint)
+
+    with pytest.raises(Killed):
+        go(pull_the_plug)
+    resumed = go(ignore)
+    (tmp_path / "x").unlink()
+    whole = go(ignore)
+    assert resumed.lnl == whole.lnl
+    np.testing.assert_array_equal(resumed.tree.lengths, whole.tree.lengths)
+    np.testing.assert_array_equal(resumed.model.scalers, whole.model.scalers)
+    for mine, theirs in zip(resumed.model.models, whole.model.models, strict=True):
+        assert mine.values() == theirs.values()

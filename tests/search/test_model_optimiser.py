@@ -8,123 +8,268 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
+from mltree.events import ignore
 from mltree.model.grammar import parse_model
-from mltree.search.model_optimiser import Fit, optimise_models, with_other_rates
-from mltree.settings import BranchSettings, ModelSettings
+from mltree.model.parameters import bounds, vector, with_vector
+from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
+from mltree.search.alternation import alternate
+from mltree.search.model_optimiser import Fit, best_fit, optimise_models, starts_of
+from mltree.search.requests import perform
+from mltree.settings import BranchSettings, ModelSettings, SearchSettings
 
 if TYPE_CHECKING:
-    from conftest import Case
+    from conftest import Simulated
 
 BRANCHES = BranchSettings()
 NO_SCALE = ModelSettings(scale_limit=0.0)
+
+TOLERANCE = 0.01
+"""lnL that a fit may end below what another optimiser finds: the final epsilon of the field."""
+
+MakeParts = Callable[..., "Simulated"]
+Textbook = Callable[..., np.ndarray]
 
 
 class Counting:
     """A likelihood that counts launches and points."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Simulated) -> None:
         self._likelihood = case.likelihood
         self.points: list[int] = []
 
-    def log_likelihoods(self, trees, models):
+    def part_log_likelihoods(self, trees, cases):
         self.points.append(len(trees))
-        return self._likelihood.log_likelihoods(trees, models)
+        return self._likelihood.part_log_likelihoods(trees, cases)
 
 
-def optimise(case: Case, model: str, settings: ModelSettings | None = None, scale: float = 1.0):
+def optimise(
+    case: Simulated, model: str, settings: ModelSettings | None = None, scale: float = 1.0
+):
     """The fit of a model to a case, and the launches that it took."""
-    fit = Fit(case.tree.copy(), parse_model(model, case.patterns.alphabet))
+    fit = fit_of(case, model)
     fit.tree.lengths *= scale
     before = lnl_of(case, fit)
     likelihood = Counting(case)
-    optimise_models(likelihood, [fit], settings or ModelSettings(), BRANCHES, 1e-4)
+    perform(likelihood, optimise_models([fit], settings or ModelSettings(), BRANCHES, 1e-4))
     assert fit.lnl == pytest.approx(lnl_of(case, fit), abs=1e-9)
     assert fit.lnl >= before
     return fit, len(likelihood.points)
 
 
-def lnl_of(case: Case, fit: Fit) -> float:
-    return case.likelihood.log_likelihoods([fit.tree], [fit.model.arrays()])[0]
+def lnl_of(case: Simulated, fit: Fit) -> float:
+    return case.likelihood.log_likelihoods([fit.tree], [fit.case])[0]
 
 
-def test_climbs_to_a_stationary_point(case: Case) -> None:
+def fit_of(case: Simulated, text: str) -> Fit:
+    return Fit(case.tree.copy(), alone(parse_model(text, case.patterns.alphabet)))
+
+
+def test_climbs_to_a_stationary_point(case: Simulated) -> None:
     found, _ = optimise(case, "GTR+FE+G2")
     assert found.converged
     for factor in (1.01, 0.99):
         longer = replace(found.tree, lengths=found.tree.lengths * factor)
         assert lnl_of(case, Fit(longer, found.model)) < found.lnl
-        steeper = replace(found.model, alpha=found.model.alpha * factor)
+        model = found.model.lone
+        gamma = replace(model.heterogeneity, alpha=model.heterogeneity.alpha * factor)
+        steeper = alone(replace(model, heterogeneity=gamma))
         assert lnl_of(case, Fit(found.tree, steeper)) < found.lnl
 
 
-def test_the_tree_length_is_a_parameter(case: Case) -> None:
+def test_the_tree_length_is_a_parameter(case: Simulated) -> None:
     found, _ = optimise(case, "JC+G2{0.6}", scale=0.2)
     factor = found.tree.lengths / (0.2 * case.tree.lengths)
     assert factor[0] == pytest.approx(5.0, rel=0.3)
     np.testing.assert_allclose(factor, factor[0], rtol=1e-12)
 
 
-def test_fixed_parameters_stay(case: Case) -> None:
+def test_fixed_parameters_stay(case: Simulated) -> None:
     found, launches = optimise(case, "K80{3.0}+G2{0.6}", NO_SCALE, scale=0.5)
-    assert found.model.alpha == 0.6
+    assert found.model.lone.heterogeneity.alpha == 0.6
     np.testing.assert_array_equal(found.tree.lengths, case.tree.lengths * 0.5)
     assert found.converged
     assert launches == 1
 
 
-def test_frequencies_can_be_estimated(case: Case) -> None:
+def test_frequencies_can_be_estimated(case: Simulated) -> None:
     found, _ = optimise(case, "HKY+FO+G2")
-    assert found.model.frequencies.sum() == pytest.approx(1.0)
-    assert found.model.frequencies.std() > 0
+    assert found.model.lone.frequencies.sum() == pytest.approx(1.0)
+    assert found.model.lone.frequencies.std() > 0
 
 
-def test_few_launches_do(case: Case) -> None:
+def test_few_launches_do(case: Simulated) -> None:
     """Newton's steps from the defaults, and one launch that sees that nothing is left to gain."""
     far, launches = optimise(case, "GTR+FE+G2")
     assert launches <= 8
     before, likelihood = far.lnl, Counting(case)
-    optimise_models(likelihood, [far], ModelSettings(), BRANCHES, 1e-2)
+    perform(likelihood, optimise_models([far], ModelSettings(), BRANCHES, 1e-2))
     assert far.lnl >= before
     assert len(likelihood.points) == 1
 
 
 def test_fits_side_by_side_end_as_they_do_alone_in_as_many_launches_as_the_slowest(
-    case: Case, make_case: Callable[..., Case]
+    case: Simulated, make_case: Callable[..., Simulated]
 ) -> None:
     texts = ["GTR+FE+G2", "JC+G2", "HKY+FO+G2"]
-    alone = [optimise(case, text) for text in texts]
-    fits = [Fit(case.tree.copy(), parse_model(text, case.patterns.alphabet)) for text in texts]
+    lone = [optimise(case, text) for text in texts]
+    fits = [fit_of(case, text) for text in texts]
     likelihood = Counting(case)
-    optimise_models(likelihood, fits, ModelSettings(), BRANCHES, 1e-4)
-    assert [fit.lnl for fit in fits] == [fit.lnl for fit, _ in alone]
-    assert len(likelihood.points) == max(launches for _, launches in alone)
+    perform(likelihood, optimise_models(fits, ModelSettings(), BRANCHES, 1e-4))
+    assert [fit.lnl for fit in fits] == [fit.lnl for fit, _ in lone]
+    assert len(likelihood.points) == max(launches for _, launches in lone)
 
 
 def test_parameters_that_want_to_be_infinite_end_at_their_bounds(
-    make_case: Callable[..., Case],
+    make_case: Callable[..., Simulated],
 ) -> None:
     even = make_case(sites=400, seed=3, text="JC+G2{100}")
     found, launches = optimise(even, "JC+G2")
-    assert found.model.alpha == pytest.approx(100.0)
+    assert found.model.lone.heterogeneity.alpha == pytest.approx(100.0)
     assert found.converged
     assert launches < 12
 
 
-def test_too_few_iterations_are_no_convergence(case: Case) -> None:
+def test_too_few_iterations_are_no_convergence(case: Simulated) -> None:
     found, launches = optimise(case, "GTR+FE+G2", ModelSettings(iterations=2))
     assert launches == 2
     assert not found.converged
 
 
-def test_only_rates_with_two_maxima_have_a_second_start(case: Case) -> None:
+def test_only_rates_with_two_maxima_have_a_second_start(case: Simulated) -> None:
     def starts(text: str):
-        return with_other_rates(parse_model(text, case.patterns.alphabet))
+        return starts_of(alone(parse_model(text, case.patterns.alphabet)))
 
     for text in ("GTR+G4", "GTR+I", "GTR+I+G4{0.5}", "GTR+I{0.2}+G4", "GTR"):
         assert len(starts(text)) == 1
     few, other = starts("GTR+I+G4")
-    assert other.p_invariant > 0.5 > few.p_invariant
-    assert with_other_rates(other)[1].p_invariant < 0.01
+    assert other.lone.p_invariant > 0.5 > few.lone.p_invariant
+    assert starts_of(other)[1].lone.p_invariant < 0.01
     (kept, _) = starts("GTR+I+G4")
-    assert kept.p_invariant == few.p_invariant
+    assert kept.lone.p_invariant == few.lone.p_invariant
+
+
+FREE = ("K80+FE+G2m", "F81+FE+G2m", "K80+FE+G2m")
+"""What the parts are fitted by: a rate and alpha, alpha alone, and both again."""
+
+
+class Joint:
+    """Minus lnL of models, lengths and scalers together on log scales, by pruning: for SciPy."""
+
+    def __init__(self, data: Simulated, model: PartitionModel, lnls: Textbook) -> None:
+        self._data, self._model, self._lnls = data, model, lnls
+        self._sizes = [len(vector(part)) for part in model.models]
+        self._shape = data.tree.lengths.shape
+        scales = model.n_parts if model.linkage == Linkage.SCALED else 0
+        self.bounds = [bound for part in model.models for bound in bounds(part)]
+        self.bounds += [(np.log(1e-6), np.log(100.0))] * int(np.prod(self._shape))
+        self.bounds += [(np.log(SCALER_MIN), np.log(SCALER_MAX))] * scales
+
+    def __call__(self, x: np.ndarray) -> float:
+        data, model = self._data, self._model
+        parameters, lengths, scalers = np.split(
+            x, np.cumsum([sum(self._sizes), int(np.prod(self._shape))])
+        )
+        own = np.split(parameters, np.cumsum(self._sizes)[:-1])
+        models = [with_vector(part, point) for part, point in zip(model.models, own, strict=True)]
+        fitted = model.with_parts(models, np.exp(scalers) if scalers.size else None)
+        tree = replace(data.tree, lengths=np.exp(lengths).reshape(self._shape))
+        return -float(self._lnls(data.patterns, tree, fitted.arrays()).sum())
+
+    def vector(self, fit: Fit) -> np.ndarray:
+        scalers = fit.model.scalers if fit.model.linkage == Linkage.SCALED else []
+        points = [vector(part) for part in fit.model.models]
+        return np.concatenate([*points, np.log(fit.tree.lengths).ravel(), np.log(scalers)])
+
+    def climb(self, start: np.ndarray, iterations: int) -> float:
+        """The lnL where L-BFGS-B ends."""
+        options = {"maxiter": iterations, "maxfun": 10**6}
+        return -minimize(self, start, method="L-BFGS-B", bounds=self.bounds, options=options).fun
+
+
+def parted(data: Simulated) -> Fit:
+    """Models that are to be found, and lengths far from those that fit."""
+    texts = FREE[: data.model.n_parts]
+    models = tuple(parse_model(text, data.patterns.alphabet) for text in texts)
+    model = replace(data.model, models=models, scalers=np.ones(len(models)))
+    return Fit(replace(data.tree, lengths=np.full_like(data.tree.lengths, 0.1)), model)
+
+
+@pytest.mark.parametrize("linkage", list(Linkage))
+@pytest.mark.cases(1, 40)
+def test_parts_end_where_another_optimiser_ends(
+    case: int, linkage: Linkage, make_parts: MakeParts, textbook_lnls: Textbook
+) -> None:
+    """Models, lengths and scalers together; SciPy finds no more, from afar or from there."""
+    sizes = (90, 60, 40)[: 2 + case % 2]
+    texts = ("K80{3}+FE+G2m{0.7}", "F81+FE+G2m{2}", "K80{5}+FE+G2m{1}")[: len(sizes)]
+    data = make_parts(4, sizes, case, linkage, texts)
+    fit = parted(data)
+    joint = Joint(data, fit.model, textbook_lnls)
+    start = joint.vector(fit)
+    found = perform(data.likelihood, alternate([fit], SearchSettings(), ignore))
+    lnls = textbook_lnls(data.patterns, found.tree, found.model.arrays())
+    assert found.lnl == pytest.approx(lnls.sum(), rel=1e-11)
+    assert found.lnl > joint.climb(start, 200) - TOLERANCE
+    assert found.lnl > joint.climb(joint.vector(found), 20) - TOLERANCE
+
+
+@pytest.mark.parametrize("linkage", list(Linkage))
+def test_parts_are_optimised_apart_given_the_lengths(
+    linkage: Linkage, make_parts: MakeParts, part_alone: Callable[..., Simulated]
+) -> None:
+    """Every part ends as alone, its branches scaled where the linkage lets it scale them."""
+    data = make_parts(5, (90, 60, 40), 3, linkage, ("K80{3}+FE+G2m{0.7}",) * 3)
+    fit = parted(data)
+    lengths = fit.tree.lengths.copy()
+    likelihood = Counting(data)
+    perform(likelihood, optimise_models([fit], ModelSettings(), BRANCHES, 1e-4))
+    assert fit.lnl == pytest.approx(sum(fit.part_lnls), abs=1e-9)
+    assert fit.lnl == pytest.approx(lnl_of(data, fit), abs=1e-9)
+    assert fit.converged
+    settings = NO_SCALE if linkage == Linkage.LINKED else ModelSettings()
+    launches = []
+    for part in range(3):
+        lone = part_alone(replace(data, tree=replace(data.tree, lengths=lengths)), part)
+        lone.tree.lengths[:] = 0.1
+        watched = Counting(lone)
+        own = Fit(lone.tree, alone(parse_model(FREE[part], data.patterns.alphabet)))
+        perform(watched, optimise_models([own], settings, BRANCHES, 1e-4))
+        launches.append(len(watched.points))
+        assert fit.part_lnls[part] == pytest.approx(own.lnl, abs=1e-6)
+        np.testing.assert_allclose(
+            vector(fit.model.models[part]), vector(own.model.lone), atol=1e-4
+        )
+        scale = own.tree.lengths[0] / 0.1
+        if linkage == Linkage.SCALED:
+            assert fit.model.scalers[part] == pytest.approx(scale, rel=1e-4)
+        if linkage == Linkage.UNLINKED:
+            np.testing.assert_allclose(fit.tree.lengths[part], own.tree.lengths, rtol=1e-4)
+    if linkage != Linkage.UNLINKED:
+        np.testing.assert_array_equal(fit.tree.lengths, lengths)
+    assert len(likelihood.points) == max(launches)
+
+
+def test_the_best_of_fits_is_put_together_part_by_part(
+    make_parts: MakeParts, textbook_lnls: Textbook
+) -> None:
+    data = make_parts(5, (60, 40), 4, Linkage.UNLINKED)
+    fits = []
+    for better in range(2):
+        fit = Fit(data.tree.copy(), data.model)
+        fit.tree.lengths[1 - better] *= 5.0
+        poor = parse_model("JC+G2m{50}", data.patterns.alphabet)
+        models = [part if n == better else poor for n, part in enumerate(data.model.models)]
+        fit.model = data.model.with_parts(models)
+        fit.part_lnls = textbook_lnls(data.patterns, fit.tree, fit.model.arrays())
+        fit.lnl = float(fit.part_lnls.sum())
+        fits.append(fit)
+    fits[0].converged = False
+    best = best_fit(fits)
+    lnls = textbook_lnls(data.patterns, best.tree, best.model.arrays())
+    assert best.lnl == pytest.approx(lnls.sum(), rel=1e-12)
+    expected = textbook_lnls(data.patterns, data.tree, data.under.models)
+    np.testing.assert_allclose(best.part_lnls, expected)
+    np.testing.assert_array_equal(best.tree.lengths, data.tree.lengths)
+    assert not best.converged

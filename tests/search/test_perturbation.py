@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mltree.search.constraint import tips_behind_edges
-from mltree.search.lineage import Lineage
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
+from mltree.search.state import Lineage
 from mltree.settings import PerturbationSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, same_topology, topology_key

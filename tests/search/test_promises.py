@@ -23,9 +23,10 @@ from mltree.events import (
     ignore,
 )
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine
 from mltree.model.grammar import parse_model
-from mltree.model.substitution import Model
+from mltree.model.partitioned import PartitionModel, alone
 from mltree.search.driver import SearchResult, StartingTree, search
 from mltree.settings import (
     PRESETS,
@@ -40,7 +41,7 @@ from mltree.tree.splits import topology_key
 from mltree.tree.topology import Tree, tree_from_edges
 
 if TYPE_CHECKING:
-    from conftest import Case
+    from conftest import Simulated
 
 BOUNDS = (1e-6, 100.0)
 
@@ -82,8 +83,8 @@ Open = Callable[..., Engine]
 MakeRugged = Callable[..., Patterns]
 
 
-def likelihood_of(open_native: Open, patterns: Patterns, model: Model) -> Likelihood:
-    return Likelihood(open_native(patterns, model.arrays().n_categories), BOUNDS)
+def likelihood_of(open_native: Open, patterns: Patterns, model: PartitionModel) -> Likelihood:
+    return Likelihood(open_native(patterns, max(model.categories)), BOUNDS)
 
 
 def random_trees(patterns: Patterns, count: int, seed: int = 9) -> list[Tree]:
@@ -96,7 +97,7 @@ def searched(
     patterns: Patterns,
     settings: SearchSettings,
     trees: Sequence[Tree],
-    model: Model,
+    model: PartitionModel,
     emit: Emit = ignore,
 ) -> SearchResult:
     """A search as a run makes it, always with the same random numbers."""
@@ -136,10 +137,10 @@ def test_every_preset_finds_the_best_of_all_topologies(
 ) -> None:
     """From six random trees: one climb can end on a lower top even here (`fast`, case 10)."""
     patterns = make_rugged(7, 120, 3, case)
-    model = parse_model("JC", patterns.alphabet)
+    model = alone(parse_model("JC", patterns.alphabet))
     likelihood = likelihood_of(open_native, patterns, model)
     every = every_topology(7)
-    best = likelihood.smooth(every, [model.arrays()] * len(every), 1e-2).max()
+    best = likelihood.smooth(every, [Case(model.arrays())] * len(every), 1e-2).max()
     for name, settings in PRESETS.items():
         trees = random_trees(patterns, max(6, starts_of(settings)), case)
         assert searched(likelihood, patterns, settings, trees, model).lnl >= best - SHORT, name
@@ -150,13 +151,13 @@ def test_no_topology_suits_the_model_found_better(
     case: int, make_rugged: MakeRugged, open_native: Open
 ) -> None:
     patterns = make_rugged(6, 120, 3, case)
-    model = parse_model("K80+FE+G2", patterns.alphabet)
+    model = alone(parse_model("K80+FE+G2", patterns.alphabet))
     likelihood = likelihood_of(open_native, patterns, model)
     for name, settings in PRESETS.items():
         trees = random_trees(patterns, max(6, starts_of(settings)), case)
         found = searched(likelihood, patterns, settings, trees, model)
         every = every_topology(6)
-        lnls = likelihood.smooth(every, [found.model.arrays()] * len(every), 1e-2)
+        lnls = likelihood.smooth(every, [Case(found.model.arrays())] * len(every), 1e-2)
         assert found.lnl >= lnls.max() - SHORT, name
 
 
@@ -165,7 +166,7 @@ def test_a_much_larger_search_finds_nothing_better(
     case: int, make_rugged: MakeRugged, open_native: Open
 ) -> None:
     patterns = make_rugged(12, 200, 3, case)
-    model = parse_model("JC", patterns.alphabet)
+    model = alone(parse_model("JC", patterns.alphabet))
     likelihood = likelihood_of(open_native, patterns, model)
     larger = searched(likelihood, patterns, LARGE, random_trees(patterns, 4), model)
     for name in ("default", "thorough"):
@@ -197,7 +198,7 @@ def left_to_gain(
     settings: SearchSettings, patterns: Patterns, open_native: Open, seed: int, starts: int = 1
 ) -> float:
     """lnL that moves of any reach, all re-scored, add to what a search from random trees found."""
-    model = parse_model("JC", patterns.alphabet)
+    model = alone(parse_model("JC", patterns.alphabet))
     likelihood = likelihood_of(open_native, patterns, model)
     trees = random_trees(patterns, starts, seed)
     found = searched(likelihood, patterns, settings, trees, model)
@@ -211,7 +212,7 @@ def test_perturbation_leaves_a_lower_top(
     """Random trees from which a climb alone ends 8.7 and 3.9 lnL below what the preset finds."""
     default = preset("default")
     patterns = make_rugged(*data, seed)
-    model = parse_model("JC", patterns.alphabet)
+    model = alone(parse_model("JC", patterns.alphabet))
     likelihood = likelihood_of(open_native, patterns, model)
     trees = random_trees(patterns, 1, seed)
     found = searched(likelihood, patterns, default, trees, model)
@@ -223,7 +224,7 @@ def test_perturbation_leaves_a_lower_top(
 def test_no_step_of_a_search_loses(case: int, make_rugged: MakeRugged, open_native: Open) -> None:
     """The best tree's lnL, whenever the search tells it."""
     patterns = make_rugged(12, 120, 3, case)
-    model = parse_model("K80+FE+G2", patterns.alphabet)
+    model = alone(parse_model("K80+FE+G2", patterns.alphabet))
     likelihood = likelihood_of(open_native, patterns, model)
     told: list[float] = []
     rounds: list[RoundDone] = []
@@ -242,18 +243,18 @@ def test_no_step_of_a_search_loses(case: int, make_rugged: MakeRugged, open_nati
     assert found.rounds == len(rounds)
     assert found.moves == sum(event.moves for event in rounds)
     assert found.candidates == sum(event.candidates for event in rounds)
-    again = likelihood.log_likelihoods([found.tree], [found.model.arrays()])[0]
+    again = likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert told[-1] == found.lnl == pytest.approx(again, abs=ROUNDING)
 
 
 @pytest.mark.cases(2, 60)
 def test_a_search_that_goes_on_gains_nothing(
-    case: int, make_case: Callable[..., Case], open_native: Open
+    case: int, make_case: Callable[..., Simulated], open_native: Open
 ) -> None:
     """Model and lengths end on a top together, from far away and on one topology."""
     far = "GTR{1/6/1/1/9/1}+FU{0.4/0.1/0.1/0.4}+G4m{0.2}"
     data = make_case(8, 600, case, far)
-    model = parse_model("GTR+FO+G4", data.patterns.alphabet)
+    model = alone(parse_model("GTR+FO+G4", data.patterns.alphabet))
     likelihood = likelihood_of(open_native, data.patterns, model)
     tree = data.tree.copy()
     tree.lengths[:] = 0.1

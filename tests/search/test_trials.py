@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from mltree.model.eigen import ModelArrays
-from mltree.search.lineage import Lineage
+from mltree.likelihood.cases import Case
 from mltree.search.neighbourhood import Neighbourhood
+from mltree.search.requests import perform
 from mltree.search.scoring import Moves
+from mltree.search.state import Lineage
 from mltree.search.trials import tried_moves
 from mltree.settings import RoundSettings
 from mltree.tree.moves import spr
@@ -23,6 +24,9 @@ SETTINGS = RoundSettings(trial_margin=2.0, min_gain=0.05)
 BEFORE = -100.0
 """lnL of the tree that finds no move."""
 
+UNDER = Case(())
+"""The oracle knows no models."""
+
 
 class Oracle:
     """Remembers the trees that it smooths, and gives each the next lnL."""
@@ -31,10 +35,8 @@ class Oracle:
         self.lnls = list(lnls)
         self.trees: list[Tree] = []
 
-    def smooth(
-        self, trees: Sequence[Tree], models: Sequence[ModelArrays], epsilon: float
-    ) -> np.ndarray:
-        assert len(models) == len(trees)
+    def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> np.ndarray:
+        assert len(cases) == len(trees)
         self.trees += trees
         missing = len(self.trees) - len(self.lnls)
         every = [*self.lnls, *[BEFORE - 1.0] * missing]
@@ -67,7 +69,7 @@ def distinct_near(tree: Tree, moves: Moves) -> list[int]:
 
 
 def tried(oracle: Oracle, own: Lineage, moves: Moves, trials: int) -> Moves:
-    (found,) = tried_moves(oracle, [own], None, [moves], trials, SETTINGS)  # type: ignore[arg-type]
+    (found,) = perform(oracle, tried_moves([own], UNDER, [moves], trials, SETTINGS))  # type: ignore[arg-type]
     return found
 
 
@@ -116,5 +118,5 @@ def test_every_tree_has_trials_of_its_own() -> None:
         for own, lnl in zip(every, depths, strict=True)
     ]
     oracle = Oracle([BEFORE, BEFORE + 1.0, BEFORE + 4.0, BEFORE + 3.0])
-    found = tried_moves(oracle, every, None, moves, 2, SETTINGS)  # type: ignore[arg-type]
+    found = perform(oracle, tried_moves(every, UNDER, moves, 2, SETTINGS))  # type: ignore[arg-type]
     assert [part.lnl.tolist() for part in found] == [[BEFORE + 1.0], [], [BEFORE + 4.0]]

@@ -34,10 +34,10 @@ def test_a_conflict_is_an_lnl_of_minus_infinity(
     conflict = find_conflict(tree, problem.patterns)
     likelihood = reference(problem)
     if conflict is None:
-        assert np.isfinite(likelihood.log_likelihoods([tree], [problem.model])[0])
+        assert np.isfinite(likelihood.log_likelihoods([tree], [problem.case])[0])
         return
     with pytest.raises(NumericalError), np.errstate(all="ignore"):
-        likelihood.log_likelihoods([tree], [problem.model])
+        likelihood.log_likelihoods([tree], [problem.case])
     allowed = problem.patterns.alphabet.tip_table[codes[:, conflict.site]] > 0
     tips = list(conflict.tips)
     assert not allowed[tips].all(axis=0).any()

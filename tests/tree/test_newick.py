@@ -1,4 +1,5 @@
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -311,3 +312,13 @@ def test_short_inner_branches_can_be_written_as_polytomies() -> None:
     tree, _ = read_newick(FRAME, taxa)
     text = write_newick(tree, taxa, 1, collapse=1e-5)
     assert text == "(a:1.0,b:1.0,(c:1.0,d:1.0,(e:1.0,f:1.0):0.5):0.5);"
+
+
+def test_labels_stand_at_their_branches() -> None:
+    taxa = ["a", "b", "c", "d", "e"]
+    tree, _ = read_newick("((a,b),c,(d,e));", taxa)
+    labels = {edge: f"{k}/1" for k, edge in enumerate(tree.inner_edges.tolist())}
+    text = write_newick(tree, taxa, 1, labels=labels)
+    assert sorted(re.findall(r"\)([^:)]*):", text)) == ["0/1", "1/1"]
+    assert read_newick(text, taxa)[0].twin.tobytes()
+    assert re.sub(r"\)\d/1", ")", text) == write_newick(tree, taxa, 1)

@@ -12,7 +12,7 @@ from mltree.errors import InputError
 from mltree.tree import newick_clades
 from mltree.tree.clades import Clades, write_clades
 from mltree.tree.newick import read_newicks, write_newick
-from mltree.tree.newick_clades import read_clades
+from mltree.tree.newick_clades import read_clades, read_gene_trees, read_labelled
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import splits
 from mltree.tree.topology import Tree
@@ -191,3 +191,24 @@ def test_a_thousand_taxa_below_each_other() -> None:
     tree = read_clades(text)
     assert tree.is_inner.sum() == 998
     assert write_clades(tree, [""] * tree.tree.size) == text
+
+
+def test_gene_trees_have_taxa_of_their_own() -> None:
+    trees = list(read_gene_trees("((a,b),c);\n('d x',(b,e),a)label:1;\n\n(a,b);"))
+    assert [tree.taxa for tree in trees] == [("a", "b", "c"), ("d x", "b", "e", "a"), ("a", "b")]
+    assert [tree.n_trees for tree in trees] == [1, 1, 1]
+    with pytest.raises(InputError, match="'a' is in the tree twice") as error:
+        list(read_gene_trees("(a,b,c);\n((a,b),(a,c));"))
+    assert "2" in error.value.message
+
+
+@pytest.mark.parametrize(
+    "text", ["((a,b)99.5:1,((c,d)x,e):2,f);", "(('a',b)99.5:1,((c,d)x,e):2,f);"]
+)
+def test_labels_are_those_of_the_first_tree(text: str) -> None:
+    clades, labels = read_labelled(text + "((a,b)1,c,d,e,f);")
+    held = [
+        "".join(clades.taxa[taxon] for taxon in clades.order[0, first:last])
+        for first, last in zip(clades.first, clades.last, strict=True)
+    ]
+    assert dict(zip(held, labels, strict=True)) == {"ab": "99.5", "cd": "x", "cde": ""}

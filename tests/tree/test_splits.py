@@ -1,12 +1,19 @@
 import time
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.tree.moves import nni, random_nnis
 from mltree.tree.random_trees import random_topology
-from mltree.tree.splits import robinson_foulds, same_topology, splits, topology_key
+from mltree.tree.splits import (
+    lengths_in,
+    robinson_foulds,
+    same_topology,
+    splits,
+    topology_key,
+)
 from mltree.tree.topology import Tree, siblings, tree_from_edges
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -70,3 +77,15 @@ def test_5000_tips_are_no_problem() -> None:
     assert 0 < robinson_foulds(tree, other) <= 2 * made
     assert topology_key(tree) != topology_key(other)
     assert time.perf_counter() - started < 2
+
+
+@given(st.integers(4, 80), SEEDS)
+def test_lengths_of_another_numbering_are_those_of_the_splits(n_tips: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tree = random_topology(n_tips, rng)
+    tree.lengths[:] = rng.exponential(size=tree.n_edges)
+    other = renumbered(tree, rng)
+    np.testing.assert_array_equal(lengths_in(tree, other), tree.lengths)
+    nni(other, int(other.inner_edges[0]), 0)
+    with pytest.raises(ValueError, match="different topologies"):
+        lengths_in(tree, other)

@@ -1,0 +1,207 @@
+r"""NEXUS sets: which sites belong together, and under which model.
+
+    #nexus
+    begin sets;
+      charset codons = 1-900\3 2-900\3;
+      charset cytb = cytb.phy: DNA, 1-.;
+      charpartition mine = GTR+F+G4: codons, HKY{2.5}: cytb;
+    end;
+
+Maddison, Swofford and Maddison (1997) define the block; a model before a set's name, a file and a
+data type before its sites are IQ-TREE's. ``charpartition mine = codons: 1-900\3, ...`` names the
+parts as in the definition. Where there is no charpartition, every charset is a part. Sets may be
+made of sets. A tree's length in braces behind a set, as IQ-TREE writes it, is no scaler and is not
+used. Commands that name no sites are passed over, whatever block they are in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from mltree.alignment.parts import Part, at_line, format_sites, parse_sites
+from mltree.errors import InputError
+
+__all__ = ["is_nexus", "located", "nexus_scheme_text", "read_sets"]
+
+EXAMPLE = "begin sets; charset gene1 = 1-500; charpartition mine = GTR+G4: gene1; end;"
+
+_QUOTED = r"'(?:[^'\n]|'')*'"
+_HEADER = re.compile(r"\s*#nexus\b", re.IGNORECASE)
+_COMMAND = re.compile(r"(charset|charpartition)\b", re.IGNORECASE)
+_DEFINITION = re.compile(
+    rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:']+)\s*(\([^)]*\))?\s*="
+    r"(?P<body>.*)",
+    re.DOTALL,
+)
+_OUTSIDE = re.compile(rf"{_QUOTED}|\[")
+_INSIDE = re.compile(r"[\[\]]")
+_END = re.compile(rf"{_QUOTED}|;")
+_ITEM = re.compile(rf"(?:{_QUOTED}|\{{[^{{}}]*\}}|[^,{{}}'])+")
+_TYPED = re.compile(r"\s*([A-Za-z]\w*)\s*,(.*)", re.DOTALL)
+_TREE_LENGTH = re.compile(r"\{[^{}]*\}\s*$")
+_WORD = re.compile(rf"{_QUOTED}|[^\s,]+")
+_PLAIN = re.compile(r"[^\s=,:;'(){}\[\]*\"]+")
+
+
+def is_nexus(text: str) -> bool:
+    """Whether a text begins as NEXUS files do."""
+    return _HEADER.match(text) is not None
+
+
+def read_sets(path: str, text: str) -> list[Part]:
+    """The parts of a NEXUS file.
+
+    Raises:
+        InputError: it names none, or a command cannot be read.
+    """
+    sets: dict[str, Part] = {}
+    partitions: list[tuple[int, re.Match[str]]] = []
+    for line, command in _commands(path, text):
+        with at_line(path, line, EXAMPLE):
+            match = _definition(command)
+            if match["kind"].lower() == "charset":
+                _add(sets, _unquoted(match["name"]), _located(match["body"], sets), line)
+            else:
+                partitions.append((line, match))
+    if not sets and not partitions:
+        raise InputError("no charset in it", file=path, hint=EXAMPLE)
+    return _chosen(path, sets, partitions)
+
+
+def _commands(path: str, text: str) -> Iterator[tuple[int, str]]:
+    """The commands that name sites, without comments, and the lines that they begin on."""
+    text = _HEADER.sub(lambda match: "\n" * match[0].count("\n"), _bare(path, text), count=1)
+    place, line = 0, 1
+    for end in (match for match in _END.finditer(text + ";") if match[0] == ";"):
+        command = text[place : end.start()]
+        body = command.lstrip()
+        if _COMMAND.match(body):
+            yield line + command[: len(command) - len(body)].count("\n"), body
+        line += command.count("\n")
+        place = end.end()
+
+
+def _bare(path: str, text: str) -> str:
+    """The text without comments, which may hold others, every line in its place."""
+    pieces, place, depth, start = [], 0, 0, 0
+    while match := (_INSIDE if depth else _OUTSIDE).search(text, place):
+        place = match.end()
+        if match[0] == "[":
+            if depth == 0:
+                pieces.append(text[start : match.start()])
+                start = match.start()
+            depth += 1
+        elif match[0] == "]":
+            depth -= 1
+            if depth == 0:
+                pieces.append(" " + "\n" * text.count("\n", start, place))
+                start = place
+    if depth:
+        line = text.count("\n", 0, start) + 1
+        raise InputError("a comment is not closed", file=path, line=line, hint="write ] behind it")
+    return "".join([*pieces, text[start:]])
+
+
+def _definition(command: str) -> re.Match[str]:
+    match = _DEFINITION.fullmatch(command)
+    if match is None:
+        raise ValueError(f"cannot read {' '.join(command.split())[:60]!r}")
+    return match
+
+
+def _add(sets: dict[str, Part], name: str, part: Part, line: int) -> None:
+    if name in sets:
+        raise ValueError(f"two charsets are called {name} (the first on line {sets[name].line})")
+    sets[name] = replace(part, name=name, line=line)
+
+
+def located(text: str) -> Part:
+    r"""A part without a name: its sites, behind its file and its data type where they are told.
+
+    ``1-900\3``, ``gene.phy: 1-100``, ``gene.phy: DNA, *``, ``gene.phy:``. Raises: ValueError.
+    """
+    return _located(text, {})
+
+
+def _located(text: str, sets: Mapping[str, Part]) -> Part:
+    file, colon, rest = text.rpartition(":")
+    typed = _TYPED.fullmatch(rest)
+    if typed and typed[1] in sets:
+        typed = None
+    if colon and not file.strip():
+        raise ValueError("no file before the colon")
+    words = [_sites_of(word, sets) for word in _WORD.findall(typed[2] if typed else rest)]
+    if file and not words:
+        words = ["*"]
+    return Part(
+        name="",
+        runs=parse_sites(" ".join(words)),
+        datatype=typed[1].upper() if typed else None,
+        file=_unquoted(file.strip()) or None,
+    )
+
+
+def _sites_of(word: str, sets: Mapping[str, Part]) -> str:
+    """The sites of the set that a word names; any other word as it is."""
+    named = None if word.isdigit() else sets.get(_unquoted(word))
+    if named is None:
+        return word
+    if named.file:
+        raise ValueError(f"charset {named.name} is of a file of its own: no other can hold it")
+    return format_sites(named.runs, " ")
+
+
+def _chosen(
+    path: str, sets: Mapping[str, Part], partitions: Sequence[tuple[int, re.Match[str]]]
+) -> list[Part]:
+    """The parts of the only charpartition, or the starred one; else every set."""
+    if not partitions:
+        return list(sets.values())
+    starred = [entry for entry in partitions if entry[1]["star"]]
+    candidates = starred or partitions
+    line, match = candidates[-1]
+    if len(candidates) > 1:
+        names = " and ".join(_unquoted(entry[1]["name"]) for entry in candidates)
+        hint = "mark one, charpartition * mine = ..., or keep one"
+        raise InputError(f"several charpartitions: {names}", file=path, line=line, hint=hint)
+    with at_line(path, line, EXAMPLE):
+        return [_assigned(item, sets, line) for item in _ITEM.findall(match["body"])]
+
+
+def _assigned(item: str, sets: Mapping[str, Part], line: int) -> Part:
+    """A part of a charpartition: a set under a model, or a name for some sites."""
+    label, colon, place = item.partition(":")
+    label, place = label.strip(), _TREE_LENGTH.sub("", place).strip()
+    if not (label and colon and place):
+        raise ValueError(f"cannot read {' '.join(item.split())[:60]!r}: MODEL: charset is wanted")
+    known = sets.get(_unquoted(place))
+    if known:
+        return replace(known, model=label)
+    if place[0].isalpha() and not any(_unquoted(word) in sets for word in _WORD.findall(place)):
+        raise ValueError(f"there is no charset {place[:40]}")
+    return replace(_located(place, sets), name=_unquoted(label), line=line)
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("''", "'") if name.startswith("'") else name
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
+
+
+def nexus_scheme_text(parts: Sequence[Part], models: Sequence[str | None]) -> str:
+    """A .best_scheme.nex file: a set for each part, and their models where all are known."""
+    lines = ["#nexus", "begin sets;"]
+    for part in parts:
+        place = [_quoted(part.file) + ":"] if part.file else []
+        place += [f"{part.datatype},"] if part.datatype else []
+        lines.append(f"  charset {_quoted(part.name)} = {' '.join([*place, ''])}")
+        lines[-1] += format_sites(part.runs, " ") + ";"
+    if all(models):
+        rows = zip(parts, models, strict=True)
+        assigned = ",\n".join(f"    {model}: {_quoted(part.name)}" for part, model in rows)
+        lines += ["  charpartition mymodels =", assigned + ";"]
+    return "\n".join([*lines, "end;", ""])

@@ -1,0 +1,259 @@
+"""Alignments cut into parts: one `Patterns` for each data type, whose parts lie side by side.
+
+The sites of all parts may be of one file, of mixed data types even, or every part has a file of its
+own. Taxa are matched by name; one that a file does not have is a row of gaps in its parts.
+
+A part's data type is the word that the partition file has for it, else what its model is for, else
+what its letters tell; where they leave a doubt, what those of all such parts together tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.alphabet import PROTEIN, UNKNOWN, Alphabet
+from mltree.alignment.datatype import PLAIN_SHARE, Letters, alphabet_named
+from mltree.alignment.parts import Part, Scheme, fit
+from mltree.alignment.patterns import Patterns, compress_parts
+from mltree.alignment.sequences import Sequences, read_sequences, refuse_few
+from mltree.errors import InputError
+
+__all__ = ["Partitioned", "read_partitioned"]
+
+AlphabetOf = Callable[[str], Alphabet | None]
+"""The alphabet that a model's string is for; None where it is for none that is known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Partitioned:
+    """An alignment in parts. Letters: P parts, T taxa."""
+
+    scheme: Scheme
+    """The P parts in the order of their file, their runs ended."""
+    groups: tuple[Patterns, ...]
+    """The parts of each data type, in the order of the file; the same taxa in all groups."""
+    group_of_part: tuple[int, ...]
+    """P: which of `groups` holds the part."""
+    place_in_group: tuple[int, ...]
+    """P: which of that group's `Patterns.parts` it is."""
+    has_data: NDArray[np.bool_]
+    """bool [P, T]: whether a taxon has any character but gaps in a part."""
+    notices: tuple[str, ...]
+    """What the user should know, one line each."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The P parts."""
+        return self.scheme.parts
+
+    @property
+    def taxa(self) -> tuple[str, ...]:
+        """T names, sorted."""
+        return self.groups[0].taxa
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """P: the parts group by group."""
+        places = zip(self.group_of_part, self.place_in_group, strict=True)
+        return tuple(number for _, number in sorted((at, n) for n, at in enumerate(places)))
+
+    @property
+    def n_sites(self) -> int:
+        """Sites in parts."""
+        return sum(part.n_sites for part in self.parts)
+
+    def alphabet(self, part: int) -> Alphabet:
+        """The alphabet of a part."""
+        return self.groups[self.group_of_part[part]].alphabet
+
+    def patterns(self, part: int) -> Patterns:
+        """One part by itself; its arrays are views of its group's."""
+        number = self.group_of_part[part]
+        group = self.groups[number]
+        where = group.parts[self.place_in_group[part]]
+        first = self._first_sites[part]
+        sites = group.site_pattern[first : first + self.parts[part].n_sites]
+        return replace(
+            group,
+            codes=group.codes[:, where],
+            weights=group.weights[where],
+            site_pattern=sites - np.int32(where.start),
+            ends=(),
+        )
+
+    @cached_property
+    def _first_sites(self) -> list[int]:
+        """P: how many sites its group has before the part."""
+        before, first = [0] * len(self.groups), []
+        for part, group in zip(self.parts, self.group_of_part, strict=True):
+            first.append(before[group])
+            before[group] += part.n_sites
+        return first
+
+
+def read_partitioned(
+    alignment: str, scheme: Scheme, alphabet_of: AlphabetOf, datatype: str | None = None
+) -> Partitioned:
+    """The data of the parts that a scheme names.
+
+    ``alignment``: the file of all parts that have none of their own. ``datatype``: of parts for
+    which the scheme has no word, whatever their models.
+
+    Raises:
+        InputError: a file cannot be read, the parts do not fit it, a character is not of its part's
+            data type, a part has nothing but gaps, or a taxon has no data in any part.
+    """
+    told = partial(_told, scheme=scheme, alphabet_of=alphabet_of, datatype=datatype)
+    sources = {
+        file: read_sequences(
+            _found(file, scheme.path) if file else alignment,
+            partial(_judged, file=file, scheme=scheme, told=told),
+        )
+        for file in dict.fromkeys(part.file for part in scheme.parts)
+    }
+    fitted, notices = fit(scheme, {file: source.n_sites for file, source in sources.items()})
+    if None not in sources:
+        notices = (*notices, f"{alignment} is not read: every part has a file of its own")
+    blocks = [_block(part, sources[part.file].characters) for part in fitted.parts]
+    alphabets = _alphabets(fitted, blocks, list(map(told, fitted.parts)))
+    return _assembled(fitted, sources, blocks, alphabets, notices)
+
+
+def _found(file: str, scheme: str) -> str:
+    """A part's file, beside the partition file where the working folder has none of that name."""
+    beside = Path(scheme).parent / file
+    return str(beside) if not Path(file).exists() and beside.exists() else file
+
+
+def _told(
+    part: Part, scheme: Scheme, alphabet_of: AlphabetOf, datatype: str | None
+) -> Alphabet | None:
+    """The alphabet that words or the model say; None where they say none."""
+    word = part.datatype or datatype
+    if word is None:
+        return alphabet_of(part.model) if part.model else None
+    try:
+        return alphabet_named(word)
+    except InputError as error:
+        hint = error.hint or ""
+        raise scheme.error(f"part {part.name}: {error.message}", part, hint) from None
+
+
+def _judged(
+    characters: NDArray[np.uint8],
+    file: str | None,
+    scheme: Scheme,
+    told: Callable[[Part], Alphabet | None],
+) -> int:
+    """Whether each part of a file has characters of one alphabet: a `Judge`."""
+    own = replace(scheme, parts=tuple(part for part in scheme.parts if part.file == file))
+    fitted, _ = fit(own, {file: characters.shape[1]})
+    for part in fitted.parts:
+        block = _block(part, characters)
+        alphabet = told(part) or Letters.of(block).looks_like
+        if (alphabet.encode(block) == UNKNOWN).any():
+            return 0
+    return 1
+
+
+def _block(part: Part, characters: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """u8 [T, sites]: a part's columns; a view where they lie side by side."""
+    if len(part.runs) > 1:
+        return np.take(characters, part.sites, axis=1)
+    (run,) = part.runs
+    columns = characters[:, run.start : run.stop : run.step]
+    return columns if run.step == 1 else np.ascontiguousarray(columns)
+
+
+def _alphabets(
+    scheme: Scheme, blocks: Sequence[NDArray[np.uint8]], told: Sequence[Alphabet | None]
+) -> list[Alphabet]:
+    """Each part's alphabet."""
+    rows = list(zip(scheme.parts, blocks, told, strict=True))
+    for part, block, alphabet in rows:
+        if alphabet is PROTEIN and part.model and not part.datatype:
+            _refuse_nucleotides(scheme, part, Letters.of(block))
+    guessed = {part.name: Letters.of(block) for part, block, alphabet in rows if alphabet is None}
+    together = sum(guessed.values(), start=Letters.none()).looks_like
+    return [alphabet or _guess(guessed[part.name], together) for part, _, alphabet in rows]
+
+
+def _guess(letters: Letters, together: Alphabet) -> Alphabet:
+    return together if not letters.sure and letters.fits(together) else letters.looks_like
+
+
+def _refuse_nucleotides(scheme: Scheme, part: Part, letters: Letters) -> None:
+    """Make sure that a protein model's part is no DNA, whose letters amino acids have too."""
+    share = letters.share("ACGTU")
+    if share >= PLAIN_SHARE and letters.sure:
+        raise scheme.error(
+            f"part {part.name}: model {part.model} is for proteins, but {share:.0%} of its letters "
+            "are ACGT",
+            part,
+            "correct its sites or its model",
+        )
+
+
+def _assembled(
+    scheme: Scheme,
+    sources: Mapping[str | None, Sequences],
+    blocks: Sequence[NDArray[np.uint8]],
+    alphabets: Sequence[Alphabet],
+    notices: tuple[str, ...],
+) -> Partitioned:
+    taxa = tuple(sorted({name for source in sources.values() for name in source.names}))
+    refuse_few(taxa, scheme.path)
+    row_of = {name: row for row, name in enumerate(taxa)}
+    rows = {file: [row_of[name] for name in source.names] for file, source in sources.items()}
+    kinds = list(dict.fromkeys(alphabets))
+    groups, places = [], [0] * len(alphabets)
+    for kind in kinds:
+        members = [number for number, alphabet in enumerate(alphabets) if alphabet is kind]
+        ends = list(accumulate(scheme.parts[number].n_sites for number in members))
+        codes = np.full((len(taxa), ends[-1]), kind.gap_code, np.uint8)
+        for place, (number, end) in enumerate(zip(members, ends, strict=True)):
+            part = scheme.parts[number]
+            encoded = kind.encode(blocks[number])
+            if (encoded == UNKNOWN).any():
+                sources[part.file].refuse_unknown(kind, part.sites, part.name)
+            codes[rows[part.file], end - part.n_sites : end] = encoded
+            places[number] = place
+        groups.append(compress_parts(taxa, codes, kind, ends))
+    numbers = tuple(kinds.index(alphabet) for alphabet in alphabets)
+    has_data = _has_data(groups, numbers, places)
+    _refuse_without_data(scheme, taxa, has_data)
+    return Partitioned(scheme, tuple(groups), numbers, tuple(places), has_data, notices)
+
+
+def _has_data(
+    groups: Sequence[Patterns], numbers: Sequence[int], places: Sequence[int]
+) -> NDArray[np.bool_]:
+    parts = [group.parts for group in groups]
+    shares = (
+        groups[g].codes[:, parts[g][place]] != groups[g].alphabet.gap_code
+        for g, place in zip(numbers, places, strict=True)
+    )
+    return np.array([share.any(axis=1) for share in shares])
+
+
+def _refuse_without_data(scheme: Scheme, taxa: Sequence[str], has_data: NDArray[np.bool_]) -> None:
+    """Make sure that every part has data of some taxon, and every taxon some in a part."""
+    for number in np.flatnonzero(~has_data.any(axis=1)):
+        part = scheme.parts[number]
+        raise scheme.error(f"part {part.name} has nothing but gaps", part, "take it out")
+    empty = np.flatnonzero(~has_data.any(axis=0))
+    if len(empty):
+        more = f", nor have {len(empty) - 1:,} more" if len(empty) > 1 else ""
+        raise InputError(
+            f"taxon {taxa[empty[0]]} has no data in any part{more}",
+            file=scheme.path,
+            taxon=taxa[empty[0]],
+            hint="no character tells where it belongs: take it out",
+        )

@@ -1,0 +1,269 @@
+"""The standard bootstrap: replicates searched side by side, kept as they end, until they suffice.
+
+``prepare_bootstrap(load_problem("frogs.phy", "GTR+G4")).run(100, journal)`` is a whole bootstrap. A
+replicate is what it is whatever runs beside it, so that a bootstrap goes on where it was stopped,
+and more replicates can be added at any time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from mltree.device.layout_choice import KeptLayouts
+from mltree.errors import InputError
+from mltree.events import Emit, Notice, ignore
+from mltree.journal import Entry, Head, Journal
+from mltree.model.parameters import bounds
+from mltree.model.partitioned import PartitionModel
+from mltree.placement import Resources
+from mltree.problem import Problem
+from mltree.run import (
+    ANY_DEVICE,
+    FIXED_TOPOLOGY,
+    Computation,
+    TreeSearch,
+    evaluate,
+    mark,
+    open_computation,
+    without_copies,
+)
+from mltree.search.constraint import Constraint
+from mltree.search.constraint_tree import read_constraint
+from mltree.search.duplicates import Collapsed
+from mltree.search.replicates import Replicates
+from mltree.search.requests import perform_all
+from mltree.settings import CheckpointSettings, SearchSettings
+from mltree.supports.bootstop import STEP, Verdict, bootstop
+from mltree.supports.table import split_table
+from mltree.tree.fitch import pack_sites
+from mltree.tree.newick import write_newick
+from mltree.tree.newick_clades import read_clades
+from mltree.tree.parsimony_spr import parsimony_trees
+from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree
+from mltree.tree_events import ReplicateDone
+
+__all__ = ["MOST", "Bootstrap", "GrowingFile", "Outcome", "bootstrap_after", "prepare_bootstrap"]
+
+MOST = 1000
+"""Replicates after which autoMRE gives up: RAxML's and RAxML-NG's."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The replicates of a bootstrap that has ended."""
+
+    count: int
+    """Those from 1 up to this one."""
+    verdict: Verdict | None
+    """Of the last of them that were asked; None where they were too few."""
+    seconds: float
+    """Wall time in this process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bootstrap:
+    """A bootstrap that stands ready."""
+
+    problem: Problem
+    computation: Computation
+    replicates: Replicates
+
+    @property
+    def head(self) -> Head:
+        """What its journal must agree with."""
+        own = self.replicates
+        fingerprint = mark(
+            self.problem, own.model, self.computation, own.constraint, own.seed,
+            repr(asdict(own.settings)),
+        )  # fmt: skip
+        return Head(fingerprint, self.computation.placement.kept)
+
+    def run(
+        self,
+        wanted: int | None,
+        journal: Journal,
+        emit: Emit = ignore,
+        grown: Callable[[], None] = lambda: None,
+    ) -> Outcome:
+        """Search for the replicates that the journal lacks.
+
+        wanted  how many there shall be; as many as autoMRE asks for where None
+        grown   called whenever there is one more
+        Raises: InputError: the journal is another run's, or cannot be written.
+        """
+        began = time.perf_counter()
+        journal.begin(self.head)
+        goal = wanted or MOST
+        checks = _Checks(journal, self.replicates.seed, goal, wanted is None, emit)
+        if not checks.are_enough():
+            missing = [k for k in range(1, goal + 1) if k not in journal.replicates]
+            at_once = self._at_once(len(missing), wanted is None)
+            searches = self.replicates.searches(missing, at_once)
+            for _, found in perform_all(self.computation.likelihood, searches, at_once):
+                newick = write_newick(found.tree, self.problem.taxa)
+                journal.add(found.number, Entry(found.lnl, newick))
+                done = len(journal.replicates)
+                emit(ReplicateDone(found.number, found.lnl, done, goal))
+                grown()
+                if checks.are_enough():
+                    break
+        verdict = checks.verdict
+        count = verdict.replicates if verdict and checks.are_enough() else goal
+        return Outcome(count, verdict, time.perf_counter() - began)
+
+    def _at_once(self, missing: int, auto: bool) -> int:
+        """Replicates side by side: two checks' worth where the next check may end it all."""
+        n_tips = self.replicates.distinct.groups[0].n_tips
+        tree = random_topology(n_tips, np.random.default_rng(0))
+        tree.lengths = self.replicates.model.spread(tree.lengths)
+        most = self.computation.likelihood.trees_at_once(tree)
+        return max(1, min(most, missing, 2 * STEP if auto else missing))
+
+
+@dataclass
+class _Checks:
+    """Asks whether the replicates are enough, whenever there are so many more without a gap."""
+
+    journal: Journal
+    seed: int
+    goal: int
+    auto: bool
+    """Whether the first ones that are enough end it."""
+    emit: Emit
+    verdict: Verdict | None = None
+
+    def are_enough(self) -> bool:
+        """Whether nothing more is wanted; asks what has not been asked."""
+        last = min(self.journal.in_order, self.goal) // STEP * STEP
+        asked = self.verdict.replicates if self.verdict else 0
+        for count in range(asked + STEP if self.auto else max(last, asked + STEP), last + 1, STEP):
+            if self.auto and self.verdict and self.verdict.is_converged:
+                break
+            trees = read_clades(self.journal.newicks(count))
+            self.verdict = bootstop(split_table(trees), self.seed)
+            self.emit(self.verdict.event)
+        return bool(self.auto and self.verdict and self.verdict.is_converged)
+
+
+@dataclass
+class GrowingFile:
+    """The trees of a journal in order, in a file that is whole at any time."""
+
+    journal: Journal
+    write: Callable[[str], object]
+    """Puts a text into the file, raising InputError where it cannot."""
+    settings: CheckpointSettings
+    emit: Emit
+    clock: Callable[[], float] = time.monotonic
+    _began: float = field(init=False)
+    _tried: float = field(init=False)
+    _cost: float = 0.0
+    _is_failing: bool = False
+
+    def __post_init__(self) -> None:
+        self._began = self._tried = self.clock()
+
+    def grow(self) -> None:
+        """Write what there is, where that is due.
+
+        A file that cannot be written is told of once, and ends nothing: the journal has all.
+        """
+        now = self.clock()
+        if now - self._tried < self.settings.pause(now - self._began, self._cost):
+            return
+        try:
+            self.write(self.journal.newicks(self.journal.in_order))
+        except InputError as error:
+            if not self._is_failing:
+                self.emit(Notice(f"{error.message}; the replicates go on without it"))
+            self._is_failing = True
+        else:
+            self._is_failing = False
+        self._tried = self.clock()
+        self._cost = self._tried - now
+
+
+def bootstrap_after(
+    search: TreeSearch, model: PartitionModel, settings: SearchSettings, seed: int
+) -> Bootstrap:
+    """The bootstrap of a search's data, under the model that it ended with.
+
+    settings  of a search like a replicate's; see :func:`prepare_bootstrap`
+    """
+    return _bootstrap(
+        search.problem, search.distinct, search.computation, model, search.constraint, seed,
+        settings,
+    )  # fmt: skip
+
+
+def prepare_bootstrap(
+    problem: Problem,
+    settings: SearchSettings,
+    resources: Resources = ANY_DEVICE,
+    *,
+    replicates: int | None = None,
+    seed: int = 1,
+    tree: Tree | None = None,
+    constraint: str | None = None,
+    kept: KeptLayouts | None = None,
+    emit: Emit = ignore,
+) -> Bootstrap:
+    """Open an engine for a bootstrap, and fit what its model leaves open.
+
+    settings    of a search like a replicate's, which has its rounds and nothing else
+    replicates  that there will be, as far as is known
+    tree        of all taxa, on which the model is fitted; one by parsimony where None
+    kept        layouts of the journal that the bootstrap goes on from
+
+    Raises:
+        InputError: the constraint cannot be used.
+        DeviceError: a device cannot be found or used.
+    """
+    groups = read_constraint(constraint, problem.taxa) if constraint else None
+    distinct = without_copies(problem.groups, groups, emit)
+    fitting = settings.for_data(len(problem.taxa), problem.n_sites)
+    computation = open_computation(
+        problem, resources, emit, distinct.groups, fitting, replicates or 2 * STEP, kept
+    )
+    model = problem.model
+    if not _is_given(problem):
+        start = distinct.reduce_tree(tree) if tree else _parsimony_tree(distinct, seed)
+        exact = computation.placement.is_exact
+        found = evaluate(
+            computation.likelihood, start, model, emit, optimise_parameters=True,
+            optimise_lengths=True, settings=FIXED_TOPOLOGY.for_precision(exact),
+        )  # fmt: skip
+        model = found.model
+    return _bootstrap(problem, distinct, computation, model, groups, seed, settings)
+
+
+def _bootstrap(
+    problem: Problem,
+    distinct: Collapsed,
+    computation: Computation,
+    model: PartitionModel,
+    constraint: Constraint | None,
+    seed: int,
+    settings: SearchSettings,
+) -> Bootstrap:
+    exact = computation.placement.is_exact
+    fitting = settings.for_data(len(problem.taxa), problem.n_sites).for_precision(exact)
+    replicates = Replicates(distinct, model, fitting, seed, constraint)
+    return Bootstrap(problem=problem, computation=computation, replicates=replicates)
+
+
+def _is_given(problem: Problem) -> bool:
+    """Whether the model has all its values, as those of a .bestModel file."""
+    parts = [] if problem.data is None else problem.data.parts
+    is_scaled = not parts or any(part.scaler is not None for part in parts)
+    return is_scaled and not any(bounds(model) for model in problem.model.models)
+
+
+def _parsimony_tree(distinct: Collapsed, seed: int) -> Tree:
+    (tree,) = parsimony_trees(pack_sites(*distinct.groups), 1, np.random.default_rng(seed))
+    return tree

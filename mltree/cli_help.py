@@ -1,0 +1,199 @@
+"""What ``--help`` shows, and commands that take options from the environment too.
+
+Typer's own help draws boxes with rich, which takes a quarter of a second to load; this one is text,
+in groups, as wide as the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+from mltree import config
+
+__all__ = [
+    "ADVANCED",
+    "OUTPUT",
+    "VARIABLES",
+    "Command",
+    "format_command",
+    "format_group",
+    "origins",
+]
+
+OUTPUT, ADVANCED = "Output", "Advanced"
+"""Groups of options, below those that have none."""
+
+VARIABLES = "MLTREE_"
+"""What the names of the variables begin with that stand for options."""
+
+WIDEST = 100
+"""Columns; longer lines are hard to read."""
+
+NAMES_UP_TO = 30
+"""Columns of options with their values; behind longer ones the text begins on the next line."""
+
+BOLD, CYAN, OFF = "\x1b[1m", "\x1b[36m", "\x1b[0m"
+
+_ORIGINS = {"COMMANDLINE": "typed", "ENVIRONMENT": "environment", "DEFAULT_MAP": "file"}
+
+_given: ContextVar[Mapping[str, tuple[Any, str]] | None] = ContextVar("given", default=None)
+
+
+def origins() -> Mapping[str, tuple[Any, str]]:
+    """The running command's options by name: their values, and where each is from.
+
+    That is ``typed``, ``environment``, ``file`` or ``default``.
+    """
+    return _given.get() or {}
+
+
+class Command(TyperCommand):
+    """A command whose options may be variables, and whose help is text."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for param in self.params:
+            if param.param_type_name == "option":
+                param.envvar = VARIABLES + str(param.name).upper()
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        _given.set({name: (value, _origin(ctx, name)) for name, value in ctx.params.items()})
+        return super().invoke(ctx)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """What follows the command's name."""
+        return ["[OPTIONS]", *(_metavar(p) for p in self.params if p.param_type_name == "argument")]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        formatter.write(format_command(self, ctx))
+
+
+def _origin(ctx: Any, name: str) -> str:
+    source = ctx.get_parameter_source(name)
+    return _ORIGINS.get(source.name if source else "", "default")
+
+
+def format_command(command: TyperCommand, ctx: Any) -> str:
+    """The help of a command: what it does, its usage, its options by group, an example."""
+    pen = _Pen()
+    shown = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
+    arguments = [param for param in shown if param.param_type_name == "argument"]
+    pen.paragraphs(command.help or "")
+    pen.usage(" ".join([ctx.command_path, *command.collect_usage_pieces(ctx)]))
+    pen.table("Arguments", [(_metavar(param), "", _text(param)) for param in arguments])
+    for title, options in _groups(shown):
+        pen.table(title, [(*_names(option), _text(option)) for option in options])
+    pen.example(command.epilog or "")
+    return pen.text
+
+
+def format_group(group: TyperGroup, ctx: Any) -> str:
+    """The help of all commands: a line each, and the options that go before them."""
+    pen = _Pen()
+    pen.paragraphs(group.help or "")
+    pen.usage(f"{ctx.command_path} [OPTIONS] COMMAND ...")
+    commands = [(name, "", _first_sentence(c.help or "")) for name, c in group.commands.items()]
+    pen.table("Commands", commands)
+    for title, options in _groups(group.get_params(ctx)):
+        rows = [(*_names(option), _text(option)) for option in options]
+        pen.table(title, [("    " + config.OPTION, "FILE", config.HELP), *rows])
+    pen.paragraphs(group.epilog or "")
+    return pen.text
+
+
+def _first_sentence(text: str) -> str:
+    """Without its stop."""
+    return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
+
+
+def _groups(params: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Options by group: those without one first, the advanced ones last."""
+    options = [param for param in params if param.param_type_name == "option"]
+    for group, title in ((None, "Options"), (OUTPUT, OUTPUT), (ADVANCED, ADVANCED)):
+        own = [option for option in options if getattr(option, "rich_help_panel", None) == group]
+        if own:
+            yield title, own
+
+
+def _metavar(param: Any) -> str:
+    return str(param.metavar or param.name.upper())
+
+
+def _names(option: Any) -> tuple[str, str]:
+    """``-m, --model`` and ``MODEL``; a switch has no value."""
+    short = [name for name in option.opts if not name.startswith("--")]
+    long = [name for name in option.opts if name.startswith("--")]
+    shown = ", ".join([*short, *long]) if short else "    " + ", ".join(long)
+    return shown, "" if option.is_flag else _metavar(option)
+
+
+def _text(param: Any) -> str:
+    """What it is, its default where that is worth showing, and whether it must be given."""
+    text = " ".join((param.help or "").split())
+    default = getattr(param.default, "value", param.default)
+    if param.required and param.param_type_name == "option":
+        return f"{text} [required]"
+    if default is None or isinstance(default, bool) or callable(default):
+        return text
+    return f"{text} [default: {default}]"
+
+
+class _Pen:
+    """Writes text in columns, in colour where a terminal has some."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._width = min(shutil.get_terminal_size().columns, WIDEST)
+        has_colour = bool(sys.stdout and sys.stdout.isatty()) and not os.environ.get("NO_COLOR")
+        self._has_colour = has_colour and os.environ.get("TERM") != "dumb"
+
+    def paragraphs(self, text: str) -> None:
+        """Prose, filled anew."""
+        for paragraph in filter(None, text.strip().split("\n\n")):
+            self._part(textwrap.fill(" ".join(paragraph.split()), self._width) + "\n")
+
+    def usage(self, text: str) -> None:
+        """How the command is written."""
+        self._part(f"{self._styled('Usage:', BOLD)} {text}\n")
+
+    def example(self, text: str) -> None:
+        """``Example: COMMAND``, whose command stays in one line, to be copied."""
+        heading, _, line = text.partition(": ")
+        if line:
+            self._part(f"{self._styled(heading + ':', BOLD)}\n  {line}\n")
+
+    def table(self, title: str, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Names, their values, and what they are."""
+        if not rows:
+            return
+        widths = [len(f"{name} {value}".rstrip()) for name, value, _ in rows]
+        column = max((width for width in widths if width <= NAMES_UP_TO), default=0)
+        lines = [self._styled(f"{title}:", BOLD)]
+        for (name, value, text), width in zip(rows, widths, strict=True):
+            head = f"  {self._styled(name, CYAN)}" + (f" {value}" if value else "")
+            left = max(self._width - column - 4, 20)
+            body = textwrap.wrap(text, left) or [""]
+            pad = " " * (column + 4)
+            if width <= column:
+                head += " " * (column - width) + "  " + body.pop(0)
+            lines += [head.rstrip(), *(pad + line for line in body)]
+        self._part("\n".join(lines) + "\n")
+
+    def _part(self, text: str) -> None:
+        self.text += ("\n" if self.text else "") + text
+
+    def _styled(self, text: str, style: str) -> str:
+        if not self._has_colour:
+            return text
+        body = text.lstrip()
+        return text[: len(text) - len(body)] + style + body + OFF

@@ -1,0 +1,101 @@
+"""``mltree model`` on the command line."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from mltree.cli_help import origins
+from mltree.options import (
+    AlignmentArgument,
+    DataTypeOption,
+    DeviceOption,
+    JsonOption,
+    MemoryOption,
+    Precision,
+    PrecisionOption,
+    PrefixOption,
+    QuietOption,
+    RedoOption,
+    SeedOption,
+    ThreadsOption,
+    VerboseOption,
+    WidthOption,
+    command_line,
+    reporter_of,
+    resources_of,
+)
+
+__all__ = ["MODEL_COMMANDS"]
+
+
+class By(str, Enum):
+    """What a model is chosen by."""
+
+    BIC = "bic"
+    AIC = "aic"
+    AICC = "aicc"
+
+
+def _model(
+    alignment: AlignmentArgument,
+    partitions: Annotated[
+        str | None,
+        typer.Option(
+            "--partitions",
+            metavar="FILE",
+            help="Choose for every part of a partition file (RAxML's, RAxML-NG's, NEXUS); models "
+            "in it do not count.",
+        ),
+    ] = None,
+    criterion: Annotated[
+        By, typer.Option("--criterion", case_sensitive=False, help="bic, aic or aicc.")
+    ] = By.BIC,
+    tree: Annotated[
+        str | None,
+        typer.Option(
+            "--tree", metavar="FILE", help="Fit to this tree, not to a quick one of our own."
+        ),
+    ] = None,
+    data_type: DataTypeOption = None,
+    seed: SeedOption = 1,
+    prefix: PrefixOption = None,
+    threads: ThreadsOption = None,
+    device: DeviceOption = None,
+    memory_limit: MemoryOption = None,
+    vw: WidthOption = None,
+    precision: PrecisionOption = Precision.DOUBLE,
+    redo: RedoOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Choose the model that suits an alignment best, or each of its parts.
+
+    Writes PREFIX.mltree.bestModel, which --model takes, .modelTest, a table of all candidates in
+    JSON, .modelLog and, for parts, .best_scheme and .best_scheme.nex.
+    """
+    from mltree.commands.model import ModelRequest, run_model
+
+    request = ModelRequest(
+        alignment=alignment,
+        model=partitions,
+        datatype=data_type and data_type.value,
+        linkage="scaled",
+        resources=resources_of(device, precision, memory_limit, vw),
+        prefix=prefix,
+        redo=redo,
+        command=command_line(),
+        options=origins(),
+        criterion=criterion.value,
+        tree=tree,
+        seed=seed,
+    )
+    with reporter_of(quiet, verbose, json) as reporter:
+        run_model(request, reporter)
+
+
+MODEL_COMMANDS = {"model": (_model, "Example: mltree model datasets/primates.phy")}
+"""By name: what is called, and an example of its use."""

@@ -1,0 +1,358 @@
+"""The command line of the tools around a search; see :mod:`mltree.cli`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from mltree.cli_help import origins
+from mltree.options import (
+    AlignmentArgument,
+    Brlen,
+    BrlenOption,
+    DataTypeOption,
+    DeviceOption,
+    JsonOption,
+    MemoryOption,
+    ModelOption,
+    PrefixOption,
+    QuietOption,
+    RedoOption,
+    SeedOption,
+    ThreadsOption,
+    VerboseOption,
+    command_line,
+    length_of,
+    parse_size,
+    reporter_of,
+    whole_of,
+)
+
+__all__ = ["TOOL_COMMANDS"]
+
+
+class SiteFormat(str, Enum):
+    """Whose format site lnLs are written in."""
+
+    IQTREE = "iqtree"
+    RAXML = "raxml"
+
+
+class Shape(str, Enum):
+    """How a random tree comes about."""
+
+    UNIFORM = "uniform"
+    YULE = "yule"
+
+
+class PictureLayout(str, Enum):
+    """How a tree is laid out in a picture."""
+
+    RECTANGULAR = "rectangular"
+    CIRCULAR = "circular"
+
+
+OutOption = Annotated[
+    str, typer.Option("--out", "-o", metavar="FILE", help="File to write.", show_default=False)
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="phylip (relaxed), phylip-strict, phylip-interleaved, fasta or nexus; newick or nexus "
+        "for trees. Default: as the name of the file ends.",
+    ),
+]
+
+
+def _report(
+    prefix: Annotated[
+        str, typer.Argument(metavar="PREFIX", help="As it was given to the search (--prefix).")
+    ],
+    alignment: Annotated[
+        str | None,
+        typer.Option(
+            "--alignment",
+            metavar="FILE",
+            help="Where the alignment is now. Default: where the search had it, or beside PREFIX.",
+        ),
+    ] = None,
+    tree: Annotated[
+        str | None,
+        typer.Option(
+            "--tree",
+            "-t",
+            metavar="FILE",
+            help="Another tree to show, such as one with supports. Default: PREFIX.mltree.support "
+            "if there is one, else .bestTree.",
+        ),
+    ] = None,
+    redo: RedoOption = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Draw all that a search has found as one page of HTML, which needs no network.
+
+    Writes PREFIX.mltree.report.html: the tree to zoom, search, collapse and re-root; lnL over time;
+    where time went; the model; the alignment; the settings. Works while a search runs, too.
+    """
+    from mltree.commands.report import ReportRequest, run_report
+
+    request = ReportRequest(
+        prefix=prefix, alignment=alignment, tree=tree, redo=redo, command=command_line()
+    )
+    with reporter_of(quiet, False, json) as reporter:
+        run_report(request, reporter)
+
+
+def _draw(
+    tree: Annotated[
+        str, typer.Argument(metavar="TREE", help="Newick or NEXUS tree, of any shape.")
+    ],
+    out: OutOption,
+    layout: Annotated[
+        PictureLayout,
+        typer.Option("--layout", metavar="rectangular|circular", help="Tips in rows, or around."),
+    ] = PictureLayout.RECTANGULAR,
+    as_written: Annotated[
+        bool, typer.Option("--as-written", help="Keep the order of the file: do not ladderise.")
+    ] = False,
+    cladogram: Annotated[
+        bool, typer.Option("--cladogram", help="Draw the topology alone, not branch lengths.")
+    ] = False,
+    no_supports: Annotated[
+        bool, typer.Option("--no-supports", help="Leave the labels of inner nodes out.")
+    ] = False,
+    redo: RedoOption = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Draw a tree as SVG, PNG or PDF, with supports and a scale bar.
+
+    The name of the file decides which. PNG and PDF take matplotlib (pip install 'mltree[draw]').
+    """
+    from mltree.commands.draw import PictureRequest, run_draw
+    from mltree.drawing.layouts import Style
+
+    style = Style(
+        layout=layout.value,
+        is_ladderised=not as_written,
+        is_scaled=not cladogram,
+        shows_supports=not no_supports,
+    )
+    request = PictureRequest(tree=tree, out=out, style=style, redo=redo, command=command_line())
+    with reporter_of(quiet, False, json) as reporter:
+        run_draw(request, reporter)
+
+
+def _simulate(
+    out: OutOption,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="RAxML-NG's grammar, with values in braces (GTR{1/3/1/1/4/1}+FU{...}+G4{0.5}), or "
+            "a .bestModel file.",
+            show_default=False,
+        ),
+    ],
+    tree: Annotated[
+        str | None,
+        typer.Option("--tree", "-t", metavar="FILE", help="Newick tree to evolve along."),
+    ] = None,
+    taxa: Annotated[
+        int | None,
+        typer.Option("--taxa", metavar="N", parser=whole_of, help="Taxa of a random tree instead."),
+    ] = None,
+    random_tree: Annotated[
+        Shape,
+        typer.Option(
+            "--random-tree",
+            metavar="uniform|yule",
+            help="uniform: all topologies are as likely, branch lengths are exponential; yule: it "
+            "grows by births alone, and all tips are of one age.",
+        ),
+    ] = Shape.UNIFORM,
+    mean_length: Annotated[
+        float,
+        typer.Option(
+            "--mean-length",
+            metavar="LENGTH",
+            parser=length_of,
+            help="Mean branch length of a random tree, substitutions per site.",
+        ),
+    ] = 0.15,
+    sites: Annotated[
+        int | None,
+        typer.Option("--sites", "-n", metavar="N", parser=whole_of, help="Sites to simulate."),
+    ] = None,
+    unique: Annotated[
+        int | None,
+        typer.Option(
+            "--unique",
+            metavar="N",
+            parser=whole_of,
+            help="Instead: exactly N distinct columns, each once.",
+        ),
+    ] = None,
+    gaps_from: Annotated[
+        str | None,
+        typer.Option(
+            "--gaps-from",
+            metavar="FILE",
+            help="Alignment whose gaps are put over the sequences, taxon by taxon.",
+        ),
+    ] = None,
+    true_tree: Annotated[
+        str | None,
+        typer.Option("--true-tree", metavar="FILE", help="Also write the tree, in Newick."),
+    ] = None,
+    layout: FormatOption = None,
+    seed: SeedOption = 1,
+    redo: RedoOption = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Simulate an alignment: sequences evolve along a tree under any model.
+
+    The same options and seed give the same file, byte for byte.
+    """
+    from mltree.commands.simulate import SimulationRequest, run_simulate
+
+    request = SimulationRequest(
+        out=out,
+        model=model,
+        tree=tree,
+        shape=random_tree.value,
+        taxa=taxa,
+        mean_length=mean_length,
+        true_tree=true_tree,
+        sites=sites,
+        unique=unique,
+        gaps_from=gaps_from,
+        seed=seed,
+        layout=layout,
+        redo=redo,
+        command=command_line(),
+    )
+    with reporter_of(quiet, False, json) as reporter:
+        run_simulate(request, reporter)
+
+
+def _sitelh(
+    alignment: AlignmentArgument,
+    trees: Annotated[
+        str,
+        typer.Option(
+            "--trees",
+            "-t",
+            metavar="FILE",
+            help="Newick trees of all taxa, one or several.",
+            show_default=False,
+        ),
+    ],
+    model: ModelOption = None,
+    data_type: DataTypeOption = None,
+    brlen: BrlenOption = Brlen.SCALED,
+    layout: Annotated[
+        SiteFormat,
+        typer.Option(
+            "--format", metavar="iqtree|raxml", help="Whose format: .sitelh, .perSiteLLs."
+        ),
+    ] = SiteFormat.IQTREE,
+    no_opt_model: Annotated[
+        bool,
+        typer.Option(
+            "--no-opt-model", help="Keep the model's parameters, else estimated on the first tree."
+        ),
+    ] = False,
+    no_opt_branches: Annotated[
+        bool, typer.Option("--no-opt-branches", help="Keep the trees' branch lengths.")
+    ] = False,
+    prefix: PrefixOption = None,
+    threads: ThreadsOption = None,
+    device: DeviceOption = None,
+    memory_limit: MemoryOption = None,
+    redo: RedoOption = False,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compute the lnL of every site on every tree, for tests of topologies elsewhere.
+
+    Writes PREFIX.mltree.sitelh as IQ-TREE does (CONSEL reads it), or .perSiteLLs as RAxML does.
+    """
+    from mltree.commands.sitelh import SiteRequest, run_sitelh
+    from mltree.placement import Resources
+
+    limit = None if memory_limit is None else parse_size(memory_limit)
+    request = SiteRequest(
+        alignment=alignment,
+        model=model,
+        datatype=data_type and data_type.value,
+        linkage=brlen.value,
+        resources=Resources(device=device, memory_limit=limit),
+        prefix=prefix,
+        redo=redo,
+        command=command_line(),
+        options=origins(),
+        trees=trees,
+        layout=layout.value,
+        optimise_model=not no_opt_model,
+        optimise_branches=not no_opt_branches,
+    )
+    with reporter_of(quiet, verbose, json) as reporter:
+        run_sitelh(request, reporter)
+
+
+def _convert(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE", help="Alignment, or trees in Newick or NEXUS.")
+    ],
+    out: OutOption,
+    layout: FormatOption = None,
+    data_type: DataTypeOption = None,
+    redo: RedoOption = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Convert an alignment, or trees, to another format."""
+    from mltree.commands.convert import ConversionRequest, run_convert
+
+    request = ConversionRequest(
+        source=source,
+        out=out,
+        layout=layout,
+        datatype=data_type and data_type.value,
+        redo=redo,
+        command=command_line(),
+    )
+    with reporter_of(quiet, False, json) as reporter:
+        run_convert(request, reporter)
+
+
+TOOL_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "report": (_report, "Example: mltree report primates"),
+    "draw": (_draw, "Example: mltree draw primates.mltree.bestTree -o primates.svg"),
+    "simulate": (
+        _simulate,
+        (
+            "Example: mltree simulate --taxa 50 --random-tree yule --model HKY{3}+FE+G4{0.5} "
+            "--sites 1000 -o simulated.fasta --true-tree simulated.nwk"
+        ),
+    ),
+    "sitelh": (
+        _sitelh,
+        (
+            "Example: mltree sitelh datasets/primates.phy --trees primates.mltree.bestTree "
+            "--model HKY+G4 --prefix primates"
+        ),
+    ),
+    "convert": (_convert, "Example: mltree convert datasets/primates.phy -o primates.nex"),
+}
+"""By name: each with an example."""

@@ -1,0 +1,205 @@
+"""``mltree bootstrap``, and the bootstrap that follows a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from mltree import __version__
+from mltree.bootstrap import Bootstrap, GrowingFile, Outcome, prepare_bootstrap
+from mltree.commands.request import (
+    Request,
+    begin_log,
+    by_kind,
+    command_result,
+    deliver,
+    open_log,
+    show_times,
+)
+from mltree.commands.trees import (
+    CONSENSUS_FILES,
+    consensus_texts,
+    first_tree,
+    support_kinds,
+    support_texts,
+)
+from mltree.errors import InputError
+from mltree.events import Notice, RunStarted
+from mltree.journal import Journal
+from mltree.log import RunLog
+from mltree.outputs import Outputs
+from mltree.problem import read_tree
+from mltree.report.progress import Reporter
+from mltree.settings import SearchSettings, preset
+from mltree.stopping import Farewell, parting
+from mltree.supports.bootstop import STEP
+from mltree.supports.consensus import Consensus
+from mltree.tree.clades import Clades
+from mltree.tree.newick_clades import read_clades
+from mltree.tree_events import BootstrapFinished
+
+__all__ = [
+    "JOURNAL",
+    "BootstrapRequest",
+    "Wanted",
+    "bootstrap_kinds",
+    "drop_replicates",
+    "finished",
+    "replicate_settings",
+    "replicated",
+    "run_bootstrap",
+]
+
+LOG, BOOTSTRAPS, JOURNAL = "bootstrapLog", "bootstraps", "replicates"
+"""Kinds of files. The journal stays, so that replicates can be added."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a bootstrap."""
+
+    replicates: int | None
+    """As many as autoMRE asks for where None."""
+    metrics: str
+    """Of the supports, with commas."""
+
+    @property
+    def trees(self) -> int:
+        """That may be searched side by side."""
+        return self.replicates or 2 * STEP
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapRequest(Request):
+    """``mltree bootstrap``."""
+
+    seed: int
+    tree: str | None
+    """The file of the tree that the supports are drawn on; None: they are not."""
+    nni_only: bool
+    constraint: str | None
+    wanted: Wanted
+
+    @property
+    def inputs(self) -> list[str]:
+        """What may name files, beside the alignment and the model."""
+        return [self.tree or "", self.constraint or ""]
+
+
+def bootstrap_kinds(wanted: Wanted, has_tree: bool = True) -> Sequence[str]:
+    """The files that a bootstrap writes, its log aside; with a tree to draw supports on, or not.
+
+    Raises:
+        InputError: there is no such metric.
+    """
+    supports = support_kinds(wanted.metrics)
+    consensus = CONSENSUS_FILES[Consensus.MAJORITY]
+    return BOOTSTRAPS, JOURNAL, consensus, *(supports if has_tree else ())
+
+
+def drop_replicates(outputs: Outputs) -> None:
+    """Forget those of an older run."""
+    outputs.remove(JOURNAL)
+    outputs.remove(BOOTSTRAPS)
+
+
+def replicate_settings(nni_only: bool) -> SearchSettings:
+    """Of the search that a replicate is."""
+    settings = preset("fast")
+    return settings.nni_only() if nni_only else settings
+
+
+def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:
+    """Search for the replicates, draw supports, write the files."""
+    outputs, wanted = request.outputs, request.wanted
+    kinds = bootstrap_kinds(wanted, request.tree is not None)
+    outputs.check((LOG, *kinds))
+    with open_log(outputs.path(LOG), reporter) as log:
+        resumes = not request.redo and outputs.path(JOURNAL).exists()
+        if not resumes:
+            outputs.claim(kinds, request.redo)
+        reporter(RunStarted(__version__, request.command, request.seed))
+        problem = request.load(reporter)
+        tree = request.tree and read_tree(request.tree, problem, reporter)
+        best = request.tree and first_tree(request.tree, reporter)
+        with Journal(outputs.path(JOURNAL), afresh=not resumes) as journal:
+            bootstrap = prepare_bootstrap(
+                problem, replicate_settings(request.nni_only), request.resources,
+                replicates=wanted.replicates, seed=request.seed, tree=tree or None,
+                constraint=request.constraint, kept=journal.head.layouts if journal.head else None,
+                emit=reporter,
+            )  # fmt: skip
+            begin_log(log, request, request.inputs, reporter, append=resumes)
+            texts, outcome = replicated(
+                bootstrap, wanted, journal, best or None, request, log, reporter
+            )
+        files = [log.path, *deliver(outputs, texts, reporter)]
+        event = finished(outcome, files)
+        reporter(event)
+        show_times(bootstrap.computation, reporter)
+        values = {
+            "seed": request.seed, "replicates": event.replicates, "converged": event.converged,
+        }  # fmt: skip
+        inputs = [*request.files, *request.inputs]
+        result = command_result(
+            "bootstrap", request.command, values, by_kind(files), inputs, reporter
+        )
+        reporter.finish("bootstrap", result)
+
+
+def replicated(
+    bootstrap: Bootstrap,
+    wanted: Wanted,
+    journal: Journal,
+    best: Clades | None,
+    request: Request,
+    log: RunLog,
+    reporter: Reporter,
+) -> tuple[dict[str, str], Outcome]:
+    """Search for the replicates that are missing; the texts of all files of the bootstrap.
+
+    best  what the supports are drawn on; None: no supports
+    """
+
+    def write(text: str) -> None:
+        request.outputs.write({BOOTSTRAPS: text})
+
+    if journal.replicates:
+        reporter(Notice(f"{journal.path} has {len(journal.replicates):,} replicates"))
+    file = GrowingFile(journal, write, bootstrap.replicates.settings.checkpoints, reporter)
+    with parting(partial(_leave, request, journal, write, log)):
+        outcome = bootstrap.run(wanted.replicates, journal, reporter, file.grow)
+        if wanted.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):
+            reporter(Notice(f"{outcome.count:,} replicates have not converged: no more are made"))
+        newicks = journal.newicks(outcome.count)
+        trees = read_clades(newicks, best, "the best tree")
+        shared, _ = consensus_texts(trees, [Consensus.MAJORITY], reporter)
+        texts = {BOOTSTRAPS: newicks} | shared
+        if best is not None:
+            texts |= support_texts(best, trees, support_kinds(wanted.metrics), reporter)[0]
+    return texts, outcome
+
+
+def finished(outcome: Outcome, files: Sequence[Path] = ()) -> BootstrapFinished:
+    """The event that ends a bootstrap."""
+    converged = outcome.verdict.is_converged if outcome.verdict else None
+    return BootstrapFinished(outcome.count, converged, tuple(map(str, files)), outcome.seconds)
+
+
+def _leave(
+    request: Request, journal: Journal, write: Callable[[str], None], log: RunLog
+) -> Farewell:
+    """Say how a bootstrap goes on; its replicates are kept already."""
+    without = " without --redo" if request.redo else ""
+    said = [
+        f"{len(journal.replicates):,} replicates are kept",
+        f"the same command{without} goes on from here",
+    ]
+    try:
+        write(journal.newicks(journal.in_order))
+    except InputError as error:
+        said.append(error.message)
+    log.close(f"stopped: {'; '.join(said)}\n")
+    return Farewell("; ".join(said))

@@ -1,0 +1,106 @@
+"""``mltree convert``: alignments and trees from one format to another."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mltree import __version__
+from mltree.alignment.formats import read_alignment
+from mltree.alignment.source import read_text
+from mltree.alignment.writing import FORMATS, format_of, write_alignment
+from mltree.commands.request import command_result
+from mltree.errors import InputError
+from mltree.events import AlignmentWritten, Event, RunStarted
+from mltree.files import write_whole
+from mltree.outputs import claim_file
+from mltree.report.progress import Reporter
+from mltree.tree.nexus import nexus_trees
+from mltree.tree.written import read_written
+from mltree.tree_events import TreesWritten
+
+__all__ = ["ConversionRequest", "run_convert"]
+
+TREE_ENDINGS = {
+    ".nwk": "newick",
+    ".newick": "newick",
+    ".tree": "newick",
+    ".trees": "newick",
+    ".tre": "newick",
+    ".nex": "nexus",
+    ".nexus": "nexus",
+}
+"""The format of trees that a file's name ends in."""
+
+_BLOCK = re.compile(rb"^\s*BEGIN\s+(\w+)", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionRequest:
+    """What is to be converted."""
+
+    source: str
+    out: str
+    layout: str | None
+    """A format's name; by the name of ``out`` where None."""
+    datatype: str | None
+    redo: bool
+    command: str
+
+
+def run_convert(request: ConversionRequest, reporter: Reporter) -> None:
+    """Convert an alignment, or the trees of a file.
+
+    Raises:
+        InputError: the file cannot be read, or the other one cannot be written.
+    """
+    out = Path(request.out)
+    claim_file(out, request.redo)
+    reporter(RunStarted(__version__, request.command))
+    convert = _trees if _has_trees(request.source) else _alignment
+    content, event = convert(request)
+    write_whole(out, gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
+    reporter(event)
+    files = {"out": request.out}
+    result = command_result(
+        "convert", request.command, asdict(event), files, [request.source], reporter
+    )
+    reporter.finish("convert", result)
+
+
+def _has_trees(source: str) -> bool:
+    """Whether a file begins as trees do: no alignment begins with a bracket."""
+    text = read_text(source).lstrip()
+    if text[:6].upper() == b"#NEXUS":
+        blocks = {block.upper() for block in _BLOCK.findall(text)}
+        return b"TREES" in blocks and not blocks & {b"DATA", b"CHARACTERS"}
+    return text.startswith((b"(", b"["))
+
+
+def _alignment(request: ConversionRequest) -> tuple[bytes, Event]:
+    layout = request.layout or format_of(request.out)
+    if layout not in FORMATS:
+        raise InputError(f"--format: {layout!r} is none of {', '.join(FORMATS)}")
+    alignment = read_alignment(request.source, request.datatype)
+    content = write_alignment(alignment.names, alignment.characters, alignment.alphabet, layout)
+    return content, AlignmentWritten(request.out, layout, alignment.n_taxa, alignment.n_sites)
+
+
+def _trees(request: ConversionRequest) -> tuple[bytes, Event]:
+    layout = request.layout or _tree_format(request.out)
+    if layout not in {"newick", "nexus"}:
+        raise InputError(f"--format: {layout!r} is no format of trees: newick or nexus")
+    trees = read_written(request.source)
+    lines = [tree.newick() for tree in trees]
+    text = nexus_trees(lines) if layout == "nexus" else "\n".join(lines) + "\n"
+    return text.encode(), TreesWritten(request.out, len(trees), len(trees[0].tips))
+
+
+def _tree_format(path: str) -> str:
+    for ending, layout in TREE_ENDINGS.items():
+        if path.lower().removesuffix(".gz").endswith(ending):
+            return layout
+    hint = f"known: {' '.join(TREE_ENDINGS)}; or name it with --format"
+    raise InputError(f"{path}: the name does not tell the format of trees", hint=hint)

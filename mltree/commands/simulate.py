@@ -1,0 +1,135 @@
+"""``mltree simulate``: sequences that evolve along a tree."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mltree import __version__
+from mltree.alignment.formats import read_alignment
+from mltree.alignment.writing import format_of, write_alignment
+from mltree.commands.request import command_result
+from mltree.errors import InputError
+from mltree.events import AlignmentWritten, Notice, RunStarted
+from mltree.files import write_together
+from mltree.model.grammar import format_model
+from mltree.outputs import claim_file
+from mltree.problem import read_model
+from mltree.report.progress import Reporter
+from mltree.simulation import distinct_sites, gaps_like, letters, sites
+from mltree.tree.newick import read_newick, write_newick
+from mltree.tree.newick_clades import read_clades
+from mltree.tree.random_trees import uniform_tree, yule_tree
+from mltree.tree.topology import Tree
+from mltree.tree_events import TreesWritten
+
+__all__ = ["SHAPES", "SimulationRequest", "run_simulate"]
+
+SHAPES = {"uniform": uniform_tree, "yule": yule_tree}
+"""Random trees by name."""
+
+FEWEST_TAXA = 4
+"""Below four tips nothing is left to be found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationRequest:
+    """What is to be simulated."""
+
+    out: str
+    model: str
+    tree: str | None
+    """Newick file; a random tree where None."""
+    shape: str
+    """Of a random tree: a name of :data:`SHAPES`."""
+    taxa: int | None
+    """Of a random tree."""
+    mean_length: float
+    """Of its branches, expected substitutions per site."""
+    true_tree: str | None
+    """Where to write the tree."""
+    sites: int | None
+    unique: int | None
+    """How many distinct columns there are to be, instead of ``sites``."""
+    gaps_from: str | None
+    seed: int
+    layout: str | None
+    """A name of :data:`mltree.alignment.writing.FORMATS`; by the name of ``out`` where None."""
+    redo: bool
+    command: str
+
+
+def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
+    """Simulate an alignment and write it, with its tree where asked for.
+
+    Raises:
+        InputError: the tree, the gaps or the sizes cannot be used, or a file cannot be written.
+        ModelError: the model cannot be used.
+    """
+    layout = request.layout or format_of(request.out)
+    out = Path(request.out)
+    true_tree = None if request.true_tree is None else Path(request.true_tree)
+    for path in (out, true_tree):
+        if path is not None:
+            claim_file(path, request.redo)
+    reporter(RunStarted(__version__, request.command, request.seed))
+    model = read_model(request.model)
+    arrays = model.arrays()
+    reporter(Notice(f"evolves under {format_model(model)}"))
+    rng = np.random.default_rng(request.seed)
+    tree, taxa = _tree(request, rng, reporter)
+    real = None if request.gaps_from is None else read_alignment(request.gaps_from)
+    if request.unique is not None:
+        states = distinct_sites(tree, arrays, request.unique, rng)
+    else:
+        states = sites(tree, arrays, _count(request, None if real is None else real.n_sites), rng)
+    characters = letters(states, model.alphabet)
+    if real is not None:
+        characters[gaps_like(real, taxa, characters.shape[1])] = ord("-")
+    text = write_alignment(taxa, characters, model.alphabet, layout)
+    contents = {out: gzip.compress(text, mtime=0) if out.suffix == ".gz" else text}
+    if true_tree is not None:
+        contents[true_tree] = (write_newick(tree, taxa) + "\n").encode()
+    write_together(contents)
+    reporter(AlignmentWritten(str(out), layout, *characters.shape))
+    if true_tree is not None:
+        reporter(TreesWritten(str(true_tree), 1, len(taxa)))
+    files = {"out": request.out} | ({"true_tree": str(true_tree)} if true_tree else {})
+    values = {"seed": request.seed, "taxa": len(taxa), "sites": characters.shape[1]}
+    inputs = [request.model, request.tree or "", request.gaps_from or ""]
+    result = command_result("simulate", request.command, values, files, inputs, reporter)
+    reporter.finish("simulate", result)
+
+
+def _tree(
+    request: SimulationRequest, rng: np.random.Generator, reporter: Reporter
+) -> tuple[Tree, tuple[str, ...]]:
+    """The tree along which sequences evolve, and its taxa."""
+    if request.tree is None:
+        if request.taxa is None:
+            raise InputError("--tree or --taxa is missing", hint="--taxa 50 draws a random tree")
+        if request.taxa < FEWEST_TAXA:
+            raise InputError(f"a tree needs at least {FEWEST_TAXA} taxa, not {request.taxa}")
+        drawn = SHAPES[request.shape](request.taxa, request.mean_length, rng)
+        return drawn, tuple(f"T{number}" for number in range(1, request.taxa + 1))
+    if request.taxa is not None:
+        raise InputError("--tree has its taxa: --taxa is for random trees")
+    taxa = read_clades(request.tree).taxa
+    if len(taxa) < FEWEST_TAXA:
+        problem = f"a tree needs at least {FEWEST_TAXA} taxa, not {len(taxa)}"
+        raise InputError(problem, file=request.tree)
+    tree, notices = read_newick(request.tree, taxa)
+    for notice in notices:
+        reporter(Notice(f"{request.tree}: {notice}"))
+    return tree, taxa
+
+
+def _count(request: SimulationRequest, real_sites: int | None) -> int:
+    """Sites: as many as asked for, or as the alignment has that gaps are taken from."""
+    count = real_sites if request.sites is None else request.sites
+    if count is None:
+        raise InputError("--sites is missing", hint="or --gaps-from, which has as many as it has")
+    return count

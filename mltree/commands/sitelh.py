@@ -1,0 +1,109 @@
+"""``mltree sitelh``: the lnL of every site on every tree, as tests of topologies take it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mltree import __version__
+from mltree.commands.request import Request, by_kind, command_result, deliver
+from mltree.events import Notice, RunStarted
+from mltree.likelihood.cases import Case
+from mltree.problem import check_possible
+from mltree.report.progress import Reporter
+from mltree.run import FIXED_TOPOLOGY, Computation, Found, evaluate, open_computation
+from mltree.tree.newick import read_newicks
+from mltree.tree.topology import Float64Array
+from mltree.tree_events import TreesLoaded
+
+__all__ = ["FORMATS", "SiteRequest", "run_sitelh"]
+
+NAME_WIDTH = 10
+"""Columns of a tree's name in IQ-TREE's files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteRequest(Request):
+    """``mltree sitelh``."""
+
+    trees: str
+    layout: str
+    """A name of :data:`FORMATS`."""
+    optimise_model: bool
+    optimise_branches: bool
+
+
+def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
+    """Compute the lnL of every site on every tree of a file, under the model of the first.
+
+    Raises:
+        InputError: the data or the trees cannot be used, or the file cannot be written.
+        NumericalError: a tree whose lengths stay as they are has no likelihood.
+    """
+    outputs = request.outputs
+    kind = FORMATS[request.layout]
+    outputs.check([kind])
+    outputs.claim([kind], request.redo)
+    reporter(RunStarted(__version__, request.command))
+    problem = request.load(reporter)
+    read = read_newicks(request.trees, problem.taxa)
+    reporter(TreesLoaded(request.trees, len(read), len(problem.taxa)))
+    for number, (tree, notices) in enumerate(read, 1):
+        for notice in notices:
+            reporter(Notice(f"{request.trees}: tree {number}: {notice}"))
+        if not request.optimise_branches:
+            check_possible(tree, problem.groups)
+    computation = open_computation(problem, request.resources, reporter)
+    rows = []
+    model = problem.model
+    for number, (tree, _) in enumerate(read):
+        found = _optimised(request, computation, Found(tree, model, 0.0, 0.0), number, reporter)
+        model = found.model
+        by_pattern = computation.exact.site_log_likelihoods(found.tree, Case(model.arrays()))
+        rows.append(problem.by_site(by_pattern))
+    (path,) = deliver(outputs, {kind: _TEXTS[request.layout](rows)}, reporter)
+    lnls = ", ".join(f"{row.sum():.4f}" for row in rows)
+    reporter.say(f"lnL of the trees: {lnls}\nWrote {path}")
+    values = {"model": model.text, "lnl": [float(row.sum()) for row in rows]}
+    inputs = [*request.files, request.trees]
+    result = command_result("sitelh", request.command, values, by_kind([path]), inputs, reporter)
+    reporter.finish("sitelh", result)
+
+
+def _optimised(
+    request: SiteRequest, computation: Computation, given: Found, number: int, reporter: Reporter
+) -> Found:
+    """A tree with the branch lengths, and the first one with the model, that it is scored under."""
+    return evaluate(
+        computation.likelihood,
+        given.tree,
+        given.model,
+        reporter,
+        optimise_parameters=request.optimise_model and number == 0,
+        optimise_lengths=request.optimise_branches,
+        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
+    )
+
+
+def _iqtree(rows: list[Float64Array]) -> str:
+    """IQ-TREE's .sitelh, which is TREE-PUZZLE's: sizes, then a line a tree."""
+    names = ["Site_Lh"] if len(rows) == 1 else [f"Tree{n}" for n in range(1, len(rows) + 1)]
+    lines = [
+        f"{name:<{NAME_WIDTH}} {' '.join(f'{value:.10f}' for value in row)}"
+        for name, row in zip(names, rows, strict=True)
+    ]
+    return "\n".join([f"{len(rows)} {len(rows[0])}", *lines, ""])
+
+
+def _raxml(rows: list[Float64Array]) -> str:
+    """RAxML's perSiteLLs, which CONSEL reads as well: names and values with a tab between."""
+    lines = [
+        f"tr{number}\t{' '.join(f'{value:.10f}' for value in row)}"
+        for number, row in enumerate(rows, 1)
+    ]
+    return "\n".join([f"  {len(rows)}  {len(rows[0])}", *lines, ""])
+
+
+FORMATS = {"iqtree": "sitelh", "raxml": "perSiteLLs"}
+"""Formats by name, and the kind of file that each is written to."""
+
+_TEXTS = {"iqtree": _iqtree, "raxml": _raxml}

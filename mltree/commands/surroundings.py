@@ -1,0 +1,112 @@
+"""Where and with what a run was done: the head of its log, and of its ``mltree.json``."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import resource
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from mltree import __version__
+from mltree.alignment.source import read_bytes
+from mltree.device.discovery import DeviceInfo
+from mltree.run_events import InputFile, ResourcesSpent, RunDescribed
+from mltree.threads import threads
+
+__all__ = ["describe_run", "input_files", "spent_so_far"]
+
+PACKAGES = ("numpy", "scipy", "pyopencl", "pocl-binary-distribution")
+
+KIB = 1 << 10
+
+
+def describe_run(
+    devices: Sequence[DeviceInfo],
+    options: Mapping[str, tuple[Any, str]],
+    resolved: Mapping[str, object],
+    inputs: Iterable[str],
+) -> RunDescribed:
+    """All of it.
+
+    options   as they were given, and where each is from
+    resolved  values of those that the run has chosen itself
+    inputs    what may be files; what is none is left out
+    """
+    found = threads()
+    values = {**{name: value for name, (value, _) in options.items()}, **resolved}
+    return RunDescribed(
+        date=datetime.now().astimezone().isoformat(timespec="seconds"),
+        host=platform.node(),
+        system=f"{platform.system()} {platform.release()}, {platform.machine()}",
+        cpu=_cpu(),
+        threads=found.number,
+        threads_source=found.source,
+        devices=tuple(_device(device) for device in devices) or ("none: NumPy reference",),
+        versions=_versions(),
+        options={
+            name: (_shown(value), options[name][1] if name in options else "default")
+            for name, value in values.items()
+            if value is not None
+        },
+        inputs=input_files(inputs),
+    )
+
+
+def _shown(value: object) -> str:
+    return (
+        str(getattr(value, "value", value)) if not isinstance(value, bool) else str(value).lower()
+    )
+
+
+def _device(device: DeviceInfo) -> str:
+    units = f"{device.compute_units} compute units"
+    return f"{device.name}: {device.platform}, driver {device.driver}, {units}"
+
+
+def _cpu() -> str:
+    """The processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+def _versions() -> dict[str, str]:
+    found = {"mltree": __version__, "Python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # noqa: PERF203
+            continue
+    return found
+
+
+def input_files(names: Iterable[str]) -> tuple[InputFile, ...]:
+    """The files among these names, each once, with their digests."""
+    found = {}
+    for name in names:
+        if name == "-" or _is_file(name):
+            content = read_bytes(name)
+            found[name] = InputFile(name, len(content), hashlib.sha256(content).hexdigest())
+    return tuple(found.values())
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # no name that a file could have, such as a model's values
+        return False
+
+
+def spent_so_far(wall: float, device: float) -> ResourcesSpent:
+    """What the process has taken; ``wall`` and ``device``: seconds."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    unit = 1 if sys.platform == "darwin" else KIB
+    return ResourcesSpent(wall, usage.ru_utime + usage.ru_stime, device, usage.ru_maxrss * unit)

@@ -1,0 +1,230 @@
+"""What users of RAxML-NG, IQ-TREE and RAxML write, as mltree wants it.
+
+Some of their options would mean something else here (``-s`` is a seed, ``-pre`` would be ``-p``
+with the value ``re``), others nothing at all. A command line with one of them is not run: one line
+shows it as it is written here, and says what there is no counterpart for.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["COMMANDS", "HABITS", "Habit", "translated"]
+
+COMMANDS = (
+    "search", "bootstrap", "evaluate", "compare", "devices", "check", "model", "support",
+    "consensus", "rf", "bootstop", "alrt", "test", "concordance", "report", "draw", "simulate",
+    "sitelh", "convert",
+)  # fmt: skip
+
+
+class Habit(NamedTuple):
+    """An option of another program."""
+
+    program: str
+    here: str = ""
+    """What is written instead, with ``{}`` for the option's value; nothing where there is none."""
+    note: str = ""
+    """What the user should know beside that."""
+    values: int = 1
+    """Arguments that the option takes."""
+    when: str = ""
+    """Pattern that the value has to match in full; any where empty."""
+    command: str = ""
+    """The command that does what the option asked for."""
+    commands: tuple[str, ...] = ()
+    """The commands in which it is a habit; all of them where empty."""
+
+
+NG, IQ, RAXML = "RAxML-NG", "IQ-TREE", "RAxML"
+
+SEARCHES = ("", "search")
+"""Where letters are a habit that other commands have for options of their own; ``""``: where no
+command is named."""
+
+REPLICATES = "--bootstrap N adds replicates and supports to a search; `mltree bootstrap` makes more"
+NO_ULTRAFAST = "no ultrafast bootstrap here: these are standard replicates, as many as it takes"
+BRANCH_TESTS = "`mltree alrt --replicates N` draws SH-aLRT on the tree that a search has found"
+NO_COUNTERPART = "no counterpart here"
+ALL_CPUS = "every CPU that the process may use is the default"
+NOT_NUMERIC = r"(?![0-9]+$).*"
+AUTOMATIC = r"(?i)auto(\{[0-9]+\})?"
+
+HABITS: dict[str, tuple[Habit, ...]] = {
+    "--msa": (Habit(NG, "{}"),),
+    "--search": (Habit(NG, command="search", values=0),),
+    "--search1": (Habit(NG, "--tree pars{{1}}", command="search", values=0),),
+    "--all": (Habit(NG, command="search", note=REPLICATES, values=0),),
+    "--evaluate": (Habit(NG, command="evaluate", values=0),),
+    "--check": (Habit(NG, command="check", values=0),),
+    "--parse": (Habit(NG, command="check", values=0),),
+    "--support": (Habit(NG, command="support", values=0),),
+    "--consense": (Habit(NG, "--type {}", command="consensus"),),
+    "--rfdist": (Habit(NG, command="rf", values=0),),
+    "--bsconverge": (Habit(NG, command="bootstop", values=0),),
+    "--bootstrap": (Habit(NG, note=REPLICATES, values=0, commands=("",)),),
+    "--bs-trees": (
+        Habit(NG, "--replicates {}", commands=("bootstrap",), when="[0-9]+"),
+        Habit(NG, "--bootstrap {}", when="[0-9]+"),
+        Habit(NG, "--bootstrap auto"),
+    ),
+    "--bs-metric": (Habit(NG, "--metric {}"),),
+    "--bs-cutoff": (Habit(NG, "--cutoff {}"),),
+    "--tree-constraint": (Habit(NG, "--constraint {}"),),
+    "--tree": (
+        Habit(
+            NG,
+            "--tree FILE",
+            note="a start is for `mltree search`; the tree to evaluate is a Newick file",
+            when=r"(pars|rand)(\{[0-9]+\})?(,(pars|rand)(\{[0-9]+\})?)*",
+            commands=("evaluate", "compare"),
+        ),
+    ),
+    "--threads": (Habit(NG, note=ALL_CPUS, when=AUTOMATIC),),
+    "--workers": (Habit(NG, note="starts are searched side by side"),),
+    "--data-type": (
+        Habit(NG, "--data-type protein", when="AA"),
+        Habit(NG, "--data-type dna", when="NT"),
+    ),
+    "--opt-model": (
+        Habit(NG, "--no-opt-model", when="off"),
+        Habit(NG, note="the model is optimised unless --no-opt-model", when="on"),
+    ),
+    "--opt-branches": (
+        Habit(NG, "--no-opt-branches", when="off"),
+        Habit(NG, note="branches are optimised unless --no-opt-branches", when="on"),
+    ),
+    "--sitelh": (Habit(NG, "--site-lnl", command="evaluate", values=0),),
+    "--spr-radius": (Habit(NG, note="the preset sets the radius"),),
+    "--lh-epsilon": (Habit(NG, note="the preset sets when a search ends"),),
+    "--nofiles": (Habit(NG, note="files are named by --prefix", values=0),),
+    "--log": (Habit(NG, "--verbose", when="(?i)verbose|debug"), Habit(NG)),
+    "-s": (Habit(IQ, "{}", when=NOT_NUMERIC),),
+    "-m": (Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|MERGE|\+.*)?"),),
+    "--model": (Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|MERGE|\+.*)?"),),
+    "-B": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
+    "-bb": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
+    "-b": (Habit(IQ, "--bootstrap {}"),),
+    "--ufboot": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
+    "--boot": (Habit(IQ, "--bootstrap {}"),),
+    "-alrt": (Habit(IQ, note=BRANCH_TESTS),),
+    "--alrt": (Habit(IQ, note=BRANCH_TESTS),),
+    "-z": (Habit(IQ, "--trees {}", command="test"),),
+    "-zb": (Habit(IQ, "--replicates {}", command="test"),),
+    "-au": (Habit(IQ, "--tests au", command="test", values=0),),
+    "--gcf": (Habit(IQ, "--gene-trees {}", command="concordance"),),
+    "--scf": (Habit(IQ, "--quartets {}", command="concordance"),),
+    "-T": (Habit(IQ, note=ALL_CPUS, when=AUTOMATIC), Habit(IQ, "--threads {}")),
+    "-nt": (Habit(IQ, note=ALL_CPUS, when=AUTOMATIC), Habit(IQ, "--threads {}")),
+    "-pre": (Habit(IQ, "--prefix {}"),),
+    "--seqtype": (
+        Habit(IQ, "--data-type protein", when="AA"),
+        Habit(IQ, "--data-type dna", when="DNA"),
+        Habit(IQ, note="DNA and proteins are what mltree knows"),
+    ),
+    "-st": (
+        Habit(IQ, "--data-type protein", when="AA"),
+        Habit(IQ, "--data-type dna", when="DNA"),
+        Habit(IQ, note="DNA and proteins are what mltree knows"),
+    ),
+    "-te": (Habit(IQ, "--tree {}", command="evaluate"),),
+    "-t": (Habit(IQ, "--tree pars", when="BIONJ|PARS"), Habit(IQ, "--tree rand", when="RANDOM")),
+    "-g": (Habit(IQ, "--constraint {}"),),
+    "-o": (Habit(IQ, "--outgroup {}", commands=SEARCHES),),
+    "-seed": (Habit(IQ, "--seed {}"),),
+    "-redo": (Habit(IQ, "--redo", values=0),),
+    "-mem": (Habit(IQ, "--memory-limit {}"),),
+    "--mem": (Habit(IQ, "--memory-limit {}"),),
+    "-fast": (Habit(IQ, "--preset fast", values=0),),
+    "--fast": (Habit(IQ, "--preset fast", values=0),),
+    "-quiet": (Habit(IQ, "--quiet", values=0),),
+    "-czb": (Habit(IQ, "--collapse 1e-6", values=0),),
+    "-wsl": (Habit(IQ, "--site-lnl", command="evaluate", values=0),),
+    "-blfix": (Habit(IQ, "--no-opt-branches", command="evaluate", values=0),),
+    "-con": (Habit(IQ, command="consensus", values=0),),
+    "-sup": (Habit(IQ, "{}", command="support"),),
+    "-rf": (Habit(IQ, "--reference {}", command="rf"),),
+    "-rf_all": (Habit(IQ, command="rf", values=0),),
+    "-spp": (Habit(IQ, "--model {} --brlen scaled"),),
+    "-n": (Habit(RAXML, "--prefix {}", commands=(*SEARCHES, "evaluate")),),
+    "-N": (Habit(RAXML, "--tree pars{{{}}}", when="[0-9]+", commands=SEARCHES),),
+    "-#": (Habit(RAXML, "--tree pars{{{}}}", when="[0-9]+"),),
+    "-f": (Habit(RAXML, when="[A-Za-z]"),),
+    "-x": (Habit(RAXML, note=REPLICATES, when="[0-9]+"),),
+}
+"""By option; of several the first whose value fits."""
+
+
+class _Found(NamedTuple):
+    """A habit in a command line."""
+
+    shown: str
+    habit: Habit
+    value: str
+
+
+def translated(arguments: Sequence[str]) -> tuple[str, str] | None:
+    """What is wrong with a command line that has other programs' options, and how it goes here.
+
+    None where it has none of them.
+    """
+    rest = list(arguments)
+    command = rest.pop(0) if rest and rest[0] in COMMANDS else ""
+    kept: list[str] = []
+    found: list[_Found] = []
+    while rest:
+        argument = rest.pop(0)
+        one = _habit(argument, rest, command)
+        if one is None:
+            kept.append(argument)
+            continue
+        found.append(one)
+        if "=" not in argument:
+            del rest[: one.habit.values]
+    if not found:
+        return None
+    return _problem(found), _hint(command, kept, found)
+
+
+def _habit(argument: str, rest: Sequence[str], command: str) -> _Found | None:
+    """The habit that an argument is, with the value that follows it."""
+    flag, joined, value = argument.partition("=") if argument[:2] == "--" else (argument, "", "")
+    for habit in HABITS.get(flag, ()):
+        if not joined:
+            value = rest[0] if rest and habit.values else ""
+        fits = not habit.when or re.fullmatch(habit.when, value)
+        if fits and (not habit.commands or command in habit.commands):
+            shown = f"{flag} {value}" if habit.when and value else flag
+            return _Found(shown, habit, value)
+    return None
+
+
+def _problem(found: Sequence[_Found]) -> str:
+    """``-s and -B are IQ-TREE's``."""
+    names = list(dict.fromkeys(one.shown for one in found))
+    programs = " and ".join(dict.fromkeys(one.habit.program for one in found))
+    listed = f"{', '.join(names[:-1])} and {names[-1]} are" if names[1:] else f"{names[0]} is"
+    return f"{listed} written for {programs}"
+
+
+def _hint(command: str, kept: Sequence[str], found: Sequence[_Found]) -> str:
+    """The same command as it is written here, and what it leaves out."""
+    asked = [one.habit.command for one in found if one.habit.command]
+    words = ["mltree", *(asked[:1] or [command or "search"])]
+    placed = [one for one in found if one.habit.here]
+    written = {
+        one: shlex.split(one.habit.here.format(shlex.quote(one.value or "FILE"))) for one in placed
+    }
+    words += [word for one in placed if one.habit.here == "{}" for word in written[one]]
+    words += kept
+    words += [word for one in placed if one.habit.here != "{}" for word in written[one]]
+    notes: dict[str, list[str]] = {}
+    for one in found:
+        is_nothing = not one.habit.here and not one.habit.command
+        if note := one.habit.note or (NO_COUNTERPART if is_nothing else ""):
+            notes.setdefault(note, []).append(one.shown)
+    told = [f"{', '.join(dict.fromkeys(shown))}: {note}" for note, shown in notes.items()]
+    return "; ".join([f"here: {shlex.join(words)}", *told])

@@ -1,0 +1,181 @@
+"""The journal of a bootstrap: a line for every replicate that is done, in the order they end.
+
+A line is written as soon as its replicate has ended, so that a kill at any time loses none. It
+begins with the CRC-32 of its rest: what a kill has cut in two is dropped by whoever reads it. The
+first line says whose replicates they are; replicates are never added to those of another run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from mltree.errors import InputError
+from mltree.files import naming
+from mltree.stopping import unbroken
+
+__all__ = ["Entry", "Head", "Journal"]
+
+FORMAT = "mltree replicates 1"
+"""Raised whenever the file changes its shape or its meaning."""
+
+
+class Entry(NamedTuple):
+    """A replicate."""
+
+    lnl: float
+    """Natural log, under its weights."""
+    newick: str
+    """One line, without its end."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """Whose replicates a journal has."""
+
+    fingerprint: str
+    """Of everything that decides what a replicate is; see :func:`.checkpoint.fingerprint`."""
+    layouts: Mapping[str, tuple[int, int]]
+    """VW and rows that the devices were given: replicates go on with the same bits."""
+
+
+class Journal:
+    """The file, locked, with what is on it."""
+
+    def __init__(self, path: Path, afresh: bool = False) -> None:
+        """Open it, or make it; ``afresh``: what it has is of no use, once the run begins.
+
+        Raises:
+            InputError: it is no journal, or of another version, or another run writes it.
+        """
+        self.path = path
+        self.head: Head | None = None
+        """None in a new one."""
+        self.replicates: dict[int, Entry] = {}
+        """By number, from 1."""
+        self._is_old = afresh
+        with naming(path):
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            self._lock()
+            if not afresh:
+                self._read()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Let go of the file; one without a replicate was for nothing."""
+        with unbroken():
+            if not (self.replicates or (self._is_old and os.fstat(self._file).st_size)):
+                with suppress(OSError):
+                    self.path.unlink()
+            os.close(self._file)
+
+    def begin(self, head: Head) -> None:
+        """Go on with the replicates of this run.
+
+        Raises:
+            InputError: they are another run's.
+        """
+        if self._is_old:
+            self._cut(0)
+            self._is_old = False
+        if self.head is None:
+            self.head = head
+            layouts = dict(head.layouts)
+            self._append({"format": FORMAT, "mark": head.fingerprint, "layouts": layouts})
+        elif self.head.fingerprint != head.fingerprint:
+            raise _misfit(self.path, "has replicates of other data, options, version or device")
+
+    def add(self, number: int, entry: Entry) -> None:
+        """Keep a replicate.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        self._append([number, *entry])
+        self.replicates[number] = entry
+
+    @property
+    def in_order(self) -> int:
+        """Replicates up to the first that is missing."""
+        count = 0
+        while count + 1 in self.replicates:
+            count += 1
+        return count
+
+    def newicks(self, count: int) -> str:
+        """The trees of the first so many, a line each."""
+        return "".join(f"{self.replicates[k].newick}\n" for k in range(1, count + 1))
+
+    def _append(self, value: Any) -> None:
+        body = json.dumps(value).encode()
+        line = b"%08x %b\n" % (zlib.crc32(body), body)
+        with unbroken(), naming(self.path):
+            while line:
+                line = line[os.write(self._file, line) :]
+
+    def _read(self) -> None:
+        with naming(self.path, "read"):
+            content = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        whole = 0
+        for line in content.splitlines(keepends=True):
+            value = _value(line)
+            if value is None:
+                break
+            if self.head is None:
+                self.head = self._head_of(value)
+            else:
+                number, lnl, newick = value
+                self.replicates[number] = Entry(lnl, newick)
+            whole += len(line)
+        if b"\n" in content and self.head is None:
+            raise _misfit(self.path, "has no replicates of this version of mltree, or is damaged")
+        self._cut(whole)
+
+    def _cut(self, size: int) -> None:
+        with naming(self.path):
+            os.ftruncate(self._file, size)
+
+    def _head_of(self, value: Any) -> Head | None:
+        """None where it is no head."""
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            return None
+        layouts = {device: (vw, rows) for device, (vw, rows) in value["layouts"].items()}
+        return Head(value["mark"], layouts)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            hint = "wait for it to end, or give another --prefix"
+            raise InputError(f"{self.path} is being written by another run", hint=hint) from error
+        except OSError:
+            pass  # a file system without locks: whoever wrote the log has said so
+
+
+def _value(line: bytes) -> Any:
+    """What a line says; None where it is cut or damaged."""
+    mark, _, body = line[:-1].partition(b" ")
+    if not line.endswith(b"\n") or mark != b"%08x" % zlib.crc32(body):
+        return None
+    return json.loads(body)
+
+
+def _misfit(path: Path, what: str) -> InputError:
+    hint = "use --redo to start afresh, or another --prefix"
+    return InputError(f"the file {what}", file=str(path), hint=hint)

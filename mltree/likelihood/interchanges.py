@@ -1,0 +1,195 @@
+"""The neighbours of a tree across its inner branches, scored without going through the tree.
+
+    a --u     v-- c        a --u     v-- b
+         |---|        ->        |---|             and likewise with d in the place of c
+    b --'     '-- d        c --'     '-- d
+
+An interchange (NNI) joins the four subtrees around a branch another way. Their CLAs are as the tree
+has them, so that of every neighbour no more than six CLAs are made: of u and v as seen across the
+branch between them, and of each of them as a subtree next to it sees it. With these all five
+branches are optimised together, of as many neighbours side by side as there is room for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree import contract
+from mltree.contract import GroupKind, RunKind
+from mltree.likelihood import planner
+from mltree.likelihood.cases import Cases, groups_by_part, sums_of
+from mltree.likelihood.planner import Piece
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import Optimise, PMatrices, Records, Repeat
+from mltree.tree.topology import Tree, siblings
+
+__all__ = ["BRANCHES", "SLOTS", "Quartets", "neighbours", "optimisation", "site_lnls"]
+
+Int32 = npt.NDArray[np.int32]
+Float64 = npt.NDArray[np.float64]
+
+LEGS = 4
+"""Branches from u and v to the four subtrees."""
+
+BRANCHES = LEGS + 1
+"""Those, and behind them the one between u and v."""
+
+SLOTS = 2 + LEGS
+"""CLAs of a quartet: u across the middle, v across it, then what each subtree sees."""
+
+_SUMS = 1 + 2 * BRANCHES
+"""lnL, and two derivatives a branch."""
+
+_INTERCHANGES = np.array([(2, 1, 0, 3), (3, 1, 2, 0)])
+"""The subtrees a, b, c, d of a tree in the places of its two neighbours (:func:`.moves.nni`)."""
+
+
+@dataclass(frozen=True)
+class Quartets:
+    """Four subtrees of one tree each, and how they are joined."""
+
+    halves: Int32
+    """int32[n, 4]: half-edges of the tree that face the subtrees, those joined at u first."""
+    lengths: Float64
+    """f64[n, 5], or a layer a part: of the branches to the subtrees, and of that between."""
+
+    @classmethod
+    def of(cls, tree: Tree, edges: Int32) -> Quartets:
+        """The tree itself around inner edges."""
+        near, far = tree.edge_halves[edges].T
+        halves = np.stack([*siblings(near), *siblings(far)], axis=1)
+        branches = np.concatenate([tree.edge[halves], edges[:, None]], axis=1)
+        return cls(halves, tree.lengths[..., branches])
+
+    def part(self, which: slice) -> Quartets:
+        """Some of them."""
+        return Quartets(self.halves[which], self.lengths[..., which, :])
+
+
+def neighbours(tree: Tree, edges: Int32) -> Quartets:
+    """Both neighbours across inner edges: 2k and 2k + 1 across the k-th; lengths stay as they were.
+
+    A branch goes where its subtree goes.
+    """
+    own = Quartets.of(tree, edges)
+    order = np.concatenate([_INTERCHANGES, np.full((2, 1), LEGS)], axis=1)
+    lengths = own.lengths[..., order]
+    return Quartets(
+        own.halves[:, _INTERCHANGES].reshape(-1, LEGS),
+        lengths.reshape(*lengths.shape[:-3], -1, BRANCHES),
+    )
+
+
+def optimisation(
+    tree: Tree, quartets: Quartets, number: Int32, base: int, passes: int, cases: Cases
+) -> tuple[Program, Float64]:
+    """Guarded Newton steps on all five branches at once; a group is a quartet.
+
+    number  int32[n]: the case of each quartet; the CLAs of the tree are resident, in slots below
+    ``base``, and those of the quartets are made from there on.
+    Returns the program and the lengths that it starts from.
+    """
+    count = len(number)
+    sums = sums_of(number, _SUMS, cases)
+    views = _Views(tree, quartets, number, base, cases)
+    derive = np.concatenate([views.legs(), views.middle()])
+    derive["cell"] = np.concatenate(
+        [sums.cells + np.int32(1 + 2 * branch) for branch in range(BRANCHES)]
+    )
+    evaluate = views.middle()
+    evaluate["cell"] = sums.cells
+    pieces = [
+        views.across(),
+        views.inwards(),
+        Piece(RunKind.EVALUATE, evaluate, number, np.zeros(count, np.int32)),
+        Piece(RunKind.DERIVE, derive, np.tile(number, BRANCHES), np.zeros(len(derive), np.int32)),
+    ]
+    first = BRANCHES * np.arange(count, dtype=np.int32)
+    groups = planner.group_records(
+        GroupKind.DIAGONAL, first, BRANCHES, sums.sums, sums.sums + np.int32(1)
+    )
+    groups = groups_by_part(groups, cases, BRANCHES * count, sums.n_sums)
+    stages = (
+        views.matrices(),
+        planner.sites(pieces, cases),
+        sums.reduce,
+        Optimise(groups, alone=True),
+        Repeat(0, passes, len(groups)),
+    )
+    return Program(stages, sums.n_cells, cases.records), quartets.lengths.ravel()
+
+
+def site_lnls(
+    tree: Tree, quartets: Quartets, number: Int32, base: int, cases: Cases
+) -> tuple[Program, Float64]:
+    """The lnL of every pattern, in the rows of the quartets' cases; sum n is quartet n's lnL."""
+    sums = sums_of(number, 1, cases)
+    views = _Views(tree, quartets, number, base, cases)
+    evaluate = views.middle()
+    evaluate["cell"] = sums.cells
+    level = np.zeros(len(number), np.int32)
+    pieces = [views.across(), Piece(RunKind.EVALUATE_SITES, evaluate, number, level)]
+    stages = (views.matrices(), planner.sites(pieces, cases), sums.reduce)
+    return Program(stages, sums.n_cells, cases.records), quartets.lengths.ravel()
+
+
+class _Views:
+    """The records of quartets: branch j of quartet n is branch ``5n + j`` of the program."""
+
+    def __init__(
+        self, tree: Tree, quartets: Quartets, number: Int32, base: int, cases: Cases
+    ) -> None:
+        self._cases, self._number = cases, number
+        index = np.arange(len(number), dtype=np.int32)[:, None]
+        branch: Int32 = (BRANCHES * index + np.arange(BRANCHES)).astype(np.int32)
+        self._p = cases.matrices(branch.ravel(), np.repeat(number, BRANCHES)).reshape(branch.shape)
+        self._slot: Int32 = (base + SLOTS * index + np.arange(SLOTS)).astype(np.int32)
+        self._subtree = planner.operands(tree, tree.twin[quartets.halves])
+
+    def matrices(self) -> PMatrices:
+        """P matrices of all branches."""
+        number = np.repeat(self._number, BRANCHES)
+        return PMatrices(planner.pmatrix_records(len(number), number, self._cases))
+
+    def across(self) -> Piece:
+        """The nodes u and v as seen across the branch between them."""
+        return self._newviews(
+            self._slot[:, :2],
+            (self._subtree[:, 0::2], self._p[:, 0:LEGS:2]),
+            (self._subtree[:, 1::2], self._p[:, 1:LEGS:2]),
+        )
+
+    def inwards(self) -> Piece:
+        """What each subtree sees: the one beside it, and the other node across the middle."""
+        beside, opposite = [1, 0, 3, 2], [1, 1, 0, 0]
+        middle = np.repeat(self._p[:, LEGS:], LEGS, axis=1)
+        return self._newviews(
+            self._slot[:, 2:],
+            (self._subtree[:, beside], self._p[:, beside]),
+            (self._slot[:, opposite], middle),
+        )
+
+    def middle(self) -> Records:
+        """The edge between u and v; without its cell."""
+        return self._edges(self._slot[:, :1], self._slot[:, 1:2], self._p[:, LEGS:])
+
+    def legs(self) -> Records:
+        """The edges to the subtrees, to all the first ones, then to all the second ones, ..."""
+        return self._edges(self._slot[:, 2:], self._subtree, self._p[:, :LEGS])
+
+    def _newviews(self, dst: Int32, left: tuple[Int32, Int32], right: tuple[Int32, Int32]) -> Piece:
+        records: Records = np.empty(dst.size, contract.NEWVIEW)
+        records["dst"] = dst.ravel()
+        records["left"], records["left_p"] = (side.ravel() for side in left)
+        records["right"], records["right_p"] = (side.ravel() for side in right)
+        number = np.repeat(self._number, dst.shape[1])
+        return Piece(RunKind.NEWVIEW, records, number, np.zeros(dst.size, np.int32))
+
+    def _edges(self, x: Int32, y: Int32, p: Int32) -> Records:
+        records: Records = np.empty(x.size, contract.EDGE)
+        records["x"], records["y"], records["p"] = x.T.ravel(), y.T.ravel(), p.T.ravel()
+        self._cases.give(records, np.tile(self._number, x.shape[1]))
+        return records

@@ -1,0 +1,90 @@
+"""What models are called: here, and elsewhere."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from mltree.errors import ModelError
+from mltree.model.empirical import PROTEIN_MODELS
+from mltree.model.substitution import DNA_MODELS
+
+if TYPE_CHECKING:
+    from mltree.alignment.alphabet import Alphabet
+
+__all__ = ["PROTEIN_GTR", "default_model_name", "known_models", "unknown_name"]
+
+PROTEIN_GTR = "PROTGTR"
+"""All exchangeabilities of amino acids estimated, or read from a user's file."""
+
+_ALIASES = {
+    "JC69": "JC",
+    "K2P": "K80",
+    "K3P": "K81",
+    "K3PU": "K81uf",
+    "TPM1": "K81",
+    "TPM1U": "K81uf",
+    "TPM1UF": "K81uf",
+    "TPM2U": "TPM2uf",
+    "TPM2EF": "TPM2",
+    "TPM3U": "TPM3uf",
+    "TPM3EF": "TPM3",
+    "F84": "HKY",
+    "HKY85": "HKY",
+    "TN": "TN93",
+    "TNE": "TN93ef",
+    "TRN": "TN93",
+    "TRNEF": "TN93ef",
+    "TVME": "TVMef",
+    "TIM": "TIM1uf",
+    "TIME": "TIM1",
+    "TIMEF": "TIM1",
+    **{f"TIM{n}E": f"TIM{n}" for n in (1, 2, 3)},
+    **{f"TIM{n}EF": f"TIM{n}" for n in (1, 2, 3)},
+    **{f"TIM{n}U": f"TIM{n}uf" for n in (1, 2, 3)},
+    "REV": "GTR",
+    "GTR20": PROTEIN_GTR,
+    "PROTREV": PROTEIN_GTR,
+    "JTTDCMUT": "JTT-DCMUT",
+    "DAYHOFF-DCMUT": "DCMUT",
+    "DAYHOFFDCMUT": "DCMUT",
+    "MTREV24": "MTREV",
+    "CPREV10": "CPREV",
+    "BLOSUM": "BLOSUM62",
+}
+"""Names that other programs use, in capitals, for the hint of an error only."""
+
+_CHOICES = {"MFP", "MF", "TEST", "TESTONLY", "TESTNEW", "TESTNEWONLY", "TESTMERGE", "AUTO"}
+"""What asks other programs to choose a model."""
+
+_MIXTURES = {"LG4M", "LG4X", "MIX", "EX2", "EX3", "EHO", "UL2", "UL3", "EX_EHO", "CF4", "JTTCF4G"}
+_MIXTURES |= {f"C{classes}" for classes in range(10, 61, 10)}
+
+
+def default_model_name(alphabet: Alphabet) -> str:
+    """The model of a run that names none: GTR+FC+G4 for nucleotides, LG+G4 for proteins."""
+    return "GTR+FC+G4" if len(alphabet.states) == 4 else "LG+G4"
+
+
+def known_models(alphabet: Alphabet) -> list[str]:
+    """The names of the models for a kind of data."""
+    return list(DNA_MODELS) if len(alphabet.states) == 4 else [*PROTEIN_MODELS, PROTEIN_GTR]
+
+
+def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
+    """What is said about a name, in capitals, that no model has."""
+    if name in _CHOICES:
+        return ModelError(
+            f"{name} is no model", hint="to have one chosen for the data, write --model auto"
+        )
+    if name in _MIXTURES:
+        return ModelError(f"{name} is a mixture of models, which is not supported yet")
+    known = known_models(alphabet)
+    by_capitals = {entry.upper(): entry for entry in known}
+    alias = _ALIASES.get(name)
+    close = difflib.get_close_matches(name, by_capitals, n=1, cutoff=0.0)
+    nearest = alias if alias in known else by_capitals[close[0]]
+    return ModelError(
+        f"unknown model {name!r}; the nearest known is {nearest}",
+        hint=f"known {alphabet.name} models: {', '.join(known)}",
+    )

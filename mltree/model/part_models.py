@@ -1,0 +1,58 @@
+"""The models of an alignment's parts, by the strings of its partition file."""
+
+from __future__ import annotations
+
+from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
+from mltree.alignment.partitions import Partitioned
+from mltree.errors import ModelError
+from mltree.model.grammar import default_model_name, parse_model
+from mltree.model.substitution import Model
+
+__all__ = ["model_alphabet", "model_names", "part_models"]
+
+
+def model_alphabet(model: str) -> Alphabet | None:
+    """The alphabet that a model's string is for; None where the string is wrong."""
+    for alphabet in (DNA, PROTEIN):
+        try:
+            parse_model(model, alphabet)
+        except ModelError:
+            continue
+        return alphabet
+    return None
+
+
+def model_names(data: Partitioned, default: str | None = None) -> tuple[str, ...]:
+    """Each part's model string: its own; else the default where it is for such data; else ours."""
+    suits = None if default is None else model_alphabet(default)
+    names = []
+    for number, part in enumerate(data.parts):
+        alphabet = data.alphabet(number)
+        fallback = default if default and suits is alphabet else default_model_name(alphabet)
+        names.append(part.model or fallback)
+    return tuple(names)
+
+
+def part_models(data: Partitioned, default: str | None = None) -> tuple[Model, ...]:
+    """Each part's model, frequencies counted in the part where the model asks for it.
+
+    Raises:
+        InputError: the partition file has a string that cannot be used.
+    """
+    known: dict[tuple[str, Alphabet], Model] = {}
+    models = []
+    for number, text in enumerate(model_names(data, default)):
+        kind = text, data.alphabet(number)
+        if kind not in known:
+            known[kind] = _parsed(data, number, text)
+        models.append(known[kind].with_empirical_frequencies(data.patterns(number)))
+    return tuple(models)
+
+
+def _parsed(data: Partitioned, number: int, text: str) -> Model:
+    try:
+        return parse_model(text, data.alphabet(number))
+    except ModelError as error:
+        part = data.parts[number]
+        message = f"part {part.name}: {error.message}"
+        raise data.scheme.error(message, part, error.hint or "") from None

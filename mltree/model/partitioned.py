@@ -1,0 +1,144 @@
+"""The models of an alignment's parts under one tree, and how its branch lengths hold for them.
+
+A part is a range of sites with a model of its own: a gene, a codon position. An alignment that is
+not partitioned has one part, so that everything above speaks of parts only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.model.eigen import ModelArrays
+from mltree.model.grammar import format_model
+from mltree.model.substitution import Model
+
+__all__ = ["SCALER_MAX", "SCALER_MIN", "Linkage", "PartitionModel", "alone", "fitted"]
+
+Float = NDArray[np.float64]
+
+SCALER_MIN, SCALER_MAX = 0.01, 100.0
+"""Bounds of a part's scaler, as in RAxML-NG."""
+
+
+class Linkage(StrEnum):
+    """How the branch lengths of the parts hang together (``--brlen``)."""
+
+    LINKED = "linked"
+    """All have the same."""
+    SCALED = "scaled"
+    """All have the same, times a scaler of each part; their mean over sites is 1."""
+    UNLINKED = "unlinked"
+    """Each has its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionModel:
+    """A model for each part. P parts."""
+
+    models: tuple[Model, ...]
+    """One a part."""
+    names: tuple[str, ...] = ("noname",)
+    """Of the parts."""
+    linkage: Linkage = Linkage.LINKED
+    scalers: Float = dataclasses.field(default_factory=lambda: np.ones(1))
+    """f64 [P]: how much faster each part is; 1 unless scaled."""
+    shares: Float = dataclasses.field(default_factory=lambda: np.ones(1))
+    """f64 [P]: of the sites."""
+    least_categories: int = 1
+    """As many as all are computed with at least, some of weight 0."""
+
+    @property
+    def n_parts(self) -> int:
+        """P."""
+        return len(self.models)
+
+    @property
+    def lone(self) -> Model:
+        """The model of an alignment with one part.
+
+        Raises: ValueError where there are more.
+        """
+        (model,) = self.models
+        return model
+
+    @cached_property
+    def categories(self) -> tuple[int, ...]:
+        """K of each part: parts of one state count are computed with as many categories."""
+        most: dict[int, int] = {}
+        for model in self.models:
+            own = model.arrays().n_categories
+            most[model.n_states] = max(own, most.get(model.n_states, self.least_categories))
+        return tuple(most[model.n_states] for model in self.models)
+
+    def arrays(self) -> tuple[ModelArrays, ...]:
+        """What the likelihood is computed from, one a part: rates times the part's scaler.
+
+        Raises: ModelError as :meth:`Model.arrays`.
+        """
+        return self._arrays
+
+    @cached_property
+    def _arrays(self) -> tuple[ModelArrays, ...]:
+        each = zip(self.models, self.scalers.tolist(), self.categories, strict=True)
+        return tuple(fitted(model.arrays(), scaler, width) for model, scaler, width in each)
+
+    def with_parts(self, models: Sequence[Model], scalers: Float | None = None) -> PartitionModel:
+        """The same parts under other models, and with other scalers."""
+        scalers = self.scalers if scalers is None else scalers
+        return dataclasses.replace(self, models=tuple(models), scalers=scalers)
+
+    def mean_lengths(self, lengths: Float) -> Float:
+        """f64 [E]: branch lengths, as they are or averaged over the sites: f64 [P, E]."""
+        if lengths.ndim == 1:
+            return lengths
+        mean: Float = (lengths * self.shares[:, None]).sum(axis=0)
+        return mean
+
+    def spread(self, lengths: Float) -> Float:
+        """A copy of f64 [E], for every part where they have their own: f64 [P, E]."""
+        if self.linkage == Linkage.UNLINKED and self.n_parts > 1 and lengths.ndim == 1:
+            return np.tile(lengths, (self.n_parts, 1))
+        return lengths.copy()
+
+    def normalised(self) -> tuple[PartitionModel, float]:
+        """With scalers of mean 1 over the sites, and the factor on branch lengths that makes up."""
+        mean = float((self.scalers * self.shares).sum())
+        if self.linkage != Linkage.SCALED:
+            return self, 1.0
+        return dataclasses.replace(self, scalers=self.scalers / mean), mean
+
+    @property
+    def text(self) -> str:
+        """In one line: a lone model with its values, or how many there are."""
+        if self.n_parts == 1:
+            return format_model(self.lone)
+        return f"{self.n_parts} parts, {self.linkage} branch lengths"
+
+    @property
+    def free_scalers(self) -> int:
+        """Scalers to estimate."""
+        return self.n_parts - 1 if self.linkage == Linkage.SCALED else 0
+
+
+def alone(model: Model) -> PartitionModel:
+    """A model for all sites."""
+    return PartitionModel((model,))
+
+
+def fitted(arrays: ModelArrays, scaler: float, categories: int) -> ModelArrays:
+    """A part's arrays with its scaler, and filled up with categories of weight 0."""
+    missing = categories - arrays.n_categories
+    if scaler == 1.0 and not missing:
+        return arrays
+    return dataclasses.replace(
+        arrays,
+        rates=np.append(arrays.rates * scaler, np.zeros(missing)),
+        weights=np.append(arrays.weights, np.zeros(missing)),
+    )

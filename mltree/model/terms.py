@@ -1,0 +1,242 @@
+"""The terms behind a model's name: +F, +G, +R, +I and +B, read as RAxML-NG does."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.numerals import decimal
+from mltree.errors import ModelError
+from mltree.model.empirical import FREQUENCY_SLACK
+from mltree.model.free_rates import FreeRates
+from mltree.model.gamma import ALPHA_MIN, Gamma, GammaMode
+from mltree.model.substitution import Model
+
+__all__ = ["Term", "numbers", "with_options"]
+
+DEFAULT_CATEGORIES = 4
+"""+G and +R without a number, as everywhere in the field."""
+MAX_CATEGORIES = 64
+"""More gamma categories than this are a slip of the pen."""
+MAX_FREE_CATEGORIES = 10
+"""More free rates than this are not told apart by data: where IQ-TREE stops looking too."""
+START_ALPHA = 1.0
+"""Start of the estimate of alpha, as in RAxML-NG."""
+START_P_INVARIANT = 0.1
+"""Start of the estimate of the proportion of invariable sites."""
+
+_TERM = re.compile(r"([^{}\[\]]*)((?:[{\[][^{}\[\]]*[}\]])*)")
+_BRACES = re.compile(r"[{\[]([^{}\[\]]*)[}\]]")
+_GAMMA = re.compile(r"G(?P<categories>[0-9]{0,9})(?P<mode>[AM]?)")
+_FREE = re.compile(r"R(?P<categories>[0-9]{0,9})")
+
+
+class Term(NamedTuple):
+    """A part of a model's string between plus signs."""
+
+    text: str
+    """As it was written."""
+    key: str
+    """What stands before the braces, in capitals."""
+    values: tuple[str, ...]
+    """What stands in each pair of braces."""
+
+    @classmethod
+    def read(cls, text: str, context: str) -> Term:
+        """The term that a text is; ``context`` is the whole model's string.
+
+        Raises: ModelError where it is none.
+        """
+        match = _TERM.fullmatch(text)
+        if match is None or not match[1]:
+            raise ModelError(
+                f"model {context.strip()!r}: cannot read {text!r}",
+                hint="write for example GTR+FC+G4 or LG+I+G4",
+            )
+        return cls(text, match[1].strip().upper(), tuple(_BRACES.findall(match[2])))
+
+    def only(self) -> str | None:
+        """What stands in the one pair of braces; None without braces.
+
+        Raises: ModelError where there are more.
+        """
+        if len(self.values) > 1:
+            raise ModelError(f"+{self.text}: one pair of braces is wanted")
+        return self.values[0] if self.values else None
+
+
+def numbers(values: str, term: str) -> NDArray[np.float64]:
+    """The numbers in a pair of braces. Raises: ModelError where they are none."""
+    try:
+        found = [decimal(value) for value in re.split(r"[/,]", values)]
+    except ValueError:
+        found = []
+    if not found or not all(math.isfinite(number) for number in found):
+        raise ModelError(f"{term!r}: numbers are wanted in braces, separated by slashes")
+    return np.array(found)
+
+
+def with_options(model: Model, texts: list[str]) -> Model:
+    """The model with what the terms behind its name say.
+
+    Raises: ModelError naming the term that is wrong.
+    """
+    seen: dict[str, str] = {}
+    for text in texts:
+        term = Term.read(text, f"{model.name}+{text}")
+        option = _option(term)
+        letter, before = term.key[0], seen.get(option.about)
+        if before is not None:
+            two = f"two +{letter} terms" if letter == before else f"both +{before} and +{letter}"
+            raise ModelError(f"model {model.name} has {two}", hint=f"say {option.about} once")
+        seen[option.about] = letter
+        model = option.apply(model, term)
+    return model
+
+
+class _Option(NamedTuple):
+    """A kind of term."""
+
+    about: str
+    """What it tells of the model; only one term may."""
+    apply: Callable[[Model, Term], Model]
+
+
+def _option(term: Term) -> _Option:
+    letter = term.key[:1]
+    if letter in _OPTIONS and not term.key.startswith("IC"):
+        return _OPTIONS[letter]
+    if letter in ("A", "M", "I"):
+        raise ModelError(
+            f"+{term.text} is not supported yet",
+            hint="use +I instead" if letter == "I" else "leave it out",
+        )
+    raise ModelError(
+        f"unknown model term +{term.text}",
+        hint="terms are +F, +FC, +FE, +FO, +FU{...}, +G[n][m|a][{alpha}], +R[n][{...}{...}], "
+        "+I[{p}], +B[{scale}]",
+    )
+
+
+def _with_frequencies(model: Model, term: Term) -> Model:
+    states, key, values = model.n_states, term.key, term.only()
+    if values is not None:
+        if key not in ("F", "FU"):
+            raise ModelError(f"+{term.text}: only +FU takes values")
+        given = numbers(values, term.text)
+        if len(given) != states:
+            raise ModelError(f"+{term.text}: {states} frequencies are wanted, not {len(given)}")
+        if (given < 0.0).any() or abs(given.sum() - 1.0) > FREQUENCY_SLACK:
+            raise ModelError(
+                f"+{term.text}: frequencies must not be negative and must sum to 1, "
+                f"not {given.sum():.6g}"
+            )
+        return dataclasses.replace(model, frequencies=given / given.sum(), frequency_mode="FU")
+    if key in ("F", "FC"):
+        uncounted = np.full(states, np.nan)
+        return dataclasses.replace(model, frequencies=uncounted, frequency_mode="FC")
+    equal = np.full(states, 1.0 / states)
+    if key == "FE":
+        return dataclasses.replace(model, frequencies=equal, frequency_mode="FE")
+    if key == "FO":
+        return dataclasses.replace(model, frequencies=equal, frequency_mode="FO")
+    raise ModelError(
+        f"cannot read the frequencies +{term.text}",
+        hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them",
+    )
+
+
+def _with_gamma(model: Model, term: Term) -> Model:
+    match, values = _GAMMA.fullmatch(term.key), term.only()
+    if match is None:
+        raise ModelError(
+            f"cannot read the rate heterogeneity +{term.text}",
+            hint="write +G4, +G4m (mean), +G4a (median) or +G4m{0.5}",
+        )
+    categories = int(match["categories"] or DEFAULT_CATEGORIES)
+    if not 1 <= categories <= MAX_CATEGORIES:
+        raise ModelError(f"+{term.text}: between 1 and {MAX_CATEGORIES} rate categories, please")
+    alpha = START_ALPHA if values is None else _number(values, term)
+    if alpha < ALPHA_MIN:
+        raise ModelError(f"+{term.text}: alpha must be at least {ALPHA_MIN}")
+    if categories == 1:
+        return model
+    mode: GammaMode = "median" if match["mode"] == "A" else "mean"
+    form = Gamma(categories, alpha, mode, fixed=values is not None)
+    return dataclasses.replace(model, heterogeneity=form)
+
+
+def _with_free_rates(model: Model, term: Term) -> Model:
+    match = _FREE.fullmatch(term.key)
+    if match is None or len(term.values) > 2:
+        raise ModelError(
+            f"cannot read the free rates +{term.text}",
+            hint="write +R4, or +R4{rates}{weights} with numbers that slashes separate",
+        )
+    given = [numbers(values, term.text) for values in term.values]
+    categories = int(match["categories"] or (len(given[0]) if given else DEFAULT_CATEGORIES))
+    if not 2 <= categories <= MAX_FREE_CATEGORIES:
+        raise ModelError(f"+{term.text}: between 2 and {MAX_FREE_CATEGORIES} free rates, please")
+    for what, values in zip(("rates", "weights"), given, strict=False):
+        if len(values) != categories:
+            raise ModelError(
+                f"+{term.text}: {categories} {what} are wanted, not {len(values)}",
+                hint="write the rates in one pair of braces and the weights in another",
+            )
+    if not given:
+        form = FreeRates.from_gamma(categories, START_ALPHA)
+    else:
+        form = FreeRates.of(given[0], given[-1] if given[1:] else np.ones(categories), fixed=True)
+    return dataclasses.replace(model, heterogeneity=form)
+
+
+def _with_invariant(model: Model, term: Term) -> Model:
+    values = term.only()
+    if values is None and term.key in ("I", "IO"):
+        return dataclasses.replace(model, p_invariant=START_P_INVARIANT)
+    if values is None or term.key not in ("I", "IU"):
+        raise ModelError(
+            f"cannot read the proportion of invariable sites +{term.text}",
+            hint="write +I, +IO (estimated) or +I{0.2}, +IU{0.2} (given)",
+        )
+    p_invariant = _number(values, term)
+    if not 0.0 <= p_invariant < 1.0:
+        raise ModelError(f"+{term.text}: the proportion must be in [0, 1)")
+    return dataclasses.replace(model, p_invariant=p_invariant, p_invariant_fixed=True)
+
+
+def _with_scaler(model: Model, term: Term) -> Model:
+    values = term.only()
+    if values is None and term.key in ("B", "BO"):
+        return dataclasses.replace(model, branch_scaler=1.0)
+    if values is None or term.key not in ("B", "BU"):
+        raise ModelError(
+            f"cannot read the scale of branch lengths +{term.text}",
+            hint="write +B, +BO (estimated) or +B{1.5}, +BU{1.5} (given)",
+        )
+    scale = _number(values, term)
+    if not scale > 0.0:
+        raise ModelError(f"+{term.text}: the scale must be positive")
+    return dataclasses.replace(model, branch_scaler=scale, branch_scaler_fixed=True)
+
+
+def _number(values: str, term: Term) -> float:
+    found = numbers(values, term.text)
+    if len(found) != 1:
+        raise ModelError(f"{term.text!r}: one number is wanted in braces, not {len(found)}")
+    return float(found[0])
+
+
+_OPTIONS = {
+    "F": _Option("the frequencies", _with_frequencies),
+    "G": _Option("the rates among sites", _with_gamma),
+    "R": _Option("the rates among sites", _with_free_rates),
+    "I": _Option("the invariable sites", _with_invariant),
+    "B": _Option("the scale of branch lengths", _with_scaler),
+}

@@ -1,0 +1,292 @@
+"""Events as text: a line each, which the terminal and the log have after the time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import singledispatch
+
+from mltree.events import (
+    AlignmentLoaded,
+    AlignmentWritten,
+    CandidatesScored,
+    CheckpointWritten,
+    DeviceChosen,
+    Event,
+    MemoryPlanned,
+    ModelChosen,
+    ModelOptimised,
+    Notice,
+    PhaseStarted,
+    RoundDone,
+    RunStarted,
+    SearchFinished,
+    SearchPlanned,
+    SearchResumed,
+    StartsEnded,
+    StartTree,
+    StoppedShort,
+    TreePerturbed,
+    TreeScored,
+    TreesCulled,
+    Unsaved,
+)
+from mltree.report.choices import chosen_line, scored_line
+from mltree.run_events import Busy, CommandEnded, ResourcesSpent, RunDescribed
+from mltree.tree_events import (
+    BootstopChecked,
+    BootstrapFinished,
+    ConsensusBuilt,
+    DistancesMeasured,
+    ReplicateDone,
+    SupportsDrawn,
+    TreesLoaded,
+    TreesWritten,
+)
+
+__all__ = ["clock_time", "describe", "stamp", "starts_text"]
+
+
+def clock_time(seconds: float) -> str:
+    """``00:01:02`` for 62 seconds."""
+    minutes, whole = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{whole:02d}"
+
+
+def stamp(elapsed: float) -> str:
+    """``[00:01:02]`` for 62 seconds."""
+    return f"[{clock_time(elapsed)}]"
+
+
+@singledispatch
+def describe(event: Event) -> str:
+    """The event as one line of text."""
+    return f"{type(event).__name__} {dataclasses.asdict(event)}"
+
+
+@describe.register
+def _(event: Notice) -> str:
+    return f"note: {event.text}"
+
+
+@describe.register
+def _(event: Unsaved) -> str:
+    return f"not written, {event.path}: {event.content.strip()}"
+
+
+@describe.register
+def _(event: RunStarted) -> str:
+    seed = "" if event.seed is None else f", seed {event.seed}"
+    return f"mltree {event.version}{seed}: {event.command}"
+
+
+@describe.register
+def _(event: RunDescribed) -> str:
+    """Many lines: a name, and what it is."""
+    rows = [
+        ("Date", event.date),
+        ("Host", f"{event.host} ({event.system})"),
+        ("CPU", f"{event.cpu}, {_count(event.threads, 'thread')} ({event.threads_source})"),
+        *(("Device", device) for device in event.devices),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in event.versions.items())),
+        *(("Input", f"{i.path} ({i.size:,} bytes, sha256 {i.sha256})") for i in event.inputs),
+        *(
+            ("Option", f"{name} = {value}" + ("" if origin == "default" else f" ({origin})"))
+            for name, (value, origin) in event.options.items()
+        ),
+    ]
+    return "\n".join(f"{name + ':':<10}{value}" for name, value in rows)
+
+
+@describe.register
+def _(event: Busy) -> str:
+    return f"{event.what} ..."
+
+
+@describe.register
+def _(event: AlignmentLoaded) -> str:
+    return (
+        f"{event.path}: {event.data_type} ({event.data_seen}), {event.taxa} taxa x "
+        f"{event.sites:,} sites, {event.patterns:,} patterns, {event.gap_share:.1%} gaps "
+        f"({event.layout})"
+    )
+
+
+@describe.register
+def _(event: MemoryPlanned) -> str:
+    mib = 2**20
+    trees = "a tree" if event.trees == 1 else f"{event.trees} trees"
+    near = f"{event.near / mib:,.1f} MiB for insertions, " if event.near else ""
+    return (
+        f"memory: the process will take about {event.process / mib:,.0f} MiB; "
+        f"{event.clas / mib:,.1f} MiB for the CLAs of {trees}, {event.slots} each, {near}"
+        f"{event.matrices / mib:,.1f} MiB of P matrices, {event.tips / mib:,.1f} MiB of tips; "
+        f"{event.device} has {event.available / mib:,.0f} MiB ({event.layout})"
+    )
+
+
+@describe.register
+def _(event: DeviceChosen) -> str:
+    return f"engine: {event.name}"
+
+
+@describe.register
+def _(event: SearchPlanned) -> str:
+    return f"search from {_count(event.starts, 'starting tree')} in {_count(event.phases, 'phase')}"
+
+
+@describe.register
+def _(event: StartTree) -> str:
+    return f"start {event.origin:<20}  lnL {event.lnl:.3f}"
+
+
+@describe.register
+def _(event: PhaseStarted) -> str:
+    trees = "1 tree" if event.trees == 1 else f"{event.trees} trees"
+    cut = "no cut" if math.isinf(event.cut) else f"cut {event.cut:g}"
+    return f"phase {event.phase}: SPR to radius {event.radius}, {cut}, {trees}"
+
+
+@describe.register
+def _(event: RoundDone) -> str:
+    return (
+        f"SPR round {event.round} (radius {event.radius})  lnL {event.lnl:.3f}  "
+        f"{event.candidates:,} insertions, {_count(event.moves, 'move')}"
+    )
+
+
+@describe.register
+def _(event: ModelOptimised) -> str:
+    return f"model  lnL {event.lnl:.3f}  {event.model}"
+
+
+describe.register(CandidatesScored, scored_line)
+describe.register(ModelChosen, chosen_line)
+
+
+@describe.register
+def _(event: StoppedShort) -> str:
+    return f"warning: the optimisation of {event.what} stopped short of a maximum"
+
+
+@describe.register
+def _(event: TreesCulled) -> str:
+    return f"{_count(event.kept, 'start')} kept, {event.dropped} dropped"
+
+
+@describe.register
+def _(event: StartsEnded) -> str:
+    return starts_text(event)
+
+
+def starts_text(event: StartsEnded) -> str:
+    """``5 of 6 starts reached the best tree``, and what became of the others."""
+    text = f"{event.reached} of {_count(event.starts, 'start')} reached the best tree"
+    dropped = event.starts - event.ended
+    return f"{text}; {dropped} dropped on the way" if dropped else text
+
+
+@describe.register
+def _(event: TreePerturbed) -> str:
+    return (
+        f"perturbation {event.batch}  lnL {event.lnl:.3f}  "
+        f"{event.better} of {event.copies} copies better"
+    )
+
+
+@describe.register
+def _(event: CheckpointWritten) -> str:
+    return f"checkpoint {event.path}"
+
+
+@describe.register
+def _(event: SearchResumed) -> str:
+    return f"resumed from {event.path} after round {event.rounds}  lnL {event.lnl:.3f}"
+
+
+@describe.register
+def _(event: SearchFinished) -> str:
+    return (
+        f"search done  lnL {event.lnl:.3f}  {_count(event.rounds, 'round')}, "
+        f"{event.candidates:,} insertions, {_count(event.moves, 'move')}"
+    )
+
+
+@describe.register
+def _(event: TreeScored) -> str:
+    return f"tree as given, branches smoothed  lnL {event.lnl:.3f}"
+
+
+@describe.register
+def _(event: ResourcesSpent) -> str:
+    return (
+        f"wall {event.wall:.2f} s, CPU {event.cpu:.2f} s, device {event.device:.2f} s, "
+        f"peak memory {event.peak_memory / 2**20:,.0f} MiB"
+    )
+
+
+@describe.register
+def _(event: CommandEnded) -> str:
+    return f"{event.command} done"
+
+
+@describe.register
+def _(event: TreesLoaded) -> str:
+    return f"{event.path}: {_count(event.trees, 'tree')}, {event.taxa:,} taxa"
+
+
+@describe.register
+def _(event: SupportsDrawn) -> str:
+    mean = "" if event.mean is None else f", mean {event.mean:.1%}"
+    return f"{event.metric}  {_count(event.branches, 'inner branch', 'es')}{mean}"
+
+
+@describe.register
+def _(event: ConsensusBuilt) -> str:
+    return f"{event.kind} consensus  {event.branches:,} of {event.largest:,} inner branches"
+
+
+@describe.register
+def _(event: DistancesMeasured) -> str:
+    weighted = "" if event.weighted is None else f", weighted {event.weighted:.6f}"
+    topologies = "1 topology" if event.topologies == 1 else f"{event.topologies:,} topologies"
+    return (
+        f"{_count(event.pairs, 'pair')} of trees, {topologies}  "
+        f"mean Robinson-Foulds distance {event.mean:.3f} ({event.relative:.2%}){weighted}"
+    )
+
+
+@describe.register
+def _(event: BootstopChecked) -> str:
+    verdict = "converged" if event.converged else "not converged"
+    return (
+        f"{event.replicates:,} replicates  wRF {event.wrf:.3f} ± {event.wrf_error:.3f} "
+        f"({event.share:.3%}), {event.passed:,} of {event.halvings:,} halvings pass: {verdict}"
+    )
+
+
+@describe.register
+def _(event: AlignmentWritten) -> str:
+    return f"wrote {event.path}: {event.taxa:,} taxa x {event.sites:,} sites ({event.layout})"
+
+
+@describe.register
+def _(event: TreesWritten) -> str:
+    return f"wrote {event.path}: {_count(event.trees, 'tree')}, {event.taxa:,} taxa"
+
+
+@describe.register
+def _(event: ReplicateDone) -> str:
+    return f"replicate {event.number}  lnL {event.lnl:.3f}  {event.done:,} of {event.wanted:,} done"
+
+
+@describe.register
+def _(event: BootstrapFinished) -> str:
+    verdicts = {True: ": converged", False: ": not converged", None: ""}
+    wrote = f"; wrote {', '.join(event.files)}" if event.files else ""
+    return f"{_count(event.replicates, 'replicate')}{verdicts[event.converged]}{wrote}"
+
+
+def _count(number: int, noun: str, ending: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else ending}"

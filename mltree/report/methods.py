@@ -1,0 +1,184 @@
+"""A paragraph for a paper's methods section, with its references: what a run did, in words.
+
+A model that is none of these is named without a reference.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mltree import __version__
+
+__all__ = ["Methods", "methods_text", "without_values"]
+
+REFERENCES = {
+    "mltree": f"The mltree authors. mltree {__version__}: maximum-likelihood phylogenetic trees on "
+    "any OpenCL device.",
+    "pruning": "Felsenstein J (1981) Evolutionary trees from DNA sequences: a maximum likelihood "
+    "approach. J Mol Evol 17:368-376.",
+    "GTR": "Tavaré S (1986) Some probabilistic and statistical problems in the analysis of DNA "
+    "sequences. Lect Math Life Sci 17:57-86.",
+    "HKY": "Hasegawa M, Kishino H, Yano T (1985) Dating of the human-ape splitting by a molecular "
+    "clock of mitochondrial DNA. J Mol Evol 22:160-174.",
+    "JC": "Jukes TH, Cantor CR (1969) Evolution of protein molecules. In: Munro HN (ed) Mammalian "
+    "Protein Metabolism, pp 21-132. Academic Press.",
+    "K80": "Kimura M (1980) A simple method for estimating evolutionary rates of base "
+    "substitutions through comparative studies of nucleotide sequences. J Mol Evol 16:111-120.",
+    "K81": "Kimura M (1981) Estimation of evolutionary distances between homologous nucleotide "
+    "sequences. Proc Natl Acad Sci USA 78:454-458.",
+    "TN93": "Tamura K, Nei M (1993) Estimation of the number of nucleotide substitutions in the "
+    "control region of mitochondrial DNA in humans and chimpanzees. Mol Biol Evol 10:512-526.",
+    "SYM": "Zharkikh A (1994) Estimation of evolutionary distances between nucleotide sequences. "
+    "J Mol Evol 39:315-329.",
+    "LG": "Le SQ, Gascuel O (2008) An improved general amino acid replacement matrix. Mol Biol "
+    "Evol 25:1307-1320.",
+    "WAG": "Whelan S, Goldman N (2001) A general empirical model of protein evolution derived from "
+    "multiple protein families using a maximum-likelihood approach. Mol Biol Evol 18:691-699.",
+    "JTT": "Jones DT, Taylor WR, Thornton JM (1992) The rapid generation of mutation data matrices "
+    "from protein sequences. Comput Appl Biosci 8:275-282.",
+    "+G": "Yang Z (1994) Maximum likelihood phylogenetic estimation from DNA sequences with "
+    "variable rates over sites: approximate methods. J Mol Evol 39:306-314.",
+    "+R": "Yang Z (1995) A space-time process model for the evolution of DNA sequences. Genetics "
+    "139:993-1005.",
+    "+I": "Gu X, Fu YX, Li WH (1995) Maximum likelihood estimation of the heterogeneity of "
+    "substitution rate among nucleotide sites. Mol Biol Evol 12:546-557.",
+    "parsimony": "Fitch WM (1971) Toward defining the course of evolution: minimum change for a "
+    "specific tree topology. Syst Zool 20:406-416.",
+    "SPR": "Stamatakis A (2014) RAxML version 8: a tool for phylogenetic analysis and "
+    "post-analysis of large phylogenies. Bioinformatics 30:1312-1313.",
+    "PoCL": "Jääskeläinen P et al (2015) pocl: a performance-portable OpenCL implementation. Int J "
+    "Parallel Prog 43:752-785.",
+}
+"""By what they are cited for; models by their names, in RAxML-NG's spelling."""
+
+REFERENCES["F81"] = REFERENCES["pruning"]
+
+Cite = Callable[..., str]
+"""Keys of references to their numbers in the text."""
+
+WIDTH = 100
+
+FREQUENCIES = {
+    "F": "counted in the alignment",
+    "FC": "counted in the alignment",
+    "FE": "equal",
+    "FO": "estimated",
+    "FU": "given",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Methods:
+    """What a run did, as far as a paper says it."""
+
+    taxa: int
+    sites: int
+    patterns: int
+    data: str
+    """``DNA`` or ``AA``."""
+    models: Sequence[str]
+    """Of each part, with its values, as in a .bestModel file."""
+    starts: Sequence[str] = ()
+    """Where a search began: ``parsimony 1``, ...; none where the topology was given."""
+    seed: int | None = None
+    is_estimated: bool = True
+    """Whether anything was estimated on a topology that was given."""
+    on_pocl: bool = False
+
+
+def methods_text(done: Methods) -> str:
+    """The paragraph, and the references that it cites by number."""
+    cited: list[str] = []
+
+    def cite(*keys: str) -> str:
+        for key in keys:
+            if key in REFERENCES and REFERENCES[key] not in cited:
+                cited.append(REFERENCES[key])
+        numbers = [str(cited.index(REFERENCES[key]) + 1) for key in keys if key in REFERENCES]
+        return f" [{', '.join(numbers)}]" if numbers else ""
+
+    kind = {"DNA": "nucleotide", "AA": "protein"}.get(done.data, done.data)
+    begin = f"{_what(done)} with mltree {__version__}{cite('mltree', 'pruning')}"
+    size = f"{done.taxa:,} taxa and {done.sites:,} sites ({done.patterns:,} distinct patterns)"
+    sentences = [f"{begin} from a {kind} alignment of {size}."]
+    each = dict.fromkeys(map(without_values, done.models))
+    names = " and ".join(_model(model, cite) for model in each)
+    if len(done.models) == 1:
+        sentences.append(f"The substitution model was {names}.")
+    else:
+        of_parts = f"of {len(done.models):,} parts, each with parameters of its own,"
+        sentences.append(f"The substitution models {of_parts} were {names}.")
+    if done.starts:
+        seed = "" if done.seed is None else f" (random seed {done.seed})"
+        sentences.append(
+            f"The search began from {_starts(done.starts, cite)}{seed} and rearranged trees by "
+            f"subtree pruning and regrafting{cite('SPR')}; model parameters and branch lengths "
+            "were estimated by maximum likelihood."
+        )
+    if done.on_pocl:
+        sentences.append(f"It was computed on CPUs through PoCL{cite('PoCL')}.")
+    references = [
+        textwrap.fill(f"[{n}] {text}", WIDTH, subsequent_indent="    ")
+        for n, text in enumerate(cited, 1)
+    ]
+    paragraph = textwrap.fill(" ".join(sentences), WIDTH)
+    return "\n".join(["", "Methods", "", paragraph, "", *references])
+
+
+def without_values(model: str) -> str:
+    """A model's string without the values in its braces."""
+    return re.sub(r"\{[^}]*\}", "", model)
+
+
+def _what(done: Methods) -> str:
+    if done.starts:
+        return "The maximum-likelihood tree was inferred"
+    if done.is_estimated:
+        return "The likelihood of a given topology was maximised"
+    return "The likelihood of a given tree was computed"
+
+
+def _model(model: str, cite: Cite) -> str:
+    base, *terms = model.split("+")
+    return "".join([base, cite(_family(base)), *(_term(term, cite) for term in terms)])
+
+
+def _family(base: str) -> str:
+    """The name under which a model is cited: K80 for itself, K81 for K81uf."""
+    if base in REFERENCES:
+        return base
+    return next((name for name in ("TN93", "K81") if base.startswith(name)), "")
+
+
+def _term(term: str, cite: Cite) -> str:
+    if term.upper() in FREQUENCIES:
+        return f", with state frequencies {FREQUENCIES[term.upper()]}"
+    if (gamma := re.fullmatch(r"G([0-9]*)([am]?)", term)) is not None:
+        of = "medians" if gamma[2] == "a" else "means"
+        return (
+            f", with rates that vary over sites by a Γ distribution in {gamma[1] or 4} categories "
+            f"({of}){cite('+G')}"
+        )
+    if (free := re.fullmatch(r"R([0-9]*)", term)) is not None:
+        return (
+            f", with rates that vary over sites in {free[1] or 4} categories, rates and weights "
+            f"free{cite('+R')}"
+        )
+    if term.upper().startswith("I"):
+        return f", with a proportion of invariable sites{cite('+I')}"
+    return f", +{term}"
+
+
+def _starts(starts: Sequence[str], cite: Cite) -> str:
+    """``6 parsimony trees and 2 random trees``."""
+    kinds = [start.rpartition(" ")[0] for start in starts]
+    parts = []
+    for kind in dict.fromkeys(kinds):
+        count = kinds.count(kind)
+        noun = "tree" if count == 1 else "trees"
+        cited = cite("parsimony") if kind == "parsimony" else ""
+        parts.append(f"{count} {'given' if kind == 'user' else kind} {noun}{cited}")
+    return " and ".join(parts)

@@ -1,0 +1,134 @@
+"""Events of a run as a whole: what it is made of, what it takes, and how it ends.
+
+See :mod:`mltree.events` for what happens in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mltree.events import Event
+
+__all__ = [
+    "Busy",
+    "CommandEnded",
+    "EngineScore",
+    "EnginesCompared",
+    "FunctionTime",
+    "InputFile",
+    "ResourcesSpent",
+    "RunDescribed",
+    "TimeSpent",
+]
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file that a run read."""
+
+    path: str
+    size: int
+    """Bytes, as it lies there."""
+    sha256: str
+
+
+@dataclass(frozen=True)
+class RunDescribed(Event):
+    """Everything that it takes to do a run again: the head of its log."""
+
+    date: str
+    """When it began, ISO 8601 with the time zone."""
+    host: str
+    system: str
+    cpu: str
+    threads: int
+    """CPUs that it takes."""
+    threads_source: str
+    """What that number is from: ``CPU affinity``, ``--threads``, ..."""
+    devices: tuple[str, ...]
+    """Each with its platform and driver."""
+    versions: Mapping[str, str]
+    """Of mltree and of what it computes with."""
+    options: Mapping[str, tuple[str, str]]
+    """As they were resolved: value, and where it is from (``typed``, ``environment``, ``file``,
+    ``default``)."""
+    inputs: tuple[InputFile, ...]
+
+
+@dataclass(frozen=True)
+class Busy(Event):
+    """Something begins that takes a while and happens rarely: building kernels, measuring."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class ResourcesSpent(Event):
+    """What a run took, from its process's start."""
+
+    wall: float
+    """Seconds."""
+    cpu: float
+    """CPU seconds of all its threads; a CPU that is the device computes in them."""
+    device: float
+    """Seconds that devices computed."""
+    peak_memory: int
+    """Bytes of the process's largest resident size."""
+
+
+@dataclass(frozen=True)
+class CommandEnded(Event):
+    """A command has done what it was asked for: the last of its events, ``result`` in JSON."""
+
+    command: str
+    values: Mapping[str, Any]
+    """What it found, by names that stay as they are (docs/command-line.md, "JSON")."""
+
+
+@dataclass(frozen=True)
+class FunctionTime:
+    """A row of a run's timing table: a likelihood function, or what the host did or waited for."""
+
+    name: str
+    seconds: float
+    calls: int = 0
+    """Newviews, edges or insertions; 0 where nothing is counted."""
+    pattern_nodes: int = 0
+    """Those times the patterns that they were for."""
+    bytes_per_second: float | None = None
+    """Of what they must read and write; None where that is nothing."""
+    share_of_copy: float | None = None
+    """Of the bytes a second that the devices copy; None where that is not known."""
+
+
+@dataclass(frozen=True)
+class TimeSpent(Event):
+    """Where a run's time went."""
+
+    wall: float
+    """Seconds; what the rows add up to, or nearly so."""
+    rows: tuple[FunctionTime, ...]
+
+
+@dataclass(frozen=True)
+class EngineScore:
+    """What one engine answered."""
+
+    engine: str
+    """Its name and layout."""
+    lnl: float
+    """NaN where the engine failed."""
+    seconds: float
+    """Of one evaluation, traversal included."""
+    problem: str = ""
+    """Why there is no lnL."""
+
+
+@dataclass(frozen=True)
+class EnginesCompared(Event):
+    """The same likelihood from every engine."""
+
+    scores: tuple[EngineScore, ...]
+    """The reference's first."""

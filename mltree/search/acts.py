@@ -1,0 +1,264 @@
+"""What a search does, act by act (docs/search.md, "A plan").
+
+An act is one or more *steps*; a step is a launch's worth of work (a smoothing, an SPR round over
+all trees) and turns one :class:`SearchState` into the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from mltree.events import (
+    Emit,
+    ModelOptimised,
+    PhaseStarted,
+    RoundDone,
+    StartTree,
+    TreePerturbed,
+    TreesCulled,
+)
+from mltree.likelihood.cases import Case
+from mltree.search.alternation import alternate
+from mltree.search.constraint import Constraint
+from mltree.search.model_optimiser import Fit, best_fit, optimise_models, starts_of
+from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
+from mltree.search.requests import Steps, smoothed
+from mltree.search.spr import spr_round
+from mltree.search.state import Lineage, SearchState, best_of
+from mltree.settings import PhaseSettings, SearchSettings
+from mltree.tree.forest import Forest
+
+__all__ = ["Act", "Stage", "acts", "replicate_acts", "survivors"]
+
+
+@dataclass
+class Stage:
+    """Where acts are played: the state of a search, and what it goes by."""
+
+    settings: SearchSettings
+    state: SearchState
+    emit: Emit
+    constraint: Constraint | None = None
+    weights: int = 0
+    """The row of pattern weights that it searches under."""
+    first_part: int = 0
+    """Where its data begin among the parts of the engine."""
+
+    @property
+    def case(self) -> Case:
+        """What its trees are computed under now."""
+        return Case(self.state.model.arrays(), self.weights, self.first_part)
+
+    def smooth(self, lineages: Sequence[Lineage], epsilon: float) -> Steps[None]:
+        """Optimise the branch lengths of some trees."""
+        trees = [lineage.tree for lineage in lineages]
+        lnls = yield from smoothed(trees, [self.case] * len(trees), epsilon)
+        for lineage, lnl in zip(lineages, lnls, strict=True):
+            lineage.lnl = lnl
+
+    def round(self, lineages: Sequence[Lineage], phase: PhaseSettings) -> Steps[bool]:
+        """An SPR round on the active lineages; True when none is active any more."""
+        state = self.state
+        active = [lineage for lineage in lineages if lineage.active]
+        outcomes = yield from spr_round(
+            active, self.case, phase, self.settings.rounds, self.constraint
+        )
+        candidates = sum(outcome.candidates for outcome in outcomes)
+        moves = sum(outcome.moves for outcome in outcomes)
+        state.rounds += 1
+        state.candidates += candidates
+        state.moves += moves
+        self.emit(RoundDone(state.rounds, phase.radius, candidates, moves, state.best.lnl))
+        return not any(lineage.active for lineage in lineages)
+
+    def adopt(self, lineage: Lineage, fit: Fit) -> None:
+        """A lineage goes on with the tree of a fit, and the search with its model."""
+        self.state.model = fit.model
+        lineage.tree, lineage.lnl = fit.tree, fit.lnl
+        self.emit(ModelOptimised(fit.model.text, fit.lnl))
+
+    def fits(self, lineage: Lineage, afresh: bool) -> list[Fit]:
+        """The model on a tree; ``afresh`` also from the other start that a model may have."""
+        models = starts_of(self.state.model) if afresh else [self.state.model]
+        row = self.weights, self.first_part
+        return [Fit(lineage.tree.copy(), model, *row) for model in models]
+
+
+class Act(Protocol):
+    """What is done in one or more steps."""
+
+    def step(self, stage: Stage) -> Steps[bool]:
+        """One step; True when the act is over."""
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """Branch lengths of every tree."""
+
+    epsilon: float
+    opens: bool = False
+    """Whether nothing was known of the trees before."""
+
+    def step(self, stage: Stage) -> Steps[bool]:
+        """In one step."""
+        lineages = stage.state.lineages
+        yield from stage.smooth(lineages, self.epsilon)
+        for lineage in lineages if self.opens else ():
+            stage.emit(StartTree(lineage.origin, lineage.lnl))
+        return True
+
+
+@dataclass(frozen=True)
+class OptimiseModel:
+    """Model parameters on the best tree; the others' lnLs are stale until they are smoothed."""
+
+    afresh: bool = False
+    """From every start that a model has, not only from where it stands."""
+
+    def step(self, stage: Stage) -> Steps[bool]:
+        """In one step."""
+        settings = stage.settings
+        best = best_of(stage.state.lineages)
+        fits = stage.fits(best, self.afresh)
+        epsilon = settings.model.rough_epsilon
+        yield from optimise_models(fits, settings.model, settings.branches, epsilon)
+        stage.adopt(best, best_fit(fits))
+        return True
+
+
+@dataclass(frozen=True)
+class Rearrange:
+    """SPR rounds until no tree gains."""
+
+    phase: PhaseSettings
+    number: int
+    """Of the phase, from 1."""
+
+    def step(self, stage: Stage) -> Steps[bool]:
+        """A round."""
+        state = stage.state
+        if not state.entered:
+            for lineage in state.lineages:
+                lineage.active, lineage.rounds = True, 0
+            radius, cut = self.phase.radius, self.phase.cut
+            stage.emit(PhaseStarted(self.number, radius, cut, len(state.lineages)))
+        return (yield from stage.round(state.lineages, self.phase))
+
+
+@dataclass(frozen=True)
+class Cull:
+    """Starts that cannot catch up are dropped."""
+
+    def step(self, stage: Stage) -> Steps[bool]:
+        """Without any likelihood."""
+        state = stage.state
+        for lineage in state.lineages:
+            state.pool.add(lineage.tree, lineage.lnl)
+        kept = survivors(state.lineages, stage.settings)
+        if len(state.lineages) > 1:
+            stage.emit(TreesCulled(len(kept), len(state.lineages) - len(kept)))
+        state.lineages = kept
+        yield from ()
+        return True
+
+
+@dataclass(frozen=True)
+class Perturb:
+    """Batches of perturbed copies of the best tree."""
+
+    def step(self, stage: Stage) -> Steps[bool]:
+        """A batch set up, or a round on it; over after batches in a row that brought nothing."""
+        state, settings = stage.state, stage.settings.perturbation
+        if not state.copies:
+            state.lineages = [best_of(state.lineages)]
+            state.copies = perturbed_copies(
+                state.lineages[0], settings, state.fraction, state.rng, stage.constraint
+            )
+            yield from stage.smooth(state.copies, stage.settings.rounds.smooth_epsilon)
+            return False
+        if (yield from stage.round(state.copies, settings.phase)):
+            self._accept(stage)
+        return not state.copies and state.failures >= settings.patience
+
+    def _accept(self, stage: Stage) -> None:
+        """Replace the best tree by a better copy, and end the batch."""
+        state, settings = stage.state, stage.settings.perturbation
+        best = state.lineages[0]
+        for copy in state.copies:
+            state.pool.add(copy.tree, copy.lnl)
+        fell_back = fallen_back(state.copies, best, settings.min_gain)
+        better = [copy for copy in state.copies if copy.lnl > best.lnl + settings.min_gain]
+        state.batches += 1
+        state.failures = 0 if better else state.failures + 1
+        state.fraction = next_fraction(state.fraction, fell_back, settings)
+        state.lineages = [best_of([best, *better])]
+        lnl = state.lineages[0].lnl
+        stage.emit(TreePerturbed(state.batches, len(state.copies), len(better), lnl))
+        state.copies = []
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Model and branch lengths of the best tree in turn, up to a maximum."""
+
+    def step(self, stage: Stage) -> Steps[bool]:
+        """In one step."""
+        state = stage.state
+        best = best_of(state.lineages)
+        fits = stage.fits(best, afresh=True)
+        fits[0].lnl = best.lnl
+        state.lineages = [best]
+        found = yield from alternate(fits, stage.settings, stage.emit)
+        stage.adopt(best, found)
+        state.pool.add(best.tree, best.lnl)
+        return True
+
+
+def acts(settings: SearchSettings) -> tuple[Act, ...]:
+    """The acts of a search."""
+    smooth = Smooth(settings.rounds.smooth_epsilon)
+    between: tuple[Act, ...] = (OptimiseModel(), smooth)
+    every: list[Act] = [
+        Smooth(settings.first_smooth_epsilon, opens=True),
+        OptimiseModel(afresh=True),
+        smooth,
+    ]
+    for number, phase in enumerate(settings.phases, 1):
+        every.append(Rearrange(phase, number))
+        if number == 1:
+            every.append(Cull())
+        if number < len(settings.phases):
+            every.extend(between)
+    if settings.perturbation.patience > 0:
+        every.extend((*between, Perturb()))
+    every.append(Finish())
+    return tuple(every)
+
+
+def replicate_acts(settings: SearchSettings) -> tuple[Act, ...]:
+    """The acts of a bootstrap replicate, whose model is given: the rounds of a search."""
+    return (
+        Smooth(settings.first_smooth_epsilon),
+        Smooth(settings.rounds.smooth_epsilon),
+        *(Rearrange(phase, number) for number, phase in enumerate(settings.phases, 1)),
+        Smooth(settings.rounds.trial_epsilon),
+    )
+
+
+def survivors(lineages: list[Lineage], settings: SearchSettings) -> list[Lineage]:
+    """The starts that can still win: distinct, near the best, and not too many; best first.
+
+    A start goes on if it lies within ``cull_margin`` of the best, or in the better part
+    (``cull_factor``) of the range between the best and the worst.
+    """
+    ranked = sorted(lineages, key=lambda lineage: -lineage.lnl)
+    best, worst = ranked[0].lnl, ranked[-1].lnl
+    floor = best - max(settings.cull_margin, settings.cull_factor * (best - worst))
+    kept: dict[int, Lineage] = {}
+    keys = Forest([lineage.tree for lineage in ranked]).topology_keys()
+    for lineage, key in zip(ranked, keys, strict=True):
+        if lineage.lnl >= floor:
+            kept.setdefault(key, lineage)
+    return list(kept.values())[: settings.max_survivors]

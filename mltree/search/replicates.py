@@ -1,0 +1,173 @@
+"""Bootstrap replicates: the search that each one is, under weights and from a start of its own.
+
+A replicate is a function of the seed and its number: its weights come from one random stream of its
+own, its start, and how copies of sequences are put back, from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.patterns import Patterns
+from mltree.events import ignore
+from mltree.model.partitioned import PartitionModel
+from mltree.search.acts import Stage, replicate_acts
+from mltree.search.constraint import Constraint
+from mltree.search.constraint_tree import constrained_start
+from mltree.search.driver import StartingTree, beginning, play
+from mltree.search.duplicates import Collapsed
+from mltree.search.requests import Request, Steps
+from mltree.search.scoring import SearchLikelihood
+from mltree.settings import SearchSettings
+from mltree.supports.resampling import Resampling
+from mltree.tree.fitch import reweighted
+from mltree.tree.parsimony import reweighted_additions
+from mltree.tree.parsimony_spr import improve
+from mltree.tree.topology import Tree
+
+__all__ = ["Replicate", "Replicates", "WeightRows", "replicate_starts"]
+
+Float = NDArray[np.float64]
+
+NAME = "bootstrap"
+"""Of what is drawn."""
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """What the search of a replicate found."""
+
+    number: int
+    """From 1."""
+    tree: Tree
+    """Of all taxa."""
+    lnl: float
+    """Natural log, under the replicate's weights."""
+
+
+class WeightRows:
+    """Rows of pattern weights, for searches that come and go."""
+
+    def __init__(self, rows: int, n_patterns: int) -> None:
+        self._table: Float = np.zeros((rows, n_patterns))
+        self._free = list(range(rows))[::-1]
+        self._is_loaded = False
+
+    def take(self, weights: Float) -> int:
+        """A row for weights f64[L], which the likelihood has after :meth:`load`."""
+        row = self._free.pop()
+        self._table[row] = weights
+        self._is_loaded = False
+        return row
+
+    def give_back(self, row: int) -> None:
+        """The row is of no more use."""
+        self._free.append(row)
+
+    def load(self, likelihood: SearchLikelihood) -> None:
+        """Hand the rows over, unless they are."""
+        if not self._is_loaded:
+            likelihood.load_weights(self._table)
+            self._is_loaded = True
+
+
+@dataclass(frozen=True, eq=False)
+class _LoadWeights(Request):
+    """That the rows are handed over: once for all replicates that begin together."""
+
+    rows: WeightRows
+
+    @property
+    def kind(self) -> Hashable:
+        """Of the same rows."""
+        return type(self), id(self.rows)
+
+    def answer(self, likelihood: SearchLikelihood) -> Sequence[None]:
+        """Nothing."""
+        self.rows.load(likelihood)
+        return [None] * len(self.trees)
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """What the replicates of a run have in common."""
+
+    distinct: Collapsed
+    """The alignment that is drawn from, without copies of sequences."""
+    model: PartitionModel
+    """Fixed."""
+    settings: SearchSettings
+    seed: int
+    constraint: Constraint | None = None
+
+    def searches(self, numbers: Iterable[int], at_once: int) -> Iterator[Steps[Replicate]]:
+        """The searches of these replicates, of which so many are under way at a time.
+
+        Their starts are made as many at a time.
+        """
+        groups = self.distinct.groups
+        resampling = _resampling(groups, self.seed)
+        rows = WeightRows(at_once, sum(patterns.n_patterns for patterns in groups))
+        left = iter(numbers)
+        while batch := list(islice(left, at_once)):
+            weights = np.concatenate([resampling.rows(range(k, k + 1)) for k in batch])
+            rngs = [self._rng(number) for number in batch]
+            starts = replicate_starts(groups, weights, rngs, self.constraint)
+            for number, own, start, rng in zip(batch, weights, starts, rngs, strict=True):
+                yield self._search(number, own, start, rng, rows)
+
+    def _rng(self, number: int) -> np.random.Generator:
+        """For all of a replicate but its weights."""
+        entropy = [self.seed, *NAME.encode()]
+        sequence = np.random.SeedSequence(entropy, spawn_key=(number,))
+        return np.random.Generator(np.random.PCG64(sequence))
+
+    def _search(
+        self, number: int, weights: Float, start: Tree, rng: np.random.Generator, rows: WeightRows
+    ) -> Steps[Replicate]:
+        row = rows.take(weights)
+        start.lengths = self.model.spread(start.lengths)
+        first = StartingTree(start, f"replicate {number}")
+        state = beginning([first], self.model, self.settings, rng)
+        stage = Stage(self.settings, state, ignore, self.constraint, weights=row)
+        yield _LoadWeights([start], [stage.case], rows)
+        yield from play(stage, replicate_acts(self.settings))
+        rows.give_back(row)
+        (found,) = state.lineages
+        found.tree.lengths = self.model.mean_lengths(found.tree.lengths)
+        return Replicate(number, self.distinct.shuffled(rng).restore(found.tree), found.lnl)
+
+
+def _resampling(groups: Sequence[Patterns], seed: int) -> Resampling:
+    """Of the patterns of all data types, part by part."""
+    parts, first = [], 0
+    for patterns in groups:
+        parts += [slice(first + part.start, first + part.stop) for part in patterns.parts]
+        first += patterns.n_patterns
+    return Resampling(np.concatenate([own.weights for own in groups]), parts, seed, NAME)
+
+
+def replicate_starts(
+    groups: Sequence[Patterns],
+    weights: Float,
+    rngs: Sequence[np.random.Generator],
+    constraint: Constraint | None = None,
+) -> list[Tree]:
+    """A start for every row of weights f64[n, L], by its rng: parsimony, or what fits a constraint.
+
+    A tree does not depend on the others.
+    """
+    if constraint is not None:
+        return [constrained_start(constraint, rng) for rng in rngs]
+    sites = reweighted(groups, weights)
+    trees = reweighted_additions(sites, rngs)
+    for number, tree in enumerate(trees):
+        lengths = tree.lengths.copy()
+        improve(tree, sites.rows(slice(number, number + 1)))
+        tree.lengths[:] = lengths
+    return trees

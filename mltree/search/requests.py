@@ -1,0 +1,202 @@
+"""What a search asks of the likelihood, and how many searches share its launches.
+
+A search, and every step of one, is a generator: it yields requests and is sent their answers.
+Whoever drives several of them joins the requests of a kind that wait at the same time, so that
+starts, replicates and loci fill a launch together, each going on when its own answer is there. No
+answer depends on what it was joined with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.likelihood.cases import Case
+from mltree.search.constraint import Constraint
+from mltree.search.scoring import ScoredMoves, SearchLikelihood, score_moves
+from mltree.settings import PhaseSettings, RoundSettings
+from mltree.tree.topology import Tree
+
+__all__ = [
+    "PartLogLikelihoods",
+    "Request",
+    "ScoreMoves",
+    "SmoothTrees",
+    "Steps",
+    "part_log_likelihoods",
+    "perform",
+    "perform_all",
+    "scored_moves",
+    "smoothed",
+]
+
+Float = NDArray[np.float64]
+Answers: TypeAlias = Sequence[Any] | Float
+"""One for each tree."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Trees, each in its case, of which something is asked."""
+
+    trees: Sequence[Tree]
+    cases: Sequence[Case]
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for requests that can be joined."""
+        case = self.cases[0]
+        return type(self), self.trees[0].lengths.shape, len(case.models)
+
+    def joined_with(self, others: Sequence[Request]) -> Request:
+        """One request for the trees of all, which are of one kind."""
+        if not others:
+            return self
+        every = (self, *others)
+        return replace(
+            self,
+            trees=list(chain.from_iterable(request.trees for request in every)),
+            cases=list(chain.from_iterable(request.cases for request in every)),
+        )
+
+    def answer(self, likelihood: SearchLikelihood) -> Answers:
+        """What was asked, an answer a tree."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothTrees(Request):
+    """Branch lengths, which change in place; lnL f64[n]."""
+
+    epsilon: float
+
+    @property
+    def kind(self) -> Hashable:
+        """Of one epsilon."""
+        return super().kind, self.epsilon
+
+    def answer(self, likelihood: SearchLikelihood) -> Float:
+        """LnL f64[n]."""
+        return likelihood.smooth(self.trees, self.cases, self.epsilon)
+
+
+@dataclass(frozen=True, eq=False)
+class PartLogLikelihoods(Request):
+    """lnL of every part, f64[n, parts]."""
+
+    def answer(self, likelihood: SearchLikelihood) -> Float:
+        """LnL f64[n, parts]."""
+        return likelihood.part_log_likelihoods(self.trees, self.cases)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreMoves(Request):
+    """The moves around every tree that are worth a look."""
+
+    lnls: Sequence[float]
+    """Of the trees."""
+    phase: PhaseSettings
+    settings: RoundSettings
+    constraint: Constraint | None
+
+    @property
+    def kind(self) -> Hashable:
+        """Of one phase and one constraint."""
+        return super().kind, self.phase, self.settings, id(self.constraint)
+
+    def joined_with(self, others: Sequence[Request]) -> Request:
+        """With the lnLs of all."""
+        lnls = [request.lnls for request in others if isinstance(request, ScoreMoves)]
+        whole = replace(self, lnls=[*self.lnls, *chain.from_iterable(lnls)])
+        return super(ScoreMoves, whole).joined_with(others)
+
+    def answer(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
+        """Moves, tree by tree."""
+        return score_moves(
+            likelihood, self.trees, self.cases, self.lnls, self.phase, self.settings,
+            self.constraint,
+        )  # fmt: skip
+
+
+Steps: TypeAlias = Generator[Request, Answers, T]
+"""Something that needs likelihoods on the way to its result."""
+
+
+def smoothed(trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> Steps[list[float]]:
+    """LnL of every tree after optimising its branch lengths in place."""
+    answer = yield SmoothTrees(trees, cases, epsilon)
+    return [float(lnl) for lnl in answer]
+
+
+def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[Float]:
+    """f64[n, parts]: lnL of every part of every tree."""
+    answer = yield PartLogLikelihoods(trees, cases)
+    return np.asarray(answer)
+
+
+def scored_moves(
+    trees: Sequence[Tree],
+    cases: Sequence[Case],
+    lnls: Sequence[float],
+    phase: PhaseSettings,
+    settings: RoundSettings,
+    constraint: Constraint | None,
+) -> Steps[Sequence[ScoredMoves]]:
+    """The moves around every tree that are worth a look."""
+    scored: Any = yield ScoreMoves(trees, cases, lnls, phase, settings, constraint)
+    found: Sequence[ScoredMoves] = scored
+    return found
+
+
+def perform(likelihood: SearchLikelihood, steps: Steps[T]) -> T:
+    """Go through the steps alone, to their result."""
+    ((_, result),) = perform_all(likelihood, [steps], 1)
+    return result
+
+
+def perform_all(
+    likelihood: SearchLikelihood, every: Iterable[Steps[T]], at_once: int
+) -> Iterator[tuple[int, T]]:
+    """Go through many at once; gives each one's number and result as it ends.
+
+    Of the requests that wait, those of the kind with the most trees are answered next, so that
+    the others gather meanwhile.
+    """
+    fresh = enumerate(every)
+    waiting: dict[int, tuple[Steps[T], Request]] = {}
+    ended: list[tuple[int, T]] = []
+
+    def go_on(number: int, steps: Steps[T], answer: Answers | None) -> None:
+        try:
+            waiting[number] = steps, next(steps) if answer is None else steps.send(answer)
+        except StopIteration as end:
+            ended.append((number, end.value))
+
+    while True:
+        while len(waiting) < at_once and (more := list(islice(fresh, 1))):
+            go_on(*more[0], None)
+        yield from ended
+        ended.clear()
+        if not waiting:
+            return
+        numbers = _largest_kind({number: request for number, (_, request) in waiting.items()})
+        first, *others = (waiting[number][1] for number in numbers)
+        answer = first.joined_with(others).answer(likelihood)
+        ends = np.cumsum([0, *(len(request.trees) for request in (first, *others))]).tolist()
+        for number, (begin, end) in zip(numbers, pairwise(ends), strict=True):
+            steps, _ = waiting.pop(number)
+            go_on(number, steps, answer[begin:end])
+
+
+def _largest_kind(requests: dict[int, Request]) -> list[int]:
+    """The numbers of the requests of the kind that has most trees."""
+    kinds: dict[Hashable, list[int]] = {}
+    for number, request in requests.items():
+        kinds.setdefault(request.kind, []).append(number)
+    return max(kinds.values(), key=lambda numbers: sum(len(requests[n].trees) for n in numbers))

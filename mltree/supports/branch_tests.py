@@ -1,0 +1,112 @@
+"""Local tests: whether the data prefer a branch to the two interchanges across it.
+
+With L0 the lnL of the tree, L1 and L2 those of its neighbours across a branch, the five branches
+around it optimised, and L* the same of resampled data (RELL):
+
+    aLRT       L0 - max(L1, L2)             (Anisimova & Gascuel 2006)
+    SH-aLRT    how often aLRT is more than the best of L0* - L0, L1* - L1 and L2* - L2 is above the
+               second, by 0.05 at least     (Guindon et al. 2010)
+    LBP        how often L0* is the largest (Adachi & Hasegawa 1996)
+    aBayes     1 / (1 + e^(L1 - L0) + e^(L2 - L0))               (Anisimova et al. 2011)
+    aLRT's p   of 2 aLRT under half a chi square with a degree of freedom and half a point mass,
+               Bonferroni-corrected for three topologies (PhyML)
+
+Letters: B inner branches, R replicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erf
+
+from mltree.supports.resampling import Resampling
+from mltree.tree.topology import Float64Array
+
+__all__ = ["BranchTests", "abayes", "local_tests", "parametric", "sh_alrt"]
+
+MARGIN = 0.05
+"""lnL by which aLRT has to be larger: PhyML's and IQ-TREE's."""
+
+TOPOLOGIES = 3
+"""Ways to join four subtrees."""
+
+
+@dataclass(frozen=True)
+class BranchTests:
+    """Every test on every inner branch, f64 [B] each; supports are 0 to 1."""
+
+    lnl: Float64Array
+    """f64 [B, 3]: L0, L1, L2."""
+    sh_alrt: Float64Array
+    lbp: Float64Array
+    parametric: Float64Array
+    abayes: Float64Array
+    replicates: int
+
+    @property
+    def alrt(self) -> Float64Array:
+        """LnL by which the branch is better than what is next best."""
+        statistic: Float64Array = self.lnl[:, 0] - self.lnl[:, 1:].max(axis=1)
+        return statistic
+
+
+def local_tests(
+    lnl: Float64Array,
+    resampled: Callable[[Float64Array], Float64Array],
+    resampling: Resampling,
+    replicates: int,
+) -> BranchTests:
+    """All tests.
+
+    lnl        f64 [2B + 1]: both neighbours across each branch, and last the tree
+    resampled  the same of rows of weights, f64 [2B + 1, R] of f64 [R, L]
+    """
+    branches = len(lnl) // 2
+    observed = _triples(lnl[:, None])[..., 0]
+    passed, won = np.zeros(branches), np.zeros(branches)
+    for drawn in resampling.batches(replicates):
+        again = _triples(resampled(drawn))
+        passed += sh_alrt(observed, again).sum(axis=1)
+        won += (again[:, 0] > again[:, 1:].max(axis=1)).sum(axis=1)
+    return BranchTests(
+        lnl=observed,
+        sh_alrt=passed / max(replicates, 1),
+        lbp=won / max(replicates, 1),
+        parametric=parametric(observed),
+        abayes=abayes(observed),
+        replicates=replicates,
+    )
+
+
+def _triples(rows: Float64Array) -> Float64Array:
+    """L0, L1, L2 of every branch, f64 [B, 3, R], from f64 [2B + 1, R]."""
+    branches = len(rows) // 2
+    tree = np.broadcast_to(rows[-1], (branches, 1, rows.shape[1]))
+    return np.concatenate([tree, rows[:-1].reshape(branches, 2, -1)], axis=1)
+
+
+def sh_alrt(observed: Float64Array, resampled: Float64Array) -> Float64Array:
+    """Which replicates support which branch, 0 or 1 [B, R]; from f64 [B, 3] and f64 [B, 3, R]."""
+    statistic = observed[:, 0] - observed[:, 1:].max(axis=1)
+    centred = np.sort(resampled - observed[..., None], axis=1)
+    lead = centred[:, 2] - centred[:, 1]
+    supports: Float64Array = (statistic[:, None] > lead + MARGIN).astype(np.float64)
+    return supports
+
+
+def abayes(observed: Float64Array) -> Float64Array:
+    """The posterior of the tree's own topology among the three, f64 [B], of f64 [B, 3]."""
+    likelihood = np.exp(observed - observed.max(axis=1, keepdims=True))
+    posterior: Float64Array = likelihood[:, 0] / likelihood.sum(axis=1)
+    return posterior
+
+
+def parametric(observed: Float64Array) -> Float64Array:
+    """1 - p of aLRT, f64 [B], of f64 [B, 3]; 0 where an interchange is better."""
+    statistic = observed[:, 0] - observed[:, 1:].max(axis=1)
+    chi_square = erf(np.sqrt(np.maximum(statistic, 0.0)))  # of 2 aLRT
+    mixed = (1.0 + chi_square) / 2.0
+    return np.where(statistic >= 0.0, mixed**TOPOLOGIES, 0.0)

@@ -1,0 +1,266 @@
+"""Concordance factors: the share of genes, or of sites, that have a branch of a tree.
+
+Minh, Hahn & Lanfear 2020, as IQ-TREE 2 counts. A branch joins four subtrees, a and b at one end,
+c and d at the other; the two interchanges join a and c, and a and d.
+
+    gCF   genes with the branch, gDF1 and gDF2 with an interchange, gDFP with neither, as shares of
+          the genes that can tell: those with a taxon of each of the four subtrees
+    sCF   of the sites that are two and two alike in a random quartet, a taxon of each subtree, the
+          share that pairs a with b, averaged over the quartets; sDF1, sDF2: with c, with d
+
+At a polytomy more than two subtrees meet. There a gene can tell with two of each end, there are no
+interchanges to count, and a quartet takes two subtrees of each end at random.
+
+Letters: B inner branches, T taxa, Q quartets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.patterns import Patterns
+from mltree.supports.table import Bool, Index, split_table
+from mltree.tree.clades import Clades
+from mltree.tree.splits import UInt64Array
+from mltree.tree.topology import Float64Array
+
+__all__ = ["Branches", "GeneConcordance", "SiteConcordance", "gene_concordance", "site_concordance"]
+
+AMBIGUOUS = 255
+"""Stands for every character that is not a single state."""
+
+
+@dataclass(frozen=True)
+class Branches:
+    """The inner branches of a tree and the subtrees around each, as stretches of its tips.
+
+    Subtree k is of branch ``branch[k]``, at its lower end where ``is_near[k]``, and has the tips
+    from ``first[k]`` up to ``last[k]`` in the tree's order, or where ``is_outside[k]`` the others.
+    """
+
+    tree: Clades
+    of_clade: Index
+    """The branch of each inner clade of the tree, 0 to B-1."""
+    branch: Index
+    is_near: Bool
+    first: Index
+    last: Index
+    is_outside: Bool
+
+    @property
+    def count(self) -> int:
+        """B."""
+        return int(self.of_clade.max(initial=-1)) + 1
+
+    @classmethod
+    def of(cls, tree: Clades) -> Branches:
+        """Those of one tree, of any shape."""
+        of_clade = split_table(tree).of_clade.astype(np.intp)
+        inner = tree.only(tree.is_inner)
+        rows, seen = [], set()
+        around = _Nodes(tree)
+        spans = zip(inner.first.tolist(), inner.last.tolist(), strict=True)
+        for number, span in zip(of_clade.tolist(), spans, strict=True):
+            if number not in seen:  # a root in the middle of a branch makes two clades of it
+                seen.add(number)
+                rows += [(number, True, *child, False) for child in around.children[span]]
+                rows += [(number, False, *other) for other in around.beyond(span)]
+        table = np.array(sorted(rows), dtype=np.intp).reshape(-1, 5)
+        number, near, first, last, outside = table.T
+        return cls(tree, of_clade, number, near > 0, first, last, outside > 0)
+
+
+class _Nodes:
+    """The nodes of a tree, each known by the span of its tips."""
+
+    def __init__(self, tree: Clades) -> None:
+        self._root = (0, tree.n_tips)
+        tips = [(tip, tip + 1) for tip in range(tree.n_tips)]
+        spans = {self._root, *zip(tree.first.tolist(), tree.last.tolist(), strict=True), *tips}
+        self.children: dict[tuple[int, int], list[tuple[int, int]]] = {span: [] for span in spans}
+        self._parent: dict[tuple[int, int], tuple[int, int]] = {}
+        above: list[tuple[int, int]] = []
+        for span in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while above and above[-1][1] < span[1]:
+                above.pop()
+            if above:
+                self._parent[span] = above[-1]
+                self.children[above[-1]].append(span)
+            above.append(span)
+
+    def beyond(self, span: tuple[int, int]) -> list[tuple[int, int, bool]]:
+        """The subtrees at the upper end of the branch above a node, and whether it is all else."""
+        parent = self._parent[span]
+        others = [child for child in self.children[parent] if child != span]
+        if parent == self._root:
+            if len(others) == 1:
+                others = self.children[others[0]]
+            return [(*other, False) for other in others]
+        return [*((*other, False) for other in others), (*parent, True)]
+
+
+@dataclass(frozen=True)
+class GeneConcordance:
+    """Genes by what they say of each branch, intp [B] each."""
+
+    decisive: Index
+    """That can tell: gN."""
+    concordant: Index
+    """With the branch: gCF_N."""
+    first: Index
+    """With the first interchange: gDF1_N."""
+    second: Index
+
+    @property
+    def polyphyletic(self) -> Index:
+        """With none of them: gDFP_N."""
+        return self.decisive - self.concordant - self.first - self.second
+
+
+def gene_concordance(branches: Branches, genes: Iterable[Clades]) -> GeneConcordance:
+    """What gene trees say; each over some of the tree's taxa.
+
+    Splits are told apart by 64-bit hashes: in a gene tree of 1,000 taxa two are taken for one with
+    a probability of 10^-13.
+    """
+    counts = np.zeros((4, branches.count), dtype=np.intp)
+    number = {name: taxon for taxon, name in enumerate(branches.tree.taxa)}
+    rng = np.random.Generator(np.random.PCG64(0))
+    keys = rng.integers(0, 2**64, branches.tree.n_tips, dtype=np.uint64)
+    for gene in genes:
+        taxa = np.array([number[name] for name in gene.taxa], dtype=np.intp)
+        counts += _gene_counts(branches, gene, taxa, keys)
+    return GeneConcordance(*counts)
+
+
+def _gene_counts(branches: Branches, gene: Clades, taxa: Index, keys: UInt64Array) -> Index:
+    """Whether a gene tree is decisive and has the branch and its interchanges, intp [4, B]."""
+    is_there = np.zeros(keys.size, dtype=np.bool_)
+    is_there[taxa] = True
+    own = np.where(is_there, keys, 0)
+    total = np.bitwise_xor.reduce(own)
+    inner = gene.only(gene.is_inner)
+    in_gene = _canonical(_between(own[taxa][inner.order[0]], inner.first, inner.last), total)
+    order = branches.tree.order[0]
+    tips = np.concatenate([[0], np.cumsum(is_there[order])])
+    size = tips[branches.last] - tips[branches.first]
+    size = np.where(branches.is_outside, taxa.size - size, size)
+    found = [
+        np.bincount(branches.branch[end & (size > 0)], minlength=branches.count) >= 2
+        for end in (branches.is_near, ~branches.is_near)
+    ]
+    decisive = found[0] & found[1]
+    side = _between(own[order], branches.first, branches.last)
+    side ^= np.where(branches.is_outside, total, 0)
+    near = np.zeros(branches.count, np.uint64)
+    np.bitwise_xor.at(near, branches.branch[branches.is_near], side[branches.is_near])
+    counts = np.zeros((4, branches.count), dtype=np.intp)
+    counts[0] = decisive
+    counts[1] = decisive & np.isin(_canonical(near, total), in_gene)
+    starts = np.searchsorted(branches.branch, np.arange(branches.count + 1))
+    four = np.flatnonzero((np.diff(starts) == 4) & decisive)
+    # Sorted by end: the two of the upper end first.
+    c, d, a, _ = side[starts[four] + np.arange(4)[:, None]]
+    for row, other in ((2, c), (3, d)):
+        counts[row, four] = np.isin(_canonical(a ^ other, total), in_gene)
+    return counts
+
+
+def _between(
+    keys: UInt64Array, first: NDArray[np.integer], last: NDArray[np.integer]
+) -> UInt64Array:
+    """The exclusive or of the keys from ``first`` up to ``last``."""
+    running = np.concatenate([np.zeros(1, np.uint64), np.bitwise_xor.accumulate(keys)])
+    between: UInt64Array = running[last] ^ running[first]
+    return between
+
+
+def _canonical(side: UInt64Array, total: np.uint64) -> UInt64Array:
+    """The same for both sides of a split."""
+    canonical: UInt64Array = np.minimum(side, side ^ total)
+    return canonical
+
+
+@dataclass(frozen=True)
+class SiteConcordance:
+    """What the sites say of each branch, averaged over its quartets, f64 [B] or [B, 3]."""
+
+    shares: Float64Array
+    """f64 [B, 3]: sCF, sDF1 and sDF2, 0 to 1. A quartet without a telling site counts as 0."""
+    errors: Float64Array
+    """f64 [B]: Monte-Carlo error of sCF, its standard error over the quartets."""
+    sites: Float64Array
+    """f64 [B, 3]: telling sites that say the same."""
+
+
+def site_concordance(
+    branches: Branches, patterns: Patterns, quartets: int, seed: int
+) -> SiteConcordance:
+    """What an alignment says; its taxa are the tree's."""
+    states, weights = _telling_patterns(patterns)
+    row = {name: tip for tip, name in enumerate(patterns.taxa)}
+    tips = np.array([row[branches.tree.taxa[taxon]] for taxon in branches.tree.order[0]])
+    states = states[tips]
+    shares = np.zeros((branches.count, 3))
+    sites, errors = np.zeros_like(shares), np.zeros(branches.count)
+    bits = np.random.PCG64(np.random.SeedSequence([seed, *b"site concordance"]))
+    rng = np.random.Generator(bits)
+    for branch in range(branches.count):
+        drawn = _quartets(branches, branch, quartets, rng)
+        support = _supports(states, weights, drawn)
+        total = np.maximum(support.sum(axis=1, keepdims=True), 1)
+        share = support / total
+        shares[branch], sites[branch] = share.mean(axis=0), support.mean(axis=0)
+        errors[branch] = share[:, 0].std() / np.sqrt(quartets)
+    return SiteConcordance(shares, errors, sites)
+
+
+def _telling_patterns(patterns: Patterns) -> tuple[NDArray[np.uint8], Float64Array]:
+    """Codes u8 [T, L'] of the patterns with two states in two taxa each, and their weights."""
+    is_state = patterns.alphabet.tip_table.sum(axis=1) == 1
+    codes = np.where(is_state[patterns.codes], patterns.codes, AMBIGUOUS).astype(np.uint8)
+    common = sum(
+        ((codes == code).sum(axis=0) >= 2).astype(np.intp) for code in np.flatnonzero(is_state)
+    )
+    telling = np.asarray(common) >= 2
+    return codes[:, telling], patterns.weights[telling]
+
+
+def _quartets(branches: Branches, branch: int, count: int, rng: np.random.Generator) -> Index:
+    """Tips a, b, c, d by their place in the tree's order, intp [count, 4]."""
+    columns = []
+    for end in (branches.is_near, ~branches.is_near):
+        subtrees = np.flatnonzero((branches.branch == branch) & end)
+        one = rng.integers(subtrees.size, size=count)
+        other = (one + rng.integers(1, subtrees.size, size=count)) % subtrees.size
+        if subtrees.size == 2:  # a and b, c and d: each has its column
+            one, other = np.zeros_like(one), np.ones_like(other)
+        columns += [_tips(branches, subtrees[chosen], rng) for chosen in (one, other)]
+    return np.stack(columns, axis=1)
+
+
+def _tips(branches: Branches, subtrees: Index, rng: np.random.Generator) -> Index:
+    """A random tip of each of some subtrees."""
+    first, last = branches.first[subtrees], branches.last[subtrees]
+    n_tips = branches.tree.n_tips
+    outside = branches.is_outside[subtrees]
+    size = np.where(outside, n_tips - (last - first), last - first)
+    start = np.where(outside, last, first)
+    return (start + rng.integers(size)) % n_tips
+
+
+def _supports(states: NDArray[np.uint8], weights: Float64Array, quartets: Index) -> Float64Array:
+    """Sites that pair ab|cd, ac|bd and ad|bc in each quartet, f64 [Q, 3]."""
+    support = np.empty((len(quartets), 3))
+    for row, quartet in zip(support, quartets, strict=True):
+        a, b, c, d = states[quartet]
+        known = (a != AMBIGUOUS) & (d != AMBIGUOUS)
+        ab, ac, ad = a == b, a == c, a == d
+        row[0] = weights[ab & (c == d) & ~ac & known].sum()
+        row[1] = weights[ac & (b == d) & ~ab & known].sum()
+        row[2] = weights[ad & (b == c) & ~ab & known & (b != AMBIGUOUS)].sum()
+    return support

@@ -1,0 +1,164 @@
+"""Topology tests: which trees the data reject, from resampled log-likelihoods (RELL).
+
+    bp     how often a tree is the best (Kishino, Miyata & Hasegawa 1990)
+    KH     how often the best tree's lead, centred, is as large as it was (one-sided; Kishino &
+           Hasegawa 1989); of the best tree itself the lead of the second best
+    SH     how often the lead of the best of all trees, centred, is (Shimodaira & Hasegawa 1999)
+    wKH, wSH   leads divided by the standard deviation of the two trees' difference
+    ELW    expected likelihood weight (Strimmer & Rambaut 2002)
+    AU     approximately unbiased: :mod:`mltree.supports.unbiased`
+
+The definitions are IQ-TREE's and CONSEL's, but that bp shares exact ties out instead of near ones
+at random. Letters: n trees, R replicates; ``resampled`` is f64 [n, R], ``lnl`` f64 [n].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mltree.supports.resampling import share_error
+from mltree.tree.topology import Float64Array
+
+__all__ = [
+    "LEVEL",
+    "TreeTest",
+    "bootstrap_proportions",
+    "deviations",
+    "expected_weights",
+    "kishino_hasegawa",
+    "leads",
+    "shimodaira_hasegawa",
+    "weighted_tests",
+]
+
+LEVEL = 0.05
+"""Of significance: a tree of a smaller p-value is rejected."""
+
+
+@dataclass(frozen=True)
+class TreeTest:
+    """One test of every tree, [n] each."""
+
+    values: Float64Array
+    """p-values, proportions or weights, 0 to 1."""
+    errors: Float64Array
+    """Their Monte-Carlo errors: standard errors, for only so many replicates are drawn."""
+    is_kept: NDArray[np.bool_]
+    """Whether a tree is in the 95 % confidence set."""
+
+    @classmethod
+    def of_p(cls, values: Float64Array, errors: Float64Array) -> TreeTest:
+        """A test with p-values."""
+        return cls(values, errors, values >= LEVEL)
+
+    @classmethod
+    def of_shares(cls, values: Float64Array, errors: Float64Array) -> TreeTest:
+        """A test whose values sum to 1: the largest make the set, up to 95 % together."""
+        ranked = np.argsort(-values, kind="stable")
+        before = np.cumsum(values[ranked]) - values[ranked]
+        is_kept = np.empty(values.size, dtype=np.bool_)
+        is_kept[ranked] = before <= 1 - LEVEL
+        return cls(values, errors, is_kept)
+
+
+def leads(lnl: Float64Array) -> Float64Array:
+    """How much better the best other tree is than each, f64 as ``lnl``, trees along axis 0.
+
+    Of the best tree it is less than 0.
+    """
+    first, second = _best_two(lnl)
+    lead: Float64Array = np.where(lnl == first, second, first) - lnl
+    return lead
+
+
+def _best_two(lnl: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """The largest along axis 0, and the next; equal where two are."""
+    two = np.partition(lnl, len(lnl) - 2, axis=0)[-2:]
+    return two[1], two[0]
+
+
+def bootstrap_proportions(resampled: Float64Array) -> TreeTest:
+    """Shares of the replicates; trees that are the best together share one."""
+    is_best = resampled == resampled.max(axis=0)
+    share = (is_best / is_best.sum(axis=0)).mean(axis=1)
+    return TreeTest.of_shares(share, share_error(share, resampled.shape[1]))
+
+
+def _centred(resampled: Float64Array) -> Float64Array:
+    """Less each tree's mean: as if all trees were as good."""
+    centred: Float64Array = resampled - resampled.mean(axis=1, keepdims=True)
+    return centred
+
+
+def kishino_hasegawa(lnl: Float64Array, resampled: Float64Array) -> TreeTest:
+    """Each tree against the best other one."""
+    centred = _centred(resampled)
+    best = lnl.argmax()
+    rival = np.full(lnl.size, best)
+    rival[best] = np.where(np.arange(lnl.size) == best, -np.inf, lnl).argmax()
+    larger = [
+        np.count_nonzero(centred[other] - centred[tree] > lnl[other] - lnl[tree])
+        for tree, other in enumerate(rival)
+    ]
+    return _share(larger, resampled)
+
+
+def shimodaira_hasegawa(lnl: Float64Array, resampled: Float64Array) -> TreeTest:
+    """Each tree against the best of all."""
+    centred = _centred(resampled)
+    lead = centred.max(axis=0) - centred
+    return _share((lead > leads(lnl)[:, None]).sum(axis=1), resampled)
+
+
+def deviations(sites: Float64Array, weights: Float64Array) -> Float64Array:
+    """Standard deviation of the difference in lnL of each two trees, f64 [n, n].
+
+        variance = N / (N - 1) * sum over N sites of (d - mean d)^2,  d = site lnL's difference
+
+    sites  f64 [n, L] site lnL of every pattern; weights f64 [L] its sites
+    """
+    n_sites = weights.sum()
+    centred = sites - (sites @ weights / n_sites)[:, None]
+    product = (centred * weights) @ centred.T
+    own = np.diagonal(product)
+    variance = np.maximum(own[:, None] + own - product - product.T, 0.0)
+    deviation: Float64Array = np.sqrt(variance * n_sites / max(n_sites - 1.0, 1.0))
+    return deviation
+
+
+def weighted_tests(
+    lnl: Float64Array, resampled: Float64Array, deviation: Float64Array
+) -> tuple[TreeTest, TreeTest]:
+    """Both weighted tests, wKH and wSH; ``deviation`` f64 [n, n], see :func:`deviations`.
+
+    Trees that do not differ at any site lead each other by nothing, whatever that is divided by.
+    """
+    centred = _centred(resampled)
+    with np.errstate(divide="ignore"):
+        scale = np.where(deviation > 0.0, 1.0 / deviation, 0.0)
+    single, several = [], []
+    for tree, factor in enumerate(scale):
+        others = np.arange(lnl.size) != tree
+        lead = (lnl[others] - lnl[tree]) * factor[others]
+        rival = np.flatnonzero(others)[lead.argmax()]
+        single.append(np.count_nonzero(centred[rival] - centred[tree] > lnl[rival] - lnl[tree]))
+        resampled_lead = ((centred - centred[tree]) * factor[:, None])[others].max(axis=0)
+        several.append(np.count_nonzero(resampled_lead > lead.max()))
+    return _share(single, resampled), _share(several, resampled)
+
+
+def expected_weights(resampled: Float64Array) -> TreeTest:
+    """Each tree's share of the likelihood of all, averaged over the replicates."""
+    likelihood = np.exp(resampled - resampled.max(axis=0))
+    weight = likelihood / likelihood.sum(axis=0)
+    error = weight.std(axis=1) / np.sqrt(resampled.shape[1])
+    return TreeTest.of_shares(weight.mean(axis=1), error)
+
+
+def _share(larger: ArrayLike, resampled: Float64Array) -> TreeTest:
+    replicates = resampled.shape[1]
+    p = np.asarray(larger) / replicates
+    return TreeTest.of_p(p, share_error(p, replicates))

@@ -1,0 +1,92 @@
+"""Trees in NEXUS files (Maddison, Swofford, Maddison 1997, Syst. Biol. 46:590-621).
+
+Only the TREES block is read: TREE and UTREE commands, their names by TRANSLATE. What becomes of it
+is the Newick text of the trees, each in its line, so that errors are told by their lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from mltree.errors import InputError
+
+__all__ = ["is_nexus", "newick_of", "nexus_trees"]
+
+_PIECE = re.compile(r"""\[[^\]]*\]|'(?:[^']|'')*'|"[^"]*"|[^\['";]+|;|.""", re.DOTALL)
+"""A comment, a quoted name, other text, a command's end; or an opening mark that is not closed."""
+
+_LABEL = re.compile(
+    r"""(?P<before>[(,]\s*)(?P<name>'(?:[^']|'')*'|"[^"]*"|[^\s()\[\],:;'"]+)|'(?:[^']|'')*'"""
+)
+"""A tip's name behind the mark before it; names in quotes that stand elsewhere are passed over."""
+
+_COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\[[^\]]*\]""")
+_TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
+_PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
+
+
+def is_nexus(text: str) -> bool:
+    """Whether a text is NEXUS."""
+    return text.lstrip()[:6].upper() == "#NEXUS"
+
+
+def newick_of(text: str, file: str | None) -> str:
+    """The trees of a NEXUS file as Newick, every one in its line.
+
+    Raises:
+        InputError: there is none.
+    """
+    parts: list[str] = []
+    names: dict[str, str] = {}
+    is_inside = has_tree = False
+    for command in _commands(text):
+        words = _COMMENT.sub(lambda found: found[1] or "", command).strip()
+        keyword = words.split(None, 1)[0].upper() if words else ""
+        if keyword == "BEGIN":
+            is_inside = words.upper().split()[1:2] == ["TREES"]
+        elif is_inside and keyword in {"END", "ENDBLOCK"}:
+            is_inside = False
+        elif is_inside and keyword == "TRANSLATE":
+            names |= dict(_PAIR.findall(words[len(keyword) :]))
+        elif is_inside and (found := _TREE.match(words)):
+            lead = command[: len(command) - len(command.lstrip())].count("\n")
+            tree = _renamed(words[found.end() :].strip(), names)
+            missing = command.count("\n") - lead - tree.count("\n")
+            has_tree = True
+            parts.append("\n" * lead + tree + ";" + "\n" * missing)
+            continue
+        parts.append("\n" * command.count("\n"))
+    if not has_tree:
+        hint = "it takes a TREES block with a TREE in it"
+        raise InputError("a NEXUS file without trees", file=file, hint=hint)
+    return "".join(parts)
+
+
+def nexus_trees(trees: Sequence[str]) -> str:
+    """A NEXUS file of trees, each in Newick."""
+    lines = [f"  TREE tree_{number} = {tree}" for number, tree in enumerate(trees, 1)]
+    return "\n".join(["#NEXUS", "BEGIN TREES;", *lines, "END;", ""])
+
+
+def _commands(text: str) -> Iterator[str]:
+    """The text between semicolons that count, and what is left at the end."""
+    parts: list[str] = []
+    for piece in _PIECE.findall(text.lstrip()[len("#NEXUS") :]):
+        if piece == ";":
+            yield "".join(parts)
+            parts = []
+        else:
+            parts.append(piece)
+    yield "".join(parts)
+
+
+def _renamed(newick: str, names: dict[str, str]) -> str:
+    """A tree whose tips have the names that their keys stand for."""
+
+    def rename(found: re.Match[str]) -> str:
+        if found["name"] is None:
+            return found[0]
+        return found["before"] + names.get(found["name"], found["name"])
+
+    return _LABEL.sub(rename, newick)

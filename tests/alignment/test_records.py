@@ -1,0 +1,253 @@
+"""NEXUS, Clustal and Stockholm: what is written in every dialect is read back, or refused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mltree.alignment.formats import read_alignment
+from mltree.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+
+DNA, PROTEIN = "ACGTRYKMSWBDHVN", "ARNDCQEGHILKMFPSTWYVX"
+
+Rows = dict[str, str]
+
+
+def random_rows(rng: random.Random, letters: str) -> Rows:
+    """Four to nine taxa with gaps and unknowns; the first columns have every plain letter."""
+    taxa = [f"{rng.choice(['t', 'Homo', 'x.y', 'a/1-30'])}_{n}" for n in range(rng.randint(4, 9))]
+    sites = rng.randint(1, 150)
+    weights = [20 if letter in "ACGTL" else 1 for letter in letters]
+    return {
+        taxon: "".join(
+            rng.choices([*letters, "-", "?"], [*weights, 10, 3], k=sites)
+        ) for taxon in taxa
+    }  # fmt: skip
+
+
+def cut(text: str, widths: Sequence[int]) -> list[str]:
+    """A row in pieces of these widths; the last takes what is left."""
+    pieces, start = [], 0
+    for width in widths:
+        pieces.append(text[start : start + width])
+        start += width
+    return [*pieces, text[start:]]
+
+
+def some_widths(rng: random.Random, rows: Rows) -> list[int]:
+    sites = len(next(iter(rows.values())))
+    widths: list[int] = []
+    while sum(widths) + 10 < sites and rng.random() < 0.8:
+        widths.append(rng.randint(1, 10))
+    return widths
+
+
+def spaced(rng: random.Random, text: str) -> str:
+    return "".join(letter + (" " if rng.random() < 0.1 else "") for letter in text).strip()
+
+
+def write_nexus(rng: random.Random, rows: Rows, protein: bool) -> str:
+    gap, missing = rng.choice(["-", "~"]), rng.choice(["?", "#"])
+    shown = {taxon: row.replace("-", gap).replace("?", missing) for taxon, row in rows.items()}
+    first = next(iter(shown.values()))
+    match = rng.choice(["", ".", "="])
+    if match:
+        others = {
+            taxon: "".join(match if a == b else a for a, b in zip(row, first, strict=True))
+            for taxon, row in shown.items()
+        }
+        shown = {**others, next(iter(shown)): first}
+    is_interleaved = rng.random() < 0.5
+    quoted = {taxon: f"'{taxon}'" if rng.random() < 0.3 else taxon for taxon in shown}
+    widths = some_widths(rng, rows)
+    lines = []
+    if is_interleaved:
+        for number in range(len(widths) + 1):
+            pieces = ((quoted[taxon], cut(row, widths)[number]) for taxon, row in shown.items())
+            lines += [f"  {name} {spaced(rng, piece)} [{number}]" for name, piece in pieces] + [""]
+    else:
+        for taxon, row in shown.items():
+            head, *rest = cut(row, widths)
+            lines += [f"{quoted[taxon]}\t{head}", *(f"   {spaced(rng, piece)}" for piece in rest)]
+    kinds = ["protein"] if protein else ["dna", "RNA", "Nucleotide"]
+    words = [
+        f"datatype={rng.choice(kinds)}", f"gap={gap}", f"MISSING = {missing}",
+        *([f"matchchar={match}"] if match else []),
+        *(["interleave" + rng.choice(["", "=yes"])] if is_interleaved else []),
+    ]  # fmt: skip
+    rng.shuffle(words)
+    sites = len(first)
+    begin = rng.choice(["begin data", "BEGIN CHARACTERS", "Begin Data"])
+    return "\n".join(
+        [
+            "#NEXUS [written by a test; [nested] ]",
+            "begin taxa; dimensions ntax=" + str(len(rows)) + "; taxlabels x; end;",
+            f"{begin};",
+            f"  dimensions ntax={len(rows)} nchar={sites};",
+            f"  format {' '.join(words)};",
+            "  matrix",
+            *lines,
+            "  ;",
+            "end;",
+            "begin trees; tree one = [&U] (a,b,('c;d',e)); end;",
+        ]
+    )
+
+
+def write_clustal(rng: random.Random, rows: Rows, protein: bool) -> str:
+    widths, counted = some_widths(rng, rows), rng.random() < 0.5
+    lines = [rng.choice(["CLUSTAL W (1.83) multiple sequence alignment", "MUSCLE (3.8)"]), ""]
+    so_far = dict.fromkeys(rows, 0)
+    for number in range(len(widths) + 1):
+        for taxon, row in rows.items():
+            piece = cut(row, widths)[number]
+            so_far[taxon] += len(piece.replace("-", ""))
+            lines.append(f"{taxon:<20}{piece}" + (f" {so_far[taxon]}" if counted else ""))
+        lines += [" " * 20 + rng.choice(["", "**:. *", "*"]), ""]
+    return "\n".join(lines)
+
+
+def write_stockholm(rng: random.Random, rows: Rows, protein: bool) -> str:
+    widths = some_widths(rng, rows)
+    lines = ["# STOCKHOLM 1.0", "#=GF ID test"]
+    for number in range(len(widths) + 1):
+        for taxon, row in rows.items():
+            piece = cut(row, widths)[number]
+            if rng.random() < 0.3:
+                piece = piece.replace("-", ".")
+            lines.append(f"{taxon} {piece}")
+            lines += ["#=GR x SS HHH"] if rng.random() < 0.2 else []
+        lines += ["#=GC SS_cons HHH", ""]
+    return "\n".join([*lines, "//"])
+
+
+WRITERS: dict[str, Callable[[random.Random, Rows, bool], str]] = {
+    "NEXUS": write_nexus,
+    "Clustal": write_clustal,
+    "Stockholm": write_stockholm,
+}
+
+
+@pytest.mark.cases(20, 2000)
+@pytest.mark.parametrize("layout", WRITERS)
+def test_what_is_written_is_read_back(tmp_path: Path, layout: str, case: int) -> None:
+    rng = random.Random(case)
+    is_protein = rng.random() < 0.5
+    rows = random_rows(rng, PROTEIN if is_protein else DNA)
+    text = WRITERS[layout](rng, rows, is_protein)
+    if rng.random() < 0.3:
+        text = text.replace("\n", "\r\n")
+    (tmp_path / "x").write_bytes(text.encode())
+    found = read_alignment(tmp_path / "x", "AA" if is_protein else "DNA")
+    assert found.layout.startswith(layout)
+    assert found.names == tuple(rows)
+    expected = np.array([list(row.encode()) for row in rows.values()], np.uint8)
+    assert (found.characters == expected).all()
+
+
+@pytest.mark.cases(4, 400)
+@pytest.mark.parametrize("layout", WRITERS)
+def test_damaged_files_are_read_or_refused_in_a_line(
+    tmp_path: Path, layout: str, case: int, mutated: Callable[[bytes, random.Random], bytes]
+) -> None:
+    rng = random.Random(case)
+    for _ in range(50):
+        text = WRITERS[layout](rng, random_rows(rng, DNA), False).encode()
+        (tmp_path / "x").write_bytes(mutated(text, rng))
+        try:
+            found = read_alignment(tmp_path / "x")
+        except InputError as error:
+            assert "\n" not in error.message  # noqa: PT017
+        else:
+            assert found.n_taxa >= 4
+
+
+NEXUS = """#NEXUS
+begin data;
+dimensions ntax=4 nchar=6;
+format datatype=dna;
+matrix
+a ACGTAC
+b ACGTTC
+c ACTTAC
+d GCTTAC
+;
+end;
+"""
+
+CLUSTAL = "CLUSTAL 2.1\n\na ACGTAC 6\nb ACGTTC 6\nc ACTTAC 6\nd GCTTAC 6\n  **.\n"
+
+STOCKHOLM = "# STOCKHOLM 1.0\na ACGTAC\nb ACGTTC\nc ACTTAC\nd GCTTAC\n//\n"
+
+REFUSED = {
+    "no matrix": (NEXUS.split("matrix", maxsplit=1)[0] + "end;\n", "no DATA or CHARACTERS block"),
+    "no semicolon": (NEXUS.split(";\nend", maxsplit=1)[0], "line 5: no ';' ends this command"),
+    "open comment": (NEXUS.replace("matrix", "[ matrix"), "line 5: no ']' ends this comment"),
+    "number of taxa": (NEXUS.replace("ntax=4", "ntax=5"), "NTAX is 5, but the MATRIX has 4"),
+    "number of sites": (NEXUS.replace("nchar=6", "nchar=5"), "taxon a has 6 sites, but NCHAR is 5"),
+    "no sites": (NEXUS.replace("nchar=6", ""), "no DIMENSIONS with NCHAR"),
+    "odd number": (NEXUS.replace("nchar=6", "nchar=x"), "NCHAR is no number"),
+    "morphology": (NEXUS.replace("=dna", "=standard"), "DATATYPE=standard is not read (DNA,"),
+    "equate": (NEXUS.replace("=dna", "=dna equate='x=A'"), "EQUATE in FORMAT is not read"),
+    "long gap": (NEXUS.replace("=dna", "=dna gap=--"), "GAP is to be one character"),
+    "hidden blocks": (
+        NEXUS.replace("b ACGTTC", "a ACGTTC"),
+        "line 7: taxon a comes a second time (an interleaved",
+    ),
+    "open quote": (NEXUS.replace("c ACT", "'c ACT"), "line 8: a quoted name does not end"),
+    "two alignments": (NEXUS + NEXUS[7:], "another alignment begins"),
+    "first row matches": (
+        NEXUS.replace("=dna", "=dna matchchar=.").replace("a ACG", "a A.G"),
+        "the first row has the MATCHCHAR itself",
+    ),
+    "odd set": (
+        NEXUS.replace("=dna", "=protein").replace("a ACGTAC", "a {AC}CGTAC"),
+        "line 6: the set {AC} has no letter of its own",
+    ),
+    "a record within": (NEXUS.replace("a ACG", "a >CG"), "line 6: '>' where a sequence is"),
+    "wrong count": (CLUSTAL.replace("TTC 6", "TTC 7"), "line 4: the count says 7, but the row"),
+    "third word": (CLUSTAL.replace("TTC 6", "TTC 6 6"), "line 4: not a name, a sequence"),
+    "a lost row": (
+        CLUSTAL + "a A\nb A\nc A\n", "line 10: the last block has no d (is it truncated?)"
+    ),
+    "another order": (CLUSTAL + "a A\nc A\nb A\nd A\n", "line 9: c where b is expected"),
+    "no end": (STOCKHOLM[:-3], "the alignment does not end with // (is it truncated?)"),
+    "a second one": (STOCKHOLM * 2, "line 7: another alignment begins"),
+    "odd row": (STOCKHOLM.replace("b ACGTTC", "b ACG TTC"), "line 3: neither a name and"),
+    "ragged": (STOCKHOLM.replace("b ACGTTC", "b ACGTT"), "line 3: taxon b has 5 sites, but"),
+    "character": (CLUSTAL.replace("b ACGTTC 6", "b A!GTTC"), "line 4: taxon b, site 2"),
+    "nothing": ("CLUSTAL\n", "no sequences"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused(tmp_path: Path, case: str) -> None:
+    text, expected = REFUSED[case]
+    (tmp_path / "x").write_text(text)
+    with pytest.raises(InputError) as refused:
+        read_alignment(tmp_path / "x")
+    hint = f" ({refused.value.hint})" if refused.value.hint else ""
+    assert expected in refused.value.message + hint
+
+
+def test_sets_of_nucleotides_are_letters(tmp_path: Path) -> None:
+    text = NEXUS.replace("a ACGTAC", "a {AG}(c t){ACGT}{U}AC").replace("begin data", "BEGIN data")
+    (tmp_path / "x").write_text(text)
+    assert bytes(read_alignment(tmp_path / "x").characters[0]) == b"RYNTAC"
+
+
+def test_names_in_quotes_keep_their_blanks_as_newick_has_them(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(NEXUS.replace("a ACG", "'Homo  sapiens' ACG"))
+    assert read_alignment(tmp_path / "x").names[0] == "Homo_sapiens"
+
+
+def test_nexus_says_what_the_data_are(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(NEXUS.replace("=dna", "=protein"))
+    assert read_alignment(tmp_path / "x").alphabet.name == "AA"
+    assert read_alignment(tmp_path / "x", "DNA").alphabet.name == "DNA"

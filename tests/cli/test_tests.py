@@ -1,0 +1,152 @@
+"""``alrt``, ``test`` and ``concordance``: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from mltree.cli_tests import TEST_COMMANDS
+
+Run = Callable[..., Result]
+
+DATASETS = Path(__file__).parents[2] / "datasets"
+REPLICATES = DATASETS / "primates.bootstraps"
+MODEL = "HKY{1/12.7}+FC+G4{0.364}"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A tree of the primates, with a label."""
+    path = tmp_path / "primates.nwk"
+    first = REPLICATES.read_text().splitlines()[0]
+    path.write_text(first.replace("):", ")77:", 1) + "\n")
+    return path
+
+
+@pytest.fixture
+def rivals(tmp_path: Path) -> Path:
+    """Three trees, of which the third has the first's topology."""
+    path = tmp_path / "rivals.nwk"
+    lines = REPLICATES.read_text().splitlines()
+    other = next(line for line in lines if shape(line) != shape(lines[0]))
+    path.write_text("\n".join([lines[0], other, lines[0]]) + "\n")
+    return path
+
+
+def shape(newick: str) -> str:
+    return re.sub(r":[\d.]+", "", newick)
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """The lines of a table by its head; of columns of one name the last."""
+    head, *rows = [line.split("\t") for line in path.read_text().splitlines()]
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_branches_get_their_supports_in_front_of_older_labels(
+    run: Run, primates: str, tree: Path, tmp_path: Path
+) -> None:
+    asked = ("--tests", "abayes,sh-alrt", "--replicates", "200", "--prefix", "x", "--json")
+    result = run("alrt", primates, "--tree", tree, "--model", MODEL, *asked)
+    assert result.exit_code == 0, result.output
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    drawn = [event for event in events if event["event"] == "SupportsDrawn"]
+    assert [event["metric"] for event in drawn] == ["SH-aLRT", "aBayes"]
+    newick = (tmp_path / "x.mltree.supportALRT").read_text()
+    labels = re.findall(r"\)([^:,;()]+):", newick)
+    assert len(labels) == 9
+    assert sorted(label.count("/") for label in labels) == [1] * 8 + [2]
+    assert sum(label.endswith("/77") for label in labels) == 1
+    rows = table(tmp_path / "x.mltree.branchTests")
+    told = sorted(f"{100 * float(row['SH-aLRT']):.3g}" for row in rows)
+    assert told == sorted(label.split("/")[0] for label in labels)
+    for row in rows:
+        assert 0 <= float(row["SH-aLRT"]) <= 1
+        assert float(row["aBayes"]) > 0.5
+    again = run("alrt", primates, "--tree", tree, "--model", MODEL, *asked, "--redo")
+    assert again.exit_code == 0
+    assert (tmp_path / "x.mltree.supportALRT").read_text() == newick
+
+
+def test_trees_are_tested_in_a_table(run: Run, primates: str, rivals: Path, tmp_path: Path) -> None:
+    asked = ("--model", MODEL, "--no-opt-model", "--replicates", "300", "--prefix", "x")
+    result = run("test", primates, "--trees", rivals, *asked)
+    assert result.exit_code == 0, result.output
+    assert "p-AU" in result.stdout
+    assert "= tree 1" in result.stdout
+    rows = table(tmp_path / "x.mltree.treeTests")
+    assert [row["same_as"] for row in rows] == ["", "", "1"]
+    assert rows[0]["lnL"] == rows[2]["lnL"]
+    assert {row["deltaL"] == "0.000000" for row in rows[:2]} == {True, False}
+    for name in ("bp-RELL", "c-ELW"):
+        assert sum(float(row[name]) for row in rows[:2]) == pytest.approx(1, abs=2e-6)
+    trees = (tmp_path / "x.mltree.testedTrees").read_text().splitlines()
+    assert len(trees) == 2
+
+
+def test_some_tests_may_be_chosen(run: Run, primates: str, rivals: Path) -> None:
+    asked = ("--no-opt-model", "--no-opt-branches", "--tests", "elw,kh", "--replicates", "50")
+    result = run("test", primates, "--trees", rivals, *asked, "--prefix", "x", "--json")
+    assert result.exit_code == 0, result.output
+    event, last = map(json.loads, result.stdout.splitlines()[-2:])
+    assert (event["event"], last["event"]) == ("TreesTested", "result")
+    assert last["trees"] == event["trees"]
+    assert [test["name"] for test in event["trees"][0]["tests"]] == ["p-KH", "c-ELW"]
+
+
+def test_concordance_factors_go_behind_older_labels(
+    run: Run, primates: str, tree: Path, tmp_path: Path
+) -> None:
+    asked = ("--gene-trees", REPLICATES, "--alignment", primates, "--quartets", "20")
+    result = run("concordance", tree, *asked, "--prefix", "x")
+    assert result.exit_code == 0, result.output
+    lines = [re.sub(r"^\[.*?\] ", "", line) for line in result.stdout.splitlines()]
+    assert "100 trees, 12 taxa" in result.stderr
+    assert lines[0].startswith("gCF  9 inner branches, mean ")
+    assert lines[1].startswith("sCF  9 inner branches, mean ")
+    labels = re.findall(r"\)([^:,;()]+):", (tmp_path / "x.mltree.concordanceTree").read_text())
+    assert sorted(label.count("/") for label in labels) == [1] * 8 + [2]
+    assert sum(label.startswith("77/") for label in labels) == 1
+    for row in table(tmp_path / "x.mltree.concordance"):
+        shares = [float(row[name]) for name in ("gCF", "gDF1", "gDF2", "gDFP")]
+        assert sum(shares) == pytest.approx(1, abs=3e-6)
+        assert row["gN"] == "100"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("alrt", "ALN", "--tree", "TREE", "--tests", "sh"), "'sh' is none of sh-alrt"),
+        (("test", "ALN", "--trees", "TREE"), "all trees have one topology"),
+        (("test", "ALN", "--trees", "TREE", "--tests", "au,ks"), "'ks' is none of bp"),
+        (("concordance", "TREE"), "give --gene-trees"),
+        (("concordance", "TREE", "--gene-trees", "odd.nwk"), "'X' is in gene tree 2 but not in"),
+        (("concordance", "other.nwk", "--alignment", "ALN"), "'A' is not in the alignment"),
+        (("concordance", "TREE", "--gene-trees", "empty.nwk"), "no tree in it"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    run: Run, primates: str, tree: Path, tmp_path: Path, arguments: tuple[str, ...], problem: str
+) -> None:
+    (tmp_path / "odd.nwk").write_text("((Gorilla,Pan),Pongo,Hylobates);\n(Gorilla,Pan,X);\n")
+    (tmp_path / "other.nwk").write_text("((Gorilla,Pan),Pongo,A);\n")
+    (tmp_path / "empty.nwk").write_text("\n")
+    known = {"ALN": primates, "TREE": str(tree)}
+    result = run(*(known.get(word, word) for word in arguments), "--prefix", "x")
+    assert result.exit_code == 2, result.output
+    (line,) = (line for line in result.stderr.splitlines() if not line.startswith("["))
+    assert problem in line
+
+
+def test_examples_name_commands_and_options_that_exist(run: Run) -> None:
+    for name, (_, example) in TEST_COMMANDS.items():
+        _, program, command, *words = shlex.split(example)
+        assert (program, command) == ("mltree", name)
+        shown = run(name, "--help").stdout
+        assert all(word in shown for word in words if word.startswith("--"))

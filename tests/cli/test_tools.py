@@ -1,0 +1,223 @@
+"""``report``, ``draw``, ``simulate``, ``sitelh`` and ``convert`` as their users see them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from mltree.alignment.formats import read_alignment
+from mltree.cli_tools import TOOL_COMMANDS
+from mltree.tree.newick import read_newick
+
+Run = Callable[..., Result]
+
+DATASETS = Path(__file__).parents[2] / "datasets"
+TREE = (DATASETS / "primates.bootstraps").read_text().splitlines()[0]
+MODEL = "HKY{3}+FU{0.3/0.3/0.1/0.3}+G4{0.5}"
+
+
+def fine(result: Result) -> Result:
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.mark.parametrize("name", TOOL_COMMANDS)
+def test_help_has_an_example_that_works(name: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "datasets").symlink_to(DATASETS)
+    (tmp_path / "primates.mltree.bestTree").write_text(TREE + "\n")
+    example = TOOL_COMMANDS[name][1].removeprefix("Example: mltree ")
+    assert example.split()[0] == name
+    before = set(tmp_path.iterdir())
+    fine(run(*shlex.split(example)))
+    assert set(tmp_path.iterdir()) > before
+    assert " ".join(example.split()[:2]) in " ".join(run(name, "--help").stdout.split())
+
+
+def test_a_search_is_drawn(run: Run, tmp_path: Path, primates: str) -> None:
+    options = ("--model", "JC", "--preset", "fast", "--device", "reference", "--prefix", "x")
+    result = fine(run("search", primates, *options, "--report"))
+    assert result.stdout.rstrip().endswith("Wrote x.mltree.report.html")
+    page = (tmp_path / "x.mltree.report.html").read_text()
+    lnl = next(line.split()[-1] for line in result.stdout.splitlines() if "Final" in line)
+    assert f"{float(lnl):,.3f}" in page
+    for text in ("search done", "12 × 898", "Hylobates", "exchangeabilities of JC", "states per"):
+        assert text in page
+    events = [json.loads(line) for line in (tmp_path / "x.mltree.events").read_text().splitlines()]
+    assert events[0]["event"] == "RunStarted"
+    assert "RunFinished" in {event["event"] for event in events}
+
+
+def test_a_report_takes_what_there_is(run: Run, tmp_path: Path) -> None:
+    refused = run("report", "x")
+    assert refused.exit_code == 2
+    assert "no run has left a tree in x.mltree.*" in refused.stderr
+    (tmp_path / "x.mltree.lastTree").write_text("(Homo,Pan,(Gorilla,Pongo)77);")
+    fine(run("report", "x"))
+    assert "4 taxa" in (tmp_path / "x.mltree.report.html").read_text()
+    assert "exists already (--redo" in run("report", "x").stderr
+    (tmp_path / "other.nwk").write_text("(Homo,Pan,Gorilla,Pongo,Hylobates);")
+    fine(run("report", "x.mltree", "--redo", "--tree", "other.nwk"))
+    assert "5 taxa" in (tmp_path / "x.mltree.report.html").read_text()
+
+
+def test_a_lost_alignment_is_told(run: Run, tmp_path: Path) -> None:
+    loaded = {"event": "AlignmentLoaded", "elapsed": 0.1, "path": "gone/p.phy", "layout": "PHYLIP",
+              "data_type": "DNA", "data_seen": "100% ACGT", "taxa": 12, "sites": 898,
+              "patterns": 413, "gap_share": 0.003}  # fmt: skip
+    (tmp_path / "x.mltree.events").write_text(json.dumps(loaded) + "\n")
+    (tmp_path / "x.mltree.bestTree").write_text(TREE)
+    (tmp_path / "x.mltree.bestModel").write_text("GTR{1/2/1/1/2/1}+FC+G4m{0.5}, noname = 1-898\n")
+    assert "--alignment says where it is now" in fine(run("report", "x")).output
+    page = (tmp_path / "x.mltree.report.html").read_text()
+    assert "gone/p.phy" in page
+    assert "states per site" not in page
+    assert ">frequency</text>" not in page
+    fine(run("report", "x", "--redo", "--alignment", DATASETS / "primates.phy"))
+    page = (tmp_path / "x.mltree.report.html").read_text()
+    assert "states per site" in page
+    assert ">frequency</text>" in page, "counted in the alignment"
+
+
+def test_supports_are_shown_unless_they_are_older_than_the_tree(run: Run, tmp_path: Path) -> None:
+    tree, supports = tmp_path / "x.mltree.bestTree", tmp_path / "x.mltree.support"
+    supports.write_text("(a,b,(c,d)77);")
+    tree.write_text("(a,b,(c,d));")
+    os.utime(supports, (1, 1))
+    fine(run("report", "x"))
+    assert "x.mltree.bestTree" in (tmp_path / "x.mltree.report.html").read_text()
+    os.utime(tree, (1, 1))
+    fine(run("report", "x", "--redo"))
+    assert "x.mltree.support" in (tmp_path / "x.mltree.report.html").read_text()
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf", "PNG"])
+def test_pictures_are_what_their_names_say(run: Run, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "t.nwk").write_text(TREE + "\n" + TREE)
+    options = ("--layout", "circular", "--cladogram", "--as-written", "--no-supports")
+    result = fine(run("draw", "t.nwk", "-o", f"t.{ending}", *options))
+    assert "the first of 2 trees is drawn" in result.output
+    content = (tmp_path / f"t.{ending}").read_bytes()
+    assert content.startswith({"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}[ending.lower()])
+
+
+def test_pictures_of_no_kind(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.nwk").write_text(TREE)
+    for out, message in (("t.gif", "does not tell what picture"), ("no/t.svg", "no folder no"),
+                         ("t.nwk", "does not tell")):  # fmt: skip
+        result = run("draw", "t.nwk", "-o", out)
+        assert result.exit_code == 2
+        assert message in result.stderr
+    fine(run("draw", "t.nwk", "-o", "t.svg"))
+    assert "exists already (--redo" in run("draw", "t.nwk", "-o", "t.svg").stderr
+
+
+def test_the_same_seed_simulates_the_same_file(run: Run, tmp_path: Path) -> None:
+    options = ("--taxa", "9", "--sites", "70", "--model", MODEL)
+    for name, seed in (("a.phy.gz", "3"), ("b.phy.gz", "3"), ("c.phy.gz", "4")):
+        fine(run("simulate", *options, "-o", name, "--seed", seed, "--true-tree", f"{name}.nwk"))
+    a, b, c = ((tmp_path / f"{x}.phy.gz").read_bytes() for x in "abc")
+    assert a == b != c
+    assert gzip.decompress(a).startswith(b"9 70\n")
+    alignment = read_alignment(tmp_path / "a.phy.gz")
+    tree, _ = read_newick(tmp_path / "a.phy.gz.nwk", alignment.names)
+    assert 0.02 < tree.lengths.mean() < 0.6
+
+
+def test_a_tree_and_its_models_file_with_gaps(run: Run, tmp_path: Path, primates: str) -> None:
+    """As for a parametric bootstrap."""
+    (tmp_path / "t.nwk").write_text(TREE)
+    (tmp_path / "x.bestModel").write_text(MODEL + ", noname = 1-898\n")
+    options = ("--tree", "t.nwk", "--model", "x.bestModel", "--gaps-from", primates)
+    fine(run("simulate", *options, "-o", "s.fasta"))
+    made, real = read_alignment(tmp_path / "s.fasta"), read_alignment(primates)
+    assert sorted(made.names) == sorted(real.names)
+    rows = [real.names.index(name) for name in made.names]
+    wanted = real.alphabet.encode(real.characters[rows]) == real.alphabet.gap_code
+    np.testing.assert_array_equal(made.characters == ord("-"), wanted)
+    counts = np.array([(made.characters == ord(state)).mean() for state in "ACGT"])
+    assert counts == pytest.approx([0.3, 0.3, 0.1, 0.3], abs=0.08)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--sites 9", "--tree or --taxa is missing"),
+        ("--taxa 3 --sites 9", "a tree needs at least 4 taxa, not 3"),
+        ("--taxa 9", "--sites is missing"),
+        ("--taxa 9 --tree t.nwk --sites 9", "--taxa is for random trees"),
+        ("--taxa 4 --unique 999", "only 256 distinct columns"),
+        ("--taxa 9 --sites 9 --model GTR+FC", "frequencies of GTR+FC are not known"),
+        ("--taxa 9 --sites 9 --model GTX", "unknown model"),
+        ("--taxa 9 --sites 9 -o s.txt", "does not tell the format"),
+        ("--taxa 9 --sites 9 -o no/s.phy", "there is no folder no"),
+    ],
+)
+def test_simulations_that_cannot_be(run: Run, tmp_path: Path, options: str, message: str) -> None:
+    (tmp_path / "t.nwk").write_text(TREE)
+    result = run("simulate", "--model", "JC", "-o", "s.phy", *options.split())
+    assert result.exit_code == 2
+    (line,) = (line for line in result.stderr.splitlines() if not line.startswith("["))
+    assert message in line
+    assert {path.name for path in tmp_path.iterdir()} == {"t.nwk"}
+
+
+@pytest.mark.parametrize("layout", ["iqtree", "raxml"])
+def test_site_lnls_are_those_of_evaluate(
+    run: Run, tmp_path: Path, primates: str, layout: str
+) -> None:
+    trees = (DATASETS / "primates.bootstraps").read_text().splitlines()[:2]
+    (tmp_path / "t.nwk").write_text("\n".join(trees))
+    common = ("--model", MODEL, "--device", "reference", "--no-opt-model", "--no-opt-branches")
+    fine(run("sitelh", primates, "--trees", "t.nwk", *common, "--prefix", "s", "--format", layout))
+    kind = {"iqtree": "sitelh", "raxml": "perSiteLLs"}[layout]
+    head, *lines = (tmp_path / f"s.mltree.{kind}").read_text().splitlines()
+    assert head.split() == ["2", "898"]
+    names = [line.split()[0] for line in lines]
+    assert names == {"iqtree": ["Tree1", "Tree2"], "raxml": ["tr1", "tr2"]}[layout]
+    for number, (tree, line) in enumerate(zip(trees, lines, strict=True)):
+        (tmp_path / "one.nwk").write_text(tree)
+        options = (*common, "--site-lnl", "--prefix", f"e{number}")
+        fine(run("evaluate", primates, "--tree", "one.nwk", *options))
+        wanted = np.loadtxt(tmp_path / f"e{number}.mltree.siteLnL")
+        np.testing.assert_allclose(np.array(line.split()[1:], float), wanted, atol=1e-8)
+
+
+def test_one_tree_has_iqtrees_name(run: Run, tmp_path: Path, primates: str) -> None:
+    (tmp_path / "t.nwk").write_text(TREE)
+    options = ("--model", "JC", "--device", "reference", "--prefix", "s", "--no-opt-branches")
+    fine(run("sitelh", primates, "--trees", "t.nwk", *options))
+    assert (tmp_path / "s.mltree.sitelh").read_text().startswith("1 898\nSite_Lh    -")
+    assert "exists already (--redo" in run("sitelh", primates, "--trees", "t.nwk", *options).stderr
+
+
+@pytest.mark.parametrize("name", ["a.phy", "a.fasta.gz", "a.x --format phylip-interleaved"])
+def test_alignments_are_converted(run: Run, tmp_path: Path, primates: str, name: str) -> None:
+    out, *options = name.split()
+    fine(run("convert", primates, "-o", out, *options))
+    found, given = read_alignment(tmp_path / out), read_alignment(primates)
+    assert found.names == given.names
+    np.testing.assert_array_equal(found.characters, given.characters)
+
+
+def test_trees_are_converted(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.nwk").write_text(f"{TREE}\n(a:1,\n'b c':0.5,(c,d)99:2);\n")
+    fine(run("convert", "t.nwk", "-o", "t.nex"))
+    assert (tmp_path / "t.nex").read_text().startswith("#NEXUS\nBEGIN TREES;\n  TREE tree_1 = (")
+    fine(run("convert", "t.nex", "-o", "again.nwk"))
+    assert (tmp_path / "again.nwk").read_text().splitlines()[1] == "(a:1,'b c':0.5,(c,d)99:2);"
+    wrong = {
+        "-o x.phy": "the format of trees",
+        "-o x.nwk --format fasta": "'fasta' is no format of trees",
+    }
+    for options, message in wrong.items():
+        result = run("convert", "t.nwk", *options.split())
+        assert result.exit_code == 2
+        assert message in result.stderr

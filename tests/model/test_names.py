@@ -1,0 +1,58 @@
+"""What is said about names that no model has."""
+
+from __future__ import annotations
+
+import pytest
+
+from mltree.alignment.alphabet import DNA, PROTEIN
+from mltree.errors import ModelError
+from mltree.model.grammar import parse_model
+from mltree.model.names import known_models
+from mltree.model.substitution import DNA_MODELS
+
+ELSEWHERE = {
+    "JC69": "JC", "K2P": "K80", "HKY85": "HKY", "TN": "TN93", "TNe": "TN93ef", "TrN": "TN93",
+    "TrNef": "TN93ef", "K3P": "K81", "K3Pu": "K81uf", "TPM1": "K81", "TPM1uf": "K81uf",
+    "TPM2u": "TPM2uf", "TPM3u": "TPM3uf", "TPM2ef": "TPM2", "TPM3ef": "TPM3", "TIM": "TIM1uf",
+    "TIMe": "TIM1", "TIM2e": "TIM2", "TIM3e": "TIM3", "TIM1ef": "TIM1", "TIM2ef": "TIM2",
+    "TIM3ef": "TIM3", "TVMe": "TVMef", "TIMef": "TIM1", "REV": "GTR",
+}  # fmt: skip
+"""Names in IQ-TREE's and RAxML-NG's lists that are not here, and the same models here."""
+
+PROTEINS = {
+    "GTR20": "PROTGTR", "JTTDCMut": "JTT-DCMUT", "mtREV24": "MTREV", "cpREV10": "CPREV",
+    "Dayhoff-dcmut": "DCMUT",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_other_programs_names_lead_to_the_same_model(name: str) -> None:
+    assert ELSEWHERE[name] in DNA_MODELS
+    with pytest.raises(ModelError, match=rf"nearest known is {ELSEWHERE[name]}$"):
+        parse_model(f"{name}+F+G4", DNA)
+
+
+@pytest.mark.parametrize("name", PROTEINS)
+def test_other_programs_names_of_protein_models(name: str) -> None:
+    with pytest.raises(ModelError, match=rf"nearest known is {PROTEINS[name]}$"):
+        parse_model(name, PROTEIN)
+
+
+@pytest.mark.parametrize("name", ["MFP", "TEST", "auto", "MF", "TESTNEW", "mfp+merge"])
+def test_asking_for_a_choice_is_told_how(name: str) -> None:
+    for alphabet in (DNA, PROTEIN):
+        with pytest.raises(ModelError, match="is no model") as error:
+            parse_model(name, alphabet)
+        assert "--model auto" in str(error.value.hint)
+
+
+@pytest.mark.parametrize("name", ["LG4X", "LG4M+G4", "C60+F", "MIX{GTR,JC}"])
+def test_mixtures_are_told_apart_from_slips(name: str) -> None:
+    with pytest.raises(ModelError, match="mixture of models, which is not supported yet"):
+        parse_model(name, PROTEIN)
+
+
+def test_every_known_name_can_be_read() -> None:
+    for alphabet in (DNA, PROTEIN):
+        for name in known_models(alphabet):
+            assert parse_model(name, alphabet).name == name

@@ -1,0 +1,74 @@
+"""Models of parts: their own, the default, or ours; counted where the part is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mltree.alignment.alphabet import DNA, PROTEIN
+from mltree.alignment.partition_files import best_model_text, read_partitions
+from mltree.alignment.partitions import Partitioned, read_partitioned
+from mltree.errors import InputError
+from mltree.model.grammar import format_model
+from mltree.model.part_models import model_alphabet, model_names, part_models
+
+ROWS = {"a": "AACGTTMKVLE", "b": "AACGTTMKVLE", "c": "AACGTAMRILE", "d": "AAC-TAMKVFE"}
+
+
+@pytest.fixture
+def parts(tmp_path: Path):
+    def read(text: str) -> Partitioned:
+        (tmp_path / "a.fa").write_text("".join(f">{name}\n{row}\n" for name, row in ROWS.items()))
+        (tmp_path / "p").write_text(text)
+        return read_partitioned(
+            str(tmp_path / "a.fa"), read_partitions(tmp_path / "p"), model_alphabet
+        )
+
+    return read
+
+
+def test_what_models_are_for() -> None:
+    assert model_alphabet("HKY{2}+FE") is DNA
+    assert model_alphabet("LG+G4") is PROTEIN
+    assert model_alphabet("LGG") is None
+
+
+def test_models_of_parts_that_name_none(parts) -> None:
+    data = parts("DNA, x = 1-3\nHKY+FE, y = 4-6\nAA, z = 7-11")
+    assert model_names(data) == ("GTR+FC+G4", "HKY+FE", "LG+G4")
+    assert model_names(data, "JC") == ("JC", "HKY+FE", "LG+G4")
+    assert model_names(data, "WAG+I") == ("GTR+FC+G4", "HKY+FE", "WAG+I")
+
+
+def test_frequencies_are_counted_in_the_part(parts) -> None:
+    data = parts("HKY+FC, x = 1-3\nHKY+FC, y = 4-6\nLG, z = 7-11")
+    first, second, third = part_models(data)
+    np.testing.assert_allclose(first.frequencies, [2 / 3, 1 / 3, 0, 0])
+    np.testing.assert_allclose(second.frequencies, [2 / 11, 0, 3 / 11, 6 / 11])
+    assert third.name == "LG"
+
+
+def test_a_best_model_file_comes_back(parts, tmp_path: Path) -> None:
+    """Written with values, read again, written again: the same."""
+    data = parts(
+        "HKY{2.5}+FE+G4{0.5}+BU{0.25}, x = 1-6\\2\nGTR+FE+I{0.2}, y = 2-6\\2\nLG+BU{2}, z = 7-11"
+    )
+    text = best_model_text(data.parts, [format_model(model) for model in part_models(data)])
+    again = parts(text)
+    assert [part.scaler for part in again.parts] == [0.25, None, 2.0]
+    assert best_model_text(again.parts, [format_model(m) for m in part_models(again)]) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("JC, x = 1-6\nLGG, y = 7-11", r"line 2: part y: unknown model 'LGG'.*LG"),
+        ("JCC, x = 1-6\nLG, y = 7-11", r"line 1: part x: unknown model 'JCC'.*JC"),
+        ("JC+G0, x = 1-6\nLG, y = 7-11", r"line 1: part x: "),
+    ],
+)
+def test_models_that_cannot_be_used(parts, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        part_models(parts(text))

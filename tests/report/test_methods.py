@@ -1,0 +1,89 @@
+"""The paragraph for a methods section cites what the run used, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from mltree.model.empirical import PROTEIN_MODELS
+from mltree.model.substitution import DNA_MODELS
+from mltree.report.methods import REFERENCES, Methods, methods_text, without_values
+
+DONE = Methods(
+    taxa=12, sites=898, patterns=413, data="DNA", models=["GTR{1/2/3/4/5/1}+FC+G4m{0.5}"],
+    starts=["parsimony 1", "parsimony 2", "random 1"], seed=3, on_pocl=True,
+)  # fmt: skip
+
+
+def numbers_cited(text: str) -> list[int]:
+    paragraph = text.partition("\n[1]")[0]
+    return [int(n) for group in re.findall(r"\[([\d, ]+)\]", paragraph) for n in group.split(", ")]
+
+
+def references(text: str) -> list[str]:
+    return re.findall(r"^\[\d+\] (.*)$", text, re.MULTILINE)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        DONE,
+        replace(DONE, models=["LG+IO+G8a"], data="AA", on_pocl=False),
+        replace(DONE, starts=(), seed=None),
+        replace(DONE, starts=(), is_estimated=False, models=["JC"]),
+        replace(DONE, models=["NEW+R4"]),
+    ],
+)
+def test_every_reference_is_cited_in_order_and_none_is_missing(done: Methods) -> None:
+    text = methods_text(done)
+    cited = numbers_cited(text)
+    assert list(dict.fromkeys(cited)) == list(range(1, len(references(text)) + 1))
+
+
+def test_it_says_what_was_done() -> None:
+    text = flat(methods_text(DONE))
+    for words in (
+        "The maximum-likelihood tree was inferred with mltree",
+        "a nucleotide alignment of 12 taxa and 898 sites (413 distinct patterns).",
+        "The substitution model was GTR [3], with state frequencies counted in the alignment,",
+        "Γ distribution in 4 categories (means) [4].",
+        "from 2 parsimony trees [5] and 1 random tree (random seed 3)",
+        "on CPUs through PoCL [7].",
+    ):
+        assert words in text
+    given = flat(methods_text(replace(DONE, starts=(), on_pocl=False)))
+    assert "The likelihood of a given topology was maximised" in given
+    assert "search" not in given
+    assert "PoCL" not in given
+    median = flat(methods_text(replace(DONE, models=["LG+I{0.1}+G8a"], data="AA")))
+    assert "a protein alignment" in median
+    assert "8 categories (medians)" in median
+    assert "invariable sites" in median
+
+
+@pytest.mark.parametrize("name", [*DNA_MODELS, *PROTEIN_MODELS])
+def test_models_are_named(name: str) -> None:
+    assert f"The substitution model was {name}" in flat(methods_text(replace(DONE, models=[name])))
+
+
+def test_models_that_have_a_paper_cite_it() -> None:
+    for name in ("JC", "K80", "F81", "HKY", "TN93", "TN93ef", "K81uf", "SYM", "GTR", "LG", "JTT"):
+        text = flat(methods_text(replace(DONE, models=[name])))
+        assert re.search(rf"model was {name} \[\d\]", text), name
+
+
+def test_references_have_year_and_pages() -> None:
+    for key, reference in REFERENCES.items():
+        if key != "mltree":
+            assert re.search(r"\((19|20)\d\d\)", reference), key
+            assert re.search(r"\d+-\d+", reference), key
+
+
+def test_values_go() -> None:
+    assert without_values("GTR{1/2}+FU{0.1/0.9}+G4m{0.5}") == "GTR+FU+G4m"
