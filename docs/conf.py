@@ -32,7 +32,6 @@ myst_heading_anchors = 3
 myst_links_external_new_tab = False
 suppress_warnings = [
     "misc.highlighting_failure",  # outputs of commands are no programs
-    "toc.empty_glob",
 ]
 nitpicky = True
 autodoc_typehints = "description"
@@ -51,5 +50,7 @@ def setup(app: Any) -> None:
     def fill(_app: Any, page: str, source: list[str]) -> None:
         if page == "docs/commands":
             source[0] = source[0].replace("<!-- commands -->", commands_page())
+        if page == "docs/index" and not Path(__file__).with_name("python.md").exists():
+            source[0] = source[0].replace("\npython\n", "\n")
 
     app.connect("source-read", fill)
