@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +16,14 @@ from mltree.commands.bootstrap import (
 from mltree.commands.model import chosen
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
-from mltree.commands.supports import MODEL, Supports, draw_supports
+from mltree.commands.supports import MODEL, Draw, Supports, draw_supports
 from mltree.commands.trees import support_facts
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted, SearchPlanned
 from mltree.log import RunLog
 from mltree.problem import is_choice
 from mltree.report.progress import Reporter
-from mltree.run import prepare_search
+from mltree.run import Found, TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.driver import StartingTree
 from mltree.settings import SearchSettings, preset
@@ -135,26 +136,34 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         found = ready.run(run, checkpoint)
         if request.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        newick = draw(found.mean_tree)
-        texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
-        if found.part_trees:
-            texts[PART_TREES] = part_trees(found, problem)
-        if request.supports.kinds:
-            outputs.write(texts)
-            drawn = draw_supports(
-                request, ready, found, partial(draw, found.mean_tree), log, reporter
-            )
-            run.support, run.supports = drawn.newick, support_facts(drawn.told)
-            texts |= drawn.texts
-        spent = [LAST] if request.supports.bootstrap else [CHECKPOINT, LAST]
-        run.files.append(outputs.path(START))
-        run.deliver(found, newick, texts, spent)
-        result = run.conclude(found, newick)
+        result = _deliver(request, run, ready, found, draw, log)
         if request.report:
             page = write_report(outputs, reporter, alignment=request.alignment)
             reporter.say(f"Wrote {page}")
             result["files"][REPORT] = str(page)
         reporter.finish("search", result)
+
+
+def _deliver(
+    request: SearchRequest, run: Run, ready: TreeSearch, found: Found, draw: Draw, log: RunLog
+) -> dict[str, Any]:
+    """Compute the supports, write all files, show the result; returns it."""
+    outputs, problem = request.outputs, ready.problem
+    newick = draw(found.mean_tree)
+    texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
+    if found.part_trees:
+        texts[PART_TREES] = part_trees(found, problem)
+    spent = [LAST, *({PART_TREES} - set(texts))]
+    if not request.supports.bootstrap:
+        spent.append(CHECKPOINT)
+    if request.supports.kinds:
+        outputs.write(texts)
+        drawn = draw_supports(request, ready, found, draw, log, run.reporter)
+        run.support, run.supports = drawn.newick, support_facts(drawn.told)
+        texts |= drawn.texts
+    run.files.append(outputs.path(START))
+    run.deliver(found, newick, texts, spent)
+    return run.conclude(found, newick)
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:

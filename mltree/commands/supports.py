@@ -23,12 +23,13 @@ from mltree.problem import read_problem
 from mltree.report.progress import Reporter
 from mltree.run import Found, TreeSearch
 from mltree.tree.newick_clades import read_labelled
+from mltree.tree.topology import Tree
 from mltree.tree_events import SupportsDrawn
 
 if TYPE_CHECKING:
     from mltree.commands.search import SearchRequest
 
-__all__ = ["MODEL", "Drawn", "Supports", "draw_supports"]
+__all__ = ["MODEL", "Draw", "Drawn", "Supports", "draw_supports"]
 
 MODEL, SUPPORT = "bestModel", "support"
 """Kinds of the files with the search's model, and with the best tree and all its labels."""
@@ -58,10 +59,10 @@ class Supports:
 
 
 class Draw(Protocol):
-    """Writes the best tree as its file has it, with labels by edge."""
+    """Writes a tree as its file has it."""
 
-    def __call__(self, labels: Mapping[int, str]) -> str:
-        """In Newick."""
+    def __call__(self, tree: Tree, labels: Mapping[int, str] | None = None) -> str:
+        """In Newick, with labels by edge."""
 
 
 @dataclass
@@ -85,12 +86,12 @@ def draw_supports(
 ) -> Drawn:
     """Compute what was asked for and show it."""
     asked, problem = request.supports, ready.problem
-    drawn = Drawn(draw({}))
+    drawn = Drawn(draw(found.mean_tree))
     if asked.tests and len(problem.taxa) >= FEWEST_TAXA:
         tested = asked.tests.of(
             ready.computation.of_all_taxa, found.tree, found.model, problem.groups, request.seed
         )
-        drawn.newick = draw(tested.labels())
+        drawn.newick = draw(found.mean_tree, tested.labels())
         drawn.told = tested.events(drawn.newick)
         for event in drawn.told:
             reporter(event)
