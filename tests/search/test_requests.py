@@ -374,8 +374,8 @@ def test_loci_are_searched_as_each_alone(
     make_parts: Callable[..., Simulated], part_alone: Callable[..., Simulated],
     open_native: Callable[..., Engine],
 ) -> None:  # fmt: skip
-    """Every part a gene tree of other taxa, on a device: the bits of each alone there, and where the reference
-    gets with nothing else in sight."""
+    """Each part a gene tree of other taxa, on a device: the bits of each alone there, and where
+    the reference gets with nothing else in sight."""
     data = make_parts(6, (40, 9, 70), 2, texts=("JC", "JC", "JC"))
     model, taxa = alone(parse_model("K80+FE+G2", DNA)), (5, 4, 6)
 
