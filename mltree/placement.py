@@ -292,8 +292,9 @@ class JointPlacement:
         bounds = self.each[0].bounds
         if len(engines) == 1:
             return Likelihood(engines[0], bounds)
+        states = [patterns.alphabet.n_states for patterns in groups]
         widths = [patterns.n_patterns for patterns in groups]
-        return Likelihood(JointEngine(engines, widths, bounds), bounds)
+        return Likelihood(JointEngine(engines, states, widths, bounds), bounds)
 
     def exact(self, groups: Sequence[Patterns]) -> JointPlacement:
         """In fp64, for the final scores of a tree."""
