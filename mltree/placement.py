@@ -296,7 +296,8 @@ class JointPlacement:
         engine = engines[0]
         if len(engines) > 1:
             widths = [patterns.n_patterns for patterns in groups]
-            engine = JointEngine(engines, widths, bounds)
+            states = [patterns.alphabet.n_states for patterns in groups]
+            engine = JointEngine(engines, states, widths, bounds)
         if not any(patterns.unseen for patterns in groups):
             return Likelihood(engine, bounds)
         weights = np.concatenate([patterns.weights for patterns in groups])

@@ -210,12 +210,10 @@ class AscertainedLikelihood(Likelihood):
         lnl, lengths = super().refine(trees, self._expect(known, cases), scan)
         return lnl + self._above(known, scan), lengths
 
-    def join_lengths(
-        self, trees: Sequence[Tree], cases: Sequence[Case], number: Int32, prunes: Int32
-    ) -> Float64:
+    def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int32) -> Float64:
         """f64[n]: best length of the branch that remains where each prune was taken out."""
         under = self._expect(self._held(trees, cases), cases)
-        return super().join_lengths(trees, under, number, prunes)
+        return super().join_lengths(trees, under, prunes)
 
     def hold(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:  # noqa: ARG002
         """Refused, as is ``take``: what programs from elsewhere sum is not corrected."""
@@ -254,8 +252,7 @@ class AscertainedLikelihood(Likelihood):
     @staticmethod
     def _above(known: Sequence[_Corrected], scan: ScanTasks) -> Float64:
         """f64[outputs]: of the tree of every output."""
-        tree_of_step = np.repeat(scan.tree, np.diff(scan.first_step))
-        return np.array([found.above for found in known])[tree_of_step[scan.wanted]]
+        return np.array([found.above for found in known])[scan.tree_of_output]
 
     def _stretch(
         self, trees: Sequence[Tree], before: Sequence[Float64], cases: Sequence[Case]
@@ -281,12 +278,12 @@ class AscertainedLikelihood(Likelihood):
     def _corrected(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[_Corrected]:
         """The corrected lnLs of trees as they are."""
         self.engine.load_weights(self._rows)
-        longest, nodes = self.engine.longest_walk(len(trees)), trees[0].n_tips - 2
+        longest = self.engine.longest_walk(len(trees))
+        fitting = self._at_once([tree.n_tips - 2 for tree in trees], cases)
         columns = np.concatenate([np.r_[part.unseen] for part in self._conditioned])
 
-        def at_once() -> int:
-            most = self.engine.room.trees_at_once(nodes)
-            return max(1, min(most, SITES_BYTES // (8 * len(self._rows[0]))))
+        def at_once(first: int) -> int:
+            return max(1, min(fitting(first), SITES_BYTES // (8 * len(self._rows[0]))))
 
         def evaluate(batch: slice) -> tuple[Float64, Float64]:
             own, under = trees[batch], cases[batch]
