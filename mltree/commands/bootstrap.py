@@ -41,6 +41,7 @@ from mltree.tree.newick_clades import read_clades
 from mltree.tree_events import BootstrapFinished
 
 __all__ = [
+    "BOOTSTRAPS",
     "JOURNAL",
     "BootstrapRequest",
     "Wanted",

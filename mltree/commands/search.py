@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from mltree.log import RunLog
 from mltree.model.partitioned import Linkage
 from mltree.problem import is_choice, read_problem
 from mltree.report.progress import Reporter
-from mltree.run import TreeSearch, prepare_search
+from mltree.run import Found, TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.driver import StartingTree
 from mltree.settings import SearchSettings, preset
@@ -39,7 +40,7 @@ from mltree.tree.newick_clades import read_clades
 from mltree.tree.splits import facing
 from mltree.tree.topology import Tree
 
-__all__ = ["SearchRequest", "run_search"]
+__all__ = ["SearchRequest", "Searched", "run_search"]
 
 LOG, EVENTS, START, MODEL, TREE = "log", "events", "startTree", "bestModel", "bestTree"
 PART_TREES, RESULT = "bestPartitionTrees", "json"
@@ -82,7 +83,16 @@ class SearchRequest(Request):
         return [self.tree or "", self.constraint or ""]
 
 
-def run_search(request: SearchRequest, reporter: Reporter) -> None:
+class Searched(NamedTuple):
+    """What a search has found and written."""
+
+    ready: TreeSearch
+    found: Found
+    texts: dict[str, str]
+    """Of the files, by kind."""
+
+
+def run_search(request: SearchRequest, reporter: Reporter) -> Searched:
     """Search, show the result, write the files."""
     outputs = request.outputs
     more = bootstrap_kinds(request.bootstrap) if request.bootstrap else ()
@@ -91,10 +101,10 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
         resumes = not request.redo and outputs.path(CHECKPOINT).exists()
         if not resumes:
             outputs.claim((*RESULTS, *more), request.redo)
-        _search(request, log, resumes, reporter)
+        return _search(request, log, resumes, reporter)
 
 
-def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Reporter) -> None:
+def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Reporter) -> Searched:
     """All of it, once the prefix is the run's own."""
     outputs = request.outputs
     reporter(RunStarted(__version__, request.command, request.seed))
@@ -160,6 +170,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
             reporter.say(f"Wrote {page}")
             result["files"][REPORT] = str(page)
         reporter.finish("search", result)
+        return Searched(ready, found, texts)
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:
