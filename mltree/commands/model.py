@@ -29,9 +29,10 @@ from mltree.report.progress import Reporter
 
 __all__ = ["SHOWN", "ModelRequest", "chosen", "part_row", "run_model"]
 
-LOG, MODEL, TABLE = "modelLog", "bestModel", "modelTest"
+LOG, MODEL, TABLE = "modelLog", "bestFitModel", "modelTest"
 SCHEME, NEXUS = "best_scheme", "best_scheme.nex"
-"""Kinds of the files: RAxML-NG's and IQ-TREE's names."""
+"""Kinds of the files: RAxML-NG's and IQ-TREE's names. The model's has one of its own, for a search
+beside the same alignment leaves a .bestModel."""
 
 SHOWN = 10
 """Models of a part that are shown; all are in the file."""

@@ -157,7 +157,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
         if found.part_trees:
             texts[PART_TREES] = part_trees(found, problem)
-        spent = [CHECKPOINT, LAST]
+        spent = [CHECKPOINT, LAST, *({PART_TREES} - set(texts))]
         if request.bootstrap:
             outputs.write(texts)
             texts |= _replicates(request, request.bootstrap, ready, newick, log, reporter)
