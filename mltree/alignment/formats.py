@@ -14,13 +14,9 @@ from numpy.typing import NDArray
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
 from mltree.alignment.datatype import Letters, alphabet_named, detect_alphabet
 from mltree.alignment.dots import Dots
-<<<<<<< HEAD
 from mltree.alignment.given import Source
-from mltree.alignment.sequences import read_sequences, refuse_few
-=======
 from mltree.alignment.nexus import STANDARD
 from mltree.alignment.sequences import Sequences, read_sequences, refuse_few
->>>>>>> main
 
 __all__ = ["Alignment", "alphabet_named", "detect_alphabet", "read_alignment"]
 

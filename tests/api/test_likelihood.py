@@ -53,7 +53,7 @@ def pruned(sequences: dict[str, str], newick: str, model: str) -> float:
             if tree.children[node]:
                 product = np.ones((1, 4))
                 for child in tree.children[node]:
-                    product *= below(child) @ expm(q * rate * tree.lengths[child]).T
+                    product = product * (below(child) @ expm(q * rate * tree.lengths[child]).T)
                 return product
             row = sequences[tree.labels[node]]
             return np.array([[1.0 if x in (s, "-") else 0.0 for s in STATES] for x in row])
