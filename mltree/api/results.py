@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from mltree import __version__
 from mltree.api.calls import in_turn
 from mltree.api.trees import PhyloTree
-from mltree.commands.request import RESULT_FORMAT, model_text
+from mltree.commands.request import model_text
+from mltree.commands.results import RESULT_FORMAT
+from mltree.commands.supports import Drawn
+from mltree.commands.trees import support_facts
 from mltree.events import StartsEnded, ignore
 from mltree.likelihood.cases import Case
 from mltree.placement import Resources
@@ -149,6 +152,8 @@ class SearchResult(Evaluation):
     seed: int
     starts: StartsEnded | None = field(repr=False)
     """How many starts there were, and how many of them led to this tree."""
+    drawn: Drawn = field(repr=False)
+    """The supports, as texts."""
     bootstrap: BootstrapResult | None = None
     """The replicates, where they were asked for."""
 
@@ -157,13 +162,14 @@ class SearchResult(Evaluation):
     @cached_property
     def tree(self) -> PhyloTree:
         """With branch lengths in expected substitutions per site, and supports if there are any."""
-        if self.bootstrap is not None and self.bootstrap.tree is not None:
-            return self.bootstrap.tree
-        return PhyloTree(write_newick(self.found.mean_tree, self.problem.taxa))
+        return PhyloTree(self.drawn.newick)
 
     @property
     def supports(self) -> dict[frozenset[str], float]:
-        """Of the inner branches, by the taxa on a side of each; empty without a bootstrap."""
+        """Of the inner branches, by the taxa on a side of each; empty where none were asked for.
+
+        Of several at a branch (``SH-aLRT/FBP``) the last; the tree's labels have all.
+        """
         return self.tree.supports
 
     def to_dict(self) -> dict[str, Any]:
@@ -174,8 +180,8 @@ class SearchResult(Evaluation):
             "seed": self.seed,
             "starts": None if self.starts is None else asdict(self.starts),
         }
-        if self.bootstrap is not None:
-            values["support"] = self.tree.newick
+        if self.drawn.told:
+            values["supports"] = support_facts(self.drawn.told)
         return values
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mltree.alignment.given import Given
@@ -13,16 +13,18 @@ from mltree.api.results import BootstrapResult, Evaluation, SearchResult
 from mltree.api.trees import PhyloTree, TreeLike, newick_of
 from mltree.bootstrap import Bootstrap, bootstrap_after, prepare_bootstrap
 from mltree.choosing import choose
-from mltree.commands.bootstrap import (
-    BOOTSTRAPS,
-    Wanted,
-    bootstrap_kinds,
-    finished,
-    replicate_settings,
-)
+from mltree.commands.bootstrap import BOOTSTRAPS, Wanted, finished, replicate_settings
+from mltree.commands.branch_tests import FEWEST_TAXA
 from mltree.commands.request import breakdown_of, model_text
 from mltree.commands.search import SearchRequest, run_search
-from mltree.commands.trees import CONSENSUS_FILES, METRICS, consensus_texts, support_texts
+from mltree.commands.supports import SUPPORT, Drawn, Supports
+from mltree.commands.trees import (
+    CONSENSUS_FILES,
+    METRICS,
+    consensus_texts,
+    support_kinds,
+    support_texts,
+)
 from mltree.errors import InputError
 from mltree.events import Emit, StartsEnded
 from mltree.journal import MemoryJournal
@@ -51,7 +53,7 @@ from mltree.run import evaluate as evaluate_tree
 from mltree.settings import PRESETS
 from mltree.supports.consensus import Consensus
 from mltree.tree.newick import write_newick
-from mltree.tree.newick_clades import read_clades
+from mltree.tree.newick_clades import read_clades, read_labelled
 from mltree.tree_events import BootstrapFinished
 
 __all__ = ["bootstrap", "evaluate", "search"]
@@ -72,6 +74,10 @@ def search(
     constraint: TreeLike | None = None,
     bootstrap: int | str | None = None,
     metric: str = "fbp",
+    sh_alrt: int | None = None,
+    lbp: int | None = None,
+    alrt: bool = False,
+    abayes: bool = False,
     seed: int = 1,
     device: str | int | None = None,
     precision: str = "double",
@@ -87,6 +93,7 @@ def search(
     taxa        names of the rows of a NumPy array
     start       ``"pars{6},rand{2}"``, or a tree; the preset's where None
     bootstrap   so many replicates, or ``"auto"``: supports on the tree
+    sh_alrt     so many resamplings; with ``lbp``, ``alrt``, ``abayes`` the tests of its branches
     prefix      write the files of the command, and go on from those of a stopped one; None: none
     progress    whether to show what happens, or who is told of it
 
@@ -97,6 +104,8 @@ def search(
     one_of("moves", moves, ("spr", "nni"))
     one_of("brlen", brlen, Linkage)
     one_of("metric", metric, METRICS)
+    from mltree.options_supports import local_tests_of
+
     wanted = None if bootstrap is None else Wanted(_replicates(bootstrap), metric)
     request = SearchRequest(
         alignment="",
@@ -115,7 +124,7 @@ def search(
         outgroup=None,
         collapse=None,
         report=False,
-        bootstrap=wanted,
+        supports=Supports(local_tests_of(sh_alrt, lbp, alrt, abayes), wanted),
     )
     source = source_of(alignment, taxa)
     with calling(progress) as call:
@@ -126,7 +135,7 @@ def search(
 
 def _replicates(wanted: int | str) -> int | None:
     """How many; None for as many as it takes. Raises: InputError."""
-    from mltree.options import replicates_of
+    from mltree.options_supports import replicates_of
 
     return replicates_of(str(wanted), "bootstrap")
 
@@ -136,9 +145,8 @@ def _in_files(request: SearchRequest, source: str | Given, call: Call) -> Search
     assert request.prefix is not None
     if isinstance(source, Given):
         source = written(source, Outputs.of(request.prefix, "alignment").path("fasta"))
-    ready, found, texts = run_search(replace(request, alignment=source), call)
-    bootstrap = _of_texts(texts, request.bootstrap, call) if request.bootstrap else None
-    return _result(request, ready, found, bootstrap, call)
+    ready, found, drawn = run_search(replace(request, alignment=source), call)
+    return _result(request, ready, found, drawn, call)
 
 
 def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
@@ -147,20 +155,33 @@ def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> Searc
         source, request.model, request.datatype, request.linkage, request.resources, request.seed,
         call,
     )  # fmt: skip
-    wanted = request.bootstrap
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
-        constraint=request.constraint, afterwards=wanted.trees if wanted else 0, emit=call,
+        constraint=request.constraint, afterwards=request.supports.trees_at_once, emit=call,
     )  # fmt: skip
     found = ready.run(call)
-    bootstrap = None
-    if wanted:
+    return _result(request, ready, found, _drawn(request, source, ready, found, call), call)
+
+
+def _drawn(
+    request: SearchRequest, source: str | Given, ready: TreeSearch, found: Found, call: Call
+) -> Drawn:
+    """The supports that were asked for, as the command draws them."""
+    problem, asked = ready.problem, request.supports
+    drawn = Drawn(write_newick(found.mean_tree, problem.taxa))
+    if asked.tests and len(problem.taxa) >= FEWEST_TAXA:
+        tested = asked.tests.of(
+            ready.computation.of_all_taxa, found.tree, found.model, problem.groups, request.seed
+        )
+        drawn.newick = write_newick(found.mean_tree, problem.taxa, labels=tested.labels())
+        drawn.told = tested.events(drawn.newick)
+    if asked.bootstrap:
         model = _as_written(found.model, problem, source, request)
         settings = replicate_settings(request.nni_only)
-        best = write_newick(found.mean_tree, problem.taxa)
         replicates = bootstrap_after(ready, model, settings, request.seed)
-        bootstrap = _bootstrapped(replicates, wanted, best, call)
-    return _result(request, ready, found, bootstrap, call)
+        more = _replicated(replicates, asked.bootstrap, drawn.newick, call)
+        drawn.newick, drawn.texts, drawn.told = more.newick, more.texts, drawn.told + more.told
+    return drawn
 
 
 def _problem(
@@ -194,7 +215,7 @@ def _result(
     request: SearchRequest,
     ready: TreeSearch,
     found: Found,
-    bootstrap: BootstrapResult | None,
+    drawn: Drawn,
     call: Call,
 ) -> SearchResult:
     return SearchResult(
@@ -204,7 +225,8 @@ def _result(
         timings=_timings(ready.computation, found, call),
         seed=request.seed,
         starts=call.last(StartsEnded),
-        bootstrap=bootstrap,
+        drawn=drawn,
+        bootstrap=_of_texts(drawn.texts, call) if request.supports.bootstrap else None,
     )
 
 
@@ -214,27 +236,27 @@ def _timings(computation: Computation, found: Found, call: Call) -> dict[str, fl
     return {"total": call.elapsed, "run": found.seconds, "device": device}
 
 
-def _bootstrapped(
-    replicates: Bootstrap, wanted: Wanted, best: str | None, call: Call
-) -> BootstrapResult:
+def _replicated(replicates: Bootstrap, wanted: Wanted, best: str | None, call: Call) -> Drawn:
     """Search for all replicates; their trees, and what they say of the best one."""
     journal = MemoryJournal()
     outcome = replicates.run(wanted.replicates, journal, call)
     newicks = journal.newicks(outcome.count)
-    target = None if best is None else read_clades(best).part(0, 1)
+    target, before = (None, []) if best is None else read_labelled(best)
     trees = read_clades(newicks, target, "the tree")
-    texts = {BOOTSTRAPS: newicks} | consensus_texts(trees, [Consensus.MAJORITY], call)[0]
+    drawn = Drawn(best or "")
+    drawn.texts = {BOOTSTRAPS: newicks} | consensus_texts(trees, [Consensus.MAJORITY], call)[0]
     if target is not None:
-        texts |= support_texts(target, trees, {"support": wanted.metrics}, call)[0]
+        kinds = support_kinds(wanted.metrics)
+        texts, drawn.told = support_texts(target, trees, kinds, call, before)
+        drawn.texts |= texts
+        drawn.newick = drawn.told[0].newick
     call(finished(outcome))
-    return _of_texts(texts, wanted, call)
+    return drawn
 
 
-def _of_texts(texts: dict[str, str], wanted: Wanted, call: Call) -> BootstrapResult:
+def _of_texts(texts: Mapping[str, str], call: Call) -> BootstrapResult:
     """What the files of a bootstrap say."""
-    end = call.last(BootstrapFinished)
-    (kind,) = set(bootstrap_kinds(wanted)) - set(bootstrap_kinds(wanted, has_tree=False))
-    supported = texts.get(kind)
+    end, supported = call.last(BootstrapFinished), texts.get(SUPPORT)
     return BootstrapResult(
         trees=tuple(map(PhyloTree, texts[BOOTSTRAPS].split())),
         consensus=PhyloTree(texts[CONSENSUS].strip()),
@@ -332,4 +354,4 @@ def bootstrap(
             tree=None if text is None else read_tree(text, problem, call),
             constraint=None if constraint is None else newick_of(constraint), emit=call,
         )  # fmt: skip
-        return _bootstrapped(prepared, wanted, text, call)
+        return _of_texts(_replicated(prepared, wanted, text, call).texts, call)

@@ -40,9 +40,11 @@ def shared(api: dict[str, object], command: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("prefix", [None, "there"])
 def test_a_search_with_supports_is_the_commands(file: str, prefix: str | None) -> None:
-    run("search", file, *OPTIONS, "--preset", "fast", "--bootstrap", "5", "--prefix", "x")
-    found = mltree.search(file, bootstrap=5, prefix=prefix, **FAST)
+    more = ("--preset", "fast", "--bootstrap", "5", "--sh-alrt", "100", "--abayes")
+    run("search", file, *OPTIONS, *more, "--prefix", "x")
+    found = mltree.search(file, bootstrap=5, sh_alrt=100, abayes=True, prefix=prefix, **FAST)
     shared(json.loads(found.to_json()), read("x.mltree.json"))
+    assert {"fbp", "sh-alrt", "abayes"} <= found.to_dict()["supports"].keys()
     assert found.seed == 1
     assert found.tree.newick == Path("x.mltree.support").read_text().strip()
     assert found.bootstrap is not None
