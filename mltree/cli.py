@@ -12,7 +12,7 @@ import typer
 
 from mltree import __version__
 from mltree.cli_help import Command, origins
-from mltree.cli_model import MODEL_COMMANDS
+from mltree.cli_model import MODEL_COMMANDS, MergeOption, PartitionsOption
 from mltree.cli_tests import TEST_COMMANDS
 from mltree.cli_tools import TOOL_COMMANDS
 from mltree.cli_trees import TREE_COMMANDS
@@ -81,6 +81,8 @@ def _mltree(
 def search(
     alignment: AlignmentArgument,
     model: ModelOption = None,
+    partitions: PartitionsOption = None,
+    merge: MergeOption = False,
     data_type: DataTypeOption = None,
     brlen: BrlenOption = Brlen.SCALED,
     tree: Annotated[
@@ -143,6 +145,8 @@ def search(
     request = SearchRequest(
         alignment=alignment,
         model=model,
+        partitions=partitions,
+        merge=merge,
         datatype=data_type and data_type.value,
         linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, vw),

@@ -19,6 +19,7 @@ from mltree.commands.bootstrap import (
     replicate_settings,
     replicated,
 )
+from mltree.commands.choice_files import choice_kinds
 from mltree.commands.model import chosen
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
@@ -27,7 +28,8 @@ from mltree.events import Notice, RunStarted, SearchPlanned
 from mltree.journal import Journal
 from mltree.log import RunLog
 from mltree.model.partitioned import Linkage
-from mltree.problem import is_choice, read_problem
+from mltree.model_option import is_choice
+from mltree.problem import read_problem
 from mltree.report.progress import Reporter
 from mltree.run import TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
@@ -59,6 +61,8 @@ class SearchRequest(Request):
     """``mltree search``."""
 
     seed: int
+    merge: bool
+    """Whether parts are put together where models are chosen."""
     tree: str | None
     preset: str
     nni_only: bool
@@ -69,6 +73,11 @@ class SearchRequest(Request):
     """The replicates that follow; None: none."""
     report: bool
     """Whether the result is drawn as a page as well."""
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the models are to be chosen."""
+        return is_choice(self.model)
 
     @property
     def settings(self) -> SearchSettings:
@@ -85,8 +94,13 @@ class SearchRequest(Request):
 def run_search(request: SearchRequest, reporter: Reporter) -> None:
     """Search, show the result, write the files."""
     outputs = request.outputs
+    if request.merge and not request.chooses:
+        raise InputError("--merge goes with --model auto", hint="or `mltree model --merge`")
     more = bootstrap_kinds(request.bootstrap) if request.bootstrap else ()
-    outputs.check((LOG, EVENTS, START, *RESULTS, PART_TREES, CHECKPOINT, LAST, REPORT, *more))
+    chosen_kinds = choice_kinds(has_parts=True) if request.chooses else ()
+    outputs.check(
+        (LOG, EVENTS, START, *RESULTS, PART_TREES, CHECKPOINT, LAST, REPORT, *more, *chosen_kinds)
+    )
     with open_log(outputs.path(LOG), reporter) as log:
         resumes = not request.redo and outputs.path(CHECKPOINT).exists()
         if not resumes:
@@ -99,8 +113,8 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     outputs = request.outputs
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = request.load(reporter)
-    if is_choice(request.model):
-        problem = chosen(problem, request, request.seed, reporter)
+    if request.chooses:
+        problem = chosen(problem, request, request.seed, request.merge, reporter)
     taxa = problem.taxa
     outgroup = _outgroup(request.outgroup, taxa)
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
@@ -152,7 +166,9 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
             outputs.write(texts)
             texts |= _replicates(request, request.bootstrap, ready, newick, log, reporter)
             spent.remove(CHECKPOINT)
-        run.files.append(outputs.path(START))
+        has_parts = problem.data is not None
+        kinds = choice_kinds(has_parts=has_parts) if request.chooses else ()
+        run.files += map(outputs.path, (START, *kinds))
         run.deliver(found, newick, texts, spent)
         result = run.conclude(found, newick)
         if request.report:
