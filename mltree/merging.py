@@ -53,8 +53,7 @@ MOST_PAIRS, MOST_PAIRS_A_PART = 1000, 10
 """Pairs that are compared at most, and for each part: the larger number counts (IQ-TREE)."""
 
 TIE = 1e-6
-"""Of the criterion: what rounding makes of nothing. Two parts under JC, linked, cost no more as one.
-"""
+"""Of the criterion: what rounding makes of nothing. Linked parts under JC are one for free."""
 
 EPSILON = 0.01
 """lnL that a fit may still lack; a pair gains or loses units of the criterion."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import DNA
+from mltree.alignment.ascertainment import constant_sites, refuse_constant, with_unseen
 from mltree.alignment.checks import AlignmentSummary, summarise
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.partition_files import SYNTAX, holds_partitions, read_partitions
@@ -216,7 +217,11 @@ def read_problem(
     parsed.arrays()
     if parsed.branch_scaler is not None:
         raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
-    return Problem(path, (patterns,), alone(parsed), summarise(alignment, patterns))
+    summary = summarise(alignment, patterns)
+    if parsed.ascertainment is not None:
+        refuse_constant(constant_sites(patterns), path)
+        patterns = with_unseen(patterns, [parsed.ascertainment])
+    return Problem(path, (patterns,), alone(parsed), summary)
 
 
 def _of_parts(
@@ -249,6 +254,7 @@ def _partitioned(
 
 def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Linkage) -> Problem:
     """The problem of an alignment in parts, whose models are in the order of the file."""
+    data = data.ascertained([model.ascertainment for model in models])
     parts = [data.parts[number] for number in data.order]
     scalers = [part.scaler or 1.0 for part in parts]
     if linkage != Linkage.SCALED:

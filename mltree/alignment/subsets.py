@@ -94,6 +94,7 @@ def only(patterns: Patterns, parts: Sequence[int]) -> Patterns:
         weights=np.concatenate([patterns.weights[span] for span in where]),
         site_pattern=np.empty(0, np.int32),
         ends=ends if len(ends) > 1 else (),
+        unseen=(),
     )
 
 

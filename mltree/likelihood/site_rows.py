@@ -63,7 +63,7 @@ class SiteRows:
             return self.engine.run(program, np.zeros(0), NO_CONTROL).sums.reshape(rows, -1)
 
         try:
-            return np.concatenate(in_batches(len(weights), lambda: most, multiply), axis=1)
+            return np.concatenate(in_batches(len(weights), lambda _: most, multiply), axis=1)
         finally:
             self.engine.load_weights(self.weights[None])
 
@@ -73,9 +73,9 @@ def rows_of_trees(
 ) -> SiteRows:
     """The rows of trees, each in its case, lengths as they are; ``weights`` f64[L]."""
     engine = likelihood.engine
-    longest, nodes = engine.longest_walk(len(trees)), trees[0].n_tips - 2
+    longest, nodes = engine.longest_walk(len(trees)), max(tree.n_tips for tree in trees) - 2
 
-    def at_once() -> int:
+    def at_once(_: int) -> int:
         return engine.room.trees_at_once(nodes) if longest < nodes else len(trees)
 
     def score(batch: slice) -> Float64:
@@ -106,7 +106,7 @@ def rows_of_neighbours(
     cases = Cases.of([case] * (count + 1))
     base = planner.slots_of(tree)
 
-    def at_once() -> int:
+    def at_once(_: int) -> int:
         return max(1, likelihood.engine.room.near_at_once(base) // SLOTS)
 
     def score(batch: slice) -> Float64:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+from mltree.alignment import morphology
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.partitions import Partitioned
 from mltree.alignment.parts import Scheme
@@ -11,6 +13,9 @@ from mltree.errors import ModelError
 from mltree.model.grammar import default_model_name, parse_model
 from mltree.model.names import from_iq_tree
 from mltree.model.substitution import Model
+
+_DATA = re.compile(r"[_+{\[,]")
+"""What ends the data type in a model's string: ``MULTI6_MK+G4``."""
 
 __all__ = ["in_our_words", "model_alphabet", "model_names", "part_models", "without_models"]
 
@@ -37,8 +42,12 @@ def without_models(scheme: Scheme) -> Scheme:
 
 
 def model_alphabet(model: str) -> Alphabet | None:
-    """The alphabet that a model's string is for; None where the string is wrong."""
-    for alphabet in (DNA, PROTEIN):
+    """The alphabet that a model's string is for; None where the string is wrong.
+
+    Raises: InputError where it is for characters of too many states.
+    """
+    named = morphology.named(_DATA.split(model.strip().upper(), maxsplit=1)[0])
+    for alphabet in (DNA, PROTEIN) if named is None else (named,):
         try:
             parse_model(model, alphabet)
         except ModelError:

@@ -192,13 +192,12 @@ def test_parts_with_lengths_of_their_own_are_joined_apart(
     used = parted.opened(likelihood, open_engine)
     tree, case = parted.trees[1], parted.cases[1]
     prunes = Neighbourhood(tree).prunes
-    number = np.zeros(prunes.size, np.int32)
-    joins = used.join_lengths([tree], [case], number, prunes)
+    joins = used.join_lengths([tree], [case], prunes)
     assert joins.shape == (parted.count, prunes.size)
     for part in range(parted.count):
         lone = parted.of_part(tree, part)
         expected = parted.alone(reference, part, 1).join_lengths(
-            [lone], [lone_case(case, part)], number, prunes
+            [lone], [lone_case(case, part)], prunes
         )
         np.testing.assert_allclose(joins[part], expected, rtol=1e-3, atol=1e-4)
 
@@ -216,7 +215,6 @@ def test_an_alignment_cut_in_two_is_the_whole(
     found = Neighbourhood(tree)
     scan = found.scan(found.extend(4))
     some = found.scan(np.arange(0, found.size, 9, dtype=np.int32))
-    number = np.zeros(found.prunes.size, np.int32)
 
     def everything(used: Likelihood, under: Case) -> list[np.ndarray]:
         smoothed = tree.copy()
@@ -225,7 +223,7 @@ def test_an_alignment_cut_in_two_is_the_whole(
             used.site_log_likelihoods(tree, under),
             *map(np.asarray, used.derivatives(tree, under)),
             used.insertions([tree], [under], scan),
-            used.join_lengths([tree], [under], number, found.prunes),
+            used.join_lengths([tree], [under], found.prunes),
             used.refine([tree], [under], some)[0],
             used.smooth([smoothed], [under], 1e-5),
             smoothed.lengths,
