@@ -9,7 +9,8 @@ from mltree import __version__
 from mltree.choice_events import ModelsRanked, RankedModel
 from mltree.choosing import Scheme, check_mergeable, choose, choose_scheme
 from mltree.commands.choice_files import TABLE, choice_kinds, choice_texts, recalled
-from mltree.commands.request import Request, begin_log, by_kind, command_result, deliver, open_log
+from mltree.commands.request import Request, begin_log, open_log
+from mltree.commands.results import by_kind, command_result, deliver
 from mltree.events import Emit, Notice, RunStarted
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
