@@ -12,6 +12,7 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.ascertainment import constant_sites, refuse_constant, with_unseen
 from mltree.alignment.checks import AlignmentSummary, summarise
 from mltree.alignment.formats import read_alignment
+from mltree.alignment.given import Source
 from mltree.alignment.partition_files import SYNTAX, holds_partitions, read_partitions
 from mltree.alignment.partitions import Partitioned, read_partitioned
 from mltree.alignment.parts import Scheme
@@ -27,6 +28,7 @@ from mltree.model_option import is_choice, model_text, names_parts
 from mltree.report.tables import listed, warning_lines
 from mltree.tree.conflicts import find_conflict
 from mltree.tree.newick import read_newick, read_newicks
+from mltree.tree.newick_text import text_of
 from mltree.tree.splits import lengths_in
 from mltree.tree.topology import Tree
 
@@ -47,7 +49,7 @@ class Problem:
     """The data and the models that a run starts from."""
 
     path: str
-    """The alignment's file."""
+    """The alignment's file, or what stands for it."""
     groups: tuple[Patterns, ...]
     """The patterns of each data type, in parts, over the same taxa."""
     model: PartitionModel
@@ -111,7 +113,7 @@ class Problem:
 
 
 def load_problem(
-    path: str,
+    source: Source,
     model: str | None,
     emit: Emit,
     datatype: str | None = None,
@@ -126,14 +128,14 @@ def load_problem(
         InputError: as `read_problem`, and where a taxon has nothing but gaps.
         ModelError: as `read_problem`.
     """
-    problem = read_problem(path, model, datatype, linkage, partitions, chooses=chooses)
+    problem = read_problem(source, model, datatype, linkage, partitions, chooses=chooses)
     summary = problem.summary
     if summary is None:
         _tell_of_parts(problem, emit)
         return problem
     emit(
         AlignmentLoaded(
-            path=path,
+            path=problem.path,
             layout=summary.layout,
             data_type=summary.datatype,
             data_seen=summary.seen,
@@ -148,7 +150,7 @@ def load_problem(
         raise InputError(
             f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
             f"{listed(summary.gap_taxa)}",
-            file=path,
+            file=problem.path,
             taxon=summary.gap_taxa[0],
             hint="no character tells where they belong: take them out",
         )
@@ -180,7 +182,7 @@ def _tell_of_parts(problem: Problem, emit: Emit) -> None:
 
 
 def read_problem(
-    path: str,
+    source: Source,
     model: str | None,
     datatype: str | None = None,
     linkage: Linkage = Linkage.SCALED,
@@ -205,12 +207,12 @@ def read_problem(
         )
         raise ModelError("--model auto is for a search", hint=hint)
     if partitions is not None:
-        return _of_parts(path, partitions, model, datatype, linkage, chooses)
+        return _of_parts(source, partitions, model, datatype, linkage, chooses)
     if model is not None and names_parts(model):
         scheme = in_our_words(read_partitions(model))
-        return _partitioned(path, scheme, None, datatype, linkage)
+        return _partitioned(source, scheme, None, datatype, linkage)
     text = None if model is None else model_text(model)
-    alignment = read_alignment(path, datatype, None if text is None else model_alphabet(text))
+    alignment = read_alignment(source, datatype, None if text is None else model_alphabet(text))
     patterns = compress(alignment)
     name = default_model_name(alignment.alphabet) if text is None else text
     parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
@@ -219,13 +221,13 @@ def read_problem(
         raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
     summary = summarise(alignment, patterns)
     if parsed.ascertainment is not None:
-        refuse_constant(constant_sites(patterns), path)
+        refuse_constant(constant_sites(patterns), str(source))
         patterns = with_unseen(patterns, [parsed.ascertainment])
-    return Problem(path, (patterns,), alone(parsed), summary)
+    return Problem(str(source), (patterns,), alone(parsed), summary)
 
 
 def _of_parts(
-    path: str,
+    source: Source,
     partitions: str,
     model: str | None,
     datatype: str | None,
@@ -238,18 +240,18 @@ def _of_parts(
         raise InputError("names no part", file=partitions, hint=SYNTAX)
     scheme = in_our_words(read_partitions(partitions))
     if chooses:
-        return _partitioned(path, without_models(scheme), None, datatype, linkage)
+        return _partitioned(source, without_models(scheme), None, datatype, linkage)
     text = None if model is None else model_text(model)
     if text is not None and model_alphabet(text) is None:
         parse_model(text, DNA)
-    return _partitioned(path, scheme, text, datatype, linkage)
+    return _partitioned(source, scheme, text, datatype, linkage)
 
 
 def _partitioned(
-    path: str, scheme: Scheme, default: str | None, datatype: str | None, linkage: Linkage
+    source: Source, scheme: Scheme, default: str | None, datatype: str | None, linkage: Linkage
 ) -> Problem:
-    data = read_partitioned(path, scheme, model_alphabet, datatype)
-    return in_parts(path, data, part_models(data, default), linkage)
+    data = read_partitioned(source, scheme, model_alphabet, datatype)
+    return in_parts(str(source), data, part_models(data, default), linkage)
 
 
 def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Linkage) -> Problem:
@@ -272,14 +274,14 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
 
 
 def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:
-    """The tree in a file, with a notice of whatever had to be mended.
+    """The tree in a file or a text, with a notice of whatever had to be mended.
 
     Raises:
         InputError: there is none, or it is one of other taxa.
     """
     tree, notices = read_newick(path, problem.taxa)
     for notice in notices:
-        emit(Notice(f"{path}: {notice}"))
+        emit(Notice(f"{_named(path)}: {notice}"))
     return tree
 
 
@@ -300,7 +302,7 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
     if len(trees) != model.n_parts:
         raise InputError(
             f"{len(trees)} trees for {model.n_parts} parts",
-            file=path,
+            file=_named(path),
             hint="one for all, or one a part in the order of the partition file",
         )
     first, rows = trees[0][0], []
@@ -309,11 +311,16 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
             rows.append(lengths_in(first, tree))
         except ValueError:
             message = f"tree {number} has another topology than tree 1"
-            raise InputError(message, file=path, hint="parts share a topology") from None
+            raise InputError(message, file=_named(path), hint="parts share a topology") from None
         for notice in notices:
-            emit(Notice(f"{path}, tree {number}: {notice}"))
+            emit(Notice(f"{_named(path)}, tree {number}: {notice}"))
     lengths = np.array([rows[number] for number in problem.data.order])
     return Tree(first.twin, first.edge, lengths, first.n_tips)
+
+
+def _named(source: str) -> str:
+    """A tree's file; what stands for it where the source is the tree itself."""
+    return text_of(source)[1] or "the tree"
 
 
 def lone_trees(tree: Tree, problem: Problem) -> list[tuple[Tree, Sequence[Patterns]]]:

@@ -21,7 +21,16 @@ from mltree.model.names import in_iq_tree
 from mltree.model_choice import Choice
 from mltree.problem import Problem
 
-__all__ = ["MODEL", "NEXUS", "SCHEME", "TABLE", "choice_kinds", "choice_texts", "recalled"]
+__all__ = [
+    "MODEL",
+    "NEXUS",
+    "SCHEME",
+    "TABLE",
+    "choice_kinds",
+    "choice_texts",
+    "part_row",
+    "recalled",
+]
 
 MODEL, TABLE = "bestFitModel", "modelTest"
 SCHEME, NEXUS = "best_scheme", "best_scheme.nex"
@@ -101,10 +110,14 @@ def _mark(patterns: Patterns) -> str:
 
 
 def _row(choice: Choice, patterns: Patterns) -> dict[str, Any]:
+    return {"data": _mark(patterns), **part_row(choice)}
+
+
+def part_row(choice: Choice) -> dict[str, Any]:
+    """All candidates of a part with their scores, as the file has them."""
     worth = {criterion: choice.weights(criterion) for criterion in Criterion}
     return {
         "part": choice.part,
-        "data": _mark(patterns),
         "criterion": choice.criterion,
         "best": {
             criterion: min(own, key=lambda name: -own[name]) for criterion, own in worth.items()

@@ -20,7 +20,7 @@ from mltree.report.choices import best_fit_line
 from mltree.report.progress import Reporter
 from mltree.tree.topology import Tree
 
-__all__ = ["ModelRequest", "chosen", "run_model"]
+__all__ = ["SHOWN", "ModelRequest", "chosen", "run_model"]
 
 LOG = "modelLog"
 
