@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.tree.topology import Float64Array, Int32Array, Tree, siblings
+from mltree.tree.topology import NONE, Float64Array, Int32Array, Tree, siblings
 
 __all__ = ["Forest", "ring"]
 
@@ -59,6 +59,15 @@ class Forest:
         """The two half-edges, int32[n * 3N] each, whose CLAs make that of an inner half-edge."""
         one, other = self.siblings
         return self.twin[one], self.twin[other]
+
+    def tree(self, number: int) -> Tree:
+        """A copy of one of the trees, as the arrays are now."""
+        halves = slice(number * self.n_halves, (number + 1) * self.n_halves)
+        edges = slice(number * self.n_edges, (number + 1) * self.n_edges)
+        is_used = self.is_inner[halves] | (np.arange(self.n_halves) % 3 == 0)
+        twin = np.where(is_used, self.twin[halves] - np.int32(halves.start), np.int32(NONE))
+        edge = np.where(is_used, self.edge[halves] - np.int32(edges.start), np.int32(NONE))
+        return Tree(twin, edge, self.lengths[..., edges].copy(), self.n_tips)
 
     def of_trees(self, half: int) -> Int32Array:
         """int32[n]: a half-edge of every tree."""

@@ -47,10 +47,6 @@ def test_sets_that_are_kept_up_are_those_of_the_trees_as_they_are(n_tips: int, s
     np.testing.assert_array_equal(sets.sets, DirectionalSets.of_trees(forest, sites).sets)
     scores = sets.scores(facing, trees)
     for tree in np.flatnonzero(whole):
-        own = random_topology(n_tips, rng)
-        used = own.twin >= 0
-        span = slice(tree * forest.n_halves, (tree + 1) * forest.n_halves)
-        own.twin[used] = forest.twin[span][used] - tree * forest.n_halves
-        own.edge[used] = forest.edge[span][used] - tree * forest.n_edges
+        own = forest.tree(int(tree))
         own.validate()
         assert scores[tree] == parsimony_score(own, sites)
