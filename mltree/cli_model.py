@@ -74,7 +74,7 @@ def _model(
 ) -> None:
     """Choose the model that suits an alignment best, or each of its parts.
 
-    Writes PREFIX.mltree.bestModel, which --model takes, .modelTest, a table of all candidates in
+    Writes PREFIX.mltree.bestFitModel, which --model takes, .modelTest, a table of all candidates in
     JSON, .modelLog and, for parts, .best_scheme and .best_scheme.nex.
     """
     from mltree.commands.model import ModelRequest, run_model

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AlignmentArgument",
     "BesideOption",
-    "BootstrapOption",
     "Brlen",
     "BrlenOption",
     "CollapseOption",
@@ -37,7 +36,6 @@ __all__ = [
     "DeviceOption",
     "JsonOption",
     "MemoryOption",
-    "MetricOption",
     "ModelOption",
     "Moves",
     "MovesOption",
@@ -56,7 +54,6 @@ __all__ = [
     "command_line",
     "length_of",
     "parse_size",
-    "replicates_of",
     "reporter_of",
     "resources_of",
     "whole_of",
@@ -126,6 +123,8 @@ class DataType(str, Enum):
 
     DNA = "dna"
     PROTEIN = "protein"
+    BINARY = "binary"
+    MULTISTATE = "multistate"
 
 
 class Brlen(str, Enum):
@@ -162,8 +161,8 @@ AlignmentArgument = Annotated[
     str,
     typer.Argument(
         metavar="ALIGNMENT",
-        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or gzip; DNA or protein. Format "
-        "and type are recognised. - is standard input.",
+        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or gzip; DNA, protein, binary or "
+        "multistate. Format and type are recognised. - is standard input.",
     ),
 ]
 ModelOption = Annotated[
@@ -174,7 +173,8 @@ ModelOption = Annotated[
         metavar="MODEL",
         help="RAxML-NG's grammar (GTR+FC+G4, HKY{2.5}+FE, LG+I+G4) or a .bestModel file; a "
         "partition file (RAxML's, RAxML-NG's, NEXUS); or auto, the one that suits the data best, "
-        "where a search follows. Default: GTR+FC+G4 for DNA, LG+G4 for proteins.",
+        "where a search follows. Default: GTR+FC+G4 for DNA, LG+G4 for proteins, "
+        "BIN+FC+G4, MULTIx_MK+G4.",
     ),
 ]
 BrlenOption = Annotated[
@@ -192,7 +192,7 @@ DataTypeOption = Annotated[
     typer.Option(
         "--data-type",
         case_sensitive=False,
-        metavar="dna|protein",
+        metavar="dna|protein|binary|multistate",
         help="What the alignment holds. Default: what the model is for, else what it looks like.",
     ),
 ]
@@ -320,24 +320,6 @@ CutoffOption = Annotated[
         help="Share of the largest possible distance up to which two halves agree.",
     ),
 ]
-MetricOption = Annotated[
-    str,
-    typer.Option(
-        "--metric",
-        metavar="METRIC",
-        help="fbp, the percentage of replicates that have a branch; tbe, the "
-        "transfer bootstrap expectation, 0 to 1; or both: fbp,tbe.",
-    ),
-]
-BootstrapOption = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap",
-        metavar="N",
-        help="Then N bootstrap replicates, and supports on the best tree; auto: as many as "
-        "it takes until more would change little (autoMRE), 1,000 at most.",
-    ),
-]
 MovesOption = Annotated[
     Moves,
     typer.Option(
@@ -348,19 +330,6 @@ ConstraintOption = Annotated[
     str | None,
     typer.Option("--constraint", metavar="FILE", help="Newick tree whose groups stay together."),
 ]
-
-
-def replicates_of(text: str, option: str) -> int | None:
-    """A number of replicates; None for ``auto``.
-
-    Raises:
-        InputError: it is neither.
-    """
-    if text.strip().lower() == "auto":
-        return None
-    if not re.fullmatch(r"[1-9][0-9]{0,5}", text.strip()):
-        raise InputError(f"{option} {text}: a number from 1 to 999999, or auto")
-    return int(text)
 
 
 def command_line() -> str:

@@ -19,6 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import PROTEIN, UNKNOWN, Alphabet
+from mltree.alignment.ascertainment import (
+    Ascertainment,
+    constant_sites,
+    refuse_constant,
+    with_unseen,
+)
 from mltree.alignment.datatype import PLAIN_SHARE, Letters, alphabet_named
 from mltree.alignment.parts import Part, Scheme, fit
 from mltree.alignment.patterns import Patterns, compress_parts
@@ -86,7 +92,30 @@ class Partitioned:
             weights=group.weights[where],
             site_pattern=sites - np.int32(where.start),
             ends=(),
+            unseen=tuple(
+                replace(unseen, part=0, first=unseen.first - where.start)
+                for unseen in group.unseen
+                if unseen.part == self.place_in_group[part]
+            ),
         )
+
+    def ascertained(self, of_parts: Sequence[Ascertainment | None]) -> Partitioned:
+        """The same of parts without constant sites, as models say of the P parts.
+
+        Raises:
+            InputError: there are such sites after all.
+        """
+        for number, (part, own) in enumerate(zip(self.parts, of_parts, strict=True)):
+            if own is not None:
+                sites = part.sites[constant_sites(self.patterns(number))]
+                refuse_constant(sites, part.file or self.scheme.path, part.name)
+        if not any(of_parts):
+            return self
+        groups = []
+        for number, group in enumerate(self.groups):
+            members = [n for n in self.order if self.group_of_part[n] == number]
+            groups.append(with_unseen(group, [of_parts[n] for n in members]))
+        return replace(self, groups=tuple(groups))
 
     @cached_property
     def _first_sites(self) -> list[int]:
@@ -122,7 +151,7 @@ def read_partitioned(
     if None not in sources:
         notices = (*notices, f"{alignment} is not read: every part has a file of its own")
     blocks = [_block(part, sources[part.file].characters) for part in fitted.parts]
-    alphabets = _alphabets(fitted, blocks, list(map(told, fitted.parts)))
+    alphabets = _alphabets(fitted, blocks, list(map(told, fitted.parts, blocks)))
     return _assembled(fitted, sources, blocks, alphabets, notices)
 
 
@@ -133,14 +162,18 @@ def _found(file: str, scheme: str) -> str:
 
 
 def _told(
-    part: Part, scheme: Scheme, alphabet_of: AlphabetOf, datatype: str | None
+    part: Part,
+    block: NDArray[np.uint8],
+    scheme: Scheme,
+    alphabet_of: AlphabetOf,
+    datatype: str | None,
 ) -> Alphabet | None:
-    """The alphabet that words or the model say; None where they say none."""
+    """The alphabet that words or the model say of a part's columns; None where they say none."""
     word = part.datatype or datatype
     if word is None:
         return alphabet_of(part.model) if part.model else None
     try:
-        return alphabet_named(word)
+        return alphabet_named(word, block)
     except InputError as error:
         hint = error.hint or ""
         raise scheme.error(f"part {part.name}: {error.message}", part, hint) from None
@@ -150,14 +183,14 @@ def _judged(
     characters: NDArray[np.uint8],
     file: str | None,
     scheme: Scheme,
-    told: Callable[[Part], Alphabet | None],
+    told: Callable[[Part, NDArray[np.uint8]], Alphabet | None],
 ) -> int:
     """Whether each part of a file has characters of one alphabet: a `Judge`."""
     own = replace(scheme, parts=tuple(part for part in scheme.parts if part.file == file))
     fitted, _ = fit(own, {file: characters.shape[1]})
     for part in fitted.parts:
         block = _block(part, characters)
-        alphabet = told(part) or Letters.of(block).looks_like
+        alphabet = told(part, block) or Letters.of(block).looks_like
         if (alphabet.encode(block) == UNKNOWN).any():
             return 0
     return 1

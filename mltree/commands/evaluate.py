@@ -15,7 +15,7 @@ from mltree.tree.newick import write_newick
 
 __all__ = ["EvaluateRequest", "run_evaluate"]
 
-LOG, EVENTS, RESULT = "evalLog", "evalEvents", "eval.json"
+LOG, EVENTS, RESULT, PART_TREES = "evalLog", "evalEvents", "eval.json", "evalPartitionTrees"
 """Its own, so that a tree of a search under way can be evaluated."""
 
 
@@ -33,7 +33,7 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     """Evaluate a tree, show the result, write the files."""
     outputs = request.outputs
     kinds = ["evalTree", "evalModel", RESULT, *(["siteLnL"] if request.site_lnl else [])]
-    outputs.check([LOG, EVENTS, *kinds])
+    outputs.check([LOG, EVENTS, PART_TREES, *kinds])
     with open_log(outputs.path(LOG), reporter) as log:
         outputs.claim(kinds, request.redo)
         reporter(RunStarted(__version__, request.command))
@@ -61,12 +61,12 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
         newick = write_newick(found.mean_tree, problem.taxa)
         texts = {"evalModel": model_text(found.model, problem), "evalTree": newick + "\n"}
         if found.part_trees:
-            texts["evalPartitionTrees"] = part_trees(found, problem)
+            texts[PART_TREES] = part_trees(found, problem)
         if request.site_lnl:
             sites = computation.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
             values = problem.by_site(sites)
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
-        run.deliver(found, newick, texts)
+        run.deliver(found, newick, texts, spent=[*({PART_TREES} - set(texts))])
         reporter.finish("evaluate", run.conclude(found, newick))
 
 

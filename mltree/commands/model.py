@@ -17,7 +17,8 @@ from mltree.alignment.partition_files import (
 )
 from mltree.alignment.source import expect_file
 from mltree.choosing import choose
-from mltree.commands.request import Request, begin_log, by_kind, command_result, deliver, open_log
+from mltree.commands.request import Request, begin_log, open_log
+from mltree.commands.results import by_kind, command_result, deliver
 from mltree.errors import InputError
 from mltree.events import Emit, ModelsRanked, RankedModel, RunStarted
 from mltree.model.candidates import Criterion
@@ -29,9 +30,10 @@ from mltree.report.progress import Reporter
 
 __all__ = ["ModelRequest", "chosen", "run_model"]
 
-LOG, MODEL, TABLE = "modelLog", "bestModel", "modelTest"
+LOG, MODEL, TABLE = "modelLog", "bestFitModel", "modelTest"
 SCHEME, NEXUS = "best_scheme", "best_scheme.nex"
-"""Kinds of the files: RAxML-NG's and IQ-TREE's names."""
+"""Kinds of the files: RAxML-NG's and IQ-TREE's names. The model's has one of its own, for a search
+beside the same alignment leaves a .bestModel."""
 
 SHOWN = 10
 """Models of a part that are shown; all are in the file."""

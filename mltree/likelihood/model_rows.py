@@ -57,16 +57,18 @@ class RowLayout:
         """Numbers of an eigen system."""
         return 2 * self.states + contract.MODEL_SQUARES * self.states**2
 
-    def unpack(self, row: Float64) -> ModelRow:
-        """A row f64[words], category by category."""
+    def unpack(self, rows: Float64) -> list[ModelRow]:
+        """Rows f64[n, words], each category by category."""
         s, k = self.states, self.categories
         sizes = [s, *[s * s] * contract.MODEL_SQUARES, s]
         shapes = [(s,), *[(s, s)] * contract.MODEL_SQUARES, (s,)]
-        systems, rates, weights = np.split(row, [len(row) - 2 * k, len(row) - k])
-        of_category = systems.reshape(self.systems, -1).repeat(k // self.systems, axis=0)
-        parts = np.split(of_category, np.cumsum(sizes)[:-1], axis=1)
-        tables = [part.reshape(k, *shape) for part, shape in zip(parts, shapes, strict=True)]
-        return ModelRow._make([*tables, rates, weights])
+        count, words = rows.shape
+        systems, rates, weights = np.split(rows, [words - 2 * k, words - k], axis=1)
+        of_system = systems.reshape(count, self.systems, -1)
+        of_category = of_system.repeat(k // self.systems, axis=1)
+        parts = np.split(of_category, np.cumsum(sizes)[:-1], axis=2)
+        tables = [part.reshape(count, k, *shape) for part, shape in zip(parts, shapes, strict=True)]
+        return [ModelRow._make(row) for row in zip(*tables, rates, weights, strict=True)]
 
 
 def model_rows(models: Sequence[ModelArrays]) -> Float64:

@@ -98,7 +98,7 @@ class ReferenceEngine:
         self._cla: dict[tuple[int, int], _Scaled] = {}
         self._p: dict[int, Float64] = {}
         self._expm1: dict[int, Float64] = {}
-        self._models = np.empty((0, self._row.words))
+        self._models: list[ModelRow] = []
         self._weights = patterns.weights[None]
         self._site_lnl = np.zeros((1, patterns.n_patterns))
 
@@ -108,7 +108,7 @@ class ReferenceEngine:
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each."""
-        self._models = model_rows(models)
+        self._models = self._row.unpack(model_rows(models))
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of weights f64[R, L]."""
@@ -175,7 +175,7 @@ class ReferenceEngine:
     def _make_p(self, p: int, length: int, stride: int, case: int, model: int) -> None:
         first, parts, *_ = self._cases[case]
         for part in range(first, first + parts):
-            row = self._row.unpack(self._models[model + part])
+            row = self._models[model + part]
             time = row.rates * self._lengths[length + stride * part]
             expm1 = np.expm1(time[:, None] * row.eigenvalues)
             change = (row.right * expm1[:, None, :]) @ row.left
@@ -199,7 +199,7 @@ class ReferenceEngine:
 
     def _model(self, model: int) -> ModelRow:
         """A case's model of the part at hand."""
-        return self._row.unpack(self._models[model + self._part])
+        return self._models[model + self._part]
 
     def _weighted(self, row: int, of_patterns: Float64) -> Float64:
         """The sum over the part's patterns f64[L, ...], under a row of weights."""

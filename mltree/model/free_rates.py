@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,6 +74,12 @@ class FreeRates:
         """The K categories in ascending order of their rates."""
         order = np.argsort(self.rates, kind="stable")
         return Categories(self.rates[order], self.weights[order])
+
+    @property
+    def kind(self) -> Hashable:
+        """Of as many categories, and these where they are fixed."""
+        fixed = (self.rates.tobytes(), self.weights.tobytes()) if self.fixed else None
+        return FreeRates, len(self.rates), fixed
 
     def variables(self) -> list[Variable]:
         """Logs of the ratios of rates, and then of weights, to those of the last category."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,6 +49,11 @@ class Gamma:
         rates, weights = self._of(np.array([self.alpha]))
         return Categories(rates[0], weights[0])
 
+    @property
+    def kind(self) -> Hashable:
+        """Of as many categories, of one alpha where that is fixed."""
+        return Gamma, self.n_categories, self.mode, self.alpha if self.fixed else None
+
     def variables(self) -> list[Variable]:
         """Log alpha."""
         low, high = math.log(ALPHA_MIN), math.log(ALPHA_MAX)
@@ -62,7 +68,9 @@ class Gamma:
         return self if self.fixed else dataclasses.replace(self, alpha=math.exp(x[0]))
 
     def _of(self, alpha: NDArray[np.float64]) -> Categories:
-        rates = gamma_rates(alpha, self.n_categories, self.mode)
+        """Those of f64 [M]; most points of an optimiser differ in other variables than alpha."""
+        unlike, which = np.unique(alpha, return_inverse=True)
+        rates = gamma_rates(unlike, self.n_categories, self.mode)[which]
         return Categories(rates, np.full_like(rates, 1.0 / self.n_categories))
 
 

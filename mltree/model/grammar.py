@@ -1,7 +1,8 @@
 """Model strings in RAxML-NG's grammar: parsing them, and printing them as its .bestModel does.
 
     MODEL[{rates}] [+F|+FC|+FE|+FO|+FU{frequencies}] [+G[K][m|a][{alpha}]|+R[K][{rates}{weights}]]
-        [+I|+IO|+IU{p}|+I{p}] [+B|+BO|+BU{scale}|+B{scale}]
+        [+I|+IO|+IU{p}|+I{p}] [+ASC_LEWIS|+ASC_FELS{sites}|+ASC_STAM{sites}]
+        [+B|+BO|+BU{scale}|+B{scale}]
 
 Values are separated by ``/`` or ``,``; braces may be square brackets; case does not matter. A
 value in braces is fixed, everything else is estimated. What follows the first comma outside the
@@ -16,6 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import ModelError
+from mltree.model import morphology
 from mltree.model.empirical import PROTEIN_MODELS, protein_model, read_matrix
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import Gamma
 from mltree.model.names import PROTEIN_GTR, default_model_name, unknown_name
-from mltree.model.rates import Heterogeneity
 from mltree.model.substitution import (
     DNA_MODELS,
     FrequencyMode,
@@ -89,8 +92,16 @@ def _split_terms(text: str) -> list[str]:
 
 
 def _is_known(name: str) -> bool:
-    is_dna = name in _DNA_NAMES or _CUSTOM_CLASSES.fullmatch(name) is not None
-    return is_dna or name in PROTEIN_MODELS or name == PROTEIN_GTR
+    return _data_of(name) is not None
+
+
+def _data_of(name: str) -> str | None:
+    """The name of the alphabet that a model is for; None where there is no such model."""
+    if name in _DNA_NAMES or _CUSTOM_CLASSES.fullmatch(name) is not None:
+        return "DNA"
+    if name in PROTEIN_MODELS or name == PROTEIN_GTR:
+        return "AA"
+    return morphology.data_of(name)
 
 
 def _is_file(name: str) -> bool:
@@ -105,19 +116,22 @@ _DNA_NAMES = {known.upper(): known for known in DNA_MODELS}
 
 def _base_model(name: str, alphabet: Alphabet) -> Model:
     """The model of a bare name, nothing fixed."""
-    if not _is_known(name):
+    of_characters = morphology.model_of(name, alphabet)
+    if of_characters is not None:
+        return of_characters
+    data = _data_of(name)
+    if data is None:
         raise unknown_name(name, alphabet)
-    custom = _CUSTOM_CLASSES.fullmatch(name)
-    is_dna = custom is not None or name in _DNA_NAMES
-    if is_dna != (len(alphabet.states) == 4):
-        wanted = "nucleotides" if is_dna else "proteins"
+    if data != alphabet.name:
+        wanted = {"DNA": "nucleotides", "AA": "proteins"}.get(data, data)
         raise ModelError(
             f"model {name} is for {wanted}, but the alignment's data type is {alphabet.name}",
             hint=f"try {default_model_name(alphabet)}",
         )
+    custom = _CUSTOM_CLASSES.fullmatch(name)
     if custom is not None:
         return _estimated(name, alphabet, _in_order(custom[1]), np.ones(6))
-    if is_dna:
+    if data == "DNA":
         known = DNA_MODELS[_DNA_NAMES[name]]
         model = _estimated(known.name, alphabet, known.rate_classes, np.ones(6))
         mode: FrequencyMode = "FO" if known.free_frequencies else "model"
@@ -193,8 +207,8 @@ def _classes_of_pairs(model: Model, values: NDArray[np.float64]) -> NDArray[np.f
 
 
 def _hint_at_classes(model: Model) -> str:
-    if model.n_states != 4:
-        return "the upper triangle by rows, of states in the order ARNDCQEGHILKMFPSTWYV"
+    if model.alphabet.name != "DNA":
+        return f"the upper triangle by rows, of states in the order {model.alphabet.states}"
     classes = "".join(map(str, model.rate_classes))
     return f"AC AG AT CG CT GT have the classes {classes}: one value for each"
 
@@ -205,19 +219,7 @@ def format_model(model: Model, precision: int = PRECISION) -> str:
     Estimated values are in braces too, estimated frequencies as +FU{...}; counted frequencies are
     +FC, since whoever reads the line has the alignment. `precision` is in decimals.
     """
-
-    def braces(*values: float) -> str:
-        return "{" + "/".join(f"{value:.{precision}f}" for value in values) + "}"
-
-    def among_sites(form: Heterogeneity) -> str:
-        if isinstance(form, Gamma):
-            mode = "a" if form.mode == "median" else "m"
-            return f"+G{form.n_categories}{mode}{braces(form.alpha)}"
-        if isinstance(form, FreeRates):
-            rates, weights = form.ascending()
-            return f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
-        return ""
-
+    braces = partial(_braces, precision)
     text = model.name
     if len(set(model.rate_classes)) > 1:
         text += braces(*unique_rates(model.rate_classes, model.rates))
@@ -225,12 +227,29 @@ def format_model(model: Model, precision: int = PRECISION) -> str:
         text += "+FU" + braces(*model.frequencies)
     elif model.frequency_mode != "model":
         text += f"+{model.frequency_mode}"
-    if model.p_invariant is not None:
-        text += "+IU" + braces(model.p_invariant)
-    text += among_sites(model.heterogeneity)
+    text += "".join(_at_sites(model, braces))
     if model.branch_scaler is not None:
         text += "+BU" + braces(model.branch_scaler)
     return text
+
+
+def _braces(precision: int, *values: float) -> str:
+    return "{" + "/".join(f"{value:.{precision}f}" for value in values) + "}"
+
+
+def _at_sites(model: Model, braces: Callable[..., str]) -> Iterator[str]:
+    """The terms of what differs among sites."""
+    form = model.heterogeneity
+    if model.p_invariant is not None:
+        yield "+IU" + braces(model.p_invariant)
+    if isinstance(form, Gamma):
+        mode = "a" if form.mode == "median" else "m"
+        yield f"+G{form.n_categories}{mode}{braces(form.alpha)}"
+    if isinstance(form, FreeRates):
+        rates, weights = form.ascending()
+        yield f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
+    if model.ascertainment is not None:
+        yield model.ascertainment.text
 
 
 def format_best_model(model: Model, n_sites: int, partition: str = "noname") -> str:

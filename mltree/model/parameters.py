@@ -22,7 +22,7 @@ from mltree.model.eigen import ModelArrays, decompose
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import Gamma
 from mltree.model.portable import exp
-from mltree.model.rates import Variable, with_invariable
+from mltree.model.rates import Variable, categories_at, with_invariable
 from mltree.model.substitution import Model, expand_rates, unique_rates
 
 __all__ = [
@@ -164,18 +164,19 @@ def arrays_of(
 ) -> list[list[ModelArrays]]:
     """The arrays of every model at its points f64 [M, n], rates times its scalers f64 [M].
 
-    ``categories``: as many for each model as it is filled up to with some of weight 0. The eigen
-    systems of all models of a state count are found at once.
+    ``categories``: as many for each model as it is filled up to with some of weight 0. What all
+    models of a state count need is found at once, as it takes a thousand parts to be quick.
     """
     found: list[list[ModelArrays]] = [[]] * len(models)
     for states in dict.fromkeys(model.n_states for model in models):
         which = [n for n, model in enumerate(models) if model.n_states == states]
         values = [_values(models[n], points[n]) for n in which]
         systems = _systems([models[n] for n in which], values)
-        for n, own, rows in zip(which, values, systems, strict=True):
-            rates, weights = with_invariable(
-                models[n].heterogeneity.at(own.among_sites), own.p_invariant
-            )
+        among = categories_at(
+            [models[n].heterogeneity for n in which], [own.among_sites for own in values]
+        )
+        for n, own, variable, rows in zip(which, values, among, systems, strict=True):
+            rates, weights = with_invariable(variable, own.p_invariant)
             missing = categories[n] - rates.shape[1] if categories else 0
             none = np.zeros((len(rates), missing))
             rates = np.concatenate([rates * scalers[n][:, None], none], axis=1)

@@ -7,6 +7,7 @@ the grammar gives it a term. Invariable sites (+I) go with every form.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -15,7 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from mltree.errors import ModelError
 
-__all__ = ["ONE_RATE", "Categories", "Heterogeneity", "OneRate", "Variable", "with_invariable"]
+__all__ = [
+    "ONE_RATE",
+    "Categories",
+    "Heterogeneity",
+    "OneRate",
+    "Variable",
+    "categories_at",
+    "with_invariable",
+]
 
 
 class Variable(NamedTuple):
@@ -45,6 +54,10 @@ class Heterogeneity(Protocol):
     def categories(self) -> Categories:
         """The K categories."""
 
+    @property
+    def kind(self) -> Hashable:
+        """Equal for forms that have the same categories at the same points."""
+
     def variables(self) -> list[Variable]:
         """The n free parameters: none where the user gave the values."""
 
@@ -64,6 +77,11 @@ class OneRate:
         """One."""
         return Categories(np.ones(1), np.ones(1))
 
+    @property
+    def kind(self) -> Hashable:
+        """One."""
+        return OneRate
+
     def variables(self) -> list[Variable]:
         """None."""
         return []
@@ -79,6 +97,22 @@ class OneRate:
 
 
 ONE_RATE = OneRate()
+
+
+def categories_at(
+    forms: Sequence[Heterogeneity], points: Sequence[NDArray[np.float64]]
+) -> list[Categories]:
+    """What ``at`` says of every form at its points f64 [M, n], but all of a kind at once."""
+    kinds: dict[Hashable, list[int]] = {}
+    for number, form in enumerate(forms):
+        kinds.setdefault(form.kind, []).append(number)
+    found: dict[int, Categories] = {}
+    for alike in kinds.values():
+        together = forms[alike[0]].at(np.concatenate([points[number] for number in alike]))
+        ends = np.cumsum([len(points[number]) for number in alike])[:-1]
+        split = zip(*(np.split(each, ends) for each in together), strict=True)
+        found |= {number: Categories(*own) for number, own in zip(alike, split, strict=True)}
+    return [found[number] for number in range(len(forms))]
 
 
 def with_invariable(categories: Categories, p_invariant: ArrayLike | None) -> Categories:

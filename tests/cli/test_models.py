@@ -36,12 +36,12 @@ def test_the_choice_is_iq_tree_s(run: Run, primates: str) -> None:
     for criterion in ("bic", "aic", "aicc"):
         assert sum(one[f"{criterion}_weight"] for one in table["models"]) == pytest.approx(1.0)
     assert sorted(path.name for path in Path().iterdir()) == [
-        f"x.mltree.{kind}" for kind in ("bestModel", "modelLog", "modelTest")
+        f"x.mltree.{kind}" for kind in ("bestFitModel", "modelLog", "modelTest")
     ]
     again = run(*command)
     assert again.exit_code == 2
     assert "--redo" in again.stderr
-    again = run("evaluate", primates, "--model", "x.mltree.bestModel", "--tree", TREE,
+    again = run("evaluate", primates, "--model", "x.mltree.bestFitModel", "--tree", TREE,
                 "--no-opt-model", "--prefix", "e")  # fmt: skip
     (line,) = (x for x in again.stdout.splitlines() if x.startswith("Final log-likelihood"))
     assert float(line.split()[-1]) == pytest.approx(best["lnl"], abs=0.05)
@@ -57,10 +57,10 @@ def test_parts_are_chosen_for_and_read_again(run: Run, primates: str) -> None:
     assert list(chosen) == ["rest", "first"]
     ranked = [event for event in events if event["event"] == "ModelsRanked"]
     assert [(event["part"], event["models"][0]["model"]) for event in ranked] == [*chosen.items()]
-    lines = Path("x.mltree.bestModel").read_text().splitlines()
+    lines = Path("x.mltree.bestFitModel").read_text().splitlines()
     assert [line.split(", ")[1] for line in lines] == ["rest = 501-898", "first = 1-500"]
     assert Path("x.mltree.best_scheme").exists()
-    for name in ("x.mltree.bestModel", "x.mltree.best_scheme.nex"):
+    for name in ("x.mltree.bestFitModel", "x.mltree.best_scheme.nex"):
         again = run("check", primates, "--partitions", name, "--json")
         assert again.exit_code == 0, again.output
         parts = json.loads(again.stdout.splitlines()[-1])["parts"]
@@ -93,4 +93,4 @@ def test_what_cannot_be_used_is_refused(
     result = run("model", primates, "--prefix", "x", *options)
     assert result.exit_code == 2
     assert words in result.stderr
-    assert not Path("x.mltree.bestModel").exists()
+    assert not Path("x.mltree.bestFitModel").exists()

@@ -73,6 +73,18 @@ def test_a_search_is_read_again(run: Run, inputs: None, linkage: str) -> None:
     assert final_lnl(again) == pytest.approx(final_lnl(found), abs=SAME_LNL)
 
 
+def test_trees_of_parts_do_not_outlive_their_run(run: Run, inputs: None) -> None:
+    """What --redo writes without them would stand beside those of other lengths."""
+    for command, kind in ((("evaluate", "--tree", "tree"), "eval"), (("search",), "best")):
+        options = (command[0], "aln.fa", *command[1:], "--model", "parts", "--prefix", "x")
+        options += ("--preset", "fast") if command[0] == "search" else ()
+        trees = Path(f"x.mltree.{kind}PartitionTrees")
+        final_lnl(run(*options, "--brlen", "unlinked"))
+        assert trees.exists()
+        final_lnl(run(*options, "--brlen", "linked", "--redo"))
+        assert not trees.exists()
+
+
 def test_more_freedom_is_never_worse(run: Run, inputs: None) -> None:
     given = ("evaluate", "aln.fa", "--model", "parts", "--tree", "tree", "--redo")
     linked, scaled, unlinked = (final_lnl(run(*given, "--brlen", each)) for each in LINKAGES)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from mltree.errors import ModelError
+from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import Gamma, gamma_rates
-from mltree.model.rates import ONE_RATE, Categories, with_invariable
+from mltree.model.rates import ONE_RATE, Categories, categories_at, with_invariable
 
 
 def test_rates_with_invariable_sites_agree_with_iqtree() -> None:
@@ -44,6 +46,21 @@ def test_many_models_at_once_are_the_same() -> None:
         alone = with_invariable(Categories(rates[row], weights[row]), one)
         for many, single in zip(together, alone, strict=True):
             np.testing.assert_array_equal(many[row], single)
+
+
+def test_forms_of_one_kind_are_computed_at_once_and_are_the_same() -> None:
+    """To the last bit, whatever stands beside them; fixed ones keep their own values."""
+    rng = np.random.default_rng(14)
+    free, fixed = FreeRates.from_gamma(3, 0.5), FreeRates.of(rng.random(3), rng.random(3))
+    forms = [
+        Gamma(4, 1.0), Gamma(4, 0.3), Gamma(4, 0.3, fixed=True), Gamma(4, 0.9, fixed=True),
+        Gamma(4, 1.0, "median"), Gamma(2, 1.0), ONE_RATE, free,
+        dataclasses.replace(fixed, fixed=True), dataclasses.replace(free, fixed=True),
+    ]  # fmt: skip
+    points = [rng.normal(size=(1 + n % 3, len(form.variables()))) for n, form in enumerate(forms)]
+    for form, own, together in zip(forms, points, categories_at(forms, points), strict=True):
+        for many, alone in zip(together, form.at(own), strict=True):
+            np.testing.assert_array_equal(many, alone)
 
 
 def test_no_heterogeneity_is_one_category() -> None:

@@ -35,7 +35,7 @@ def test_waves_are_those_of_every_tree(tips: int, seed: int) -> None:
 def test_from_a_central_tip_the_waves_are_fewest(tips: int, seed: int) -> None:
     trees = some_trees(tips, seed)
     forest = Forest(trees)
-    for tree, root in zip(trees, forest.central_tips() % forest.n_halves, strict=True):
+    for tree, root in zip(trees, forest.in_tree(forest.central_tips()), strict=True):
         own = Forest([tree])
         distances = [len(own.waves(np.array([3 * tip], np.int32))) for tip in range(tips)]
         assert root == 3 * int(np.argmin(distances))
