@@ -4,8 +4,8 @@ The set behind half-edge h is that of the subtree which its neighbour sees acros
 those behind the twins of h's siblings. A change of a tree travels outwards from where it was made
 only as far as it makes a difference, which for sets of states is not far.
 
-Half-edge h of tree k is ``k * 3N + h``, as in a Forest. Letters: T tips, N nodes, F words of all
-planes (see fitch).
+The trees have the same taxa: half-edge h of tree k is ``k * 3N + h``. Letters: T tips, N nodes,
+F words of all planes (see fitch).
 """
 
 from __future__ import annotations

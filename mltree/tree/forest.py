@@ -74,12 +74,12 @@ class Forest:
 
     def tree(self, number: int) -> Tree:
         """A copy of one of the trees, as the arrays are now."""
-        halves = slice(number * self.n_halves, (number + 1) * self.n_halves)
-        edges = slice(number * self.n_edges, (number + 1) * self.n_edges)
-        is_used = self.is_inner[halves] | (np.arange(self.n_halves) % 3 == 0)
-        twin = np.where(is_used, self.twin[halves] - np.int32(halves.start), np.int32(NONE))
-        edge = np.where(is_used, self.edge[halves] - np.int32(edges.start), np.int32(NONE))
-        return Tree(twin, edge, self.lengths[..., edges].copy(), self.n_tips)
+        halves = slice(self.first_half[number], self.first_half[number] + self.n_halves[number])
+        edges = slice(self.first_edge[number], self.first_edge[number] + self.n_edges[number])
+        is_used = self.is_inner[halves] | (np.arange(self.n_halves[number]) % 3 == 0)
+        twin = np.where(is_used, self.twin[halves] - self.first_half[number], np.int32(NONE))
+        edge = np.where(is_used, self.edge[halves] - self.first_edge[number], np.int32(NONE))
+        return Tree(twin, edge, self.lengths[..., edges].copy(), int(self.n_tips[number]))
 
     def of_trees(self, half: int) -> Int32Array:
         """int32[n]: a half-edge of every tree."""

@@ -158,19 +158,19 @@ class _Rounds:
 
     def _best_moves(self, prunes: Int32Array) -> tuple[Int32Array, Int32Array]:
         """The prunes that gain, and their best targets; tree by tree, best first."""
-        step = max(1, CHUNK_WORDS // (len(self.sets.sets) * min(WALKS, self.forest.n_edges)))
+        step = max(1, CHUNK_WORDS // (len(self.sets.sets) * WALKS))
         chunks = [prunes[first : first + step] for first in range(0, prunes.size, step)]
         best = [self._best_targets(chunk) for chunk in chunks]
         prune, target, gain = (np.concatenate(columns) for columns in zip(*best, strict=True))
-        order = np.lexsort((-gain, prune // self.forest.n_halves))
+        order = np.lexsort((-gain, self.forest.tree_of_half[prune]))
         return prune[order], target[order]
 
     def _best_targets(self, prunes: Int32Array) -> tuple[Int32Array, Int32Array, Float64Array]:
         """For a chunk of prunes: those that gain, their nearest best target, and the gain."""
         subtrees = self.sets.behind(self.sets.twin[prunes])
         here = self._costs_here(prunes, subtrees)
-        number = prunes // np.int32(self.forest.n_halves)
-        cut = self.cuts[self.phase[number]] * self.scores[number] / self.forest.n_edges
+        a_branch = self.scores / self.forest.n_edges
+        cut = (self.cuts.take(self.phase, mode="clip") * a_branch)[self.forest.tree_of_half[prunes]]
         wave = self._start(prunes)
         found = [(prunes[:0], prunes[:0], here[:0])]
         while wave.at.size:
@@ -225,7 +225,7 @@ class _Rounds:
         kept = np.flatnonzero(self._loosely(prune, target))
         while kept.size:
             prune, target = prune[kept], target[kept]
-            number = prune // np.int32(forest.n_halves)
+            number = forest.tree_of_half[prune]
             fell = self._try_moves(prune, target, number)
             place = np.arange(number.size) - np.searchsorted(number, number)
             half = np.bincount(number, minlength=forest.n_trees) // 2
@@ -236,15 +236,15 @@ class _Rounds:
         forest = self.forest
         sides = (prune, *(side[prune] for side in forest.siblings), target)
         chosen = compatible(forest.edge[np.stack(sides, axis=1)])
-        number = prune // np.int32(forest.n_halves)
+        number = forest.tree_of_half[prune]
         links = rewire(forest.twin, forest.edge, prune[chosen], target[chosen])
         _, whole = self.sets.towards_tips(_present(number[chosen]))
         links.restore(forest.twin, forest.edge)
         # Where they make a circle one by one, for some targets come to lie inside their subtrees.
         for tree in _present(number[chosen & ~whole[number]]).tolist():
             own = np.flatnonzero(number == tree)
-            halves = [array[own] - np.int32(tree * forest.n_halves) for array in (prune, target)]
-            chosen[own], _ = apply_sprs(forest.tree(tree), *halves)
+            moves = forest.in_tree(prune[own]), forest.in_tree(target[own])
+            chosen[own], _ = apply_sprs(forest.tree(tree), *moves)
         return chosen
 
     def _try_moves(self, prune: Int32Array, target: Int32Array, number: Int32Array) -> Bool:

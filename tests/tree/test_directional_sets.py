@@ -33,7 +33,7 @@ def test_sets_that_are_kept_up_are_those_of_the_trees_as_they_are(n_tips: int, s
     forest = Forest([random_topology(n_tips, rng) for _ in range(3)])
     sets = DirectionalSets.of_trees(forest, sites)
     prunes = rng.choice(forest.inner, 6).astype(np.int32)
-    targets = (prunes // forest.n_halves * forest.n_halves).astype(np.int32)
+    targets = forest.first_half[forest.tree_of_half[prunes]]
     targets += 3 * rng.integers(n_tips, size=6).astype(np.int32)
     sides = np.stack([prunes, *siblings(prunes), targets], axis=1)
     made = np.flatnonzero(compatible(forest.edge[sides]))
@@ -41,7 +41,7 @@ def test_sets_that_are_kept_up_are_those_of_the_trees_as_they_are(n_tips: int, s
     links = rewire(forest.twin, forest.edge, prunes, targets)
     trees = np.arange(3, dtype=np.int32)
     facing, whole = sets.towards_tips(trees)
-    number = prunes // forest.n_halves
+    number = forest.tree_of_half[prunes]
     links.at(~whole[number]).restore(forest.twin, forest.edge)
     sets.refresh(sets.made_from(links.at(whole[number]).halves.ravel()))
     np.testing.assert_array_equal(sets.sets, DirectionalSets.of_trees(forest, sites).sets)
