@@ -129,6 +129,8 @@ class Control(enum.IntEnum):
     """1 when the last trial was the best: CLAs then belong to the returned lengths."""
     FAR = 7
     """The last pass that aimed a length towards a maximum out of its reach."""
+    FLOOR = 8
+    """Stop where another pass that gains as much as the last would end below (natural log)."""
 
 
 class Function(enum.IntEnum):
@@ -145,7 +147,7 @@ class Function(enum.IntEnum):
     RELL = 8
 
 
-CONTROL_WORDS = 8
+CONTROL_WORDS = 9
 """Stride of a control record, in numbers."""
 
 HEADER_WORDS = 2

@@ -235,6 +235,8 @@ def prepare_search(
         max(fitting.most_trees, afterwards),
         kept,
     )
+    if not computation.placement.side_by_side:
+        fitting = fitting.one_by_one(all_starts=starts is not None)
     rng = np.random.default_rng(seed)
     grown = starting_trees(starts or _usual_starts(fitting), distinct, taxa, groups, rng, emit)
     start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Protocol
 
 from mltree.events import (
@@ -26,7 +27,7 @@ from mltree.search.model_optimiser import Fit, best_fit, optimise_models, starts
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
 from mltree.search.requests import Steps, smoothed
 from mltree.search.spr import spr_round
-from mltree.search.state import Lineage, SearchState, best_of
+from mltree.search.state import Lineage, SearchState, best_of, shapes
 from mltree.settings import PhaseSettings, SearchSettings
 from mltree.tree.forest import Forest
 
@@ -61,10 +62,15 @@ class Stage:
     def round(self, lineages: Sequence[Lineage], phase: PhaseSettings) -> Steps[bool]:
         """An SPR round on the active lineages; True when none is active any more."""
         state = self.state
-        active = [lineage for lineage in lineages if lineage.active]
+        active = self._unfinished([lineage for lineage in lineages if lineage.active])
+        if not active:
+            return True
+        topologies = Forest([lineage.tree for lineage in active]).topology_keys()
         outcomes = yield from spr_round(
-            active, self.case, phase, self.settings.rounds, self.constraint
+            active, self.case, phase, self.settings.rounds, self.constraint, self.state.explored
         )
+        idle = [outcome.moves == 0 for outcome in outcomes]
+        state.explored.ended(compress(topologies, idle))
         candidates = sum(outcome.candidates for outcome in outcomes)
         moves = sum(outcome.moves for outcome in outcomes)
         state.rounds += 1
@@ -72,6 +78,48 @@ class Stage:
         state.moves += moves
         self.emit(RoundDone(state.rounds, phase.radius, candidates, moves, state.best.lnl))
         return not any(lineage.active for lineage in lineages)
+
+    def _unfinished(self, lineages: Sequence[Lineage]) -> list[Lineage]:
+        """Those from which more may be found; of equal topologies the best.  The others rest."""
+        if not lineages:
+            return []
+        keys = Forest([lineage.tree for lineage in lineages]).topology_keys()
+        best: dict[int, Lineage] = {}
+        for lineage, key in zip(lineages, keys, strict=True):
+            best[key] = max(best.get(key, lineage), lineage, key=lambda one: one.lnl)
+        over = dict(zip(best, self.state.explored.has_ended(list(best)), strict=True))
+        for lineage, key in zip(lineages, keys, strict=True):
+            lineage.active = lineage is best[key] and not over[key]
+        return [lineage for lineage in lineages if lineage.active]
+
+    def admit(self) -> Steps[bool]:
+        """Let the next starts in, unless those before agree; whether any came."""
+        state = self.state
+        if not state.waiting or self.agreed(state.lineages):
+            return False
+        count = self.settings.starts_at_once
+        fresh, state.waiting = state.waiting[:count], state.waiting[count:]
+        yield from self.smooth(fresh, self.settings.rounds.smooth_epsilon)
+        for lineage in fresh:
+            lineage.active = True
+            self.emit(StartTree(lineage.origin, lineage.lnl))
+        state.lineages = [*state.lineages, *fresh]
+        return True
+
+    def reached(self, lineages: Sequence[Lineage]) -> int:
+        """Starts that led to the best of these trees, or to one as good."""
+        shaped = list(zip(lineages, self.shapes(lineages), strict=True))
+        best, shape = max(shaped, key=lambda pair: pair[0].lnl)
+        near = best.lnl - self.settings.rounds.smooth_epsilon
+        return sum(one.starts for one, own in shaped if own == shape or one.lnl >= near)
+
+    def agreed(self, lineages: Sequence[Lineage]) -> bool:
+        """Whether several starts have led to the best tree."""
+        return self.reached(lineages) >= self.settings.agreement
+
+    def shapes(self, lineages: Sequence[Lineage]) -> list[int]:
+        """See :func:`mltree.search.state.shapes`."""
+        return shapes(lineages, self.settings.perturbation.free_length)
 
     def adopt(self, lineage: Lineage, fit: Fit) -> None:
         """A lineage goes on with the tree of a fit, and the search with its model."""
@@ -143,8 +191,12 @@ class Rearrange:
             for lineage in state.lineages:
                 lineage.active, lineage.rounds = True, 0
             radius, cut = self.phase.radius, self.phase.cut
+            state.explored.enter(self.phase)
             stage.emit(PhaseStarted(self.number, radius, cut, len(state.lineages)))
-        return (yield from stage.round(state.lineages, self.phase))
+        over = yield from stage.round(state.lineages, self.phase)
+        if over and self.number == 1:
+            over = not (yield from stage.admit())
+        return over
 
 
 @dataclass(frozen=True)
@@ -157,9 +209,10 @@ class Cull:
         for lineage in state.lineages:
             state.pool.add(lineage.tree, lineage.lnl)
         kept = survivors(state.lineages, stage.settings)
-        if len(state.lineages) > 1:
-            stage.emit(TreesCulled(len(kept), len(state.lineages) - len(kept)))
-        state.lineages = kept
+        dropped = len(state.lineages) + len(state.waiting) - len(kept)
+        if dropped or len(kept) > 1:
+            stage.emit(TreesCulled(len(kept), dropped))
+        state.lineages, state.waiting = kept, []
         yield from ()
         return True
 
@@ -172,6 +225,7 @@ class Perturb:
         """A batch set up, or a round on it; over after batches in a row that brought nothing."""
         state, settings = stage.state, stage.settings.perturbation
         if not state.copies:
+            state.explored.enter(settings.phase)
             state.lineages = [best_of(state.lineages)]
             state.copies = perturbed_copies(
                 state.lineages[0], settings, state.fraction, state.rng, stage.constraint
@@ -180,7 +234,9 @@ class Perturb:
             return False
         if (yield from stage.round(state.copies, settings.phase)):
             self._accept(stage)
-        return not state.copies and state.failures >= settings.patience
+        return not state.copies and (
+            state.failures >= settings.patience or state.returned >= settings.returns
+        )
 
     def _accept(self, stage: Stage) -> None:
         """Replace the best tree by a better copy, and end the batch."""
@@ -188,10 +244,14 @@ class Perturb:
         best = state.lineages[0]
         for copy in state.copies:
             state.pool.add(copy.tree, copy.lnl)
-        fell_back = fallen_back(state.copies, best, settings.min_gain)
+        shape, *others = stage.shapes([best, *state.copies])
+        same = [other == shape for other in others]
+        fell_back = fallen_back(state.copies, same, best, settings.min_gain)
         better = [copy for copy in state.copies if copy.lnl > best.lnl + settings.min_gain]
         state.batches += 1
-        state.failures = 0 if better else state.failures + 1
+        gained = any(copy.lnl > best.lnl + stage.settings.rounds.min_gain for copy in better)
+        state.failures = 0 if gained else state.failures + 1
+        state.returned = 0 if gained else state.returned + fell_back
         state.fraction = next_fraction(state.fraction, fell_back, settings)
         state.lineages = [best_of([best, *better])]
         lnl = state.lineages[0].lnl
@@ -257,8 +317,10 @@ def survivors(lineages: list[Lineage], settings: SearchSettings) -> list[Lineage
     best, worst = ranked[0].lnl, ranked[-1].lnl
     floor = best - max(settings.cull_margin, settings.cull_factor * (best - worst))
     kept: dict[int, Lineage] = {}
-    keys = Forest([lineage.tree for lineage in ranked]).topology_keys()
+    keys = shapes(ranked, settings.perturbation.free_length)
     for lineage, key in zip(ranked, keys, strict=True):
-        if lineage.lnl >= floor:
-            kept.setdefault(key, lineage)
+        if key in kept:
+            kept[key].starts += lineage.starts
+        elif lineage.lnl >= floor:
+            kept[key] = lineage
     return list(kept.values())[: settings.max_survivors]

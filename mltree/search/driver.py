@@ -85,8 +85,11 @@ def beginning(
     rng: np.random.Generator,
 ) -> SearchState:
     """The state before the first step."""
+    lineages = [Lineage(start.tree.copy(), -np.inf, start.origin) for start in starts]
     return SearchState(
-        lineages=[Lineage(start.tree.copy(), -np.inf, start.origin) for start in starts],
+        lineages=lineages[: settings.starts_at_once],
+        waiting=lineages[settings.starts_at_once :],
+        starts=len(lineages),
         model=model,
         rng=rng,
         pool=Pool(settings.pool),
