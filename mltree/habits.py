@@ -123,12 +123,16 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "--seqtype": (
         Habit(IQ, "--data-type protein", when="AA"),
         Habit(IQ, "--data-type dna", when="DNA"),
-        Habit(IQ, note="DNA and proteins are what mltree knows"),
+        Habit(IQ, "--data-type binary", when="BIN"),
+        Habit(IQ, "--data-type multistate", when="MORPH"),
+        Habit(IQ, note="DNA, proteins, binary and multistate characters are what mltree knows"),
     ),
     "-st": (
         Habit(IQ, "--data-type protein", when="AA"),
         Habit(IQ, "--data-type dna", when="DNA"),
-        Habit(IQ, note="DNA and proteins are what mltree knows"),
+        Habit(IQ, "--data-type binary", when="BIN"),
+        Habit(IQ, "--data-type multistate", when="MORPH"),
+        Habit(IQ, note="DNA, proteins, binary and multistate characters are what mltree knows"),
     ),
     "-te": (Habit(IQ, "--tree {}", command="evaluate"),),
     "-t": (Habit(IQ, "--tree pars", when="BIONJ|PARS"), Habit(IQ, "--tree rand", when="RANDOM")),

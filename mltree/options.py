@@ -126,6 +126,8 @@ class DataType(str, Enum):
 
     DNA = "dna"
     PROTEIN = "protein"
+    BINARY = "binary"
+    MULTISTATE = "multistate"
 
 
 class Brlen(str, Enum):
@@ -162,8 +164,8 @@ AlignmentArgument = Annotated[
     str,
     typer.Argument(
         metavar="ALIGNMENT",
-        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or gzip; DNA or protein. Format "
-        "and type are recognised. - is standard input.",
+        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or gzip; DNA, protein, binary or "
+        "multistate. Format and type are recognised. - is standard input.",
     ),
 ]
 ModelOption = Annotated[
@@ -174,7 +176,8 @@ ModelOption = Annotated[
         metavar="MODEL",
         help="RAxML-NG's grammar (GTR+FC+G4, HKY{2.5}+FE, LG+I+G4) or a .bestModel file; a "
         "partition file (RAxML's, RAxML-NG's, NEXUS); or auto, the one that suits the data best, "
-        "where a search follows. Default: GTR+FC+G4 for DNA, LG+G4 for proteins.",
+        "where a search follows. Default: GTR+FC+G4 for DNA, LG+G4 for proteins, "
+        "BIN+FC+G4, MULTIx_MK+G4.",
     ),
 ]
 BrlenOption = Annotated[
@@ -192,7 +195,7 @@ DataTypeOption = Annotated[
     typer.Option(
         "--data-type",
         case_sensitive=False,
-        metavar="dna|protein",
+        metavar="dna|protein|binary|multistate",
         help="What the alignment holds. Default: what the model is for, else what it looks like.",
     ),
 ]

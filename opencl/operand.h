@@ -35,7 +35,7 @@ VECTOR_FUNCTION code_v operand_codes(const plf_t *s, int operand, int block) {
 
 // The tip vector of the codes: tip_table[code][state] for every lane.
 VECTOR_FUNCTION void tip_expand(const plf_t *s, code_v code, real_v x[STATES]) {
-#if TIP_LOOKUP || CODES != 1 << STATES
+#if TIP_LOOKUP || STATES > 8 || CODES != 1 << STATES
   table_rows(s->tip_table, code, x);
 #else  // the code is the set of states, a bit each
   FOR_STATE(i) x[i] = TO_REAL((code >> (uchar)i) & (uchar)1);

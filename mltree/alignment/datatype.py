@@ -1,6 +1,7 @@
-"""DNA or protein: what the letters of an alignment tell.
+"""The data type of an alignment: what its characters tell.
 
-Fifteen letters mean something in both. So the letters of every column, each counted once (copies
+More digits than letters are binary or multistate characters (`morphology`). Of letters, fifteen
+mean something in both DNA and proteins. So the letters of every column, each counted once (copies
 of an ancestor's letter are no new evidence), are held against the shares that they have in several
 kinds of nucleotide and protein data. The data type is the one with the kind that makes them
 likeliest:
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.alignment import morphology
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
 from mltree.errors import InputError
 
@@ -124,11 +126,18 @@ class Letters:
 
     @property
     def looks_like(self) -> Alphabet:
-        """DNA or protein; where the odds say little, the one that has all the letters."""
+        """By digits or by letters; where the odds say little, the one that has all the letters."""
+        if self.is_coded:
+            return morphology.states_in(self.counts)
         odds = self.odds
         if abs(odds) < SURE and self.fits(DNA) != self.fits(PROTEIN):
             return DNA if self.fits(DNA) else PROTEIN
         return DNA if odds >= 0 else PROTEIN
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether these are binary or multistate characters, which have digits for states."""
+        return morphology.is_coded(self.counts)
 
     def fits(self, alphabet: Alphabet) -> bool:
         """Whether every letter belongs to the alphabet; a ``*`` or a digit tells nothing."""
@@ -140,6 +149,9 @@ class Letters:
 
         Data of plain nucleotides are never proteins, though the letters would do.
         """
+        if wanted is not None and self.is_coded:
+            is_sequence = wanted is DNA or wanted is PROTEIN
+            return self.looks_like if is_sequence else wanted
         if wanted is None or not self.fits(wanted):
             return self.looks_like
         if wanted is PROTEIN and self.share("ACGTU") >= PLAIN_SHARE:
@@ -149,7 +161,7 @@ class Letters:
     @property
     def sure(self) -> bool:
         """Whether the odds leave no doubt."""
-        return abs(self.odds) >= 2 * SURE
+        return self.is_coded or abs(self.odds) >= 2 * SURE
 
     @property
     def doubtful(self) -> bool:
@@ -162,7 +174,8 @@ class Letters:
         if alphabet is PROTEIN:
             return f"{self.share('EFILPQ'):.0%} EFILPQ, {self.share('ACGT'):.0%} ACGT"
         if alphabet is not DNA:
-            return ""
+            used = [c for c in alphabet.states if self.counts[ord(c)]]
+            return f"{len(used)} symbols, {used[0]} to {used[-1]}" if used else ""
         bases = "ACGU" if self.counts[ord("U")] > self.counts[ord("T")] else "ACGT"
         plain = self.share("ACGTU")
         if plain == 1.0:
@@ -172,18 +185,34 @@ class Letters:
 
 
 def detect_alphabet(characters: NDArray[np.uint8]) -> Alphabet:
-    """DNA or protein, by the letters (u8 [T, sites], upper case)."""
+    """The data type by the characters (u8 [T, sites], upper case)."""
     return Letters.of(characters).looks_like
 
 
-def alphabet_named(datatype: str) -> Alphabet:
+def alphabet_named(datatype: str, characters: NDArray[np.uint8] | None = None) -> Alphabet:
     """The alphabet for a data type as users write it.
+
+    ``characters`` (u8 [T, sites], upper case) say how many states there are where the data type
+    leaves it open.
 
     Raises:
         InputError: no such data type.
     """
-    known = {"DNA": DNA, "RNA": DNA, "NT": DNA, "AA": PROTEIN, "PROTEIN": PROTEIN}
-    alphabet = known.get(datatype.strip().upper())
+    word = datatype.strip().upper()
+    if word in _MULTISTATE and characters is not None:
+        return morphology.states_in(Letters.of(characters).counts)
+    alphabet = _ALPHABETS.get(word) or morphology.named(word)
     if alphabet is None:
-        raise InputError(f"unknown data type {datatype!r}", hint="DNA or AA")
+        raise InputError(f"unknown data type {datatype!r}", hint="DNA, AA, BIN, or MULTI6")
     return alphabet
+
+
+_ALPHABETS = {
+    **dict.fromkeys(("DNA", "RNA", "NT"), DNA),
+    **dict.fromkeys(("AA", "PROTEIN"), PROTEIN),
+    "BINARY": morphology.BINARY,
+}
+"""By the words that have no number in them."""
+
+_MULTISTATE = ("MULTI", "MULTISTATE", "MORPH", "STANDARD")
+"""Words for as many states as there are: IQ-TREE's, and that of NEXUS."""

@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment.alphabet import UNKNOWN, Alphabet
+from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
 from mltree.alignment.datatype import Letters, alphabet_named, detect_alphabet
 from mltree.alignment.dots import Dots
-from mltree.alignment.sequences import read_sequences, refuse_few
+from mltree.alignment.nexus import STANDARD
+from mltree.alignment.sequences import Sequences, read_sequences, refuse_few
 
 __all__ = ["Alignment", "alphabet_named", "detect_alphabet", "read_alignment"]
 
@@ -55,24 +56,24 @@ def read_alignment(
 ) -> Alignment:
     """The alignment in a file.
 
-    ``datatype`` (``"DNA"``, ``"AA"``) overrides what it looks like; so does the alphabet of a
-    model, where the data can be that.
+    ``datatype`` (``"DNA"``, ``"AA"``, ``"BIN"``, ``"MULTI"``) overrides what it looks like; so does
+    the alphabet of a model, where the data can be that.
 
     Raises:
         InputError: see the module's first lines.
     """
-    forced = alphabet_named(datatype) if datatype else None
 
     def judge(characters: NDArray[np.uint8]) -> int:
         """How good a reading is: 2 as the model wants it, 1 acceptable, 0 not."""
-        alphabet = forced or Letters.of(characters).alphabet(model_alphabet)
+        told = alphabet_named(datatype, characters) if datatype else None
+        alphabet = told or Letters.of(characters).alphabet(model_alphabet)
         sound = (alphabet.encode(characters) != UNKNOWN).all()
         return int(sound) + int(sound and alphabet is model_alphabet)
 
     sequences = read_sequences(path, judge)
     refuse_few(sequences.names, sequences.path)
-    if forced is None and sequences.lines.datatype:
-        forced = alphabet_named(sequences.lines.datatype)
+    word = datatype or _word_of(sequences, model_alphabet)
+    forced = alphabet_named(word, sequences.characters) if word else None
     letters = Letters.of(sequences.characters)
     alphabet = forced or letters.alphabet(model_alphabet)
     sequences.refuse_unknown(alphabet)
@@ -86,3 +87,10 @@ def read_alignment(
         doubtful=not (forced or model_alphabet) and letters.doubtful,
         dots=sequences.dots,
     )
+
+
+def _word_of(sequences: Sequences, model_alphabet: Alphabet | None) -> str | None:
+    """The data type that the file itself names; a model says of how many states it is."""
+    word = sequences.lines.datatype
+    named_by_model = word == STANDARD and model_alphabet not in (None, DNA, PROTEIN)
+    return None if named_by_model else word

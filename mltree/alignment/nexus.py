@@ -20,7 +20,14 @@ __all__ = ["nexus_rows"]
 
 BLOCKS = (b"DATA", b"CHARACTERS")
 
-DATATYPES = {b"DNA": "DNA", b"RNA": "DNA", b"NUCLEOTIDE": "DNA", b"PROTEIN": "AA"}
+STANDARD = "STANDARD"
+"""Binary and multistate characters, of as many states as there are."""
+
+DATATYPES = {
+    **dict.fromkeys((b"DNA", b"RNA", b"NUCLEOTIDE"), "DNA"),
+    b"PROTEIN": "AA",
+    STANDARD.encode(): STANDARD,
+}
 
 REFUSED = (b"EQUATE", b"TRANSPOSE", b"NOLABELS", b"TOKENS", b"ITEMS", b"STATESFORMAT")
 
@@ -30,7 +37,7 @@ IUPAC = {
 }  # fmt: skip
 """Sets of nucleotides."""
 
-_SET = re.compile(rb"[{(]([A-Za-z\s,]*)[})]")
+_SET = re.compile(rb"[{(]([A-Za-z0-9\s,]*)[})]")
 _ASSIGNMENT = re.compile(rb"([A-Za-z]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|\S+))?")
 _BEGIN = re.compile(rb"BEGIN\s+(\w+)\Z")
 _NAME = re.compile(rb"\s*(?:'((?:[^']|'')*)'|(\S+))")
@@ -217,9 +224,10 @@ def _residues(lines: Lines, n: int, text: bytes, datatype: str | None) -> bytes:
 
     def letter(found: re.Match[bytes]) -> bytes:
         states = "".join(sorted(set(found[1].decode().upper().replace("U", "T")) - set(" ,\t")))
-        if datatype == "AA" or (len(states) != 1 and states not in IUPAC):
+        if len(states) != 1 and (datatype in ("AA", STANDARD) or states not in IUPAC):
             shown = found[0].decode()
-            raise lines.error(f"the set {shown} has no letter of its own", n)
+            hint = "a tip has one state or any: write ? for it" if datatype == STANDARD else ""
+            raise lines.error(f"the set {shown} has no letter of its own", n, hint=hint)
         return (states if len(states) == 1 else IUPAC[states]).encode()
 
     return b"".join(_SET.sub(letter, text).split())

@@ -46,7 +46,7 @@ _BRACED = re.compile(r"[{\[].*?[}\]]")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _SCALER = re.compile(r"\+BU?[{\[]([^}\]]*)[}\]]", re.IGNORECASE)
 _FREQUENCIES = {"": "", "F": "+FC", "X": "+FO"}
-_OTHER_DATA = re.compile(r"(BIN|MULTI|MORPH|CODON)(?![A-Z])", re.IGNORECASE)
+_OTHER_DATA = re.compile(r"(BIN|MULTI[0-9]+|CODON)(?![A-Z0-9])", re.IGNORECASE)
 _PROTEINS = (
     "DAYHOFF", "DCMUT", "JTT", "MTREV", "WAG", "RTREV", "CPREV", "VT", "BLOSUM62", "MTMAM", "LG",
     "MTART", "MTZOA", "PMB", "HIVB", "HIVW", "FLU", "STMTREV",
@@ -58,9 +58,10 @@ _WORDS: dict[str, tuple[str | None, str | None]] = {
     **dict.fromkeys(("DNA", "NT"), ("DNA", None)),
     "DNAX": ("DNA", "GTR+FO+G4"),
     **dict.fromkeys(("AA", "PROT", "PROTEIN"), ("AA", None)),
+    **dict.fromkeys(("MULTI", "MORPH"), ("MULTI", None)),
 }
 """Data type and model of RAxML 8's words. RAxML-NG reads DNA as GTR+G+F, which is what a part whose
-model is open has here too."""
+model is open has here too. BIN is a model's name as well."""
 
 
 def read_partitions(path: str | Path) -> Scheme:

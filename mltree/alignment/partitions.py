@@ -122,7 +122,7 @@ def read_partitioned(
     if None not in sources:
         notices = (*notices, f"{alignment} is not read: every part has a file of its own")
     blocks = [_block(part, sources[part.file].characters) for part in fitted.parts]
-    alphabets = _alphabets(fitted, blocks, list(map(told, fitted.parts)))
+    alphabets = _alphabets(fitted, blocks, list(map(told, fitted.parts, blocks)))
     return _assembled(fitted, sources, blocks, alphabets, notices)
 
 
@@ -133,14 +133,18 @@ def _found(file: str, scheme: str) -> str:
 
 
 def _told(
-    part: Part, scheme: Scheme, alphabet_of: AlphabetOf, datatype: str | None
+    part: Part,
+    block: NDArray[np.uint8],
+    scheme: Scheme,
+    alphabet_of: AlphabetOf,
+    datatype: str | None,
 ) -> Alphabet | None:
-    """The alphabet that words or the model say; None where they say none."""
+    """The alphabet that words or the model say of a part's columns; None where they say none."""
     word = part.datatype or datatype
     if word is None:
         return alphabet_of(part.model) if part.model else None
     try:
-        return alphabet_named(word)
+        return alphabet_named(word, block)
     except InputError as error:
         hint = error.hint or ""
         raise scheme.error(f"part {part.name}: {error.message}", part, hint) from None
@@ -150,14 +154,14 @@ def _judged(
     characters: NDArray[np.uint8],
     file: str | None,
     scheme: Scheme,
-    told: Callable[[Part], Alphabet | None],
+    told: Callable[[Part, NDArray[np.uint8]], Alphabet | None],
 ) -> int:
     """Whether each part of a file has characters of one alphabet: a `Judge`."""
     own = replace(scheme, parts=tuple(part for part in scheme.parts if part.file == file))
     fitted, _ = fit(own, {file: characters.shape[1]})
     for part in fitted.parts:
         block = _block(part, characters)
-        alphabet = told(part) or Letters.of(block).looks_like
+        alphabet = told(part, block) or Letters.of(block).looks_like
         if (alphabet.encode(block) == UNKNOWN).any():
             return 0
     return 1

@@ -239,5 +239,7 @@ def _character_hint(byte: int, characters: NDArray[np.uint8], alphabet: Alphabet
         return "correct it; or, if these are proteins: --data-type protein"
     if alphabet is PROTEIN and byte in b"UO":
         return "selenocysteine (U) and pyrrolysine (O) have no state: replace them by X"
+    if alphabet not in (DNA, PROTEIN):
+        return f"its states are {alphabet.states[0]} to {alphabet.states[-1]}, and - ? are unknown"
     gaps = "-.?NOX" if alphabet is DNA else "-.?*X"
     return f"characters for unknown states are {' '.join(gaps)}"

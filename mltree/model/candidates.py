@@ -22,6 +22,7 @@ import numpy as np
 from mltree.alignment.alphabet import Alphabet
 from mltree.model.empirical import PROTEIN_MODELS
 from mltree.model.free_rates import FreeRates
+from mltree.model.names import known_models
 from mltree.model.parameters import starting_models
 from mltree.model.portable import exp, log
 from mltree.model.rates import Heterogeneity, OneRate
@@ -48,8 +49,9 @@ REFERENCE_RATES = ("", "+I", "+G4", "+I+G4")
 MOST_FREE_RATES = 10
 """Categories of free rates, as in ModelFinder."""
 
-_REFERENCE = {"DNA": "GTR+FC", "AA": "LG"}
-"""The matrix under which the rates are compared: the most general one, or the most usual."""
+_REFERENCE = {"DNA": "GTR+FC", "AA": "LG", "BIN": "BIN+FC"}
+"""The matrix under which the rates are compared: the most general one, or the most usual. Of
+multistate characters Mk."""
 
 
 class Criterion(StrEnum):
@@ -89,15 +91,19 @@ def matrices(alphabet: Alphabet) -> list[str]:
     """Every matrix for a kind of data with each of its frequencies, the reference first.
 
     Nucleotides: equal ones, or counted where a name says that they differ. Proteins: the model's
-    own, or counted.
+    own, or counted; other characters: equal, or counted. GTR of more than two states is left out:
+    multistate data are few for so many parameters.
     """
     if alphabet.name == "DNA":
         every = [
             name + "+FC" * model.free_frequencies for name, model in reversed(DNA_MODELS.items())
         ]
-    else:
+    elif alphabet.name == "AA":
         every = [name + term for name in PROTEIN_MODELS for term in ("", "+FC")]
-    first = _REFERENCE[alphabet.name]
+    else:
+        names = [name for name in known_models(alphabet) if not name.endswith("_GTR")]
+        every = [name + term for name in names for term in ("+FE", "+FC")]
+    first = _REFERENCE.get(alphabet.name, every[0])
     return [first, *(name for name in every if name != first)]
 
 

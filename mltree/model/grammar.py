@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import ModelError
+from mltree.model import morphology
 from mltree.model.empirical import PROTEIN_MODELS, protein_model, read_matrix
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import Gamma
@@ -89,8 +90,16 @@ def _split_terms(text: str) -> list[str]:
 
 
 def _is_known(name: str) -> bool:
-    is_dna = name in _DNA_NAMES or _CUSTOM_CLASSES.fullmatch(name) is not None
-    return is_dna or name in PROTEIN_MODELS or name == PROTEIN_GTR
+    return _data_of(name) is not None
+
+
+def _data_of(name: str) -> str | None:
+    """The name of the alphabet that a model is for; None where there is no such model."""
+    if name in _DNA_NAMES or _CUSTOM_CLASSES.fullmatch(name) is not None:
+        return "DNA"
+    if name in PROTEIN_MODELS or name == PROTEIN_GTR:
+        return "AA"
+    return morphology.data_of(name)
 
 
 def _is_file(name: str) -> bool:
@@ -105,19 +114,22 @@ _DNA_NAMES = {known.upper(): known for known in DNA_MODELS}
 
 def _base_model(name: str, alphabet: Alphabet) -> Model:
     """The model of a bare name, nothing fixed."""
-    if not _is_known(name):
+    of_characters = morphology.model_of(name, alphabet)
+    if of_characters is not None:
+        return of_characters
+    data = _data_of(name)
+    if data is None:
         raise unknown_name(name, alphabet)
-    custom = _CUSTOM_CLASSES.fullmatch(name)
-    is_dna = custom is not None or name in _DNA_NAMES
-    if is_dna != (len(alphabet.states) == 4):
-        wanted = "nucleotides" if is_dna else "proteins"
+    if data != alphabet.name:
+        wanted = {"DNA": "nucleotides", "AA": "proteins"}.get(data, data)
         raise ModelError(
             f"model {name} is for {wanted}, but the alignment's data type is {alphabet.name}",
             hint=f"try {default_model_name(alphabet)}",
         )
+    custom = _CUSTOM_CLASSES.fullmatch(name)
     if custom is not None:
         return _estimated(name, alphabet, _in_order(custom[1]), np.ones(6))
-    if is_dna:
+    if data == "DNA":
         known = DNA_MODELS[_DNA_NAMES[name]]
         model = _estimated(known.name, alphabet, known.rate_classes, np.ones(6))
         mode: FrequencyMode = "FO" if known.free_frequencies else "model"
@@ -193,8 +205,8 @@ def _classes_of_pairs(model: Model, values: NDArray[np.float64]) -> NDArray[np.f
 
 
 def _hint_at_classes(model: Model) -> str:
-    if model.n_states != 4:
-        return "the upper triangle by rows, of states in the order ARNDCQEGHILKMFPSTWYV"
+    if model.alphabet.name != "DNA":
+        return f"the upper triangle by rows, of states in the order {model.alphabet.states}"
     classes = "".join(map(str, model.rate_classes))
     return f"AC AG AT CG CT GT have the classes {classes}: one value for each"
 

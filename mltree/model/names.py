@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from mltree.errors import ModelError
+from mltree.model import morphology
 from mltree.model.empirical import PROTEIN_MODELS
 from mltree.model.substitution import DNA_MODELS
 
@@ -51,6 +52,9 @@ _ALIASES = {
     "MTREV24": "MTREV",
     "CPREV10": "CPREV",
     "BLOSUM": "BLOSUM62",
+    "GTR2": "BIN",
+    "JC2": "BIN",
+    "BINARY": "BIN",
 }
 """Names that other programs use, in capitals, for the hint of an error only."""
 
@@ -63,12 +67,14 @@ _MIXTURES |= {f"C{classes}" for classes in range(10, 61, 10)}
 
 def default_model_name(alphabet: Alphabet) -> str:
     """The model of a run that names none: GTR+FC+G4 for nucleotides, LG+G4 for proteins."""
-    return "GTR+FC+G4" if len(alphabet.states) == 4 else "LG+G4"
+    usual = {"DNA": "GTR+FC+G4", "AA": "LG+G4", "BIN": "BIN+FC+G4"}
+    return usual.get(alphabet.name) or f"{alphabet.name}_MK+G4"
 
 
 def known_models(alphabet: Alphabet) -> list[str]:
     """The names of the models for a kind of data."""
-    return list(DNA_MODELS) if len(alphabet.states) == 4 else [*PROTEIN_MODELS, PROTEIN_GTR]
+    sequences = {"DNA": [*DNA_MODELS], "AA": [*PROTEIN_MODELS, PROTEIN_GTR]}
+    return sequences.get(alphabet.name) or morphology.names_of(alphabet)
 
 
 def unknown_name(name: str, alphabet: Alphabet) -> ModelError:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
+
+from mltree.alignment import morphology
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.partitions import Partitioned
 from mltree.errors import ModelError
 from mltree.model.grammar import default_model_name, parse_model
 from mltree.model.substitution import Model
 
+_DATA = re.compile(r"[_+{\[,]")
+"""What ends the data type in a model's string: ``MULTI6_MK+G4``."""
+
 __all__ = ["model_alphabet", "model_names", "part_models"]
 
 
 def model_alphabet(model: str) -> Alphabet | None:
-    """The alphabet that a model's string is for; None where the string is wrong."""
-    for alphabet in (DNA, PROTEIN):
+    """The alphabet that a model's string is for; None where the string is wrong.
+
+    Raises: InputError where it is for characters of too many states.
+    """
+    named = morphology.named(_DATA.split(model.strip().upper(), maxsplit=1)[0])
+    for alphabet in (DNA, PROTEIN) if named is None else (named,):
         try:
             parse_model(model, alphabet)
         except ModelError:

@@ -193,7 +193,7 @@ REFUSED = {
     "number of sites": (NEXUS.replace("nchar=6", "nchar=5"), "taxon a has 6 sites, but NCHAR is 5"),
     "no sites": (NEXUS.replace("nchar=6", ""), "no DIMENSIONS with NCHAR"),
     "odd number": (NEXUS.replace("nchar=6", "nchar=x"), "NCHAR is no number"),
-    "morphology": (NEXUS.replace("=dna", "=standard"), "DATATYPE=standard is not read (DNA,"),
+    "mixed": (NEXUS.replace("=dna", "=mixed"), "DATATYPE=mixed is not read (DNA,"),
     "equate": (NEXUS.replace("=dna", "=dna equate='x=A'"), "EQUATE in FORMAT is not read"),
     "long gap": (NEXUS.replace("=dna", "=dna gap=--"), "GAP is to be one character"),
     "hidden blocks": (
