@@ -130,7 +130,7 @@ class Control(enum.IntEnum):
     FAR = 7
     """The last pass that aimed a length towards a maximum out of its reach."""
     FLOOR = 8
-    """Stop where another pass that gains as much as the last would end below (natural log)."""
+    """Stop where gains like the last, HOPE times, would end below (natural log)."""
 
 
 class Function(enum.IntEnum):
@@ -190,6 +190,11 @@ MAX_STEP_HALVINGS = 12
 
 STEP_GROWTH = 1.4
 """A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
+
+HOPE = 4
+"""Gains as large as the last one that a group is still trusted with: where so many do not reach its
+floor, it is given up. Far from a maximum gains may grow: with 1, insertions into random trees
+stopped up to 98 lnL short of what eight passes make of them, with 4 none."""
 
 UPHILL = 4
 """Factor on a length, up or down, where the curvature is of no use."""
@@ -389,8 +394,8 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
 }
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
-    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL GPU_COLUMNS TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH UPHILL
-    MOST_GROWTH LEAST_REACH SATURATED MODEL_SQUARES RELL_TILE
+    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL GPU_COLUMNS TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH HOPE
+    UPHILL MOST_GROWTH LEAST_REACH SATURATED MODEL_SQUARES RELL_TILE
 """
 NUMBERS = {name: globals()[name] for name in _KNOWN_TO_KERNELS.split()} | {
     "FUNCTIONS": len(Function)

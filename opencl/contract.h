@@ -67,6 +67,7 @@
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
 #define STEP_GROWTH (1.4)
+#define HOPE (4)
 #define UPHILL (4)
 #define MOST_GROWTH (10)
 #define LEAST_REACH (0.1)

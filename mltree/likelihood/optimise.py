@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.contract import (
+    HOPE,
     LEAST_REACH,
     MAX_STEP_HALVINGS,
     MOST_GROWTH,
@@ -66,9 +67,10 @@ class LengthOptimiser:
         step = min(step, 1.0)
         came_far = control[Control.FAR] == passes - 1
         spent = not first and not came_far and gain < control[Control.EPSILON] * last_step
-        hopeless = better and not first and not came_far and lnl + gain < control[Control.FLOOR]
+        may_reach = first or came_far or lnl + HOPE * gain >= control[Control.FLOOR]
         if not better:
             spent = step * 2.0**MAX_STEP_HALVINGS < 1
+        hopeless = better and not may_reach
         done = spent or hopeless or passes >= control[Control.MAX_PASSES]
         span = slice(group["first_length"], group["first_length"] + group["count"])
         if better:

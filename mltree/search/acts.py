@@ -6,132 +6,19 @@ all trees) and turns one :class:`SearchState` into the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Protocol
 
-from mltree.events import (
-    Emit,
-    ModelOptimised,
-    PhaseStarted,
-    RoundDone,
-    StartTree,
-    TreePerturbed,
-    TreesCulled,
-)
-from mltree.likelihood.cases import Case
+from mltree.events import Notice, PhaseStarted, StartsEnded, StartTree, TreePerturbed, TreesCulled
 from mltree.search.alternation import alternate
-from mltree.search.constraint import Constraint
-from mltree.search.model_optimiser import Fit, best_fit, optimise_models, starts_of
+from mltree.search.model_optimiser import best_fit, optimise_models
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
-from mltree.search.requests import Steps, smoothed
-from mltree.search.spr import spr_round
-from mltree.search.state import Lineage, SearchState, best_of, shapes
+from mltree.search.requests import Steps
+from mltree.search.stage import Stage
+from mltree.search.state import Lineage, best_of, shapes
 from mltree.settings import PhaseSettings, SearchSettings
-from mltree.tree.forest import Forest
 
-__all__ = ["Act", "Stage", "acts", "replicate_acts", "survivors"]
-
-
-@dataclass
-class Stage:
-    """Where acts are played: the state of a search, and what it goes by."""
-
-    settings: SearchSettings
-    state: SearchState
-    emit: Emit
-    constraint: Constraint | None = None
-    weights: int = 0
-    """The row of pattern weights that it searches under."""
-    first_part: int = 0
-    """Where its data begin among the parts of the engine."""
-
-    @property
-    def case(self) -> Case:
-        """What its trees are computed under now."""
-        return Case(self.state.model.arrays(), self.weights, self.first_part)
-
-    def smooth(self, lineages: Sequence[Lineage], epsilon: float) -> Steps[None]:
-        """Optimise the branch lengths of some trees."""
-        trees = [lineage.tree for lineage in lineages]
-        lnls = yield from smoothed(trees, [self.case] * len(trees), epsilon)
-        for lineage, lnl in zip(lineages, lnls, strict=True):
-            lineage.lnl = lnl
-
-    def round(self, lineages: Sequence[Lineage], phase: PhaseSettings) -> Steps[bool]:
-        """An SPR round on the active lineages; True when none is active any more."""
-        state = self.state
-        active = self._unfinished([lineage for lineage in lineages if lineage.active])
-        if not active:
-            return True
-        topologies = Forest([lineage.tree for lineage in active]).topology_keys()
-        outcomes = yield from spr_round(
-            active, self.case, phase, self.settings.rounds, self.constraint, self.state.explored
-        )
-        idle = [outcome.moves == 0 for outcome in outcomes]
-        state.explored.ended(compress(topologies, idle))
-        candidates = sum(outcome.candidates for outcome in outcomes)
-        moves = sum(outcome.moves for outcome in outcomes)
-        state.rounds += 1
-        state.candidates += candidates
-        state.moves += moves
-        self.emit(RoundDone(state.rounds, phase.radius, candidates, moves, state.best.lnl))
-        return not any(lineage.active for lineage in lineages)
-
-    def _unfinished(self, lineages: Sequence[Lineage]) -> list[Lineage]:
-        """Those from which more may be found; of equal topologies the best.  The others rest."""
-        if not lineages:
-            return []
-        keys = Forest([lineage.tree for lineage in lineages]).topology_keys()
-        best: dict[int, Lineage] = {}
-        for lineage, key in zip(lineages, keys, strict=True):
-            best[key] = max(best.get(key, lineage), lineage, key=lambda one: one.lnl)
-        over = dict(zip(best, self.state.explored.has_ended(list(best)), strict=True))
-        for lineage, key in zip(lineages, keys, strict=True):
-            lineage.active = lineage is best[key] and not over[key]
-        return [lineage for lineage in lineages if lineage.active]
-
-    def admit(self) -> Steps[bool]:
-        """Let the next starts in, unless those before agree; whether any came."""
-        state = self.state
-        if not state.waiting or self.agreed(state.lineages):
-            return False
-        count = self.settings.starts_at_once
-        fresh, state.waiting = state.waiting[:count], state.waiting[count:]
-        yield from self.smooth(fresh, self.settings.rounds.smooth_epsilon)
-        for lineage in fresh:
-            lineage.active = True
-            self.emit(StartTree(lineage.origin, lineage.lnl))
-        state.lineages = [*state.lineages, *fresh]
-        return True
-
-    def reached(self, lineages: Sequence[Lineage]) -> int:
-        """Starts that led to the best of these trees, or to one as good."""
-        shaped = list(zip(lineages, self.shapes(lineages), strict=True))
-        best, shape = max(shaped, key=lambda pair: pair[0].lnl)
-        near = best.lnl - self.settings.rounds.smooth_epsilon
-        return sum(one.starts for one, own in shaped if own == shape or one.lnl >= near)
-
-    def agreed(self, lineages: Sequence[Lineage]) -> bool:
-        """Whether several starts have led to the best tree."""
-        return self.reached(lineages) >= self.settings.agreement
-
-    def shapes(self, lineages: Sequence[Lineage]) -> list[int]:
-        """See :func:`mltree.search.state.shapes`."""
-        return shapes(lineages, self.settings.perturbation.free_length)
-
-    def adopt(self, lineage: Lineage, fit: Fit) -> None:
-        """A lineage goes on with the tree of a fit, and the search with its model."""
-        self.state.model = fit.model
-        lineage.tree, lineage.lnl = fit.tree, fit.lnl
-        self.emit(ModelOptimised(fit.model.text, fit.lnl))
-
-    def fits(self, lineage: Lineage, afresh: bool) -> list[Fit]:
-        """The model on a tree; ``afresh`` also from the other start that a model may have."""
-        models = starts_of(self.state.model) if afresh else [self.state.model]
-        row = self.weights, self.first_part
-        return [Fit(lineage.tree.copy(), model, *row) for model in models]
+__all__ = ["Act", "acts", "replicate_acts", "survivors"]
 
 
 class Act(Protocol):
@@ -209,10 +96,26 @@ class Cull:
         for lineage in state.lineages:
             state.pool.add(lineage.tree, lineage.lnl)
         kept = survivors(state.lineages, stage.settings)
-        dropped = len(state.lineages) + len(state.waiting) - len(kept)
-        if dropped or len(kept) > 1:
-            stage.emit(TreesCulled(len(kept), dropped))
+        if len(state.lineages) > 1:
+            stage.emit(TreesCulled(len(kept), len(state.lineages) - len(kept)))
+        if state.waiting:
+            number, agreed = len(state.waiting), kept[0].starts
+            stage.emit(Notice(f"{agreed} starts agree; {number} others are not searched"))
         state.lineages, state.waiting = kept, []
+        yield from ()
+        return True
+
+
+@dataclass(frozen=True)
+class EndStarts:
+    """The best tree goes on alone, and it is told how many starts led to it."""
+
+    def step(self, stage: Stage) -> Steps[bool]:
+        """Without any likelihood."""
+        state = stage.state
+        ended = sum(lineage.starts for lineage in state.lineages)
+        stage.emit(StartsEnded(state.starts, ended, stage.reached(state.lineages)))
+        state.lineages = [best_of(state.lineages)]
         yield from ()
         return True
 
@@ -226,7 +129,6 @@ class Perturb:
         state, settings = stage.state, stage.settings.perturbation
         if not state.copies:
             state.explored.enter(settings.phase)
-            state.lineages = [best_of(state.lineages)]
             state.copies = perturbed_copies(
                 state.lineages[0], settings, state.fraction, state.rng, stage.constraint
             )
@@ -291,6 +193,8 @@ def acts(settings: SearchSettings) -> tuple[Act, ...]:
             every.append(Cull())
         if number < len(settings.phases):
             every.extend(between)
+    if settings.phases:
+        every.append(EndStarts())
     if settings.perturbation.patience > 0:
         every.extend((*between, Perturb()))
     every.append(Finish())

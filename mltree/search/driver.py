@@ -15,11 +15,12 @@ import numpy as np
 from mltree.errors import InputError
 from mltree.events import Emit, SearchFinished, SearchResumed, ignore
 from mltree.model.partitioned import PartitionModel
-from mltree.search.acts import Act, Stage, acts
+from mltree.search.acts import Act, acts
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.constraint import Constraint
 from mltree.search.requests import Steps, perform
 from mltree.search.scoring import SearchLikelihood
+from mltree.search.stage import Stage
 from mltree.search.state import Lineage, Pool, SearchState, best_of
 from mltree.settings import SearchSettings
 from mltree.tree.topology import Tree
@@ -86,10 +87,11 @@ def beginning(
 ) -> SearchState:
     """The state before the first step."""
     lineages = [Lineage(start.tree.copy(), -np.inf, start.origin) for start in starts]
+    first = min(settings.starts_at_once or len(lineages), len(lineages))
     return SearchState(
-        lineages=lineages[: settings.starts_at_once],
-        waiting=lineages[settings.starts_at_once :],
-        starts=len(lineages),
+        lineages=lineages[:first],
+        waiting=lineages[first:],
+        starts=first,
         model=model,
         rng=rng,
         pool=Pool(settings.pool),

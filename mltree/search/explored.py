@@ -77,23 +77,27 @@ class Keys:
     def worthwhile(self, explored: Sequence[Explored]) -> Int32Array:
         """int32[prunes]: the half-edges whose subtrees are not exhausted, rising."""
         prunes = self._forest.inner
-        tree = prunes // self._forest.n_halves
-        exhausted = np.zeros(prunes.size, np.bool_)
-        for n, known in enumerate(explored):
-            own = tree == n
-            exhausted[own] = _among(self._of_prunes[own], known.prunes)
-        return prunes[~exhausted]
+        known = [one.prunes for one in explored]
+        return prunes[~self._known(prunes, self._of_prunes, known)]
 
     def hopeful(
         self, explored: Sequence[Explored], prunes: Int32Array, targets: Int32Array
     ) -> NDArray[np.bool_]:
         """bool[moves]: which are not hopeless."""
-        keys, tree = self._moves(prunes, targets), prunes // self._forest.n_halves
-        hopeful = np.ones(keys.size, np.bool_)
-        for n, known in enumerate(explored):
-            own = tree == n
-            hopeful[own] = ~_among(keys[own], known.moves)
-        return hopeful
+        known = [one.moves for one in explored]
+        return ~self._known(prunes, self._moves(prunes, targets), known)
+
+    def _known(
+        self, halves: Int32Array, keys: UInt64Array, known: Sequence[UInt64Array]
+    ) -> NDArray[np.bool_]:
+        """bool[keys]: which are known of the tree that their half-edge is in."""
+        tree = halves // self._forest.n_halves
+        order = np.argsort(tree, kind="stable")
+        ends = np.searchsorted(tree[order], np.arange(1, len(known)))
+        found = np.zeros(keys.size, np.bool_)
+        for own, of_tree in zip(np.split(order, ends), known, strict=True):
+            found[own] = _among(keys[own], of_tree)
+        return found
 
     def lessons(
         self, prunes: Int32Array, rescored: Sequence[Rescored], near: Float64Array
@@ -102,19 +106,17 @@ class Keys:
 
         near  f64[trees]: lnL below which a move is hopeless
         """
-        exhausted = np.zeros(self._forest.twin.size, np.bool_)
+        forest, lessons = self._forest, []
+        prunes_each = forest.inner.size // forest.n_trees
+        exhausted = np.zeros(forest.twin.size, np.bool_)
         exhausted[prunes] = True
-        first = np.arange(len(rescored)) * self._forest.n_halves
         for n, moves in enumerate(rescored):
-            exhausted[first[n] + moves.prune[moves.lnl >= near[n]]] = False
-        exhausted = exhausted[self._forest.inner]
-        tree = self._forest.inner // self._forest.n_halves
-        lessons = []
-        for n, moves in enumerate(rescored):
-            low = moves.lnl < near[n]
-            prune, target = (first[n] + of[low] for of in (moves.prune, moves.target))
-            own = self._of_prunes[exhausted & (tree == n)]
-            lessons.append(Lesson(self._moves(prune, target), own))
+            first, low = n * forest.n_halves, moves.lnl < near[n]
+            exhausted[first + moves.prune[~low]] = False
+            own = slice(n * prunes_each, (n + 1) * prunes_each)
+            gone = self._of_prunes[own][exhausted[forest.inner[own]]]
+            hopeless = self._moves(first + moves.prune[low], first + moves.target[low])
+            lessons.append(Lesson(hopeless, gone))
         return lessons
 
     def _prunes(self, prunes: Int32Array) -> UInt64Array:

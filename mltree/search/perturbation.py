@@ -48,9 +48,7 @@ def perturbed_copies(
     return result
 
 
-def fallen_back(
-    copies: list[Lineage], same: list[bool], best: Lineage, min_gain: float
-) -> int:
+def fallen_back(copies: list[Lineage], same: list[bool], best: Lineage, min_gain: float) -> int:
     """How many copies returned to the ``same`` tree that they came from, or to one just as good."""
     return sum(
         is_same or abs(copy.lnl - best.lnl) <= min_gain

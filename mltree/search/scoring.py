@@ -162,7 +162,8 @@ def _masked(
     if constraint is None:
         return s0
     forest = found.forest
-    prunes = np.split(found.prunes % forest.n_halves, len(trees))
+    ends = np.searchsorted(found.tree_of_prune, np.arange(1, len(trees)))
+    prunes = np.split(found.prunes % forest.n_halves, ends)
     forbidden = np.concatenate(
         [constraint.forbidden(tree, own) for tree, own in zip(trees, prunes, strict=True)]
     )
@@ -217,16 +218,16 @@ def rescore(
     cases: Sequence[Case],
     found: Neighbourhood,
     selected: Int,
-    near: Float,
+    near: Float | None = None,
 ) -> list[Moves]:
     """Joint Newton scores of the selected candidates, tree by tree.
 
-    They are rough below ``near`` f64[trees].
+    They may be rough below ``near`` f64[trees].
     """
     lnl, lengths = np.empty(0), np.empty((0, 4))
     if selected.size:
         joins = _join_lengths(likelihood, trees, cases, found, selected)
-        floors = near[found.tree[selected]]
+        floors = None if near is None else near[found.tree[selected]]
         lnl, three = likelihood.refine(trees, cases, found.scan(selected, joins), floors)
         join = joins[..., found.side[selected] >> 1, None]
         lengths = np.concatenate([three, join], axis=-1)

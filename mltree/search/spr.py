@@ -53,9 +53,9 @@ def spr_round(
     scored = yield from scored_moves(
         trees, [case] * len(trees), before, phase, settings, constraint, [explored] * len(trees)
     )
-    for one in scored:
-        explored.add(one.lesson)
-    rescored = [one.moves for one in scored]
+    for found in scored:
+        explored.add(found.lesson)
+    rescored = [found.moves for found in scored]
     wanted = [
         best_moves(moves, lnl, settings.min_gain)
         for moves, lnl in zip(rescored, before, strict=True)
@@ -66,11 +66,12 @@ def spr_round(
         wanted = yield from _with_trials(lineages, case, rescored, wanted, phase, settings)
     counts = yield from _apply_guarded(lineages, case, wanted, epsilon, constraint)
     outcomes = []
-    for lineage, lnl, count, one in zip(lineages, before, counts, scored, strict=True):
+    for lineage, lnl, count, found in zip(lineages, before, counts, scored, strict=True):
         gain = lineage.lnl - lnl
         lineage.rounds += 1
         lineage.active = count > 0 and gain >= enough and lineage.rounds < settings.max_rounds
-        outcomes.append(RoundOutcome(lineage.lnl, gain, count, one.candidates, one.moves.prune.size))
+        sizes = found.candidates, int(found.moves.prune.size)
+        outcomes.append(RoundOutcome(lineage.lnl, gain, count, *sizes))
     return outcomes
 
 

@@ -124,7 +124,6 @@ class Forest:
         keys: list[int] = key[self.twin[self.of_trees(0)]].tolist()
         return keys
 
-
     @cached_property
     def tip_sets(self) -> NDArray[np.uint64]:
         """uint64[n * 3N]: of the tips that a half-edge's neighbour sees across it.
