@@ -3,6 +3,7 @@
 #   make test     runs the test suite
 #   make fuzz     runs the long versions of the tests of random cases, for an hour or more
 #   make mutants  plants faults in the code and counts those that the tests notice, for an hour
+#   make docs     makes the site from docs/, into build/docs
 #   make bench    measures this machine (BENCH='search --help' for all there is to choose)
 VENV ?= .venv
 PYTHON ?= python3
@@ -14,7 +15,7 @@ MUTANTS ?= mltree/alignment mltree/model mltree/search mltree/tree
 PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 
-.PHONY: demo test fuzz mutants lint format bench clean
+.PHONY: demo test fuzz mutants lint format docs bench clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/.installed
@@ -39,6 +40,10 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i opencl/*.cl opencl/*.h
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html -c docs . build/docs
+	@echo "build/docs/index.html"
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m bench $(BENCH)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["QUOTED", "QUOTED_LNLS", "Quoted", "QuotedLnl"]
+__all__ = ["QUOTED", "QUOTED_LNLS", "QUOTED_SEARCHES", "Quoted", "QuotedLnl", "QuotedSearch"]
 
 
 @dataclass(frozen=True)
@@ -55,3 +55,41 @@ QUOTED_LNLS = (
 )
 """``--search`` from one parsimony tree (2026-11), GTR+FC+G4 or LG+G4. Names are those of the given
 alignments; the trees are not here to be judged."""
+
+
+@dataclass(frozen=True)
+class QuotedSearch:
+    """Searches of another program from the parsimony trees that ``bench search`` starts from."""
+
+    title: str
+    threads: int
+    machine: str
+    found: dict[str, tuple[float, float]]
+    """By alignment: CPU seconds on one thread, wall seconds on more; and the lnL that it claims."""
+
+
+QUOTED_SEARCHES = (
+    QuotedSearch(
+        "RAxML-NG 1.2.2",
+        1,
+        "2 cores",
+        {
+            "R_Laurasiatherian": (4.9, -44699.67),
+            "garli_rana": (3.9, -21864.13),
+            "stamatak_101": (20.8, -64771.41),
+        },
+    ),
+    QuotedSearch(
+        "RAxML-NG 1.2.2",
+        16,
+        "H200's host",
+        {
+            "R_Laurasiatherian": (1.16, -44699.6542),
+            "beast_benchmark2_carnivora": (2.54, -194467.9737),
+            "sim200x2000_gtrg": (9.87, -127706.9244),
+            "sim50x2000_lgg": (3.89, -89286.4043),
+            "stamatak_101": (4.71, -64771.3993),
+        },
+    ),
+)
+"""AVX2, site repeats on (2026-11), ``--search`` under GTR+FC+G4 or LG+G4."""

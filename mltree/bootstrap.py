@@ -17,6 +17,7 @@ from mltree.device.layout_choice import KeptLayouts
 from mltree.errors import InputError
 from mltree.events import Emit, Notice, ignore
 from mltree.journal import Entry, Head, Journal
+from mltree.likelihood.cases import Case
 from mltree.model.parameters import bounds
 from mltree.model.partitioned import PartitionModel
 from mltree.placement import Resources
@@ -121,8 +122,9 @@ class Bootstrap:
         n_tips = self.replicates.distinct.groups[0].n_tips
         tree = random_topology(n_tips, np.random.default_rng(0))
         tree.lengths = self.replicates.model.spread(tree.lengths)
-        most = self.computation.likelihood.trees_at_once(tree)
-        return max(1, min(most, missing, 2 * STEP if auto else missing))
+        count = max(1, min(missing, 2 * STEP if auto else missing))
+        case = Case(self.replicates.model.arrays())
+        return self.computation.likelihood.trees_at_once([tree] * count, [case] * count)
 
 
 @dataclass

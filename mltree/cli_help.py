@@ -21,14 +21,19 @@ from mltree import config
 __all__ = [
     "ADVANCED",
     "OUTPUT",
+    "SUPPORTS",
     "VARIABLES",
     "Command",
     "format_command",
     "format_group",
+    "metavar_of",
+    "names_of",
+    "option_groups",
     "origins",
+    "text_of",
 ]
 
-OUTPUT, ADVANCED = "Output", "Advanced"
+SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
 """Groups of options, below those that have none."""
 
 VARIABLES = "MLTREE_"
@@ -71,7 +76,10 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """What follows the command's name."""
-        return ["[OPTIONS]", *(_metavar(p) for p in self.params if p.param_type_name == "argument")]
+        return [
+            "[OPTIONS]",
+            *(metavar_of(p) for p in self.params if p.param_type_name == "argument"),
+        ]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
@@ -90,9 +98,9 @@ def format_command(command: TyperCommand, ctx: Any) -> str:
     arguments = [param for param in shown if param.param_type_name == "argument"]
     pen.paragraphs(command.help or "")
     pen.usage(" ".join([ctx.command_path, *command.collect_usage_pieces(ctx)]))
-    pen.table("Arguments", [(_metavar(param), "", _text(param)) for param in arguments])
-    for title, options in _groups(shown):
-        pen.table(title, [(*_names(option), _text(option)) for option in options])
+    pen.table("Arguments", [(metavar_of(param), "", text_of(param)) for param in arguments])
+    for title, options in option_groups(shown):
+        pen.table(title, [(*names_of(option), text_of(option)) for option in options])
     pen.example(command.epilog or "")
     return pen.text
 
@@ -104,8 +112,8 @@ def format_group(group: TyperGroup, ctx: Any) -> str:
     pen.usage(f"{ctx.command_path} [OPTIONS] COMMAND ...")
     commands = [(name, "", _first_sentence(c.help or "")) for name, c in group.commands.items()]
     pen.table("Commands", commands)
-    for title, options in _groups(group.get_params(ctx)):
-        rows = [(*_names(option), _text(option)) for option in options]
+    for title, options in option_groups(group.get_params(ctx)):
+        rows = [(*names_of(option), text_of(option)) for option in options]
         pen.table(title, [("    " + config.OPTION, "FILE", config.HELP), *rows])
     pen.paragraphs(group.epilog or "")
     return pen.text
@@ -116,28 +124,29 @@ def _first_sentence(text: str) -> str:
     return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
 
 
-def _groups(params: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+def option_groups(params: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Options by group: those without one first, the advanced ones last."""
     options = [param for param in params if param.param_type_name == "option"]
-    for group, title in ((None, "Options"), (OUTPUT, OUTPUT), (ADVANCED, ADVANCED)):
+    for group in (None, SUPPORTS, OUTPUT, ADVANCED):
         own = [option for option in options if getattr(option, "rich_help_panel", None) == group]
         if own:
-            yield title, own
+            yield group or "Options", own
 
 
-def _metavar(param: Any) -> str:
+def metavar_of(param: Any) -> str:
+    """What stands for its value."""
     return str(param.metavar or param.name.upper())
 
 
-def _names(option: Any) -> tuple[str, str]:
+def names_of(option: Any) -> tuple[str, str]:
     """``-m, --model`` and ``MODEL``; a switch has no value."""
     short = [name for name in option.opts if not name.startswith("--")]
     long = [name for name in option.opts if name.startswith("--")]
     shown = ", ".join([*short, *long]) if short else "    " + ", ".join(long)
-    return shown, "" if option.is_flag else _metavar(option)
+    return shown, "" if option.is_flag else metavar_of(option)
 
 
-def _text(param: Any) -> str:
+def text_of(param: Any) -> str:
     """What it is, its default where that is worth showing, and whether it must be given."""
     text = " ".join((param.help or "").split())
     default = getattr(param.default, "value", param.default)

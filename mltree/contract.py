@@ -192,9 +192,7 @@ STEP_GROWTH = 1.4
 """A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
 
 HOPE = 4
-"""Gains as large as the last one that a group is still trusted with: where so many do not reach its
-floor, it is given up. Far from a maximum gains may grow: with 1, insertions into random trees
-stopped up to 98 lnL short of what eight passes make of them, with 4 none."""
+"""Gains like the last that may lead a group to its floor (docs/search.md, "Hopeless moves")."""
 
 UPHILL = 4
 """Factor on a length, up or down, where the curvature is of no use."""

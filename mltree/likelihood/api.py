@@ -1,9 +1,9 @@
 """What the search asks of the likelihood: trees in, log-likelihoods and lengths out.
 
-Trees of as many taxa may stand side by side, each in its own case: under models, one a part, and a
-row of weights; they share every launch. Lengths are expected substitutions per site, lnL are
-natural logs. Trees whose lengths are f64[parts, E] have lengths for every part, and so has what is
-told of them.
+Trees of whatever taxa may stand side by side, each in its own case: on as many parts as the others,
+under models, one a part, and a row of weights; they share every launch. Lengths are expected
+substitutions per site, lnL are natural logs. Trees whose lengths are f64[parts, E] have lengths for
+every part, and so has what is told of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mltree.contract import Control, RunKind
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood import planner, programs
-from mltree.likelihood.batches import in_batches
+from mltree.likelihood.batches import in_batches, trees_at_once
 from mltree.likelihood.cases import Case, Cases, distinct
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result
 from mltree.likelihood.program import Program
@@ -71,9 +71,9 @@ class Likelihood:
         """Take rows of pattern weights f64[R, L], which cases name."""
         self.engine.load_weights(rows)
 
-    def trees_at_once(self, tree: Tree) -> int:
-        """How many trees like this one are best searched side by side; see ``insertions``."""
-        return self.engine.room.trees_at_once(planner.slots_of(tree), beside=1)
+    def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
+        """How many of the first of these trees are best searched side by side."""
+        return self._at_once(list(map(planner.slots_of, trees)), cases, beside=1)(0)
 
     def site_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
         """f64[L]: lnL of every pattern."""
@@ -104,12 +104,10 @@ class Likelihood:
         Simultaneous guarded Newton steps on the device; never ends worse than it started.
         """
 
-        def at_once() -> int:
-            return self.engine.room.trees_at_once(planner.slots_of(trees[0]))
-
         def smooth(batch: slice) -> Float64:
             return self._smooth(trees[batch], cases[batch], epsilon, max_passes)
 
+        at_once = self._at_once(list(map(planner.slots_of, trees)), cases)
         return np.concatenate(in_batches(len(trees), at_once, smooth))
 
     def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float64:
@@ -133,41 +131,50 @@ class Likelihood:
         the maximum where that is sure to lie below ``floors`` f64[outputs].
         """
         table = self._update(trees, cases)
-        base = len(trees) * planner.slots_of(trees[0])
-        room = self.engine.room.near_at_once(base)
+        base, room = planner.slots_side_by_side(trees, table), self.engine.room
         lead = trees[0].lengths.shape[:-1]
         lnl, lengths = np.empty(scan.outputs), np.empty((*lead, scan.outputs, 3))
         if floors is None or lead:  # parts with lengths of their own are optimised one by one
             floors = np.full(scan.outputs, -np.inf)
-        for part, outputs in split(scan, room):
+        most = room.near_at_once(base) * self.engine.parts // table.parts
+        for part, outputs in split(scan, most, max(1, room.most - base), table):
             found = self._refine(trees, part, base, table, floors[outputs])
             lnl[outputs], lengths[..., outputs, :] = found
         return lnl, lengths
 
-    def join_lengths(
-        self, trees: Sequence[Tree], cases: Sequence[Case], number: Int32, prunes: Int32
-    ) -> Float64:
+    def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int32) -> Float64:
         """f64[n]: best length of the branch that remains where each prune was taken out.
 
-        ``number`` int32[n]: index of the tree; ``prunes`` int32[n]: half-edges at the pruning
-        points that face the pruned subtrees. f64[parts, n] where parts have lengths of their own.
+        ``prunes`` int32[n]: half-edges of the forest of the trees, at the pruning points, that face
+        the pruned subtrees. f64[parts, n] where parts have lengths of their own.
         """
         table = self._update(trees, cases)
-        program, lengths = programs.join(trees, number, prunes, JOIN_PASSES, table)
+        program, lengths = programs.join(trees, prunes, JOIN_PASSES, table)
         control = planner.control_records(lengths.size, LOCAL_EPSILON, JOIN_PASSES)
         found = self._run(program, self._clip(lengths), control).lengths
         return found.reshape(*trees[0].lengths.shape[:-1], -1)
+
+    def _at_once(
+        self, slots: list[int], cases: Sequence[Case], beside: int = 0
+    ) -> Callable[[int], int]:
+        """Tells how many trees from one on, of so many slots each, are best worked on at once."""
+        table, every = Cases.of(cases), np.array(slots, np.int32)
+        number = np.arange(len(slots), dtype=np.int32)
+
+        def at_once(first: int) -> int:
+            room, parts = self.engine.room, self.engine.parts
+            return trees_at_once(every[first:], number[first:], table, room, parts, beside)
+
+        return at_once
 
     def _in_batches(
         self, trees: Sequence[Tree], cases: Sequence[Case], *, by_part: bool
     ) -> Float64:
         longest = self.engine.longest_walk(len(trees))
-        nodes = trees[0].n_tips - 2
-
-        def at_once() -> int:
-            # Walks of whole trees keep their results to themselves; but P matrices take room.
-            needs_room = longest < nodes or len(cases[0].models) > 1
-            return self.engine.room.trees_at_once(nodes) if needs_room else len(trees)
+        nodes = [tree.n_tips - 2 for tree in trees]
+        # Walks of whole trees keep their results to themselves; but P matrices take room.
+        needs_room = longest < max(nodes) or len(cases[0].models) > 1
+        at_once = self._at_once(nodes, cases) if needs_room else lambda _: len(trees)
 
         def score(batch: slice) -> Float64:
             return self._log_likelihoods(
@@ -252,13 +259,14 @@ class Likelihood:
     ) -> Float64:
         table = self._load(trees, cases)
         program = self._program(programs.smoothing, trees, table, max_passes)
-        lead, edges = trees[0].lengths.shape[:-1], trees[0].n_edges
+        lead = trees[0].lengths.shape[:-1]
         parts = math.prod(lead)
         control = planner.control_records(parts * len(trees), epsilon / parts, max_passes)
         result = self._run(program, self._clip(_lengths(trees)), control)
-        lengths = result.lengths.reshape(*lead, len(trees), edges)
-        for n, tree in enumerate(trees):
-            tree.lengths[:] = lengths[..., n, :]
+        ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
+        lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)
+        for tree, own in zip(trees, lengths, strict=True):
+            tree.lengths[:] = own
         if result.control[:, Control.ACCEPTED].all():
             self._remember(trees, cases)
         else:
@@ -277,7 +285,8 @@ class Likelihood:
         """Make every directional CLA of the trees resident: those that are not yet."""
         table = self._load(trees, cases)
         before = [tree for tree, _ in self._resident]
-        if [case for _, case in self._resident] != list(cases):
+        alike = [(case, tree.n_tips) for tree, case in self._resident]
+        if alike != [(case, tree.n_tips) for tree, case in zip(trees, cases, strict=True)]:
             program: Program | None = self._program(programs.update, trees, table)
         elif all(map(_is_same, before, trees)):
             return table

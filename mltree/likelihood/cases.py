@@ -91,17 +91,19 @@ class Cases:
         ranges, of_tree = np.unique(where, axis=0, return_inverse=True)
         return ranges.astype(np.int32), of_tree.ravel().astype(np.int32)
 
-    @cached_property
-    def rank(self) -> Int32:
-        """int32[n]: the number of each tree among those on the same parts."""
-        ranges, stream = self.streams
-        if len(ranges) == 1:
-            return np.arange(len(stream), dtype=np.int32)
-        order = np.argsort(stream, kind="stable")
-        starts = np.searchsorted(stream[order], stream)
-        rank = np.empty(stream.size, np.int32)
-        rank[order] = np.arange(stream.size, dtype=np.int32)
-        return rank - starts.astype(np.int32)
+    def before(self, number: Int32, size: Int32) -> Int32:
+        """int32[n]: what is before things of some size each, among those on the same parts.
+
+        The things are of trees ``number``, int32[n], and lie one after the other.
+        """
+        ranges, streams = self.streams
+        before: Int32 = np.cumsum(size, dtype=np.int32) - size
+        if len(ranges) > 1:
+            order = np.argsort(streams[number], kind="stable")
+            stream, size = streams[number][order], size[order]
+            running = np.cumsum(size, dtype=np.int32) - size
+            before[order] = running - running[np.searchsorted(stream, stream)]
+        return before
 
     @cached_property
     def key(self) -> tuple[bytes, bool, bool]:
@@ -157,13 +159,7 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     ranges, streams = cases.streams
     stream, width = streams[number], np.broadcast_to(np.int32(width), number.shape)
     sums = np.cumsum(width, dtype=np.int32) - width
-    cells = sums
-    if len(ranges) > 1:
-        order = np.argsort(stream, kind="stable")
-        cells = np.empty_like(sums)
-        cells[order] = np.cumsum(width[order], dtype=np.int32) - width[order]
-        first_of = order[np.searchsorted(stream[order], np.arange(len(ranges)))]
-        cells -= cells[first_of][stream]
+    cells = sums if len(ranges) == 1 else cases.before(number, width)
     first = np.flatnonzero(np.diff(stream, prepend=-1))
     records: Records = np.empty(len(first), contract.REDUCTION)
     records["cell"], records["sum"] = cells[first], sums[first]

@@ -44,14 +44,18 @@ class JointEngine:
     """
 
     def __init__(
-        self, engines: Sequence[Engine], patterns: Sequence[int], bounds: tuple[float, float]
+        self,
+        engines: Sequence[Engine],
+        states: Sequence[int],
+        patterns: Sequence[int],
+        bounds: tuple[float, float],
     ) -> None:
-        """``patterns``: L of each engine; ``bounds``: of branch lengths.
+        """``states``, ``patterns``: S and L of each engine; ``bounds``: of branch lengths.
 
         An engine must know of parts even if it has but one (:class:`mltree.device.session.Session`,
         ``parted``).
         """
-        self._engines = list(engines)
+        self._engines, self._states = list(engines), list(states)
         self._columns = [
             slice(first, last) for first, last in pairwise(np.cumsum([0, *patterns]).tolist())
         ]
@@ -79,14 +83,15 @@ class JointEngine:
         return min(engine.longest_walk(trees) for engine in self._engines)
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
-        """Take models, a row each, those of the first case first.
+        """Take models, a row each.
 
-        Row n belongs to the engine of its part; the others' rows n are not looked at.
+        An engine looks only at the rows of its own parts: in those of others stands any model of
+        its own, and where there is none, no case needs it.
         """
-        for engine, first in zip(self._engines, self._firsts, strict=False):
-            any_own = models[first]
-            states = any_own.n_states
-            engine.load_models([m if m.n_states == states else any_own for m in models])
+        for engine, states in zip(self._engines, self._states, strict=True):
+            any_own = next((model for model in models if model.n_states == states), None)
+            if any_own is not None:
+                engine.load_models([m if m.n_states == states else any_own for m in models])
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of weights f64[R, L]."""

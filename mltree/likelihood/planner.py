@@ -1,9 +1,9 @@
 """From trees to record tables: which slot, matrix and cell every operation works on.
 
-Trees of one launch lie side by side, each in its case. The trees on the same parts are ranked:
-tree r of them has slots ``r * 3(T-2) ...``: the CLA of inner half-edge h is slot ``h - 3T`` of its
-tree. Branch e of tree n is branch ``n * E + e`` of the program. Everything here is vectorised over
-nodes and candidates; loops run over tree levels.
+Trees of one launch lie side by side, each in its case, of whatever taxa. Those on the same parts
+have their slots one after the other, 3(T-2) each: the CLA of inner half-edge h is slot ``h - 3T``
+of its tree. Half-edges and branches are those of a :class:`mltree.tree.forest.Forest`. Everything
+here is vectorised over nodes and candidates; loops run over tree levels.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ __all__ = [
     "scan_records",
     "sites",
     "slots_of",
+    "slots_side_by_side",
     "stale_newviews",
 ]
 
@@ -52,12 +53,17 @@ def slots_of(tree: Tree) -> int:
     return 3 * (tree.n_tips - 2)
 
 
-def operands(tree: Tree, halves: Int32, rank: int | Int32 = 0) -> Int32:
-    """int32[n]: slot of each inner half-edge of the tree of a rank, ``~tip`` of each tip's."""
+def operands(tree: Tree, halves: Int32) -> Int32:
+    """int32[n]: slot of each inner half-edge of a lone tree, ``~tip`` of each tip's."""
     first_inner = 3 * tree.n_tips
-    inner = halves - first_inner + np.asarray(rank, np.int32) * np.int32(slots_of(tree))
-    operand: Int32 = np.where(halves >= first_inner, inner, ~(halves // 3)).astype(np.int32)
-    return operand
+    operand: Int32 = np.where(halves >= first_inner, halves - first_inner, ~(halves // 3))
+    return operand.astype(np.int32)
+
+
+def slots_side_by_side(trees: Sequence[Tree], cases: Cases) -> int:
+    """Slots for trees side by side: those on the same parts have their own."""
+    size = np.array([slots_of(tree) for tree in trees], np.int32)
+    return int((cases.before(np.arange(len(trees), dtype=np.int32), size) + size).max())
 
 
 def pmatrix_records(
@@ -124,24 +130,26 @@ def sites(pieces: Sequence[Piece], cases: Cases) -> Sites:
     )
 
 
+def operand_table(forest: Forest, cases: Cases) -> Int32:
+    """int32[3N of all]: the operand of every half-edge of a forest; read-only.
+
+    The slot of an inner one, ``~tip`` of a tip's.
+    """
+    number = np.arange(forest.n_trees, dtype=np.int32)
+    first_slot = cases.before(number, 3 * (forest.n_tips - 2))
+    return _operand_table(tuple(forest.n_tips.tolist()), tuple(first_slot.tolist()))
+
+
 @lru_cache(maxsize=32)
-def operand_table(n_tips: int, n_trees: int) -> Int32:
-    """int32[n * 3N]: what :func:`operands` gives for every half-edge of a forest; read-only."""
-    tree = np.concatenate([~(np.arange(3 * n_tips) // 3), np.arange(3 * (n_tips - 2))])
-    inner = np.arange(tree.size) >= 3 * n_tips
-    offset = np.arange(n_trees)[:, None] * (3 * (n_tips - 2))
-    table = (tree + inner * offset).astype(np.int32).ravel()
+def _operand_table(n_tips: tuple[int, ...], first_slot: tuple[int, ...]) -> Int32:
+    table = np.concatenate(
+        [
+            part
+            for tips, slot in zip(n_tips, first_slot, strict=True)
+            for part in (~(np.arange(3 * tips) // 3), np.arange(slot, slot + 3 * (tips - 2)))
+        ]
+    ).astype(np.int32)
     table.setflags(write=False)
-    return table
-
-
-def _operands_of(forest: Forest, cases: Cases) -> Int32:
-    """int32[n * 3N]: the operand of every half-edge of a forest whose trees have these cases."""
-    if len(cases.streams[0]) == 1:
-        return operand_table(forest.n_tips, forest.n_trees)
-    lone = operand_table(forest.n_tips, 1)
-    offset = cases.rank[:, None] * np.int32(3 * (forest.n_tips - 2))
-    table: Int32 = np.where(lone >= 0, lone + offset, lone).astype(np.int32).ravel()
     return table
 
 
@@ -153,7 +161,7 @@ def all_newviews(forest: Forest, cases: Cases) -> Piece:
 
 
 def is_stale(before: Forest, after: Forest) -> Bool:
-    """bool[n * 3N]: which inner half-edges' CLAs differ once some branches or nodes have changed.
+    """bool[3N of all]: which inner half-edges' CLAs differ once branches or nodes have changed.
 
     A CLA is made from what lies behind its node, so that it is stale where one of its two branches
     leads elsewhere or has another length, or where a CLA that it is made from is stale.
@@ -189,7 +197,7 @@ def newviews_towards(trees: Sequence[Tree], edge: int, cases: Cases) -> Piece:
             walks[id(tree.twin)] = _walk_towards(tree, edge)
     halves, levels = zip(*(walks[id(tree.twin)] for tree in trees), strict=True)
     forest = Forest(trees)
-    starts = np.repeat(forest.of_trees(0), [part.size for part in halves])
+    starts = np.repeat(forest.first_half, [part.size for part in halves])
     level = np.concatenate(levels)
     order = np.argsort(level, kind="stable")
     return _newviews(forest, (np.concatenate(halves) + starts)[order], level[order], cases)
@@ -205,7 +213,7 @@ def _walk_towards(tree: Tree, edge: int) -> tuple[Int32, Int32]:
 
 def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piece:
     """The CLAs of half-edges of a forest, whose levels rise."""
-    table, number = _operands_of(forest, cases), halves // np.int32(forest.n_halves)
+    table, number = operand_table(forest, cases), forest.tree_of_half[halves]
     one, other = (side[halves] for side in forest.siblings)
     records: Records = np.empty(halves.size, contract.NEWVIEW)
     records["dst"] = table[halves]
@@ -218,11 +226,10 @@ def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piec
 
 def branch_records(forest: Forest, cases: Cases) -> Records:
     """EVALUATE or DERIVE at every branch of every tree, in order; cells are not given yet."""
-    table = _operands_of(forest, cases)
-    lower = np.empty(forest.n_trees * forest.n_edges, np.int32)
+    table, number = operand_table(forest, cases), forest.tree_of_edge
+    lower = np.empty(number.size, np.int32)
     first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
     lower[forest.edge[first]] = first
-    number = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.n_edges)
     records: Records = np.empty(lower.size, contract.EDGE)
     records["x"] = table[forest.twin[lower]]
     records["y"] = table[lower]  # a tip where there is one: the operand that P is applied to
@@ -244,9 +251,9 @@ def one_slot_a_node(records: Records) -> Records:
 
 
 def group_records(
-    kind: GroupKind, first_length: Int32, count: int, lnl_sum: Int32, first_sum: Int32
+    kind: GroupKind, first_length: Int32, count: Int32 | int, lnl_sum: Int32, first_sum: Int32
 ) -> Records:
-    """Groups of ``count`` lengths each."""
+    """Groups of ``count`` lengths, each or all."""
     records: Records = np.empty(len(first_length), contract.GROUP)
     records["kind"] = kind
     records["first_length"] = first_length
@@ -270,7 +277,7 @@ def control_records(
 
 
 @dataclass(frozen=True)
-class ScanPlan:
+class ScanTables:
     """A scan in slots and branches: f64 lengths, P matrices and the walk itself."""
 
     lengths: Float64
@@ -281,22 +288,17 @@ class ScanPlan:
     steps: Records
 
 
-def scan_records(
-    trees: Sequence[Tree], scan: ScanTasks, cases: Cases, first_output: int = 0
-) -> ScanPlan:
-    """The scan's tables; its outputs are cells, or slots, from ``first_output`` on."""
-    tree, rank = trees[0], cases.rank
-    branches = np.int32(len(trees) * tree.n_edges)
-    edge = np.stack([t.edge for t in trees])
+def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) -> ScanTables:
+    """The scan's tables; ``outputs`` int32[n] are the cells, or slots, of its outputs."""
+    table, branches = operand_table(forest, cases), np.int32(forest.tree_of_edge.size)
     tasks: Records = np.empty(len(scan.prune), contract.SCAN_TASK)
-    tasks["pendant"] = operands(tree, _twins(trees, scan.tree, scan.prune), rank[scan.tree])
-    pendant = edge[scan.tree, scan.prune] + scan.tree * np.int32(tree.n_edges)
-    tasks["pendant_p"] = cases.matrices(pendant, scan.tree)
-    tasks["root"] = operands(tree, scan.root, rank[scan.tree])
+    tasks["pendant"] = table[forest.twin[scan.prune]]
+    tasks["pendant_p"] = cases.matrices(forest.edge[scan.prune], scan.tree)
+    tasks["root"] = table[scan.root]
     join = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
     tasks["join_p"] = cases.matrices(join, scan.tree)
     cases.give(tasks, scan.tree)
-    pairs = _pairs(scan, tree.n_tips)
+    pairs = _pairs(scan, forest)
     tasks["steps"] = np.bincount(pairs.task, minlength=len(tasks))
     tasks["first_step"] = np.cumsum(tasks["steps"]) - tasks["steps"]
     steps: Records = np.zeros(len(pairs.task), contract.SCAN_STEP)
@@ -306,8 +308,8 @@ def scan_records(
         ("left", scan.far[pairs.left], pairs.left),
         ("right", scan.sibling[pairs.left], pairs.right),
     ):
-        branch = edge[number, half] + number * np.int32(tree.n_edges)
-        steps[side] = operands(tree, half, rank[number])
+        branch = forest.edge[half]
+        steps[side] = table[half]
         steps[f"{side}_p"] = cases.matrices(branch, number)
         steps[f"{side}_half_p"] = cases.matrices(branch + branches, number)
         output = scan.output[step]
@@ -315,15 +317,14 @@ def scan_records(
         pushed = wanted & (scan.level_out[step] >= 0)
         steps[f"{side}_level"] = np.where(pushed, scan.level_out[step] + ROOT_LEVEL, NO_CELL)
         scored = wanted & (output >= 0)
-        steps[f"{side}_output"] = np.where(scored, output + first_output, NO_CELL)
-    full = np.concatenate([t.lengths for t in trees], axis=-1)
+        steps[f"{side}_output"] = np.where(scored, outputs[output], NO_CELL)
+    full = forest.lengths
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
-    of_tree = np.repeat(np.arange(len(trees), dtype=np.int32), tree.n_edges)
-    number = np.concatenate([of_tree, of_tree, scan.tree])
+    number = np.concatenate([forest.tree_of_edge, forest.tree_of_edge, scan.tree])
     pmatrices = pmatrix_records(len(number), number, cases)
     longest_first = np.argsort(-tasks["steps"], kind="stable")
-    return ScanPlan(lengths.ravel(), pmatrices, tasks[longest_first], steps)
+    return ScanTables(lengths.ravel(), pmatrices, tasks[longest_first], steps)
 
 
 @dataclass(frozen=True)
@@ -337,12 +338,13 @@ class _Pairs:
     """Index of the other; -1 where the walk goes one way only."""
 
 
-def _pairs(scan: ScanTasks, n_tips: int) -> _Pairs:
+def _pairs(scan: ScanTasks, forest: Forest) -> _Pairs:
     """Pairs the steps of each task by the node that they start at."""
     task = np.repeat(np.arange(len(scan.prune), dtype=np.int32), np.diff(scan.first_step))
-    place = task.astype(np.int64) * (2 * n_tips) + scan.near // 3
+    nodes = 2 * int(forest.n_tips.max())
+    place = task.astype(np.int64) * nodes + forest.in_tree(scan.near) // 3
     index = np.arange(len(place), dtype=np.int32)
-    first_at = np.empty(len(scan.prune) * 2 * n_tips, np.int32)
+    first_at = np.empty(len(scan.prune) * nodes, np.int32)
     first_at[place[::-1]] = index[::-1]  # the last assignment stays: the first step at a node
     first = first_at[place]
     is_left = first == index
@@ -350,8 +352,3 @@ def _pairs(scan: ScanTasks, n_tips: int) -> _Pairs:
     right = np.full(len(left), -1, np.int32)
     right[np.cumsum(is_left)[first[~is_left]] - 1] = index[~is_left]
     return _Pairs(task[left], left, right)
-
-
-def _twins(trees: Sequence[Tree], number: Int32, halves: Int32) -> Int32:
-    twins: Int32 = np.stack([tree.twin for tree in trees])[number, halves]
-    return twins

@@ -57,13 +57,13 @@ def traversal(
 ) -> Program:
     """A post-order traversal towards edge 0 and lnL there, for every tree; sum n is tree n's."""
     cases = cases or Cases.alike(len(trees))
-    sums = sums_of(_numbers(trees), 1, cases)
-    ends = planner.branch_records(Forest(trees), cases)[:: trees[0].n_edges].copy()
+    sums, forest = sums_of(_numbers(trees), 1, cases), Forest(trees)
+    ends = planner.branch_records(forest, cases)[forest.first_edge]
     ends["cell"] = sums.cells
     pieces = [planner.newviews_towards(trees, 0, cases), _at_edges(kind, ends)]
     for piece in pieces:
         planner.one_slot_a_node(piece.records)
-    stages = (_pmatrices(trees, cases), planner.sites(pieces, cases), sums.reduce)
+    stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
 
@@ -77,17 +77,18 @@ def walk(
     cases = cases or Cases.alike(len(trees))
     sums = sums_of(_numbers(trees), 1, cases)
     if len(cases.streams[0]) > 1:  # trees enough to fill the device, and slots would not be shared
-        longest = trees[0].n_tips
+        longest = max(tree.n_tips for tree in trees)
     walks = walk_stages(trees, longest, cases, sums.cells, sites=kind == RunKind.EVALUATE_SITES)
-    stages: tuple[Stage, ...] = (_pmatrices(trees, cases), *walks, sums.reduce)
+    stages: tuple[Stage, ...] = (_pmatrices(Forest(trees), cases), *walks, sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
 
 def update(trees: Sequence[Tree], cases: Cases | None = None) -> Program:
     """Every directional CLA of every tree."""
     cases = cases or Cases.alike(len(trees))
-    newviews = planner.all_newviews(Forest(trees), cases)
-    return Program((_pmatrices(trees, cases), planner.sites([newviews], cases)), 1, cases.records)
+    forest = Forest(trees)
+    newviews = planner.all_newviews(forest, cases)
+    return Program((_pmatrices(forest, cases), planner.sites([newviews], cases)), 1, cases.records)
 
 
 def renewal(
@@ -103,8 +104,8 @@ def renewal(
     one, other = forest.siblings
     edges = forest.edge[np.concatenate([one[stale], other[stale]])]
     branch = np.flatnonzero(np.bincount(edges)).astype(np.int32)
-    number = branch // np.int32(forest.n_edges)
-    matrices = planner.pmatrix_records(len(trees) * forest.n_edges, number, cases, branch)
+    number = forest.tree_of_edge[branch]
+    matrices = planner.pmatrix_records(forest.tree_of_edge.size, number, cases, branch)
     stages = (PMatrices(matrices), planner.sites([newviews], cases))
     return Program(stages, 1, cases.records)
 
@@ -112,20 +113,21 @@ def renewal(
 def derivatives(trees: Sequence[Tree], cases: Cases | None = None) -> Program:
     """Every directional CLA, lnL (sum n), and d1, d2 of every branch (sums from len(trees))."""
     cases = cases or Cases.alike(len(trees))
-    number, edges = _numbers(trees), trees[0].n_edges
-    forest = Forest(trees)
-    sums = sums_of(np.tile(number, 2), np.repeat([1, 2 * edges], len(trees)), cases)
+    number, forest = _numbers(trees), Forest(trees)
+    widths = np.concatenate([np.ones_like(number), 2 * forest.n_edges])
+    sums = sums_of(np.tile(number, 2), widths, cases)
     of_tree, of_branches = np.split(sums.cells, 2)
     derive = planner.branch_records(forest, cases)
-    derive["cell"] = (of_branches[:, None] + 2 * np.arange(edges, dtype=np.int32)).ravel()
-    ends = derive[::edges].copy()
+    in_tree = np.arange(len(derive), dtype=np.int32) - forest.first_edge[forest.tree_of_edge]
+    derive["cell"] = of_branches[forest.tree_of_edge] + 2 * in_tree
+    ends = derive[forest.first_edge]
     ends["cell"] = of_tree
     pieces = [
         planner.all_newviews(forest, cases),
         _at_edges(RunKind.EVALUATE, ends),
         _at_edges(RunKind.DERIVE, derive),
     ]
-    stages = (_pmatrices(trees, cases), planner.sites(pieces, cases), sums.reduce)
+    stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
 
@@ -135,33 +137,30 @@ def smoothing(trees: Sequence[Tree], max_passes: int, cases: Cases | None = None
     Where lengths are not linked a group is a part of a tree, part by part.
     """
     cases = cases or Cases.alike(len(trees))
-    count, edges, number = len(trees), trees[0].n_edges, _numbers(trees)
+    number, forest = _numbers(trees), Forest(trees)
+    count, edges, first = forest.n_trees, forest.tree_of_edge.size, forest.first_edge
     groups = planner.group_records(
-        GroupKind.DIAGONAL, number * edges, edges, number, count + 2 * number * edges
+        GroupKind.DIAGONAL, first, forest.n_edges, number, count + 2 * first
     )
     once = derivatives(trees, cases)
-    groups = groups_by_part(groups, cases, count * edges, count * (1 + 2 * edges))
+    groups = groups_by_part(groups, cases, edges, count + 2 * edges)
     stages = (*once.stages, Optimise(groups), Repeat(0, max_passes, len(groups)))
     return Program(stages, once.cells, cases.records)
 
 
 def join(
-    trees: Sequence[Tree],
-    number: Int32,
-    prunes: Int32,
-    passes: int,
-    cases: Cases | None = None,
+    trees: Sequence[Tree], prunes: Int32, passes: int, cases: Cases | None = None
 ) -> tuple[Program, Float64]:
-    """Newton on the branch that each prune leaves behind; a group is a prune."""
-    cases = cases or Cases.alike(len(trees))
+    """Newton on the branch that each prune (a half-edge of the forest) leaves behind."""
+    cases, forest = cases or Cases.alike(len(trees)), Forest(trees)
+    table, number = planner.operand_table(forest, cases), forest.tree_of_half[prunes]
     left, right = siblings(prunes)
-    twin, edge = np.stack([t.twin for t in trees]), np.stack([t.edge for t in trees])
-    count, rank = len(prunes), cases.rank[number]
+    count = len(prunes)
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(np.tile(number, 2), np.repeat([1, 2], count), cases)
     derive: Records = np.empty(count, contract.EDGE)
-    derive["x"] = planner.operands(trees[0], twin[number, left], rank)
-    derive["y"] = planner.operands(trees[0], twin[number, right], rank)
+    derive["x"] = table[forest.twin[left]]
+    derive["y"] = table[forest.twin[right]]
     derive["p"] = cases.matrices(index, number)
     cases.give(derive, number)
     evaluate = derive.copy()
@@ -176,9 +175,8 @@ def join(
         Optimise(groups, alone=True),
         Repeat(0, passes, len(groups)),
     )
-    lengths = np.stack([t.lengths for t in trees])
-    start = lengths[number, ..., edge[number, left]] + lengths[number, ..., edge[number, right]]
-    return Program(stages, sums.n_cells, cases.records), start.T.ravel()
+    start = forest.lengths[..., forest.edge[left]] + forest.lengths[..., forest.edge[right]]
+    return Program(stages, sums.n_cells, cases.records), start.ravel()
 
 
 def scores(
@@ -186,17 +184,12 @@ def scores(
 ) -> tuple[Program, Float64]:
     """The lnL of every insertion of a scan; sum n is output n."""
     cases = cases or Cases.alike(len(trees))
-    plan = planner.scan_records(trees, scan, cases)
-    sums = sums_of(_trees_of(scan)[scan.wanted], 1, cases)
-    steps = plan.steps
-    if sums.cells is not sums.sums:  # trees on different parts share cells
-        for field in ("left_output", "right_output"):
-            output = steps[field]
-            steps[field] = np.where(output >= 0, sums.cells[output], NO_CELL)
+    sums = sums_of(scan.tree_of_output, 1, cases)
+    tables = planner.scan_records(Forest(trees), scan, cases, sums.cells)
     stages: tuple[Stage, ...] = (
-        PMatrices(plan.pmatrices), Scan(plan.tasks, steps), sums.reduce,
+        PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps), sums.reduce,
     )  # fmt: skip
-    return Program(stages, sums.n_cells, cases.records), plan.lengths
+    return Program(stages, sums.n_cells, cases.records), tables.lengths
 
 
 def near_vectors(
@@ -204,9 +197,10 @@ def near_vectors(
 ) -> tuple[Program, Float64]:
     """The near vector of every output of a scan, kept in slots from ``base`` on."""
     cases = cases or Cases.alike(len(trees))
-    plan = planner.scan_records(trees, scan, cases, first_output=base)
-    stages = (PMatrices(plan.pmatrices), Scan(plan.tasks, plan.steps, stores=True))
-    return Program(stages, 1, cases.records), plan.lengths
+    slots = _near_slots(scan, base, cases)
+    tables = planner.scan_records(Forest(trees), scan, cases, slots)
+    stages = (PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps, stores=True))
+    return Program(stages, 1, cases.records), tables.lengths
 
 
 def tripods(
@@ -220,27 +214,22 @@ def tripods(
 
     Starts from the target edge split in half and the pendant length as it is.
     """
-    cases = cases or Cases.alike(len(trees))
-    step = scan.wanted
-    task = np.searchsorted(scan.first_step, step, side="right") - 1
-    number, count = scan.tree[task], len(step)
-    rank = cases.rank[number]
-    twin, edge = np.stack([t.twin for t in trees]), np.stack([t.edge for t in trees])
-    lengths = np.stack([t.lengths for t in trees])
+    cases, forest = cases or Cases.alike(len(trees)), Forest(trees)
+    table, step, number = planner.operand_table(forest, cases), scan.wanted, scan.tree_of_output
+    prune, count = scan.prune[scan.task_of_step[step]], len(step)
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(number, TRIPOD_CELLS, cases)
     records: Records = np.empty(count, contract.TRIPOD)
-    records["near"] = base + index
-    records["far"] = planner.operands(trees[0], scan.far[step], rank)
-    records["pendant"] = planner.operands(trees[0], twin[number, scan.prune[task]], rank)
+    records["near"] = _near_slots(scan, base, cases)
+    records["far"] = table[scan.far[step]]
+    records["pendant"] = table[forest.twin[prune]]
     for leg, field in enumerate(("near_p", "far_p", "pendant_p")):
         records[field] = cases.matrices(3 * index + np.int32(leg), number)
     cases.give(records, number)
     records["cell"] = sums.cells
     records["group"] = NO_CELL if cases.unlinked else index
-    half = lengths[number, ..., edge[number, scan.far[step]]] / 2
-    pendant = lengths[number, ..., edge[number, scan.prune[task]]]
-    start = np.moveaxis(np.stack([half, half, pendant], axis=-1), 0, -2)
+    half = forest.lengths[..., forest.edge[scan.far[step]]] / 2
+    start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
     groups = planner.group_records(GroupKind.TRIPOD, 3 * index, 3, sums.sums, sums.sums + 1)
     groups = groups_by_part(groups, cases, 3 * count, sums.n_sums)
     stages = (
@@ -251,6 +240,12 @@ def tripods(
         Repeat(0, passes, len(groups)),
     )
     return Program(stages, sums.n_cells, cases.records), start.ravel()
+
+
+def _near_slots(scan: ScanTasks, base: int, cases: Cases) -> Int32:
+    """int32[outputs]: slots of near vectors, which those on different parts share."""
+    slots: Int32 = base + cases.before(scan.tree_of_output, np.ones(scan.outputs, np.int32))
+    return slots
 
 
 def rell(rows: int, weights: int, parts: int = 1, first_weights: int = 0) -> Program:
@@ -271,14 +266,7 @@ def _at_edges(kind: RunKind, records: Records) -> Piece:
     return Piece(kind, records, records["case"], np.zeros(len(records), np.int32))
 
 
-def _trees_of(scan: ScanTasks) -> Int32:
-    """int32[steps]: the tree of every step."""
-    trees: Int32 = np.repeat(scan.tree, np.diff(scan.first_step))
-    return trees
-
-
-def _pmatrices(trees: Sequence[Tree], cases: Cases) -> PMatrices:
+def _pmatrices(forest: Forest, cases: Cases) -> PMatrices:
     """P matrices of every branch of every tree."""
-    edges = trees[0].n_edges
-    number = np.repeat(_numbers(trees), edges)
+    number = forest.tree_of_edge
     return PMatrices(planner.pmatrix_records(len(number), number, cases))

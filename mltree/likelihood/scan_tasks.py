@@ -13,11 +13,12 @@ pruned subtree left out).  A step makes the *near vector* N of its target edge.
                           with t = len(near), F = CLA[far], S = CLA[twin(prune)]
                     A'  = P(t) . N                         stored for the steps below this edge
 
-Every name is a half-edge of ``Tree``; ``CLA[h]`` of a tip's half-edge is its tip vector.  The two
-steps that start at one node become one record (:data:`mltree.contract.SCAN_STEP`).  Levels number
-the stack entries of one task; level 0 is written by the task start.  The smaller of two branches
-is walked first and the larger one overwrites its parent's entry, so a task needs at most
-``1 + log2(steps)`` levels, whatever the depth of the walk.
+Every name is a half-edge of ``Tree``, or of a :class:`mltree.tree.forest.Forest` where trees stand
+side by side; ``CLA[h]`` of a tip's half-edge is its tip vector.  The two steps that start at one
+node become one record (:data:`mltree.contract.SCAN_STEP`).  Levels number the stack entries of one
+task; level 0 is written by the task start.  The smaller of two branches is walked first and the
+larger one overwrites its parent's entry, so a task needs at most ``1 + log2(steps)`` levels,
+whatever the depth of the walk.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mltree.likelihood.cases import Cases
 
 __all__ = ["ScanTasks", "split"]
 
@@ -78,6 +81,17 @@ class ScanTasks:
         return in_order
 
     @property
+    def task_of_step(self) -> Int:
+        """int32[steps]: the task of every step."""
+        return np.repeat(np.arange(len(self.prune), dtype=np.int32), np.diff(self.first_step))
+
+    @property
+    def tree_of_output(self) -> Int:
+        """int32[outputs]: the tree of every output."""
+        trees: Int = self.tree[self.task_of_step[self.wanted]]
+        return trees
+
+    @property
     def levels(self) -> int:
         """Stack entries that the deepest task needs (level 0 included)."""
         return 1 + max(int(self.level_out.max(initial=-1)), 0)
@@ -86,22 +100,25 @@ class ScanTasks:
 _STEP_FIELDS = ("near", "far", "sibling", "level_in", "level_out")
 
 
-def split(scan: ScanTasks, room: int) -> list[tuple[ScanTasks, Int]]:
-    """The scan in parts of at most ``room`` outputs, each with its outputs' indices in the whole.
+def split(scan: ScanTasks, most: int, alike: int, cases: Cases) -> list[tuple[ScanTasks, Int]]:
+    """The scan in parts of at most ``most`` outputs, each with its outputs' indices in the whole.
 
-    A task with more outputs is walked several times, with some of its outputs each time.
+    ``alike``: outputs that may be on the same parts of the data. A task with more of them is walked
+    several times, with some of its outputs each time.
     """
     per_step = np.concatenate([[0], np.cumsum(scan.output >= 0)])
-    ends = per_step[scan.first_step]
+    size = np.diff(per_step[scan.first_step]).astype(np.int32)
     parts: list[tuple[ScanTasks, Int]] = []
     first = 0
     while first < len(scan.prune):
-        last = int(np.searchsorted(ends, ends[first] + room, side="right")) - 1
+        left = size[first:]
+        fits = np.maximum.accumulate(cases.before(scan.tree[first:], left) + left) <= alike
+        last = first + int(np.count_nonzero(fits & (np.cumsum(left) <= most)))
         if last > first:
             parts.append(_part(scan, first, last))
         else:
             last = first + 1
-            parts += _walks(*_part(scan, first, last), room)
+            parts += _walks(*_part(scan, first, last), min(most, alike))
         first = last
     return parts
 

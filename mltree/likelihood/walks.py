@@ -17,7 +17,6 @@ import numpy.typing as npt
 from mltree import contract
 from mltree.contract import NO_CELL, RESULT
 from mltree.likelihood.cases import Cases
-from mltree.likelihood.planner import operand_table
 from mltree.likelihood.stages import Records, Walk
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree
@@ -91,7 +90,7 @@ class _Pieces:
         Its levels: the child that needs more is walked first, so that a whole tree needs at most
         log2(T) of them (Sethi and Ullman, 1970).
         """
-        is_whole, size = longest >= forest.n_tips - 2, forest.twin.size
+        is_whole, size = longest >= forest.n_tips.max() - 2, forest.twin.size
         roots = forest.of_trees(0) if is_whole else forest.central_tips()
         waves = forest.waves(roots)
         is_cut = np.zeros(size, np.bool_)
@@ -136,8 +135,8 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
             begin = begin + pieces.steps[child] * goes_on
     every = np.concatenate(pieces.waves)
     at = first[every] + pieces.steps[every] - 1
-    operand = np.tile(operand_table(forest.n_tips, 1), forest.n_trees)
-    operand[forest.is_inner] = RESULT
+    operand = np.full(forest.twin.size, RESULT, np.int32)
+    operand[forest.tips] = ~(forest.in_tree(forest.tips) // 3)
     ends_there = pieces.heads[pieces.is_cut[pieces.heads]]
     operand[ends_there] = np.arange(ends_there.size)
     steps: Records = np.empty(every.size, contract.WALK_STEP)
@@ -150,9 +149,9 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
 def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
     """A walk to every head; those that end at a root are scored."""
     heads, roots = pieces.heads, pieces.roots
-    is_cut, number = pieces.is_cut[heads], heads // forest.n_halves
+    is_cut, number = pieces.is_cut[heads], forest.tree_of_half[heads]
     walks: Records = np.empty(heads.size, contract.WALK)
-    walks["tip"] = ~(roots % forest.n_halves // 3)[number]
+    walks["tip"] = ~(forest.in_tree(roots) // 3)[number]
     walks["p"] = forest.edge[roots][number]
     walks["case"] = number
     walks["cell"] = np.where(is_cut, NO_CELL, number)
@@ -169,7 +168,7 @@ def _under_models(
     of_walk = np.repeat(np.arange(models, dtype=np.int32), len(walks))
     of_step = np.repeat(np.arange(models, dtype=np.int32), len(steps))
     walks, steps = np.tile(walks, models), np.tile(steps, models)
-    walks["p"] += forest.n_edges * of_walk
+    walks["p"] += forest.n_edges[0] * of_walk
     walks["case"] = of_walk
     walks["cell"] += of_walk * (walks["cell"] != NO_CELL)
     walks["slot"] += pieces.slots * of_walk * (walks["slot"] != NO_CELL)
@@ -177,5 +176,5 @@ def _under_models(
     for side in ("left", "right"):
         is_slot = (steps[side] >= 0) & (steps[side] != RESULT)
         steps[side] += pieces.slots * of_step * is_slot
-        steps[f"{side}_p"] += forest.n_edges * of_step
+        steps[f"{side}_p"] += forest.n_edges[0] * of_step
     return walks, steps

@@ -11,8 +11,10 @@ from rich.text import Text
 
 from mltree.events import (
     AlignmentLoaded,
+    CandidatesScored,
     DeviceChosen,
     Event,
+    ModelChosen,
     ModelOptimised,
     PhaseStarted,
     RoundDone,
@@ -27,6 +29,7 @@ from mltree.events import (
 from mltree.report.lines import clock_time
 from mltree.report.terminal import Terminal
 from mltree.run_events import Busy
+from mltree.tree_events import ReplicateDone
 
 __all__ = ["Status", "StatusLine"]
 
@@ -51,6 +54,9 @@ STEPS: dict[type[Event], str] = {
 }
 """What comes behind an event."""
 
+OF_OTHERS = (ModelChosen, ReplicateDone)
+"""Events whose lnL is not that of the tree that is searched for."""
+
 
 class Status:
     """What the events of a run add up to."""
@@ -69,7 +75,7 @@ class Status:
 
     def heed(self, event: Event, now: float) -> None:
         """Take an event in; ``now``: seconds since the run began."""
-        lnl = getattr(event, "lnl", None)
+        lnl = None if isinstance(event, OF_OTHERS) else getattr(event, "lnl", None)
         if isinstance(lnl, float):
             self._gain = 0.0 if self._lnl is None else lnl - self._lnl
             self._lnl = lnl if self._lnl is None else max(lnl, self._lnl)
@@ -120,6 +126,15 @@ class Status:
         self._failures = 0 if event.better else self._failures + 1
         self._batches.append(now)
         self._name_round()
+
+    @_take.register
+    def _(self, event: CandidatesScored, _: float) -> None:
+        parts = f" of {event.parts} parts" if event.parts > 1 else ""
+        self.step = f"model choice: {event.candidates} candidates{parts}, best {event.best}"
+
+    @_take.register
+    def _(self, event: ReplicateDone, _: float) -> None:
+        self.step = f"bootstrap replicate {event.done} of {event.wanted}"
 
     def text(self, now: float, load: str = "") -> str:
         """The line: the step, the best lnL with its last gain, the time, what is left, the load."""

@@ -91,7 +91,7 @@ class Keys:
         self, halves: Int32Array, keys: UInt64Array, known: Sequence[UInt64Array]
     ) -> NDArray[np.bool_]:
         """bool[keys]: which are known of the tree that their half-edge is in."""
-        tree = halves // self._forest.n_halves
+        tree = self._forest.tree_of_half[halves]
         order = np.argsort(tree, kind="stable")
         ends = np.searchsorted(tree[order], np.arange(1, len(known)))
         found = np.zeros(keys.size, np.bool_)
@@ -107,16 +107,16 @@ class Keys:
         near  f64[trees]: lnL below which a move is hopeless
         """
         forest, lessons = self._forest, []
-        prunes_each = forest.inner.size // forest.n_trees
+        ends = np.searchsorted(forest.inner, forest.first_half[1:])
+        inner = np.split(forest.inner, ends)
+        keys = np.split(self._of_prunes, ends)
         exhausted = np.zeros(forest.twin.size, np.bool_)
         exhausted[prunes] = True
         for n, moves in enumerate(rescored):
-            first, low = n * forest.n_halves, moves.lnl < near[n]
+            first, low = forest.first_half[n], moves.lnl < near[n]
             exhausted[first + moves.prune[~low]] = False
-            own = slice(n * prunes_each, (n + 1) * prunes_each)
-            gone = self._of_prunes[own][exhausted[forest.inner[own]]]
             hopeless = self._moves(first + moves.prune[low], first + moves.target[low])
-            lessons.append(Lesson(hopeless, gone))
+            lessons.append(Lesson(hopeless, keys[n][exhausted[inner[n]]]))
         return lessons
 
     def _prunes(self, prunes: Int32Array) -> UInt64Array:

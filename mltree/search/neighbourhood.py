@@ -50,7 +50,7 @@ class Neighbourhood:
         ends = self._twin[exits]
         self.prunes: Int = prunes
         """int32[prunes]: half-edges that face the pruned subtrees."""
-        self.tree_of_prune: Int = prunes // self.forest.n_halves
+        self.tree_of_prune: Int = self.forest.tree_of_half[prunes]
         """int32[prunes]: which tree."""
         self.joins: Float = self.forest.lengths[..., self.forest.edge[exits]].sum(axis=-1)
         """float64[..., prunes]: join branches as long as their two parts."""
@@ -160,16 +160,16 @@ class Neighbourhood:
         walked = np.flatnonzero(size)
         order = np.empty(walked.size, dtype=np.int32)
         order[position[walked]] = walked
-        near, halves = self.target[order], self.forest.n_halves
+        near = self.target[order]
         return ScanTasks(
             tree=self.tree_of_prune[sides >> 1],
-            prune=self.prunes[sides >> 1] % halves,
-            root=self._side_root[sides] % halves,
+            prune=self.prunes[sides >> 1],
+            root=self._side_root[sides],
             join_length=joins[..., sides >> 1],
             first_step=first_step,
-            near=near % halves,
-            far=self._twin[near] % halves,
-            sibling=self._twin[self.target[order ^ 1]] % halves,
+            near=near,
+            far=self._twin[near],
+            sibling=self._twin[self.target[order ^ 1]],
             level_in=level_in[order],
             level_out=np.where(size[order] > 1, level_out[order], np.int32(-1)),
             output=rank[order],

@@ -52,8 +52,8 @@ class Request:
     @property
     def kind(self) -> Hashable:
         """Equal for requests that can be joined."""
-        case = self.cases[0]
-        return type(self), self.trees[0].lengths.shape, len(case.models)
+        rows_of_lengths = self.trees[0].lengths.shape[:-1]
+        return type(self), rows_of_lengths, len(self.cases[0].models)
 
     def joined_with(self, others: Sequence[Request]) -> Request:
         """One request for the trees of all, which are of one kind."""

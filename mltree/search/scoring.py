@@ -41,8 +41,8 @@ Float = NDArray[np.float64]
 class SearchLikelihood(Protocol):
     """What the search needs of a likelihood; see :class:`mltree.likelihood.api.Likelihood`."""
 
-    def trees_at_once(self, tree: Tree) -> int:
-        """How many trees like this one are best searched side by side."""
+    def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
+        """How many of the first of these trees are best searched side by side."""
 
     def load_weights(self, rows: Float) -> None:
         """Take rows of pattern weights f64[R, L], which cases name."""
@@ -68,10 +68,8 @@ class SearchLikelihood(Protocol):
         No more than rough where they are below ``floors`` f64[outputs].
         """
 
-    def join_lengths(
-        self, trees: Sequence[Tree], cases: Sequence[Case], number: Int, prunes: Int
-    ) -> Float:
-        """f64[..., n]: optimised length of the branch that each prune of ``number`` leaves."""
+    def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int) -> Float:
+        """f64[..., n]: optimised length of the branch that each prune leaves."""
 
 
 class Moves(NamedTuple):
@@ -117,8 +115,8 @@ def score_moves(
     ``explored``: what is known already of every tree's surroundings.
     """
 
-    def at_once() -> int:
-        return likelihood.trees_at_once(trees[0])
+    def at_once(first: int) -> int:
+        return likelihood.trees_at_once(trees[first:], cases[first:])
 
     def score(batch: slice) -> list[ScoredMoves]:
         return _scored(
@@ -163,11 +161,11 @@ def _masked(
         return s0
     forest = found.forest
     ends = np.searchsorted(found.tree_of_prune, np.arange(1, len(trees)))
-    prunes = np.split(found.prunes % forest.n_halves, ends)
+    prunes = np.split(forest.in_tree(found.prunes), ends)
     forbidden = np.concatenate(
         [constraint.forbidden(tree, own) for tree, own in zip(trees, prunes, strict=True)]
     )
-    edges = forest.edge[found.target] % forest.n_edges
+    edges = forest.edge[found.target] - forest.first_edge[found.tree]
     return np.where(forbidden[found.side >> 1, edges], -np.inf, s0)
 
 
@@ -232,8 +230,8 @@ def rescore(
         join = joins[..., found.side[selected] >> 1, None]
         lengths = np.concatenate([three, join], axis=-1)
         lengths = np.moveaxis(lengths, (-2, -1), (0, 1))
-    halves, tree = found.forest.n_halves, found.tree[selected]
-    every = Moves(found.prune[selected] % halves, found.target[selected] % halves, lnl, lengths)
+    prune, target = (found.forest.in_tree(of[selected]) for of in (found.prune, found.target))
+    every, tree = Moves(prune, target, lnl, lengths), found.tree[selected]
     return [every.at(np.flatnonzero(tree == n)) for n in range(len(trees))]
 
 
@@ -246,8 +244,6 @@ def _join_lengths(
 ) -> Float:
     """f64[..., prunes]: the join branch, optimised where a prune has a selected target."""
     wanted = np.flatnonzero(np.bincount(found.side[selected] >> 1))
-    prunes = found.prunes[wanted] % found.forest.n_halves
     joins = found.joins.copy()
-    number = found.tree_of_prune[wanted]
-    joins[..., wanted] = likelihood.join_lengths(trees, cases, number, prunes)
+    joins[..., wanted] = likelihood.join_lengths(trees, cases, found.prunes[wanted])
     return joins

@@ -1,4 +1,4 @@
-"""Trees over the same taxa, side by side: gone through together, a wave of all trees at a time.
+"""Trees side by side, of any taxa: gone through together, a wave of all trees at a time.
 
 NumPy's calls cost more than the few half-edges of a wave, so that the way through eight trees
 takes hardly longer than that through a single one.
@@ -20,57 +20,74 @@ __all__ = ["Forest", "mixed", "ring"]
 class Forest:
     """n trees as one set of half-edges, edges and lengths, tree after tree.
 
-    Half-edge h of tree k has number ``k * 3N + h``, edge e of tree k has number ``k * E + e``.
+    Half-edge h of tree k has number ``first_half[k] + h``, edge e of it ``first_edge[k] + e``.
     A copy: later changes of the trees do not matter.
     """
 
     def __init__(self, trees: Sequence[Tree]) -> None:
-        first, count = trees[0], len(trees)
-        self.n_tips = first.n_tips
-        self.n_edges = first.n_edges
-        """E, of one tree."""
-        self.n_halves = first.twin.size
-        """3N, of one tree."""
-        self.n_trees = count
-        number = np.arange(count, dtype=np.int32)[:, None]
-        self.twin: Int32Array = (
-            np.array([tree.twin for tree in trees]) + number * np.int32(self.n_halves)
-        ).ravel()
-        """int32[n * 3N]; without meaning where a tip has no half-edge."""
-        self.edge: Int32Array = (
-            np.array([tree.edge for tree in trees]) + number * np.int32(self.n_edges)
-        ).ravel()
-        """int32[n * 3N]; without meaning where a tip has no half-edge."""
+        self.n_trees = len(trees)
+        self.n_tips: Int32Array = np.array([tree.n_tips for tree in trees], np.int32)
+        """int32[n]: T of every tree; and so on."""
+        self.n_edges: Int32Array = 2 * self.n_tips - 3
+        self.n_halves: Int32Array = 6 * self.n_tips - 6
+        self.first_edge: Int32Array = np.cumsum(self.n_edges, dtype=np.int32) - self.n_edges
+        self.first_half: Int32Array = np.cumsum(self.n_halves, dtype=np.int32) - self.n_halves
+        self.twin: Int32Array = np.concatenate([tree.twin for tree in trees])
+        """int32[3N of all]; without meaning where a tip has no half-edge."""
+        self.twin += np.repeat(self.first_half, self.n_halves)
+        self.edge: Int32Array = np.concatenate([tree.edge for tree in trees])
+        """int32[3N of all]; without meaning where a tip has no half-edge."""
+        self.edge += np.repeat(self.first_edge, self.n_halves)
         self.lengths: Float64Array = np.concatenate([tree.lengths for tree in trees], axis=-1)
-        """float64[n * E], or float64[parts, n * E]"""
-        inner = np.arange(self.n_halves) >= 3 * self.n_tips
-        self.is_inner: NDArray[np.bool_] = np.tile(inner, count)
-        """bool[n * 3N]: half-edges at inner nodes."""
+        """float64[E of all], or float64[parts, E of all]"""
+        first_inner = np.repeat(self.first_half + 3 * self.n_tips, self.n_halves)
+        self.is_inner: NDArray[np.bool_] = np.arange(self.twin.size) >= first_inner
+        """bool[3N of all]: half-edges at inner nodes."""
         self.siblings: tuple[Int32Array, Int32Array] = ring(self.twin.size)
-        """The other two half-edges of the same inner node, int32[n * 3N] each."""
+        """The other two half-edges of the same inner node, int32[3N of all] each."""
 
     @cached_property
     def inner(self) -> Int32Array:
-        """int32[n * 3(T-2)]: every half-edge at an inner node, rising."""
+        """int32[3(T-2) of all]: every half-edge at an inner node, rising."""
         return np.flatnonzero(self.is_inner).astype(np.int32)
 
     @cached_property
+    def tips(self) -> Int32Array:
+        """int32[T of all]: the half-edge of every tip, rising."""
+        return np.flatnonzero(~self.is_inner)[::3].astype(np.int32)
+
+    @cached_property
+    def tree_of_half(self) -> Int32Array:
+        """int32[3N of all]: which tree a half-edge is of."""
+        return np.repeat(np.arange(self.n_trees, dtype=np.int32), self.n_halves)
+
+    @cached_property
+    def tree_of_edge(self) -> Int32Array:
+        """int32[E of all]: which tree an edge is of."""
+        return np.repeat(np.arange(self.n_trees, dtype=np.int32), self.n_edges)
+
+    @cached_property
     def behind(self) -> tuple[Int32Array, Int32Array]:
-        """The two half-edges, int32[n * 3N] each, whose CLAs make that of an inner half-edge."""
+        """The two half-edges, int32[3N of all] each, whose CLAs make that of an inner half-edge."""
         one, other = self.siblings
         return self.twin[one], self.twin[other]
 
     def of_trees(self, half: int) -> Int32Array:
         """int32[n]: a half-edge of every tree."""
-        return np.arange(half, self.twin.size, self.n_halves, dtype=np.int32)
+        return self.first_half + np.int32(half)
+
+    def in_tree(self, halves: Int32Array) -> Int32Array:
+        """int32[...]: the numbers of half-edges in their own trees."""
+        own: Int32Array = halves - self.first_half[self.tree_of_half[halves]]
+        return own
 
     def central_tips(self) -> Int32Array:
         """int32[n]: of every tree the half-edge of the tip that is least far from all others.
 
         The first of several, whatever the numbering of the inner nodes.
         """
-        facing = self.twin.reshape(self.n_trees, -1)[:, : 3 * self.n_tips : 3]
-        tip: Int32Array = self.levels()[facing].argmin(axis=1).astype(np.int32)
+        levels = np.split(self.levels()[self.twin[self.tips]], np.cumsum(self.n_tips)[:-1])
+        tip = np.array([of_tree.argmin() for of_tree in levels], np.int32)
         return self.of_trees(0) + 3 * tip
 
     def waves(self, roots: Int32Array | None = None) -> list[Int32Array]:
@@ -87,15 +104,14 @@ class Forest:
         return waves
 
     def levels(self) -> Int32Array:
-        """int32[n * 3N]: 1 + the highest level of what a half-edge is made from; tips are 0.
+        """int32[3N of all]: 1 + the highest level of what a half-edge is made from; tips are 0.
 
         All half-edges of one level can be computed together once the lower levels are.
         """
         across = self.twin
         level = np.zeros(across.size, dtype=np.int32)
         met = np.zeros(across.size, dtype=np.bool_)
-        ready = np.flatnonzero(~self.is_inner).astype(np.int32)
-        ready = ready[ready % 3 == 0]
+        ready = self.tips
         wave = 0
         while ready.size:
             level[ready] = wave
@@ -126,7 +142,7 @@ class Forest:
 
     @cached_property
     def tip_sets(self) -> NDArray[np.uint64]:
-        """uint64[n * 3N]: of the tips that a half-edge's neighbour sees across it.
+        """uint64[3N of all]: of the tips that a half-edge's neighbour sees across it.
 
         Equal for equal sets, in any tree; of two sets without a common tip the sum is that of both.
         """
@@ -139,7 +155,7 @@ class Forest:
         whole = key[roots] + key[self.twin[roots]]
         nodes = np.concatenate(facing)
         for below in (one[nodes], other[nodes]):
-            key[self.twin[below]] = whole[below // self.n_halves] - key[below]
+            key[self.twin[below]] = whole[self.tree_of_half[below]] - key[below]
         return key
 
     def shape_keys(self, shortest: float) -> list[int]:
@@ -148,21 +164,20 @@ class Forest:
         Topologies that differ in the order of shorter branches alone are of one shape.  A branch
         with lengths for several parts is as long as the longest.
         """
-        longest = self.lengths.reshape(-1, self.n_trees * self.n_edges).max(axis=0)
+        longest = self.lengths.reshape(-1, self.lengths.shape[-1]).max(axis=0)
         sides = mixed(self.tip_sets)
         inner = self.inner
         shown = inner[longest[self.edge[inner]] > shortest]
         split = mixed(sides[shown] + sides[self.twin[shown]])
         keys = np.zeros(self.n_trees, np.uint64)
-        np.add.at(keys, shown // self.n_halves, split)
+        np.add.at(keys, self.tree_of_half[shown], split)
         shapes: list[int] = keys.tolist()
         return shapes
 
     def _tip_keys(self) -> NDArray[np.uint64]:
-        """uint64[n * 3N]: 64 bits of every tip, at its half-edge; zeros elsewhere."""
-        tips = np.arange(1, self.n_tips + 1, dtype=np.uint64) * _GOLDEN
+        """uint64[3N of all]: 64 bits of every tip, at its half-edge; zeros elsewhere."""
         key = np.zeros(self.twin.size, dtype=np.uint64)
-        key.reshape(self.n_trees, -1)[:, : 3 * self.n_tips : 3] = mixed(tips)
+        key[self.tips] = mixed((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * _GOLDEN)
         return key
 
 

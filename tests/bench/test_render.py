@@ -146,10 +146,13 @@ def test_plots_are_the_same_every_time(run: Run, tmp_path: Path) -> None:
     assert first == [path.read_text() for path in plots.draw(run, tmp_path / "x")]
 
 
-def test_the_readme_quotes_stored_results() -> None:
-    text = render.README.read_text(encoding="utf-8")
-    for name in re.findall(r"<!-- bench:(\S+) -->", text):
-        assert render.stored(name), f"README quotes {name}, which is not stored"
+@pytest.mark.parametrize("page", render.PAGES, ids=lambda page: page.stem)
+def test_pages_quote_stored_results(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    names = re.findall(r"<!-- bench:(\S+) -->", text)
+    assert names
+    for name in set(names) - {render.SUMMARY}:
+        assert render.stored(name), f"{page.name} quotes {name}, which is not stored"
     assert render.filled(text) == text, "run: python -m bench render"
 
 

@@ -164,10 +164,8 @@ def test_insertions_and_their_optima(
     )
     np.testing.assert_allclose(got_lnl, lnl, rtol=RELATIVE)
     np.testing.assert_allclose(got_lengths, lengths, rtol=1e-6, atol=1e-9)
-    number = np.zeros(found.prunes.size, np.int32)
     joins = [
-        engine.join_lengths(problem.trees, problem.cases, number, found.prunes)
-        for engine in (slow, device)
+        engine.join_lengths(problem.trees, problem.cases, found.prunes) for engine in (slow, device)
     ]
     np.testing.assert_allclose(joins[1], joins[0], rtol=1e-6, atol=1e-9)
 

@@ -37,14 +37,13 @@ def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
     trees, cases = [tree.copy() for tree in problem.trees], problem.cases
     found = Neighbourhood(trees[0])
     scan = found.scan(found.extend(4))
-    number = np.zeros(found.prunes.size, np.int32)
     results: list[np.ndarray] = [
         engine.log_likelihoods(trees, cases),
         engine.site_log_likelihoods(trees[0], cases[0]),
         *engine.derivatives(trees[0], cases[0])[1:],
         engine.insertions(trees, cases, scan),
         *engine.refine(trees, cases, found.scan(np.arange(0, found.size, 4))),
-        engine.join_lengths(trees, cases, number, found.prunes),
+        engine.join_lengths(trees, cases, found.prunes),
         engine.smooth(trees, cases, 1e-3),
     ]
     return results + [tree.lengths for tree in trees]

@@ -127,8 +127,7 @@ def test_refined_lengths_give_the_refined_lnl(
     engine = likelihood(open_engine, problem)
     trees, cases = [problem.tree], [problem.case]
     picked = np.arange(0, found.size, 3)
-    number = np.zeros(found.prunes.size, np.int32)
-    joins = engine.join_lengths(trees, cases, number, found.prunes)
+    joins = engine.join_lengths(trees, cases, found.prunes)
     scan = found.scan(picked, joins)
     s0 = engine.insertions(trees, cases, scan)
     lnl, three = engine.refine(trees, cases, scan)
@@ -184,8 +183,7 @@ def test_the_join_length_is_the_best(
     """Around the optimum, a pruned tree's lnL (a subtree of gaps, far away) is lower."""
     engine = likelihood(open_engine, problem)
     trees, cases = [problem.tree], [problem.case]
-    number = np.zeros(found.prunes.size, np.int32)
-    joins = engine.join_lengths(trees, cases, number, found.prunes)
+    joins = engine.join_lengths(trees, cases, found.prunes)
     assert np.all((joins >= 1e-6) & (joins <= 100.0))
     # A pendant branch without end makes the subtree's place irrelevant: what remains is the
     # lnL of the rest, whose only free length is the join.

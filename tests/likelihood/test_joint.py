@@ -12,7 +12,8 @@ import pytest
 from mltree import contract
 from mltree.contract import Control, RunKind
 from mltree.likelihood import planner, programs
-from mltree.likelihood.cases import Cases
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case, Cases
 from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
@@ -40,7 +41,10 @@ def problems(make_problem: Callable[..., Problem]) -> list[Problem]:
 
 def joint(problems: list[Problem], open_: Callable[..., Engine]) -> JointEngine:
     engines = [open_(p.patterns, p.categories) for p in problems]
-    engine = JointEngine(engines, [p.patterns.n_patterns for p in problems], BOUNDS)
+    states, widths = zip(
+        *((p.model.n_states, p.patterns.n_patterns) for p in problems), strict=True
+    )
+    engine = JointEngine(engines, states, widths, BOUNDS)
     engine.load_models([model for problem in problems for model in problem.models])
     return engine
 
@@ -128,3 +132,24 @@ def test_smoothing_and_insertions_see_all_parts(
     )
     free = (best > 2 * BOUNDS[0]) & (best < BOUNDS[1] / 2)
     assert np.abs(slopes[free]).max() < 0.1  # type: ignore[index]
+
+
+@pytest.mark.parametrize("order", [(2,), (2, 0), (1, 2)])
+def test_models_come_for_the_parts_that_are_asked_for(
+    problems: list[Problem], open_native: Callable[..., Engine], order: tuple[int, ...]
+) -> None:
+    """Of whichever state counts, the first too."""
+    tree = problems[0].tree
+    models = [model for problem in problems for model in problem.models]
+    states, widths = zip(
+        *((p.model.n_states, p.patterns.n_patterns) for p in problems), strict=True
+    )
+    engines = [open_parted(open_native)(p.patterns, p.categories) for p in problems]
+    used = Likelihood(JointEngine(engines, states, widths, BOUNDS), BOUNDS)
+    cases = [Case((models[part],), first_part=part) for part in order]
+    found = used.log_likelihoods([tree] * len(order), cases)
+    expected = [
+        alone(problems, part).run(programs.traversal([tree]), tree.lengths, NO_CONTROL).sums[0]
+        for part in order
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)

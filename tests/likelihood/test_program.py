@@ -12,6 +12,7 @@ from mltree.likelihood.cases import Cases
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import PMatrices, Reduce, Repeat, Scan, Sites
 from mltree.search.neighbourhood import Neighbourhood
+from mltree.tree.forest import Forest
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree, tree_from_edges
 
@@ -69,17 +70,19 @@ def test_words_are_the_stage_table_and_then_the_records(tree: Tree) -> None:
 
 def test_scan_words_point_at_their_steps(tree: Tree) -> None:
     found = Neighbourhood(tree)
-    plan = planner.scan_records([tree], found.scan(found.extend(3)), Cases.alike(1))
-    program = Program((PMatrices(plan.pmatrices), Scan(plan.tasks, plan.steps)), found.size)
+    scan = found.scan(found.extend(3))
+    cells = np.arange(scan.outputs, dtype=np.int32)
+    tables = planner.scan_records(Forest([tree]), scan, Cases.alike(1), cells)
+    program = Program((PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps)), found.size)
     stages = program.words[: 2 * 4].view(contract.STAGE)
     first, count = int(stages["first"][1]), int(stages["count"][1])
     width = len(contract.SCAN_TASK.names or ())
     tasks = program.words[first : first + width * count].view(contract.SCAN_TASK)
-    for sent, task in zip(tasks, plan.tasks, strict=True):
+    for sent, task in zip(tasks, tables.tasks, strict=True):
         step = program.words[sent["first_step"] :][: 12 * sent["steps"]].view(contract.SCAN_STEP)
         own = slice(task["first_step"], task["first_step"] + task["steps"])
-        np.testing.assert_array_equal(step, plan.steps[own])
-    assert program.stack_levels == contract.ROOT_LEVEL + found.scan(found.extend(3)).levels
+        np.testing.assert_array_equal(step, tables.steps[own])
+    assert program.stack_levels == contract.ROOT_LEVEL + scan.levels
 
 
 def test_sizes(tree: Tree) -> None:
@@ -125,17 +128,21 @@ def test_a_traversal_makes_the_clas_that_face_one_edge(tree: Tree) -> None:
 def test_operands() -> None:
     halves = np.array([0, 6, 12, 17], np.int32)
     np.testing.assert_array_equal(planner.operands(QUARTET, halves), [~0, ~2, 0, 5])
-    np.testing.assert_array_equal(planner.operands(QUARTET, halves, 2), [~0, ~2, 12, 17])
+    forest = Forest([QUARTET] * 3)
+    table = planner.operand_table(forest, Cases.alike(3))
+    third = table[forest.first_half[2] + halves]
+    np.testing.assert_array_equal(third, [~0, ~2, 12, 17])
 
 
 def test_a_step_has_both_branches_of_a_node(tree: Tree) -> None:
     """Every step of the tasks is one side of one record, beside the other branch of its node."""
     found = Neighbourhood(tree)
     scan = found.scan(found.extend(4))
-    plan = planner.scan_records([tree], scan, Cases.alike(1))
-    for task, record in enumerate(plan.tasks):
+    cells = np.arange(scan.outputs, dtype=np.int32)
+    tables = planner.scan_records(Forest([tree]), scan, Cases.alike(1), cells)
+    for task, record in enumerate(tables.tasks):
         own = slice(scan.first_step[task], scan.first_step[task + 1])
-        steps = plan.steps[record["first_step"] :][: record["steps"]]
+        steps = tables.steps[record["first_step"] :][: record["steps"]]
         wanted = zip(
             planner.operands(tree, scan.far[own]),
             planner.operands(tree, scan.sibling[own]),

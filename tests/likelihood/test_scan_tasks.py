@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mltree.likelihood.cases import Cases
 from mltree.likelihood.scan_tasks import ScanTasks, split
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.random_trees import random_topology
@@ -19,7 +20,7 @@ def scan_of(*seeds: int) -> ScanTasks:
 @pytest.mark.parametrize("room", [1, 7, 20, 1000])
 def test_parts_have_every_output_once_and_never_too_many(room: int) -> None:
     whole = scan_of(1, 2)
-    parts = split(whole, room)
+    parts = split(whole, room, room, Cases.alike(2))
     np.testing.assert_array_equal(
         np.sort(np.concatenate([outputs for _, outputs in parts])), np.arange(whole.outputs)
     )
@@ -36,7 +37,7 @@ def test_parts_have_every_output_once_and_never_too_many(room: int) -> None:
 
 def test_parts_are_the_whole() -> None:
     whole = scan_of(1, 2)
-    parts = split(whole, most_outputs(whole))
+    parts = split(whole, most_outputs(whole), most_outputs(whole), Cases.alike(2))
     assert len(parts) > 1
     for name in ("tree", "prune", "root", "join_length", "near", "far", "sibling", "level_in"):
         joined = np.concatenate([getattr(part, name) for part, _ in parts])
@@ -46,7 +47,11 @@ def test_parts_are_the_whole() -> None:
 def test_a_task_is_walked_again_from_its_start() -> None:
     whole = scan_of(2)
     room = most_outputs(whole) // 2
-    cut = [part for part, _ in split(whole, room) if part.prune.tolist() == [whole.prune[0]]]
+    cut = [
+        part
+        for part, _ in split(whole, room, room, Cases.alike(2))
+        if part.prune.tolist() == [whole.prune[0]]
+    ]
     assert len(cut) > 1
     steps = slice(*whole.first_step[:2])
     for part in cut:

@@ -7,8 +7,10 @@ import math
 import pytest
 
 from mltree.events import (
+    CandidatesScored,
     DeviceChosen,
     Event,
+    ModelChosen,
     ModelOptimised,
     PhaseStarted,
     RoundDone,
@@ -21,6 +23,7 @@ from mltree.events import (
 )
 from mltree.report.status import Status
 from mltree.run_events import Busy
+from mltree.tree_events import ReplicateDone
 
 PLAN = SearchPlanned(starts=6, phases=2, patience=2)
 PHASES = PhaseStarted(1, 25, 50.0, 6), PhaseStarted(2, 25, 100.0, 3)
@@ -45,6 +48,7 @@ STORY: list[tuple[Event, str]] = [
     (round_done(4, -18.0, radius=8), "perturbation 1, round 5 · lnL -18.000"),
     (TreePerturbed(1, 8, 1, -17.0), "perturbation 2, round 5 · lnL -17.000 (+1.000)"),
     (SearchFinished(-17.0, 4, 10, 1), "final score · lnL -17.000"),
+    (ReplicateDone(3, -11.0, 2, 100), "bootstrap replicate 2 of 100 · lnL -17.000"),
 ]
 
 
@@ -56,9 +60,18 @@ def test_it_tells_the_step_that_is_under_way() -> None:
         assert (step, rest[:3]) == (expected, f"{number // 6:02d}:"), event
 
 
+@pytest.mark.parametrize(("parts", "expected"), [(1, ""), (4, " of 4 parts")])
+def test_candidates_of_a_model_choice_are_counted(parts: int, expected: str) -> None:
+    status = Status()
+    status.heed(CandidatesScored(88, parts, "TN93+G4"), 1.0)
+    status.heed(ModelChosen("a", "TN93+G4", "BIC", 90.0, -40.0), 2.0)
+    told = f"model choice: 88 candidates{expected}, best TN93+G4 · 00:00:02"
+    assert status.text(2.0) == told
+
+
 def test_what_is_left_at_least_is_batches_without_a_better_tree() -> None:
     status = Status()
-    for event, _ in STORY[:-1]:
+    for event, _ in STORY[:-2]:
         status.heed(event, 100.0)
     status.heed(TreePerturbed(2, 8, 0, -17.0), 120.0)
     assert status.text(120.0).endswith("00:02:00 · at least 00:00:10 left")

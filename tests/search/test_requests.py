@@ -215,13 +215,11 @@ def scoring(
 CONSTRAINT = Constraint(NO_SPLIT, NO_SPLIT)
 
 KINDS: dict[str, Request] = {
-    "5 tips": SmoothTrees([numbered(1)], [ONE], 0.1),
-    "6 tips": SmoothTrees([numbered(1, 6)], [ONE], 0.1),
+    "coarse": SmoothTrees([numbered(1)], [ONE], 0.1),
     "finer": SmoothTrees([numbered(1)], [ONE], 0.01),
     "2 parts": SmoothTrees([numbered(1)], [TWO], 0.1),
     "unlinked": SmoothTrees([numbered(1, parts=2)], [TWO], 0.1),
     "parts": PartLogLikelihoods([numbered(1)], [ONE]),
-    "6 tips' parts": PartLogLikelihoods([numbered(1, 6)], [ONE]),
     "moves": scoring(),
     "moves of another phase": scoring(phase=replace(PHASE, cut=11.0)),
     "moves by other rules": scoring(rounds=replace(ROUNDS, keep=3)),
@@ -235,7 +233,7 @@ def test_only_what_can_share_a_launch_is_of_one_kind() -> None:
     for request in KINDS.values():
         assert request.kind == replace(request, trees=[t.copy() for t in request.trees]).kind
     other = Case((random_reversible(4, np.random.default_rng(2)),), weights=3, first_part=2)
-    assert KINDS["5 tips"].kind == SmoothTrees([numbered(2)], [other], 0.1).kind
+    assert KINDS["coarse"].kind == SmoothTrees([numbered(2, 6)], [other], 0.1).kind
 
 
 def test_other_kinds_are_launches_of_their_own() -> None:
@@ -243,7 +241,7 @@ def test_other_kinds_are_launches_of_their_own() -> None:
         answer = yield replace(request, trees=[numbered_like(number, request.trees[0])])
         return float(np.ravel(answer)[0])
 
-    named = ("5 tips", "6 tips", "finer", "2 parts", "unlinked", "parts", "6 tips' parts")
+    named = ("coarse", "finer", "2 parts", "unlinked", "parts")
     watched = Watched()
     wanted = [KINDS[name] for name in named]
     every = [asking(n, request) for n, request in enumerate([*wanted, *wanted])]
@@ -377,16 +375,17 @@ def test_loci_are_searched_as_each_alone(
     make_parts: Callable[..., Simulated], part_alone: Callable[..., Simulated],
     open_native: Callable[..., Engine],
 ) -> None:  # fmt: skip
-    """Every part a gene tree, on a device: the bits of each alone there, and where the reference
-    gets with nothing else in sight."""
-    data = make_parts(5, (40, 9, 70), 2, texts=("JC", "JC", "JC"))
-    model = alone(parse_model("K80+FE+G2", DNA))
+    """Each part a gene tree of other taxa, on a device: the bits of each alone there, and where
+    the reference gets with nothing else in sight."""
+    data = make_parts(6, (40, 9, 70), 2, texts=("JC", "JC", "JC"))
+    model, taxa = alone(parse_model("K80+FE+G2", DNA)), (5, 4, 6)
 
     def make(number: int) -> Steps[SearchResult]:
-        return searching(model, 5, number, first_part=number)
+        return searching(model, taxa[number], number, first_part=number)
 
     found = assert_as_alone(verified(data.patterns, open_native), make, 3, 2)
     for number, search in enumerate(found):
-        lone = verified(part_alone(data, number).patterns)
-        expected = perform(lone, searching(model, 5, number))
+        own = part_alone(data, number).patterns
+        lone = verified(replace(own, codes=own.codes[: taxa[number]]))
+        expected = perform(lone, searching(model, taxa[number], number))
         assert search.lnl == pytest.approx(expected.lnl, abs=1e-6)

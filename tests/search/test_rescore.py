@@ -25,15 +25,15 @@ def test_every_move_has_the_best_join_branch_of_its_own_prune(case: Simulated) -
         refine = staticmethod(case.likelihood.refine)
 
         @staticmethod
-        def join_lengths(trees, cases, number, prunes):  # type: ignore[no-untyped-def]
+        def join_lengths(trees, cases, prunes):  # type: ignore[no-untyped-def]
             asked.extend(prunes.tolist())
-            return case.likelihood.join_lengths(trees, cases, number, prunes)
+            return case.likelihood.join_lengths(trees, cases, prunes)
 
     cases = [case.under]
     (moves,) = rescore(Watched(), [case.tree], cases, found, selected)  # type: ignore[arg-type]
     prunes = np.unique(found.prune[selected])
     assert asked == prunes.tolist()
-    best = case.likelihood.join_lengths([case.tree], cases, np.zeros_like(prunes), prunes)
+    best = case.likelihood.join_lengths([case.tree], cases, prunes)
     expected = dict(zip(prunes.tolist(), best.tolist(), strict=True))
     np.testing.assert_allclose(
         moves.lengths[:, 3], [expected[prune] for prune in moves.prune.tolist()], rtol=1e-12

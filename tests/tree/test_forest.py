@@ -37,7 +37,7 @@ def test_waves_are_those_of_every_tree(tips: int, seed: int) -> None:
 def test_from_a_central_tip_the_waves_are_fewest(tips: int, seed: int) -> None:
     trees = some_trees(tips, seed)
     forest = Forest(trees)
-    for tree, root in zip(trees, forest.central_tips() % forest.n_halves, strict=True):
+    for tree, root in zip(trees, forest.in_tree(forest.central_tips()), strict=True):
         own = Forest([tree])
         distances = [len(own.waves(np.array([3 * tip], np.int32))) for tip in range(tips)]
         assert root == 3 * int(np.argmin(distances))
@@ -87,7 +87,7 @@ def test_sets_of_tips_are_equal_in_any_tree(case: int) -> None:
     whole: dict[bytes, int] = {}
     for n, tree in enumerate(trees):
         sides = splits(tree)
-        keys = forest.tip_sets[n * forest.n_halves : (n + 1) * forest.n_halves].tolist()
+        keys = np.split(forest.tip_sets, forest.first_half[1:])[n].tolist()
         all_tips = (keys[0] + keys[tree.twin[0]]) % 2**64
         for half in np.flatnonzero(tree.twin >= 0).tolist():
             assert (keys[half] + keys[tree.twin[half]]) % 2**64 == all_tips

@@ -1,0 +1,56 @@
+"""How Sphinx makes the site: ``make docs``.
+
+Its sources are Markdown pages all over the project, so that the links between them work in the
+repository as they do on the site; only the reference of commands is made here, from the code.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+from commands_page import commands_page  # noqa: E402
+
+from mltree import __version__  # noqa: E402
+
+project = "mltree"
+author = "the mltree authors"
+copyright = author  # noqa: A001
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+include_patterns = [
+    "docs/*.md", "bench/*.md", "bench/results/*.md", "datasets/README.md", "opencl/README.md",
+    "CHANGELOG.md", "CONTRIBUTING.md",
+]  # fmt: skip
+exclude_patterns = [".*", "build", "dist", "tests", "mltree"]
+root_doc = "docs/index"
+
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+suppress_warnings = [
+    "misc.highlighting_failure",  # outputs of commands are no programs
+]
+nitpicky = True
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+
+html_theme = "furo"
+html_title = f"mltree {__version__}"
+html_extra_path = ["landing"]
+html_copy_source = False
+html_show_sphinx = False
+
+
+def setup(app: Any) -> None:
+    """Put the reference of commands where its page asks for it."""
+
+    def fill(_app: Any, page: str, source: list[str]) -> None:
+        if page == "docs/commands":
+            source[0] = source[0].replace("<!-- commands -->", commands_page())
+        if page == "docs/index" and not Path(__file__).with_name("python.md").exists():
+            source[0] = source[0].replace("\npython\n", "\n")
+
+    app.connect("source-read", fill)
