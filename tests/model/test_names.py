@@ -46,7 +46,7 @@ def test_asking_for_a_choice_is_told_how(name: str) -> None:
         assert "--model auto" in str(error.value.hint)
 
 
-@pytest.mark.parametrize("name", ["LG4X", "LG4M+G4", "C60+F", "MIX{GTR,JC}"])
+@pytest.mark.parametrize("name", ["EX2+G4", "UL3", "MIX{GTR,JC}"])
 def test_mixtures_are_told_apart_from_slips(name: str) -> None:
     with pytest.raises(ModelError, match="mixture of models, which is not supported yet"):
         parse_model(name, PROTEIN)
