@@ -15,7 +15,7 @@ from typing import NamedTuple
 __all__ = ["COMMANDS", "HABITS", "Habit", "translated"]
 
 COMMANDS = (
-    "search", "bootstrap", "evaluate", "compare", "devices", "check", "model", "support",
+    "search", "evaluate", "compare", "devices", "check", "bootstrap", "model", "support",
     "consensus", "rf", "bootstop", "alrt", "test", "concordance", "report", "draw", "simulate",
     "sitelh", "convert",
 )  # fmt: skip
@@ -47,7 +47,6 @@ command is named."""
 
 REPLICATES = "--bootstrap N adds replicates and supports to a search; `mltree bootstrap` makes more"
 NO_ULTRAFAST = "no ultrafast bootstrap here: these are standard replicates, as many as it takes"
-BRANCH_TESTS = "`mltree alrt --replicates N` draws SH-aLRT on the tree that a search has found"
 NO_COUNTERPART = "no counterpart here"
 ALL_CPUS = "every CPU that the process may use is the default"
 NOT_NUMERIC = r"(?![0-9]+$).*"
@@ -103,15 +102,23 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "--nofiles": (Habit(NG, note="files are named by --prefix", values=0),),
     "--log": (Habit(NG, "--verbose", when="(?i)verbose|debug"), Habit(NG)),
     "-s": (Habit(IQ, "{}", when=NOT_NUMERIC),),
-    "-m": (Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|MERGE|\+.*)?"),),
-    "--model": (Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|MERGE|\+.*)?"),),
+    "-m": (
+        Habit(IQ, "--model auto --merge", when=r"(?i)(MFP?|TEST|TESTNEW)\+?MERGE(ONLY)?"),
+        Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*)?"),
+    ),
+    "--model": (
+        Habit(IQ, "--model auto --merge", when=r"(?i)(MFP?|TEST|TESTNEW)\+?MERGE(ONLY)?"),
+        Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*)?"),
+    ),
     "-B": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
     "-bb": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
     "-b": (Habit(IQ, "--bootstrap {}"),),
     "--ufboot": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
     "--boot": (Habit(IQ, "--bootstrap {}"),),
-    "-alrt": (Habit(IQ, note=BRANCH_TESTS),),
-    "--alrt": (Habit(IQ, note=BRANCH_TESTS),),
+    "-alrt": (Habit(IQ, "--alrt", when="0"), Habit(IQ, "--sh-alrt {}")),
+    "--alrt": (Habit(IQ, "--alrt", when="0"), Habit(IQ, "--sh-alrt {}", when="[0-9]+")),
+    "-lbp": (Habit(IQ, "--lbp {}"),),
+    "-abayes": (Habit(IQ, "--abayes", values=0),),
     "-z": (Habit(IQ, "--trees {}", command="test"),),
     "-zb": (Habit(IQ, "--replicates {}", command="test"),),
     "-au": (Habit(IQ, "--tests au", command="test", values=0),),
@@ -152,7 +159,10 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-sup": (Habit(IQ, "{}", command="support"),),
     "-rf": (Habit(IQ, "--reference {}", command="rf"),),
     "-rf_all": (Habit(IQ, command="rf", values=0),),
-    "-spp": (Habit(IQ, "--model {} --brlen scaled"),),
+    "-spp": (Habit(IQ, "--partitions {} --brlen scaled"),),
+    "-Q": (Habit(IQ, "--partitions {} --brlen unlinked"),),
+    "-rcluster": (Habit(IQ, "--merge", note="pairs are picked as by -rcluster 10"),),
+    "-rclusterf": (Habit(IQ, "--merge", note="pairs are picked as by -rcluster 10"),),
     "-n": (Habit(RAXML, "--prefix {}", commands=(*SEARCHES, "evaluate")),),
     "-N": (Habit(RAXML, "--tree pars{{{}}}", when="[0-9]+", commands=SEARCHES),),
     "-#": (Habit(RAXML, "--tree pars{{{}}}", when="[0-9]+"),),

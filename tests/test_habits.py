@@ -32,6 +32,10 @@ LINES = {
     "--rfdist t": (f"--rfdist is {NG}", "mltree rf t"),
     "search a --opt-model off": (f"--opt-model off is {NG}", "mltree search a --no-opt-model"),
     "-s a.phy": (f"-s a.phy is {IQ}", "mltree search a.phy"),
+    "-s a.phy -m MFP+MERGE -Q x": (
+        f"-s a.phy, -m MFP+MERGE and -Q are {IQ}",
+        "here: mltree search a.phy --model auto --merge --partitions x --brlen unlinked",
+    ),
     "-s a.phy -m MFP": (
         f"-s a.phy and -m MFP are {IQ}",
         "search a.phy --model auto",
@@ -39,7 +43,8 @@ LINES = {
     "search a -m TESTMERGE": (f"-m TESTMERGE is {IQ}", "mltree search a --model auto"),
     "search a -B 1000": (f"-B is {IQ}", "mltree search a --bootstrap auto; -B: no ultrafast"),
     "search a -bb 1000": (f"-bb is {IQ}", "mltree search a --bootstrap auto; -bb: no ultrafast"),
-    "search a -alrt 1000": (f"-alrt is {IQ}", "mltree search a; -alrt: `mltree alrt"),
+    "search a -alrt 1000": (f"-alrt is {IQ}", "mltree search a --sh-alrt 1000"),
+    "search a --alrt 0": (f"--alrt 0 is {IQ}", "mltree search a --alrt"),
     "search a -T 4": (f"-T is {IQ}", "mltree search a --threads 4"),
     "search a -T AUTO": (f"-T AUTO is {IQ}", "mltree search a; -T AUTO: every CPU"),
     "search a -nt 4 -pre x": (f"-nt and -pre are {IQ}", "search a --threads 4 --prefix x"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -14,44 +13,38 @@ from mltree import __version__
 from mltree.alignment.partition_files import best_model_text
 from mltree.alignment.parts import Part
 from mltree.alignment.source import expect_file
-from mltree.commands.surroundings import describe_run, input_files, spent_so_far
+from mltree.commands.results import RESULT_FORMAT, by_kind, deliver, result_text
+from mltree.commands.surroundings import describe_run, spent_so_far
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.load import load_meter
 from mltree.device.speed import joint_bandwidth
 from mltree.device.timing import Breakdown
-from mltree.errors import InputError
-from mltree.events import Event, Notice, RunFinished, StartsEnded, Unsaved
+from mltree.events import Event, Notice, RunFinished, StartsEnded
 from mltree.log import RunLog
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.outputs import Outputs
 from mltree.placement import Resources
-from mltree.problem import Problem, is_choice, load_problem
+from mltree.problem import Problem, load_problem
 from mltree.report.lines import describe
 from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.tables import Timed, time_spent
 from mltree.run import Computation, Found
 from mltree.run_events import ResourcesSpent, RunDescribed
-from mltree.stopping import Farewell, last_word, parting, unbroken
+from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
 
 __all__ = [
     "Request",
     "Run",
     "begin_log",
-    "by_kind",
-    "command_result",
-    "deliver",
+    "breakdown_of",
     "model_text",
     "open_log",
     "part_trees",
-    "result_text",
     "show_times",
 ]
-
-RESULT_FORMAT = 1
-"""Of the result as JSON; a new number where a name of it changes or goes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +61,8 @@ class Request:
     prefix: str | None
     redo: bool
     command: str
+    partitions: str | None = None
+    """A partition file beside the model."""
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     """As they were given, by name: values, and where each is from."""
 
@@ -86,13 +81,19 @@ class Request:
     @property
     def files(self) -> list[str]:
         """What may be files that every run reads."""
-        return [self.alignment, self.model or ""]
+        return [self.alignment, self.model or "", self.partitions or ""]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the models are to be chosen."""
+        return False
 
     def load(self, reporter: Reporter) -> Problem:
         """The data and the models, and what is to be said of them."""
         return load_problem(
-            self.alignment, self.model, reporter, self.datatype, Linkage(self.linkage)
-        )
+            self.alignment, None if self.chooses else self.model, reporter, self.datatype,
+            Linkage(self.linkage), self.partitions, chooses=self.chooses,
+        )  # fmt: skip
 
 
 @contextmanager
@@ -112,32 +113,6 @@ def _abandon(log: RunLog) -> Farewell:
     """The end of a run that has nothing worth keeping yet."""
     log.close("stopped\n")
     return Farewell()
-
-
-def deliver(
-    outputs: Outputs, texts: Mapping[str, str], reporter: Reporter, spent: Sequence[str] = ()
-) -> list[Path]:
-    """Write the results, all or none; from then on a stop changes nothing any more.
-
-    ``spent``: kinds of files that are of no use beside them. Lines that cannot be written are shown
-    instead, not to be lost.
-
-    Raises:
-        InputError: the results cannot be written.
-    """
-    with unbroken():
-        try:
-            files = outputs.write(texts)
-        except InputError as error:
-            for kind, text in texts.items():
-                if text.count("\n") == 1:
-                    reporter(Unsaved(str(outputs.path(kind)), text))
-            hint = "results are printed instead; once it can be, the same command writes them"
-            raise InputError(error.message, hint=hint) from error
-        for kind in spent:
-            outputs.remove(kind)
-        last_word(Farewell("the results are written", 0))
-    return files
 
 
 def model_text(model: PartitionModel, problem: Problem) -> str:
@@ -163,43 +138,6 @@ def part_trees(found: Found, problem: Problem) -> str:
     return "".join(f"{text}\n" for _, text in rows)
 
 
-def result_text(values: Mapping[str, Any]) -> str:
-    """The content of a file with a result: JSON, a name a line."""
-    return json.dumps(values, indent=1) + "\n"
-
-
-def command_result(
-    command: str,
-    line: str,
-    values: Mapping[str, Any],
-    files: Mapping[str, str],
-    inputs: Iterable[str],
-    reporter: Reporter,
-) -> dict[str, Any]:
-    """The result of a command that is no search as JSON has it.
-
-    line    the command as it was typed
-    values  what it found
-    files   those that it wrote, by kind
-    inputs  what may be files that it read
-    """
-    return {
-        "command": command,
-        "format": RESULT_FORMAT,
-        "version": __version__,
-        "command_line": line,
-        **values,
-        "files": dict(files),
-        "seconds": reporter.elapsed,
-        "inputs": [asdict(file) for file in input_files(inputs)],
-    }
-
-
-def by_kind(paths: Iterable[Path]) -> dict[str, str]:
-    """Files by what their names have behind the prefix."""
-    return {path.name.rpartition(".mltree.")[2]: str(path) for path in paths}
-
-
 def begin_log(
     log: RunLog, request: Request, inputs: Iterable[str], reporter: Reporter, append: bool = False
 ) -> None:
@@ -216,7 +154,7 @@ def begin_log(
 
 def show_times(computation: Computation, reporter: Reporter) -> None:
     """Show where the time of a run went."""
-    spent = _breakdown(computation)
+    spent = breakdown_of(computation)
     if spent is not None:
         wall, busy = reporter.elapsed, reporter.busy
         reporter(time_spent(spent, wall, busy, joint_bandwidth(spent)))
@@ -241,6 +179,10 @@ class Run:
     files: list[Path] = field(default_factory=list)
     """That were written so far, the log first."""
     starts: StartsEnded | None = None
+    support: str = ""
+    """The best tree with supports as labels, in Newick; none where empty."""
+    supports: Mapping[str, Any] = field(default_factory=dict)
+    """By metric or test, as JSON has them."""
 
     @classmethod
     def of(
@@ -266,9 +208,8 @@ class Run:
         placement = computation.placement
         data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
         models = ", ".join(without_values(format_model(own)) for own in problem.model.models)
-        is_given = request.model is not None and not is_choice(request.model)
         chosen = {
-            "model": request.model if is_given else models,
+            "model": models if request.chooses else request.model or models,
             "data_type": data,
             "device": _numbers(placement.devices),
             "vw": ", ".join(str(layout.vw) for layout in placement.layouts) or None,
@@ -311,7 +252,7 @@ class Run:
         """Write the results, and them all as JSON; see :func:`deliver`."""
         outputs = self.request.outputs
         paths = [*self.files, *map(outputs.path, [*texts, self.result_kind])]
-        values = self._values(found.event(newick), paths)
+        values = self._values(self._event(found, newick), paths)
         texts = {**texts, self.result_kind: result_text(values)}
         self.files += deliver(outputs, texts, self.reporter, spent)
 
@@ -321,7 +262,7 @@ class Run:
         Returns the result, for :meth:`.Reporter.finish`.
         """
         exact = self.computation.exactly(found, self.reporter)
-        event = exact.event(newick, list(map(str, self.files)))
+        event = self._event(exact, newick)
         values = self._values(event, self.files)
         if exact is not found:
             self.request.outputs.write({self.result_kind: result_text(values)})
@@ -331,9 +272,12 @@ class Run:
         self.reporter.say(methods_text(self.methods), Verbosity.VERBOSE)
         return values
 
+    def _event(self, found: Found, newick: str) -> RunFinished:
+        return found.event(newick, list(map(str, self.files)), self.support)
+
     def _spent(self) -> ResourcesSpent:
         """What the run took so far."""
-        breakdown = _breakdown(self.computation)
+        breakdown = breakdown_of(self.computation)
         device = 0.0 if breakdown is None else breakdown.device_seconds
         return spent_so_far(self.reporter.elapsed, device)
 
@@ -346,6 +290,7 @@ class Run:
             "command_line": self.request.command,
             "lnl": event.lnl,
             "tree": event.tree,
+            **({"supports": self.supports} if self.supports else {}),
             "model": event.model,
             "tree_length": event.tree_length,
             "data": {
@@ -363,7 +308,7 @@ class Run:
         }
 
 
-def _breakdown(computation: Computation) -> Breakdown | None:
+def breakdown_of(computation: Computation) -> Breakdown | None:
     """Where the time of the engines went; None where they do not know."""
     timed = [engine.breakdown() for engine in computation.engines if isinstance(engine, Timed)]
     return Breakdown.one_after_the_other(timed) if timed else None

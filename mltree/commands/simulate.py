@@ -11,13 +11,13 @@ import numpy as np
 from mltree import __version__
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.writing import format_of, write_alignment
-from mltree.commands.request import command_result
+from mltree.commands.results import command_result
 from mltree.errors import InputError
 from mltree.events import AlignmentWritten, Notice, RunStarted
 from mltree.files import write_together
 from mltree.model.grammar import format_model
+from mltree.model_option import read_model
 from mltree.outputs import claim_file
-from mltree.problem import read_model
 from mltree.report.progress import Reporter
 from mltree.simulation import distinct_sites, gaps_like, letters, sites
 from mltree.tree.newick import read_newick, write_newick

@@ -25,9 +25,8 @@ from mltree.search.requests import Request, Steps
 from mltree.search.scoring import SearchLikelihood
 from mltree.settings import SearchSettings
 from mltree.supports.resampling import Resampling
-from mltree.tree.fitch import reweighted
-from mltree.tree.parsimony import reweighted_additions
-from mltree.tree.parsimony_spr import improve
+from mltree.tree.fitch import InformativeSites
+from mltree.tree.parsimony_spr import reweighted_trees
 from mltree.tree.topology import Tree
 
 __all__ = ["Replicate", "Replicates", "WeightRows", "replicate_starts"]
@@ -111,7 +110,7 @@ class Replicates:
         Their starts are made as many at a time.
         """
         groups = self.distinct.groups
-        resampling = _resampling(groups, self.seed)
+        resampling = Resampling.of(groups, self.seed, NAME)
         rows = WeightRows(at_once, sum(patterns.n_patterns for patterns in groups))
         left = iter(numbers)
         while batch := list(islice(left, at_once)):
@@ -143,15 +142,6 @@ class Replicates:
         return Replicate(number, self.distinct.shuffled(rng).restore(found.tree), found.lnl)
 
 
-def _resampling(groups: Sequence[Patterns], seed: int) -> Resampling:
-    """Of the patterns of all data types, part by part."""
-    parts, first = [], 0
-    for patterns in groups:
-        parts += [slice(first + part.start, first + part.stop) for part in patterns.parts]
-        first += patterns.n_patterns
-    return Resampling(np.concatenate([own.weights for own in groups]), parts, seed, NAME)
-
-
 def replicate_starts(
     groups: Sequence[Patterns],
     weights: Float,
@@ -164,10 +154,4 @@ def replicate_starts(
     """
     if constraint is not None:
         return [constrained_start(constraint, rng) for rng in rngs]
-    sites = reweighted(groups, weights)
-    trees = reweighted_additions(sites, rngs)
-    for number, tree in enumerate(trees):
-        lengths = tree.lengths.copy()
-        improve(tree, sites.rows(slice(number, number + 1)))
-        tree.lengths[:] = lengths
-    return trees
+    return reweighted_trees(InformativeSites.of(*groups), weights, rngs)
