@@ -277,11 +277,6 @@ class JointPlacement:
         return all(placement.is_exact for placement in self.each)
 
     @property
-    def side_by_side(self) -> bool:
-        """Whether trees side by side take less time than one after the other: on GPUs."""
-        return bool(self.devices) and not all(device.is_cpu for device in self.devices)
-
-    @property
     def kept(self) -> KeptLayouts:
         """The layouts that the devices' own choice had a part in, to be chosen again."""
         return {key: value for one in self.each for key, value in one.kept.items()}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from mltree.search import explored as memory
 from mltree.search.explored import SURROUNDINGS, Explored, Keys, Lesson
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.search.scoring import Moves
@@ -151,8 +153,8 @@ def test_trials_look_again_at_ends() -> None:
     assert explored.prunes.size == 3
 
 
-def test_it_forgets_before_it_grows_too_large(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("mltree.search.explored.MOST_KEYS", 10)
+def test_it_forgets_before_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MOST_KEYS", 10)
     explored = Explored()
     for first in (0, 6, 12):
         explored.ended(range(first, first + 6))
