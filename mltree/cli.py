@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from mltree import __version__
+from mltree.cli_bootstrap import BOOTSTRAP_COMMANDS
 from mltree.cli_help import Command, origins
 from mltree.cli_model import MODEL_COMMANDS
 from mltree.cli_tests import TEST_COMMANDS
@@ -19,7 +20,6 @@ from mltree.cli_trees import TREE_COMMANDS
 from mltree.exits import EXIT_CODES, Commands, exit_code
 from mltree.options import (
     AlignmentArgument,
-    BootstrapOption,
     Brlen,
     BrlenOption,
     CollapseOption,
@@ -28,7 +28,6 @@ from mltree.options import (
     DeviceOption,
     JsonOption,
     MemoryOption,
-    MetricOption,
     ModelOption,
     Moves,
     MovesOption,
@@ -44,9 +43,18 @@ from mltree.options import (
     VerboseOption,
     WidthOption,
     command_line,
-    replicates_of,
     reporter_of,
     resources_of,
+)
+from mltree.options_supports import (
+    AbayesOption,
+    AlrtOption,
+    BootstrapOption,
+    LbpOption,
+    MetricOption,
+    ShAlrtOption,
+    bootstrap_of,
+    local_tests_of,
 )
 
 __all__ = ["app", "main"]
@@ -115,6 +123,10 @@ def search(
     collapse: CollapseOption = None,
     bootstrap: BootstrapOption = None,
     metric: MetricOption = "fbp",
+    sh_alrt: ShAlrtOption = None,
+    lbp: LbpOption = None,
+    alrt: AlrtOption = False,
+    abayes: AbayesOption = False,
     report: Annotated[
         bool, typer.Option("--report", help="Also write PREFIX.mltree.report.html, see report.")
     ] = False,
@@ -136,9 +148,11 @@ def search(
     A search that was stopped, by whatever means, goes on where it was when the same command is
     given again; Ctrl-C, SIGTERM and SIGHUP leave the best tree so far in .lastTree.
     With --bootstrap also the files of mltree bootstrap; a larger N adds to what is there.
+    With supports of any kind .support, the best tree with them as labels, in IQ-TREE's order:
+    SH-aLRT/LBP/aLRT/aBayes/bootstrap; with tests of branches .branchTests, a table of all of them.
     """
-    from mltree.commands.bootstrap import Wanted
     from mltree.commands.search import SearchRequest, run_search
+    from mltree.commands.supports import Supports
 
     request = SearchRequest(
         alignment=alignment,
@@ -158,89 +172,12 @@ def search(
         outgroup=outgroup,
         collapse=collapse,
         report=report,
-        bootstrap=None
-        if bootstrap is None
-        else Wanted(replicates_of(bootstrap, "--bootstrap"), metric),
+        supports=Supports(
+            local_tests_of(sh_alrt, lbp, alrt, abayes), bootstrap_of(bootstrap, metric)
+        ),
     )
     with reporter_of(quiet, verbose, json) as reporter:
         run_search(request, reporter)
-
-
-@app.command(
-    cls=Command,
-    epilog="Example: mltree bootstrap datasets/primates.phy --replicates 100 "
-    "--tree primates.mltree.bestTree --model primates.mltree.bestModel",
-)
-def bootstrap(
-    alignment: AlignmentArgument,
-    model: ModelOption = None,
-    replicates: Annotated[
-        str,
-        typer.Option(
-            "--replicates",
-            "-N",
-            metavar="N",
-            help="How many; auto: as many as it takes until more would change little "
-            "(autoMRE: asked after every 50), 1,000 at most.",
-        ),
-    ] = "auto",
-    tree: Annotated[
-        str | None,
-        typer.Option(
-            "--tree",
-            "-t",
-            metavar="FILE",
-            help="Newick tree that the supports are drawn on, and the model is fitted to. Default: "
-            "no supports, and a parsimony tree to fit it to.",
-        ),
-    ] = None,
-    metric: MetricOption = "fbp",
-    data_type: DataTypeOption = None,
-    brlen: BrlenOption = Brlen.SCALED,
-    moves: MovesOption = Moves.SPR,
-    constraint: ConstraintOption = None,
-    prefix: PrefixOption = None,
-    seed: SeedOption = 1,
-    threads: ThreadsOption = None,
-    device: DeviceOption = None,
-    memory_limit: MemoryOption = None,
-    vw: WidthOption = None,
-    precision: PrecisionOption = Precision.DOUBLE,
-    redo: RedoOption = False,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-    json: JsonOption = False,
-) -> None:
-    """Search the trees of bootstrap replicates of an alignment, and draw supports.
-
-    Sites are drawn with replacement; every replicate is searched from a start of its own, under
-    the same model: as --model gives it (a .bestModel file, say), or fitted beforehand.
-
-    Writes PREFIX.mltree.bootstraps (Newick, a tree a line, while they are found),
-    .consensusTreeMR, .replicates (their lnLs, to go on from), .bootstrapLog and, of a tree that is
-    given, .support, or .supportFBP and .supportTBE. The same command with a larger N adds to what
-    is there.
-    """
-    from mltree.commands.bootstrap import BootstrapRequest, Wanted, run_bootstrap
-
-    request = BootstrapRequest(
-        alignment=alignment,
-        model=model,
-        datatype=data_type and data_type.value,
-        linkage=brlen.value,
-        resources=resources_of(device, precision, memory_limit, vw),
-        prefix=prefix,
-        redo=redo,
-        command=command_line(),
-        options=origins(),
-        seed=seed,
-        tree=tree,
-        nni_only=moves is Moves.NNI,
-        constraint=constraint,
-        wanted=Wanted(replicates_of(replicates, "--replicates"), metric),
-    )
-    with reporter_of(quiet, verbose, json) as reporter:
-        run_bootstrap(request, reporter)
 
 
 @app.command(
@@ -374,6 +311,7 @@ def check(
 
 
 for _name, (_function, _example) in {
+    **BOOTSTRAP_COMMANDS,
     **MODEL_COMMANDS,
     **TREE_COMMANDS,
     **TEST_COMMANDS,

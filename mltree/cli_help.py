@@ -21,6 +21,7 @@ from mltree import config
 __all__ = [
     "ADVANCED",
     "OUTPUT",
+    "SUPPORTS",
     "VARIABLES",
     "Command",
     "format_command",
@@ -32,7 +33,7 @@ __all__ = [
     "text_of",
 ]
 
-OUTPUT, ADVANCED = "Output", "Advanced"
+SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
 """Groups of options, below those that have none."""
 
 VARIABLES = "MLTREE_"
@@ -126,10 +127,10 @@ def _first_sentence(text: str) -> str:
 def option_groups(params: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     """Options by group: those without one first, the advanced ones last."""
     options = [param for param in params if param.param_type_name == "option"]
-    for group, title in ((None, "Options"), (OUTPUT, OUTPUT), (ADVANCED, ADVANCED)):
+    for group in (None, SUPPORTS, OUTPUT, ADVANCED):
         own = [option for option in options if getattr(option, "rich_help_panel", None) == group]
         if own:
-            yield title, own
+            yield group or "Options", own
 
 
 def metavar_of(param: Any) -> str:

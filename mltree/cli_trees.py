@@ -11,7 +11,6 @@ from mltree.options import (
     BesideOption,
     CutoffOption,
     JsonOption,
-    MetricOption,
     QuietOption,
     RedoOption,
     SeedOption,
@@ -19,6 +18,7 @@ from mltree.options import (
     command_line,
     reporter_of,
 )
+from mltree.options_supports import MetricOption
 
 if TYPE_CHECKING:
     from mltree.commands.trees import TreesRequest

@@ -381,3 +381,5 @@ class RunFinished(Event):
     seconds: float
     """Wall time of the search or the optimisation in this process; reading and opening are not
     among it."""
+    support: str = ""
+    """The tree with supports as labels, where there are any."""

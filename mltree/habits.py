@@ -15,7 +15,7 @@ from typing import NamedTuple
 __all__ = ["COMMANDS", "HABITS", "Habit", "translated"]
 
 COMMANDS = (
-    "search", "bootstrap", "evaluate", "compare", "devices", "check", "model", "support",
+    "search", "evaluate", "compare", "devices", "check", "bootstrap", "model", "support",
     "consensus", "rf", "bootstop", "alrt", "test", "concordance", "report", "draw", "simulate",
     "sitelh", "convert",
 )  # fmt: skip
@@ -47,7 +47,6 @@ command is named."""
 
 REPLICATES = "--bootstrap N adds replicates and supports to a search; `mltree bootstrap` makes more"
 NO_ULTRAFAST = "no ultrafast bootstrap here: these are standard replicates, as many as it takes"
-BRANCH_TESTS = "`mltree alrt --replicates N` draws SH-aLRT on the tree that a search has found"
 NO_COUNTERPART = "no counterpart here"
 ALL_CPUS = "every CPU that the process may use is the default"
 NOT_NUMERIC = r"(?![0-9]+$).*"
@@ -110,8 +109,10 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-b": (Habit(IQ, "--bootstrap {}"),),
     "--ufboot": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
     "--boot": (Habit(IQ, "--bootstrap {}"),),
-    "-alrt": (Habit(IQ, note=BRANCH_TESTS),),
-    "--alrt": (Habit(IQ, note=BRANCH_TESTS),),
+    "-alrt": (Habit(IQ, "--alrt", when="0"), Habit(IQ, "--sh-alrt {}")),
+    "--alrt": (Habit(IQ, "--alrt", when="0"), Habit(IQ, "--sh-alrt {}", when="[0-9]+")),
+    "-lbp": (Habit(IQ, "--lbp {}"),),
+    "-abayes": (Habit(IQ, "--abayes", values=0),),
     "-z": (Habit(IQ, "--trees {}", command="test"),),
     "-zb": (Habit(IQ, "--replicates {}", command="test"),),
     "-au": (Habit(IQ, "--tests au", command="test", values=0),),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "AlignmentArgument",
     "BesideOption",
-    "BootstrapOption",
     "Brlen",
     "BrlenOption",
     "CollapseOption",
@@ -37,7 +36,6 @@ __all__ = [
     "DeviceOption",
     "JsonOption",
     "MemoryOption",
-    "MetricOption",
     "ModelOption",
     "Moves",
     "MovesOption",
@@ -56,7 +54,6 @@ __all__ = [
     "command_line",
     "length_of",
     "parse_size",
-    "replicates_of",
     "reporter_of",
     "resources_of",
     "whole_of",
@@ -323,24 +320,6 @@ CutoffOption = Annotated[
         help="Share of the largest possible distance up to which two halves agree.",
     ),
 ]
-MetricOption = Annotated[
-    str,
-    typer.Option(
-        "--metric",
-        metavar="METRIC",
-        help="fbp, the percentage of replicates that have a branch; tbe, the "
-        "transfer bootstrap expectation, 0 to 1; or both: fbp,tbe.",
-    ),
-]
-BootstrapOption = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap",
-        metavar="N",
-        help="Then N bootstrap replicates, and supports on the best tree; auto: as many as "
-        "it takes until more would change little (autoMRE), 1,000 at most.",
-    ),
-]
 MovesOption = Annotated[
     Moves,
     typer.Option(
@@ -351,19 +330,6 @@ ConstraintOption = Annotated[
     str | None,
     typer.Option("--constraint", metavar="FILE", help="Newick tree whose groups stay together."),
 ]
-
-
-def replicates_of(text: str, option: str) -> int | None:
-    """A number of replicates; None for ``auto``.
-
-    Raises:
-        InputError: it is neither.
-    """
-    if text.strip().lower() == "auto":
-        return None
-    if not re.fullmatch(r"[1-9][0-9]{0,5}", text.strip()):
-        raise InputError(f"{option} {text}: a number from 1 to 999999, or auto")
-    return int(text)
 
 
 def command_line() -> str:

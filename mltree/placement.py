@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from mltree.alignment.patterns import Patterns
 from mltree.device.ahead import Ahead
 from mltree.device.build import is_built
@@ -25,6 +27,7 @@ from mltree.device.session import Session
 from mltree.device.speed import measured_speeds
 from mltree.events import DeviceChosen, Emit, MemoryPlanned, Notice, ignore
 from mltree.likelihood.api import Likelihood
+from mltree.likelihood.ascertainment import AscertainedLikelihood, conditioned_parts
 from mltree.likelihood.engine import Engine, Room
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
@@ -179,7 +182,7 @@ class Placement:
 
     def likelihood(self, patterns: Patterns, emit: Emit = ignore) -> Likelihood:
         """The likelihood of the patterns, on the engine that :meth:`open` gives."""
-        return Likelihood(self.open(patterns, emit), self.bounds)
+        return JointPlacement((self,)).likelihood((patterns,), emit)
 
     def exact(self, patterns: Patterns) -> Placement:
         """In fp64, for the final scores of a tree: the same devices where they can, else none."""
@@ -290,11 +293,15 @@ class JointPlacement:
         pairs = zip(self.each, groups, strict=True)
         engines = [placement.open(patterns, emit) for placement, patterns in pairs]
         bounds = self.each[0].bounds
-        if len(engines) == 1:
-            return Likelihood(engines[0], bounds)
-        states = [patterns.alphabet.n_states for patterns in groups]
-        widths = [patterns.n_patterns for patterns in groups]
-        return Likelihood(JointEngine(engines, states, widths, bounds), bounds)
+        engine = engines[0]
+        if len(engines) > 1:
+            widths = [patterns.n_patterns for patterns in groups]
+            states = [patterns.alphabet.n_states for patterns in groups]
+            engine = JointEngine(engines, states, widths, bounds)
+        if not any(patterns.unseen for patterns in groups):
+            return Likelihood(engine, bounds)
+        weights = np.concatenate([patterns.weights for patterns in groups])
+        return AscertainedLikelihood(engine, bounds, weights, conditioned_parts(groups))
 
     def exact(self, groups: Sequence[Patterns]) -> JointPlacement:
         """In fp64, for the final scores of a tree."""

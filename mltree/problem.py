@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import DNA
+from mltree.alignment.ascertainment import constant_sites, refuse_constant, with_unseen
 from mltree.alignment.checks import AlignmentSummary, summarise
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.partition_files import holds_partitions, read_partitions
@@ -207,12 +208,17 @@ def read_problem(
     parsed.arrays()
     if parsed.branch_scaler is not None:
         raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
-    return Problem(path, (patterns,), alone(parsed), summarise(alignment, patterns))
+    summary = summarise(alignment, patterns)
+    if parsed.ascertainment is not None:
+        refuse_constant(constant_sites(patterns), path)
+        patterns = with_unseen(patterns, [parsed.ascertainment])
+    return Problem(path, (patterns,), alone(parsed), summary)
 
 
 def _partitioned(path: str, scheme: str, datatype: str | None, linkage: Linkage) -> Problem:
     data = read_partitioned(path, read_partitions(scheme), model_alphabet, datatype)
     models = part_models(data)
+    data = data.ascertained([model.ascertainment for model in models])
     parts = [data.parts[number] for number in data.order]
     scalers = [part.scaler or 1.0 for part in parts]
     if linkage != Linkage.SCALED:

@@ -63,12 +63,21 @@ class Computation:
     likelihood: Likelihood
     all_patterns: Sequence[Patterns]
     """Of all taxa, a data type each: what is reported is scored on them."""
+    is_whole: bool = True
+    """Whether it is computed on all taxa: no copies of sequences were left out."""
 
     @cached_property
     def exact(self) -> Likelihood:
         """In fp64, whatever precision was asked for; opened when it is first needed."""
         if self.placement.is_exact:
             return self.likelihood
+        return self.placement.exact(self.all_patterns).likelihood(self.all_patterns)
+
+    @cached_property
+    def of_all_taxa(self) -> Likelihood:
+        """In fp64, of the tree with the copies of sequences that the search went without."""
+        if self.is_whole:
+            return self.exact
         return self.placement.exact(self.all_patterns).likelihood(self.all_patterns)
 
     def exactly(self, found: Found, emit: Emit) -> Found:
@@ -110,7 +119,8 @@ def open_computation(
     widths = [problem.model.categories[first] for first in firsts]
     placement = place_all(resources, groups, widths, bounds, trees, kept)
     placement.show(emit)
-    return Computation(placement, placement.likelihood(groups, emit), problem.groups)
+    is_whole = groups[0].n_tips == len(problem.taxa)
+    return Computation(placement, placement.likelihood(groups, emit), problem.groups, is_whole)
 
 
 @dataclass(frozen=True)
@@ -148,7 +158,7 @@ class Found:
         rows = list(self.tree.lengths) if self.tree.lengths.ndim > 1 else []
         return [Tree(self.tree.twin, self.tree.edge, row, self.tree.n_tips) for row in rows]
 
-    def event(self, newick: str, files: Sequence[str] = ()) -> RunFinished:
+    def event(self, newick: str, files: Sequence[str] = (), support: str = "") -> RunFinished:
         """The result as the last event of a run that wrote these files."""
         return RunFinished(
             lnl=self.lnl,
@@ -158,6 +168,7 @@ class Found:
             taxa=self.tree.n_tips,
             files=tuple(files),
             seconds=self.seconds,
+            support=support,
         )
 
 

@@ -19,6 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import PROTEIN, UNKNOWN, Alphabet
+from mltree.alignment.ascertainment import (
+    Ascertainment,
+    constant_sites,
+    refuse_constant,
+    with_unseen,
+)
 from mltree.alignment.datatype import PLAIN_SHARE, Letters, alphabet_named
 from mltree.alignment.parts import Part, Scheme, fit
 from mltree.alignment.patterns import Patterns, compress_parts
@@ -86,7 +92,30 @@ class Partitioned:
             weights=group.weights[where],
             site_pattern=sites - np.int32(where.start),
             ends=(),
+            unseen=tuple(
+                replace(unseen, part=0, first=unseen.first - where.start)
+                for unseen in group.unseen
+                if unseen.part == self.place_in_group[part]
+            ),
         )
+
+    def ascertained(self, of_parts: Sequence[Ascertainment | None]) -> Partitioned:
+        """The same of parts without constant sites, as models say of the P parts.
+
+        Raises:
+            InputError: there are such sites after all.
+        """
+        for number, (part, own) in enumerate(zip(self.parts, of_parts, strict=True)):
+            if own is not None:
+                sites = part.sites[constant_sites(self.patterns(number))]
+                refuse_constant(sites, part.file or self.scheme.path, part.name)
+        if not any(of_parts):
+            return self
+        groups = []
+        for number, group in enumerate(self.groups):
+            members = [n for n in self.order if self.group_of_part[n] == number]
+            groups.append(with_unseen(group, [of_parts[n] for n in members]))
+        return replace(self, groups=tuple(groups))
 
     @cached_property
     def _first_sites(self) -> list[int]:

@@ -13,13 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import Alphabet
 from mltree.alignment.formats import Alignment
+
+if TYPE_CHECKING:
+    from mltree.alignment.ascertainment import Unseen
 
 __all__ = ["Patterns", "compress", "compress_parts"]
 
@@ -48,6 +51,8 @@ class Patterns:
     """Before which pattern each part ends; () where there is one part. A part is a partition of the
     alignment, or a locus, whose patterns are distinct and in order among themselves; taxa that a
     locus does not have are rows of gaps behind those that it has."""
+    unseen: tuple[Unseen, ...] = ()
+    """Of parts whose constant sites were left out of the data: the patterns of those."""
 
     @property
     def parts(self) -> tuple[slice, ...]:

@@ -9,19 +9,13 @@ from pathlib import Path
 
 from mltree import __version__
 from mltree.bootstrap import Bootstrap, GrowingFile, Outcome, prepare_bootstrap
-from mltree.commands.request import (
-    Request,
-    begin_log,
-    by_kind,
-    command_result,
-    deliver,
-    open_log,
-    show_times,
-)
+from mltree.commands.request import Request, begin_log, open_log, show_times
+from mltree.commands.results import by_kind, command_result, deliver, result_text
 from mltree.commands.trees import (
     CONSENSUS_FILES,
     consensus_texts,
     first_tree,
+    support_facts,
     support_kinds,
     support_texts,
 )
@@ -38,7 +32,7 @@ from mltree.supports.bootstop import STEP
 from mltree.supports.consensus import Consensus
 from mltree.tree.clades import Clades
 from mltree.tree.newick_clades import read_clades
-from mltree.tree_events import BootstrapFinished
+from mltree.tree_events import BootstrapFinished, SupportsDrawn
 
 __all__ = [
     "JOURNAL",
@@ -52,7 +46,7 @@ __all__ = [
     "run_bootstrap",
 ]
 
-LOG, BOOTSTRAPS, JOURNAL = "bootstrapLog", "bootstraps", "replicates"
+LOG, BOOTSTRAPS, JOURNAL, RESULT = "bootstrapLog", "bootstraps", "replicates", "bootstrap.json"
 """Kinds of files. The journal stays, so that replicates can be added."""
 
 
@@ -115,11 +109,11 @@ def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:
     """Search for the replicates, draw supports, write the files."""
     outputs, wanted = request.outputs, request.wanted
     kinds = bootstrap_kinds(wanted, request.tree is not None)
-    outputs.check((LOG, *kinds))
+    outputs.check((LOG, *kinds, RESULT))
     with open_log(outputs.path(LOG), reporter) as log:
         resumes = not request.redo and outputs.path(JOURNAL).exists()
         if not resumes:
-            outputs.claim(kinds, request.redo)
+            outputs.claim((*kinds, RESULT), request.redo)
         reporter(RunStarted(__version__, request.command, request.seed))
         problem = request.load(reporter)
         tree = request.tree and read_tree(request.tree, problem, reporter)
@@ -132,20 +126,22 @@ def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:
                 emit=reporter,
             )  # fmt: skip
             begin_log(log, request, request.inputs, reporter, append=resumes)
-            texts, outcome = replicated(
+            texts, told, outcome = replicated(
                 bootstrap, wanted, journal, best or None, request, log, reporter
             )
-        files = [log.path, *deliver(outputs, texts, reporter)]
+        files = [log.path, *map(outputs.path, [*texts, RESULT])]
         event = finished(outcome, files)
-        reporter(event)
-        show_times(bootstrap.computation, reporter)
         values = {
             "seed": request.seed, "replicates": event.replicates, "converged": event.converged,
+            "supports": support_facts(told),
         }  # fmt: skip
         inputs = [*request.files, *request.inputs]
         result = command_result(
             "bootstrap", request.command, values, by_kind(files), inputs, reporter
         )
+        deliver(outputs, {**texts, RESULT: result_text(result)}, reporter)
+        reporter(event)
+        show_times(bootstrap.computation, reporter)
         reporter.finish("bootstrap", result)
 
 
@@ -157,10 +153,12 @@ def replicated(
     request: Request,
     log: RunLog,
     reporter: Reporter,
-) -> tuple[dict[str, str], Outcome]:
-    """Search for the replicates that are missing; the texts of all files of the bootstrap.
+    before: Sequence[str] = (),
+) -> tuple[dict[str, str], list[SupportsDrawn], Outcome]:
+    """Search for the replicates that are missing; the texts of all files, and the supports.
 
-    best  what the supports are drawn on; None: no supports
+    best    what the supports are drawn on; None: no supports
+    before  the labels of its clades that they go behind; none where empty
     """
 
     def write(text: str) -> None:
@@ -174,12 +172,15 @@ def replicated(
         if wanted.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):
             reporter(Notice(f"{outcome.count:,} replicates have not converged: no more are made"))
         newicks = journal.newicks(outcome.count)
+        told: list[SupportsDrawn] = []
         trees = read_clades(newicks, best, "the best tree")
         shared, _ = consensus_texts(trees, [Consensus.MAJORITY], reporter)
         texts = {BOOTSTRAPS: newicks} | shared
         if best is not None:
-            texts |= support_texts(best, trees, support_kinds(wanted.metrics), reporter)[0]
-    return texts, outcome
+            kinds = support_kinds(wanted.metrics)
+            drawn, told = support_texts(best, trees, kinds, reporter, before)
+            texts |= drawn
+    return texts, told, outcome
 
 
 def finished(outcome: Outcome, files: Sequence[Path] = ()) -> BootstrapFinished:

@@ -11,7 +11,7 @@ from mltree import __version__
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file
-from mltree.commands.request import by_kind, command_result, deliver
+from mltree.commands.results import finish
 from mltree.errors import InputError
 from mltree.events import RunStarted
 from mltree.outputs import Outputs
@@ -74,8 +74,9 @@ def run_concordance(request: ConcordanceRequest, reporter: Reporter) -> None:
     if request.prefix is None:
         expect_file(request.tree)
     outputs = Outputs.of(request.prefix, request.tree)
-    outputs.check([TREE, TABLE])
-    outputs.claim([TREE, TABLE], request.redo)
+    kinds = [TREE, TABLE, "concordance.json"]
+    outputs.check(kinds)
+    outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command, request.seed))
     tree, before = read_labelled(request.tree)
     found = _factors(request, Branches.of(tree), reporter)
@@ -88,16 +89,12 @@ def run_concordance(request: ConcordanceRequest, reporter: Reporter) -> None:
     events = list(_events(found, newick))
     for event in events:
         reporter(event)
-    table = "".join(_lines(found))
-    files = deliver(outputs, {TREE: newick + "\n", TABLE: table}, reporter)
-    reporter.say("\n".join(f"Wrote {file}" for file in files))
+    texts = {TREE: newick + "\n", TABLE: "".join(_lines(found))}
     means = {event.metric: event.mean for event in events}
     values = {"seed": request.seed, "branches": found.branches.count, "means": means}
     inputs = [request.tree, request.gene_trees or "", request.alignment or ""]
-    result = command_result(
-        "concordance", request.command, values | {"tree": newick}, by_kind(files), inputs, reporter
-    )
-    reporter.finish("concordance", result)
+    values["tree"] = newick
+    finish("concordance", request.command, outputs, texts, values, inputs, reporter)
 
 
 def _factors(request: ConcordanceRequest, branches: Branches, reporter: Reporter) -> _Factors:

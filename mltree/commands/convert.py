@@ -11,7 +11,7 @@ from mltree import __version__
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.source import read_text
 from mltree.alignment.writing import FORMATS, format_of, write_alignment
-from mltree.commands.request import command_result
+from mltree.commands.results import command_result
 from mltree.errors import InputError
 from mltree.events import AlignmentWritten, Event, RunStarted
 from mltree.files import write_whole

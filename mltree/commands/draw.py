@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mltree import __version__
-from mltree.commands.request import command_result
+from mltree.commands.results import command_result
 from mltree.drawing.figure import figure
 from mltree.drawing.layouts import Style, draw
 from mltree.drawing.svg import svg

@@ -17,7 +17,8 @@ from mltree.alignment.partition_files import (
 )
 from mltree.alignment.source import expect_file
 from mltree.choosing import choose
-from mltree.commands.request import Request, begin_log, by_kind, command_result, deliver, open_log
+from mltree.commands.request import Request, begin_log, open_log
+from mltree.commands.results import by_kind, command_result, deliver
 from mltree.errors import InputError
 from mltree.events import Emit, ModelsRanked, RankedModel, RunStarted
 from mltree.model.candidates import Criterion

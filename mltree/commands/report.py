@@ -13,7 +13,7 @@ from mltree.alignment.checks import summarise
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.patterns import compress
 from mltree.alignment.source import read_text
-from mltree.commands.request import by_kind, command_result
+from mltree.commands.results import by_kind, command_result
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
 from mltree.outputs import Outputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -14,13 +13,13 @@ from mltree import __version__
 from mltree.alignment.partition_files import best_model_text
 from mltree.alignment.parts import Part
 from mltree.alignment.source import expect_file
-from mltree.commands.surroundings import describe_run, input_files, spent_so_far
+from mltree.commands.results import RESULT_FORMAT, by_kind, deliver, result_text
+from mltree.commands.surroundings import describe_run, spent_so_far
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.load import load_meter
 from mltree.device.speed import joint_bandwidth
 from mltree.device.timing import Breakdown
-from mltree.errors import InputError
-from mltree.events import Event, Notice, RunFinished, StartsEnded, Unsaved
+from mltree.events import Event, Notice, RunFinished, StartsEnded
 from mltree.log import RunLog
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.partitioned import Linkage, PartitionModel
@@ -33,25 +32,18 @@ from mltree.report.progress import Reporter, Verbosity
 from mltree.report.tables import Timed, time_spent
 from mltree.run import Computation, Found
 from mltree.run_events import ResourcesSpent, RunDescribed
-from mltree.stopping import Farewell, last_word, parting, unbroken
+from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
 
 __all__ = [
     "Request",
     "Run",
     "begin_log",
-    "by_kind",
-    "command_result",
-    "deliver",
     "model_text",
     "open_log",
     "part_trees",
-    "result_text",
     "show_times",
 ]
-
-RESULT_FORMAT = 1
-"""Of the result as JSON; a new number where a name of it changes or goes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,32 +106,6 @@ def _abandon(log: RunLog) -> Farewell:
     return Farewell()
 
 
-def deliver(
-    outputs: Outputs, texts: Mapping[str, str], reporter: Reporter, spent: Sequence[str] = ()
-) -> list[Path]:
-    """Write the results, all or none; from then on a stop changes nothing any more.
-
-    ``spent``: kinds of files that are of no use beside them. Lines that cannot be written are shown
-    instead, not to be lost.
-
-    Raises:
-        InputError: the results cannot be written.
-    """
-    with unbroken():
-        try:
-            files = outputs.write(texts)
-        except InputError as error:
-            for kind, text in texts.items():
-                if text.count("\n") == 1:
-                    reporter(Unsaved(str(outputs.path(kind)), text))
-            hint = "results are printed instead; once it can be, the same command writes them"
-            raise InputError(error.message, hint=hint) from error
-        for kind in spent:
-            outputs.remove(kind)
-        last_word(Farewell("the results are written", 0))
-    return files
-
-
 def model_text(model: PartitionModel, problem: Problem) -> str:
     """The content of a .bestModel file: a line a part, in the order of the partition file."""
     if problem.data is None:
@@ -161,43 +127,6 @@ def part_trees(found: Found, problem: Problem) -> str:
     numbered = zip(problem.data.order, found.part_trees, strict=False)
     rows = sorted((number, write_newick(tree, problem.taxa)) for number, tree in numbered)
     return "".join(f"{text}\n" for _, text in rows)
-
-
-def result_text(values: Mapping[str, Any]) -> str:
-    """The content of a file with a result: JSON, a name a line."""
-    return json.dumps(values, indent=1) + "\n"
-
-
-def command_result(
-    command: str,
-    line: str,
-    values: Mapping[str, Any],
-    files: Mapping[str, str],
-    inputs: Iterable[str],
-    reporter: Reporter,
-) -> dict[str, Any]:
-    """The result of a command that is no search as JSON has it.
-
-    line    the command as it was typed
-    values  what it found
-    files   those that it wrote, by kind
-    inputs  what may be files that it read
-    """
-    return {
-        "command": command,
-        "format": RESULT_FORMAT,
-        "version": __version__,
-        "command_line": line,
-        **values,
-        "files": dict(files),
-        "seconds": reporter.elapsed,
-        "inputs": [asdict(file) for file in input_files(inputs)],
-    }
-
-
-def by_kind(paths: Iterable[Path]) -> dict[str, str]:
-    """Files by what their names have behind the prefix."""
-    return {path.name.rpartition(".mltree.")[2]: str(path) for path in paths}
 
 
 def begin_log(
@@ -241,6 +170,10 @@ class Run:
     files: list[Path] = field(default_factory=list)
     """That were written so far, the log first."""
     starts: StartsEnded | None = None
+    support: str = ""
+    """The best tree with supports as labels, in Newick; none where empty."""
+    supports: Mapping[str, Any] = field(default_factory=dict)
+    """By metric or test, as JSON has them."""
 
     @classmethod
     def of(
@@ -311,7 +244,7 @@ class Run:
         """Write the results, and them all as JSON; see :func:`deliver`."""
         outputs = self.request.outputs
         paths = [*self.files, *map(outputs.path, [*texts, self.result_kind])]
-        values = self._values(found.event(newick), paths)
+        values = self._values(self._event(found, newick), paths)
         texts = {**texts, self.result_kind: result_text(values)}
         self.files += deliver(outputs, texts, self.reporter, spent)
 
@@ -321,7 +254,7 @@ class Run:
         Returns the result, for :meth:`.Reporter.finish`.
         """
         exact = self.computation.exactly(found, self.reporter)
-        event = exact.event(newick, list(map(str, self.files)))
+        event = self._event(exact, newick)
         values = self._values(event, self.files)
         if exact is not found:
             self.request.outputs.write({self.result_kind: result_text(values)})
@@ -330,6 +263,9 @@ class Run:
         show_times(self.computation, self.reporter)
         self.reporter.say(methods_text(self.methods), Verbosity.VERBOSE)
         return values
+
+    def _event(self, found: Found, newick: str) -> RunFinished:
+        return found.event(newick, list(map(str, self.files)), self.support)
 
     def _spent(self) -> ResourcesSpent:
         """What the run took so far."""
@@ -346,6 +282,7 @@ class Run:
             "command_line": self.request.command,
             "lnl": event.lnl,
             "tree": event.tree,
+            **({"supports": self.supports} if self.supports else {}),
             "model": event.model,
             "tree_length": event.tree_length,
             "data": {

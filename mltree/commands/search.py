@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from mltree import __version__
-from mltree.bootstrap import bootstrap_after
 from mltree.commands.bootstrap import (
-    JOURNAL,
-    Wanted,
-    bootstrap_kinds,
     drop_replicates,
-    finished,
-    replicate_settings,
-    replicated,
 )
 from mltree.commands.model import chosen
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
+from mltree.commands.supports import MODEL, Draw, Supports, draw_supports
+from mltree.commands.trees import support_facts
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted, SearchPlanned
-from mltree.journal import Journal
 from mltree.log import RunLog
-from mltree.model.partitioned import Linkage
-from mltree.problem import is_choice, read_problem
+from mltree.problem import is_choice
 from mltree.report.progress import Reporter
-from mltree.run import TreeSearch, prepare_search
+from mltree.run import Found, TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.driver import StartingTree
 from mltree.settings import SearchSettings, preset
 from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
-from mltree.tree.newick_clades import read_clades
 from mltree.tree.splits import facing
 from mltree.tree.topology import Tree
 
 __all__ = ["SearchRequest", "run_search"]
 
-LOG, EVENTS, START, MODEL, TREE = "log", "events", "startTree", "bestModel", "bestTree"
+LOG, EVENTS, START, TREE = "log", "events", "startTree", "bestTree"
 PART_TREES, RESULT = "bestPartitionTrees", "json"
 """Kinds of the files that a search leaves; its report is drawn from its events. Those that a run
 without a result left, because it failed, are not worth a --redo."""
@@ -65,8 +58,8 @@ class SearchRequest(Request):
     constraint: str | None
     outgroup: str | None
     collapse: float | None
-    bootstrap: Wanted | None
-    """The replicates that follow; None: none."""
+    supports: Supports
+    """Of the branches of the best tree."""
     report: bool
     """Whether the result is drawn as a page as well."""
 
@@ -85,7 +78,7 @@ class SearchRequest(Request):
 def run_search(request: SearchRequest, reporter: Reporter) -> None:
     """Search, show the result, write the files."""
     outputs = request.outputs
-    more = bootstrap_kinds(request.bootstrap) if request.bootstrap else ()
+    more = request.supports.kinds
     outputs.check((LOG, EVENTS, START, *RESULTS, PART_TREES, CHECKPOINT, LAST, REPORT, *more))
     with open_log(outputs.path(LOG), reporter) as log:
         resumes = not request.redo and outputs.path(CHECKPOINT).exists()
@@ -107,7 +100,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
         constraint=request.constraint, kept=layouts,
-        afterwards=request.bootstrap.trees if request.bootstrap else 0, emit=reporter,
+        afterwards=request.supports.trees_at_once, emit=reporter,
     )  # fmt: skip
     computation = ready.computation
     checkpoint = Checkpoint(
@@ -117,8 +110,8 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         computation.placement.kept,
     )
 
-    def draw(tree: Tree) -> str:
-        return write_newick(tree, taxa, outgroup=outgroup, collapse=request.collapse)
+    def draw(tree: Tree, labels: Mapping[int, str] | None = None) -> str:
+        return write_newick(tree, taxa, outgroup=outgroup, collapse=request.collapse, labels=labels)
 
     run = Run.of(
         "search", request, problem, computation, reporter, kind=RESULT, record=EVENTS,
@@ -133,7 +126,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     if not resumes:
         outputs.remove(CHECKPOINT)
         outputs.remove(LAST)
-        if request.bootstrap:
+        if request.supports.bootstrap:
             drop_replicates(outputs)
         outputs.write({START: ready.start_text + "\n"})
     with parting(partial(_leave, request, checkpoint, lambda tree: draw(ready.whole(tree)), log)):
@@ -143,23 +136,34 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         found = ready.run(run, checkpoint)
         if request.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        newick = draw(found.mean_tree)
-        texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
-        if found.part_trees:
-            texts[PART_TREES] = part_trees(found, problem)
-        spent = [CHECKPOINT, LAST, *({PART_TREES} - set(texts))]
-        if request.bootstrap:
-            outputs.write(texts)
-            texts |= _replicates(request, request.bootstrap, ready, newick, log, reporter)
-            spent.remove(CHECKPOINT)
-        run.files.append(outputs.path(START))
-        run.deliver(found, newick, texts, spent)
-        result = run.conclude(found, newick)
+        result = _deliver(request, run, ready, found, draw, log)
         if request.report:
             page = write_report(outputs, reporter, alignment=request.alignment)
             reporter.say(f"Wrote {page}")
             result["files"][REPORT] = str(page)
         reporter.finish("search", result)
+
+
+def _deliver(
+    request: SearchRequest, run: Run, ready: TreeSearch, found: Found, draw: Draw, log: RunLog
+) -> dict[str, Any]:
+    """Compute the supports, write all files, show the result; returns it."""
+    outputs, problem = request.outputs, ready.problem
+    newick = draw(found.mean_tree)
+    texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
+    if found.part_trees:
+        texts[PART_TREES] = part_trees(found, problem)
+    spent = [LAST, *({PART_TREES} - set(texts))]
+    if not request.supports.bootstrap:
+        spent.append(CHECKPOINT)
+    if request.supports.kinds:
+        outputs.write(texts)
+        drawn = draw_supports(request, ready, found, draw, log, run.reporter)
+        run.support, run.supports = drawn.newick, support_facts(drawn.told)
+        texts |= drawn.texts
+    run.files.append(outputs.path(START))
+    run.deliver(found, newick, texts, spent)
+    return run.conclude(found, newick)
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:
@@ -168,31 +172,6 @@ def _asked(starts: Sequence[StartingTree]) -> str:
     words = {"parsimony": "pars", "random": "rand"}
     counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
     return ",".join(f"{words.get(kind, kind)}{{{count}}}" for kind, count in counts.items())
-
-
-def _replicates(
-    request: SearchRequest,
-    wanted: Wanted,
-    ready: TreeSearch,
-    best: str,
-    log: RunLog,
-    reporter: Reporter,
-) -> dict[str, str]:
-    """The files of the bootstrap that follows, under the model as the search has written it.
-
-    So ``mltree bootstrap`` can add to it, given that file.
-    """
-    written = str(request.outputs.path(MODEL))
-    linkage = Linkage(request.linkage)
-    model = read_problem(request.alignment, written, request.datatype, linkage).model
-    settings = replicate_settings(request.nni_only)
-    bootstrap = bootstrap_after(ready, model, settings, request.seed)
-    with Journal(request.outputs.path(JOURNAL)) as journal:
-        texts, outcome = replicated(
-            bootstrap, wanted, journal, read_clades(best), request, log, reporter
-        )
-    reporter(finished(outcome))
-    return texts
 
 
 def _leave(

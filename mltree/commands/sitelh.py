@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mltree import __version__
-from mltree.commands.request import Request, by_kind, command_result, deliver
+from mltree.commands.request import Request
+from mltree.commands.results import finish
 from mltree.events import Notice, RunStarted
 from mltree.likelihood.cases import Case
 from mltree.problem import check_possible
@@ -16,6 +17,8 @@ from mltree.tree.topology import Float64Array
 from mltree.tree_events import TreesLoaded
 
 __all__ = ["FORMATS", "SiteRequest", "run_sitelh"]
+
+RESULT = "sitelh.json"
 
 NAME_WIDTH = 10
 """Columns of a tree's name in IQ-TREE's files."""
@@ -41,8 +44,8 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
     """
     outputs = request.outputs
     kind = FORMATS[request.layout]
-    outputs.check([kind])
-    outputs.claim([kind], request.redo)
+    outputs.check([kind, RESULT])
+    outputs.claim([kind, RESULT], request.redo)
     reporter(RunStarted(__version__, request.command))
     problem = request.load(reporter)
     read = read_newicks(request.trees, problem.taxa)
@@ -60,13 +63,12 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
         model = found.model
         by_pattern = computation.exact.site_log_likelihoods(found.tree, Case(model.arrays()))
         rows.append(problem.by_site(by_pattern))
-    (path,) = deliver(outputs, {kind: _TEXTS[request.layout](rows)}, reporter)
     lnls = ", ".join(f"{row.sum():.4f}" for row in rows)
-    reporter.say(f"lnL of the trees: {lnls}\nWrote {path}")
+    reporter.say(f"lnL of the trees: {lnls}")
     values = {"model": model.text, "lnl": [float(row.sum()) for row in rows]}
+    texts = {kind: _TEXTS[request.layout](rows)}
     inputs = [*request.files, request.trees]
-    result = command_result("sitelh", request.command, values, by_kind([path]), inputs, reporter)
-    reporter.finish("sitelh", result)
+    finish("sitelh", request.command, outputs, texts, values, inputs, reporter)
 
 
 def _optimised(

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mltree import __version__
-from mltree.commands.request import Request, by_kind, command_result, deliver
+from mltree.commands.branch_tests import BRANCH_TESTS, BRANCHES, FEWEST_TAXA, LocalTests
+from mltree.commands.request import Request
+from mltree.commands.results import finish
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
 from mltree.likelihood.cases import Case
-from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
+from mltree.likelihood.site_rows import rows_of_trees
 from mltree.model.partitioned import Linkage
 from mltree.problem import Problem, check_possible, read_tree
 from mltree.report.progress import Reporter
 from mltree.run import FIXED_TOPOLOGY, Computation, Found, evaluate, open_computation
 from mltree.settings import SearchSettings
 from mltree.supports.battery import TESTS, tree_tests
-from mltree.supports.branch_tests import BranchTests, local_tests
-from mltree.supports.resampling import Resampling, share_error
 from mltree.supports.table import members, sides, unit_bits
 from mltree.supports.tree_tests import TreeTest
 from mltree.tree.forest import Forest
@@ -30,23 +28,16 @@ from mltree.tree.newick import read_newicks, write_newick
 from mltree.tree.newick_clades import read_labelled
 from mltree.tree.splits import splits
 from mltree.tree.topology import Float64Array, Tree
-from mltree.tree_events import SupportsDrawn, TestedTree, TestValue, TreesLoaded, TreesTested
+from mltree.tree_events import TestedTree, TestValue, TreesLoaded, TreesTested
 
 __all__ = ["BranchTestRequest", "TreeTestRequest", "run_alrt", "run_test"]
 
 SUPPORTS = "supportALRT"
-BRANCHES = "branchTests"
 TREES = "testedTrees"
 TABLE = "treeTests"
 """Kinds of files."""
 
-BRANCH_TESTS = {"sh-alrt": "SH-aLRT", "lbp": "LBP", "alrt": "aLRT", "abayes": "aBayes"}
-"""In the order of labels, IQ-TREE's."""
-
 TREE_TESTS = dict(zip(("bp", "kh", "sh", "wkh", "wsh", "elw", "au"), TESTS, strict=True))
-
-FEWEST_TAXA = 4
-"""Of a tree with an inner branch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,50 +69,30 @@ def run_alrt(request: BranchTestRequest, reporter: Reporter) -> None:
     Raises:
         InputError: three taxa have no inner branch.
     """
-    chosen = _choice(request.tests, BRANCH_TESTS)
+    chosen = tuple(_choice(request.tests, BRANCH_TESTS))
     outputs = request.outputs
-    outputs.check([SUPPORTS, BRANCHES])
-    outputs.claim([SUPPORTS, BRANCHES], request.redo)
+    kinds = (SUPPORTS, BRANCHES, "alrt.json")
+    outputs.check(kinds)
+    outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command, request.seed))
-    problem = _loaded(request, reporter)
+    problem = request.load(reporter)
     tree = read_tree(request.tree, problem, reporter)
     if tree.n_tips < FEWEST_TAXA:
         raise InputError(f"{tree.n_tips} taxa have no inner branch to test", file=request.tree)
-    before = _labels(request.tree, tree, problem.patterns.taxa)
+    before = _labels(request.tree, tree, problem.taxa)
     computation = open_computation(problem, request.resources, reporter)
     found = _fitted(request, problem, computation, tree, reporter)
-    tested = _tested_branches(request, problem, computation, found)
-    shown = {name: _shown(tested)[name] for name in chosen}
-    labels = {
-        edge: "/".join([*(texts[k] for texts in shown.values()), *before.get(edge, ())])
-        for k, edge in enumerate(found.tree.inner_edges.tolist())
-    }
-    newick = write_newick(found.tree, problem.patterns.taxa, labels=labels)
-    for name, values in _values(tested).items():
-        if name in chosen:
-            reporter(SupportsDrawn(name, len(labels), float(values.mean()), newick))
-    table = "".join(_branch_lines(found.tree, problem.patterns.taxa, tested))
-    files = deliver(outputs, {SUPPORTS: newick + "\n", BRANCHES: table}, reporter)
-    means = {name: float(own.mean()) for name, own in _values(tested).items()}
-    result = {"branches": len(labels), "means": means, "tree": newick}
-    _finish("alrt", request, request.tree, result, files, reporter)
-
-
-def _finish(
-    command: str,
-    request: _TestRequest,
-    trees: str,
-    values: Mapping[str, Any],
-    files: Sequence[Path],
-    reporter: Reporter,
-) -> None:
-    """Say where the results are, and end with them; ``trees``: the file they were."""
-    reporter.say("\n".join(f"Wrote {file}" for file in files))
-    values = {"seed": request.seed, **values}
-    result = command_result(
-        command, request.command, values, by_kind(files), [*request.files, trees], reporter
+    tested = LocalTests(chosen, request.replicates).of(
+        computation.exact, found.tree, found.model, problem.groups, request.seed
     )
-    reporter.finish(command, result)
+    newick = write_newick(found.mean_tree, problem.taxa, labels=tested.labels(before))
+    for event in tested.events(newick):
+        reporter(event)
+    texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
+    count = len(tested.tests.lnl)
+    values = {"seed": request.seed, "branches": count, "means": tested.means, "tree": newick}
+    inputs = [*request.files, request.tree]
+    finish("alrt", request.command, outputs, texts, values, inputs, reporter)
 
 
 def _loaded(request: _TestRequest, reporter: Reporter) -> Problem:
@@ -164,49 +135,7 @@ def _settings(computation: Computation) -> SearchSettings:
     return FIXED_TOPOLOGY.for_precision(computation.placement.is_exact)
 
 
-def _tested_branches(
-    request: BranchTestRequest, problem: Problem, computation: Computation, found: Found
-) -> BranchTests:
-    """Every test on every inner branch."""
-    patterns = problem.patterns
-    case = Case(found.model.arrays())
-    rows = rows_of_neighbours(computation.exact, found.tree, case, patterns.weights)
-    resampling = Resampling(patterns.weights, patterns.parts, request.seed, "local tests")
-    return local_tests(rows.lnl, rows.resampled, resampling, request.replicates)
-
-
-def _values(tested: BranchTests) -> dict[str, Float64Array]:
-    """The supports by test, 0 to 1."""
-    every = (tested.sh_alrt, tested.lbp, tested.parametric, tested.abayes)
-    return dict(zip(BRANCH_TESTS.values(), every, strict=True))
-
-
-def _shown(tested: BranchTests) -> dict[str, list[str]]:
-    """The supports as labels: shares of the replicates in per cent, as IQ-TREE writes them."""
-    values = _values(tested)
-    scale = dict.fromkeys(values, 1.0) | {"SH-aLRT": 100.0, "LBP": 100.0}
-    return {name: [f"{scale[name] * x:.3g}" for x in of] for name, of in values.items()}
-
-
-def _branch_lines(tree: Tree, taxa: Sequence[str], tested: BranchTests) -> Iterator[str]:
-    """A table of all tests."""
-    yield ("lnL1\tlnL2\taLRT\tSH-aLRT\terror\tLBP\terror\tp-aLRT\taBayes\tlength\ttaxa\n")
-    sh_error, lbp_error = (
-        share_error(share, tested.replicates) for share in (tested.sh_alrt, tested.lbp)
-    )
-    edges = tree.inner_edges
-    inside = members(splits(tree)[edges], tree.n_tips)
-    inside ^= (2 * inside.sum(axis=1) > tree.n_tips)[:, None]
-    columns = (
-        tested.lnl[:, 1], tested.lnl[:, 2], tested.alrt, tested.sh_alrt, sh_error, tested.lbp,
-        lbp_error, tested.parametric, tested.abayes, tree.lengths[edges],
-    )  # fmt: skip
-    for row, side in zip(np.stack(columns, axis=1).tolist(), inside, strict=True):
-        names = ",".join(taxa[tip] for tip in np.flatnonzero(side).tolist())
-        yield "\t".join(f"{value:.6f}" for value in row) + f"\t{names}\n"
-
-
-def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, tuple[str]]:
+def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, str]:
     """The labels that the inner edges of a tree have in its file."""
     clades, texts = read_labelled(file)
     inner = clades.only(clades.is_inner)
@@ -221,7 +150,7 @@ def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, tuple[str]]
     }
     labelled = [text for text, chosen in zip(texts, clades.is_inner, strict=True) if chosen]
     return {
-        edge_of[row.tobytes()]: (text,) for row, text in zip(inside, labelled, strict=True) if text
+        edge_of[row.tobytes()]: text for row, text in zip(inside, labelled, strict=True) if text
     }
 
 
@@ -233,8 +162,9 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
     """
     chosen = [] if request.tests == "all" else _choice(request.tests, TREE_TESTS)
     outputs = request.outputs
-    outputs.check([TABLE, TREES])
-    outputs.claim([TABLE, TREES], request.redo)
+    kinds = (TABLE, TREES, "test.json")
+    outputs.check(kinds)
+    outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = _loaded(request, reporter)
     trees = _read(request.trees, problem, reporter)
@@ -256,8 +186,10 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
     event = TreesTested(request.replicates, tuple(_verdicts(rows.lnl, tested, first)))
     reporter(event)
     text = "".join(write_newick(found.tree, problem.patterns.taxa) + "\n" for found in fitted)
-    files = deliver(outputs, {TABLE: "".join(_tree_lines(event)), TREES: text}, reporter)
-    _finish("test", request, request.trees, asdict(event), files, reporter)
+    texts = {TABLE: "".join(_tree_lines(event)), TREES: text}
+    values = {"seed": request.seed, **asdict(event)}
+    inputs = [*request.files, request.trees]
+    finish("test", request.command, outputs, texts, values, inputs, reporter)
 
 
 def _read(path: str, problem: Problem, reporter: Reporter) -> list[Tree]:

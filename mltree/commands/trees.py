@@ -10,7 +10,7 @@ import numpy as np
 
 from mltree import __version__
 from mltree.alignment.source import expect_file
-from mltree.commands.request import command_result, deliver, result_text
+from mltree.commands.results import command_result, finish
 from mltree.errors import InputError
 from mltree.events import Emit, Notice, RunStarted
 from mltree.outputs import Outputs
@@ -34,6 +34,7 @@ __all__ = [
     "run_consensus",
     "run_rf",
     "run_support",
+    "support_facts",
     "support_kinds",
     "support_texts",
 ]
@@ -81,8 +82,9 @@ def run_support(request: TreesRequest, tree: str, metrics: str, reporter: Report
     replicates = read_clades(request.trees, like=target, origin=tree)
     reporter(_loaded(request.trees, replicates))
     texts, told = support_texts(target, replicates, kinds, reporter)
-    supports = {event.metric.lower(): asdict(event) for event in told}
-    values = {"trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": supports}
+    values = {
+        "trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": support_facts(told),
+    }  # fmt: skip
     _finish("support", request, outputs, texts, values, reporter, [tree])
 
 
@@ -97,16 +99,30 @@ def support_kinds(metrics: str) -> dict[str, str]:
 
 
 def support_texts(
-    tree: Clades, replicates: Clades, kinds: Mapping[str, str], emit: Emit
+    tree: Clades,
+    replicates: Clades,
+    kinds: Mapping[str, str],
+    emit: Emit,
+    before: Sequence[str] = (),
 ) -> tuple[dict[str, str], list[SupportsDrawn]]:
-    """The first of the trees with its supports: the files of :func:`support_kinds`, and facts."""
-    told = [_supports(tree, replicates, metric) for metric in kinds.values()]
+    """The first of the trees with its supports: the files of :func:`support_kinds`, and facts.
+
+    before  of every clade the label that its support goes behind; none where empty
+    """
+    told = [_supports(tree, replicates, metric, before) for metric in kinds.values()]
     for event in told:
         emit(event)
     return {kind: event.newick + "\n" for kind, event in zip(kinds, told, strict=True)}, told
 
 
-def _supports(tree: Clades, replicates: Clades, metric: str) -> SupportsDrawn:
+def support_facts(told: Sequence[SupportsDrawn]) -> dict[str, Any]:
+    """Supports as JSON has them, by metric or test."""
+    return {event.metric.lower(): asdict(event) for event in told}
+
+
+def _supports(
+    tree: Clades, replicates: Clades, metric: str, before: Sequence[str]
+) -> SupportsDrawn:
     if metric == "fbp":
         count = occurrences(tree, replicates)
         support = count / replicates.n_trees
@@ -117,6 +133,8 @@ def _supports(tree: Clades, replicates: Clades, metric: str) -> SupportsDrawn:
     branches, once = np.unique(split_table(tree).of_clade, return_index=True)
     labels = np.full(tree.tree.size, "", dtype=object)
     labels[tree.is_inner] = shown
+    if before:
+        labels[:] = ["/".join(filter(None, pair)) for pair in zip(before, labels, strict=True)]
     return SupportsDrawn(
         metric.upper(),
         branches.size,
@@ -280,17 +298,9 @@ def _finish(
     reporter: Reporter,
     inputs: Sequence[str] = (),
 ) -> None:
-    """Write the results, all of them as JSON too, and say where they are.
-
-    ``inputs``: files beside that of the trees.
-    """
-    kind = f"{command}.json"
-    written = {name: str(outputs.path(name)) for name in [*texts, kind]}
+    """Write the results; ``inputs``: files beside that of the trees."""
     read = [request.trees, *inputs]
-    document = command_result(command, request.command, values, written, read, reporter)
-    files = deliver(outputs, {**texts, kind: result_text(document)}, reporter)
-    reporter.say("\n".join(f"Wrote {file}" for file in files))
-    reporter.finish(command, document)
+    finish(command, request.command, outputs, texts, values, read, reporter)
 
 
 def _choice(given: str, known: Sequence[str], option: str) -> list[str]:

@@ -87,7 +87,8 @@ def rows_of_trees(
             else programs.traversal(own, kind, table)
         )
         program = _among(program, batch.start, len(trees))
-        return likelihood.run(program, np.concatenate([tree.lengths for tree in own])).sums
+        lengths = np.concatenate([tree.lengths for tree in own], axis=-1).ravel()
+        return _lnls(likelihood.run(program, lengths).sums, len(own))
 
     lnl = np.concatenate(in_batches(len(trees), at_once, score))
     return SiteRows(engine, weights, lnl)
@@ -103,7 +104,7 @@ def rows_of_neighbours(
     edges = tree.inner_edges
     others = neighbours(tree, edges)
     count = len(others.halves)
-    cases = Cases.of([case] * (count + 1))
+    cases = Cases.of([case] * (count + 1), unlinked=tree.lengths.ndim > 1)
     base = planner.slots_of(tree)
 
     def at_once(_: int) -> int:
@@ -119,14 +120,20 @@ def rows_of_neighbours(
         found = likelihood.run(program, likelihood.clip(start), control)
         best = Quartets(own.halves, found.lengths.reshape(own.lengths.shape))
         program, lengths = site_lnls(tree, best, number, base, cases)
-        return likelihood.run(program, lengths).sums
+        return _lnls(likelihood.run(program, lengths).sums, len(number))
 
     lnl = in_batches(count, at_once, score)
     likelihood.hold([tree], [case])
     last = np.array([count], np.int32)
     program, lengths = site_lnls(tree, Quartets.of(tree, edges[:1]), last, base, cases)
-    lnl.append(likelihood.run(program, lengths).sums)
+    lnl.append(_lnls(likelihood.run(program, lengths).sums, 1))
     return SiteRows(likelihood.engine, weights, np.concatenate(lnl))
+
+
+def _lnls(sums: Float64, count: int) -> Float64:
+    """f64[count]: of sums in rows, one a part where parts have lengths of their own."""
+    lnl: Float64 = sums.reshape(-1, count).sum(axis=0)
+    return lnl
 
 
 def _among(program: Program, first: int, total: int) -> Program:

@@ -1,7 +1,8 @@
 """Model strings in RAxML-NG's grammar: parsing them, and printing them as its .bestModel does.
 
     MODEL[{rates}] [+F|+FC|+FE|+FO|+FU{frequencies}] [+G[K][m|a][{alpha}]|+R[K][{rates}{weights}]]
-        [+I|+IO|+IU{p}|+I{p}] [+B|+BO|+BU{scale}|+B{scale}]
+        [+I|+IO|+IU{p}|+I{p}] [+ASC_LEWIS|+ASC_FELS{sites}|+ASC_STAM{sites}]
+        [+B|+BO|+BU{scale}|+B{scale}]
 
 Values are separated by ``/`` or ``,``; braces may be square brackets; case does not matter. A
 value in braces is fixed, everything else is estimated. What follows the first comma outside the
@@ -16,6 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +31,6 @@ from mltree.model.empirical import PROTEIN_MODELS, protein_model, read_matrix
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import Gamma
 from mltree.model.names import PROTEIN_GTR, default_model_name, unknown_name
-from mltree.model.rates import Heterogeneity
 from mltree.model.substitution import (
     DNA_MODELS,
     FrequencyMode,
@@ -217,19 +219,7 @@ def format_model(model: Model, precision: int = PRECISION) -> str:
     Estimated values are in braces too, estimated frequencies as +FU{...}; counted frequencies are
     +FC, since whoever reads the line has the alignment. `precision` is in decimals.
     """
-
-    def braces(*values: float) -> str:
-        return "{" + "/".join(f"{value:.{precision}f}" for value in values) + "}"
-
-    def among_sites(form: Heterogeneity) -> str:
-        if isinstance(form, Gamma):
-            mode = "a" if form.mode == "median" else "m"
-            return f"+G{form.n_categories}{mode}{braces(form.alpha)}"
-        if isinstance(form, FreeRates):
-            rates, weights = form.ascending()
-            return f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
-        return ""
-
+    braces = partial(_braces, precision)
     text = model.name
     if len(set(model.rate_classes)) > 1:
         text += braces(*unique_rates(model.rate_classes, model.rates))
@@ -237,12 +227,29 @@ def format_model(model: Model, precision: int = PRECISION) -> str:
         text += "+FU" + braces(*model.frequencies)
     elif model.frequency_mode != "model":
         text += f"+{model.frequency_mode}"
-    if model.p_invariant is not None:
-        text += "+IU" + braces(model.p_invariant)
-    text += among_sites(model.heterogeneity)
+    text += "".join(_at_sites(model, braces))
     if model.branch_scaler is not None:
         text += "+BU" + braces(model.branch_scaler)
     return text
+
+
+def _braces(precision: int, *values: float) -> str:
+    return "{" + "/".join(f"{value:.{precision}f}" for value in values) + "}"
+
+
+def _at_sites(model: Model, braces: Callable[..., str]) -> Iterator[str]:
+    """The terms of what differs among sites."""
+    form = model.heterogeneity
+    if model.p_invariant is not None:
+        yield "+IU" + braces(model.p_invariant)
+    if isinstance(form, Gamma):
+        mode = "a" if form.mode == "median" else "m"
+        yield f"+G{form.n_categories}{mode}{braces(form.alpha)}"
+    if isinstance(form, FreeRates):
+        rates, weights = form.ascending()
+        yield f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
+    if model.ascertainment is not None:
+        yield model.ascertainment.text
 
 
 def format_best_model(model: Model, n_sites: int, partition: str = "noname") -> str:

@@ -23,6 +23,7 @@ from mltree.model.rates import ONE_RATE, Heterogeneity, with_invariable
 
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
+    from mltree.alignment.ascertainment import Ascertainment
     from mltree.alignment.patterns import Patterns
 
 __all__ = [
@@ -132,6 +133,8 @@ class Model:
     branch_scaler: float | None = None
     """Factor on the branch lengths of the part that the model is for; None where it has none of its
     own. Nothing here multiplies by it."""
+    ascertainment: Ascertainment | None = None
+    """That the data have no constant sites. Nothing here corrects for it."""
     rates_fixed: bool = False
     p_invariant_fixed: bool = False
     branch_scaler_fixed: bool = False

@@ -1,4 +1,4 @@
-"""The terms behind a model's name: +F, +G, +R, +I and +B, read as RAxML-NG does."""
+"""The terms behind a model's name: +F, +G, +R, +I, +ASC and +B, read as RAxML-NG does."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.alignment.ascertainment import Ascertainment, Correction
 from mltree.alignment.numerals import decimal
 from mltree.errors import ModelError
 from mltree.model.empirical import FREQUENCY_SLACK
@@ -112,7 +113,7 @@ def _option(term: Term) -> _Option:
     letter = term.key[:1]
     if letter in _OPTIONS and not term.key.startswith("IC"):
         return _OPTIONS[letter]
-    if letter in ("A", "M", "I"):
+    if letter in ("M", "I"):
         raise ModelError(
             f"+{term.text} is not supported yet",
             hint="use +I instead" if letter == "I" else "leave it out",
@@ -120,7 +121,7 @@ def _option(term: Term) -> _Option:
     raise ModelError(
         f"unknown model term +{term.text}",
         hint="terms are +F, +FC, +FE, +FO, +FU{...}, +G[n][m|a][{alpha}], +R[n][{...}{...}], "
-        "+I[{p}], +B[{scale}]",
+        "+I[{p}], +ASC_LEWIS, +ASC_FELS{...}, +ASC_STAM{...}, +B[{scale}]",
     )
 
 
@@ -226,6 +227,28 @@ def _with_scaler(model: Model, term: Term) -> Model:
     return dataclasses.replace(model, branch_scaler=scale, branch_scaler_fixed=True)
 
 
+def _with_ascertainment(model: Model, term: Term) -> Model:
+    values = term.only()
+    kind = term.key.removeprefix("ASC_") if term.key != "ASC" else Correction.LEWIS
+    wanted = {Correction.LEWIS: 0, Correction.FELSENSTEIN: 1, Correction.STAMATAKIS: model.n_states}
+    if kind not in wanted:
+        raise ModelError(
+            f"cannot read the correction for constant sites +{term.text}",
+            hint="write +ASC_LEWIS, +ASC_FELS{sites} or +ASC_STAM{sites of each state}",
+        )
+    correction = Correction(kind)
+    counts = () if values is None else tuple(numbers(values, term.text).tolist())
+    if len(counts) != wanted[correction]:
+        raise ModelError(
+            f"+{term.text}: {wanted[correction] or 'no'} numbers are wanted in braces, "
+            f"not {len(counts) or 'none'}",
+            hint="how many constant sites were left out: all, or of each state",
+        )
+    if any(count < 0 for count in counts) or (counts and not sum(counts) > 0):
+        raise ModelError(f"+{term.text}: numbers of sites must not be negative, nor all zero")
+    return dataclasses.replace(model, ascertainment=Ascertainment(correction, counts))
+
+
 def _number(values: str, term: Term) -> float:
     found = numbers(values, term.text)
     if len(found) != 1:
@@ -238,5 +261,6 @@ _OPTIONS = {
     "G": _Option("the rates among sites", _with_gamma),
     "R": _Option("the rates among sites", _with_free_rates),
     "I": _Option("the invariable sites", _with_invariant),
+    "A": _Option("the constant sites", _with_ascertainment),
     "B": _Option("the scale of branch lengths", _with_scaler),
 }

@@ -52,7 +52,9 @@ def result(  # noqa: PLR0911  (a case an event)
     """A result as it is shown on a terminal of so many lines; None where the event is none."""
     match event:
         case RunFinished():
-            drawing = ascii_drawing(event.tree) if is_drawn(event.taxa, height) else ""
+            drawing = (
+                ascii_drawing(event.support or event.tree) if is_drawn(event.taxa, height) else ""
+            )
             return summary_text(event, drawing, ending)
         case EnginesCompared():
             return compare_table(event.scores)

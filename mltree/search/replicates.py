@@ -111,7 +111,7 @@ class Replicates:
         Their starts are made as many at a time.
         """
         groups = self.distinct.groups
-        resampling = _resampling(groups, self.seed)
+        resampling = Resampling.of(groups, self.seed, NAME)
         rows = WeightRows(at_once, sum(patterns.n_patterns for patterns in groups))
         left = iter(numbers)
         while batch := list(islice(left, at_once)):
@@ -141,15 +141,6 @@ class Replicates:
         (found,) = state.lineages
         found.tree.lengths = self.model.mean_lengths(found.tree.lengths)
         return Replicate(number, self.distinct.shuffled(rng).restore(found.tree), found.lnl)
-
-
-def _resampling(groups: Sequence[Patterns], seed: int) -> Resampling:
-    """Of the patterns of all data types, part by part."""
-    parts, first = [], 0
-    for patterns in groups:
-        parts += [slice(first + part.start, first + part.stop) for part in patterns.parts]
-        first += patterns.n_patterns
-    return Resampling(np.concatenate([own.weights for own in groups]), parts, seed, NAME)
 
 
 def replicate_starts(

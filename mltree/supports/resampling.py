@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.alignment.patterns import Patterns
 from mltree.tree.topology import Float64Array
 
 __all__ = ["Resampling", "share_error"]
@@ -42,6 +43,15 @@ class Resampling:
         self._bits = np.random.PCG64DXSM(np.random.SeedSequence([seed, *name.encode()]))
         self._start = self._bits.state
         self._rng = np.random.Generator(self._bits)
+
+    @classmethod
+    def of(cls, groups: Sequence[Patterns], seed: int, name: str) -> Resampling:
+        """Of the patterns of all data types, one after the other."""
+        parts, first = [], 0
+        for patterns in groups:
+            parts += [slice(first + part.start, first + part.stop) for part in patterns.parts]
+            first += patterns.n_patterns
+        return cls(np.concatenate([own.weights for own in groups]), parts, seed, name)
 
     def batches(self, replicates: int, scale: float = 1.0) -> Iterator[Float64Array]:
         """The first so many replicates, as many at a time as should lie in memory."""

@@ -124,13 +124,14 @@ def write_newick(
 
 
 def ascii_drawing(newick: str) -> str:
-    """A tree drawn with lines of text, one row a taxon, by ete3; for small trees."""
+    """A tree with its labels drawn with lines of text, a row a taxon, by ete3; for small trees."""
     (raw,) = raw_trees(newick, None)
     ete3 = _ete3()
     root = ete3.read(raw.text, root_node=ete3.Node(), format=1)
-    for leaf in root.iter_leaves():
-        leaf.name = raw.names[int(leaf.name)]
-    return str(root.get_ascii(show_internal=False)).strip("\n")
+    for node in root.traverse():
+        node.name = raw.names[int(node.name)] if node.name else ""
+    is_labelled = any(node.name for node in root.traverse() if node.children)
+    return str(root.get_ascii(show_internal=is_labelled)).strip("\n")
 
 
 def robinson_foulds(first: Tree, second: Tree) -> int:

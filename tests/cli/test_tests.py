@@ -74,6 +74,72 @@ def test_branches_get_their_supports_in_front_of_older_labels(
     assert (tmp_path / "x.mltree.supportALRT").read_text() == newick
 
 
+def test_a_search_tests_the_branches_that_it_has_found(
+    run: Run, primates: str, tmp_path: Path
+) -> None:
+    """In front of the bootstrap's supports, and as `mltree alrt` does for the same tree."""
+    asked = ("--model", MODEL, "--preset", "fast", "--prefix", "x")
+    more = ("--abayes", "--sh-alrt", "300", "--bootstrap", "2", "--lbp", "100")
+    result = run("search", primates, *asked, *more)
+    assert result.exit_code == 0, result.output
+    newick = (tmp_path / "x.mltree.support").read_text()
+    labels = [label.split("/") for label in re.findall(r"\)([^:,;()]+):", newick)]
+    assert len(labels) == 9
+    assert {len(label) for label in labels} == {4}
+    rows = table(tmp_path / "x.mltree.branchTests")
+    told = sorted(f"{100 * float(row['SH-aLRT']):.3g}" for row in rows)
+    assert told == sorted(label[0] for label in labels)
+    assert {label[-1] for label in labels} <= {"0", "50", "100"}
+    found = json.loads((tmp_path / "x.mltree.json").read_text())
+    assert list(found["supports"]) == ["sh-alrt", "lbp", "abayes", "fbp"]
+    assert found["supports"]["fbp"]["newick"] == newick.strip()
+    assert "/".join(labels[0]) in result.stdout
+    again = ("--tree", "x.mltree.bestTree", "--replicates", "300", "--no-opt-model")
+    result = run("alrt", primates, "--model", "x.mltree.bestModel", *again, "--prefix", "y")
+    assert result.exit_code == 0, result.output
+    others = {
+        row["taxa"]: float(row["SH-aLRT"]) for row in table(tmp_path / "y.mltree.branchTests")
+    }
+    assert {row["taxa"]: float(row["SH-aLRT"]) for row in rows} == pytest.approx(others, abs=0.01)
+
+
+def test_copies_of_sequences_have_supports_too(run: Run, primates: str, tmp_path: Path) -> None:
+    records = Path(primates).read_text().splitlines()[1:]
+    twice = [line for line in records if line.strip()]
+    name, sequence = twice[0].split()
+    content = [f"13 {len(sequence)}", *twice, f"Copy {sequence}", ""]
+    (tmp_path / "twice.phy").write_text("\n".join(content))
+    asked = ("--model", MODEL, "--preset", "fast", "--prefix", "x", "--sh-alrt", "300")
+    result = run("search", "twice.phy", *asked)
+    assert result.exit_code == 0, result.output
+    (both,) = (
+        row for row in table(tmp_path / "x.mltree.branchTests")
+        if set(row["taxa"].split(",")) == {"Copy", name}
+    )  # fmt: skip
+    assert float(both["SH-aLRT"]) == 1
+
+
+def test_what_a_command_found_is_in_a_file(
+    run: Run, primates: str, tree: Path, rivals: Path, tmp_path: Path
+) -> None:
+    """As ``--json`` prints it last."""
+    fixed = ("--model", MODEL, "--no-opt-model", "--no-opt-branches", "--prefix", "x", "--json")
+    few = ("--replicates", "10")
+    for command, *asked in (
+        ("alrt", primates, "--tree", tree, *fixed, *few),
+        ("test", primates, "--trees", rivals, *fixed, *few),
+        ("sitelh", primates, "--trees", rivals, *fixed),
+        ("concordance", tree, "--gene-trees", rivals, "--prefix", "x", "--json"),
+    ):
+        result = run(command, *asked)
+        assert result.exit_code == 0, result.output
+        printed = json.loads(result.stdout.splitlines()[-1])
+        path = tmp_path / f"x.mltree.{command}.json"
+        assert printed["files"][f"{command}.json"] == str(path.relative_to(tmp_path))
+        kept = json.loads(path.read_text())
+        assert kept | {"event": "result", "elapsed": printed["elapsed"]} == printed
+
+
 def test_trees_are_tested_in_a_table(run: Run, primates: str, rivals: Path, tmp_path: Path) -> None:
     asked = ("--model", MODEL, "--no-opt-model", "--replicates", "300", "--prefix", "x")
     result = run("test", primates, "--trees", rivals, *asked)
@@ -123,6 +189,7 @@ def test_concordance_factors_go_behind_older_labels(
     ("arguments", "problem"),
     [
         (("alrt", "ALN", "--tree", "TREE", "--tests", "sh"), "'sh' is none of sh-alrt"),
+        (("search", "ALN", "--sh-alrt", "0"), "--sh-alrt 0: between 1 and"),
         (("test", "ALN", "--trees", "TREE"), "all trees have one topology"),
         (("test", "ALN", "--trees", "TREE", "--tests", "au,ks"), "'ks' is none of bp"),
         (("concordance", "TREE"), "give --gene-trees"),

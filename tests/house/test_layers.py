@@ -35,7 +35,14 @@ LAYERS = (
     ("mltree.commands", "mltree.compare"),
     ("mltree.cli_help",),
     ("mltree.exits", "mltree.options"),
-    ("mltree.cli_model", "mltree.cli_tests", "mltree.cli_tools", "mltree.cli_trees"),
+    ("mltree.options_supports",),
+    (
+        "mltree.cli_bootstrap",
+        "mltree.cli_model",
+        "mltree.cli_tests",
+        "mltree.cli_tools",
+        "mltree.cli_trees",
+    ),
     ("mltree.cli",),
     ("mltree.__main__",),
 )
@@ -49,6 +56,7 @@ HOMES = {
     "ete3": ("mltree.tree.newick",),
     "typer": (
         "mltree.cli",
+        "mltree.cli_bootstrap",
         "mltree.cli_help",
         "mltree.cli_model",
         "mltree.cli_tests",
@@ -56,6 +64,7 @@ HOMES = {
         "mltree.cli_trees",
         "mltree.exits",
         "mltree.options",
+        "mltree.options_supports",
     ),
     "rich": ("mltree.report", "mltree.cli", "mltree.commands"),
     "scipy": ("mltree.supports",),

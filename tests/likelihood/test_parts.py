@@ -12,6 +12,7 @@ import pytest
 from mltree.likelihood.api import LOCAL_EPSILON, Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine
+from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.model.eigen import ModelArrays
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.moves import SprLengths, spr
@@ -287,3 +288,25 @@ def test_a_part_or_a_row_beside_another_is_not_taken_for_it(
             np.testing.assert_allclose(scores, expected, rtol=RELATIVE, atol=RELATIVE)
             seen.add(float(scores[0]))
     assert len(seen) > TREES
+
+
+@pytest.mark.cases(2, 40)
+def test_every_part_has_its_columns_of_site_rows(
+    open_engine: Open, likelihood: MakeLikelihood, reference: MakeLikelihood, parted: Parted
+) -> None:
+    """Of trees and of neighbours, whose branches every part optimises for itself if it has them."""
+    used = parted.opened(likelihood, open_engine)
+    weights, case, tree = parted.weights[0], parted.cases[0], parted.trees[0]
+    rows = rows_of_trees(used, parted.trees, parted.cases, weights).sites()
+    near = rows_of_neighbours(used, tree, case, weights)
+    sites = near.sites()
+    np.testing.assert_allclose(sites @ weights, near.lnl, rtol=1e-9)
+    for part, own in enumerate(parted.problem.patterns.parts):
+        alone = parted.alone(reference, part, 0)
+        lone, mine = parted.of_part(tree, part), weights[own]
+        expected = rows_of_neighbours(alone, lone, lone_case(case, part), mine).lnl
+        np.testing.assert_allclose(sites[:, own] @ mine, expected, atol=5e-3)
+        for n, other in enumerate(parted.trees):
+            lone = parted.of_part(other, part)
+            one = alone.site_log_likelihoods(lone, lone_case(parted.cases[n], part))
+            np.testing.assert_allclose(rows[n, own], one, rtol=1e-9)

@@ -112,7 +112,11 @@ def test_rounded_frequencies_are_rescaled() -> None:
         ("GTR+B{0}", "must be positive"),
         ("GTR+B{-1}", "must be positive"),
         ("GTR+IC", r"\+IC is not supported yet"),
-        ("GTR+ASC_LEWIS", "not supported yet"),
+        ("GTR+ASC_X", "cannot read the correction"),
+        ("GTR+ASC_FELS", "1 numbers are wanted in braces, not none"),
+        ("GTR+ASC_STAM{1/2}", "4 numbers are wanted"),
+        ("GTR+ASC_STAM{1/2/3/-1}", "must not be negative"),
+        ("GTR+ASC+ASC_LEWIS", "two .A terms"),
         ("GTR+Q", r"unknown model term \+Q"),
     ],
 )
@@ -120,3 +124,14 @@ def test_errors_name_the_term(text: str, message: str) -> None:
     with pytest.raises(ModelError, match=message) as error:
         parse_model(text, DNA)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "term", ["+ASC_LEWIS", "+ASC_FELS{120}", "+ASC_STAM{10/20/3.5/0}", "+G4m{0.500000}+ASC_LEWIS"]
+)
+def test_ascertainment_is_read_as_it_is_written(term: str) -> None:
+    text = "JC" + term
+    assert format_model(parse_model(text, DNA)) == text
+    assert (
+        parse_model("JC+ASC", DNA).ascertainment == parse_model("JC+asc_lewis", DNA).ascertainment
+    )

@@ -1,0 +1,129 @@
+"""What a search says of the branches of the tree that it has found: tests of them, replicates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from mltree.bootstrap import bootstrap_after
+from mltree.commands.bootstrap import (
+    JOURNAL,
+    Wanted,
+    bootstrap_kinds,
+    finished,
+    replicate_settings,
+    replicated,
+)
+from mltree.commands.branch_tests import BRANCHES, FEWEST_TAXA, LocalTests
+from mltree.journal import Journal
+from mltree.log import RunLog
+from mltree.model.partitioned import Linkage
+from mltree.problem import read_problem
+from mltree.report.progress import Reporter
+from mltree.run import Found, TreeSearch
+from mltree.tree.newick_clades import read_labelled
+from mltree.tree.topology import Tree
+from mltree.tree_events import SupportsDrawn
+
+if TYPE_CHECKING:
+    from mltree.commands.search import SearchRequest
+
+__all__ = ["MODEL", "Draw", "Drawn", "Supports", "draw_supports"]
+
+MODEL, SUPPORT = "bestModel", "support"
+"""Kinds of the files with the search's model, and with the best tree and all its labels."""
+
+
+@dataclass(frozen=True)
+class Supports:
+    """What is asked for."""
+
+    tests: LocalTests | None = None
+    bootstrap: Wanted | None = None
+
+    @property
+    def kinds(self) -> list[str]:
+        """Of all files that are written for them.
+
+        Raises:
+            InputError: there is no such metric.
+        """
+        tested = [SUPPORT, BRANCHES] if self.tests else []
+        return [*tested, *(bootstrap_kinds(self.bootstrap) if self.bootstrap else ())]
+
+    @property
+    def trees_at_once(self) -> int:
+        """Trees that are searched side by side when the search has ended."""
+        return self.bootstrap.trees if self.bootstrap else 0
+
+
+class Draw(Protocol):
+    """Writes a tree as its file has it."""
+
+    def __call__(self, tree: Tree, labels: Mapping[int, str] | None = None) -> str:
+        """In Newick, with labels by edge."""
+
+
+@dataclass
+class Drawn:
+    """What was found."""
+
+    newick: str
+    """The best tree with every label but those of a second metric."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """By kind of file."""
+    told: list[SupportsDrawn] = field(default_factory=list)
+
+
+def draw_supports(
+    request: SearchRequest,
+    ready: TreeSearch,
+    found: Found,
+    draw: Draw,
+    log: RunLog,
+    reporter: Reporter,
+) -> Drawn:
+    """Compute what was asked for and show it."""
+    asked, problem = request.supports, ready.problem
+    drawn = Drawn(draw(found.mean_tree))
+    if asked.tests and len(problem.taxa) >= FEWEST_TAXA:
+        tested = asked.tests.of(
+            ready.computation.of_all_taxa, found.tree, found.model, problem.groups, request.seed
+        )
+        drawn.newick = draw(found.mean_tree, tested.labels())
+        drawn.told = tested.events(drawn.newick)
+        for event in drawn.told:
+            reporter(event)
+        drawn.texts = {SUPPORT: drawn.newick + "\n", BRANCHES: tested.table(problem.taxa)}
+    if asked.bootstrap:
+        _add_replicates(request, asked.bootstrap, ready, drawn, log, reporter)
+    return drawn
+
+
+def _add_replicates(
+    request: SearchRequest,
+    wanted: Wanted,
+    ready: TreeSearch,
+    drawn: Drawn,
+    log: RunLog,
+    reporter: Reporter,
+) -> None:
+    """The bootstrap that follows, under the model as the search has written it.
+
+    So ``mltree bootstrap`` can add to it, given that file.
+    """
+    written = str(request.outputs.path(MODEL))
+    linkage = Linkage(request.linkage)
+    model = read_problem(request.alignment, written, request.datatype, linkage).model
+    settings = replicate_settings(request.nni_only)
+    bootstrap = bootstrap_after(ready, model, settings, request.seed)
+    best, before = read_labelled(drawn.newick)
+    with Journal(request.outputs.path(JOURNAL)) as journal:
+        texts, told, outcome = replicated(
+            bootstrap, wanted, journal, best, request, log, reporter, before
+        )
+    reporter(finished(outcome))
+    drawn.texts |= texts
+    drawn.newick = told[0].newick
+    drawn.told += told

@@ -1,0 +1,126 @@
+"""The options of a search, and of a bootstrap, that ask for supports; see :mod:`mltree.options`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mltree.cli_help import SUPPORTS
+from mltree.errors import InputError
+from mltree.options import whole_of
+
+if TYPE_CHECKING:
+    from mltree.commands.bootstrap import Wanted
+    from mltree.commands.branch_tests import LocalTests
+
+__all__ = [
+    "AbayesOption",
+    "AlrtOption",
+    "BootstrapOption",
+    "LbpOption",
+    "MetricOption",
+    "ShAlrtOption",
+    "bootstrap_of",
+    "local_tests_of",
+    "replicates_of",
+]
+
+MOST_RESAMPLINGS = 1_000_000
+"""More is a slip of the finger."""
+
+MetricOption = Annotated[
+    str,
+    typer.Option(
+        "--metric",
+        metavar="METRIC",
+        rich_help_panel=SUPPORTS,
+        help="fbp, the percentage of replicates that have a branch; tbe, the "
+        "transfer bootstrap expectation, 0 to 1; or both: fbp,tbe.",
+    ),
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="N",
+        rich_help_panel=SUPPORTS,
+        help="Then N bootstrap replicates, and supports on the best tree; auto: as many as "
+        "it takes until more would change little (autoMRE), 1,000 at most.",
+    ),
+]
+ShAlrtOption = Annotated[
+    int | None,
+    typer.Option(
+        "--sh-alrt",
+        metavar="N",
+        parser=whole_of,
+        rich_help_panel=SUPPORTS,
+        help="SH-aLRT of every branch of the best tree, by N resamplings (1000 is usual).",
+    ),
+]
+LbpOption = Annotated[
+    int | None,
+    typer.Option(
+        "--lbp",
+        metavar="N",
+        parser=whole_of,
+        rich_help_panel=SUPPORTS,
+        help="Local bootstrap probability of every branch, by N resamplings.",
+    ),
+]
+AlrtOption = Annotated[
+    bool,
+    typer.Option(
+        "--alrt", rich_help_panel=SUPPORTS, help="Parametric aLRT of every branch: 1 - p."
+    ),
+]
+AbayesOption = Annotated[
+    bool,
+    typer.Option("--abayes", rich_help_panel=SUPPORTS, help="aBayes support of every branch."),
+]
+
+
+def bootstrap_of(replicates: str | None, metric: str) -> Wanted | None:
+    """The replicates that follow a search.
+
+    Raises:
+        InputError: it is no number of them.
+    """
+    from mltree.commands.bootstrap import Wanted
+
+    return None if replicates is None else Wanted(replicates_of(replicates, "--bootstrap"), metric)
+
+
+def local_tests_of(
+    sh_alrt: int | None, lbp: int | None, alrt: bool, abayes: bool
+) -> LocalTests | None:
+    """The tests of the best tree's branches; where two resample, the larger number is for both.
+
+    Raises:
+        InputError: a number of resamplings is no such number.
+    """
+    from mltree.commands.branch_tests import BRANCH_TESTS, LocalTests
+
+    for option, number in (("--sh-alrt", sh_alrt), ("--lbp", lbp)):
+        if number is not None and not 1 <= number <= MOST_RESAMPLINGS:
+            hint = "--alrt is the parametric test" if number == 0 else "1000 is usual"
+            problem = f"{option} {number}: between 1 and {MOST_RESAMPLINGS:,} resamplings, please"
+            raise InputError(problem, hint=hint)
+    asked = (sh_alrt is not None, lbp is not None, alrt, abayes)
+    names = [name for name, is_asked in zip(BRANCH_TESTS.values(), asked, strict=True) if is_asked]
+    return LocalTests(tuple(names), max(sh_alrt or 1, lbp or 1)) if names else None
+
+
+def replicates_of(text: str, option: str) -> int | None:
+    """A number of replicates; None for ``auto``.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if text.strip().lower() == "auto":
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text.strip()):
+        raise InputError(f"{option} {text}: a number from 1 to 999999, or auto")
+    return int(text)
