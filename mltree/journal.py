@@ -16,13 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from mltree.errors import InputError
 from mltree.files import naming
 from mltree.stopping import unbroken
 
 __all__ = ["Entry", "Head", "Journal", "LineJournal"]
+
+
+Own = TypeVar("Own", bound="LineJournal")
 
 
 class Entry(NamedTuple):
@@ -72,7 +75,7 @@ class LineJournal:
             os.close(self._file)
             raise
 
-    def __enter__(self) -> Journal:
+    def __enter__(self: Own) -> Own:
         return self
 
     def __exit__(

@@ -16,11 +16,8 @@ __all__ = ["side_by_side"]
 
 
 def side_by_side(loci: Sequence[Patterns]) -> Patterns:
-    """The patterns of loci of one data type, a part each, in their order.
-
-    Raises: ValueError where their alphabets differ.
-    """
-    (alphabet,) = {id(locus.alphabet): locus.alphabet for locus in loci}.values()
+    """The patterns of loci of one alphabet, a part each, in their order; none with ``unseen``."""
+    alphabet = loci[0].alphabet
     tips = max(locus.n_tips for locus in loci)
     ends = np.cumsum([locus.n_patterns for locus in loci]).tolist()
     codes = np.full((tips, ends[-1]), alphabet.gap_code, np.uint8)
