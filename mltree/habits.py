@@ -153,6 +153,7 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-sup": (Habit(IQ, "{}", command="support"),),
     "-rf": (Habit(IQ, "--reference {}", command="rf"),),
     "-rf_all": (Habit(IQ, command="rf", values=0),),
+    "-S": (Habit(IQ, "--separate --model {}"),),
     "-spp": (Habit(IQ, "--model {} --brlen scaled"),),
     "-n": (Habit(RAXML, "--prefix {}", commands=(*SEARCHES, "evaluate")),),
     "-N": (Habit(RAXML, "--tree pars{{{}}}", when="[0-9]+", commands=SEARCHES),),

@@ -22,7 +22,7 @@ from mltree.errors import InputError
 from mltree.files import naming
 from mltree.stopping import unbroken
 
-__all__ = ["Entry", "Head", "Journal", "LineJournal"]
+__all__ = ["Entry", "Head", "Journal", "LineJournal", "MemoryJournal"]
 
 
 Own = TypeVar("Own", bound="LineJournal")
@@ -199,6 +199,22 @@ class Journal(LineJournal):
     def _take(self, value: Any) -> None:
         number, lnl, newick = value
         self.replicates[number] = Entry(lnl, newick)
+
+
+class MemoryJournal(Journal):
+    """The same without a file, for replicates that nobody goes on from."""
+
+    def __init__(self) -> None:
+        self.path = Path("memory")
+        self.head = None
+        self.replicates = {}
+        self._is_old = False
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing to let go of."""
+
+    def _append(self, value: Any) -> None:
+        """Nobody reads it."""
 
 
 def _value(line: bytes) -> Any:

@@ -24,7 +24,6 @@ from mltree.errors import InputError, ModelError, NumericalError
 from mltree.events import Emit, Notice, ignore
 from mltree.journal import Head, LineJournal
 from mltree.likelihood.cases import Case
-from mltree.loci_events import LocusDone, LocusSkipped
 from mltree.model.grammar import format_model
 from mltree.placement import JointPlacement, Resources, place_all
 from mltree.problem import Problem
@@ -37,6 +36,7 @@ from mltree.search.requests import perform_all
 from mltree.settings import SearchSettings
 from mltree.starts import starting_trees
 from mltree.tree.newick import write_newick
+from mltree.tree_events import LocusDone, LocusSkipped
 
 __all__ = ["LociJournal", "LociSearch", "Locus", "LocusTree"]
 
@@ -48,7 +48,7 @@ CPU_BYTES, GPU_SHARE = 1 << 28, 0.5
 nothing; and the share of those that a GPU holds, which has work for all."""
 
 LOCUS_PATTERNS = 512
-"""Patterns for which layouts are chosen: of all loci alike, so that no bit depends on neighbours."""
+"""Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
 
 LEAST_TAXA = 4
 
@@ -121,7 +121,6 @@ class _Kind(NamedTuple):
 
     alphabet: str
     categories: int
-    systems: int
     bounds: tuple[float, float]
 
 
@@ -144,8 +143,7 @@ class LociSearch:
 
         Raises: InputError: the journal is another run's, or cannot be written.
         """
-        widths = dict(journal.head.layouts) if journal.head else {}
-        journal.begin(Head(self._mark(), widths))
+        journal.begin(Head(self._mark(), {}))
         found: list[LocusTree | None] = [None] * len(loci)
         done = 0
 
@@ -161,7 +159,7 @@ class LociSearch:
                     tell(locus, journal.done[locus.mark])
                 else:
                     fresh.append(locus)
-            for locus, tree in self._searched(fresh, emit):
+            for locus, tree in self._searched(fresh):
                 journal.add(locus.mark, tree)
                 tell(locus, tree)
         return found
@@ -174,21 +172,18 @@ class LociSearch:
             "\n".join(f"{device.platform} {device.name}" for device in devices),
         )  # fmt: skip
 
-    def _searched(self, loci: Sequence[_Ready], emit: Emit) -> Iterator[tuple[_Ready, LocusTree]]:
+    def _searched(self, loci: Sequence[_Ready]) -> Iterator[tuple[_Ready, LocusTree]]:
         """Loci that are in memory, as they end."""
         groups: dict[_Kind, list[_Ready]] = {}
         for locus in loci:
             groups.setdefault(self._kind(locus.problem), []).append(locus)
         for kind, group in groups.items():
             for some in _fitting(group, self._bytes()):
-                yield from self._side_by_side(kind, some, emit)
+                yield from self._side_by_side(kind, some)
 
     def _kind(self, problem: Problem) -> _Kind:
-        settings, (arrays,) = self.settings, problem.model.arrays()
-        return _Kind(
-            problem.patterns.alphabet.name, problem.model.categories[0], arrays.n_systems,
-            settings.branches.bounds(problem.n_sites),
-        )  # fmt: skip
+        bounds = self.settings.branches.bounds(problem.n_sites)
+        return _Kind(problem.patterns.alphabet.name, problem.model.categories[0], bounds)
 
     def _bytes(self) -> int:
         """That the CLAs of loci may take that are searched at a time."""
@@ -199,10 +194,10 @@ class LociSearch:
         return int(GPU_SHARE * limit)
 
     def _side_by_side(
-        self, kind: _Kind, loci: Sequence[_Ready], emit: Emit
+        self, kind: _Kind, loci: Sequence[_Ready]
     ) -> Iterator[tuple[_Ready, LocusTree]]:
         """Loci of one kind, by one engine."""
-        searches = [self._prepared(locus, emit) for locus in loci]
+        searches = [self._prepared(locus) for locus in loci]
         patterns = side_by_side([search.distinct.groups[0] for search in searches])
         placement = self._placed(kind, patterns)
         likelihood = placement.likelihood([patterns])
@@ -232,22 +227,16 @@ class LociSearch:
             own = replace(own, vw=layout.vw)
         trees = self.settings.most_trees
         (placement,) = place_all(own, [patterns], [kind.categories], kind.bounds, trees).each
-        layouts = tuple(
-            replace(layout, parted=True, systems=kind.systems) for layout in placement.layouts
-        )
+        layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
         return JointPlacement((replace(placement, layouts=layouts),))
 
-    def _prepared(self, locus: _Ready, emit: Emit) -> _Prepared:
+    def _prepared(self, locus: _Ready) -> _Prepared:
         problem = locus.problem
-
-        def tell(event: Any) -> None:
-            emit(Notice(f"{locus.name}: {event.text}") if isinstance(event, Notice) else event)
-
         distinct = without_copies(problem.groups, None, ignore)
         settings = self.settings.for_data(len(problem.taxa), problem.n_sites)
         rng = np.random.default_rng(self.seed)
         starts = starting_trees(
-            self.starts or usual_starts(settings), distinct, problem.taxa, None, rng, tell
+            self.starts or usual_starts(settings), distinct, problem.taxa, None, rng, ignore
         )
         return _Prepared(problem, distinct, settings, starts, rng)
 
@@ -293,8 +282,8 @@ def _readable(loci: Sequence[Locus], emit: Emit) -> Iterator[_Ready]:
             emit(LocusSkipped(locus.name, number + 1, error.message))
             continue
         if dropped:
-            taxa = "taxon has" if dropped == 1 else "taxa have"
-            emit(Notice(f"{locus.name}: {dropped} {taxa} nothing but gaps, and are left out"))
+            left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
+            emit(Notice(f"{locus.name}: left out {left_out} of nothing but gaps"))
         patterns = problem.patterns
         mark = fingerprint(
             locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),

@@ -14,6 +14,7 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.ascertainment import constant_sites, refuse_constant, with_unseen
 from mltree.alignment.checks import AlignmentSummary, summarise
 from mltree.alignment.formats import read_alignment
+from mltree.alignment.given import Source
 from mltree.alignment.partition_files import holds_partitions, read_partitions
 from mltree.alignment.partitions import Partitioned, read_partitioned
 from mltree.alignment.patterns import Patterns, compress
@@ -29,6 +30,7 @@ from mltree.model.substitution import Model
 from mltree.report.tables import listed, warning_lines
 from mltree.tree.conflicts import find_conflict
 from mltree.tree.newick import read_newick, read_newicks
+from mltree.tree.newick_text import text_of
 from mltree.tree.splits import lengths_in
 from mltree.tree.topology import Tree
 
@@ -40,6 +42,7 @@ __all__ = [
     "check_possible",
     "load_problem",
     "lone_trees",
+    "names_parts",
     "read_model",
     "read_problem",
     "read_tree",
@@ -52,7 +55,7 @@ class Problem:
     """The data and the models that a run starts from."""
 
     path: str
-    """The alignment's file."""
+    """The alignment's file, or what stands for it."""
     groups: tuple[Patterns, ...]
     """The patterns of each data type, in parts, over the same taxa."""
     model: PartitionModel
@@ -116,7 +119,7 @@ class Problem:
 
 
 def load_problem(
-    path: str,
+    source: Source,
     model: str | None,
     emit: Emit,
     datatype: str | None = None,
@@ -128,14 +131,14 @@ def load_problem(
         InputError: as `read_problem`, and where a taxon has nothing but gaps.
         ModelError: as `read_problem`.
     """
-    problem = read_problem(path, model, datatype, linkage)
+    problem = read_problem(source, model, datatype, linkage)
     summary = problem.summary
     if summary is None:
         _tell_of_parts(problem, emit)
         return problem
     emit(
         AlignmentLoaded(
-            path=path,
+            path=problem.path,
             layout=summary.layout,
             data_type=summary.datatype,
             data_seen=summary.seen,
@@ -150,7 +153,7 @@ def load_problem(
         raise InputError(
             f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
             f"{listed(summary.gap_taxa)}",
-            file=path,
+            file=problem.path,
             taxon=summary.gap_taxa[0],
             hint="no character tells where they belong: take them out",
         )
@@ -182,7 +185,7 @@ def _tell_of_parts(problem: Problem, emit: Emit) -> None:
 
 
 def read_problem(
-    path: str,
+    source: Source,
     model: str | None,
     datatype: str | None = None,
     linkage: Linkage = Linkage.SCALED,
@@ -196,12 +199,12 @@ def read_problem(
         InputError: the alignment, the model file or the partition file cannot be used.
         ModelError: the model string cannot be used.
     """
-    if model is not None and _names_parts(model):
-        return _partitioned(path, model, datatype, linkage)
+    if model is not None and names_parts(model):
+        return _partitioned(source, model, datatype, linkage)
     if is_choice(model):
         model = None
     text = None if model is None else _model_text(model)
-    alignment = read_alignment(path, datatype, None if text is None else model_alphabet(text))
+    alignment = read_alignment(source, datatype, None if text is None else model_alphabet(text))
     patterns = compress(alignment)
     name = default_model_name(alignment.alphabet) if text is None else text
     parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
@@ -210,13 +213,13 @@ def read_problem(
         raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
     summary = summarise(alignment, patterns)
     if parsed.ascertainment is not None:
-        refuse_constant(constant_sites(patterns), path)
+        refuse_constant(constant_sites(patterns), str(source))
         patterns = with_unseen(patterns, [parsed.ascertainment])
-    return Problem(path, (patterns,), alone(parsed), summary)
+    return Problem(str(source), (patterns,), alone(parsed), summary)
 
 
-def _partitioned(path: str, scheme: str, datatype: str | None, linkage: Linkage) -> Problem:
-    data = read_partitioned(path, read_partitions(scheme), model_alphabet, datatype)
+def _partitioned(source: Source, scheme: str, datatype: str | None, linkage: Linkage) -> Problem:
+    data = read_partitioned(source, read_partitions(scheme), model_alphabet, datatype)
     models = part_models(data)
     data = data.ascertained([model.ascertainment for model in models])
     parts = [data.parts[number] for number in data.order]
@@ -232,10 +235,10 @@ def _partitioned(path: str, scheme: str, datatype: str | None, linkage: Linkage)
         shares=sites / sites.sum(),
     )
     model.arrays()
-    return Problem(path, data.groups, model, None, data)
+    return Problem(str(source), data.groups, model, None, data)
 
 
-def _names_parts(model: str) -> bool:
+def names_parts(model: str) -> bool:
     """Whether the model is a partition file, not a user's matrix or a line."""
     if not _is_file(model) or is_matrix(read_text(model).decode(errors="replace")):
         return False
@@ -292,14 +295,14 @@ def _is_file(text: str) -> bool:
 
 
 def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:
-    """The tree in a file, with a notice of whatever had to be mended.
+    """The tree in a file or a text, with a notice of whatever had to be mended.
 
     Raises:
         InputError: there is none, or it is one of other taxa.
     """
     tree, notices = read_newick(path, problem.taxa)
     for notice in notices:
-        emit(Notice(f"{path}: {notice}"))
+        emit(Notice(f"{_named(path)}: {notice}"))
     return tree
 
 
@@ -320,7 +323,7 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
     if len(trees) != model.n_parts:
         raise InputError(
             f"{len(trees)} trees for {model.n_parts} parts",
-            file=path,
+            file=_named(path),
             hint="one for all, or one a part in the order of the partition file",
         )
     first, rows = trees[0][0], []
@@ -329,11 +332,16 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
             rows.append(lengths_in(first, tree))
         except ValueError:
             message = f"tree {number} has another topology than tree 1"
-            raise InputError(message, file=path, hint="parts share a topology") from None
+            raise InputError(message, file=_named(path), hint="parts share a topology") from None
         for notice in notices:
-            emit(Notice(f"{path}, tree {number}: {notice}"))
+            emit(Notice(f"{_named(path)}, tree {number}: {notice}"))
     lengths = np.array([rows[number] for number in problem.data.order])
     return Tree(first.twin, first.edge, lengths, first.n_tips)
+
+
+def _named(source: str) -> str:
+    """A tree's file; what stands for it where the source is the tree itself."""
+    return text_of(source)[1] or "the tree"
 
 
 def lone_trees(tree: Tree, problem: Problem) -> list[tuple[Tree, Sequence[Patterns]]]:

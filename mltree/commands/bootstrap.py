@@ -35,6 +35,7 @@ from mltree.tree.newick_clades import read_clades
 from mltree.tree_events import BootstrapFinished, SupportsDrawn
 
 __all__ = [
+    "BOOTSTRAPS",
     "JOURNAL",
     "BootstrapRequest",
     "Wanted",

@@ -28,7 +28,7 @@ from mltree.problem import Problem, read_tree
 from mltree.report.choices import best_fit_line
 from mltree.report.progress import Reporter
 
-__all__ = ["ModelRequest", "chosen", "run_model"]
+__all__ = ["SHOWN", "ModelRequest", "chosen", "part_row", "run_model"]
 
 LOG, MODEL, TABLE = "modelLog", "bestFitModel", "modelTest"
 SCHEME, NEXUS = "best_scheme", "best_scheme.nex"
@@ -113,7 +113,7 @@ def rank(choices: Sequence[Choice], emit: Emit) -> None:
 def _texts(choices: Sequence[Choice], problem: Problem) -> dict[str, str]:
     """The files' contents, parts in the order of the partition file."""
     best = [format_model(choice.best.model) for choice in choices]
-    rows = {choice.part: _row(choice) for choice in choices}
+    rows = {choice.part: part_row(choice) for choice in choices}
     if problem.data is None:
         model = format_best_model(choices[0].best.model, problem.n_sites) + "\n"
         return {MODEL: model, TABLE: _json(list(rows.values()))}
@@ -130,7 +130,8 @@ def _texts(choices: Sequence[Choice], problem: Problem) -> dict[str, str]:
     }
 
 
-def _row(choice: Choice) -> dict[str, Any]:
+def part_row(choice: Choice) -> dict[str, Any]:
+    """All candidates of a part with their scores, as the file has them."""
     worth = {criterion: choice.weights(criterion) for criterion in Criterion}
     return {
         "part": choice.part,

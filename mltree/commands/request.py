@@ -39,6 +39,7 @@ __all__ = [
     "Request",
     "Run",
     "begin_log",
+    "breakdown_of",
     "model_text",
     "open_log",
     "part_trees",
@@ -145,7 +146,7 @@ def begin_log(
 
 def show_times(computation: Computation, reporter: Reporter) -> None:
     """Show where the time of a run went."""
-    spent = _breakdown(computation)
+    spent = breakdown_of(computation)
     if spent is not None:
         wall, busy = reporter.elapsed, reporter.busy
         reporter(time_spent(spent, wall, busy, joint_bandwidth(spent)))
@@ -269,7 +270,7 @@ class Run:
 
     def _spent(self) -> ResourcesSpent:
         """What the run took so far."""
-        breakdown = _breakdown(self.computation)
+        breakdown = breakdown_of(self.computation)
         device = 0.0 if breakdown is None else breakdown.device_seconds
         return spent_so_far(self.reporter.elapsed, device)
 
@@ -300,7 +301,7 @@ class Run:
         }
 
 
-def _breakdown(computation: Computation) -> Breakdown | None:
+def breakdown_of(computation: Computation) -> Breakdown | None:
     """Where the time of the engines went; None where they do not know."""
     timed = [engine.breakdown() for engine in computation.engines if isinstance(engine, Timed)]
     return Breakdown.one_after_the_other(timed) if timed else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from mltree.commands.bootstrap import (
 from mltree.commands.model import chosen
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
-from mltree.commands.supports import MODEL, Draw, Supports, draw_supports
+from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports
 from mltree.commands.trees import support_facts
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted, SearchPlanned
@@ -32,7 +32,7 @@ from mltree.tree.newick import write_newick
 from mltree.tree.splits import facing
 from mltree.tree.topology import Tree
 
-__all__ = ["SearchRequest", "run_search"]
+__all__ = ["SearchRequest", "Searched", "run_search"]
 
 LOG, EVENTS, START, TREE = "log", "events", "startTree", "bestTree"
 PART_TREES, RESULT = "bestPartitionTrees", "json"
@@ -75,7 +75,16 @@ class SearchRequest(Request):
         return [self.tree or "", self.constraint or ""]
 
 
-def run_search(request: SearchRequest, reporter: Reporter) -> None:
+class Searched(NamedTuple):
+    """What a search has found and written."""
+
+    ready: TreeSearch
+    found: Found
+    drawn: Drawn
+    """Its supports."""
+
+
+def run_search(request: SearchRequest, reporter: Reporter) -> Searched:
     """Search, show the result, write the files."""
     outputs = request.outputs
     more = request.supports.kinds
@@ -84,10 +93,10 @@ def run_search(request: SearchRequest, reporter: Reporter) -> None:
         resumes = not request.redo and outputs.path(CHECKPOINT).exists()
         if not resumes:
             outputs.claim((*RESULTS, *more), request.redo)
-        _search(request, log, resumes, reporter)
+        return _search(request, log, resumes, reporter)
 
 
-def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Reporter) -> None:
+def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Reporter) -> Searched:
     """All of it, once the prefix is the run's own."""
     outputs = request.outputs
     reporter(RunStarted(__version__, request.command, request.seed))
@@ -136,18 +145,19 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         found = ready.run(run, checkpoint)
         if request.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        result = _deliver(request, run, ready, found, draw, log)
+        drawn, result = _deliver(request, run, ready, found, draw, log)
         if request.report:
             page = write_report(outputs, reporter, alignment=request.alignment)
             reporter.say(f"Wrote {page}")
             result["files"][REPORT] = str(page)
         reporter.finish("search", result)
+        return Searched(ready, found, drawn)
 
 
 def _deliver(
     request: SearchRequest, run: Run, ready: TreeSearch, found: Found, draw: Draw, log: RunLog
-) -> dict[str, Any]:
-    """Compute the supports, write all files, show the result; returns it."""
+) -> tuple[Drawn, dict[str, Any]]:
+    """Compute the supports, write all files, show the result; returns both."""
     outputs, problem = request.outputs, ready.problem
     newick = draw(found.mean_tree)
     texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
@@ -156,6 +166,7 @@ def _deliver(
     spent = [LAST, *({PART_TREES} - set(texts))]
     if not request.supports.bootstrap:
         spent.append(CHECKPOINT)
+    drawn = Drawn(newick)
     if request.supports.kinds:
         outputs.write(texts)
         drawn = draw_supports(request, ready, found, draw, log, run.reporter)
@@ -163,7 +174,7 @@ def _deliver(
         texts |= drawn.texts
     run.files.append(outputs.path(START))
     run.deliver(found, newick, texts, spent)
-    return run.conclude(found, newick)
+    return drawn, run.conclude(found, newick)
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:
