@@ -13,7 +13,7 @@ import typer
 from mltree import __version__
 from mltree.cli_bootstrap import BOOTSTRAP_COMMANDS
 from mltree.cli_help import Command, origins
-from mltree.cli_model import MODEL_COMMANDS
+from mltree.cli_model import MODEL_COMMANDS, MergeOption, PartitionsOption
 from mltree.cli_tests import TEST_COMMANDS
 from mltree.cli_tools import TOOL_COMMANDS
 from mltree.cli_trees import TREE_COMMANDS
@@ -93,6 +93,8 @@ def search(
     alignment: AlignmentsArgument,
     separate: SeparateOption = False,
     model: ModelOption = None,
+    partitions: PartitionsOption = None,
+    merge: MergeOption = False,
     data_type: DataTypeOption = None,
     brlen: BrlenOption = Brlen.SCALED,
     tree: Annotated[
@@ -167,6 +169,7 @@ def search(
             alignments=alignment,
             separate=separate,
             model=model,
+            partitions=partitions,
             datatype=data_type and data_type.value,
             linkage=brlen.value,
             resources=resources_of(device, precision, memory_limit, vw),
@@ -190,6 +193,8 @@ def search(
     request = SearchRequest(
         alignment=alignment[0],
         model=model,
+        partitions=partitions,
+        merge=merge,
         datatype=data_type and data_type.value,
         linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, vw),

@@ -187,8 +187,8 @@ SeparateOption = Annotated[
     bool,
     typer.Option(
         "--separate",
-        help="Every part of a partition file (--model) is a locus with a tree of its own; or, "
-        "without one, the argument is a list of alignments, a file a line.",
+        help="Every part of --partitions is a locus with a tree of its own; or, without them, the "
+        "argument is a list of alignments, a file a line.",
     ),
 ]
 ModelOption = Annotated[

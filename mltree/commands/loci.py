@@ -17,8 +17,10 @@ from mltree.events import Notice, RunStarted
 from mltree.loci import LociJournal, LociSearch, Locus, LocusTree
 from mltree.log import RunLog
 from mltree.model.partitioned import alone
+from mltree.model.substitution import Model
+from mltree.model_option import is_choice, names_parts
 from mltree.outputs import Outputs
-from mltree.problem import Problem, is_choice, names_parts, read_problem
+from mltree.problem import Problem, read_problem
 from mltree.report.progress import Reporter
 from mltree.settings import SearchSettings, preset
 from mltree.stopping import Farewell, parting
@@ -33,7 +35,7 @@ COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
 
 FOR_LONE_TREES = (
     "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "report",
-    "brlen",
+    "brlen", "merge",
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
 
@@ -172,16 +174,16 @@ def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:
     """
     if STDIN in request.alignments:
         raise InputError("standard input is one alignment, not many", hint="name files")
-    if request.separate and len(request.alignments) == 1:
-        expect_file(request.alignment)
-        if request.model is not None and names_parts(request.model):
-            return _parts(request), [request.alignment, request.model]
-        paths = _listed(request.alignment)
-    else:
-        paths = list(_expanded(request.alignments))
-    if request.model is not None and names_parts(request.model):
-        hint = "give one alignment and --separate: every part is a locus then"
-        raise InputError("--model: a partition file is for one alignment", hint=hint)
+    scheme = request.partitions
+    if scheme is None and request.model is not None and names_parts(request.model):
+        scheme = request.model
+    lone = request.separate and len(request.alignments) == 1
+    if scheme is not None:
+        if not lone:
+            hint = "give one alignment and --separate: every part is a locus then"
+            raise InputError("a partition file is for one alignment", file=scheme, hint=hint)
+        return _parts(request), [request.alignment, scheme]
+    paths = _listed(request.alignment) if lone else list(_expanded(request.alignments))
     for path in paths:
         expect_file(path)
     if not paths:
@@ -220,7 +222,7 @@ def _listed(path: str) -> list[str]:
     for name in names:
         here = [file for file in (Path(name), beside / name) if file.exists()]
         if not here:
-            hint = "a list has a file a line; to search the parts of an alignment, give --model"
+            hint = "a list has a file a line; for the parts of an alignment, give --partitions"
             raise InputError(f"there is no file {name[:80]}", file=path, hint=hint)
         found.append(str(here[0]))
     return found
@@ -228,17 +230,17 @@ def _listed(path: str) -> list[str]:
 
 def _parts(request: LociRequest) -> list[Locus]:
     """A locus for every part of a partition file, in its order."""
-    whole = read_problem(request.alignment, request.model, request.datatype)
+    whole = read_problem(
+        request.alignment, request.model, request.datatype, partitions=request.partitions
+    )
     if whole.data is None:
-        raise InputError("has no parts", file=request.model)
-    loci = []
-    for number, part in enumerate(whole.data.parts):
-        model = whole.model.models[list(whole.data.order).index(number)]
-        problem = partial(_part, whole, number, model)
-        loci.append(Locus(part.name, problem))
-    return loci
+        raise InputError("has no parts", file=request.alignment)
+    models = dict(zip(whole.data.order, whole.model.models, strict=True))
+    return [
+        Locus(part.name, partial(_part, whole, number, models[number]))
+        for number, part in enumerate(whole.data.parts)
+    ]
 
 
-def _part(whole: Problem, number: int, model: object) -> Problem:
-    patterns = whole.part(number)
-    return Problem(whole.path, (patterns,), alone(model), None)  # type: ignore[arg-type]
+def _part(whole: Problem, number: int, model: Model) -> Problem:
+    return Problem(whole.path, (whole.part(number),), alone(model), None)
