@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mltree import __version__
-from mltree.alignment.loci import side_by_side
+from mltree.alignment.loci import table_of_tips
 from mltree.alignment.patterns import Patterns
 from mltree.device.discovery import choose_devices
 from mltree.device.layout_choice import choose_layout
@@ -28,11 +28,11 @@ from mltree.model.grammar import format_model
 from mltree.placement import JointPlacement, Resources, place_all
 from mltree.problem import Problem
 from mltree.run import usual_starts, with_own_lengths, without_copies
-from mltree.search.acts import Stage
 from mltree.search.checkpoint import fingerprint
 from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
 from mltree.search.duplicates import Collapsed
 from mltree.search.requests import perform_all
+from mltree.search.stage import Stage
 from mltree.settings import SearchSettings
 from mltree.starts import starting_trees
 from mltree.tree.newick import write_newick
@@ -121,6 +121,7 @@ class _Kind(NamedTuple):
 
     alphabet: str
     categories: int
+    systems: int
     bounds: tuple[float, float]
 
 
@@ -183,7 +184,10 @@ class LociSearch:
 
     def _kind(self, problem: Problem) -> _Kind:
         bounds = self.settings.branches.bounds(problem.n_sites)
-        return _Kind(problem.patterns.alphabet.name, problem.model.categories[0], bounds)
+        model = problem.model
+        return _Kind(
+            problem.patterns.alphabet.name, model.categories[0], model.systems[0], bounds
+        )  # fmt: skip
 
     def _bytes(self) -> int:
         """That the CLAs of loci may take that are searched at a time."""
@@ -198,7 +202,7 @@ class LociSearch:
     ) -> Iterator[tuple[_Ready, LocusTree]]:
         """Loci of one kind, by one engine."""
         searches = [self._prepared(locus) for locus in loci]
-        patterns = side_by_side([search.distinct.groups[0] for search in searches])
+        patterns = table_of_tips([search.distinct.groups[0] for search in searches])
         placement = self._placed(kind, patterns)
         likelihood = placement.likelihood([patterns])
         exact = likelihood
@@ -226,7 +230,9 @@ class LociSearch:
             )  # fmt: skip
             own = replace(own, vw=layout.vw)
         trees = self.settings.most_trees
-        (placement,) = place_all(own, [patterns], [kind.categories], kind.bounds, trees).each
+        (placement,) = place_all(
+            own, [patterns], [kind.categories], kind.bounds, trees, systems=[kind.systems]
+        ).each
         layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
         return JointPlacement((replace(placement, layouts=layouts),))
 
@@ -234,6 +240,8 @@ class LociSearch:
         problem = locus.problem
         distinct = without_copies(problem.groups, None, ignore)
         settings = self.settings.for_data(len(problem.taxa), problem.n_sites)
+        if all(device.is_cpu for device in choose_devices(self.resources.device)):
+            settings = settings.one_by_one(all_starts=self.starts is not None)
         rng = np.random.default_rng(self.seed)
         starts = starting_trees(
             self.starts or usual_starts(settings), distinct, problem.taxa, None, rng, ignore

@@ -12,10 +12,10 @@ import numpy as np
 
 from mltree.alignment.patterns import Patterns
 
-__all__ = ["side_by_side"]
+__all__ = ["table_of_tips"]
 
 
-def side_by_side(loci: Sequence[Patterns]) -> Patterns:
+def table_of_tips(loci: Sequence[Patterns]) -> Patterns:
     """The patterns of loci of one alphabet, a part each, in their order; none with ``unseen``."""
     alphabet = loci[0].alphabet
     tips = max(locus.n_tips for locus in loci)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mltree.alignment.alphabet import DNA
 from mltree.alignment.formats import Alignment
-from mltree.alignment.loci import side_by_side
+from mltree.alignment.loci import table_of_tips
 from mltree.alignment.patterns import Patterns, compress
 
 
@@ -18,7 +18,7 @@ def locus(*rows: str) -> Patterns:
 
 def test_every_part_is_a_locus_above_rows_of_gaps() -> None:
     loci = [locus("AACG", "ACGT", "AAAA", "ACCC"), locus("AT", "TA"), locus("C", "G", "T")]
-    table = side_by_side(loci)
+    table = table_of_tips(loci)
     assert table.n_tips == len(table.taxa) == 4
     assert table.n_sites == 7
     for own, part in zip(loci, table.parts, strict=True):
@@ -32,4 +32,4 @@ def test_every_part_is_a_locus_above_rows_of_gaps() -> None:
 
 def test_a_lone_locus_is_one_part() -> None:
     own = locus("AACG", "ACGT", "AAAA")
-    assert side_by_side([own]).parts == own.parts
+    assert table_of_tips([own]).parts == own.parts
