@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from mltree import __version__
+from mltree.cli_ancestral import ANCESTRAL_COMMANDS
 from mltree.cli_bootstrap import BOOTSTRAP_COMMANDS
 from mltree.cli_help import Command, origins
 from mltree.cli_model import MODEL_COMMANDS
@@ -316,6 +317,7 @@ for _name, (_function, _example) in {
     **TREE_COMMANDS,
     **TEST_COMMANDS,
     **TOOL_COMMANDS,
+    **ANCESTRAL_COMMANDS,
 }.items():
     app.command(_name, cls=Command, epilog=_example)(_function)
 

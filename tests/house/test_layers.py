@@ -38,6 +38,7 @@ LAYERS = (
     ("mltree.options_supports",),
     ("mltree.api",),
     (
+        "mltree.cli_ancestral",
         "mltree.cli_bootstrap",
         "mltree.cli_model",
         "mltree.cli_tests",
@@ -57,6 +58,7 @@ HOMES = {
     "ete3": ("mltree.tree.newick",),
     "typer": (
         "mltree.cli",
+        "mltree.cli_ancestral",
         "mltree.cli_bootstrap",
         "mltree.cli_help",
         "mltree.cli_model",
