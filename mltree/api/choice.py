@@ -12,7 +12,8 @@ from mltree.api.calls import Progress, calling, one_of, resources_of
 from mltree.api.results import table
 from mltree.api.trees import TreeLike, newick_of
 from mltree.choosing import choose
-from mltree.commands.model import SHOWN, part_row
+from mltree.commands.choice_files import part_row
+from mltree.commands.model import SHOWN
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
 from mltree.model_choice import Choice
@@ -98,7 +99,7 @@ def model(
     resources = resources_of(device, precision, memory_limit)
     source, text = source_of(alignment, taxa), None if tree is None else newick_of(tree)
     with calling(progress) as call:
-        problem = load_problem(source, partitions, call, data_type)
+        problem = load_problem(source, None, call, data_type, partitions=partitions, chooses=True)
         given = None if text is None else read_tree(text, problem, call)
         choices = choose(problem, resources, Criterion(criterion), seed=seed, tree=given, emit=call)
     if problem.data is None:

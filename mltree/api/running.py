@@ -29,12 +29,12 @@ from mltree.errors import InputError
 from mltree.events import Emit, StartsEnded
 from mltree.journal import MemoryJournal
 from mltree.model.partitioned import Linkage, PartitionModel
+from mltree.model_option import is_choice
 from mltree.outputs import Outputs
 from mltree.placement import Resources
 from mltree.problem import (
     Problem,
     check_possible,
-    is_choice,
     load_problem,
     lone_trees,
     read_problem,
@@ -194,8 +194,10 @@ def _problem(
     emit: Emit,
 ) -> Problem:
     """The data, under the model that suits them best where that is wanted."""
-    problem = load_problem(source, model, emit, datatype, Linkage(linkage))
-    if not is_choice(model):
+    chooses = is_choice(model)
+    given = None if chooses else model
+    problem = load_problem(source, given, emit, datatype, Linkage(linkage))
+    if not chooses:
         return problem
     choices = choose(problem, resources, seed=seed, emit=emit)
     return problem.under([choice.best.name for choice in choices])

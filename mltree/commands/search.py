@@ -13,6 +13,7 @@ from mltree import __version__
 from mltree.commands.bootstrap import (
     drop_replicates,
 )
+from mltree.commands.choice_files import choice_kinds
 from mltree.commands.model import chosen
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
@@ -21,7 +22,7 @@ from mltree.commands.trees import support_facts
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted, SearchPlanned
 from mltree.log import RunLog
-from mltree.problem import is_choice
+from mltree.model_option import is_choice
 from mltree.report.progress import Reporter
 from mltree.run import Found, TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
@@ -52,6 +53,8 @@ class SearchRequest(Request):
     """``mltree search``."""
 
     seed: int
+    merge: bool = False
+    """Whether parts are put together where models are chosen."""
     tree: str | None
     preset: str
     nni_only: bool
@@ -62,6 +65,11 @@ class SearchRequest(Request):
     """Of the branches of the best tree."""
     report: bool
     """Whether the result is drawn as a page as well."""
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the models are to be chosen."""
+        return is_choice(self.model)
 
     @property
     def settings(self) -> SearchSettings:
@@ -87,8 +95,13 @@ class Searched(NamedTuple):
 def run_search(request: SearchRequest, reporter: Reporter) -> Searched:
     """Search, show the result, write the files."""
     outputs = request.outputs
+    if request.merge and not request.chooses:
+        raise InputError("--merge goes with --model auto", hint="or `mltree model --merge`")
     more = request.supports.kinds
-    outputs.check((LOG, EVENTS, START, *RESULTS, PART_TREES, CHECKPOINT, LAST, REPORT, *more))
+    models = choice_kinds(has_parts=True) if request.chooses else ()
+    outputs.check(
+        (LOG, EVENTS, START, *RESULTS, PART_TREES, CHECKPOINT, LAST, REPORT, *models, *more)
+    )
     with open_log(outputs.path(LOG), reporter) as log:
         resumes = not request.redo and outputs.path(CHECKPOINT).exists()
         if not resumes:
@@ -101,8 +114,8 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     outputs = request.outputs
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = request.load(reporter)
-    if is_choice(request.model):
-        problem = chosen(problem, request, request.seed, reporter)
+    if request.chooses:
+        problem = chosen(problem, request, request.seed, request.merge, reporter)
     taxa = problem.taxa
     outgroup = _outgroup(request.outgroup, taxa)
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
@@ -172,7 +185,8 @@ def _deliver(
         drawn = draw_supports(request, ready, found, draw, log, run.reporter)
         run.support, run.supports = drawn.newick, support_facts(drawn.told)
         texts |= drawn.texts
-    run.files.append(outputs.path(START))
+    models = choice_kinds(has_parts=problem.data is not None) if request.chooses else ()
+    run.files += map(outputs.path, (START, *models))
     run.deliver(found, newick, texts, spent)
     return drawn, run.conclude(found, newick)
 

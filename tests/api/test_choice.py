@@ -27,6 +27,7 @@ def test_a_choice_is_the_commands(file: str) -> None:
     found = mltree.model(file, criterion="aic")
     assert isinstance(found, mltree.ModelChoice)
     (row,) = json.loads(Path("x.mltree.modelTest").read_text())
+    del row["data"]  # what a later search knows its data by
     assert json.loads(found.to_json()) == row
     assert str(found) == found.name == row["best"]["aic"]
     assert found.lnl == row["models"][0]["lnl"]
