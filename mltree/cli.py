@@ -15,6 +15,7 @@ from mltree.cli_ancestral import ANCESTRAL_COMMANDS
 from mltree.cli_bootstrap import BOOTSTRAP_COMMANDS
 from mltree.cli_help import Command, origins
 from mltree.cli_model import MODEL_COMMANDS, MergeOption, PartitionsOption
+from mltree.cli_run import RUN_COMMANDS
 from mltree.cli_tests import TEST_COMMANDS
 from mltree.cli_tools import TOOL_COMMANDS
 from mltree.cli_trees import TREE_COMMANDS
@@ -316,6 +317,7 @@ def check(
 
 
 for _name, (_function, _example) in {
+    **RUN_COMMANDS,
     **BOOTSTRAP_COMMANDS,
     **MODEL_COMMANDS,
     **TREE_COMMANDS,

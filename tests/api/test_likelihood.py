@@ -12,7 +12,7 @@ from scipy.linalg import expm
 
 import mltree
 from mltree.errors import InputError
-from mltree.problem import read_model
+from mltree.model_option import read_model
 from mltree.tree.written import read_written
 
 STATES = "ACGT"
