@@ -117,7 +117,8 @@ def open_computation(
     bounds = settings.branches.bounds(problem.n_sites)
     firsts = np.cumsum([0, *(len(patterns.parts) for patterns in groups[:-1])]).tolist()
     widths = [problem.model.categories[first] for first in firsts]
-    placement = place_all(resources, groups, widths, bounds, trees, kept)
+    systems = [problem.model.systems[first] for first in firsts]
+    placement = place_all(resources, groups, widths, bounds, trees, kept, systems)
     placement.show(emit)
     is_whole = groups[0].n_tips == len(problem.taxa)
     return Computation(placement, placement.likelihood(groups, emit), problem.groups, is_whole)

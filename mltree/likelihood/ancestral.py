@@ -2,7 +2,7 @@
 
 At a node v with neighbours x, summed over the rate categories k,
 
-    P(s | data)  ~  Σ_k w_k π_s Π_x Σ_u P_k(t_vx)[s, u] L_x(u)
+    P(s | data)  ~  Σ_k w_k π_ks Π_x Σ_u P_k(t_vx)[s, u] L_x(u)
 
 L_x: likelihoods of what lies behind x (Yang, Kumar & Nei 1995). All directed edges are computed in
 NumPy, some patterns at a time, so that memory does not grow with the alignment.
@@ -13,6 +13,7 @@ Letters: T tips, L patterns, K categories, S states.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,7 +38,9 @@ def marginal_states(tree: Tree, patterns: Patterns, arrays: ModelArrays) -> Floa
 
     The tree has one length a branch; the patterns are of one part.
     """
-    p = p_matrices(arrays, tree.lengths)
+    systems = _systems(arrays)
+    p = np.concatenate([p_matrices(system, tree.lengths) for system in systems], axis=1)
+    pi = np.concatenate([np.tile(one.frequencies, (one.n_categories, 1)) for one in systems])
     nodes = inner_nodes(tree)
     found = np.empty((len(nodes), patterns.n_patterns, arrays.n_states))
     bytes_each = 8 * arrays.n_categories * arrays.n_states * 3 * len(nodes)
@@ -46,16 +49,18 @@ def marginal_states(tree: Tree, patterns: Patterns, arrays: ModelArrays) -> Floa
         some = slice(start, start + step)
         codes = patterns.codes[:, some]
         for n, posterior in enumerate(
-            _posteriors(tree, nodes, patterns.alphabet.tip_table[codes], p, arrays)
+            _posteriors(
+                tree, nodes, patterns.alphabet.tip_table[codes], p, arrays.weights[:, None] * pi
+            )
         ):
             found[n, some] = posterior
     return found
 
 
 def _posteriors(
-    tree: Tree, nodes: list[int], tips: Float64Array, p: Float64Array, arrays: ModelArrays
+    tree: Tree, nodes: list[int], tips: Float64Array, p: Float64Array, prior: Float64Array
 ) -> Iterator[Float64Array]:
-    """f64 [L, S] of each node; ``tips`` f64 [T, L, S]."""
+    """f64 [L, S] of each node; ``tips`` f64 [T, L, S]; ``prior`` f64 [K, S]: w_k π_s."""
     messages = _Messages(tree, tips, p)
     for half in reversed(nodes):
         for sibling in tree.siblings(half):
@@ -68,8 +73,17 @@ def _posteriors(
     for half in nodes:
         values, logs = messages.product([half, *tree.siblings(half)])
         scale = np.exp(logs - logs.max(axis=1, keepdims=True))
-        joint = np.einsum("k,s,lk,lks->ls", arrays.weights, arrays.frequencies, scale, values)
+        joint = np.einsum("ks,lk,lks->ls", prior, scale, values)
         yield joint / joint.sum(axis=1, keepdims=True)
+
+
+def _systems(arrays: ModelArrays) -> list[ModelArrays]:
+    """The classes of a mixture, each with its categories; of any other model the model itself."""
+    if arrays.eigenvalues.ndim == 1:
+        return [arrays]
+    each = arrays.n_categories // arrays.n_systems
+    rates, weights = arrays.rates.reshape(-1, each), arrays.weights.reshape(-1, each)
+    return replace(arrays, rates=rates, weights=weights).unstacked()
 
 
 class _Messages:

@@ -23,11 +23,13 @@ from mltree.settings import PhaseSettings, RoundSettings
 from mltree.tree.topology import Tree
 
 __all__ = [
+    "ClassWeights",
     "PartLogLikelihoods",
     "Request",
     "ScoreMoves",
     "SmoothTrees",
     "Steps",
+    "class_weights",
     "part_log_likelihoods",
     "perform",
     "perform_all",
@@ -96,6 +98,15 @@ class PartLogLikelihoods(Request):
 
 
 @dataclass(frozen=True, eq=False)
+class ClassWeights(Request):
+    """The best weights of every part's classes, f64 [classes] each."""
+
+    def answer(self, likelihood: SearchLikelihood) -> list[list[Float]]:
+        """Those of the parts of every tree."""
+        return likelihood.class_weights(self.trees, self.cases)
+
+
+@dataclass(frozen=True, eq=False)
 class ScoreMoves(Request):
     """The moves around every tree that are worth a look."""
 
@@ -138,6 +149,13 @@ def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[
     """f64[n, parts]: lnL of every part of every tree."""
     answer = yield PartLogLikelihoods(trees, cases)
     return np.asarray(answer)
+
+
+def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float]]]:
+    """The best weights of the classes of every part of every tree."""
+    answer: Any = yield ClassWeights(trees, cases)
+    found: list[list[Float]] = answer
+    return found
 
 
 def scored_moves(

@@ -48,6 +48,9 @@ class SearchLikelihood(Protocol):
     def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float:
         """f64[n, parts]: lnL of every part of every tree."""
 
+    def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
+        """The best weights of the classes of every part of every tree, all else as it is."""
+
     def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> Float:
         """f64[n]: lnL after optimising all lengths in place; never worse than before."""
 

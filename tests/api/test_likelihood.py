@@ -188,7 +188,7 @@ def test_an_interrupt_leaves_it_usable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_vectors_that_do_not_fit() -> None:
     data = {"a": "ACGTAC", "b": "ACGTAT", "c": "ACCTAG", "d": "ACCTTG"}
     likelihood = mltree.Likelihood(data, "(a,b,(c,d));", "JC", device="reference")
-    for x, line in (([1.0], "x has 5 elements"), ([-1, 1, 1, 1, 1], "not negative"),
+    for x, line in (([1.0], "x has 5 elements, not [1]"), ([-1, 1, 1, 1, 1], "not negative"),
                     ([np.nan] * 5, "finite")):  # fmt: skip
         with pytest.raises(InputError, match=re.escape(line)):
             likelihood.lnl(x)

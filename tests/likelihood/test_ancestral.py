@@ -18,16 +18,22 @@ from mltree.tree.topology import Tree
 
 def enumerated(tree: Tree, patterns: Patterns, arrays: ModelArrays) -> np.ndarray:
     """f64 [T-2, L, S]: the definition itself, by SciPy's matrix exponential."""
-    q = arrays.right * arrays.eigenvalues @ arrays.left
     nodes = [half // 3 for half in inner_nodes(tree)]
     ends = tree.edge_halves // 3
     found = np.zeros((len(nodes), patterns.n_patterns, arrays.n_states))
     tips = patterns.alphabet.tip_table[patterns.codes]
-    for rate, weight in zip(arrays.rates, arrays.weights, strict=True):
+    stacked = [np.atleast_2d(arrays.eigenvalues), arrays.right, arrays.left, arrays.frequencies]
+    systems = [
+        x.reshape(arrays.n_systems, *x.shape[-n:])
+        for x, n in zip(stacked, (1, 2, 2, 1), strict=True)
+    ]
+    for k, (rate, weight) in enumerate(zip(arrays.rates, arrays.weights, strict=True)):
+        values, right, left, pi = (x[k * arrays.n_systems // arrays.n_categories] for x in systems)
+        q = right * values @ left
         p = [expm(q * rate * t) for t in tree.lengths]
         for states in product(range(arrays.n_states), repeat=len(nodes)):
             state = dict(zip(nodes, states, strict=True))
-            joint = np.full(patterns.n_patterns, weight * arrays.frequencies[states[0]])
+            joint = np.full(patterns.n_patterns, weight * pi[states[0]])
             for edge, pair in enumerate(ends.tolist()):
                 tip, *inner = sorted(pair)
                 if tip < tree.n_tips:
@@ -62,6 +68,11 @@ def test_states_are_those_of_all_histories(case: int, monkeypatch: pytest.Monkey
             arrays.eigenvalues, arrays.right, arrays.left, arrays.frequencies, rates,
             arrays.weights,
         )  # fmt: skip
+    if case % 4 == 1:  # a mixture
+        other = random_reversible(4, rng, categories=2)
+        pairs = zip(vars(arrays).values(), vars(other).values(), strict=True)
+        both = [np.stack(pair) for pair in pairs]
+        arrays = ModelArrays(*both[:4], both[4].ravel(), both[5].ravel() / 2)
     found = marginal_states(tree, patterns, arrays)
     assert found == pytest.approx(enumerated(tree, patterns, arrays), rel=1e-9, abs=1e-12)
 
