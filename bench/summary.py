@@ -75,10 +75,10 @@ def summary(folder: Path = FOLDER) -> str:
     head = ["data", "taxa × sites", "mltree on", "best rival", "seconds", "lnL difference"]
     told = (
         "mltree ran its fast preset. Seconds are mltree's, then the rival's, each from start to "
-        "written tree: CPU seconds, but wall seconds where a GPU or 16 cores computed. The best rival is the quickest of those "
-        f"whose tree is within {NEAR:.0f} lnL of the best tree of any; the difference is mltree's "
-        "tree less that best one. What stands in *italics* was measured in another session on the "
-        "same kind of machine."
+        "written tree: CPU seconds, but wall seconds where a GPU or 16 cores computed. The best "
+        f"rival is the quickest of those whose tree is within {NEAR:.0f} lnL of the best tree of "
+        "any; the difference is mltree's tree less that best one. What stands in *italics* was "
+        "measured in another session on the same kind of machine."
     )
     return f"{markdown_table(head, body)}\n\n{told}\n\n{_over_seeds(folder)}"
 
