@@ -158,20 +158,27 @@ class Likelihood:
         return lnl
 
     def refine(
-        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks
+        self,
+        trees: Sequence[Tree],
+        cases: Sequence[Case],
+        scan: ScanTasks,
+        floors: Float64 | None = None,
     ) -> tuple[Float64, Float64]:
         """Log-likelihoods f64[outputs] and lengths f64[outputs, 3] (near, far, pendant).
 
         A joint Newton optimisation of the three branches around every insertion; of every part by
-        itself, f64[parts, outputs, 3], where they have lengths of their own.
+        itself, f64[parts, outputs, 3], where they have lengths of their own.  It may stop short of
+        the maximum where that is sure to lie below ``floors`` f64[outputs].
         """
         table = self._update(trees, cases)
         base, room = planner.slots_side_by_side(trees, table), self.engine.room
         lead = trees[0].lengths.shape[:-1]
         lnl, lengths = np.empty(scan.outputs), np.empty((*lead, scan.outputs, 3))
+        if floors is None or lead:  # parts with lengths of their own are optimised one by one
+            floors = np.full(scan.outputs, -np.inf)
         most = room.near_at_once(base) * self.engine.parts // table.parts
         for part, outputs in split(scan, most, max(1, room.most - base), table):
-            found = self._refine(trees, part, base, table)
+            found = self._refine(trees, part, base, table, floors[outputs])
             lnl[outputs], lengths[..., outputs, :] = found
         return lnl, lengths
 
@@ -334,12 +341,14 @@ class Likelihood:
         self._resident = [(tree.copy(), case) for tree, case in zip(trees, cases, strict=True)]
 
     def _refine(
-        self, trees: Sequence[Tree], scan: ScanTasks, base: int, table: Cases
+        self, trees: Sequence[Tree], scan: ScanTasks, base: int, table: Cases, floors: Float64
     ) -> tuple[Float64, Float64]:
         walk, lengths = programs.near_vectors(trees, scan, base, table)
         self._run(walk, lengths)
         program, lengths = programs.tripods(trees, scan, base, TRIPOD_PASSES, table)
-        control = planner.control_records(lengths.size // 3, LOCAL_EPSILON, TRIPOD_PASSES)
+        groups = lengths.size // 3
+        floors = np.resize(floors, groups)
+        control = planner.control_records(groups, LOCAL_EPSILON, TRIPOD_PASSES, floors)
         result = self._run(program, self._clip(lengths), control)
         lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
         return lnl, result.lengths.reshape(*trees[0].lengths.shape[:-1], -1, 3)

@@ -202,12 +202,18 @@ class AscertainedLikelihood(Likelihood):
         return lnl + self._above(known, scan)
 
     def refine(
-        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks
+        self,
+        trees: Sequence[Tree],
+        cases: Sequence[Case],
+        scan: ScanTasks,
+        floors: Float64 | None = None,
     ) -> tuple[Float64, Float64]:
         """Lower bounds of lnL f64[outputs], and lengths f64[outputs, 3], of every insertion."""
         known = self._held(trees, cases)
-        lnl, lengths = super().refine(trees, self._expect(known, cases), scan)
-        return lnl + self._above(known, scan), lengths
+        above = self._above(known, scan)
+        floors = None if floors is None else floors - above
+        lnl, lengths = super().refine(trees, self._expect(known, cases), scan, floors)
+        return lnl + above, lengths
 
     def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int32) -> Float64:
         """f64[n]: best length of the branch that remains where each prune was taken out."""
