@@ -263,13 +263,16 @@ def group_records(
     return records
 
 
-def control_records(groups: int, epsilon: float, max_passes: int) -> Float64:
-    """f64[groups, CONTROL_WORDS] before the first pass."""
+def control_records(
+    groups: int, epsilon: float, max_passes: int, floors: Float64 | float = -np.inf
+) -> Float64:
+    """f64[groups, CONTROL_WORDS] before the first pass; ``floors``: of all, or f64[groups]."""
     control = np.zeros((groups, contract.CONTROL_WORDS))
     control[:, Control.ACTIVE] = 1
     control[:, Control.STEP] = 1
     control[:, Control.EPSILON] = epsilon
     control[:, Control.MAX_PASSES] = max_passes
+    control[:, Control.FLOOR] = floors
     return control
 
 

@@ -284,8 +284,7 @@ def _(event: ReplicateDone) -> str:
 @describe.register
 def _(event: BootstrapFinished) -> str:
     verdicts = {True: ": converged", False: ": not converged", None: ""}
-    wrote = f"; wrote {', '.join(event.files)}" if event.files else ""
-    return f"{_count(event.replicates, 'replicate')}{verdicts[event.converged]}{wrote}"
+    return f"{_count(event.replicates, 'replicate')}{verdicts[event.converged]}"
 
 
 def _count(number: int, noun: str, ending: str = "s") -> str:

@@ -13,18 +13,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from mltree.errors import InputError
-from mltree.events import Emit, SearchFinished, SearchResumed, ignore
+from mltree.events import (
+    Emit,
+    Event,
+    SearchFinished,
+    SearchResumed,
+    StartTree,
+    TreeScored,
+    ignore,
+)
 from mltree.model.partitioned import PartitionModel
-from mltree.search.acts import Act, Stage, acts
+from mltree.search.acts import Act, acts
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.constraint import Constraint
 from mltree.search.requests import Steps, perform
 from mltree.search.scoring import SearchLikelihood
+from mltree.search.stage import Stage
 from mltree.search.state import Lineage, Pool, SearchState, best_of
 from mltree.settings import SearchSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["SearchResult", "StartingTree", "beginning", "play", "search", "search_steps"]
+__all__ = [
+    "SearchResult",
+    "StartingTree",
+    "beginning",
+    "of_one_tree",
+    "play",
+    "search",
+    "search_steps",
+]
 
 
 @dataclass(frozen=True)
@@ -85,8 +102,12 @@ def beginning(
     rng: np.random.Generator,
 ) -> SearchState:
     """The state before the first step."""
+    lineages = [Lineage(start.tree.copy(), -np.inf, start.origin) for start in starts]
+    first = min(settings.starts_at_once or len(lineages), len(lineages))
     return SearchState(
-        lineages=[Lineage(start.tree.copy(), -np.inf, start.origin) for start in starts],
+        lineages=lineages[:first],
+        waiting=lineages[first:],
+        starts=first,
         model=model,
         rng=rng,
         pool=Pool(settings.pool),
@@ -118,3 +139,15 @@ def play(stage: Stage, every: Sequence[Act], checkpoint: Checkpoint | None = Non
             state.entered = False
         else:
             state.entered = True
+
+
+def of_one_tree(emit: Emit) -> Emit:
+    """What is said of a given tree, whose optimisation is a search without rearrangements."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, StartTree):
+            event = TreeScored(event.lnl)
+        if not isinstance(event, SearchFinished):
+            emit(event)
+
+    return tell

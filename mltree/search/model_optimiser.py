@@ -24,7 +24,7 @@ from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionM
 from mltree.model.portable import exp
 from mltree.model.substitution import Model
 from mltree.search.quasi_newton import MANY, Ascent
-from mltree.search.requests import Steps, part_log_likelihoods
+from mltree.search.requests import Steps, class_weights, part_log_likelihoods
 from mltree.search.trust_region import Climb, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
@@ -97,8 +97,28 @@ def optimise_models(
     """
     for fit in fits:
         fit.converged = True
+    yield from _weigh_classes(fits)
     climbs = [_FitClimb(fit, settings, branches, epsilon) for fit in fits]
     yield from _climb(climbs, settings.iterations)
+
+
+def _weigh_classes(fits: Sequence[Fit]) -> Steps[None]:
+    """Give the classes of mixtures the weights that suit the data best, where they are free."""
+    having = [fit for fit in fits if any(map(_has_free_weights, fit.model.models))]
+    if not having:
+        return
+    found = yield from class_weights([fit.tree for fit in having], [fit.case for fit in having])
+    for fit, weights in zip(having, found, strict=True):
+        fit.model = fit.model.with_parts(
+            [
+                model.with_class_weights(own) if _has_free_weights(model) else model
+                for model, own in zip(fit.model.models, weights, strict=True)
+            ]
+        )
+
+
+def _has_free_weights(model: Model) -> bool:
+    return model.mixture is not None and model.mixture.free_weights > 0
 
 
 def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
@@ -156,7 +176,7 @@ class _FitClimb:
             scale * scaler if model.linkage == Linkage.SCALED else np.ones_like(scale)
             for scale, scaler in zip(scales, model.scalers.tolist(), strict=True)
         ]
-        arrays = arrays_of(model.models, [own[:, :-1] for own in points], speeds, model.categories)
+        arrays = arrays_of(model.models, [own[:, :-1] for own in points], speeds, model.shapes)
         count = max(map(len, arrays))
         every = [own + own[-1:] * (count - len(own)) for own in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from mltree.alignment.patterns import Patterns
 from mltree.events import ignore
 from mltree.model.partitioned import PartitionModel
-from mltree.search.acts import Stage, replicate_acts
+from mltree.search.acts import replicate_acts
 from mltree.search.constraint import Constraint
 from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree, beginning, play
 from mltree.search.duplicates import Collapsed
 from mltree.search.requests import Request, Steps
 from mltree.search.scoring import SearchLikelihood
+from mltree.search.stage import Stage
 from mltree.settings import SearchSettings
 from mltree.supports.resampling import Resampling
-from mltree.tree.fitch import reweighted
-from mltree.tree.parsimony import reweighted_additions
-from mltree.tree.parsimony_spr import improve
+from mltree.tree.fitch import InformativeSites
+from mltree.tree.parsimony_spr import reweighted_trees
 from mltree.tree.topology import Tree
 
 __all__ = ["Replicate", "Replicates", "WeightRows", "replicate_starts"]
@@ -155,10 +155,4 @@ def replicate_starts(
     """
     if constraint is not None:
         return [constrained_start(constraint, rng) for rng in rngs]
-    sites = reweighted(groups, weights)
-    trees = reweighted_additions(sites, rngs)
-    for number, tree in enumerate(trees):
-        lengths = tree.lengths.copy()
-        improve(tree, sites.rows(slice(number, number + 1)))
-        tree.lengths[:] = lengths
-    return trees
+    return reweighted_trees(InformativeSites.of(*groups), weights, rngs)

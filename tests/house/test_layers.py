@@ -17,6 +17,7 @@ LAYERS = (
         "mltree.files",
         "mltree.streams",
         "mltree.threads",
+        "mltree.heap",
         "mltree.habits",
         "mltree.config",
     ),
