@@ -172,6 +172,7 @@ class Neighbourhood:
             sibling=self._twin[self.target[order ^ 1]],
             level_in=level_in[order],
             level_out=np.where(size[order] > 1, level_out[order], np.int32(-1)),
+            partner=np.where(size[order ^ 1] > 0, position[order ^ 1], np.int32(-1)),
             output=rank[order],
             outputs=int(n_outputs),
         )

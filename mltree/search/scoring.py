@@ -206,11 +206,13 @@ def shortlist(found: Neighbourhood, s0: Float, floors: Sequence[float], keep: in
     """Rising indices of the ``keep`` best candidates of every prune, s0 above its tree's floor."""
     candidate = np.flatnonzero(s0 > np.asarray(floors)[found.tree])
     prune = found.side[candidate] >> 1
-    order = np.lexsort((candidate, -s0[candidate], prune))
+    is_crowded = np.bincount(prune)[prune] > keep
+    crowded, prune = candidate[is_crowded], prune[is_crowded]
+    order = np.lexsort((crowded, -s0[crowded], prune))
     prune = prune[order]
     first = np.searchsorted(prune, prune)
-    best = candidate[order[np.arange(prune.size) - first < keep]]
-    return np.sort(best).astype(np.int32)
+    best = crowded[order[np.arange(prune.size) - first < keep]]
+    return np.sort(np.concatenate([candidate[~is_crowded], best])).astype(np.int32)
 
 
 def rescore(
