@@ -41,6 +41,7 @@ from mltree.tree_events import (
     ReplicateDone,
     SupportsDrawn,
     TreesLoaded,
+    TreesOffered,
     TreesWritten,
 )
 
@@ -286,6 +287,14 @@ def _(event: BootstrapFinished) -> str:
     verdicts = {True: ": converged", False: ": not converged", None: ""}
     wrote = f"; wrote {', '.join(event.files)}" if event.files else ""
     return f"{_count(event.replicates, 'replicate')}{verdicts[event.converged]}{wrote}"
+
+
+@describe.register
+def _(event: TreesOffered) -> str:
+    return (
+        f"looked around {_count(event.around, 'tree')}: {event.offered:,} offered, {event.held:,} "
+        f"held, correlation of supports {event.correlation:.3f}"
+    )
 
 
 def _count(number: int, noun: str, ending: str = "s") -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mltree.tree.topology import Float64Array, Int32Array, Tree, siblings
 
-__all__ = ["Forest", "ring"]
+__all__ = ["GOLDEN", "Forest", "mix", "ring"]
 
 
 class Forest:
@@ -135,9 +135,9 @@ class Forest:
         """
         one, other = self.behind
         key = np.zeros(self.twin.size, dtype=np.uint64)
-        key[self.tips] = _mix((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * _GOLDEN)
+        key[self.tips] = mix((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * GOLDEN)
         for wave in reversed(self.waves()):
-            key[wave] = _mix(key[one[wave]] + key[other[wave]])
+            key[wave] = mix(key[one[wave]] + key[other[wave]])
         keys: list[int] = key[self.twin[self.of_trees(0)]].tolist()
         return keys
 
@@ -152,12 +152,13 @@ def ring(half_edges: int) -> tuple[Int32Array, Int32Array]:
 
 
 # splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators").
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
 
 
-def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Bits that look random, of others that do not."""
     value = (value ^ (value >> np.uint64(30))) * _MIX_A
     value = (value ^ (value >> np.uint64(27))) * _MIX_B
     return value ^ (value >> np.uint64(31))
