@@ -21,7 +21,7 @@ from mltree.placement import Resources, place
 from mltree.problem import load_problem
 from mltree.search.driver import StartingTree, search
 from mltree.settings import PhaseSettings, SearchSettings, preset
-from mltree.tree.parsimony import stepwise_additions
+from mltree.tree.parsimony import stepwise_addition
 from mltree.tree.parsimony_spr import parsimony_trees
 
 __all__ = ["VARIANTS", "Tally", "main"]
@@ -94,10 +94,11 @@ def measure(
     categories = max(problem.model.categories)
     placement = place(Resources(device=device), problem.patterns, categories, bounds)
     likelihood = placement.likelihood(problem.patterns)
-    patterns, grow = problem.patterns, stepwise_additions if raw else parsimony_trees
+    patterns = problem.patterns
     tallies, bests = {name: Tally() for name in names}, []
     for seed in seeds:
-        (tree,) = grow(patterns, 1, np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        (tree,) = [stepwise_addition(patterns, rng)] if raw else parsimony_trees(patterns, 1, rng)
         start = StartingTree(tree, "parsimony")
         lnls = {}
         for name in names:

@@ -50,7 +50,5 @@ def setup(app: Any) -> None:
     def fill(_app: Any, page: str, source: list[str]) -> None:
         if page == "docs/commands":
             source[0] = source[0].replace("<!-- commands -->", commands_page())
-        if page == "docs/index" and not Path(__file__).with_name("python.md").exists():
-            source[0] = source[0].replace("\npython\n", "\n")
 
     app.connect("source-read", fill)

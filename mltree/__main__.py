@@ -3,6 +3,7 @@
 import gc
 import os
 
+from mltree.heap import keep_freed_memory
 from mltree.stopping import STDERR, ignore, listen
 
 YOUNG_OBJECTS = 50_000
@@ -15,6 +16,7 @@ def main() -> None:
     _take_standard_streams()
     listen()
     gc.set_threshold(YOUNG_OBJECTS)
+    keep_freed_memory()
     from mltree.cli import main as run
 
     try:

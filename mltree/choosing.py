@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
+from mltree.alignment.subsets import merged, only, refuse_files
+from mltree.errors import InputError
 from mltree.events import Emit, ignore
+from mltree.merging import merge_parts
 from mltree.model.candidates import Criterion
+from mltree.model.part_models import part_models
+from mltree.model.partitioned import Linkage
 from mltree.model_choice import Choice, choose_models
 from mltree.placement import Resources
-from mltree.problem import Problem
+from mltree.problem import Problem, in_parts
 from mltree.run import ANY_DEVICE, Found, open_computation, with_own_lengths
 from mltree.search.driver import StartingTree, search
 from mltree.search.model_optimiser import Fit
@@ -17,7 +25,19 @@ from mltree.tree.fitch import pack_sites
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.topology import Tree
 
-__all__ = ["choose"]
+__all__ = ["Scheme", "check_mergeable", "choose", "choose_scheme", "regrouped"]
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Parts put together, and what is chosen for each."""
+
+    problem: Problem
+    """The same data in fewer parts."""
+    choices: list[Choice]
+    """In the order of ``problem.model``."""
+    members: list[list[str]]
+    """The names of the parts that each is made of, in the order of the partition file."""
 
 
 def choose(
@@ -44,6 +64,80 @@ def choose(
         names = problem.model.names[len(choices) :][: len(patterns.parts)]
         choices += choose_models(patterns, names, tree, resources, criterion, emit)
     return choices
+
+
+def choose_scheme(
+    problem: Problem,
+    resources: Resources = ANY_DEVICE,
+    criterion: Criterion = Criterion.BIC,
+    *,
+    seed: int = 1,
+    tree: Tree | None = None,
+    emit: Emit = ignore,
+) -> Scheme:
+    """The problem with parts put together that are better off under one model, and the choices.
+
+    Subsets of several parts choose again; for the arguments see :func:`choose`.
+
+    Raises:
+        InputError: the problem has no parts that could be merged.
+        DeviceError: a device cannot be found or used.
+    """
+    check_mergeable(problem)
+    if tree is None:
+        tree = _quick_tree(problem, resources, seed, emit)
+    choices = choose(problem, resources, criterion, tree=tree, emit=emit)
+    subsets = merge_parts(problem, choices, tree, resources, criterion, emit)
+    fewer = regrouped(problem, subsets)
+    lone = _lone(problem, subsets)
+    known = {choice.part: choice for choice in choices if choice.part in lone}
+    names = list(fewer.model.names)
+    for patterns in fewer.groups:
+        own, names = names[: len(patterns.parts)], names[len(patterns.parts) :]
+        new = [place for place, name in enumerate(own) if name not in known]
+        if new:
+            again = [own[place] for place in new]
+            found = choose_models(only(patterns, new), again, tree, resources, criterion, emit)
+            known |= {choice.part: choice for choice in found}
+    return Scheme(fewer, [known[name] for name in fewer.model.names], _members(problem, subsets))
+
+
+def check_mergeable(problem: Problem) -> None:
+    """Make sure that there are parts that can be put together.
+
+    Raises:
+        InputError: there are none, or their branch lengths are not of one tree.
+    """
+    if problem.data is None:
+        raise InputError("--merge puts parts together", hint="name them, --partitions FILE")
+    if problem.model.linkage == Linkage.UNLINKED:
+        raise InputError(
+            "--merge compares parts under one tree, linked or scaled",
+            hint="choose the scheme with --brlen scaled, and then search with what it writes",
+        )
+    refuse_files(problem.data.scheme)
+
+
+def regrouped(problem: Problem, subsets: Sequence[Sequence[int]]) -> Problem:
+    """The problem with subsets of its parts for parts, by their numbers in the file."""
+    if problem.data is None:
+        raise ValueError("no parts")
+    data = merged(problem.data, subsets)
+    return in_parts(problem.path, data, part_models(data), problem.model.linkage)
+
+
+def _members(problem: Problem, subsets: Sequence[Sequence[int]]) -> list[list[str]]:
+    """The names of each subset's parts."""
+    parts = () if problem.data is None else problem.data.parts
+    return [
+        [parts[number].name for number in sorted(subset)] for subset in sorted(map(sorted, subsets))
+    ]
+
+
+def _lone(problem: Problem, subsets: Sequence[Sequence[int]]) -> set[str]:
+    """The names of parts that stay alone."""
+    parts = () if problem.data is None else problem.data.parts
+    return {parts[subset[0]].name for subset in subsets if len(subset) == 1}
 
 
 def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -> Tree:

@@ -13,7 +13,7 @@ import typer
 from mltree import __version__
 from mltree.cli_bootstrap import BOOTSTRAP_COMMANDS
 from mltree.cli_help import Command, origins
-from mltree.cli_model import MODEL_COMMANDS
+from mltree.cli_model import MODEL_COMMANDS, MergeOption, PartitionsOption
 from mltree.cli_tests import TEST_COMMANDS
 from mltree.cli_tools import TOOL_COMMANDS
 from mltree.cli_trees import TREE_COMMANDS
@@ -89,6 +89,8 @@ def _mltree(
 def search(
     alignment: AlignmentArgument,
     model: ModelOption = None,
+    partitions: PartitionsOption = None,
+    merge: MergeOption = False,
     data_type: DataTypeOption = None,
     brlen: BrlenOption = Brlen.SCALED,
     tree: Annotated[
@@ -157,6 +159,8 @@ def search(
     request = SearchRequest(
         alignment=alignment,
         model=model,
+        partitions=partitions,
+        merge=merge,
         datatype=data_type and data_type.value,
         linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, vw),

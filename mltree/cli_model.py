@@ -10,6 +10,8 @@ import typer
 from mltree.cli_help import origins
 from mltree.options import (
     AlignmentArgument,
+    Brlen,
+    BrlenOption,
     DataTypeOption,
     DeviceOption,
     JsonOption,
@@ -28,7 +30,25 @@ from mltree.options import (
     resources_of,
 )
 
-__all__ = ["MODEL_COMMANDS"]
+__all__ = ["MODEL_COMMANDS", "MergeOption", "PartitionsOption"]
+
+PartitionsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--partitions",
+        metavar="FILE",
+        help="A partition file (RAxML's, RAxML-NG's, NEXUS); --model is for parts that it names no "
+        "model for, and with auto for all.",
+    ),
+]
+MergeOption = Annotated[
+    bool,
+    typer.Option(
+        "--merge",
+        help="Put parts together that are better off under one model, and choose for "
+        "these subsets.",
+    ),
+]
 
 
 class By(str, Enum):
@@ -50,6 +70,8 @@ def _model(
             "in it do not count.",
         ),
     ] = None,
+    merge: MergeOption = False,
+    brlen: BrlenOption = Brlen.SCALED,
     criterion: Annotated[
         By, typer.Option("--criterion", case_sensitive=False, help="bic, aic or aicc.")
     ] = By.BIC,
@@ -81,9 +103,10 @@ def _model(
 
     request = ModelRequest(
         alignment=alignment,
-        model=partitions,
+        model=None,
+        partitions=partitions,
         datatype=data_type and data_type.value,
-        linkage="scaled",
+        linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, vw),
         prefix=prefix,
         redo=redo,
@@ -92,6 +115,7 @@ def _model(
         criterion=criterion.value,
         tree=tree,
         seed=seed,
+        merge=merge,
     )
     with reporter_of(quiet, verbose, json) as reporter:
         run_model(request, reporter)

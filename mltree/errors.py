@@ -50,7 +50,7 @@ class InputError(MltreeError):
         prefix = f"{', '.join(where)}: " if where else ""
         super().__init__(prefix + message, hint=hint)
         self.file = file
-        self.line = line
+        self.line = line or None  # what is no file has no lines
         self.taxon = taxon
 
 

@@ -16,20 +16,16 @@ __all__ = [
     "AlignmentChecked",
     "AlignmentLoaded",
     "AlignmentWritten",
-    "CandidatesScored",
     "CheckpointWritten",
     "DeviceChosen",
     "Emit",
     "Event",
     "MemoryPlanned",
-    "ModelChosen",
     "ModelOptimised",
-    "ModelsRanked",
     "Notice",
     "PartFacts",
     "PartitionsLoaded",
     "PhaseStarted",
-    "RankedModel",
     "RoundDone",
     "RunFinished",
     "RunStarted",
@@ -230,53 +226,6 @@ class RoundDone(Event):
     """Moves that were applied."""
     lnl: float
     """Of the best tree."""
-
-
-@dataclass(frozen=True)
-class CandidatesScored(Event):
-    """Candidates of a model choice were fitted to every part."""
-
-    candidates: int
-    """How many, of all parts."""
-    parts: int
-    best: str
-    """Of the first part, so far."""
-
-
-@dataclass(frozen=True)
-class ModelChosen(Event):
-    """The best model of a part."""
-
-    part: str
-    model: str
-    criterion: str
-    score: float
-    lnl: float
-
-
-@dataclass(frozen=True)
-class RankedModel:
-    """A candidate of a model choice."""
-
-    model: str
-    lnl: float
-    parameters: int
-    """Free ones, branch lengths included."""
-    score: float
-    """By the criterion; smaller is better."""
-    weight: float
-    """exp(-delta / 2), of sum 1."""
-
-
-@dataclass(frozen=True)
-class ModelsRanked(Event):
-    """The best candidates for a part, the best first."""
-
-    part: str
-    criterion: str
-    candidates: int
-    """How many were compared."""
-    models: tuple[RankedModel, ...]
 
 
 @dataclass(frozen=True)

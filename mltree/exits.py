@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +39,9 @@ EXIT_CODES = (
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """What a command line is refused by that cannot be read; typer exports the special case alone."""
+
+_VARIABLE = re.compile(r" \(env var: '(\w+)'\)")
+"""The variable that stands for an option, in what typer says of a bad value."""
 
 
 class Commands(TyperGroup):
@@ -95,10 +99,13 @@ def _ending(arguments: Sequence[str]) -> Iterator[None]:
         _complain(error.message, error.hint)
         raise typer.Exit(EXIT_ERROR) from error
     except UsageError as error:
+        message, hint = _misread(error)
         if as_json:
-            message = error.format_message()  # type: ignore[attr-defined]
-            _emit_error(message, None, EXIT_ERROR)
-        raise
+            _emit_error(message, hint, EXIT_ERROR)
+        if not message:
+            raise  # nothing was asked, and the help is the answer
+        _complain(message, hint)
+        raise typer.Exit(EXIT_ERROR) from error
     except BrokenPipeError as error:
         raise typer.Exit(EXIT_UNREAD) from error
     except (OSError, typer.Exit, SystemExit):
@@ -114,6 +121,24 @@ def _emit_error(message: str, hint: str | None, code: int) -> None:
     event = {"event": "error", "message": message, "hint": hint, "code": code}
     with unbroken(), suppress(OSError, ValueError):
         print(json.dumps(event), flush=True)
+
+
+def _misread(error: Any) -> tuple[str, str]:
+    """What is wrong with a command line, and where to look; nothing where it is empty."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return "", ""
+    text = error.format_message().replace("Value error, ", "").rstrip(".")
+    variable = _VARIABLE.search(text)
+    if variable and variable[1] not in os.environ:
+        text = text.replace(variable[0], "")
+    message, *more = re.split(r"\. | \((?=Possible.*\)$)", text)
+    command = error.ctx.command_path if error.ctx else "mltree"
+    hints = [*(hint.rstrip(")") for hint in more), f"{command} --help tells more"]
+    return _lowered(message), "; ".join(map(_lowered, hints))
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
 
 
 def _refuse_bytes(arguments: list[str]) -> None:

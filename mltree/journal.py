@@ -22,7 +22,7 @@ from mltree.errors import InputError
 from mltree.files import naming
 from mltree.stopping import unbroken
 
-__all__ = ["Entry", "Head", "Journal"]
+__all__ = ["Entry", "Head", "Journal", "MemoryJournal"]
 
 FORMAT = "mltree replicates 1"
 """Raised whenever the file changes its shape or its meaning."""
@@ -166,6 +166,22 @@ class Journal:
             raise InputError(f"{self.path} is being written by another run", hint=hint) from error
         except OSError:
             pass  # a file system without locks: whoever wrote the log has said so
+
+
+class MemoryJournal(Journal):
+    """The same without a file, for replicates that nobody goes on from."""
+
+    def __init__(self) -> None:
+        self.path = Path("memory")
+        self.head = None
+        self.replicates = {}
+        self._is_old = False
+
+    def __exit__(self, *_: object) -> None:
+        """There is nothing to let go of."""
+
+    def _append(self, value: Any) -> None:
+        """Nobody reads it."""
 
 
 def _value(line: bytes) -> Any:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mltree.alignment.patterns import Patterns
-from mltree.events import CandidatesScored, Emit, ModelChosen
+from mltree.choice_events import CandidatesScored, ModelChosen
+from mltree.events import Emit
 from mltree.likelihood.api import Likelihood
 from mltree.model.candidates import (
     MOST_FREE_RATES,
@@ -43,7 +44,7 @@ from mltree.search.requests import part_log_likelihoods, perform
 from mltree.settings import PRESETS, ModelSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["Choice", "Scored", "choose_models"]
+__all__ = ["FITTING", "Choice", "Scored", "choose_models", "engine_width"]
 
 MARGIN = 10.0
 """Candidates whose screening ends this much above the best score are not fitted whole. ModelFinder
@@ -235,7 +236,7 @@ class _Chooser:
             for part, own in enumerate(wanted)
         ]
         for width in WIDTHS:
-            suiting = [[one for one in own if _width(one.model) == width] for own in starts]
+            suiting = [[one for one in own if engine_width([one.model]) == width] for own in starts]
             if any(suiting):
                 self._fit(suiting, width)
         if any(starts):
@@ -360,7 +361,7 @@ def _part(patterns: Patterns, span: slice) -> Patterns:
     return replace(patterns, codes=patterns.codes[:, span], weights=patterns.weights[span], ends=())
 
 
-def _width(model: Model) -> int:
-    """Categories of the engine that a model is fitted on."""
-    own = model.arrays().n_categories
-    return min(width for width in WIDTHS if width >= own)
+def engine_width(models: Sequence[Model]) -> int:
+    """Categories of the engine that some models are fitted on."""
+    most = max(model.arrays().n_categories for model in models)
+    return min(width for width in WIDTHS if width >= most)

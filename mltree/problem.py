@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,33 +12,32 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.ascertainment import constant_sites, refuse_constant, with_unseen
 from mltree.alignment.checks import AlignmentSummary, summarise
 from mltree.alignment.formats import read_alignment
-from mltree.alignment.partition_files import holds_partitions, read_partitions
+from mltree.alignment.given import Source
+from mltree.alignment.partition_files import SYNTAX, holds_partitions, read_partitions
 from mltree.alignment.partitions import Partitioned, read_partitioned
+from mltree.alignment.parts import Scheme
 from mltree.alignment.patterns import Patterns, compress
-from mltree.alignment.source import expect_file, read_text
+from mltree.alignment.source import expect_file
 from mltree.errors import InputError, ModelError, NumericalError
 from mltree.events import AlignmentLoaded, Emit, Notice
-from mltree.model.empirical import is_matrix
 from mltree.model.grammar import default_model_name, parse_model
-from mltree.model.names import PROTEIN_GTR
-from mltree.model.part_models import model_alphabet, part_models
+from mltree.model.part_models import in_our_words, model_alphabet, part_models, without_models
 from mltree.model.partitioned import Linkage, PartitionModel, alone
 from mltree.model.substitution import Model
+from mltree.model_option import is_choice, model_text, names_parts
 from mltree.report.tables import listed, warning_lines
 from mltree.tree.conflicts import find_conflict
 from mltree.tree.newick import read_newick, read_newicks
+from mltree.tree.newick_text import text_of
 from mltree.tree.splits import lengths_in
 from mltree.tree.topology import Tree
-
-AUTO = "auto"
-"""What ``--model`` says for the model that suits the data best."""
 
 __all__ = [
     "Problem",
     "check_possible",
+    "in_parts",
     "load_problem",
     "lone_trees",
-    "read_model",
     "read_problem",
     "read_tree",
     "read_trees",
@@ -52,7 +49,7 @@ class Problem:
     """The data and the models that a run starts from."""
 
     path: str
-    """The alignment's file."""
+    """The alignment's file, or what stands for it."""
     groups: tuple[Patterns, ...]
     """The patterns of each data type, in parts, over the same taxa."""
     model: PartitionModel
@@ -116,11 +113,14 @@ class Problem:
 
 
 def load_problem(
-    path: str,
+    source: Source,
     model: str | None,
     emit: Emit,
     datatype: str | None = None,
     linkage: Linkage = Linkage.SCALED,
+    partitions: str | None = None,
+    *,
+    chooses: bool = False,
 ) -> Problem:
     """The data and the model of a run, with a notice of whatever looks wrong in them.
 
@@ -128,14 +128,14 @@ def load_problem(
         InputError: as `read_problem`, and where a taxon has nothing but gaps.
         ModelError: as `read_problem`.
     """
-    problem = read_problem(path, model, datatype, linkage)
+    problem = read_problem(source, model, datatype, linkage, partitions, chooses=chooses)
     summary = problem.summary
     if summary is None:
         _tell_of_parts(problem, emit)
         return problem
     emit(
         AlignmentLoaded(
-            path=path,
+            path=problem.path,
             layout=summary.layout,
             data_type=summary.datatype,
             data_seen=summary.seen,
@@ -150,7 +150,7 @@ def load_problem(
         raise InputError(
             f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
             f"{listed(summary.gap_taxa)}",
-            file=path,
+            file=problem.path,
             taxon=summary.gap_taxa[0],
             hint="no character tells where they belong: take them out",
         )
@@ -182,26 +182,37 @@ def _tell_of_parts(problem: Problem, emit: Emit) -> None:
 
 
 def read_problem(
-    path: str,
+    source: Source,
     model: str | None,
     datatype: str | None = None,
     linkage: Linkage = Linkage.SCALED,
+    partitions: str | None = None,
+    *,
+    chooses: bool = False,
 ) -> Problem:
     """Read an alignment and the model for it, or the partition file that ``model`` names.
 
     ``datatype``: ``"dna"`` or ``"protein"`` whatever the data look like; else the model decides
-    where it can. ``linkage``: of the branch lengths of parts.
+    where it can. ``linkage``: of the branch lengths of parts. ``partitions``: a partition file,
+    whose parts have ``model`` where it names none for them. ``chooses``: whether models are to be
+    chosen, so that none in a partition file counts.
 
     Raises:
         InputError: the alignment, the model file or the partition file cannot be used.
         ModelError: the model string cannot be used.
     """
-    if model is not None and _names_parts(model):
-        return _partitioned(path, model, datatype, linkage)
     if is_choice(model):
-        model = None
-    text = None if model is None else _model_text(model)
-    alignment = read_alignment(path, datatype, None if text is None else model_alphabet(text))
+        hint = (
+            "`mltree model ALIGNMENT` chooses one; --model takes the .bestFitModel that it writes"
+        )
+        raise ModelError("--model auto is for a search", hint=hint)
+    if partitions is not None:
+        return _of_parts(source, partitions, model, datatype, linkage, chooses)
+    if model is not None and names_parts(model):
+        scheme = in_our_words(read_partitions(model))
+        return _partitioned(source, scheme, None, datatype, linkage)
+    text = None if model is None else model_text(model)
+    alignment = read_alignment(source, datatype, None if text is None else model_alphabet(text))
     patterns = compress(alignment)
     name = default_model_name(alignment.alphabet) if text is None else text
     parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
@@ -210,14 +221,41 @@ def read_problem(
         raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
     summary = summarise(alignment, patterns)
     if parsed.ascertainment is not None:
-        refuse_constant(constant_sites(patterns), path)
+        refuse_constant(constant_sites(patterns), str(source))
         patterns = with_unseen(patterns, [parsed.ascertainment])
-    return Problem(path, (patterns,), alone(parsed), summary)
+    return Problem(str(source), (patterns,), alone(parsed), summary)
 
 
-def _partitioned(path: str, scheme: str, datatype: str | None, linkage: Linkage) -> Problem:
-    data = read_partitioned(path, read_partitions(scheme), model_alphabet, datatype)
-    models = part_models(data)
+def _of_parts(
+    source: Source,
+    partitions: str,
+    model: str | None,
+    datatype: str | None,
+    linkage: Linkage,
+    chooses: bool,
+) -> Problem:
+    """The problem of a partition file that is given beside a model."""
+    expect_file(partitions)
+    if not holds_partitions(partitions):
+        raise InputError("names no part", file=partitions, hint=SYNTAX)
+    scheme = in_our_words(read_partitions(partitions))
+    if chooses:
+        return _partitioned(source, without_models(scheme), None, datatype, linkage)
+    text = None if model is None else model_text(model)
+    if text is not None and model_alphabet(text) is None:
+        parse_model(text, DNA)
+    return _partitioned(source, scheme, text, datatype, linkage)
+
+
+def _partitioned(
+    source: Source, scheme: Scheme, default: str | None, datatype: str | None, linkage: Linkage
+) -> Problem:
+    data = read_partitioned(source, scheme, model_alphabet, datatype)
+    return in_parts(str(source), data, part_models(data, default), linkage)
+
+
+def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Linkage) -> Problem:
+    """The problem of an alignment in parts, whose models are in the order of the file."""
     data = data.ascertained([model.ascertainment for model in models])
     parts = [data.parts[number] for number in data.order]
     scalers = [part.scaler or 1.0 for part in parts]
@@ -235,71 +273,15 @@ def _partitioned(path: str, scheme: str, datatype: str | None, linkage: Linkage)
     return Problem(path, data.groups, model, None, data)
 
 
-def _names_parts(model: str) -> bool:
-    """Whether the model is a partition file, not a user's matrix or a line."""
-    if not _is_file(model) or is_matrix(read_text(model).decode(errors="replace")):
-        return False
-    return holds_partitions(model)
-
-
-def is_choice(model: str | None) -> bool:
-    """Whether the model is to be chosen (``--model auto``)."""
-    return model is not None and model.strip().lower() == AUTO
-
-
-def read_model(text: str) -> Model:
-    """The model that a string or a model file names, without any data.
-
-    Raises:
-        InputError: the file cannot be used.
-        ModelError: the string cannot be used.
-    """
-    text = _model_text(text)
-    return parse_model(text, model_alphabet(text) or DNA)
-
-
-_BRACED = re.compile(r"[{\[].*?([}\]]|$)")
-_PATH = re.compile(r"[/\\]|^(?!n?q\.).*\.[a-z]\w*$|^\.", re.IGNORECASE)
-"""What a model's string never has outside braces: a folder, or a file name's ending; Q.plant is no
-file's name."""
-
-
-def _model_text(text: str) -> str:
-    """The model's string: the text itself, or what the file says that it names.
-
-    That is a line, or a matrix.
-    """
-    if not _is_file(text):
-        whole = _BRACED.sub("", text)
-        paths = [path for path in (whole, whole.split("+")[0]) if _PATH.search(path)]
-        if paths and model_alphabet(text) is None:
-            expect_file(text if whole in paths else paths[0])
-        return text
-    content = read_text(text).decode(errors="replace")
-    if is_matrix(content):
-        return f"{PROTEIN_GTR}{{{text}}}"
-    lines = [line for line in content.split("\n") if line.strip()]
-    if len(lines) != 1:
-        raise InputError("a model file has one line", file=text, hint="as in .bestModel files")
-    return lines[0]
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).exists() and not Path(text).is_dir()
-    except (OSError, ValueError):  # no name that a file could have
-        return False
-
-
 def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:
-    """The tree in a file, with a notice of whatever had to be mended.
+    """The tree in a file or a text, with a notice of whatever had to be mended.
 
     Raises:
         InputError: there is none, or it is one of other taxa.
     """
     tree, notices = read_newick(path, problem.taxa)
     for notice in notices:
-        emit(Notice(f"{path}: {notice}"))
+        emit(Notice(f"{_named(path)}: {notice}"))
     return tree
 
 
@@ -320,7 +302,7 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
     if len(trees) != model.n_parts:
         raise InputError(
             f"{len(trees)} trees for {model.n_parts} parts",
-            file=path,
+            file=_named(path),
             hint="one for all, or one a part in the order of the partition file",
         )
     first, rows = trees[0][0], []
@@ -329,11 +311,16 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
             rows.append(lengths_in(first, tree))
         except ValueError:
             message = f"tree {number} has another topology than tree 1"
-            raise InputError(message, file=path, hint="parts share a topology") from None
+            raise InputError(message, file=_named(path), hint="parts share a topology") from None
         for notice in notices:
-            emit(Notice(f"{path}, tree {number}: {notice}"))
+            emit(Notice(f"{_named(path)}, tree {number}: {notice}"))
     lengths = np.array([rows[number] for number in problem.data.order])
     return Tree(first.twin, first.edge, lengths, first.n_tips)
+
+
+def _named(source: str) -> str:
+    """A tree's file; what stands for it where the source is the tree itself."""
+    return text_of(source)[1] or "the tree"
 
 
 def lone_trees(tree: Tree, problem: Problem) -> list[tuple[Tree, Sequence[Patterns]]]:

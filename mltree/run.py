@@ -29,7 +29,7 @@ from mltree.search.alternation import alternate
 from mltree.search.checkpoint import Checkpoint, fingerprint
 from mltree.search.constraint import Constraint
 from mltree.search.constraint_tree import read_constraint
-from mltree.search.driver import SearchResult, StartingTree, search
+from mltree.search.driver import SearchResult, StartingTree, of_one_tree, search
 from mltree.search.duplicates import Collapsed, collapse
 from mltree.search.model_optimiser import Fit, best_fit, optimise_models, starts_of
 from mltree.search.requests import perform
@@ -363,7 +363,7 @@ def _optimised(
     if parameters and lengths:
         rng = np.random.default_rng()  # nothing draws from it
         start = StartingTree(fit.tree, "user 1")
-        found = search(likelihood, [start], fit.model, settings, rng, emit)
+        found = search(likelihood, [start], fit.model, settings, rng, of_one_tree(emit))
         return Fit(found.tree, found.model, lnl=found.lnl)
     if lengths:
         return perform(likelihood, alternate([fit], settings, emit, parameters=False))

@@ -32,6 +32,10 @@ LINES = {
     "--rfdist t": (f"--rfdist is {NG}", "mltree rf t"),
     "search a --opt-model off": (f"--opt-model off is {NG}", "mltree search a --no-opt-model"),
     "-s a.phy": (f"-s a.phy is {IQ}", "mltree search a.phy"),
+    "-s a.phy -m MFP+MERGE -Q x": (
+        f"-s a.phy, -m MFP+MERGE and -Q are {IQ}",
+        "here: mltree search a.phy --model auto --merge --partitions x --brlen unlinked",
+    ),
     "-s a.phy -m MFP": (
         f"-s a.phy and -m MFP are {IQ}",
         "search a.phy --model auto",

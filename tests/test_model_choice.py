@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from mltree.alignment.alphabet import DNA
+from mltree.choice_events import CandidatesScored, ModelChosen
 from mltree.device.discovery import REFERENCE
-from mltree.events import CandidatesScored, Emit, Event, ModelChosen, ignore
+from mltree.events import Emit, Event, ignore
 from mltree.likelihood.cases import Case
 from mltree.model.candidates import Criterion, matrices
 from mltree.model.eigen import p_matrices

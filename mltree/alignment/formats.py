@@ -7,7 +7,6 @@ characters that the data type does not have.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
 from mltree.alignment.datatype import Letters, alphabet_named, detect_alphabet
 from mltree.alignment.dots import Dots
+from mltree.alignment.given import Source
 from mltree.alignment.nexus import STANDARD
 from mltree.alignment.sequences import Sequences, read_sequences, refuse_few
 
@@ -52,9 +52,9 @@ class Alignment:
 
 
 def read_alignment(
-    path: str | Path, datatype: str | None = None, model_alphabet: Alphabet | None = None
+    source: Source, datatype: str | None = None, model_alphabet: Alphabet | None = None
 ) -> Alignment:
-    """The alignment in a file.
+    """The alignment in a file, or the one given.
 
     ``datatype`` (``"DNA"``, ``"AA"``, ``"BIN"``, ``"MULTI"``) overrides what it looks like; so does
     the alphabet of a model, where the data can be that.
@@ -70,7 +70,7 @@ def read_alignment(
         sound = (alphabet.encode(characters) != UNKNOWN).all()
         return int(sound) + int(sound and alphabet is model_alphabet)
 
-    sequences = read_sequences(path, judge)
+    sequences = read_sequences(source, judge)
     refuse_few(sequences.names, sequences.path)
     word = datatype or _word_of(sequences, model_alphabet)
     forced = alphabet_named(word, sequences.characters) if word else None

@@ -26,6 +26,7 @@ from mltree.alignment.ascertainment import (
     with_unseen,
 )
 from mltree.alignment.datatype import PLAIN_SHARE, Letters, alphabet_named
+from mltree.alignment.given import Source
 from mltree.alignment.parts import Part, Scheme, fit
 from mltree.alignment.patterns import Patterns, compress_parts
 from mltree.alignment.sequences import Sequences, read_sequences, refuse_few
@@ -128,11 +129,11 @@ class Partitioned:
 
 
 def read_partitioned(
-    alignment: str, scheme: Scheme, alphabet_of: AlphabetOf, datatype: str | None = None
+    alignment: Source, scheme: Scheme, alphabet_of: AlphabetOf, datatype: str | None = None
 ) -> Partitioned:
     """The data of the parts that a scheme names.
 
-    ``alignment``: the file of all parts that have none of their own. ``datatype``: of parts for
+    ``alignment``: of all parts that have none of their own. ``datatype``: of parts for
     which the scheme has no word, whatever their models.
 
     Raises:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
 from mltree.alignment.datatype import detect_alphabet
 from mltree.alignment.dots import Dots, spelled_out
 from mltree.alignment.fasta import read_fasta
+from mltree.alignment.given import Given, Source
 from mltree.alignment.misfit import phylip_misfit
 from mltree.alignment.phylip import Header, phylip_readings
 from mltree.alignment.reading import Lines, Reading
@@ -101,16 +101,21 @@ class Sequences:
                 )
 
 
-def read_sequences(path: str | Path, judge: Judge) -> Sequences:
-    """The sequences in a file; the judge decides where it can be read in several ways.
+def read_sequences(source: Source, judge: Judge) -> Sequences:
+    """The sequences in a file, or those given.
+
+    The judge decides where a file can be read in several ways.
 
     Raises:
         InputError: see the module's first lines.
     """
-    lines = as_records(Lines.of(str(path), read_text(path)))
-    reading = _read_layout(lines, judge)
+    if isinstance(source, Given):
+        lines, reading = source.lines, source.reading
+    else:
+        lines = as_records(Lines.of(str(source), read_text(source)))
+        reading = _read_layout(lines, judge)
     names = _checked_names(lines, reading)
-    characters, dots = spelled_out(_matrix(lines, reading, names), str(path))
+    characters, dots = spelled_out(_matrix(lines, reading, names), str(source))
     return Sequences(names, characters, dots, lines, reading)
 
 
@@ -199,10 +204,11 @@ def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
             )
         if name in seen:
             first = lines.numbers[reading.pieces[seen[name]][0]]
+            where = f" (first on line {first})" if first else ""
             raise _taxon_error(
                 lines,
                 name,
-                f"taxon {name} occurs twice (first on line {first})",
+                f"taxon {name} occurs twice{where}",
                 head,
                 "names end at the first blank and must differ",
             )

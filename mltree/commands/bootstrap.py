@@ -35,6 +35,7 @@ from mltree.tree.newick_clades import read_clades
 from mltree.tree_events import BootstrapFinished, SupportsDrawn
 
 __all__ = [
+    "BOOTSTRAPS",
     "JOURNAL",
     "BootstrapRequest",
     "Wanted",
@@ -141,6 +142,7 @@ def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:
         )
         deliver(outputs, {**texts, RESULT: result_text(result)}, reporter)
         reporter(event)
+        reporter.say("\n".join(f"Wrote {file}" for file in files))
         show_times(bootstrap.computation, reporter)
         reporter.finish("bootstrap", result)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mltree import __version__
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
-from mltree.events import Emit, Event, RunStarted, SearchFinished, StartTree, TreeScored
+from mltree.events import RunStarted
 from mltree.likelihood.cases import Case
 from mltree.problem import check_possible, lone_trees, read_trees
 from mltree.report.progress import Reporter
@@ -53,7 +53,7 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
             computation.likelihood,
             tree,
             problem.model,
-            _of_one_tree(reporter),
+            reporter,
             optimise_parameters=request.optimise_model,
             optimise_lengths=request.optimise_branches,
             settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
@@ -68,15 +68,3 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
         run.deliver(found, newick, texts, spent=[*({PART_TREES} - set(texts))])
         reporter.finish("evaluate", run.conclude(found, newick))
-
-
-def _of_one_tree(emit: Emit) -> Emit:
-    """What is said of a given tree, whose optimisation is a search without rearrangements."""
-
-    def tell(event: Event) -> None:
-        if isinstance(event, StartTree):
-            event = TreeScored(event.lnl)
-        if not isinstance(event, SearchFinished):
-            emit(event)
-
-    return tell

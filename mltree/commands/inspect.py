@@ -13,7 +13,7 @@ from mltree.device.info import DeviceInfo
 from mltree.device.speed import build_all, calibrate
 from mltree.errors import DeviceError, NumericalError
 from mltree.events import AlignmentChecked, Notice, PartFacts, PartitionsLoaded
-from mltree.model.part_models import model_alphabet, model_names, part_models
+from mltree.model.part_models import in_our_words, model_alphabet, model_names, part_models
 from mltree.placement import Resources, place
 from mltree.problem import check_possible, load_problem, read_problem, read_tree
 from mltree.report import tables
@@ -95,7 +95,7 @@ def show_parts(
     alignment: str, partitions: str, model: str | None, datatype: str | None, reporter: Reporter
 ) -> None:
     """The parts of an alignment: what each is and holds, and whether its model can be used."""
-    scheme = read_partitions(partitions)
+    scheme = in_our_words(read_partitions(partitions))
     data = read_partitioned(alignment, scheme, model_alphabet, datatype)
     part_models(data, model)
     for text in data.notices:

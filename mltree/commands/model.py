@@ -1,39 +1,28 @@
-"""``mltree model``: the model that suits the data best."""
+"""``mltree model``: the model that suits the data best, and ``--model auto``."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from mltree import __version__
-from mltree.alignment.nexus_sets import nexus_scheme_text
-from mltree.alignment.partition_files import (
-    SYNTAX,
-    best_model_text,
-    best_scheme_text,
-    holds_partitions,
-)
-from mltree.alignment.source import expect_file
-from mltree.choosing import choose
+from mltree.choice_events import ModelsRanked, RankedModel
+from mltree.choosing import Scheme, check_mergeable, choose, choose_scheme
+from mltree.commands.choice_files import TABLE, choice_kinds, choice_texts, recalled
 from mltree.commands.request import Request, begin_log, open_log
 from mltree.commands.results import by_kind, command_result, deliver
-from mltree.errors import InputError
-from mltree.events import Emit, ModelsRanked, RankedModel, RunStarted
+from mltree.events import Emit, Notice, RunStarted
 from mltree.model.candidates import Criterion
-from mltree.model.grammar import format_best_model, format_model
+from mltree.model.grammar import format_model
 from mltree.model_choice import Choice
 from mltree.problem import Problem, read_tree
 from mltree.report.choices import best_fit_line
 from mltree.report.progress import Reporter
+from mltree.tree.topology import Tree
 
-__all__ = ["ModelRequest", "chosen", "run_model"]
+__all__ = ["SHOWN", "ModelRequest", "chosen", "run_model"]
 
-LOG, MODEL, TABLE = "modelLog", "bestFitModel", "modelTest"
-SCHEME, NEXUS = "best_scheme", "best_scheme.nex"
-"""Kinds of the files: RAxML-NG's and IQ-TREE's names. The model's has one of its own, for a search
-beside the same alignment leaves a .bestModel."""
+LOG = "modelLog"
 
 SHOWN = 10
 """Models of a part that are shown; all are in the file."""
@@ -46,55 +35,80 @@ class ModelRequest(Request):
     criterion: str
     tree: str | None
     seed: int
+    merge: bool
+    """Whether parts are put together."""
 
-    def check_partitions(self) -> None:
-        """Make sure that what was given as a partition file is one.
-
-        Raises:
-            InputError: it is not.
-        """
-        if self.model is None:
-            return
-        expect_file(self.model)
-        if not holds_partitions(self.model):
-            raise InputError("names no part", file=self.model, hint=SYNTAX)
+    @property
+    def chooses(self) -> bool:
+        """It does nothing else."""
+        return True
 
 
 def run_model(request: ModelRequest, reporter: Reporter) -> None:
     """Choose, show the ranking, write the files."""
     outputs = request.outputs
-    kinds = [MODEL, TABLE, *([SCHEME, NEXUS] if request.model else [])]
-    outputs.check([LOG, *kinds])
+    outputs.check([LOG, *choice_kinds(has_parts=True)])
     with open_log(outputs.path(LOG), reporter) as log:
-        outputs.claim(kinds, request.redo)
+        outputs.claim(choice_kinds(has_parts=request.partitions is not None), request.redo)
         reporter(RunStarted(__version__, request.command, request.seed))
-        request.check_partitions()
         problem = request.load(reporter)
+        if request.merge:
+            check_mergeable(problem)
         tree = read_tree(request.tree, problem, reporter) if request.tree else None
         begin_log(log, request, [request.tree or ""], reporter)
         criterion = Criterion(request.criterion)
-        choices = choose(
-            problem, request.resources, criterion, seed=request.seed, tree=tree, emit=reporter
-        )
-        rank(choices, reporter)
-        files = [log.path, *deliver(outputs, _texts(choices, problem), reporter)]
+        scheme = _scheme(problem, request, request.seed, criterion, tree, reporter, request.merge)
+        files = [log.path, *deliver(outputs, choice_texts(scheme, request.merge), reporter)]
         reporter.say("\n".join(["", *(f"Wrote {file}" for file in files)]))
-        names = [(choice.part, choice.best.name) for choice in choices]
+        names = [(choice.part, choice.best.name) for choice in scheme.choices]
         reporter.say(best_fit_line(criterion, names))
-        best = {choice.part: format_model(choice.best.model) for choice in choices}
+        best = {choice.part: format_model(choice.best.model) for choice in scheme.choices}
         values = {"seed": request.seed, "criterion": request.criterion, "best": best}
         inputs = [*request.files, request.tree or ""]
         result = command_result("model", request.command, values, by_kind(files), inputs, reporter)
         reporter.finish("model", result)
 
 
-def chosen(
-    problem: Problem, request: Request, seed: int, emit: Emit, criterion: Criterion = Criterion.BIC
-) -> Problem:
-    """The problem under the models that suit it best (``--model auto``)."""
-    choices = choose(problem, request.resources, criterion, seed=seed, emit=emit)
-    rank(choices, emit)
-    return problem.under([choice.best.name for choice in choices])
+def chosen(problem: Problem, request: Request, seed: int, merge: bool, emit: Emit) -> Problem:
+    """The problem under the models that suit it best, merged if asked for (``--model auto``).
+
+    What was chosen once stays: it is in a file, whoever has written it.
+
+    Raises:
+        InputError: the file is of another choice.
+    """
+    if merge:
+        check_mergeable(problem)
+    outputs = request.outputs
+    table = outputs.path(TABLE)
+    if table.exists() and not request.redo:
+        problem = recalled(table, problem, merge)
+        emit(Notice(f"models are as {table} has them"))
+        return problem
+    scheme = _scheme(problem, request, seed, Criterion.BIC, None, emit, merge)
+    outputs.write(choice_texts(scheme, merge))
+    return scheme.problem.under([choice.best.name for choice in scheme.choices])
+
+
+def _scheme(
+    problem: Problem,
+    request: Request,
+    seed: int,
+    criterion: Criterion,
+    tree: Tree | None,
+    emit: Emit,
+    merge: bool,
+) -> Scheme:
+    """Choose, and tell how the candidates rank."""
+    if merge:
+        scheme = choose_scheme(
+            problem, request.resources, criterion, seed=seed, tree=tree, emit=emit
+        )
+    else:
+        choices = choose(problem, request.resources, criterion, seed=seed, tree=tree, emit=emit)
+        scheme = Scheme(problem, choices, [[name] for name in problem.model.names])
+    rank(scheme.choices, emit)
+    return scheme
 
 
 def rank(choices: Sequence[Choice], emit: Emit) -> None:
@@ -108,51 +122,3 @@ def rank(choices: Sequence[Choice], emit: Emit) -> None:
             for one in choice.ranked[:SHOWN]
         )
         emit(ModelsRanked(choice.part, choice.criterion, len(choice.scored), rows))
-
-
-def _texts(choices: Sequence[Choice], problem: Problem) -> dict[str, str]:
-    """The files' contents, parts in the order of the partition file."""
-    best = [format_model(choice.best.model) for choice in choices]
-    rows = {choice.part: _row(choice) for choice in choices}
-    if problem.data is None:
-        model = format_best_model(choices[0].best.model, problem.n_sites) + "\n"
-        return {MODEL: model, TABLE: _json(list(rows.values()))}
-    placed = sorted(zip(problem.data.order, best, choices, strict=True), key=lambda row: row[0])
-    parts = [replace(problem.data.parts[number], scaler=None) for number, *_ in placed]
-    names = [choice.best.name for *_, choice in placed]
-    return {
-        MODEL: best_model_text(parts, [text for _, text, _ in placed]),
-        TABLE: _json([rows[part.name] for part in parts]),
-        SCHEME: best_scheme_text(
-            parts, names, [choice.best.model.alphabet for *_, choice in placed]
-        ),
-        NEXUS: nexus_scheme_text(parts, names),
-    }
-
-
-def _row(choice: Choice) -> dict[str, Any]:
-    worth = {criterion: choice.weights(criterion) for criterion in Criterion}
-    return {
-        "part": choice.part,
-        "criterion": choice.criterion,
-        "best": {
-            criterion: min(own, key=lambda name: -own[name]) for criterion, own in worth.items()
-        },
-        "models": [
-            {
-                "model": one.name,
-                "lnl": one.lnl,
-                "parameters": one.parameters,
-                "sites": one.sites,
-                **{criterion: one.score(criterion) for criterion in Criterion},
-                **{f"{criterion}_weight": worth[criterion][one.name] for criterion in Criterion},
-                "fitted": "whole" if one.whole else "screened",
-                "estimates": format_model(one.model),
-            }
-            for one in choice.ranked
-        ],
-    }
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=1) + "\n"

@@ -16,8 +16,8 @@ from mltree.alignment.source import read_text
 from mltree.commands.results import by_kind, command_result
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
+from mltree.model_option import read_model
 from mltree.outputs import Outputs
-from mltree.problem import read_model
 from mltree.report.page.document import document
 from mltree.report.page.facts import Facts, facts_of
 from mltree.report.page.sections import PartModel, Subject

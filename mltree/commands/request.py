@@ -25,7 +25,7 @@ from mltree.model.grammar import format_best_model, format_model
 from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.outputs import Outputs
 from mltree.placement import Resources
-from mltree.problem import Problem, is_choice, load_problem
+from mltree.problem import Problem, load_problem
 from mltree.report.lines import describe
 from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.progress import Reporter, Verbosity
@@ -39,6 +39,7 @@ __all__ = [
     "Request",
     "Run",
     "begin_log",
+    "breakdown_of",
     "model_text",
     "open_log",
     "part_trees",
@@ -60,6 +61,8 @@ class Request:
     prefix: str | None
     redo: bool
     command: str
+    partitions: str | None = None
+    """A partition file beside the model."""
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     """As they were given, by name: values, and where each is from."""
 
@@ -78,13 +81,19 @@ class Request:
     @property
     def files(self) -> list[str]:
         """What may be files that every run reads."""
-        return [self.alignment, self.model or ""]
+        return [self.alignment, self.model or "", self.partitions or ""]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the models are to be chosen."""
+        return False
 
     def load(self, reporter: Reporter) -> Problem:
         """The data and the models, and what is to be said of them."""
         return load_problem(
-            self.alignment, self.model, reporter, self.datatype, Linkage(self.linkage)
-        )
+            self.alignment, None if self.chooses else self.model, reporter, self.datatype,
+            Linkage(self.linkage), self.partitions, chooses=self.chooses,
+        )  # fmt: skip
 
 
 @contextmanager
@@ -145,7 +154,7 @@ def begin_log(
 
 def show_times(computation: Computation, reporter: Reporter) -> None:
     """Show where the time of a run went."""
-    spent = _breakdown(computation)
+    spent = breakdown_of(computation)
     if spent is not None:
         wall, busy = reporter.elapsed, reporter.busy
         reporter(time_spent(spent, wall, busy, joint_bandwidth(spent)))
@@ -199,9 +208,8 @@ class Run:
         placement = computation.placement
         data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
         models = ", ".join(without_values(format_model(own)) for own in problem.model.models)
-        is_given = request.model is not None and not is_choice(request.model)
         chosen = {
-            "model": request.model if is_given else models,
+            "model": models if request.chooses else request.model or models,
             "data_type": data,
             "device": _numbers(placement.devices),
             "vw": ", ".join(str(layout.vw) for layout in placement.layouts) or None,
@@ -269,7 +277,7 @@ class Run:
 
     def _spent(self) -> ResourcesSpent:
         """What the run took so far."""
-        breakdown = _breakdown(self.computation)
+        breakdown = breakdown_of(self.computation)
         device = 0.0 if breakdown is None else breakdown.device_seconds
         return spent_so_far(self.reporter.elapsed, device)
 
@@ -300,7 +308,7 @@ class Run:
         }
 
 
-def _breakdown(computation: Computation) -> Breakdown | None:
+def breakdown_of(computation: Computation) -> Breakdown | None:
     """Where the time of the engines went; None where they do not know."""
     timed = [engine.breakdown() for engine in computation.engines if isinstance(engine, Timed)]
     return Breakdown.one_after_the_other(timed) if timed else None

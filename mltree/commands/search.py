@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,15 +13,16 @@ from mltree import __version__
 from mltree.commands.bootstrap import (
     drop_replicates,
 )
+from mltree.commands.choice_files import choice_kinds
 from mltree.commands.model import chosen
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
-from mltree.commands.supports import MODEL, Draw, Supports, draw_supports
+from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports
 from mltree.commands.trees import support_facts
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted, SearchPlanned
 from mltree.log import RunLog
-from mltree.problem import is_choice
+from mltree.model_option import is_choice
 from mltree.report.progress import Reporter
 from mltree.run import Found, TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
@@ -32,7 +33,7 @@ from mltree.tree.newick import write_newick
 from mltree.tree.splits import facing
 from mltree.tree.topology import Tree
 
-__all__ = ["SearchRequest", "run_search"]
+__all__ = ["SearchRequest", "Searched", "run_search"]
 
 LOG, EVENTS, START, TREE = "log", "events", "startTree", "bestTree"
 PART_TREES, RESULT = "bestPartitionTrees", "json"
@@ -52,6 +53,8 @@ class SearchRequest(Request):
     """``mltree search``."""
 
     seed: int
+    merge: bool = False
+    """Whether parts are put together where models are chosen."""
     tree: str | None
     preset: str
     nni_only: bool
@@ -62,6 +65,11 @@ class SearchRequest(Request):
     """Of the branches of the best tree."""
     report: bool
     """Whether the result is drawn as a page as well."""
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the models are to be chosen."""
+        return is_choice(self.model)
 
     @property
     def settings(self) -> SearchSettings:
@@ -75,25 +83,39 @@ class SearchRequest(Request):
         return [self.tree or "", self.constraint or ""]
 
 
-def run_search(request: SearchRequest, reporter: Reporter) -> None:
+class Searched(NamedTuple):
+    """What a search has found and written."""
+
+    ready: TreeSearch
+    found: Found
+    drawn: Drawn
+    """Its supports."""
+
+
+def run_search(request: SearchRequest, reporter: Reporter) -> Searched:
     """Search, show the result, write the files."""
     outputs = request.outputs
+    if request.merge and not request.chooses:
+        raise InputError("--merge goes with --model auto", hint="or `mltree model --merge`")
     more = request.supports.kinds
-    outputs.check((LOG, EVENTS, START, *RESULTS, PART_TREES, CHECKPOINT, LAST, REPORT, *more))
+    models = choice_kinds(has_parts=True) if request.chooses else ()
+    outputs.check(
+        (LOG, EVENTS, START, *RESULTS, PART_TREES, CHECKPOINT, LAST, REPORT, *models, *more)
+    )
     with open_log(outputs.path(LOG), reporter) as log:
         resumes = not request.redo and outputs.path(CHECKPOINT).exists()
         if not resumes:
             outputs.claim((*RESULTS, *more), request.redo)
-        _search(request, log, resumes, reporter)
+        return _search(request, log, resumes, reporter)
 
 
-def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Reporter) -> None:
+def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Reporter) -> Searched:
     """All of it, once the prefix is the run's own."""
     outputs = request.outputs
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = request.load(reporter)
-    if is_choice(request.model):
-        problem = chosen(problem, request, request.seed, reporter)
+    if request.chooses:
+        problem = chosen(problem, request, request.seed, request.merge, reporter)
     taxa = problem.taxa
     outgroup = _outgroup(request.outgroup, taxa)
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
@@ -136,18 +158,19 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         found = ready.run(run, checkpoint)
         if request.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        result = _deliver(request, run, ready, found, draw, log)
+        drawn, result = _deliver(request, run, ready, found, draw, log)
         if request.report:
             page = write_report(outputs, reporter, alignment=request.alignment)
             reporter.say(f"Wrote {page}")
             result["files"][REPORT] = str(page)
         reporter.finish("search", result)
+        return Searched(ready, found, drawn)
 
 
 def _deliver(
     request: SearchRequest, run: Run, ready: TreeSearch, found: Found, draw: Draw, log: RunLog
-) -> dict[str, Any]:
-    """Compute the supports, write all files, show the result; returns it."""
+) -> tuple[Drawn, dict[str, Any]]:
+    """Compute the supports, write all files, show the result; returns both."""
     outputs, problem = request.outputs, ready.problem
     newick = draw(found.mean_tree)
     texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
@@ -156,14 +179,16 @@ def _deliver(
     spent = [LAST, *({PART_TREES} - set(texts))]
     if not request.supports.bootstrap:
         spent.append(CHECKPOINT)
+    drawn = Drawn(newick)
     if request.supports.kinds:
         outputs.write(texts)
         drawn = draw_supports(request, ready, found, draw, log, run.reporter)
         run.support, run.supports = drawn.newick, support_facts(drawn.told)
         texts |= drawn.texts
-    run.files.append(outputs.path(START))
+    models = choice_kinds(has_parts=problem.data is not None) if request.chooses else ()
+    run.files += map(outputs.path, (START, *models))
     run.deliver(found, newick, texts, spent)
-    return run.conclude(found, newick)
+    return drawn, run.conclude(found, newick)
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:

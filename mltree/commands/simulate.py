@@ -16,8 +16,8 @@ from mltree.errors import InputError
 from mltree.events import AlignmentWritten, Notice, RunStarted
 from mltree.files import write_together
 from mltree.model.grammar import format_model
+from mltree.model_option import read_model
 from mltree.outputs import claim_file
-from mltree.problem import read_model
 from mltree.report.progress import Reporter
 from mltree.simulation import distinct_sites, gaps_like, letters, sites
 from mltree.tree.newick import read_newick, write_newick

@@ -29,7 +29,7 @@ from mltree.tree_events import SupportsDrawn
 if TYPE_CHECKING:
     from mltree.commands.search import SearchRequest
 
-__all__ = ["MODEL", "Draw", "Drawn", "Supports", "draw_supports"]
+__all__ = ["MODEL", "SUPPORT", "Draw", "Drawn", "Supports", "draw_supports"]
 
 MODEL, SUPPORT = "bestModel", "support"
 """Kinds of the files with the search's model, and with the best tree and all its labels."""

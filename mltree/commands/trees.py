@@ -27,6 +27,7 @@ from mltree.tree_events import ConsensusBuilt, DistancesMeasured, SupportsDrawn,
 
 __all__ = [
     "CONSENSUS_FILES",
+    "METRICS",
     "TreesRequest",
     "consensus_texts",
     "first_tree",

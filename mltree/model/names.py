@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 from mltree.errors import ModelError
@@ -13,7 +14,14 @@ from mltree.model.substitution import DNA_MODELS
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
 
-__all__ = ["PROTEIN_GTR", "default_model_name", "known_models", "unknown_name"]
+__all__ = [
+    "PROTEIN_GTR",
+    "default_model_name",
+    "from_iq_tree",
+    "in_iq_tree",
+    "known_models",
+    "unknown_name",
+]
 
 PROTEIN_GTR = "PROTGTR"
 """All exchangeabilities of amino acids estimated, or read from a user's file."""
@@ -56,7 +64,22 @@ _ALIASES = {
     "JC2": "BIN",
     "BINARY": "BIN",
 }
-"""Names that other programs use, in capitals, for the hint of an error only."""
+"""Names that other programs use, in capitals: for the hint of an error, and in NEXUS files."""
+
+_IN_IQ_TREE = {
+    "K80": "K2P", "TN93ef": "TNe", "TN93": "TN", "K81": "K3P", "K81uf": "K3Pu", "TPM2uf": "TPM2u",
+    "TPM3uf": "TPM3u", "TIM1": "TIMe", "TIM1uf": "TIM", "TIM2": "TIM2e", "TIM2uf": "TIM2",
+    "TIM3": "TIM3e", "TIM3uf": "TIM3", "TVMef": "TVMe", PROTEIN_GTR: "GTR20",
+    "JTT-DCMUT": "JTTDCMut", "DAYHOFF": "Dayhoff", "DCMUT": "DCMut", "BLOSUM62": "Blosum62",
+    "MTREV": "mtREV", "MTMAM": "mtMAM", "MTART": "mtART", "MTZOA": "mtZOA", "MTMET": "mtMet",
+    "MTVER": "mtVer", "MTINV": "mtInv", "CPREV": "cpREV", "RTREV": "rtREV", "HIVB": "HIVb",
+    "HIVW": "HIVw", "Q.PFAM": "Q.pfam", "Q.PFAM_GB": "Q.pfam_gb", "Q.BIRD": "Q.bird",
+    "Q.INSECT": "Q.insect", "Q.MAMMAL": "Q.mammal", "Q.PLANT": "Q.plant", "Q.YEAST": "Q.yeast",
+}  # fmt: skip
+"""IQ-TREE's names for models that it has under others."""
+
+_TERMS_IN_IQ_TREE = {"FC": "F", "FE": "FQ"}
+_FQ = re.compile(r"\+FQ(?=\+|$)", re.IGNORECASE)
 
 _CHOICES = {"MFP", "MF", "TEST", "TESTONLY", "TESTNEW", "TESTNEWONLY", "TESTMERGE", "AUTO"}
 """What asks other programs to choose a model."""
@@ -94,3 +117,23 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
         f"unknown model {name!r}; the nearest known is {nearest}",
         hint=f"known {alphabet.name} models: {', '.join(known)}",
     )
+
+
+def in_iq_tree(text: str) -> str:
+    """A model without values as IQ-TREE writes it: ``TIM2uf+FC+I+G4`` is ``TIM2+F+I+G4``."""
+    name, *terms = text.split("+")
+    return "+".join([_IN_IQ_TREE.get(name, name), *(_TERMS_IN_IQ_TREE.get(t, t) for t in terms)])
+
+
+def from_iq_tree(text: str) -> str:
+    """A model's string with a name that only IQ-TREE has, and its +FQ, in our words.
+
+    Names that both have stay, even TIM2, whose frequencies differ here unless a term tells them.
+    """
+    name, plus, rest = text.partition("+")
+    bare, brace, values = name.partition("{")
+    upper = bare.strip().upper()
+    known = {one.upper() for one in (*DNA_MODELS, *PROTEIN_MODELS, PROTEIN_GTR)}
+    if upper not in known and _ALIASES.get(upper):
+        name = _ALIASES[upper] + brace + values
+    return name + plus + _FQ.sub("+FE", "+" + rest)[1:]

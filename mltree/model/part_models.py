@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from mltree.alignment import morphology
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.partitions import Partitioned
+from mltree.alignment.parts import Scheme
 from mltree.errors import ModelError
 from mltree.model.grammar import default_model_name, parse_model
+from mltree.model.names import from_iq_tree
 from mltree.model.substitution import Model
 
 _DATA = re.compile(r"[_+{\[,]")
 """What ends the data type in a model's string: ``MULTI6_MK+G4``."""
 
-__all__ = ["model_alphabet", "model_names", "part_models"]
+__all__ = ["in_our_words", "model_alphabet", "model_names", "part_models", "without_models"]
+
+
+def in_our_words(scheme: Scheme) -> Scheme:
+    """The scheme with the models of a NEXUS file, which are IQ-TREE's, under our names."""
+    if scheme.covers:
+        return scheme
+    parts = (
+        part if part.model is None else replace(part, model=from_iq_tree(part.model))
+        for part in scheme.parts
+    )
+    return replace(scheme, parts=tuple(parts))
+
+
+def without_models(scheme: Scheme) -> Scheme:
+    """The scheme with parts whose models are open; of a model only its data type is heeded."""
+    parts = []
+    for part in scheme.parts:
+        kind = None if part.model is None else model_alphabet(part.model)
+        datatype = part.datatype or (None if kind is None else kind.name)
+        parts.append(replace(part, model=None, scaler=None, datatype=datatype))
+    return replace(scheme, parts=tuple(parts))
 
 
 def model_alphabet(model: str) -> Alphabet | None:

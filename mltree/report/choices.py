@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mltree.events import CandidatesScored, ModelChosen, ModelsRanked
+from mltree.choice_events import CandidatesScored, ModelChosen, ModelsRanked, PartsMerged
 
-__all__ = ["best_fit_line", "chosen_line", "ranking_lines", "scored_line"]
+__all__ = ["best_fit_line", "chosen_line", "merged_line", "ranking_lines", "scored_line"]
 
 _NAMES = {"bic": "BIC", "aic": "AIC", "aicc": "AICc"}
 """Criteria as papers write them."""
@@ -18,6 +18,13 @@ def scored_line(event: CandidatesScored) -> str:
     if event.parts == 1:
         return f"models: {count}, best so far {event.best}"
     return f"models: {count} for {event.parts:,} parts, best so far {event.best} for the first"
+
+
+def merged_line(event: PartsMerged) -> str:
+    """A round of merging."""
+    pairs = f"{event.pairs:,} pair{'' if event.pairs == 1 else 's'}"
+    subsets = f"{event.subsets:,} subset{'' if event.subsets == 1 else 's'} left"
+    return f"merging: {pairs} compared, {event.merged:,} merged, {subsets}, score {event.score:.3f}"
 
 
 def chosen_line(event: ModelChosen) -> str:

@@ -6,15 +6,14 @@ import dataclasses
 import math
 from functools import singledispatch
 
+from mltree.choice_events import CandidatesScored, ModelChosen, PartsMerged
 from mltree.events import (
     AlignmentLoaded,
     AlignmentWritten,
-    CandidatesScored,
     CheckpointWritten,
     DeviceChosen,
     Event,
     MemoryPlanned,
-    ModelChosen,
     ModelOptimised,
     Notice,
     PhaseStarted,
@@ -31,7 +30,7 @@ from mltree.events import (
     TreesCulled,
     Unsaved,
 )
-from mltree.report.choices import chosen_line, scored_line
+from mltree.report.choices import chosen_line, merged_line, scored_line
 from mltree.run_events import Busy, CommandEnded, ResourcesSpent, RunDescribed
 from mltree.tree_events import (
     BootstopChecked,
@@ -164,6 +163,7 @@ def _(event: ModelOptimised) -> str:
 
 describe.register(CandidatesScored, scored_line)
 describe.register(ModelChosen, chosen_line)
+describe.register(PartsMerged, merged_line)
 
 
 @describe.register
@@ -285,8 +285,7 @@ def _(event: ReplicateDone) -> str:
 @describe.register
 def _(event: BootstrapFinished) -> str:
     verdicts = {True: ": converged", False: ": not converged", None: ""}
-    wrote = f"; wrote {', '.join(event.files)}" if event.files else ""
-    return f"{_count(event.replicates, 'replicate')}{verdicts[event.converged]}{wrote}"
+    return f"{_count(event.replicates, 'replicate')}{verdicts[event.converged]}"
 
 
 @describe.register

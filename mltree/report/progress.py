@@ -51,6 +51,7 @@ from mltree.tree_events import (
     BootstrapFinished,
     ConsensusBuilt,
     DistancesMeasured,
+    ReplicateDone,
     SupportsDrawn,
     TreesWritten,
 )
@@ -72,8 +73,8 @@ _VERBOSE_ONLY = (
 """Events that say that all is well, too often to be read, or what the result says again."""
 
 _IN_STATUS = (
-    Busy, MemoryPlanned, ModelOptimised, PhaseStarted, RoundDone, SearchFinished, StartTree,
-    TreePerturbed, TreeScored, TreesCulled,
+    Busy, MemoryPlanned, ModelOptimised, PhaseStarted, ReplicateDone, RoundDone, SearchFinished,
+    StartTree, TreePerturbed, TreeScored, TreesCulled,
 )  # fmt: skip
 """Events that are no lines of their own where a line of status has them."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.console import RenderableType
 
+from mltree.choice_events import ModelsRanked
 from mltree.events import (
     AlignmentChecked,
     Event,
-    ModelsRanked,
     PartitionsLoaded,
     RunFinished,
     StartsEnded,

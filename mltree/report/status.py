@@ -27,6 +27,7 @@ from mltree.events import (
 from mltree.report.lines import clock_time
 from mltree.report.terminal import Terminal
 from mltree.run_events import Busy
+from mltree.tree_events import ReplicateDone
 
 __all__ = ["Status", "StatusLine"]
 
@@ -66,10 +67,11 @@ class Status:
         self._gain = 0.0
         self._failures = 0
         self._batches: list[float] = []
+        self._replicates: list[tuple[float, ReplicateDone]] = []
 
     def heed(self, event: Event, now: float) -> None:
         """Take an event in; ``now``: seconds since the run began."""
-        lnl = getattr(event, "lnl", None)
+        lnl = None if isinstance(event, ReplicateDone) else getattr(event, "lnl", None)
         if isinstance(lnl, float):
             self._gain = 0.0 if self._lnl is None else lnl - self._lnl
             self._lnl = lnl if self._lnl is None else max(lnl, self._lnl)
@@ -121,6 +123,11 @@ class Status:
         self._batches.append(now)
         self._name_round()
 
+    @_take.register
+    def _(self, event: ReplicateDone, now: float) -> None:
+        self._replicates.append((now, event))
+        self.step = f"bootstrap, {event.done:,} of {event.wanted:,} replicates"
+
     def text(self, now: float, load: str = "") -> str:
         """The line: the step, the best lnL with its last gain, the time, what is left, the load."""
         parts = [self.step]
@@ -129,7 +136,7 @@ class Status:
             parts.append(f"lnL {self._lnl:.3f}{gain}")
         parts.append(clock_time(now))
         if (left := self._left(now)) is not None:
-            parts.append(f"at least {left} left")
+            parts.append(left)
         return " · ".join([*parts, *([load] if load else [])])
 
     def _name_round(self) -> None:
@@ -142,13 +149,25 @@ class Status:
             self.step += f", {_trees(self._trees)}"
 
     def _left(self, now: float) -> str | None:
-        """Time until a search can end: the batches that it takes at least, as long as so far."""
+        """Time until a bootstrap ends at its pace so far, or a search at the soonest."""
+        if self._replicates:
+            word, seconds = "about", self._replicates_left(now)
+        else:
+            word, seconds = "at least", self._batches_left(now)
+        return f"{word} {clock_time(seconds)} left" if seconds >= 1 else None
+
+    def _replicates_left(self, now: float) -> float:
+        (began, first), (last, event) = self._replicates[0], self._replicates[-1]
+        done = event.done - first.done
+        return (last - began) / done * (event.wanted - event.done) - (now - last) if done else 0.0
+
+    def _batches_left(self, now: float) -> float:
+        """The batches that it takes at least, as long as so far."""
         if self._plan is None or len(self._batches) < 2:
-            return None
+            return 0.0
         mean = (self._batches[-1] - self._batches[0]) / (len(self._batches) - 1)
         more = self._plan.patience - self._failures
-        seconds = mean * more - (now - self._batches[-1])
-        return clock_time(seconds) if seconds >= 1 else None
+        return mean * more - (now - self._batches[-1])
 
 
 def _trees(number: int) -> str:

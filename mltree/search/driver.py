@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from mltree.errors import InputError
-from mltree.events import Emit, SearchFinished, SearchResumed, ignore
+from mltree.events import (
+    Emit,
+    Event,
+    SearchFinished,
+    SearchResumed,
+    StartTree,
+    TreeScored,
+    ignore,
+)
 from mltree.model.partitioned import PartitionModel
 from mltree.search.acts import Act, Stage, acts
 from mltree.search.checkpoint import Checkpoint
@@ -24,7 +32,15 @@ from mltree.search.state import Lineage, Pool, SearchState, best_of
 from mltree.settings import SearchSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["SearchResult", "StartingTree", "beginning", "play", "search", "search_steps"]
+__all__ = [
+    "SearchResult",
+    "StartingTree",
+    "beginning",
+    "of_one_tree",
+    "play",
+    "search",
+    "search_steps",
+]
 
 
 @dataclass(frozen=True)
@@ -118,3 +134,15 @@ def play(stage: Stage, every: Sequence[Act], checkpoint: Checkpoint | None = Non
             state.entered = False
         else:
             state.entered = True
+
+
+def of_one_tree(emit: Emit) -> Emit:
+    """What is said of a given tree, whose optimisation is a search without rearrangements."""
+
+    def tell(event: Event) -> None:
+        if isinstance(event, StartTree):
+            event = TreeScored(event.lnl)
+        if not isinstance(event, SearchFinished):
+            emit(event)
+
+    return tell

@@ -27,7 +27,7 @@ from mltree.search.trust_region import Climb, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["Fit", "best_fit", "optimise_models", "starts_of"]
+__all__ = ["Fit", "PartClimb", "best_fit", "optimise_models", "scale_bounds", "starts_of"]
 
 Float = NDArray[np.float64]
 
@@ -144,8 +144,8 @@ class _FitClimb:
         self._branches = branches
         model = fit.model
         self._parts = [
-            _PartClimb(
-                part, turn, _scale_bounds(model, scaler, settings.scale_limit), settings, epsilon
+            PartClimb(
+                part, turn, scale_bounds(model, scaler, settings.scale_limit), settings, epsilon
             )
             for part, scaler in zip(model.models, model.scalers.tolist(), strict=True)
         ]
@@ -199,7 +199,7 @@ class _FitClimb:
         return Tree(tree.twin, tree.edge, lengths, tree.n_tips)
 
 
-def _scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[float, float]:
+def scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[float, float]:
     """Bounds on the log of the factor on a part's branch lengths, ``limit`` at most."""
     if model.linkage == Linkage.LINKED and model.n_parts > 1:
         return 0.0, 0.0
@@ -209,7 +209,7 @@ def _scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[f
     return min(max(low, -limit), 0.0), max(min(high, limit), 0.0)
 
 
-class _PartClimb:
+class PartClimb:
     """The climb of one part: variables that are free, in terms of models and scales."""
 
     def __init__(

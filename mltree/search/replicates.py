@@ -25,9 +25,8 @@ from mltree.search.requests import Request, Steps
 from mltree.search.scoring import SearchLikelihood
 from mltree.settings import SearchSettings
 from mltree.supports.resampling import Resampling
-from mltree.tree.fitch import reweighted
-from mltree.tree.parsimony import reweighted_additions
-from mltree.tree.parsimony_spr import improve
+from mltree.tree.fitch import InformativeSites
+from mltree.tree.parsimony_spr import reweighted_trees
 from mltree.tree.topology import Tree
 
 __all__ = ["Replicate", "Replicates", "WeightRows", "replicate_starts"]
@@ -155,10 +154,4 @@ def replicate_starts(
     """
     if constraint is not None:
         return [constrained_start(constraint, rng) for rng in rngs]
-    sites = reweighted(groups, weights)
-    trees = reweighted_additions(sites, rngs)
-    for number, tree in enumerate(trees):
-        lengths = tree.lengths.copy()
-        improve(tree, sites.rows(slice(number, number + 1)))
-        tree.lengths[:] = lengths
-    return trees
+    return reweighted_trees(InformativeSites.of(*groups), weights, rngs)

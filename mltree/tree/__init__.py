@@ -12,6 +12,7 @@ newick_clades  whole files of Newick trees as clades
 written        one tree as it is written, labels and all, for pictures and exports
 random_trees   uniform random topologies, Yule trees
 fitch          bit-parallel Fitch sets over packed sites
+directional_sets  the sets behind every half-edge of trees side by side, kept up
 parsimony      the parsimony score, randomised stepwise addition
 parsimony_spr  parsimony_trees: the usual starts, improved by batched SPR
 """

@@ -8,28 +8,30 @@ The states that are left are renumbered site by site, and words are sorted by ho
 their sites need, so plane p is stored for the first ``widths[p]`` words only: DNA takes about 2.5
 planes of its 4, protein about 4 of its 20.
 
-A site of weight w is stored once for every bit of w, in a word of weight 2^bit. Where many rows of
-weights hold for the same sites, each is stored once, and a row says which bits its weights have.
+A site of weight w is stored once for every bit of w, in a word of weight 2^bit. Where there are
+many rows of weights, each has tips of its own, in words of common weights and planes.
 
 Letters: T tips, L patterns, S states, W words of sites, F = Σ widths words of all planes, R rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
 
-__all__ = ["PackedSites", "ReweightedSites", "Sets", "pack_sites", "reweighted"]
+__all__ = ["InformativeSites", "PackedSites", "Sets", "pack_sites"]
 
 Sets: TypeAlias = NDArray[np.uint64]
-"""uint64 [n, F]: n state sets of every site, plane after plane."""
+"""uint64 [F, n]: n state sets of every site, plane after plane; NumPy's loops run over the sets,
+which are many: join takes a third of the time that it takes on [n, F]."""
+
+Float64 = NDArray[np.float64]
 
 WORD_BITS = 64
 
@@ -39,13 +41,13 @@ class PackedSites:
     """The informative sites of an alignment as bits."""
 
     tips: Sets
-    """uint64 [T, F]: the state sets of the tips."""
+    """uint64 [F, T]: the state sets of the tips; [F, R, T] under rows of weights."""
     widths: tuple[int, ...]
     """How many words each plane has, falling; the first is W."""
-    word_weights: NDArray[np.float64]
+    word_weights: Float64
     """float64 [W]: what one set bit of a word counts."""
-    constant: float
-    """Changes that every tree needs beyond those counted in the words."""
+    constant: float | Float64
+    """Changes that every tree needs beyond those counted in the words; f64 [R] under rows."""
 
     @cached_property
     def planes(self) -> list[slice]:
@@ -53,71 +55,89 @@ class PackedSites:
         ends = np.cumsum(self.widths).tolist()
         return [slice(end - width, end) for end, width in zip(ends, self.widths, strict=True)]
 
-    def join(self, first: Sets, second: Sets) -> tuple[Sets, Sets]:
-        """The Fitch sets of parents, [n, F], and the sites [n, W] where that takes a change."""
+    @property
+    def n_tips(self) -> int:
+        """T, the taxa."""
+        return int(self.tips.shape[-1])
+
+    def join(self, first: Sets, second: Sets) -> Sets:
+        """The Fitch sets of parents, [F, n]."""
         parents = first & second
-        change = self._empty(parents)
+        none = self._empty(parents)
         either = first | second
         for plane, width in zip(self.planes, self.widths, strict=True):
-            parents[:, plane] |= either[:, plane] & change[:, :width]
-        return parents, change
+            either[plane] &= none[:width]
+        parents |= either
+        return parents
 
-    def misses(self, first: Sets, second: Sets) -> NDArray[np.float64]:
+    def misses(self, first: Sets, second: Sets) -> Float64:
         """float64 [n] (or more axes): how many sites have nothing in common, weighted."""
-        return self.count(self._empty(first & second))
+        missing = np.bitwise_count(self._empty(first & second))
+        counts = missing.reshape(len(missing), -1).astype(np.float64)
+        misses: Float64 = (self.word_weights @ counts).reshape(missing.shape[1:])
+        return misses
 
-    def count(self, sites: Sets) -> NDArray[np.float64]:
-        """float64 [n]: the weighted number of set bits in [n, W]."""
-        counts: NDArray[np.float64] = np.bitwise_count(sites).astype(np.float64) @ self.word_weights
-        return counts
+    def rows(self, which: slice) -> PackedSites:
+        """The sites under some of the rows of weights."""
+        constant = np.asarray(self.constant)[which]
+        return replace(self, tips=self.tips[:, which], constant=constant)
 
     def _empty(self, sets: Sets) -> Sets:
-        """[n, W]: the sites where no plane has a bit."""
-        seen = sets[..., : self.widths[0]].copy()
+        """[W, n]: the sites where no plane has a bit."""
+        seen = sets[: self.widths[0]].copy()
         for plane, width in zip(self.planes[1:], self.widths[1:], strict=True):
-            seen[..., :width] |= sets[..., plane]
+            seen[:width] |= sets[plane]
         return np.invert(seen, out=seen)
 
 
-@dataclass(frozen=True, eq=False)
-class ReweightedSites(PackedSites):
-    """The same sites under rows of weights, one for each tree that is looked at side by side."""
+class InformativeSites(NamedTuple):
+    """What can tell trees apart, of the patterns of one data type or of several side by side."""
 
-    weight_bits: NDArray[np.uint64]
-    """uint64 [bits, R, W]: which sites have that bit in their weight."""
+    sets: NDArray[np.uint64]
+    """unsigned [T, sites]: the state sets, of shared states only, numbered from 0 in each site."""
+    states: NDArray[np.int64]
+    """int64 [sites]: how many states each has."""
+    pattern: NDArray[np.intp]
+    """intp [sites]: which of the patterns each is."""
+    weights: NDArray[np.int64]
+    """int64 [L]: of all patterns."""
+    constant: NDArray[np.int64]
+    """int64 [L]: changes that each pattern needs on every tree, beyond those that its sets need."""
 
-    def count(self, sites: Sets) -> NDArray[np.float64]:
-        """float64 [R, n]: weighted numbers of set bits in [R, n, W]; of one row, [n] in [n, W]."""
-        bits = self.weight_bits[:, 0] if sites.ndim == 2 else self.weight_bits[:, :, None]
-        total = np.zeros(sites.shape[:-1])
-        for bit, mask in enumerate(bits):
-            total += np.bitwise_count(sites & mask).sum(axis=-1, dtype=np.int64) * float(1 << bit)
-        return total
+    @classmethod
+    def of(cls, *groups: Patterns) -> InformativeSites:
+        """``groups``: the patterns of one data type, or of several, over the same taxa.
 
-    def rows(self, which: slice) -> ReweightedSites:
-        """The sites under some of the rows."""
-        return replace(self, weight_bits=self.weight_bits[:, which])
+        Raises: ValueError where a weight is not a whole number >= 0.
+        """
+        first = np.cumsum([0, *(patterns.n_patterns for patterns in groups)])
+        found = [_informative(patterns) for patterns in groups]
+        own = [
+            one._replace(pattern=one.pattern + at) for one, at in zip(found, first, strict=False)
+        ]
+        sets, *others = zip(*own, strict=True)
+        return cls(np.concatenate(sets, axis=1), *map(np.concatenate, others))
 
+    @property
+    def n_tips(self) -> int:
+        """T, the taxa."""
+        return len(self.sets)
 
-def reweighted(groups: Sequence[Patterns], rows: NDArray[np.float64]) -> ReweightedSites:
-    """The sites of an alignment, each once, under rows of whole weights f64 [R, L].
+    @property
+    def set_bytes(self) -> int:
+        """Of a packed set, about."""
+        return 1 + int(self.states.sum()) // 8
 
-    ``groups``: as for :func:`pack_sites`, their patterns side by side in a row. ``constant`` is
-    left at 0: it tells no two trees of a row apart.
-    """
-    once = [replace(patterns, weights=np.ones(patterns.n_patterns)) for patterns in groups]
-    found = [_informative(patterns) for patterns in once]
-    chosen = np.flatnonzero(np.concatenate([informative for *_, informative in found]))
-    states = np.concatenate([states for _, states, *_ in found])
-    table = _words_of_sites(states, np.ones(chosen.size, np.int64))
-    packed = _packed(np.concatenate([sets for sets, *_ in found], axis=1), *table, 0.0)
-    weights = np.append(rows[:, chosen], np.zeros((len(rows), 1)), axis=1).astype(np.int64)
-    weights = weights[:, table[0].ravel()]  # an empty place, -1, has the 0 at the end
-    bits = np.arange(max(1, int(weights.max(initial=0)).bit_length()))
-    has = (weights >> bits[:, None, None] & 1).astype(np.bool_)
-    octets = np.ascontiguousarray(np.packbits(has, axis=-1, bitorder="little"))
-    words = octets.view("<u8").astype(np.uint64)
-    return ReweightedSites(packed.tips, packed.widths, packed.word_weights, 0.0, words)
+    def packed(self) -> PackedSites:
+        """Under the patterns' own weights."""
+        packed = self.reweighted(self.weights[None])
+        (constant,) = np.asarray(packed.constant).tolist()
+        return replace(packed, tips=packed.tips[:, 0], constant=constant)
+
+    def reweighted(self, rows: NDArray[np.float64] | NDArray[np.int64]) -> PackedSites:
+        """Under rows of whole weights [R, L] of all patterns; tips are [F, R, T]."""
+        table = _words_of_sites(self.states, rows[:, self.pattern].astype(np.int64))
+        return _packed(self.sets, table, (rows @ self.constant).astype(np.float64))
 
 
 def pack_sites(*groups: Patterns) -> PackedSites:
@@ -127,18 +147,11 @@ def pack_sites(*groups: Patterns) -> PackedSites:
 
     Raises: ValueError where a weight is not a whole number >= 0.
     """
-    sets, states, weights, constants, _ = zip(*map(_informative, groups), strict=True)
-    table = _words_of_sites(np.concatenate(states), np.concatenate(weights))
-    return _packed(np.concatenate(sets, axis=1), *table, sum(constants))
+    return InformativeSites.of(*groups).packed()
 
 
-def _informative(
-    patterns: Patterns,
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], float, NDArray[np.bool_]]:
-    """The sets of the informative sites, their numbers of states and their weights.
-
-    Then the changes of all sites beyond those, and which patterns are informative.
-    """
+def _informative(patterns: Patterns) -> InformativeSites:
+    """Those of one data type."""
     weights = patterns.weights.astype(np.int64)
     if np.any(weights != patterns.weights) or np.any(weights < 0):
         raise ValueError("parsimony needs whole weights")
@@ -148,13 +161,11 @@ def _informative(
     counts = np.stack([np.count_nonzero(_has(masks, s) & known, axis=0) for s in range(n_states)])
     shared = counts >= 2
     informative = (shared.sum(axis=0) >= 2) & (weights > 0)
-    # Where at most one state is shared, every known tip without it costs one change.
-    fixed = np.maximum(known.sum(axis=0) - counts.max(axis=0), 0)
-    constant = float((fixed * weights)[~informative].sum())
     chosen = np.flatnonzero(informative)
-    sets, lone = _renumbered(masks[:, chosen], shared[:, chosen])
-    constant += float((lone * weights[chosen]).sum())
-    return sets, shared[:, chosen].sum(axis=0), weights[chosen], constant, informative
+    # Where at most one state is shared, every known tip without it costs one change.
+    constant = np.maximum(known.sum(axis=0) - counts.max(axis=0), 0)
+    sets, constant[chosen] = _renumbered(masks[:, chosen], shared[:, chosen])
+    return InformativeSites(sets, shared[:, chosen].sum(axis=0), chosen, weights, constant)
 
 
 def _masks(patterns: Patterns) -> tuple[NDArray[np.uint64], np.uint64]:
@@ -188,46 +199,54 @@ def _renumbered(
     return np.where(bare, every, sets), bare.sum(axis=0)
 
 
-def _packed(
-    sets: NDArray[np.uint64],
-    sites: NDArray[np.int64],
-    word_weights: NDArray[np.float64],
-    word_states: NDArray[np.int64],
-    constant: float,
-) -> PackedSites:
+class _Table(NamedTuple):
+    """Which sites are in which word."""
+
+    sites: NDArray[np.int64]
+    """int64 [R, W, 64]: the site of each bit, of every row of weights; -1 for none"""
+    weights: NDArray[np.float64]
+    """float64 [W]: what a bit counts"""
+    states: NDArray[np.int64]
+    """int64 [W]: the most states that a site of the word has, in any row"""
+
+
+def _packed(sets: NDArray[np.uint64], table: _Table, constant: Float64) -> PackedSites:
     """The planes of sites that are sorted into words (see the module's first lines)."""
-    widths = tuple(int((word_states > plane).sum()) for plane in range(int(word_states[0])))
+    widths = tuple(int((table.states > plane).sum()) for plane in range(int(table.states[0])))
     planes = []
     for plane, width in enumerate(widths):
-        column = sites[:width].ravel()
-        bits = _has(sets, plane)[:, np.maximum(column, 0)] if sets.size else False
-        # Empty places belong to no site; state 0 at every tip keeps them free of changes.
-        bits = np.where(column < 0, plane == 0, bits)
-        bits = np.broadcast_to(bits, (len(sets), column.size))
-        packed = np.ascontiguousarray(np.packbits(bits, axis=1, bitorder="little"))
-        planes.append(packed.view("<u8").astype(np.uint64))
-    tips = np.ascontiguousarray(np.concatenate(planes, axis=1))
-    return PackedSites(tips, widths, word_weights, constant)
+        column = table.sites[:, :width].reshape(len(table.sites), -1)
+        # The place behind the last site, that of -1, belongs to none: state 0 at every tip keeps
+        # it free of changes.
+        last = np.full((len(sets), 1), plane == 0)
+        has = np.concatenate([_has(sets, plane), last], axis=1)
+        bits = np.ascontiguousarray(has[:, column].swapaxes(0, 1))
+        octets = np.packbits(bits, axis=-1, bitorder="little")
+        planes.append(np.moveaxis(octets.view("<u8"), -1, 0))
+    tips = np.concatenate(planes).astype(np.uint64)
+    return PackedSites(tips, widths, table.weights, constant)
 
 
-def _words_of_sites(
-    n_states: NDArray[np.int64], weights: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Which site each bit of each word holds, -1 for none, and the words' weights and planes.
+def _words_of_sites(n_states: NDArray[np.int64], weights: NDArray[np.int64]) -> _Table:
+    """Words of equal weight, those of sites with many states first; W >= 1.
 
-    Returns: int64 [W, 64], float64 [W], int64 [W], words by falling number of planes; W >= 1.
+    n_states: int64 [sites]; weights: int64 [R, sites]
     """
     by_states = np.argsort(-n_states, kind="stable")
-    rows, scales = [np.full((0, WORD_BITS), -1)], [np.empty(0)]
+    states = np.append(n_states[by_states], 1)
+    tables, scales = [], []
     for bit in range(int(weights.max(initial=1)).bit_length()):
-        sites = by_states[(weights[by_states] >> bit) & 1 == 1]
-        words = np.full(-(-sites.size // WORD_BITS) * WORD_BITS, -1)
-        words[: sites.size] = sites
-        rows.append(words.reshape(-1, WORD_BITS))
-        scales.append(np.full(len(rows[-1]), float(1 << bit)))
-    table, scale = np.concatenate(rows), np.concatenate(scales)
-    if not len(table):
-        return np.full((1, WORD_BITS), -1), np.ones(1), np.ones(1, dtype=np.int64)
-    needed = n_states[table[:, 0]]
+        has = ((weights[:, by_states] >> bit) & 1).astype(np.bool_)
+        words = -(-int(has.sum(axis=1).max(initial=0)) // WORD_BITS)
+        rank = np.full((len(weights), words * WORD_BITS), -1)
+        row, site = np.nonzero(has)
+        rank[row, (np.cumsum(has, axis=1) - 1)[row, site]] = site
+        tables.append(rank.reshape(len(weights), words, WORD_BITS))
+        scales.append(np.full(words, float(1 << bit)))
+    table, scale = np.concatenate(tables, axis=1), np.concatenate(scales)
+    if not scale.size:
+        return _Table(np.full((len(weights), 1, WORD_BITS), -1), np.ones(1), np.ones(1, np.int64))
+    needed = states[table[:, :, 0]].max(axis=0)
     order = np.argsort(-needed, kind="stable")
-    return table[order], scale[order], needed[order]
+    sites = np.where(table < 0, -1, by_states[table])[:, order]
+    return _Table(sites, scale[order], needed[order])

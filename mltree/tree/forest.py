@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.tree.topology import Float64Array, Int32Array, Tree, siblings
+from mltree.tree.topology import NONE, Float64Array, Int32Array, Tree, siblings
 
 __all__ = ["GOLDEN", "Forest", "mix", "ring"]
 
@@ -71,6 +71,15 @@ class Forest:
         """The two half-edges, int32[3N of all] each, whose CLAs make that of an inner half-edge."""
         one, other = self.siblings
         return self.twin[one], self.twin[other]
+
+    def tree(self, number: int) -> Tree:
+        """A copy of one of the trees, as the arrays are now."""
+        halves = slice(self.first_half[number], self.first_half[number] + self.n_halves[number])
+        edges = slice(self.first_edge[number], self.first_edge[number] + self.n_edges[number])
+        is_used = self.is_inner[halves] | (np.arange(self.n_halves[number]) % 3 == 0)
+        twin = np.where(is_used, self.twin[halves] - self.first_half[number], np.int32(NONE))
+        edge = np.where(is_used, self.edge[halves] - self.first_edge[number], np.int32(NONE))
+        return Tree(twin, edge, self.lengths[..., edges].copy(), int(self.n_tips[number]))
 
     def of_trees(self, half: int) -> Int32Array:
         """int32[n]: a half-edge of every tree."""

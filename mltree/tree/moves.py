@@ -22,14 +22,17 @@ from numpy.typing import NDArray
 from mltree.tree.topology import Float64Array, Int32Array, Tree, siblings
 
 __all__ = [
+    "Links",
     "SprLengths",
     "Undo",
     "apply_sprs",
+    "compatible",
     "default_lengths",
     "is_adjacent",
     "is_inside",
     "nni",
     "random_nnis",
+    "rewire",
     "spr",
     "undo",
     "undo_all",
@@ -193,6 +196,65 @@ def apply_sprs(
         applied[move] = True
         used |= touched
     return applied, records
+
+
+def compatible(edges: Int32Array) -> NDArray[np.bool_]:
+    """Which moves the loose rule lets through by the edges that they touch, int32 [M, 4], in order.
+
+    A move is left out where it touches an edge twice, for its target is adjacent then, or one that
+    a move before it has touched. Edges of several trees have numbers of their own.
+    """
+    in_order = np.sort(edges, axis=1)
+    left = np.flatnonzero((in_order[:, 1:] != in_order[:, :-1]).all(axis=1))
+    chosen = np.zeros(len(edges), dtype=np.bool_)
+    first = np.zeros(int(edges.max(initial=-1)) + 1, dtype=np.intp)
+    used = np.zeros(first.size, dtype=np.bool_)
+    while left.size:
+        backwards = left[::-1]
+        first[edges[backwards].ravel()] = np.repeat(backwards, edges.shape[1])  # the last one stays
+        wins = (first[edges[left]] == left[:, None]).all(axis=1)
+        chosen[left[wins]] = True
+        used[edges[left[wins]]] = True
+        left = left[~used[edges[left]].any(axis=1)]
+    return chosen
+
+
+class Links(NamedTuple):
+    """Where some half-edges led, and by which edges."""
+
+    halves: Int32Array
+    """int32[6, M]: those that each move rewires."""
+    twins: Int32Array
+    edges: Int32Array
+
+    def at(self, which: NDArray[np.bool_]) -> Links:
+        """Those of some moves, bool[M]."""
+        return Links(*(array[:, which] for array in self))
+
+    def restore(self, twin: Int32Array, edge: Int32Array) -> None:
+        """Let them lead there again."""
+        twin[self.halves], edge[self.halves] = self.twins, self.edges
+
+
+def rewire(twin: Int32Array, edge: Int32Array, prunes: Int32Array, targets: Int32Array) -> Links:
+    """Make compatible moves (see ``spr``) all at once, in the arrays of a tree or of a forest.
+
+    The caller makes sure that no target is inside its subtree, or looks for circles afterwards.
+    Returns: what was there before.
+    """
+    first, second = siblings(prunes)
+    left, right, far = twin[first], twin[second], twin[targets]
+    join_id, moved_id, target_id = edge[first], edge[second], edge[targets]
+    halves = np.stack([first, second, left, right, targets, far])
+    before = Links(halves, twin[halves], edge[halves])
+    for one, other, own in (
+        (left, right, join_id),
+        (targets, first, target_id),
+        (second, far, moved_id),
+    ):
+        twin[one], twin[other] = other, one
+        edge[one] = edge[other] = own
+    return before
 
 
 def random_nnis(

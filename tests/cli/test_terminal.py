@@ -113,6 +113,9 @@ def test_an_evaluation_does_not_speak_of_searches(run: Run, primates: str) -> No
         said = result.output.partition("\nTime ")[0] + Path("e.mltree.evalLog").read_text()
         said = said.replace("search.", "")
         assert not re.search(r"search|SPR|start user|insertions, ", said), said
+    told = run("sitelh", primates, "--trees", "x.mltree.bestTree", "--prefix", "e").stderr
+    assert "tree as given" in told
+    assert not re.search(r"start user|search done", told), told
 
 
 def test_kernels_are_announced_where_they_are_new(
@@ -192,7 +195,7 @@ def test_every_command_ends_in_json_with_its_result(
     ("arguments", "message"),
     [
         (("check", "nowhere", "--json"), "nowhere: no such file"),
-        (("search", "--json"), "Missing argument"),
+        (("search", "--json"), "missing argument"),
         (("search", "a", "--json", "--nonsense"), "--nonsense"),
         (("search", "-s", "a", "--json"), "-s a is written for IQ-TREE"),
         (("rf", "nowhere", "--json"), "nowhere: no such file"),

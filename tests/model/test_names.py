@@ -7,7 +7,7 @@ import pytest
 from mltree.alignment.alphabet import DNA, PROTEIN
 from mltree.errors import ModelError
 from mltree.model.grammar import parse_model
-from mltree.model.names import known_models
+from mltree.model.names import from_iq_tree, in_iq_tree, known_models
 from mltree.model.substitution import DNA_MODELS
 
 ELSEWHERE = {
@@ -56,3 +56,34 @@ def test_every_known_name_can_be_read() -> None:
     for alphabet in (DNA, PROTEIN):
         for name in known_models(alphabet):
             assert parse_model(name, alphabet).name == name
+
+
+@pytest.mark.parametrize("alphabet", [DNA, PROTEIN])
+@pytest.mark.parametrize("terms", ["+FC+I+G4", "+FE+R3"])
+def test_what_is_written_for_iq_tree_is_the_same_model_again(alphabet, terms: str) -> None:
+    """Though TIM2+F and TIM2uf+FC are two names: one has its frequencies by name, both by term."""
+    for name in known_models(alphabet):
+        written = in_iq_tree(name + terms)
+        assert "+FC" not in written
+        assert "+FE" not in written
+        one, other = (parse_model(x, alphabet) for x in (from_iq_tree(written), name + terms))
+        assert one.rate_classes == other.rate_classes
+        assert one.rates.tolist() == other.rates.tolist()
+        assert (one.frequency_mode, one.heterogeneity.kind, one.p_invariant) == (
+            other.frequency_mode, other.heterogeneity.kind, other.p_invariant,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("TIM2e+FQ+I", "TIM2+FE+I"),
+        ("K2P", "K80"),
+        ("TN{2/3}+F+G4{0.5}", "TN93{2/3}+F+G4{0.5}"),
+        ("gtr+fq", "gtr+FE"),
+        ("JTTDCMut+FO", "JTT-DCMUT+FO"),
+        ("nonsense+G", "nonsense+G"),
+    ],
+)
+def test_iq_tree_s_words(theirs: str, ours: str) -> None:
+    assert from_iq_tree(theirs) == ours

@@ -13,12 +13,12 @@ from typing import Any, get_type_hints
 import pytest
 from rich.console import Console
 
+from mltree.choice_events import ModelsRanked
 from mltree.errors import InputError
 from mltree.events import (
     AlignmentChecked,
     CheckpointWritten,
     Event,
-    ModelsRanked,
     Notice,
     PartitionsLoaded,
     PhaseStarted,

@@ -21,6 +21,7 @@ from mltree.events import (
 )
 from mltree.report.status import Status
 from mltree.run_events import Busy
+from mltree.tree_events import ReplicateDone
 
 PLAN = SearchPlanned(starts=6, phases=2, patience=2)
 PHASES = PhaseStarted(1, 25, 50.0, 6), PhaseStarted(2, 25, 100.0, 3)
@@ -45,6 +46,7 @@ STORY: list[tuple[Event, str]] = [
     (round_done(4, -18.0, radius=8), "perturbation 1, round 5 · lnL -18.000"),
     (TreePerturbed(1, 8, 1, -17.0), "perturbation 2, round 5 · lnL -17.000 (+1.000)"),
     (SearchFinished(-17.0, 4, 10, 1), "final score · lnL -17.000"),
+    (ReplicateDone(2, -9.0, 1, 4), "bootstrap, 1 of 4 replicates · lnL -17.000"),
 ]
 
 
@@ -54,6 +56,15 @@ def test_it_tells_the_step_that_is_under_way() -> None:
         status.heed(event, 10.0 * number)
         step, _, rest = status.text(10.0 * number).partition(" · 00:")
         assert (step, rest[:3]) == (expected, f"{number // 6:02d}:"), event
+
+
+def test_what_is_left_of_a_bootstrap_goes_by_its_pace() -> None:
+    status = Status()
+    status.heed(ReplicateDone(1, -9.0, 1, 10), 10.0)
+    assert "left" not in status.text(10.0)
+    status.heed(ReplicateDone(2, -9.0, 3, 10), 14.0)
+    assert "bootstrap, 3 of 10 replicates" in status.text(14.0)
+    assert "about 00:00:13 left" in status.text(15.0)
 
 
 def test_what_is_left_at_least_is_batches_without_a_better_tree() -> None:

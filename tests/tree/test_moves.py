@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 from mltree.tree.moves import (
     SprLengths,
     apply_sprs,
+    compatible,
     is_adjacent,
     is_inside,
     nni,
     random_nnis,
+    rewire,
     spr,
     undo,
     undo_all,
@@ -210,3 +212,26 @@ def test_both_interchanges_of_an_edge_are_drawn() -> None:
     for tree in trees:
         random_nnis(tree, 0.5, rng)
     assert len({topology_key(tree) for tree in (*trees, before)}) == 3
+
+
+@given(SIZES, SEEDS)
+def test_moves_made_at_once_are_those_made_one_by_one(n_tips: int, seed: int) -> None:
+    """The same moves, links and edge ids, unless a target came to lie inside its subtree."""
+    tree, rng = start(n_tips, seed)
+    prunes = np.array([random_prune(tree, rng) for _ in range(8)], np.int32)
+    targets = np.array([random_half(tree, rng) for _ in range(8)], np.int32)
+    outside = [not is_inside(tree, int(p), int(t)) for p, t in zip(prunes, targets, strict=True)]
+    prunes, targets = prunes[outside], targets[outside]
+    sides = np.stack([prunes, *siblings(prunes), targets], axis=1)
+    chosen = compatible(tree.edge[sides])
+    one_by_one, at_once = tree.copy(), tree.copy()
+    applied, _ = apply_sprs(one_by_one, prunes, targets)
+    links = rewire(at_once.twin, at_once.edge, prunes[chosen], targets[chosen])
+    if np.array_equal(applied, chosen):
+        np.testing.assert_array_equal(at_once.twin, one_by_one.twin)
+        np.testing.assert_array_equal(at_once.edge, one_by_one.edge)
+    else:
+        with pytest.raises(ValueError, match="one tree"):
+            at_once.validate()
+    links.restore(at_once.twin, at_once.edge)
+    assert identical(at_once, tree)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,15 +9,14 @@ from hypothesis import strategies as st
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
 from mltree.tree import parsimony
-from mltree.tree.fitch import PackedSites, pack_sites
+from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
 from mltree.tree.moves import nni
 from mltree.tree.parsimony import (
-    DirectionalSets,
     parsimony_score,
     stepwise_addition,
     stepwise_additions,
 )
-from mltree.tree.parsimony_spr import improve, parsimony_trees
+from mltree.tree.parsimony_spr import NEAR_CUT, improve, parsimony_trees, reweighted_trees
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, topology_key
 from mltree.tree.topology import Tree, siblings, tree_from_edges
@@ -161,14 +161,14 @@ def _scores_of_parts(growth: parsimony._Growth, tips: np.ndarray, patterns: Patt
             for half in range(tree.twin.size)
             if tree.twin[half] > half
         ]
-        packed = type(sites)(sites.tips[own], sites.widths, sites.word_weights, 0.0)
-        scores.append(DirectionalSets(tree_from_edges(ends, 0.1, n_tips), packed).score())
+        packed = PackedSites(sites.tips[:, own], sites.widths, sites.word_weights, 0.0)
+        scores.append(parsimony_score(tree_from_edges(ends, 0.1, n_tips), packed))
     return np.array(scores)
 
 
 def test_trees_grown_side_by_side_are_starts_of_their_own() -> None:
     patterns = random_patterns(12, np.random.default_rng(3))
-    trees = stepwise_additions(patterns, 4, np.random.default_rng(1))
+    trees = stepwise_additions(patterns, [np.random.default_rng(1)] * 4)
     assert len({topology_key(tree) for tree in trees}) == 4
     for tree in trees:
         tree.validate()
@@ -180,12 +180,12 @@ def test_starts_are_improved_unless_that_leads_where_another_already_is(
     n_tips: int, seed: int
 ) -> None:
     patterns = random_patterns(n_tips, np.random.default_rng(seed))
-    added = stepwise_additions(patterns, 4, np.random.default_rng(seed))
+    added = stepwise_additions(patterns, [np.random.default_rng(seed)] * 4)
     starts = parsimony_trees(patterns, 4, np.random.default_rng(seed))
     ends = []
     for before, start in zip(added, starts, strict=True):
         end = before.copy()
-        improve(end, patterns)
+        improve([end], patterns)
         ends.append(topology_key(end))
         wanted = before if ends[-1] in ends[:-1] else end
         assert topology_key(start) == topology_key(wanted)
@@ -223,7 +223,7 @@ def test_improve_never_ends_worse_and_returns_the_score(n_tips: int, seed: int) 
     patterns = random_patterns(n_tips, rng)
     tree = random_topology(n_tips, rng)
     before = parsimony_score(tree, patterns)
-    after = improve(tree, patterns)
+    (after,) = improve([tree], patterns)
     tree.validate()
     assert after == parsimony_score(tree, patterns) <= before
 
@@ -232,7 +232,7 @@ def test_improve_never_ends_worse_and_returns_the_score(n_tips: int, seed: int) 
 def test_improve_ends_where_no_interchange_saves_a_change(seed: int) -> None:
     _, patterns = evolved(16, 60, seed)
     tree = random_topology(16, np.random.default_rng(seed))
-    end = improve(tree, patterns)
+    (end,) = improve([tree], patterns)
     for edge in tree.inner_edges.tolist():
         for variant in (0, 1):
             other = tree.copy()
@@ -262,7 +262,7 @@ def test_spr_does_better_than_stepwise_addition() -> None:
     rng = np.random.default_rng(0)
     added = stepwise_addition(patterns, rng)
     before = parsimony_score(added, patterns)
-    assert improve(added, patterns) < before
+    assert improve([added], patterns) < before
 
 
 @pytest.mark.parametrize("codes", [np.full((5, 3), 1), np.full((5, 3), 15)])
@@ -277,3 +277,37 @@ def test_three_tips() -> None:
     patterns = patterns_of(np.array([[1, 1], [2, 1], [4, 2]]), np.ones(2), DNA)
     tree = parsimony_tree(patterns, np.random.default_rng(1))
     assert parsimony_score(tree, patterns) == 3
+
+
+@ALPHABETS
+@given(st.integers(4, 14), SEEDS)
+@settings(max_examples=10)
+def test_trees_under_rows_of_weights_are_those_of_the_resampled_alignments(
+    alphabet: Alphabet, n_tips: int, seed: int
+) -> None:
+    """Whatever stands beside them: by themselves, the patterns have those weights."""
+    rng = np.random.default_rng(seed)
+    patterns = random_patterns(n_tips, rng, alphabet)
+    whole = np.maximum(patterns.weights, 1)
+    patterns = replace(patterns, weights=whole)
+    rows = np.stack([rng.multinomial(int(whole.sum()), whole / whole.sum()) for _ in range(3)])
+    sites = InformativeSites.of(patterns)
+    seeds = rng.integers(1000, size=3).tolist()
+    together = reweighted_trees(sites, rows, [np.random.default_rng(s) for s in seeds])
+    for row, own, tree in zip(rows, seeds, together, strict=True):
+        drawn = pack_sites(replace(patterns, weights=row.astype(np.float64)))
+        alone = stepwise_addition(drawn, np.random.default_rng(own))
+        improve([alone], drawn, cuts=(NEAR_CUT,))
+        np.testing.assert_array_equal(tree.twin, alone.twin)
+        np.testing.assert_array_equal(tree.edge, alone.edge)
+
+
+def test_trees_improved_side_by_side_are_those_improved_alone() -> None:
+    _, patterns = evolved(40, 200, seed=5)
+    rng = np.random.default_rng(2)
+    trees = [random_topology(40, rng) for _ in range(5)]
+    alone = [tree.copy() for tree in trees]
+    scores = improve(trees, patterns)
+    assert [improve([tree], patterns)[0] for tree in alone] == scores.tolist()
+    for one, other in zip(trees, alone, strict=True):
+        np.testing.assert_array_equal(one.twin, other.twin)

@@ -1,0 +1,359 @@
+"""Searches, evaluations and bootstraps: the library's own steps, as the commands take them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mltree.alignment.given import Given
+from mltree.api.alignments import AlignmentLike, source_of, written
+from mltree.api.calls import Call, Progress, calling, one_of, resources_of
+from mltree.api.results import BootstrapResult, Evaluation, SearchResult
+from mltree.api.trees import PhyloTree, TreeLike, newick_of
+from mltree.bootstrap import Bootstrap, bootstrap_after, prepare_bootstrap
+from mltree.choosing import choose
+from mltree.commands.bootstrap import BOOTSTRAPS, Wanted, finished, replicate_settings
+from mltree.commands.branch_tests import FEWEST_TAXA
+from mltree.commands.request import breakdown_of, model_text
+from mltree.commands.search import SearchRequest, run_search
+from mltree.commands.supports import SUPPORT, Drawn, Supports
+from mltree.commands.trees import (
+    CONSENSUS_FILES,
+    METRICS,
+    consensus_texts,
+    support_kinds,
+    support_texts,
+)
+from mltree.errors import InputError
+from mltree.events import Emit, StartsEnded
+from mltree.journal import MemoryJournal
+from mltree.model.partitioned import Linkage, PartitionModel
+from mltree.model_option import is_choice
+from mltree.outputs import Outputs
+from mltree.placement import Resources
+from mltree.problem import (
+    Problem,
+    check_possible,
+    load_problem,
+    lone_trees,
+    read_problem,
+    read_tree,
+    read_trees,
+)
+from mltree.run import (
+    FIXED_TOPOLOGY,
+    Computation,
+    Found,
+    TreeSearch,
+    open_computation,
+    prepare_search,
+)
+from mltree.run import evaluate as evaluate_tree
+from mltree.settings import PRESETS
+from mltree.supports.consensus import Consensus
+from mltree.tree.newick import write_newick
+from mltree.tree.newick_clades import read_clades, read_labelled
+from mltree.tree_events import BootstrapFinished
+
+__all__ = ["bootstrap", "evaluate", "search"]
+
+CONSENSUS = CONSENSUS_FILES[Consensus.MAJORITY]
+
+
+def search(
+    alignment: AlignmentLike,
+    model: str | None = None,
+    *,
+    taxa: Sequence[str] | None = None,
+    data_type: str | None = None,
+    brlen: str = "scaled",
+    start: TreeLike | None = None,
+    preset: str = "default",
+    moves: str = "spr",
+    constraint: TreeLike | None = None,
+    bootstrap: int | str | None = None,
+    metric: str = "fbp",
+    sh_alrt: int | None = None,
+    lbp: int | None = None,
+    alrt: bool = False,
+    abayes: bool = False,
+    seed: int = 1,
+    device: str | int | None = None,
+    precision: str = "double",
+    memory_limit: str | int | None = None,
+    prefix: str | os.PathLike[str] | None = None,
+    redo: bool = False,
+    progress: Progress = False,
+) -> SearchResult:
+    """Find the maximum-likelihood tree of an alignment, as ``mltree search`` does.
+
+    alignment   a path, or sequences in memory; see :mod:`mltree.api.alignments`
+    model       RAxML-NG's grammar, a .bestModel file, a partition file, or ``"auto"``
+    taxa        names of the rows of a NumPy array
+    start       ``"pars{6},rand{2}"``, or a tree; the preset's where None
+    bootstrap   so many replicates, or ``"auto"``: supports on the tree
+    sh_alrt     so many resamplings; with ``lbp``, ``alrt``, ``abayes`` the tests of its branches
+    prefix      write the files of the command, and go on from those of a stopped one; None: none
+    progress    whether to show what happens, or who is told of it
+
+    Raises:
+        MltreeError: what the command ends with, in the same line.
+    """
+    one_of("preset", preset, PRESETS)
+    one_of("moves", moves, ("spr", "nni"))
+    one_of("brlen", brlen, Linkage)
+    one_of("metric", metric, METRICS)
+    from mltree.options_supports import local_tests_of
+
+    wanted = None if bootstrap is None else Wanted(_replicates(bootstrap), metric)
+    request = SearchRequest(
+        alignment="",
+        model=model,
+        datatype=data_type,
+        linkage=brlen,
+        resources=resources_of(device, precision, memory_limit),
+        prefix=None if prefix is None else os.fspath(prefix),
+        redo=redo,
+        command="mltree.search(...)",
+        seed=seed,
+        tree=None if start is None else newick_of(start),
+        preset=preset,
+        nni_only=moves == "nni",
+        constraint=None if constraint is None else newick_of(constraint),
+        outgroup=None,
+        collapse=None,
+        report=False,
+        supports=Supports(local_tests_of(sh_alrt, lbp, alrt, abayes), wanted),
+    )
+    source = source_of(alignment, taxa)
+    with calling(progress) as call:
+        if request.prefix is not None:
+            return _in_files(request, source, call)
+        return _in_memory(request, source, call)
+
+
+def _replicates(wanted: int | str) -> int | None:
+    """How many; None for as many as it takes. Raises: InputError."""
+    from mltree.options_supports import replicates_of
+
+    return replicates_of(str(wanted), "bootstrap")
+
+
+def _in_files(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
+    """The command itself, its alignment in a file."""
+    assert request.prefix is not None
+    if isinstance(source, Given):
+        source = written(source, Outputs.of(request.prefix, "alignment").path("fasta"))
+    ready, found, drawn = run_search(replace(request, alignment=source), call)
+    return _result(request, ready, found, drawn, call)
+
+
+def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
+    """The same steps without a file."""
+    problem = _problem(
+        source, request.model, request.datatype, request.linkage, request.resources, request.seed,
+        call,
+    )  # fmt: skip
+    ready = prepare_search(
+        problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
+        constraint=request.constraint, afterwards=request.supports.trees_at_once, emit=call,
+    )  # fmt: skip
+    found = ready.run(call)
+    return _result(request, ready, found, _drawn(request, source, ready, found, call), call)
+
+
+def _drawn(
+    request: SearchRequest, source: str | Given, ready: TreeSearch, found: Found, call: Call
+) -> Drawn:
+    """The supports that were asked for, as the command draws them."""
+    problem, asked = ready.problem, request.supports
+    drawn = Drawn(write_newick(found.mean_tree, problem.taxa))
+    if asked.tests and len(problem.taxa) >= FEWEST_TAXA:
+        tested = asked.tests.of(
+            ready.computation.of_all_taxa, found.tree, found.model, problem.groups, request.seed
+        )
+        drawn.newick = write_newick(found.mean_tree, problem.taxa, labels=tested.labels())
+        drawn.told = tested.events(drawn.newick)
+    if asked.bootstrap:
+        model = _as_written(found.model, problem, source, request)
+        settings = replicate_settings(request.nni_only)
+        replicates = bootstrap_after(ready, model, settings, request.seed)
+        more = _replicated(replicates, asked.bootstrap, drawn.newick, call)
+        drawn.newick, drawn.texts, drawn.told = more.newick, more.texts, drawn.told + more.told
+    return drawn
+
+
+def _problem(
+    source: str | Given,
+    model: str | None,
+    datatype: str | None,
+    linkage: str,
+    resources: Resources,
+    seed: int,
+    emit: Emit,
+) -> Problem:
+    """The data, under the model that suits them best where that is wanted."""
+    chooses = is_choice(model)
+    given = None if chooses else model
+    problem = load_problem(source, given, emit, datatype, Linkage(linkage))
+    if not chooses:
+        return problem
+    choices = choose(problem, resources, seed=seed, emit=emit)
+    return problem.under([choice.best.name for choice in choices])
+
+
+def _as_written(
+    model: PartitionModel, problem: Problem, source: str | Given, request: SearchRequest
+) -> PartitionModel:
+    """The model with the digits of its file, under which a command's replicates are searched."""
+    if problem.data is not None:
+        return model
+    text = model_text(model, problem).strip()
+    return read_problem(source, text, request.datatype, Linkage(request.linkage)).model
+
+
+def _result(
+    request: SearchRequest,
+    ready: TreeSearch,
+    found: Found,
+    drawn: Drawn,
+    call: Call,
+) -> SearchResult:
+    return SearchResult(
+        problem=ready.problem,
+        resources=request.resources,
+        found=ready.computation.exactly(found, call),
+        timings=_timings(ready.computation, found, call),
+        seed=request.seed,
+        starts=call.last(StartsEnded),
+        drawn=drawn,
+        bootstrap=_of_texts(drawn.texts, call) if request.supports.bootstrap else None,
+    )
+
+
+def _timings(computation: Computation, found: Found, call: Call) -> dict[str, float]:
+    spent = breakdown_of(computation)
+    device = 0.0 if spent is None else spent.device_seconds
+    return {"total": call.elapsed, "run": found.seconds, "device": device}
+
+
+def _replicated(replicates: Bootstrap, wanted: Wanted, best: str | None, call: Call) -> Drawn:
+    """Search for all replicates; their trees, and what they say of the best one."""
+    journal = MemoryJournal()
+    outcome = replicates.run(wanted.replicates, journal, call)
+    newicks = journal.newicks(outcome.count)
+    target, before = (None, []) if best is None else read_labelled(best)
+    trees = read_clades(newicks, target, "the tree")
+    drawn = Drawn(best or "")
+    drawn.texts = {BOOTSTRAPS: newicks} | consensus_texts(trees, [Consensus.MAJORITY], call)[0]
+    if target is not None:
+        kinds = support_kinds(wanted.metrics)
+        texts, drawn.told = support_texts(target, trees, kinds, call, before)
+        drawn.texts |= texts
+        drawn.newick = drawn.told[0].newick
+    call(finished(outcome))
+    return drawn
+
+
+def _of_texts(texts: Mapping[str, str], call: Call) -> BootstrapResult:
+    """What the files of a bootstrap say."""
+    end, supported = call.last(BootstrapFinished), texts.get(SUPPORT)
+    return BootstrapResult(
+        trees=tuple(map(PhyloTree, texts[BOOTSTRAPS].split())),
+        consensus=PhyloTree(texts[CONSENSUS].strip()),
+        tree=None if supported is None else PhyloTree(supported.strip()),
+        converged=end.converged if end else None,
+    )
+
+
+def evaluate(
+    alignment: AlignmentLike,
+    tree: TreeLike,
+    model: str | None = None,
+    *,
+    taxa: Sequence[str] | None = None,
+    data_type: str | None = None,
+    brlen: str = "scaled",
+    optimise_model: bool = True,
+    optimise_branches: bool = True,
+    device: str | int | None = None,
+    precision: str = "double",
+    memory_limit: str | int | None = None,
+    progress: Progress = False,
+) -> Evaluation:
+    """The log-likelihood of a tree: topology fixed, or all of it, as ``mltree evaluate`` does.
+
+    Raises:
+        MltreeError: what the command ends with, in the same line.
+    """
+    one_of("brlen", brlen, Linkage)
+    resources = resources_of(device, precision, memory_limit)
+    source, text = source_of(alignment, taxa), newick_of(tree)
+    with calling(progress) as call:
+        problem = load_problem(source, model, call, data_type, Linkage(brlen))
+        given = read_trees(text, problem, call)
+        if not optimise_branches:
+            for own, patterns in lone_trees(given, problem):
+                check_possible(own, patterns)
+        computation = open_computation(problem, resources, call)
+        found = evaluate_tree(
+            computation.likelihood,
+            given,
+            problem.model,
+            call,
+            optimise_parameters=optimise_model,
+            optimise_lengths=optimise_branches,
+            settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
+        )
+        return Evaluation(
+            problem=problem,
+            resources=resources,
+            found=computation.exactly(found, call),
+            timings=_timings(computation, found, call),
+        )
+
+
+def bootstrap(
+    alignment: AlignmentLike,
+    model: str | None = None,
+    *,
+    replicates: int | str = "auto",
+    tree: TreeLike | None = None,
+    metric: str = "fbp",
+    taxa: Sequence[str] | None = None,
+    data_type: str | None = None,
+    brlen: str = "scaled",
+    moves: str = "spr",
+    constraint: TreeLike | None = None,
+    seed: int = 1,
+    device: str | int | None = None,
+    precision: str = "double",
+    memory_limit: str | int | None = None,
+    progress: Progress = False,
+) -> BootstrapResult:
+    """The trees of bootstrap replicates, as ``mltree bootstrap`` finds them.
+
+    replicates  so many, or ``"auto"``: as many as it takes (autoMRE), 1,000 at most
+    tree        that the supports are drawn on, and the model is fitted to
+
+    Raises:
+        MltreeError: what the command ends with, in the same line.
+    """
+    one_of("brlen", brlen, Linkage)
+    one_of("moves", moves, ("spr", "nni"))
+    one_of("metric", metric, METRICS)
+    if is_choice(model):
+        raise InputError("model='auto' is chosen by search", hint="or ask mltree.model for one")
+    wanted = Wanted(_replicates(replicates), metric)
+    resources = resources_of(device, precision, memory_limit)
+    source, text = source_of(alignment, taxa), None if tree is None else newick_of(tree)
+    with calling(progress) as call:
+        problem = load_problem(source, model, call, data_type, Linkage(brlen))
+        prepared = prepare_bootstrap(
+            problem, replicate_settings(moves == "nni"), resources,
+            replicates=wanted.replicates, seed=seed,
+            tree=None if text is None else read_tree(text, problem, call),
+            constraint=None if constraint is None else newick_of(constraint), emit=call,
+        )  # fmt: skip
+        return _of_texts(_replicated(prepared, wanted, text, call).texts, call)

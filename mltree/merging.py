@@ -1,0 +1,339 @@
+"""Parts that evolve alike are put together: relaxed clustering (Lanfear et al. 2014).
+
+BMC Evol. Biol. 14:82. A scheme begins with a subset for every part, under the part's own best
+model. In each round the pairs of subsets whose trees are most alike in length are fitted as one,
+under the model of either; pairs that make the criterion of the whole scheme better become one, the
+best first, no subset twice; until none does. The tree and its lengths stay, times a factor of each
+subset where lengths are scaled.
+
+Given the lengths, the lnL of a subset is the sum of what its parts have under its model. So no pair
+needs patterns of its own: pairs without a part in common are fitted in one tree of a launch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.subsets import side_by_side
+from mltree.choice_events import PartsMerged
+from mltree.events import Emit
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
+from mltree.model.candidates import Criterion
+from mltree.model.eigen import ModelArrays
+from mltree.model.grammar import parse_model
+from mltree.model.parameters import arrays_of, free_parameters, vector, with_vector
+from mltree.model.partitioned import Linkage
+from mltree.model.portable import exp
+from mltree.model.substitution import Model
+from mltree.model_choice import FITTING, Choice, engine_width
+from mltree.placement import Resources, place
+from mltree.problem import Problem
+from mltree.search.model_optimiser import PartClimb, scale_bounds
+from mltree.search.trust_region import advance
+from mltree.tree.topology import Tree
+
+__all__ = ["merge_parts"]
+
+Float = NDArray[np.float64]
+
+SHARE = 0.1
+"""Of all pairs, those most alike, that are compared in a round (PartitionFinder 2, IQ-TREE)."""
+
+LEAST_PAIRS = 100
+"""Pairs that are compared in any case: all of 14 subsets, which costs little."""
+
+MOST_PAIRS, MOST_PAIRS_A_PART = 1000, 10
+"""Pairs that are compared at most, and for each part: the larger number counts (IQ-TREE)."""
+
+TIE = 1e-6
+"""Of the criterion: what rounding makes of nothing. Linked parts under JC are one for free."""
+
+EPSILON = 0.01
+"""lnL that a fit may still lack; a pair gains or loses units of the criterion."""
+
+AT_ONCE = 50_000
+"""Models of parts in a launch: as many as the optimiser of a thousand parts has there."""
+
+
+@dataclass(frozen=True)
+class _Subset:
+    """Parts of one data type under one model."""
+
+    group: int
+    parts: tuple[int, ...]
+    """Places in the group, rising."""
+    name: str
+    """Of the model, as ``--model`` takes it."""
+    model: Model
+    """With its estimates."""
+    scaler: float
+    """Factor on the tree's lengths."""
+    length: float
+    """Of a tree of its own, expected substitutions per site: what tells which are alike."""
+    sites: int
+    free: int
+    """Parameters of the model."""
+    lnl: float = -math.inf
+
+
+def merge_parts(
+    problem: Problem,
+    choices: Sequence[Choice],
+    tree: Tree,
+    resources: Resources,
+    criterion: Criterion,
+    emit: Emit,
+) -> list[list[int]]:
+    """Numbers of the parts, as their file has them, that are better off under one model.
+
+    ``choices``: each part's, in the order of ``problem.model``; ``tree``: with the lengths that
+    subsets share, f64[E]. Parts share them as they are, or scaled.
+
+    Raises:
+        DeviceError: a device cannot be found or used.
+    """
+    merger = _Merger(problem, choices, tree, resources, criterion)
+    for event in merger.rounds():
+        emit(event)
+    order = () if problem.data is None else problem.data.order
+    firsts = [0, *accumulate(len(patterns.parts) for patterns in problem.groups)]
+    return [[order[firsts[one.group] + place] for place in one.parts] for one in merger.subsets]
+
+
+class _Merger:
+    """A scheme on its way."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        choices: Sequence[Choice],
+        tree: Tree,
+        resources: Resources,
+        criterion: Criterion,
+    ) -> None:
+        self._problem = problem
+        self._tree = tree
+        self._criterion = criterion
+        self._settings = replace(FITTING.model, final_epsilon=EPSILON)
+        self._widths: list[int] = []
+        self._likelihoods: list[Likelihood] = []
+        starts, left = [], list(choices)
+        for number, patterns in enumerate(problem.groups):
+            own = [left.pop(0) for _ in patterns.parts]
+            self._widths.append(engine_width([choice.best.model for choice in own]))
+            bounds = FITTING.branches.bounds(problem.n_sites)
+            placement = place(resources, patterns, self._widths[-1], bounds)
+            self._likelihoods.append(placement.likelihood(patterns))
+            starts += [_lone(number, part, choice) for part, choice in enumerate(own)]
+        self.subsets = self._fitted(starts)
+        self._pairs: dict[tuple[_Subset, _Subset], _Subset] = {}
+
+    def rounds(self) -> Iterator[PartsMerged]:
+        """Merge round by round, until no pair is worth it."""
+        while True:
+            pairs = self._alike()
+            if not pairs:
+                return
+            self._compare(pairs)
+            merged = self._accept(pairs)
+            yield PartsMerged(len(pairs), merged, len(self.subsets), self._score())
+            if not merged:
+                return
+
+    def _alike(self) -> list[tuple[_Subset, _Subset]]:
+        """The pairs whose lengths, or their logs, differ least."""
+        pairs = [pair for pair in combinations(self.subsets, 2) if pair[0].group == pair[1].group]
+        lengths = np.array([[one.length, other.length] for one, other in pairs]).reshape(-1, 2)
+        either = [_ranks(np.abs(np.diff(f(lengths))[:, 0])) for f in (np.log, np.asarray)]
+        most = max(MOST_PAIRS, MOST_PAIRS_A_PART * len(self.subsets))
+        wanted = min(max(math.ceil(SHARE * len(pairs)), LEAST_PAIRS), most)
+        best = np.argsort(np.minimum(*either), kind="stable")[:wanted]
+        return [pairs[n] for n in best.tolist()]
+
+    def _compare(self, pairs: Sequence[tuple[_Subset, _Subset]]) -> None:
+        """Fit the pairs that are new, under the model of either."""
+        kept = set(self.subsets)
+        self._pairs = {pair: one for pair, one in self._pairs.items() if kept.issuperset(pair)}
+        owners = [
+            (pair, start)
+            for pair in pairs
+            if pair not in self._pairs
+            for start in self._starts(*pair)
+        ]
+        fitted = self._fitted([start for _, start in owners])
+        for (pair, _), one in zip(owners, fitted, strict=True):
+            known = self._pairs.get(pair)
+            if known is None or self._worth(pair, one) > self._worth(pair, known):
+                self._pairs[pair] = one
+
+    def _accept(self, pairs: Sequence[tuple[_Subset, _Subset]]) -> int:
+        """Merge the pairs that are worth it, the best first, no subset twice; how many."""
+        each = ((self._worth(pair, self._pairs[pair]), pair) for pair in pairs)
+        worth = sorted(each, key=lambda row: -row[0])
+        gone: set[_Subset] = set()
+        new: list[_Subset] = []
+        for gain, pair in worth:
+            if gain > -TIE and gone.isdisjoint(pair):
+                gone |= set(pair)
+                new.append(self._pairs[pair])
+        self.subsets = [one for one in self.subsets if one not in gone] + new
+        return len(new)
+
+    def _worth(self, pair: tuple[_Subset, _Subset], merged: _Subset) -> float:
+        """By how much the scheme's criterion falls if a pair becomes one."""
+        one, other = pair
+        lnl = merged.lnl - one.lnl - other.lnl
+        free = merged.free - one.free - other.free - self._is_scaled
+        gain = self._score() - self._score(lnl, free)
+        return -math.inf if math.isnan(gain) else gain
+
+    def _score(self, lnl: float = 0.0, free: int = 0) -> float:
+        """The criterion of the scheme, with so much more lnL and so many more parameters."""
+        scalers = self._is_scaled * (len(self.subsets) - 1)
+        free += sum(one.free for one in self.subsets) + scalers + self._tree.n_edges
+        lnl += math.fsum(one.lnl for one in self.subsets)
+        return self._criterion.score(lnl, free, self._problem.n_sites)
+
+    @property
+    def _is_scaled(self) -> bool:
+        return self._problem.model.linkage == Linkage.SCALED
+
+    def _starts(self, one: _Subset, other: _Subset) -> Iterator[_Subset]:
+        """Where the fits of a pair begin: a start for each model, in the middle where it is one."""
+        parts = tuple(sorted((*one.parts, *other.parts)))
+        patterns = side_by_side(self._problem.groups[one.group], parts)
+        share = one.sites / (one.sites + other.sites)
+        alike = one.name == other.name
+        for own in (one,) if alike else (one, other):
+            model = parse_model(own.name, own.model.alphabet).with_empirical_frequencies(patterns)
+            x = vector(own.model)
+            if alike:
+                x = share * x + (1.0 - share) * vector(other.model)
+            yield replace(
+                own,
+                parts=parts,
+                model=with_vector(model, x),
+                scaler=math.exp(_between(math.log(one.scaler), math.log(other.scaler), share)),
+                length=_between(one.length, other.length, share),
+                free=free_parameters(model),
+                sites=one.sites + other.sites,
+            )
+
+    def _fitted(self, starts: Sequence[_Subset]) -> list[_Subset]:
+        """Subsets at the maximum over their parameters, in the same order."""
+        found: dict[int, _Subset] = {}
+        for group in range(len(self._likelihoods)):
+            own = [n for n, start in enumerate(starts) if start.group == group]
+            found |= zip(own, self._climbed(group, [starts[n] for n in own]), strict=True)
+        return [found[n] for n in range(len(starts))]
+
+    def _climbed(self, group: int, starts: Sequence[_Subset]) -> list[_Subset]:
+        linked, settings = self._problem.model, self._settings
+        climbs = [
+            PartClimb(
+                start.model, 0, scale_bounds(linked, start.scaler, settings.scale_limit),
+                settings, EPSILON,
+            )
+            for start in starts
+        ]  # fmt: skip
+        for _ in range(settings.iterations):
+            live = [n for n, climb in enumerate(climbs) if not climb.done]
+            if not live:
+                break
+            points = [climbs[n].variables() for n in live]
+            speeds = [
+                exp(own[:, -1]) * (starts[n].scaler if self._is_scaled else 1.0)
+                for n, own in zip(live, points, strict=True)
+            ]
+            arrays = arrays_of(
+                [starts[n].model for n in live],
+                [own[:, :-1] for own in points],
+                speeds,
+                [self._widths[group]] * len(live),
+            )
+            values = self._values(group, [starts[n].parts for n in live], arrays)
+            advance([climbs[n].climb for n in live], values)
+        ends = [climb.end() for climb in climbs]
+        return [
+            replace(start, model=model, scaler=start.scaler * scale, lnl=climb.value)
+            for start, climb, (model, scale) in zip(starts, climbs, ends, strict=True)
+        ]
+
+    def _values(
+        self,
+        group: int,
+        parts: Sequence[tuple[int, ...]],
+        arrays: Sequence[Sequence[ModelArrays]],
+    ) -> list[Float]:
+        """f64[points] for each of some sets of parts: their lnL under each of its models."""
+        many, rows = len(self._problem.groups[group].parts), _apart(parts)
+        models = [_row([parts[n] for n in row], [arrays[n] for n in row], many) for row in rows]
+        lnls = self._part_lnls(group, [Case(own) for of_row in models for own in of_row], many)
+        found: dict[int, Float] = {}
+        ends = np.cumsum([len(of_row) for of_row in models])[:-1]
+        for row, own in zip(rows, np.split(lnls, ends), strict=True):
+            for n in row:
+                found[n] = own[: len(arrays[n]), list(parts[n])].sum(axis=1)
+        return [found[n] for n in range(len(parts))]
+
+    def _part_lnls(self, group: int, cases: Sequence[Case], many: int) -> Float:
+        """f64[cases, parts] of the tree."""
+        step = max(1, AT_ONCE // many)
+        chunks = [cases[first : first + step] for first in range(0, len(cases), step)]
+        likelihood = self._likelihoods[group]
+        return np.concatenate(
+            [likelihood.part_log_likelihoods([self._tree] * len(own), own) for own in chunks]
+        )
+
+
+def _row(
+    parts: Sequence[tuple[int, ...]], arrays: Sequence[Sequence[ModelArrays]], many: int
+) -> list[tuple[ModelArrays, ...]]:
+    """The models of ``many`` parts, point by point, of sets of parts that have none in common."""
+    models = [[arrays[0][0]] * many for _ in range(max(map(len, arrays)))]
+    for subset, own in zip(parts, arrays, strict=True):
+        for k, row in enumerate(models):
+            for part in subset:
+                row[part] = own[min(k, len(own) - 1)]
+    return [tuple(row) for row in models]
+
+
+def _lone(group: int, part: int, choice: Choice) -> _Subset:
+    """A part by itself, under its best model."""
+    best = choice.best
+    length = float(best.tree.lengths.sum())
+    free = free_parameters(best.model)
+    return _Subset(group, (part,), best.name, best.model, 1.0, length, best.sites, free)
+
+
+def _ranks(values: Float) -> NDArray[np.int64]:
+    """i64 [n]: the place of each among all, from the smallest."""
+    ranks = np.empty(values.size, np.int64)
+    ranks[np.argsort(values, kind="stable")] = np.arange(values.size)
+    return ranks
+
+
+def _between(one: float, other: float, share: float) -> float:
+    return share * one + (1.0 - share) * other
+
+
+def _apart(parts: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Sets of parts in rows, none of which has a part twice; the largest first, where they fit."""
+    rows: list[list[int]] = []
+    taken: list[int] = []
+    for n in sorted(range(len(parts)), key=lambda n: -len(parts[n])):
+        own = sum(1 << part for part in parts[n])
+        row = next((r for r, used in enumerate(taken) if not used & own), len(rows))
+        if row == len(rows):
+            rows.append([])
+            taken.append(0)
+        rows[row].append(n)
+        taken[row] |= own
+    return rows

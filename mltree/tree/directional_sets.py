@@ -1,0 +1,122 @@
+"""The Fitch sets behind every half-edge of trees that stand side by side, kept up as those change.
+
+The set behind half-edge h is that of the subtree which its neighbour sees across h; it is made from
+those behind the twins of h's siblings. A change of a tree travels outwards from where it was made
+only as far as it makes a difference, which for sets of states is not far.
+
+The trees have the same taxa: half-edge h of tree k is ``k * 3N + h``. Letters: T tips, N nodes,
+F words of all planes (see fitch).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.tree.fitch import PackedSites, Sets
+from mltree.tree.forest import Forest, ring
+from mltree.tree.topology import Float64Array, Int32Array
+
+__all__ = ["DirectionalSets"]
+
+
+class DirectionalSets:
+    """The sets of some trees; ``twin`` is theirs, and whoever changes it calls :meth:`refresh`."""
+
+    def __init__(self, twin: Int32Array, n_trees: int, sites: PackedSites) -> None:
+        """``twin``: int32[n * 3N], NONE where a tree has no such half-edge yet."""
+        self.twin = twin
+        self.sites = sites
+        self.n_trees = n_trees
+        self.n_halves = twin.size // n_trees
+        """3N, of one tree."""
+        self.n_tips = sites.n_tips
+        self.siblings = ring(twin.size)
+        halves = np.arange(self.n_halves, dtype=np.int32)
+        inner = halves >= 3 * self.n_tips
+        self.is_inner: NDArray[np.bool_] = np.tile(inner, n_trees)
+        """bool[n * 3N]: half-edges at inner nodes."""
+        # Of a tree the sets of its tips, then those of its inner half-edges.
+        n_rows = 4 * self.n_tips - 6
+        rows = np.where(inner, halves - 2 * self.n_tips, halves // 3)
+        offset = n_rows * np.arange(n_trees, dtype=np.int32)[:, None]
+        self.row_of: Int32Array = (rows + offset).astype(np.int32).ravel()
+        n_words = len(sites.tips)
+        self.sets: Sets = np.zeros((n_words, n_trees * n_rows), dtype=np.uint64)
+        tips = sites.tips.reshape(n_words, -1, self.n_tips)
+        self.sets.reshape(n_words, n_trees, n_rows)[:, :, : self.n_tips] = tips
+        self._is_due = np.zeros(twin.size, dtype=np.bool_)
+
+    @classmethod
+    def of_trees(cls, forest: Forest, sites: PackedSites) -> DirectionalSets:
+        """Those of whole trees."""
+        self = cls(forest.twin, forest.n_trees, sites)
+        level = forest.levels()
+        order = forest.inner[np.argsort(level[forest.inner], kind="stable")]
+        for wave in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
+            self.sets[:, self.row_of[wave]] = self._joined(wave)
+        return self
+
+    def behind(self, halves: Int32Array) -> Sets:
+        """[F, n]: the sets behind half-edges."""
+        return self.sets.take(self.row_of[halves], axis=1)
+
+    def refresh(self, halves: Int32Array) -> Int32Array:
+        """Recompute sets and whatever is made from them, outwards until nothing changes.
+
+        Returns: the half-edges whose sets have changed, some more than once.
+        """
+        changed = [halves[:0]]
+        while halves.size:
+            sets, here = self._joined(halves), self.row_of[halves]
+            differs = np.flatnonzero((sets != self.sets.take(here, axis=1)).any(axis=0))
+            changed.append(halves[differs])
+            self.sets[:, here[differs]] = sets[:, differs]
+            halves = self.made_from(self.twin[changed[-1]])
+        return np.concatenate(changed)
+
+    def made_from(self, halves: Int32Array) -> Int32Array:
+        """The half-edges, each once, whose sets are made from those behind the twins of these."""
+        halves = halves[self.is_inner[halves]]
+        for side in self.siblings:
+            self._is_due[side[halves]] = True
+        due = np.flatnonzero(self._is_due).astype(np.int32)
+        self._is_due[due] = False
+        return due
+
+    def towards_tips(self, trees: Int32Array) -> tuple[Int32Array, NDArray[np.bool_]]:
+        """The inner half-edges that face tip 0 of some trees; bool[n]: which of those are trees."""
+        wave = self.twin[trees * np.int32(self.n_halves)]
+        waves = []
+        for _ in range(self.n_tips):  # in a circle they would go on for ever
+            wave = wave[self.is_inner[wave]]
+            waves.append(wave)
+            if not wave.size:
+                break
+            wave = np.concatenate([self.twin[side[wave]] for side in self.siblings])
+        facing = np.concatenate(waves)
+        count = np.bincount(facing // self.n_halves, minlength=self.n_trees)
+        return facing, count == self.n_tips - 2
+
+    def scores(
+        self, facing: Int32Array | None = None, trees: Int32Array | None = None
+    ) -> Float64Array:
+        """f64[n]: changes on every tree, with those that any tree needs.
+
+        facing, trees: see :meth:`towards_tips`; of all where None, else others' are meaningless
+        """
+        if trees is None:
+            trees = np.arange(self.n_trees, dtype=np.int32)
+        if facing is None:
+            facing, _ = self.towards_tips(trees)
+        one, other = (self.behind(self.twin[side[facing]]) for side in self.siblings)
+        changes = self.sites.misses(one, other)
+        scores: Float64Array = np.zeros(self.n_trees) + self.sites.constant
+        scores += np.bincount(facing // self.n_halves, changes, minlength=self.n_trees)
+        roots = trees * np.int32(self.n_halves)
+        scores[trees] += self.sites.misses(self.behind(roots), self.behind(self.twin[roots]))
+        return scores
+
+    def _joined(self, halves: Int32Array) -> Sets:
+        one, other = (self.behind(self.twin[side[halves]]) for side in self.siblings)
+        return self.sites.join(one, other)

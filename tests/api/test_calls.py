@@ -1,0 +1,71 @@
+"""What a call shows: nothing, events to a function, lines, or a line of a notebook."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import mltree
+from mltree.api.calls import calling, resources_of
+from mltree.errors import InputError
+from mltree.events import AlignmentLoaded, Event, Notice, RoundDone
+
+TREE = "(t0,t1,(t2,(t3,(t4,(t5,t6)))));"
+
+
+def test_events_go_to_a_function(sequences: dict[str, str], capfd: pytest.CaptureFixture) -> None:
+    heard: list[Event] = []
+    mltree.evaluate(sequences, TREE, "JC", device="reference", progress=heard.append)
+    assert isinstance(heard[0], AlignmentLoaded)
+    assert heard[0].path == "the alignment"
+    assert any("the tree: " in event.text for event in heard if isinstance(event, Notice))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_lines_go_to_standard_error(
+    sequences: dict[str, str], capfd: pytest.CaptureFixture
+) -> None:
+    mltree.evaluate(sequences, TREE, "JC", device="reference", progress=True)
+    out, err = capfd.readouterr()
+    assert not out
+    assert "7 taxa" in err
+
+
+def test_a_notebook_has_a_line_that_lives(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    shown: list[dict[str, str]] = []
+
+    def display(bundle: dict[str, str], raw: bool, display_id: bool) -> Any:
+        assert raw
+        assert display_id
+        shown.append(bundle)
+        return SimpleNamespace(update=lambda bundle, raw: shown.append(bundle))
+
+    ipython = SimpleNamespace(
+        get_ipython=lambda: SimpleNamespace(kernel=object()),
+        display=SimpleNamespace(display=display),
+    )
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    with calling(True) as call:
+        call(RoundDone(1, 5, 10, 2, -123.456))
+        call(RoundDone(2, 5, 10, 2, -120.0))
+        assert call.last(RoundDone) == RoundDone(2, 5, 10, 2, -120.0)
+        assert call.last(Notice) is None
+    assert shown[0] == {"text/plain": "starting"}
+    assert "lnL -123.456" in shown[1]["text/plain"]
+    assert len(shown) == 2, "not twice in a moment"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_where_it_computes() -> None:
+    found = resources_of(1, "mixed", "2G")
+    assert (found.device, found.mixed, found.memory_limit) == ("1", True, 2 << 30)
+    assert resources_of(None, "double", 5).memory_limit == 5
+    with pytest.raises(InputError, match="precision='half' is none of double, mixed"):
+        resources_of(None, "half", None)
+    with pytest.raises(InputError, match="'many' is no size"):
+        resources_of(None, "double", "many")
