@@ -93,10 +93,9 @@ class Ultrafast:
             self._counts[taken] = np.where(is_better, 1, self._counts[taken] + 1)
             self.best[taken] = np.maximum(self.best[taken], resampled[n, taken])
             self.lnl[taken], self.held[taken] = lnl[n], keys[n]
-            tree = make(n)
-            self.trees[int(keys[n])] = tree
-            self._splits[int(keys[n])] = SplitSums(tree).splits
-        self._forget()
+            self.trees[int(keys[n])] = make(n)
+        held = set(self.held.tolist())
+        self.trees = {key: tree for key, tree in self.trees.items() if key in held}
 
     def _takers(self, key: np.uint64, resampled: Float64Array) -> NDArray[np.intp]:
         """The replicates that take a tree. Chance knows its key and their numbers, and no order."""
@@ -105,13 +104,6 @@ class Ultrafast:
         bits = mix(mix(near.astype(np.uint64) * GOLDEN) + key)
         chance = (bits >> np.uint64(11)) * 2.0**-53
         return near[(lead[near] > EPSILON) | (chance * (self._counts[near] + 1) <= 1)]
-
-    def _forget(self) -> None:
-        """Drop the trees that nobody holds any more."""
-        held = set(self.held.tolist())
-        for trees in (self.trees, self._splits):
-            for key in trees.keys() - held:
-                del trees[key]
 
     def holders(self) -> list[tuple[int, int]]:
         """Keys of the trees that are held and by how many; those of most first, then by lnL."""
@@ -130,6 +122,10 @@ class Ultrafast:
     def _supports(self) -> tuple[UInt64Array, Float64Array]:
         """Keys of the splits of all that is held, rising, and the share of replicates of each."""
         holders = self.holders()
+        self._splits = {
+            key: self._splits[key] if key in self._splits else SplitSums(self.trees[key]).splits
+            for key, _ in holders
+        }
         keys = np.concatenate([self._splits[key] for key, _ in holders])
         counts = np.repeat([count for _, count in holders], len(keys) // len(holders))
         distinct, of_key = np.unique(keys, return_inverse=True)
