@@ -31,14 +31,24 @@ PAPER_TRUTH = "JC+G4{0.8}"
 PAPER_TAXA = 15
 PAPER_SEED = 1
 
+_DNA = "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"
+
 SIMULATED = {
     "sim200x2000": ["--taxa", "200", "--sites", "2000", "--model",
-                    "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"],
+                    _DNA],
     "sim2000x1250": ["--taxa", "2000", "--sites", "1250", "--model",
-                     "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"],
+                     _DNA],
     "sim1000x1000": ["--taxa", "1000", "--sites", "1000", "--model",
-                     "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"],
+                     _DNA],
     "sim50x2000lg": ["--taxa", "50", "--sites", "2000", "--model", "LG+G4{0.7}"],
+    "sim24x500": ["--taxa", "24", "--sites", "500", "--mean-length", "0.1", "--model", _DNA],
+    "sim50x600": ["--taxa", "50", "--sites", "600", "--mean-length", "0.006", "--model", _DNA],
+    "sim71x300": ["--taxa", "71", "--sites", "300", "--random-tree", "yule",
+                  "--mean-length", "0.05", "--model", _DNA],
+    "sim123x700": ["--taxa", "123", "--sites", "700", "--random-tree", "yule",
+                   "--mean-length", "0.03", "--model", _DNA],
+    "sim150x1000": ["--taxa", "150", "--sites", "1000", "--mean-length", "0.1", "--model", _DNA],
+    "sim200x500": ["--taxa", "200", "--sites", "500", "--mean-length", "0.02", "--model", _DNA],
 }  # fmt: skip
 """Alignments that anyone can make again: options of ``mltree simulate``."""
 
@@ -99,7 +109,7 @@ class Source:
         """A simulated DNA alignment of so many taxa."""
         name = f"sim{taxa}x{sites}"
         path = self.cache / f"{name}-{self.seed}.phy"
-        model = "GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}"
+        model = _DNA
         options = ["--taxa", str(taxa), "--sites", str(sites), "--model", model]
         self._simulate(path, [*options, "--seed", str(self.seed)])
         return self._complete(name, path, "simulated")

@@ -4,6 +4,7 @@ Its sources are Markdown pages all over the project, so that the links between t
 repository as they do on the site; only the reference of commands is made here, from the code.
 """
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,11 @@ myst_links_external_new_tab = False
 suppress_warnings = [
     "misc.highlighting_failure",  # outputs of commands are no programs
 ]
-nitpicky = True
 autodoc_typehints = "description"
+add_module_names = False
 autodoc_member_order = "bysource"
+
+smartquotes = False  # options have two hyphens
 
 html_theme = "furo"
 html_title = f"mltree {__version__}"
@@ -44,11 +47,21 @@ html_copy_source = False
 html_show_sphinx = False
 
 
+ARGUMENT = re.compile(r"(\w+) {2,}(.+)")
+"""An argument in a docstring's list of them."""
+
+
 def setup(app: Any) -> None:
-    """Put the reference of commands where its page asks for it."""
+    """Put the reference of commands where its page asks for it; tell Sphinx of arguments."""
 
     def fill(_app: Any, page: str, source: list[str]) -> None:
         if page == "docs/commands":
             source[0] = source[0].replace("<!-- commands -->", commands_page())
 
+    def name(
+        _app: Any, _what: str, _name: str, _thing: Any, _options: Any, lines: list[str]
+    ) -> None:
+        lines[:] = [ARGUMENT.sub(r":param \1: \2", line) for line in lines]
+
     app.connect("source-read", fill)
+    app.connect("autodoc-process-docstring", name, priority=100)  # before napoleon

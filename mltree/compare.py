@@ -72,7 +72,9 @@ def _score(
     """What an engine answers, and how fast; it has this name where it cannot even be opened."""
     case, bounds = Case(model.arrays()), BranchSettings().bounds(patterns.n_sites)
     try:
-        likelihood = place(resources, patterns, max(model.categories), bounds).likelihood(patterns)
+        likelihood = place(
+            resources, patterns, max(model.categories), bounds, systems=max(model.systems)
+        ).likelihood(patterns)
         lnl = float(likelihood.log_likelihoods([tree], [case])[0])
         times = []
         for _ in range(REPETITIONS):

@@ -129,6 +129,8 @@ class Control(enum.IntEnum):
     """1 when the last trial was the best: CLAs then belong to the returned lengths."""
     FAR = 7
     """The last pass that aimed a length towards a maximum out of its reach."""
+    FLOOR = 8
+    """Stop where gains like the last, HOPE times, would end below (natural log)."""
 
 
 class Function(enum.IntEnum):
@@ -145,7 +147,7 @@ class Function(enum.IntEnum):
     RELL = 8
 
 
-CONTROL_WORDS = 8
+CONTROL_WORDS = 9
 """Stride of a control record, in numbers."""
 
 HEADER_WORDS = 2
@@ -188,6 +190,9 @@ MAX_STEP_HALVINGS = 12
 
 STEP_GROWTH = 1.4
 """A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
+
+HOPE = 4
+"""Gains like the last that may lead a group to its floor (docs/search.md, "Hopeless moves")."""
 
 UPHILL = 4
 """Factor on a length, up or down, where the curvature is of no use."""
@@ -387,8 +392,8 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
 }
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
-    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL GPU_COLUMNS TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH UPHILL
-    MOST_GROWTH LEAST_REACH SATURATED MODEL_SQUARES RELL_TILE
+    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL GPU_COLUMNS TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH HOPE
+    UPHILL MOST_GROWTH LEAST_REACH SATURATED MODEL_SQUARES RELL_TILE
 """
 NUMBERS = {name: globals()[name] for name in _KNOWN_TO_KERNELS.split()} | {
     "FUNCTIONS": len(Function)

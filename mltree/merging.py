@@ -256,7 +256,7 @@ class _Merger:
                 [starts[n].model for n in live],
                 [own[:, :-1] for own in points],
                 speeds,
-                [self._widths[group]] * len(live),
+                [(1, self._widths[group])] * len(live),
             )
             values = self._values(group, [starts[n].parts for n in live], arrays)
             advance([climbs[n].climb for n in live], values)

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from mltree.alignment.patterns import Patterns
 from mltree.device.ahead import Ahead
 from mltree.device.build import is_built
@@ -28,6 +26,7 @@ from mltree.device.speed import measured_speeds
 from mltree.events import DeviceChosen, Emit, MemoryPlanned, Notice, ignore
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.ascertainment import AscertainedLikelihood, conditioned_parts
+from mltree.likelihood.classes import Columns
 from mltree.likelihood.engine import Engine, Room
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
@@ -70,6 +69,8 @@ class Placement:
     n_patterns: int
     parts: int
     categories: int
+    systems: int
+    """Eigen systems of a model."""
     bounds: tuple[float, float]
     """Of branch lengths, expected substitutions per site."""
     trees: int | None
@@ -142,7 +143,7 @@ class Placement:
         shares = None
         self._announce(emit)
         if not self.devices:
-            engine = ReferenceEngine(patterns, self.categories, self.bounds)
+            engine = ReferenceEngine(patterns, self.categories, self.bounds, self.systems)
         elif self.in_panels:
             engine = panels = self._open_panels(patterns)
             shares = panels.notice
@@ -189,7 +190,7 @@ class Placement:
         can = all(info.has_fp64 for info in self.devices)
         device = self.resources.device if can else REFERENCE
         resources = replace(self.resources, device=device, mixed=False, vw=None)
-        return place(resources, patterns, self.categories, self.bounds)
+        return place(resources, patterns, self.categories, self.bounds, systems=self.systems)
 
     @property
     def _least_slots(self) -> int:
@@ -215,6 +216,7 @@ def place(
     bounds: tuple[float, float],
     trees: int | None = None,
     kept: KeptLayouts | None = None,
+    systems: int = 1,
 ) -> Placement:
     """Plan where the likelihoods of an alignment are computed, without taking any memory.
 
@@ -222,6 +224,7 @@ def place(
     bounds      shortest and longest branch, expected substitutions per site
     trees       that a search will have; None where one is evaluated
     kept        layouts of a search that goes on, whatever was measured since
+    systems     eigen systems that models have, each with an equal number of categories
 
     Raises:
         DeviceError: a device cannot be found, or cannot have such a layout.
@@ -236,7 +239,7 @@ def place(
             device, alphabet.n_states, alphabet.n_codes, categories, patterns.n_patterns,
             resources.mixed, vw, kept,
         )  # fmt: skip
-        layouts.append(layout)
+        layouts.append(replace(layout, systems=systems))
     return Placement(
         resources=resources,
         devices=tuple(devices),
@@ -246,6 +249,7 @@ def place(
         n_patterns=patterns.n_patterns,
         parts=len(patterns.parts),
         categories=categories,
+        systems=systems,
         bounds=bounds,
         trees=trees,
     )
@@ -298,10 +302,10 @@ class JointPlacement:
             widths = [patterns.n_patterns for patterns in groups]
             states = [patterns.alphabet.n_states for patterns in groups]
             engine = JointEngine(engines, states, widths, bounds)
+        columns = Columns.of(groups)
         if not any(patterns.unseen for patterns in groups):
-            return Likelihood(engine, bounds)
-        weights = np.concatenate([patterns.weights for patterns in groups])
-        return AscertainedLikelihood(engine, bounds, weights, conditioned_parts(groups))
+            return Likelihood(engine, bounds, columns)
+        return AscertainedLikelihood(engine, bounds, columns, conditioned_parts(groups))
 
     def exact(self, groups: Sequence[Patterns]) -> JointPlacement:
         """In fp64, for the final scores of a tree."""
@@ -316,14 +320,16 @@ def place_all(
     bounds: tuple[float, float],
     trees: int | None = None,
     kept: KeptLayouts | None = None,
+    systems: Sequence[int] | None = None,
 ) -> JointPlacement:
     """As :func:`place`, of the patterns of every state count, which share the memory."""
     placements = []
-    for patterns, width in zip(groups, categories, strict=True):
+    each = zip(groups, categories, systems or [1] * len(groups), strict=True)
+    for patterns, width, own_systems in each:
         own = resources
         if len(groups) > 1:
             own = replace(resources, memory_limit=_share(resources, patterns, groups))
-        placement = place(own, patterns, width, bounds, trees, kept)
+        placement = place(own, patterns, width, bounds, trees, kept, own_systems)
         if len(groups) > 1:
             layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
             placement = replace(placement, layouts=layouts)

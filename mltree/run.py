@@ -89,6 +89,12 @@ class Computation:
         return replace(found, lnl=lnl)
 
     @property
+    def side_by_side(self) -> bool:
+        """Whether trees side by side take less time than one after the other: on GPUs."""
+        devices = self.placement.devices
+        return bool(devices) and not all(device.is_cpu for device in devices)
+
+    @property
     def engines(self) -> list[Engine]:
         """The engine that it was placed on, and the exact one where that is another."""
         others = [] if self.placement.is_exact else [self.exact.engine]
@@ -117,7 +123,8 @@ def open_computation(
     bounds = settings.branches.bounds(problem.n_sites)
     firsts = np.cumsum([0, *(len(patterns.parts) for patterns in groups[:-1])]).tolist()
     widths = [problem.model.categories[first] for first in firsts]
-    placement = place_all(resources, groups, widths, bounds, trees, kept)
+    systems = [problem.model.systems[first] for first in firsts]
+    placement = place_all(resources, groups, widths, bounds, trees, kept, systems)
     placement.show(emit)
     is_whole = groups[0].n_tips == len(problem.taxa)
     return Computation(placement, placement.likelihood(groups, emit), problem.groups, is_whole)
@@ -246,6 +253,8 @@ def prepare_search(
         max(fitting.most_trees, afterwards),
         kept,
     )
+    if not computation.side_by_side:
+        fitting = fitting.one_by_one(all_starts=starts is not None)
     rng = np.random.default_rng(seed)
     grown = starting_trees(starts or _usual_starts(fitting), distinct, taxa, groups, rng, emit)
     start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)

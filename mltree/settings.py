@@ -90,6 +90,8 @@ class RoundSettings:
     of 20 / 40 left 2 of 3 searches one NNI short of the tree that 40 / 80 found in all."""
     min_gain: float = 0.05
     """lnL that a move must gain to be applied (docs/search.md, "Loose acceptance")."""
+    hopeless: float = 5.0
+    """lnL below the current tree at which a re-scored move is given up, and not looked at again."""
     smooth_epsilon: float = 0.1
     """lnL: branch smoothing after the moves stops below this gain a pass."""
     trial_margin: float = 2.0
@@ -116,6 +118,10 @@ BROADEST = 8 / 3
 
 WIDE_GAIN = 5.0
 """lnL: a wide look is repeated while a round gains as much."""
+
+
+FEW_STARTS, FEW_COPIES = 2, 4
+"""Starts and copies side by side where that saves no time: on CPUs."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,9 @@ class PerturbationSettings:
     """Copies of one launch; 8 to 32 on a GPU (docs/search.md, "Perturbation")."""
     patience: int = 2
     """Batches of copies without a better tree after which the search stops; 0: no perturbation."""
+    returns: int = 8
+    """Copies that come back to the tree they were made from, without a better one among others,
+    after which the search stops."""
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""
@@ -218,6 +227,10 @@ class SearchSettings:
     so few tips take as long as their steps. Of nine starts of 15 taxa (hard/dup) five end at the
     best lnL, three 7.5 below it, behind moves that no single SPR or perturbation made up for."""
     random_starts: int = 0
+    starts_at_once: int | None = None
+    """Starts that begin side by side; others follow while those before disagree. None: all."""
+    agreement: int = 2
+    """Starts that lead to one tree, the best, after which no others follow."""
     cull_factor: float = 0.75
     """After the first phase a start goes on if it lies within this factor of the spread between
     the best and the worst start."""
@@ -264,6 +277,21 @@ class SearchSettings:
             ),
         )
 
+    def one_by_one(self, *, all_starts: bool) -> SearchSettings:
+        """The same search where trees side by side cost as much as one after the other.
+
+        ``all_starts``: none is left out, however well others agree.
+        """
+        perturbation = self.perturbation
+        batches = perturbation.copies // FEW_COPIES
+        return replace(
+            self,
+            starts_at_once=None if all_starts else FEW_STARTS,
+            perturbation=replace(
+                perturbation, copies=FEW_COPIES, patience=batches * perturbation.patience
+            ),
+        )
+
     def _phases_for(self, taxa: int) -> tuple[PhaseSettings, ...]:
         """The phases, on large trees with a wide look before the last one."""
         last = self.phases[-1:]
@@ -293,8 +321,9 @@ PRESETS: dict[str, SearchSettings] = {
     "thorough": SearchSettings(
         parsimony_starts=10,
         random_starts=2,
+        agreement=12,
         max_survivors=6,
-        perturbation=PerturbationSettings(copies=16, patience=5),
+        perturbation=PerturbationSettings(copies=16, patience=5, returns=80),
     ),
 }
 """fast: one start, no perturbation; default: what the quality bars need; thorough: more of both."""

@@ -27,6 +27,7 @@
 #define CONTROL_MAX_PASSES 5
 #define CONTROL_ACCEPTED 6
 #define CONTROL_FAR 7
+#define CONTROL_FLOOR 8
 
 #define FN_PMATRICES 0
 #define FN_NEWVIEW 1
@@ -54,7 +55,7 @@
 
 #define SCALE_BITS_DOUBLE (256)
 #define SCALE_BITS_SINGLE (32)
-#define CONTROL_WORDS (8)
+#define CONTROL_WORDS (9)
 #define HEADER_WORDS (2)
 #define REDUCE_WIDTH (32)
 #define NO_CELL (-1)
@@ -66,6 +67,7 @@
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
 #define STEP_GROWTH (1.4)
+#define HOPE (4)
 #define UPHILL (4)
 #define MOST_GROWTH (10)
 #define LEAST_REACH (0.1)

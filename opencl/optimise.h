@@ -126,8 +126,9 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   const acc step = first ? 1 : better ? fmin((acc)1, last_step * (acc)STEP_GROWTH) : last_step / 2;
   const bool came_far = control[CONTROL_FAR] == passes - 1;
   const bool near_top = !first && !came_far && gain < control[CONTROL_EPSILON] * last_step;
+  const bool hopeless = !first && !came_far && lnl + HOPE * gain < control[CONTROL_FLOOR];
   const bool done = passes >= control[CONTROL_MAX_PASSES] ||
-                    (better ? near_top : step * (1 << MAX_STEP_HALVINGS) < 1);
+                    (better ? near_top || hopeless : step * (1 << MAX_STEP_HALVINGS) < 1);
   const int offset = record[GROUP_FIRST_LENGTH], count = record[GROUP_COUNT];
   __global acc *lengths = LENGTHS_AT(s) + offset, *best = BEST_AT(s) + offset;
   __global acc *target = TARGET_AT(s) + offset;

@@ -41,3 +41,14 @@ def test_branches_may_be_as_short_as_the_field_has_them_and_shorter_in_long_alig
         shortest, longest = branches.bounds(sites)
         assert 0 < shortest <= min(1e-6, 0.5 / sites)
         assert longest == 100
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_one_by_one_as_many_copies_are_tried(name: str) -> None:
+    side_by_side = preset(name)
+    alone = side_by_side.one_by_one(all_starts=False)
+    before, after = side_by_side.perturbation, alone.perturbation
+    assert after.copies < before.copies
+    assert after.copies * after.patience == before.copies * before.patience
+    assert alone.starts_at_once is not None
+    assert side_by_side.one_by_one(all_starts=True).starts_at_once is None

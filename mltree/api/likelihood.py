@@ -244,7 +244,7 @@ class Likelihood:
         split = [self._split(x) for x in points]
         values = [np.array(rows) for rows in zip(*(parts for parts, _ in split), strict=True)]
         scalers = list(np.array([own for _, own in split]).T)
-        every = arrays_of(model.models, values, scalers, model.categories)
+        every = arrays_of(model.models, values, scalers, model.shapes)
         return [Case(models) for models in zip(*every, strict=True)]
 
     # ------------------------------------------------------------------------------ the engine

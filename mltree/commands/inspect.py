@@ -139,7 +139,10 @@ def show_check(
     wanted = Resources(device=device)
     memory = None
     try:
-        memory = place(wanted, patterns, categories, bounds, settings.most_trees).memory
+        memory = place(
+            wanted, patterns, categories, bounds, settings.most_trees,
+            systems=max(problem.model.systems),
+        ).memory  # fmt: skip
         line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
     except DeviceError as error:
         line = f"not known: {error.message}"

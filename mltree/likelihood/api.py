@@ -19,6 +19,7 @@ from mltree.errors import DeviceMemoryError
 from mltree.likelihood import planner, programs
 from mltree.likelihood.batches import in_batches, trees_at_once
 from mltree.likelihood.cases import Case, Cases, distinct
+from mltree.likelihood.classes import Columns, best_weights, class_weights_of, single_classes
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result
 from mltree.likelihood.program import Program
 from mltree.likelihood.scan_tasks import ScanTasks, split
@@ -51,8 +52,14 @@ PROGRAMS_KEPT = 8
 class Likelihood:
     """The likelihood of trees over one alignment, computed by one engine."""
 
-    def __init__(self, engine: Engine, length_bounds: tuple[float, float]) -> None:
+    def __init__(
+        self, engine: Engine, length_bounds: tuple[float, float], columns: Columns | None = None
+    ) -> None:
+        """``columns``: of the engine; without, weights of classes cannot be told."""
         self.engine = engine
+        self._columns = columns
+        self._rows = np.empty((0, 0)) if columns is None else columns.weights[None]
+        """f64[R, L]: the rows of weights that cases name."""
         self._min_length, self._max_length = length_bounds
         self._models: list[tuple[ModelArrays, ...]] = []
         self._programs: dict[Hashable, Program] = {}
@@ -69,6 +76,7 @@ class Likelihood:
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of pattern weights f64[R, L], which cases name."""
+        self._rows = rows
         self.engine.load_weights(rows)
 
     def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
@@ -91,6 +99,38 @@ class Likelihood:
         rows = result.sums.reshape(*tree.lengths.shape[:-1], -1)
         slope, curve = np.moveaxis(rows[..., 1:].reshape(*tree.lengths.shape, 2), -1, 0)
         return float(rows[..., 0].sum()), slope, curve
+
+    def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
+        """The best weights of the classes of every part of every tree, all else as it is."""
+        return [self._class_weights(tree, case) for tree, case in zip(trees, cases, strict=True)]
+
+    def _class_weights(self, tree: Tree, case: Case) -> list[Float64]:
+        if self._columns is None:
+            raise ValueError("a likelihood without columns")
+        singles = single_classes(case)
+        longest = self.engine.longest_walk(len(singles))
+        at_once = self._at_once([tree.n_tips - 2] * len(singles), singles)
+
+        def score(batch: slice) -> Float64:
+            own = singles[batch]
+            self._log_likelihoods([tree] * len(own), own, longest, RunKind.EVALUATE_SITES)
+            return self.engine.site_log_likelihoods(len(own))
+
+        lnls = np.concatenate(in_batches(len(singles), at_once, score))
+        counts, parts = self._counts(tree, case), self._columns.parts[case.first_part :]
+        found = []
+        for arrays, where in zip(case.models, parts, strict=False):
+            weights = class_weights_of(arrays)
+            has_any = weights > 0.0
+            own = lnls[: has_any.sum(), where]
+            weights[has_any] = best_weights(own, counts[where], weights[has_any])
+            found.append(weights)
+        return found
+
+    def _counts(self, tree: Tree, case: Case) -> Float64:  # noqa: ARG002
+        """f64[L]: how many sites show each pattern."""
+        counts: Float64 = self._rows[case.weights]
+        return counts
 
     def smooth(
         self,
@@ -118,20 +158,27 @@ class Likelihood:
         return lnl
 
     def refine(
-        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks
+        self,
+        trees: Sequence[Tree],
+        cases: Sequence[Case],
+        scan: ScanTasks,
+        floors: Float64 | None = None,
     ) -> tuple[Float64, Float64]:
         """Log-likelihoods f64[outputs] and lengths f64[outputs, 3] (near, far, pendant).
 
         A joint Newton optimisation of the three branches around every insertion; of every part by
-        itself, f64[parts, outputs, 3], where they have lengths of their own.
+        itself, f64[parts, outputs, 3], where they have lengths of their own.  It may stop short of
+        the maximum where that is sure to lie below ``floors`` f64[outputs].
         """
         table = self._update(trees, cases)
         base, room = planner.slots_side_by_side(trees, table), self.engine.room
         lead = trees[0].lengths.shape[:-1]
         lnl, lengths = np.empty(scan.outputs), np.empty((*lead, scan.outputs, 3))
+        if floors is None or lead:  # parts with lengths of their own are optimised one by one
+            floors = np.full(scan.outputs, -np.inf)
         most = room.near_at_once(base) * self.engine.parts // table.parts
         for part, outputs in split(scan, most, max(1, room.most - base), table):
-            found = self._refine(trees, part, base, table)
+            found = self._refine(trees, part, base, table, floors[outputs])
             lnl[outputs], lengths[..., outputs, :] = found
         return lnl, lengths
 
@@ -294,12 +341,14 @@ class Likelihood:
         self._resident = [(tree.copy(), case) for tree, case in zip(trees, cases, strict=True)]
 
     def _refine(
-        self, trees: Sequence[Tree], scan: ScanTasks, base: int, table: Cases
+        self, trees: Sequence[Tree], scan: ScanTasks, base: int, table: Cases, floors: Float64
     ) -> tuple[Float64, Float64]:
         walk, lengths = programs.near_vectors(trees, scan, base, table)
         self._run(walk, lengths)
         program, lengths = programs.tripods(trees, scan, base, TRIPOD_PASSES, table)
-        control = planner.control_records(lengths.size // 3, LOCAL_EPSILON, TRIPOD_PASSES)
+        groups = lengths.size // 3
+        floors = np.resize(floors, groups)
+        control = planner.control_records(groups, LOCAL_EPSILON, TRIPOD_PASSES, floors)
         result = self._run(program, self._clip(lengths), control)
         lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
         return lnl, result.lengths.reshape(*trees[0].lengths.shape[:-1], -1, 3)

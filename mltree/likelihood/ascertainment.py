@@ -35,6 +35,7 @@ from mltree.errors import ModelError
 from mltree.likelihood.api import MAX_PASSES, Likelihood
 from mltree.likelihood.batches import in_batches
 from mltree.likelihood.cases import Case, Cases
+from mltree.likelihood.classes import Columns
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.model.portable import exp
@@ -132,12 +133,10 @@ class AscertainedLikelihood(Likelihood):
         self,
         engine: Engine,
         length_bounds: tuple[float, float],
-        weights: Float64,
+        columns: Columns,
         parts: Sequence[Conditioned],
     ) -> None:
-        """``weights`` f64[L]: the patterns' own."""
-        super().__init__(engine, length_bounds)
-        self._rows = weights[None]
+        super().__init__(engine, length_bounds, columns)
         self._conditioned = tuple(parts)
         self._known: list[tuple[Tree, Case, _Corrected]] = []
         """What is known of the trees that were asked for last."""
@@ -203,12 +202,18 @@ class AscertainedLikelihood(Likelihood):
         return lnl + self._above(known, scan)
 
     def refine(
-        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks
+        self,
+        trees: Sequence[Tree],
+        cases: Sequence[Case],
+        scan: ScanTasks,
+        floors: Float64 | None = None,
     ) -> tuple[Float64, Float64]:
         """Lower bounds of lnL f64[outputs], and lengths f64[outputs, 3], of every insertion."""
         known = self._held(trees, cases)
-        lnl, lengths = super().refine(trees, self._expect(known, cases), scan)
-        return lnl + self._above(known, scan), lengths
+        above = self._above(known, scan)
+        floors = None if floors is None else floors - above
+        lnl, lengths = super().refine(trees, self._expect(known, cases), scan, floors)
+        return lnl + above, lengths
 
     def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int32) -> Float64:
         """f64[n]: best length of the branch that remains where each prune was taken out."""
@@ -222,6 +227,10 @@ class AscertainedLikelihood(Likelihood):
     def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:  # noqa: ARG002
         """Refused."""
         raise _uncorrected()
+
+    def _counts(self, tree: Tree, case: Case) -> Float64:
+        """With the expected numbers of those that were left out."""
+        return self._held([tree], [case])[0].weights
 
     def _of(self, case: Case) -> list[Conditioned]:
         """The parts that a case has of those."""

@@ -2,7 +2,8 @@
 
 A group of branch lengths moves together. A better trial becomes the best and gives a new Newton
 target; a worse one halves the step from the best towards its target. A group ends on its best
-lengths when a pass gains less than its epsilon, after its last pass, or when the step is spent.
+lengths when a pass gains less than its epsilon, after its last pass, when the step is spent, or
+where it has no hope of its floor.
 
 A small gain is no maximum where the step was cut short: by halving, so that it counts by the share
 of Newton's step that was taken; or by the bounds of a step, on the way to a length far above; or
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.contract import (
+    HOPE,
     LEAST_REACH,
     MAX_STEP_HALVINGS,
     MOST_GROWTH,
@@ -65,9 +67,11 @@ class LengthOptimiser:
         step = min(step, 1.0)
         came_far = control[Control.FAR] == passes - 1
         spent = not first and not came_far and gain < control[Control.EPSILON] * last_step
+        may_reach = first or came_far or lnl + HOPE * gain >= control[Control.FLOOR]
         if not better:
             spent = step * 2.0**MAX_STEP_HALVINGS < 1
-        done = spent or passes >= control[Control.MAX_PASSES]
+        hopeless = better and not may_reach
+        done = spent or hopeless or passes >= control[Control.MAX_PASSES]
         span = slice(group["first_length"], group["first_length"] + group["count"])
         if better:
             self.best[span] = self.lengths[span]

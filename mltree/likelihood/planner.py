@@ -263,13 +263,16 @@ def group_records(
     return records
 
 
-def control_records(groups: int, epsilon: float, max_passes: int) -> Float64:
-    """f64[groups, CONTROL_WORDS] before the first pass."""
+def control_records(
+    groups: int, epsilon: float, max_passes: int, floors: Float64 | float = -np.inf
+) -> Float64:
+    """f64[groups, CONTROL_WORDS] before the first pass; ``floors``: of all, or f64[groups]."""
     control = np.zeros((groups, contract.CONTROL_WORDS))
     control[:, Control.ACTIVE] = 1
     control[:, Control.STEP] = 1
     control[:, Control.EPSILON] = epsilon
     control[:, Control.MAX_PASSES] = max_passes
+    control[:, Control.FLOOR] = floors
     return control
 
 
@@ -295,7 +298,7 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     join = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
     tasks["join_p"] = cases.matrices(join, scan.tree)
     cases.give(tasks, scan.tree)
-    pairs = _pairs(scan, forest)
+    pairs = _pairs(scan)
     tasks["steps"] = np.bincount(pairs.task, minlength=len(tasks))
     tasks["first_step"] = np.cumsum(tasks["steps"]) - tasks["steps"]
     steps: Records = np.zeros(len(pairs.task), contract.SCAN_STEP)
@@ -335,17 +338,8 @@ class _Pairs:
     """Index of the other; -1 where the walk goes one way only."""
 
 
-def _pairs(scan: ScanTasks, forest: Forest) -> _Pairs:
-    """Pairs the steps of each task by the node that they start at."""
-    task = np.repeat(np.arange(len(scan.prune), dtype=np.int32), np.diff(scan.first_step))
-    nodes = 2 * int(forest.n_tips.max())
-    place = task.astype(np.int64) * nodes + forest.in_tree(scan.near) // 3
-    index = np.arange(len(place), dtype=np.int32)
-    first_at = np.empty(len(scan.prune) * nodes, np.int32)
-    first_at[place[::-1]] = index[::-1]  # the last assignment stays: the first step at a node
-    first = first_at[place]
-    is_left = first == index
-    left = index[is_left]
-    right = np.full(len(left), -1, np.int32)
-    right[np.cumsum(is_left)[first[~is_left]] - 1] = index[~is_left]
-    return _Pairs(task[left], left, right)
+def _pairs(scan: ScanTasks) -> _Pairs:
+    """The steps two by two."""
+    index = np.arange(len(scan.partner), dtype=np.int32)
+    left = index[(scan.partner < 0) | (index < scan.partner)]
+    return _Pairs(scan.task_of_step[left], left, scan.partner[left])

@@ -67,6 +67,8 @@ class ScanTasks:
     level_out: Int
     """int32[steps]: stack level that receives ``P(t) . N``; -1 where no step lies below.
     May equal level_in."""
+    partner: Int
+    """int32[steps]: the other step that starts at its node; -1 where the walk goes one way only."""
     output: Int
     """int32[steps]: index of the score in the answer, 0 .. outputs - 1; -1 where the step only
     remakes the vector A for the steps below it."""
@@ -130,9 +132,11 @@ def _walks(task: ScanTasks, outputs: Int, room: int) -> Iterator[tuple[ScanTasks
         output = np.full(wanted[-1] + 1, -1, np.int32)
         output[wanted] = task.output[wanted] - first
         steps = {name: getattr(task, name)[: len(output)] for name in _STEP_FIELDS}
+        partner = task.partner[: len(output)]
         walk = replace(
             task,
             first_step=np.array([0, len(output)], np.int32),
+            partner=np.where(partner < len(output), partner, np.int32(-1)),
             output=output,
             outputs=len(wanted),
             **steps,
@@ -152,6 +156,7 @@ def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int]:
         root=scan.root[tasks],
         join_length=scan.join_length[..., tasks],
         first_step=scan.first_step[first : last + 1] - scan.first_step[first],
+        partner=np.maximum(scan.partner[steps] - scan.first_step[first], np.int32(-1)),
         output=renumbered,
         outputs=int(scored.sum()),
         **{name: getattr(scan, name)[steps] for name in _STEP_FIELDS},

@@ -8,6 +8,7 @@ solver gives real eigenvalues and orthogonal vectors U even where eigenvalues co
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cache
 
@@ -21,6 +22,7 @@ __all__ = [
     "MIN_FREQUENCY",
     "ModelArrays",
     "decompose",
+    "fitted",
     "p_matrices",
     "random_reversible",
     "rate_matrix",
@@ -135,6 +137,27 @@ def decompose(
         rates=np.asarray(rates, np.float64),
         weights=np.asarray(weights, np.float64),
     )
+
+
+def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) -> ModelArrays:
+    """A part's arrays with rates times its scaler, filled up to so many systems and categories.
+
+    What is filled in has weight 0.
+    """
+    own, width = arrays.n_systems, categories // systems
+    if (own, arrays.n_categories) == (systems, categories):
+        if scaler == 1.0:
+            return arrays
+        return dataclasses.replace(arrays, rates=arrays.rates * scaler)
+    rates, weights = np.zeros((systems, width)), np.zeros((systems, width))
+    rates[:own, : arrays.n_categories // own] = (arrays.rates * scaler).reshape(own, -1)
+    weights[:own, : arrays.n_categories // own] = arrays.weights.reshape(own, -1)
+    tables = [arrays.eigenvalues, arrays.right, arrays.left, arrays.frequencies]
+    if systems > 1:
+        last = [table if own > 1 else table[None] for table in tables]
+        tables = [np.concatenate([t, np.repeat(t[-1:], systems - own, axis=0)]) for t in last]
+    eigenvalues, right, left, frequencies = tables
+    return ModelArrays(eigenvalues, right, left, frequencies, rates.ravel(), weights.ravel())
 
 
 def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -26,6 +26,7 @@ __all__ = [
     "is_matrix",
     "protein_model",
     "read_matrix",
+    "read_table",
 ]
 
 PROTEIN_MODELS = (
@@ -65,7 +66,12 @@ def protein_model(name: str) -> Replacement:
     """
     if name not in PROTEIN_MODELS:
         raise KeyError(name)
-    return _replacement(_numbers((_FOLDER / f"{name.lower()}.dat").read_text("utf-8")))
+    return read_table(name.lower())
+
+
+def read_table(file: str) -> Replacement:
+    """A table of the package, by its file's name without the ending."""
+    return _replacement(_numbers((_FOLDER / f"{file}.dat").read_text("utf-8")))
 
 
 def read_matrix(path: str) -> Replacement:

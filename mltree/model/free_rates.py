@@ -48,8 +48,12 @@ class FreeRates:
     """Whether the user gave the values, so that they are not estimated."""
 
     @classmethod
-    def of(cls, rates: Float64, weights: Float64, *, fixed: bool = False) -> FreeRates:
+    def of(
+        cls, rates: Float64, weights: Float64, *, fixed: bool = False, in_order: bool = False
+    ) -> FreeRates:
         """The categories in proportion to some values, in ascending order of their rates.
+
+        ``in_order``: they stay in the order in which they are given.
 
         Raises: ModelError where a value is negative, or all are zero that count.
         """
@@ -57,8 +61,8 @@ class FreeRates:
             raise ModelError("rates of categories and their weights must not be negative")
         if not (rates * weights).sum() > 0.0:
             raise ModelError("the rates of all categories that have a weight are zero")
-        rates, weights = cls(*_normalised(rates, weights)).ascending()
-        return cls(rates, weights, fixed)
+        form = cls(*_normalised(rates, weights), fixed)
+        return form if in_order else cls(*form.ascending(), fixed)
 
     @classmethod
     def from_gamma(cls, categories: int, alpha: float) -> FreeRates:

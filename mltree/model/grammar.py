@@ -1,7 +1,8 @@
 """Model strings in RAxML-NG's grammar: parsing them, and printing them as its .bestModel does.
 
-    MODEL[{rates}] [+F|+FC|+FE|+FO|+FU{frequencies}] [+G[K][m|a][{alpha}]|+R[K][{rates}{weights}]]
-        [+I|+IO|+IU{p}|+I{p}] [+ASC_LEWIS|+ASC_FELS{sites}|+ASC_STAM{sites}]
+    MODEL[{rates}] [+C10|...|+C60[{weights}]] [+F|+FC|+FE|+FO|+FU{frequencies}]
+        [+G[K][m|a][{alpha}]|+R[K][{rates}{weights}]] [+I|+IO|+IU{p}|+I{p}]
+        [+ASC_LEWIS|+ASC_FELS{sites}|+ASC_STAM{sites}]
         [+B|+BO|+BU{scale}|+B{scale}]
 
 Values are separated by ``/`` or ``,``; braces may be square brackets; case does not matter. A
@@ -30,7 +31,8 @@ from mltree.model import morphology
 from mltree.model.empirical import PROTEIN_MODELS, protein_model, read_matrix
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import Gamma
-from mltree.model.names import PROTEIN_GTR, default_model_name, unknown_name
+from mltree.model.mixtures import PAIRED, PROFILES, paired_mixture, profile_mixture
+from mltree.model.names import POISSON, PROTEIN_GTR, default_model_name, unknown_name
 from mltree.model.substitution import (
     DNA_MODELS,
     FrequencyMode,
@@ -40,7 +42,13 @@ from mltree.model.substitution import (
     n_pairs,
     unique_rates,
 )
-from mltree.model.terms import Term, numbers, with_options
+from mltree.model.terms import (
+    DEFAULT_CATEGORIES,
+    START_ALPHA,
+    Term,
+    numbers,
+    with_options,
+)
 
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
@@ -70,7 +78,9 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
         term = Term(head, PROTEIN_GTR, (head,))
     model = _base_model(term.key, alphabet)
     values = term.only()
-    if values is not None:
+    if values is not None and term.key in PROFILES:
+        options = [head, *options]
+    elif values is not None:
         model = _with_values(model, values, head)
     return with_options(model, options)
 
@@ -99,7 +109,7 @@ def _data_of(name: str) -> str | None:
     """The name of the alphabet that a model is for; None where there is no such model."""
     if name in _DNA_NAMES or _CUSTOM_CLASSES.fullmatch(name) is not None:
         return "DNA"
-    if name in PROTEIN_MODELS or name == PROTEIN_GTR:
+    if name in (*PROTEIN_MODELS, PROTEIN_GTR, POISSON, *PAIRED, *PROFILES):
         return "AA"
     return morphology.data_of(name)
 
@@ -128,18 +138,49 @@ def _base_model(name: str, alphabet: Alphabet) -> Model:
             f"model {name} is for {wanted}, but the alignment's data type is {alphabet.name}",
             hint=f"try {default_model_name(alphabet)}",
         )
+    return _nucleotides(name, alphabet) if data == "DNA" else _proteins(name, alphabet)
+
+
+def _nucleotides(name: str, alphabet: Alphabet) -> Model:
     custom = _CUSTOM_CLASSES.fullmatch(name)
     if custom is not None:
         return _estimated(name, alphabet, _in_order(custom[1]), np.ones(6))
-    if data == "DNA":
-        known = DNA_MODELS[_DNA_NAMES[name]]
-        model = _estimated(known.name, alphabet, known.rate_classes, np.ones(6))
-        mode: FrequencyMode = "FO" if known.free_frequencies else "model"
-        return dataclasses.replace(model, frequency_mode=mode)
+    known = DNA_MODELS[_DNA_NAMES[name]]
+    model = _estimated(known.name, alphabet, known.rate_classes, np.ones(6))
+    mode: FrequencyMode = "FO" if known.free_frequencies else "model"
+    return dataclasses.replace(model, frequency_mode=mode)
+
+
+def _proteins(name: str, alphabet: Alphabet) -> Model:
     if name == PROTEIN_GTR:
         start = protein_model("LG").exchangeabilities
         return _estimated(name, alphabet, tuple(range(len(start))), start)
+    if name in PAIRED:
+        return _paired(name, alphabet)
+    if name in (POISSON, *PROFILES):
+        return _poisson(name, alphabet)
     return Model(name, alphabet, (), *protein_model(name), "model")
+
+
+def _paired(name: str, alphabet: Alphabet) -> Model:
+    """LG4M with four gamma rates, LG4X with four free ones."""
+    mixture = paired_mixture(name)
+    form: Gamma | FreeRates = Gamma(mixture.n_classes, START_ALPHA)
+    if name == "LG4X":
+        form = FreeRates.from_gamma(mixture.n_classes, START_ALPHA)
+    lg = protein_model("LG")
+    return Model(name, alphabet, (), *lg, "model", heterogeneity=form, mixture=mixture)
+
+
+def _poisson(name: str, alphabet: Alphabet) -> Model:
+    """All exchangeabilities equal; a bare C20 is POISSON+C20+G4, as in IQ-TREE."""
+    states = alphabet.n_states
+    equal = np.full(states, 1.0 / states)
+    model = Model(POISSON, alphabet, (), np.ones(n_pairs(states)), equal, "model")
+    if name == POISSON:
+        return model
+    form = Gamma(DEFAULT_CATEGORIES, START_ALPHA)
+    return dataclasses.replace(model, heterogeneity=form, mixture=profile_mixture(name))
 
 
 def _estimated(
@@ -223,6 +264,8 @@ def format_model(model: Model, precision: int = PRECISION) -> str:
     text = model.name
     if len(set(model.rate_classes)) > 1:
         text += braces(*unique_rates(model.rate_classes, model.rates))
+    if model.mixture is not None and not model.mixture.is_paired:
+        text += f"+{model.mixture.name}{braces(*model.mixture.weights)}"
     if model.frequency_mode in ("FO", "FU"):
         text += "+FU" + braces(*model.frequencies)
     elif model.frequency_mode != "model":
@@ -246,7 +289,8 @@ def _at_sites(model: Model, braces: Callable[..., str]) -> Iterator[str]:
         mode = "a" if form.mode == "median" else "m"
         yield f"+G{form.n_categories}{mode}{braces(form.alpha)}"
     if isinstance(form, FreeRates):
-        rates, weights = form.ascending()
+        is_paired = model.mixture is not None and model.mixture.is_paired
+        rates, weights = form.categories if is_paired else form.ascending()
         yield f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
     if model.ascertainment is not None:
         yield model.ascertainment.text

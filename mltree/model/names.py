@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from mltree.errors import ModelError
 from mltree.model import morphology
 from mltree.model.empirical import PROTEIN_MODELS
+from mltree.model.mixtures import PAIRED
 from mltree.model.substitution import DNA_MODELS
 
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
 
 __all__ = [
+    "POISSON",
     "PROTEIN_GTR",
     "default_model_name",
     "from_iq_tree",
@@ -25,6 +27,9 @@ __all__ = [
 
 PROTEIN_GTR = "PROTGTR"
 """All exchangeabilities of amino acids estimated, or read from a user's file."""
+
+POISSON = "POISSON"
+"""All exchangeabilities of amino acids equal, and the frequencies."""
 
 _ALIASES = {
     "JC69": "JC",
@@ -84,8 +89,7 @@ _FQ = re.compile(r"\+FQ(?=\+|$)", re.IGNORECASE)
 _CHOICES = {"MFP", "MF", "TEST", "TESTONLY", "TESTNEW", "TESTNEWONLY", "TESTMERGE", "AUTO"}
 """What asks other programs to choose a model."""
 
-_MIXTURES = {"LG4M", "LG4X", "MIX", "EX2", "EX3", "EHO", "UL2", "UL3", "EX_EHO", "CF4", "JTTCF4G"}
-_MIXTURES |= {f"C{classes}" for classes in range(10, 61, 10)}
+_MIXTURES = {"MIX", "EX2", "EX3", "EHO", "UL2", "UL3", "EX_EHO", "CF4", "JTTCF4G"}
 
 
 def default_model_name(alphabet: Alphabet) -> str:
@@ -96,7 +100,7 @@ def default_model_name(alphabet: Alphabet) -> str:
 
 def known_models(alphabet: Alphabet) -> list[str]:
     """The names of the models for a kind of data."""
-    sequences = {"DNA": [*DNA_MODELS], "AA": [*PROTEIN_MODELS, PROTEIN_GTR]}
+    sequences = {"DNA": [*DNA_MODELS], "AA": [*PROTEIN_MODELS, POISSON, *PAIRED, PROTEIN_GTR]}
     return sequences.get(alphabet.name) or morphology.names_of(alphabet)
 
 

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.eigen import ModelArrays, decompose
+from mltree.model.eigen import ModelArrays, decompose, fitted
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import Gamma
 from mltree.model.portable import exp
-from mltree.model.rates import Variable, categories_at, with_invariable
+from mltree.model.rates import Categories, Variable, categories_at, with_invariable
 from mltree.model.substitution import Model, expand_rates, unique_rates
 
 __all__ = [
@@ -104,7 +104,9 @@ def free_parameters(model: Model) -> int:
     """
     classes = 0 if _are_given(model) else len(set(model.rate_classes)) - 1
     frequencies = model.n_states - 1 if model.frequency_mode in ("FC", "FO") else 0
-    return classes + frequencies + len(_invariable(model)) + len(model.heterogeneity.variables())
+    among = len(_invariable(model)) + len(model.heterogeneity.variables())
+    weights = 0 if model.mixture is None else model.mixture.free_weights
+    return classes + frequencies + among + weights
 
 
 def names(model: Model) -> list[str]:
@@ -160,12 +162,13 @@ def arrays_of(
     models: Sequence[Model],
     points: Sequence[Float64],
     scalers: Sequence[Float64],
-    categories: Sequence[int] | None = None,
+    shapes: Sequence[tuple[int, int]] | None = None,
 ) -> list[list[ModelArrays]]:
     """The arrays of every model at its points f64 [M, n], rates times its scalers f64 [M].
 
-    ``categories``: as many for each model as it is filled up to with some of weight 0. What all
-    models of a state count need is found at once, as it takes a thousand parts to be quick.
+    ``shapes``: eigen systems and categories that each model is filled up to, with some of weight
+    0. What all models of a state count need is found at once, as it takes a thousand parts to be
+    quick.
     """
     found: list[list[ModelArrays]] = [[]] * len(models)
     for states in dict.fromkeys(model.n_states for model in models):
@@ -177,7 +180,11 @@ def arrays_of(
         )
         for n, own, variable, rows in zip(which, values, among, systems, strict=True):
             rates, weights = with_invariable(variable, own.p_invariant)
-            missing = categories[n] - rates.shape[1] if categories else 0
+            mixture = models[n].mixture
+            if mixture is not None:
+                rates, weights = mixture.spread(variable, Categories(rates, weights))
+            shape = shapes[n] if shapes else (1, 0)
+            missing = max(0, shape[1] - rates.shape[1]) if shape[0] == 1 else 0
             none = np.zeros((len(rates), missing))
             rates = np.concatenate([rates * scalers[n][:, None], none], axis=1)
             weights = np.concatenate([weights, none], axis=1)
@@ -185,6 +192,8 @@ def arrays_of(
                 ModelArrays(*system, own_rates, own_weights)
                 for system, own_rates, own_weights in zip(rows, rates, weights, strict=True)
             ]
+            if shape[0] > 1:
+                found[n] = [fitted(arrays, 1.0, *shape) for arrays in found[n]]
     return found
 
 
@@ -194,21 +203,31 @@ def _systems(
     """Eigenvalues, right, left and frequencies of each model's points; of all, where they agree."""
     free = [bool(_free_classes(model) or _free_frequencies(model)) for model in models]
     spans = [slice(None) if moves else slice(1) for moves in free]
-    pairs = list(zip(values, spans, strict=True))
-    rates = np.concatenate([own.rates[span] for own, span in pairs])
-    frequencies = np.concatenate([own.frequencies[span] for own, span in pairs])
+    pairs = list(zip(models, values, spans, strict=True))
+    matrices = [_matrices(model, own, span) for model, own, span in pairs]
+    rates, frequencies = (np.concatenate(rows) for rows in zip(*matrices, strict=True))
     one = np.ones((len(rates), 1))
     every = decompose(rates, frequencies, one, one)
-    tables = list(zip(every.eigenvalues, every.right, every.left, every.frequencies, strict=True))
+    tables = (every.eigenvalues, every.right, every.left, every.frequencies)
     first = 0
-    for own, moves in zip(values, free, strict=True):
-        count = len(own.among_sites)
-        if moves:
-            yield tables[first : first + count]
-            first += count
-        else:
-            yield repeat(tables[first], count)
-            first += 1
+    for (model, own, _), moves in zip(pairs, free, strict=True):
+        count, classes = len(own.among_sites), model.mixture.n_classes if model.mixture else 1
+        last = first + classes * (count if moves else 1)
+        rows = [table[first:last] for table in tables]
+        if model.mixture is not None:
+            rows = [row.reshape(-1, classes, *row.shape[1:]) for row in rows]
+        systems = list(zip(*rows, strict=True))
+        yield systems if moves else repeat(systems[0], count)
+        first = last
+
+
+def _matrices(model: Model, own: _Values, points: slice) -> tuple[Float64, Float64]:
+    """Exchangeabilities and frequencies, f64 [n, ...]: class by class of every point."""
+    rates, frequencies = own.rates[points], own.frequencies[points]
+    if model.mixture is None:
+        return rates, frequencies
+    rates, frequencies = model.mixture.matrices(rates, frequencies)
+    return rates.reshape(-1, rates.shape[-1]), frequencies.reshape(-1, frequencies.shape[-1])
 
 
 def _variables(model: Model) -> list[Variable]:

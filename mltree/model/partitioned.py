@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.eigen import ModelArrays
+from mltree.model.eigen import ModelArrays, fitted
 from mltree.model.grammar import format_model
 from mltree.model.substitution import Model
 
-__all__ = ["SCALER_MAX", "SCALER_MIN", "Linkage", "PartitionModel", "alone", "fitted"]
+__all__ = ["SCALER_MAX", "SCALER_MIN", "Linkage", "PartitionModel", "alone"]
 
 Float = NDArray[np.float64]
 
@@ -72,10 +72,26 @@ class PartitionModel:
     def categories(self) -> tuple[int, ...]:
         """K of each part: parts of one state count are computed with as many categories."""
         most: dict[int, int] = {}
-        for model in self.models:
-            own = model.arrays().n_categories
-            most[model.n_states] = max(own, most.get(model.n_states, self.least_categories))
+        for model, systems in zip(self.models, self.systems, strict=True):
+            arrays = model.arrays()
+            own = systems * (arrays.n_categories // arrays.n_systems)
+            least = -(-self.least_categories // systems) * systems
+            most[model.n_states] = max(own, most.get(model.n_states, least))
         return tuple(most[model.n_states] for model in self.models)
+
+    @cached_property
+    def systems(self) -> tuple[int, ...]:
+        """Eigen systems of each part, of which mixtures have several, likewise."""
+        most: dict[int, int] = {}
+        for model in self.models:
+            own = model.arrays().n_systems
+            most[model.n_states] = max(own, most.get(model.n_states, 1))
+        return tuple(most[model.n_states] for model in self.models)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Eigen systems and categories that each part is computed with."""
+        return tuple(zip(self.systems, self.categories, strict=True))
 
     def arrays(self) -> tuple[ModelArrays, ...]:
         """What the likelihood is computed from, one a part: rates times the part's scaler.
@@ -86,8 +102,8 @@ class PartitionModel:
 
     @cached_property
     def _arrays(self) -> tuple[ModelArrays, ...]:
-        each = zip(self.models, self.scalers.tolist(), self.categories, strict=True)
-        return tuple(fitted(model.arrays(), scaler, width) for model, scaler, width in each)
+        each = zip(self.models, self.scalers.tolist(), self.shapes, strict=True)
+        return tuple(fitted(model.arrays(), scaler, *shape) for model, scaler, shape in each)
 
     def with_parts(self, models: Sequence[Model], scalers: Float | None = None) -> PartitionModel:
         """The same parts under other models, and with other scalers."""
@@ -130,15 +146,3 @@ class PartitionModel:
 def alone(model: Model) -> PartitionModel:
     """A model for all sites."""
     return PartitionModel((model,))
-
-
-def fitted(arrays: ModelArrays, scaler: float, categories: int) -> ModelArrays:
-    """A part's arrays with its scaler, and filled up with categories of weight 0."""
-    missing = categories - arrays.n_categories
-    if scaler == 1.0 and not missing:
-        return arrays
-    return dataclasses.replace(
-        arrays,
-        rates=np.append(arrays.rates * scaler, np.zeros(missing)),
-        weights=np.append(arrays.weights, np.zeros(missing)),
-    )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mltree.errors import ModelError
 from mltree.model.eigen import ModelArrays, decompose
+from mltree.model.mixtures import LEAST_WEIGHT, Mixture
 from mltree.model.rates import ONE_RATE, Heterogeneity, with_invariable
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ class Model:
     branch_scaler: float | None = None
     """Factor on the branch lengths of the part that the model is for; None where it has none of its
     own. Nothing here multiplies by it."""
+    mixture: Mixture | None = None
+    """Of whose classes the sites are; `rates` and `frequencies` serve those without their own."""
     ascertainment: Ascertainment | None = None
     """That the data have no constant sites. Nothing here corrects for it."""
     rates_fixed: bool = False
@@ -158,8 +161,12 @@ class Model:
                 f"the frequencies of {self.name}+FC are not known without an alignment",
                 hint="count them (with_empirical_frequencies) or give them, +FU{...}",
             )
-        categories = with_invariable(self.heterogeneity.categories, self.p_invariant)
-        return decompose(self.rates, self.frequencies, *categories)
+        variable = self.heterogeneity.categories
+        categories = with_invariable(variable, self.p_invariant)
+        if self.mixture is None:
+            return decompose(self.rates, self.frequencies, *categories)
+        matrices = self.mixture.matrices(self.rates, self.frequencies)
+        return decompose(*matrices, *self.mixture.spread(variable, categories))
 
     def with_empirical_frequencies(self, patterns: Patterns) -> Model:
         """The same model with state frequencies counted in the alignment, where it asks for them.
@@ -171,11 +178,22 @@ class Model:
             return self
         return dataclasses.replace(self, frequencies=patterns.base_frequencies())
 
+    def with_class_weights(self, weights: NDArray[np.float64]) -> Model:
+        """The same mixture with other weights f64 [classes, or more], none too small to grow again.
+
+        Raises: ValueError where the model is no mixture.
+        """
+        if self.mixture is None:
+            raise ValueError("a model without classes")
+        least = np.maximum(weights[: self.mixture.n_classes], LEAST_WEIGHT)
+        return dataclasses.replace(self, mixture=self.mixture.with_weights(least))
+
     def values(self) -> dict[str, Any]:
         """The values of all parameters, to be kept in a file: numbers, lists and dictionaries."""
         return {
             **{name: _plain(getattr(self, name)) for name in _VALUES},
             "heterogeneity": {k: _plain(v) for k, v in vars(self.heterogeneity).items()},
+            **({} if self.mixture is None else {"classes": _plain(self.mixture.weights)}),
         }
 
     def with_values(self, values: Mapping[str, Any]) -> Model:
@@ -185,6 +203,7 @@ class Model:
             self,
             **{name: _array(values[name]) for name in _VALUES},
             heterogeneity=type(self.heterogeneity)(**among),
+            mixture=self.mixture and self.mixture.with_weights(np.array(values["classes"])),
         )
 
 

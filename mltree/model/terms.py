@@ -17,6 +17,7 @@ from mltree.errors import ModelError
 from mltree.model.empirical import FREQUENCY_SLACK
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import ALPHA_MIN, Gamma, GammaMode
+from mltree.model.mixtures import PROFILES, profile_mixture
 from mltree.model.substitution import Model
 
 __all__ = ["Term", "numbers", "with_options"]
@@ -98,7 +99,7 @@ def with_options(model: Model, texts: list[str]) -> Model:
             raise ModelError(f"model {model.name} has {two}", hint=f"say {option.about} once")
         seen[option.about] = letter
         model = option.apply(model, term)
-    return model
+    return _completed(model)
 
 
 class _Option(NamedTuple):
@@ -193,8 +194,54 @@ def _with_free_rates(model: Model, term: Term) -> Model:
     if not given:
         form = FreeRates.from_gamma(categories, START_ALPHA)
     else:
-        form = FreeRates.of(given[0], given[-1] if given[1:] else np.ones(categories), fixed=True)
+        is_paired = model.mixture is not None and model.mixture.is_paired
+        weights = given[-1] if given[1:] else np.ones(categories)
+        form = FreeRates.of(given[0], weights, fixed=True, in_order=is_paired)
     return dataclasses.replace(model, heterogeneity=form)
+
+
+def _with_profiles(model: Model, term: Term) -> Model:
+    if term.key not in PROFILES:
+        raise ModelError(
+            f"cannot read the profiles +{term.text}", hint=f"write one of +{', +'.join(PROFILES)}"
+        )
+    if model.alphabet.name != "AA":
+        raise ModelError(f"+{term.text}: profiles are for proteins, not for {model.alphabet.name}")
+    if model.mixture is not None and model.mixture.name != term.key:
+        raise ModelError(f"model {model.name} has classes of its own: +{term.text} cannot be added")
+    values, mixture = term.only(), profile_mixture(term.key)
+    if values is not None:
+        given = numbers(values, term.text)
+        if len(given) == mixture.n_classes + 1:
+            mixture = mixture.with_own_class()
+        mixture = mixture.with_weights(given, fixed=True)
+    return dataclasses.replace(model, mixture=mixture)
+
+
+def _completed(model: Model) -> Model:
+    """The model with what its terms say together: +F adds a class to profiles.
+
+    Raises: ModelError where they contradict each other.
+    """
+    mixture = model.mixture
+    if mixture is None:
+        return model
+    if mixture.is_paired:
+        k = len(model.heterogeneity.categories.rates)
+        if k != mixture.n_classes:
+            raise ModelError(
+                f"model {model.name} has {mixture.n_classes} rates, one for each of its matrices",
+                hint=f"write +G{mixture.n_classes} or +R{mixture.n_classes}, or neither",
+            )
+        if model.frequency_mode != "model":
+            raise ModelError(f"model {model.name} has frequencies of its own: leave out +F")
+        return model
+    if model.frequency_mode != "model":
+        return dataclasses.replace(model, mixture=mixture.with_own_class())
+    if mixture.has_own:
+        count = mixture.n_classes
+        raise ModelError(f"+{mixture.name}: {count - 1} weights are wanted, not {count}")
+    return model
 
 
 def _with_invariant(model: Model, term: Term) -> Model:
@@ -261,6 +308,7 @@ _OPTIONS = {
     "G": _Option("the rates among sites", _with_gamma),
     "R": _Option("the rates among sites", _with_free_rates),
     "I": _Option("the invariable sites", _with_invariant),
+    "C": _Option("the classes", _with_profiles),
     "A": _Option("the constant sites", _with_ascertainment),
     "B": _Option("the scale of branch lengths", _with_scaler),
 }

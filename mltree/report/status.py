@@ -9,6 +9,7 @@ from functools import singledispatchmethod
 from rich.live import Live
 from rich.text import Text
 
+from mltree.choice_events import CandidatesScored, ModelChosen
 from mltree.events import (
     AlignmentLoaded,
     DeviceChosen,
@@ -52,6 +53,9 @@ STEPS: dict[type[Event], str] = {
 }
 """What comes behind an event."""
 
+OF_OTHERS = (ModelChosen, ReplicateDone)
+"""Events whose lnL is not that of the tree that is searched for."""
+
 
 class Status:
     """What the events of a run add up to."""
@@ -71,7 +75,7 @@ class Status:
 
     def heed(self, event: Event, now: float) -> None:
         """Take an event in; ``now``: seconds since the run began."""
-        lnl = None if isinstance(event, ReplicateDone) else getattr(event, "lnl", None)
+        lnl = None if isinstance(event, OF_OTHERS) else getattr(event, "lnl", None)
         if isinstance(lnl, float):
             self._gain = 0.0 if self._lnl is None else lnl - self._lnl
             self._lnl = lnl if self._lnl is None else max(lnl, self._lnl)
@@ -122,6 +126,11 @@ class Status:
         self._failures = 0 if event.better else self._failures + 1
         self._batches.append(now)
         self._name_round()
+
+    @_take.register
+    def _(self, event: CandidatesScored, _: float) -> None:
+        parts = f" of {event.parts} parts" if event.parts > 1 else ""
+        self.step = f"model choice, {event.candidates:,} fitted{parts}, best {event.best}"
 
     @_take.register
     def _(self, event: ReplicateDone, now: float) -> None:

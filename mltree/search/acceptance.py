@@ -25,10 +25,9 @@ def best_moves(moves: Moves, lnl: float, min_gain: float) -> Moves:
 
     ``lnl`` is that of the tree before any move.
     """
-    order = np.lexsort((-moves.lnl, moves.prune))
-    _, first = np.unique(moves.prune[order], return_index=True)
-    best = order[first]
-    best = best[moves.lnl[best] >= lnl + min_gain]
+    good = np.flatnonzero(moves.lnl >= lnl + min_gain)
+    good = good[np.lexsort((-moves.lnl[good], moves.prune[good]))]
+    best = good[np.flatnonzero(np.diff(moves.prune[good], prepend=-1))]
     best = best[np.argsort(-moves.lnl[best], kind="stable")]
     return moves.at(best)
 

@@ -6,84 +6,19 @@ all trees) and turns one :class:`SearchState` into the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mltree.events import (
-    Emit,
-    ModelOptimised,
-    PhaseStarted,
-    RoundDone,
-    StartTree,
-    TreePerturbed,
-    TreesCulled,
-)
-from mltree.likelihood.cases import Case
+from mltree.events import Notice, PhaseStarted, StartsEnded, StartTree, TreePerturbed, TreesCulled
 from mltree.search.alternation import alternate
-from mltree.search.constraint import Constraint
-from mltree.search.model_optimiser import Fit, best_fit, optimise_models, starts_of
+from mltree.search.model_optimiser import best_fit, optimise_models
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
-from mltree.search.requests import Steps, smoothed
-from mltree.search.spr import spr_round
-from mltree.search.state import Lineage, SearchState, best_of
+from mltree.search.requests import Steps
+from mltree.search.stage import Stage
+from mltree.search.state import Lineage, best_of, shapes
 from mltree.settings import PhaseSettings, SearchSettings
-from mltree.tree.forest import Forest
 
-__all__ = ["Act", "Stage", "acts", "replicate_acts", "survivors"]
-
-
-@dataclass
-class Stage:
-    """Where acts are played: the state of a search, and what it goes by."""
-
-    settings: SearchSettings
-    state: SearchState
-    emit: Emit
-    constraint: Constraint | None = None
-    weights: int = 0
-    """The row of pattern weights that it searches under."""
-    first_part: int = 0
-    """Where its data begin among the parts of the engine."""
-
-    @property
-    def case(self) -> Case:
-        """What its trees are computed under now."""
-        return Case(self.state.model.arrays(), self.weights, self.first_part)
-
-    def smooth(self, lineages: Sequence[Lineage], epsilon: float) -> Steps[None]:
-        """Optimise the branch lengths of some trees."""
-        trees = [lineage.tree for lineage in lineages]
-        lnls = yield from smoothed(trees, [self.case] * len(trees), epsilon)
-        for lineage, lnl in zip(lineages, lnls, strict=True):
-            lineage.lnl = lnl
-
-    def round(self, lineages: Sequence[Lineage], phase: PhaseSettings) -> Steps[bool]:
-        """An SPR round on the active lineages; True when none is active any more."""
-        state = self.state
-        active = [lineage for lineage in lineages if lineage.active]
-        outcomes = yield from spr_round(
-            active, self.case, phase, self.settings.rounds, self.constraint
-        )
-        candidates = sum(outcome.candidates for outcome in outcomes)
-        moves = sum(outcome.moves for outcome in outcomes)
-        state.rounds += 1
-        state.candidates += candidates
-        state.moves += moves
-        self.emit(RoundDone(state.rounds, phase.radius, candidates, moves, state.best.lnl))
-        return not any(lineage.active for lineage in lineages)
-
-    def adopt(self, lineage: Lineage, fit: Fit) -> None:
-        """A lineage goes on with the tree of a fit, and the search with its model."""
-        self.state.model = fit.model
-        lineage.tree, lineage.lnl = fit.tree, fit.lnl
-        self.emit(ModelOptimised(fit.model.text, fit.lnl))
-
-    def fits(self, lineage: Lineage, afresh: bool) -> list[Fit]:
-        """The model on a tree; ``afresh`` also from the other start that a model may have."""
-        models = starts_of(self.state.model) if afresh else [self.state.model]
-        row = self.weights, self.first_part
-        return [Fit(lineage.tree.copy(), model, *row) for model in models]
+__all__ = ["Act", "acts", "replicate_acts", "survivors"]
 
 
 class Act(Protocol):
@@ -143,8 +78,12 @@ class Rearrange:
             for lineage in state.lineages:
                 lineage.active, lineage.rounds = True, 0
             radius, cut = self.phase.radius, self.phase.cut
+            state.explored.enter(self.phase)
             stage.emit(PhaseStarted(self.number, radius, cut, len(state.lineages)))
-        return (yield from stage.round(state.lineages, self.phase))
+        over = yield from stage.round(state.lineages, self.phase)
+        if over and self.number == 1:
+            over = not (yield from stage.admit())
+        return over
 
 
 @dataclass(frozen=True)
@@ -159,7 +98,24 @@ class Cull:
         kept = survivors(state.lineages, stage.settings)
         if len(state.lineages) > 1:
             stage.emit(TreesCulled(len(kept), len(state.lineages) - len(kept)))
-        state.lineages = kept
+        if state.waiting:
+            number, agreed = len(state.waiting), kept[0].starts
+            stage.emit(Notice(f"{agreed} starts agree; {number} others are not searched"))
+        state.lineages, state.waiting = kept, []
+        yield from ()
+        return True
+
+
+@dataclass(frozen=True)
+class EndStarts:
+    """The best tree goes on alone, and it is told how many starts led to it."""
+
+    def step(self, stage: Stage) -> Steps[bool]:
+        """Without any likelihood."""
+        state = stage.state
+        ended = sum(lineage.starts for lineage in state.lineages)
+        stage.emit(StartsEnded(state.starts, ended, stage.reached(state.lineages)))
+        state.lineages = [best_of(state.lineages)]
         yield from ()
         return True
 
@@ -172,7 +128,7 @@ class Perturb:
         """A batch set up, or a round on it; over after batches in a row that brought nothing."""
         state, settings = stage.state, stage.settings.perturbation
         if not state.copies:
-            state.lineages = [best_of(state.lineages)]
+            state.explored.enter(settings.phase)
             state.copies = perturbed_copies(
                 state.lineages[0], settings, state.fraction, state.rng, stage.constraint
             )
@@ -180,7 +136,9 @@ class Perturb:
             return False
         if (yield from stage.round(state.copies, settings.phase)):
             self._accept(stage)
-        return not state.copies and state.failures >= settings.patience
+        return not state.copies and (
+            state.failures >= settings.patience or state.returned >= settings.returns
+        )
 
     def _accept(self, stage: Stage) -> None:
         """Replace the best tree by a better copy, and end the batch."""
@@ -188,10 +146,14 @@ class Perturb:
         best = state.lineages[0]
         for copy in state.copies:
             state.pool.add(copy.tree, copy.lnl)
-        fell_back = fallen_back(state.copies, best, settings.min_gain)
+        shape, *others = stage.shapes([best, *state.copies])
+        same = [other == shape for other in others]
+        fell_back = fallen_back(state.copies, same, best, settings.min_gain)
         better = [copy for copy in state.copies if copy.lnl > best.lnl + settings.min_gain]
         state.batches += 1
-        state.failures = 0 if better else state.failures + 1
+        gained = any(copy.lnl > best.lnl + stage.settings.rounds.min_gain for copy in better)
+        state.failures = 0 if gained else state.failures + 1
+        state.returned = 0 if gained else state.returned + fell_back
         state.fraction = next_fraction(state.fraction, fell_back, settings)
         state.lineages = [best_of([best, *better])]
         lnl = state.lineages[0].lnl
@@ -231,6 +193,8 @@ def acts(settings: SearchSettings) -> tuple[Act, ...]:
             every.append(Cull())
         if number < len(settings.phases):
             every.extend(between)
+    if settings.phases:
+        every.append(EndStarts())
     if settings.perturbation.patience > 0:
         every.extend((*between, Perturb()))
     every.append(Finish())
@@ -257,8 +221,10 @@ def survivors(lineages: list[Lineage], settings: SearchSettings) -> list[Lineage
     best, worst = ranked[0].lnl, ranked[-1].lnl
     floor = best - max(settings.cull_margin, settings.cull_factor * (best - worst))
     kept: dict[int, Lineage] = {}
-    keys = Forest([lineage.tree for lineage in ranked]).topology_keys()
+    keys = shapes(ranked, settings.perturbation.free_length)
     for lineage, key in zip(ranked, keys, strict=True):
-        if lineage.lnl >= floor:
-            kept.setdefault(key, lineage)
+        if key in kept:
+            kept[key].starts += lineage.starts
+        elif lineage.lnl >= floor:
+            kept[key] = lineage
     return list(kept.values())[: settings.max_survivors]

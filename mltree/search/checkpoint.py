@@ -26,18 +26,22 @@ from mltree.errors import InputError
 from mltree.events import CheckpointWritten, Emit, Notice
 from mltree.files import naming, write_whole
 from mltree.model.partitioned import PartitionModel
+from mltree.search.explored import Explored
 from mltree.search.state import Lineage, Pool, PooledTree, SearchState
 from mltree.settings import CheckpointSettings
 from mltree.tree.topology import Tree
 
 __all__ = ["VERSION", "Checkpoint", "fingerprint"]
 
-VERSION = 4
+VERSION = 5
 """Raised whenever the file or the state changes its shape or its meaning."""
 
 _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
 
-_COUNTERS = ("fraction", "act", "entered", "batches", "failures", "rounds", "candidates", "moves")
+_COUNTERS = ("fraction", "act", "entered", "batches", "failures", "returned",
+             "starts", "rounds", "candidates", "moves")  # fmt: skip
+
+_EXPLORED = ("moves", "prunes", "ends")
 
 
 def fingerprint(*parts: str | bytes) -> str:
@@ -167,15 +171,16 @@ def _pack(
 ) -> dict[str, NDArray[Any]]:
     """Arrays by name; ``meta`` is the JSON text."""
     pooled = [Lineage(entry.tree, entry.lnl, str(entry.key)) for entry in state.pool.trees]
-    everyone = [*state.lineages, *state.copies, *pooled]
+    everyone = [*state.lineages, *state.copies, *state.waiting, *pooled]
     meta = {
         "fingerprint": mark,
         "layouts": layouts,
-        "counts": [len(state.lineages), len(state.copies), len(pooled)],
-        "lineages": [(x.lnl, x.origin, x.active, x.rounds) for x in everyone],
+        "counts": [len(state.lineages), len(state.copies), len(state.waiting), len(pooled)],
+        "lineages": [(x.lnl, x.origin, x.active, x.rounds, x.starts) for x in everyone],
         "pool_limit": state.pool.limit,
         "models": [model.values() for model in state.model.models],
         "scalers": state.model.scalers.tolist(),
+        "reach": state.explored.reach,
         "rng": state.rng.bit_generator.state,
         "counters": {name: getattr(state, name) for name in _COUNTERS},
     }
@@ -184,6 +189,7 @@ def _pack(
         "twin": np.stack([x.tree.twin for x in everyone]),
         "edge": np.stack([x.tree.edge for x in everyone]),
         "lengths": np.stack([x.tree.lengths for x in everyone]),
+        **{name: getattr(state.explored, name) for name in _EXPLORED},
     }
 
 
@@ -197,7 +203,7 @@ def _unpack(
             arrays["twin"], arrays["edge"], arrays["lengths"], meta["lineages"], strict=True
         )
     ]
-    lineages, copies, pooled = _split(everyone, meta["counts"])
+    lineages, copies, waiting, pooled = _split(everyone, meta["counts"])
     pairs = zip(model.models, meta["models"], strict=True)
     models = [own.with_values(values) for own, values in pairs]
     rng = np.random.default_rng()
@@ -206,6 +212,8 @@ def _unpack(
     return SearchState(
         lineages=lineages,
         copies=copies,
+        waiting=waiting,
+        explored=Explored(**{name: arrays[name] for name in _EXPLORED}, reach=tuple(meta["reach"])),
         model=model.with_parts(models, np.array(meta["scalers"])),
         rng=rng,
         pool=pool,

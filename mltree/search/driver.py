@@ -23,11 +23,12 @@ from mltree.events import (
     ignore,
 )
 from mltree.model.partitioned import PartitionModel
-from mltree.search.acts import Act, Stage, acts
+from mltree.search.acts import Act, acts
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.constraint import Constraint
 from mltree.search.requests import Steps, perform
 from mltree.search.scoring import SearchLikelihood
+from mltree.search.stage import Stage
 from mltree.search.state import Lineage, Pool, SearchState, best_of
 from mltree.settings import SearchSettings
 from mltree.tree.topology import Tree
@@ -101,8 +102,12 @@ def beginning(
     rng: np.random.Generator,
 ) -> SearchState:
     """The state before the first step."""
+    lineages = [Lineage(start.tree.copy(), -np.inf, start.origin) for start in starts]
+    first = min(settings.starts_at_once or len(lineages), len(lineages))
     return SearchState(
-        lineages=[Lineage(start.tree.copy(), -np.inf, start.origin) for start in starts],
+        lineages=lineages[:first],
+        waiting=lineages[first:],
+        starts=first,
         model=model,
         rng=rng,
         pool=Pool(settings.pool),

@@ -66,7 +66,7 @@ class Collapsed:
         as the best tree does would support branches that have no support.
         """
         kept, copies, models = self.kept.copy(), self.copies.copy(), self.models.copy()
-        for model in np.unique(self.models):
+        for model in np.flatnonzero(np.bincount(self.models)):
             own = np.flatnonzero(self.models == model)
             members = rng.permutation(np.append(model, self.copies[own]))
             kept[np.searchsorted(self.kept, model)] = members[0]

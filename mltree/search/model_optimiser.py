@@ -22,7 +22,7 @@ from mltree.model.parameters import arrays_of, blocks, bounds, starting_models, 
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
 from mltree.model.portable import exp
 from mltree.model.substitution import Model
-from mltree.search.requests import Steps, part_log_likelihoods
+from mltree.search.requests import Steps, class_weights, part_log_likelihoods
 from mltree.search.trust_region import Climb, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
@@ -95,12 +95,32 @@ def optimise_models(
     """
     for fit in fits:
         fit.converged = True
+    yield from _weigh_classes(fits)
     turns = max(len(blocks(model)) for fit in fits for model in fit.model.models)
     for turn in range(turns):
         yield from _climb(
             [_FitClimb(fit, turn, settings, branches, epsilon) for fit in fits],
             settings.iterations,
         )
+
+
+def _weigh_classes(fits: Sequence[Fit]) -> Steps[None]:
+    """Give the classes of mixtures the weights that suit the data best, where they are free."""
+    having = [fit for fit in fits if any(map(_has_free_weights, fit.model.models))]
+    if not having:
+        return
+    found = yield from class_weights([fit.tree for fit in having], [fit.case for fit in having])
+    for fit, weights in zip(having, found, strict=True):
+        fit.model = fit.model.with_parts(
+            [
+                model.with_class_weights(own) if _has_free_weights(model) else model
+                for model, own in zip(fit.model.models, weights, strict=True)
+            ]
+        )
+
+
+def _has_free_weights(model: Model) -> bool:
+    return model.mixture is not None and model.mixture.free_weights > 0
 
 
 def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
@@ -164,7 +184,7 @@ class _FitClimb:
             scale * scaler if model.linkage == Linkage.SCALED else np.ones_like(scale)
             for scale, scaler in zip(scales, model.scalers.tolist(), strict=True)
         ]
-        arrays = arrays_of(model.models, [own[:, :-1] for own in points], speeds, model.categories)
+        arrays = arrays_of(model.models, [own[:, :-1] for own in points], speeds, model.shapes)
         count = max(map(len, arrays))
         every = [own + own[-1:] * (count - len(own)) for own in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]

@@ -36,9 +36,11 @@ Float = NDArray[np.float64]
 class Neighbourhood:
     """The candidates found so far, of one tree or of several."""
 
-    def __init__(self, trees: Tree | Sequence[Tree], prunes: Int | None = None) -> None:
+    def __init__(self, trees: Tree | Sequence[Tree] | Forest, prunes: Int | None = None) -> None:
         """Stand beside every pruning point; ``prunes`` defaults to all 3T - 6 of every tree."""
-        self.forest = Forest([trees] if isinstance(trees, Tree) else trees)
+        if isinstance(trees, Tree):
+            trees = [trees]
+        self.forest = trees if isinstance(trees, Forest) else Forest(trees)
         """The trees as they were."""
         if prunes is None:
             prunes = self.forest.inner
@@ -170,6 +172,7 @@ class Neighbourhood:
             sibling=self._twin[self.target[order ^ 1]],
             level_in=level_in[order],
             level_out=np.where(size[order] > 1, level_out[order], np.int32(-1)),
+            partner=np.where(size[order ^ 1] > 0, position[order ^ 1], np.int32(-1)),
             output=rank[order],
             outputs=int(n_outputs),
         )

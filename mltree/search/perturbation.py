@@ -48,9 +48,12 @@ def perturbed_copies(
     return result
 
 
-def fallen_back(copies: list[Lineage], best: Lineage, min_gain: float) -> int:
-    """How many copies returned to where they came from, or to a tree just as good."""
-    return sum(abs(copy.lnl - best.lnl) <= min_gain for copy in copies)
+def fallen_back(copies: list[Lineage], same: list[bool], best: Lineage, min_gain: float) -> int:
+    """How many copies returned to the ``same`` tree that they came from, or to one just as good."""
+    return sum(
+        is_same or abs(copy.lnl - best.lnl) <= min_gain
+        for copy, is_same in zip(copies, same, strict=True)
+    )
 
 
 def next_fraction(fraction: float, fell_back: int, settings: PerturbationSettings) -> float:

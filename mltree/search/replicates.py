@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from mltree.alignment.patterns import Patterns
 from mltree.events import ignore
 from mltree.model.partitioned import PartitionModel
-from mltree.search.acts import Stage, replicate_acts
+from mltree.search.acts import replicate_acts
 from mltree.search.constraint import Constraint
 from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree, beginning, play
 from mltree.search.duplicates import Collapsed
 from mltree.search.requests import Request, Steps
 from mltree.search.scoring import SearchLikelihood
+from mltree.search.stage import Stage
 from mltree.settings import SearchSettings
 from mltree.supports.resampling import Resampling
 from mltree.tree.fitch import InformativeSites

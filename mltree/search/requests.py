@@ -18,16 +18,19 @@ from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
 from mltree.search.constraint import Constraint
+from mltree.search.explored import Explored
 from mltree.search.scoring import ScoredMoves, SearchLikelihood, score_moves
 from mltree.settings import PhaseSettings, RoundSettings
 from mltree.tree.topology import Tree
 
 __all__ = [
+    "ClassWeights",
     "PartLogLikelihoods",
     "Request",
     "ScoreMoves",
     "SmoothTrees",
     "Steps",
+    "class_weights",
     "part_log_likelihoods",
     "perform",
     "perform_all",
@@ -96,6 +99,15 @@ class PartLogLikelihoods(Request):
 
 
 @dataclass(frozen=True, eq=False)
+class ClassWeights(Request):
+    """The best weights of every part's classes, f64 [classes] each."""
+
+    def answer(self, likelihood: SearchLikelihood) -> list[list[Float]]:
+        """Those of the parts of every tree."""
+        return likelihood.class_weights(self.trees, self.cases)
+
+
+@dataclass(frozen=True, eq=False)
 class ScoreMoves(Request):
     """The moves around every tree that are worth a look."""
 
@@ -104,6 +116,8 @@ class ScoreMoves(Request):
     phase: PhaseSettings
     settings: RoundSettings
     constraint: Constraint | None
+    explored: Sequence[Explored]
+    """What is known of the surroundings of each tree."""
 
     @property
     def kind(self) -> Hashable:
@@ -111,16 +125,20 @@ class ScoreMoves(Request):
         return super().kind, self.phase, self.settings, id(self.constraint)
 
     def joined_with(self, others: Sequence[Request]) -> Request:
-        """With the lnLs of all."""
-        lnls = [request.lnls for request in others if isinstance(request, ScoreMoves)]
-        whole = replace(self, lnls=[*self.lnls, *chain.from_iterable(lnls)])
+        """With the lnLs of all, and what is known of each."""
+        every = [self, *(request for request in others if isinstance(request, ScoreMoves))]
+        whole = replace(
+            self,
+            lnls=list(chain.from_iterable(request.lnls for request in every)),
+            explored=list(chain.from_iterable(request.explored for request in every)),
+        )
         return super(ScoreMoves, whole).joined_with(others)
 
     def answer(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
         """Moves, tree by tree."""
         return score_moves(
             likelihood, self.trees, self.cases, self.lnls, self.phase, self.settings,
-            self.constraint,
+            self.constraint, self.explored,
         )  # fmt: skip
 
 
@@ -140,6 +158,13 @@ def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[
     return np.asarray(answer)
 
 
+def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float]]]:
+    """The best weights of the classes of every part of every tree."""
+    answer: Any = yield ClassWeights(trees, cases)
+    found: list[list[Float]] = answer
+    return found
+
+
 def scored_moves(
     trees: Sequence[Tree],
     cases: Sequence[Case],
@@ -147,9 +172,10 @@ def scored_moves(
     phase: PhaseSettings,
     settings: RoundSettings,
     constraint: Constraint | None,
+    explored: Sequence[Explored],
 ) -> Steps[Sequence[ScoredMoves]]:
     """The moves around every tree that are worth a look."""
-    scored: Any = yield ScoreMoves(trees, cases, lnls, phase, settings, constraint)
+    scored: Any = yield ScoreMoves(trees, cases, lnls, phase, settings, constraint, explored)
     found: Sequence[ScoredMoves] = scored
     return found
 

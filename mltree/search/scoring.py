@@ -18,8 +18,10 @@ from mltree.likelihood.batches import in_batches
 from mltree.likelihood.cases import Case
 from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.search.constraint import Constraint
+from mltree.search.explored import Explored, Keys, Lesson
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.settings import PhaseSettings, RoundSettings
+from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree
 
 __all__ = [
@@ -48,6 +50,9 @@ class SearchLikelihood(Protocol):
     def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float:
         """f64[n, parts]: lnL of every part of every tree."""
 
+    def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
+        """The best weights of the classes of every part of every tree, all else as it is."""
+
     def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> Float:
         """f64[n]: lnL after optimising all lengths in place; never worse than before."""
 
@@ -55,9 +60,16 @@ class SearchLikelihood(Protocol):
         """f64[outputs]: s0 of every insertion."""
 
     def refine(
-        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks
+        self,
+        trees: Sequence[Tree],
+        cases: Sequence[Case],
+        scan: ScanTasks,
+        floors: Float | None = None,
     ) -> tuple[Float, Float]:
-        """Best lnL f64[outputs], and lengths f64[..., outputs, 3] near, far, pendant."""
+        """Best lnL f64[outputs], and lengths f64[..., outputs, 3] near, far, pendant.
+
+        No more than rough where they are below ``floors`` f64[outputs].
+        """
 
     def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int) -> Float:
         """f64[..., n]: optimised length of the branch that each prune leaves."""
@@ -87,6 +99,8 @@ class ScoredMoves(NamedTuple):
     """Of the shortlist, re-scored."""
     candidates: int
     """Insertions scored."""
+    lesson: Lesson
+    """What need not be looked at again."""
 
 
 def score_moves(
@@ -97,16 +111,21 @@ def score_moves(
     phase: PhaseSettings,
     settings: RoundSettings,
     constraint: Constraint | None,
+    explored: Sequence[Explored],
 ) -> list[ScoredMoves]:
-    """The moves around every tree that are worth a look, as many trees at once as is best."""
+    """The moves around every tree that are worth a look, as many trees at once as is best.
+
+    ``explored``: what is known already of every tree's surroundings.
+    """
 
     def at_once(first: int) -> int:
         return likelihood.trees_at_once(trees[first:], cases[first:])
 
     def score(batch: slice) -> list[ScoredMoves]:
         return _scored(
-            likelihood, trees[batch], cases[batch], lnls[batch], phase, settings, constraint
-        )
+            likelihood, trees[batch], cases[batch], lnls[batch], phase, settings, constraint,
+            explored[batch],
+        )  # fmt: skip
 
     return list(chain.from_iterable(in_batches(len(trees), at_once, score)))
 
@@ -119,15 +138,22 @@ def _scored(
     phase: PhaseSettings,
     settings: RoundSettings,
     constraint: Constraint | None,
+    explored: Sequence[Explored],
 ) -> list[ScoredMoves]:
     """The re-scored moves of trees that stand side by side."""
-    found, s0 = scan(likelihood, trees, cases, lnls, phase, settings)
+    forest = Forest(trees)
+    keys = Keys(forest)
+    prunes = keys.worthwhile(explored)
+    found, s0 = scan(likelihood, trees, cases, lnls, phase, settings, prunes)
     allowed = _masked(trees, found, s0, constraint)
     floors = [lnl - phase.breadth * settings.window for lnl in lnls]
     selected = shortlist(found, allowed, floors, round(phase.breadth * settings.keep))
-    rescored = rescore(likelihood, trees, cases, found, selected)
+    selected = selected[keys.hopeful(explored, found.prune[selected], found.target[selected])]
+    near = np.asarray(lnls) - settings.hopeless
+    rescored = rescore(likelihood, trees, cases, found, selected, near)
     candidates = np.bincount(found.tree, minlength=len(trees)).tolist()
-    return [ScoredMoves(*both) for both in zip(rescored, candidates, strict=True)]
+    lessons = keys.lessons(prunes, rescored, near)
+    return [ScoredMoves(*all_) for all_ in zip(rescored, candidates, lessons, strict=True)]
 
 
 def _masked(
@@ -153,12 +179,14 @@ def scan(
     lnls: Sequence[float],
     phase: PhaseSettings,
     settings: RoundSettings,
+    prunes: Int | None = None,
 ) -> tuple[Neighbourhood, Float]:
     """Neighbourhoods of all trees up to the radius, and s0 of their candidates.
 
-    Scored in waves; each goes on where s0 stayed above the tree's lnL less the cut.
+    Scored in waves; each goes on where s0 stayed above the tree's lnL less the cut.  ``prunes``
+    int32[prunes]: half-edges of the forest; all where None.
     """
-    found = Neighbourhood(trees)
+    found = Neighbourhood(trees, prunes)
     scores = np.empty(0)
     for depth in _wave_ends(phase.radius, settings.waves):
         alive = found.survivors(scores, np.asarray(lnls) - phase.cut)
@@ -178,11 +206,13 @@ def shortlist(found: Neighbourhood, s0: Float, floors: Sequence[float], keep: in
     """Rising indices of the ``keep`` best candidates of every prune, s0 above its tree's floor."""
     candidate = np.flatnonzero(s0 > np.asarray(floors)[found.tree])
     prune = found.side[candidate] >> 1
-    order = np.lexsort((candidate, -s0[candidate], prune))
+    is_crowded = np.bincount(prune)[prune] > keep
+    crowded, prune = candidate[is_crowded], prune[is_crowded]
+    order = np.lexsort((crowded, -s0[crowded], prune))
     prune = prune[order]
     first = np.searchsorted(prune, prune)
-    best = candidate[order[np.arange(prune.size) - first < keep]]
-    return np.sort(best).astype(np.int32)
+    best = crowded[order[np.arange(prune.size) - first < keep]]
+    return np.sort(np.concatenate([candidate[~is_crowded], best])).astype(np.int32)
 
 
 def rescore(
@@ -191,12 +221,17 @@ def rescore(
     cases: Sequence[Case],
     found: Neighbourhood,
     selected: Int,
+    near: Float | None = None,
 ) -> list[Moves]:
-    """Joint Newton scores of the selected candidates, tree by tree."""
+    """Joint Newton scores of the selected candidates, tree by tree.
+
+    They may be rough below ``near`` f64[trees].
+    """
     lnl, lengths = np.empty(0), np.empty((0, 4))
     if selected.size:
         joins = _join_lengths(likelihood, trees, cases, found, selected)
-        lnl, three = likelihood.refine(trees, cases, found.scan(selected, joins))
+        floors = None if near is None else near[found.tree[selected]]
+        lnl, three = likelihood.refine(trees, cases, found.scan(selected, joins), floors)
         join = joins[..., found.side[selected] >> 1, None]
         lengths = np.concatenate([three, join], axis=-1)
         lengths = np.moveaxis(lengths, (-2, -1), (0, 1))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mltree.likelihood.cases import Case
 from mltree.search.acceptance import apply_moves, best_moves, better_half
 from mltree.search.constraint import Constraint
+from mltree.search.explored import Explored
 from mltree.search.requests import Steps, scored_moves, smoothed
 from mltree.search.scoring import Moves
 from mltree.search.state import Lineage
@@ -39,17 +40,22 @@ def spr_round(
     phase: PhaseSettings,
     settings: RoundSettings,
     constraint: Constraint | None = None,
+    explored: Explored | None = None,
 ) -> Steps[list[RoundOutcome]]:
     """One round on all trees; trees and lnLs of the lineages change in place.
 
-    A lineage stays active while its rounds gain enough.
+    A lineage stays active while its rounds gain enough.  ``explored``: what the search knows, and
+    learns from the round.
     """
+    explored = Explored() if explored is None else explored
     before = [lineage.lnl for lineage in lineages]
     trees = [lineage.tree for lineage in lineages]
     scored = yield from scored_moves(
-        trees, [case] * len(trees), before, phase, settings, constraint
+        trees, [case] * len(trees), before, phase, settings, constraint, [explored] * len(trees)
     )
-    rescored = [moves for moves, _ in scored]
+    for found in scored:
+        explored.add(found.lesson)
+    rescored = [found.moves for found in scored]
     wanted = [
         best_moves(moves, lnl, settings.min_gain)
         for moves, lnl in zip(rescored, before, strict=True)
@@ -60,13 +66,12 @@ def spr_round(
         wanted = yield from _with_trials(lineages, case, rescored, wanted, phase, settings)
     counts = yield from _apply_guarded(lineages, case, wanted, epsilon, constraint)
     outcomes = []
-    for lineage, lnl, count, (moves, candidates) in zip(
-        lineages, before, counts, scored, strict=True
-    ):
+    for lineage, lnl, count, found in zip(lineages, before, counts, scored, strict=True):
         gain = lineage.lnl - lnl
         lineage.rounds += 1
         lineage.active = count > 0 and gain >= enough and lineage.rounds < settings.max_rounds
-        outcomes.append(RoundOutcome(lineage.lnl, gain, count, candidates, moves.prune.size))
+        sizes = found.candidates, int(found.moves.prune.size)
+        outcomes.append(RoundOutcome(lineage.lnl, gain, count, *sizes))
     return outcomes
 
 

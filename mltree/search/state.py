@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mltree.model.partitioned import PartitionModel
+from mltree.search.explored import Explored
+from mltree.tree.forest import Forest
 from mltree.tree.splits import topology_key
 from mltree.tree.topology import Tree
 
-__all__ = ["Lineage", "Pool", "PooledTree", "SearchState", "best_of"]
+__all__ = ["Lineage", "Pool", "PooledTree", "SearchState", "best_of", "shapes"]
 
 
 @dataclass
@@ -28,10 +31,17 @@ class Lineage:
     """False once a phase has nothing more to gain for it."""
     rounds: int = 0
     """Rounds done in the current phase."""
+    starts: int = 1
+    """Starts that led to it, those among them that were dropped for its sake."""
 
     def copy(self) -> Lineage:
         """An independent lineage with the same tree."""
-        return Lineage(self.tree.copy(), self.lnl, self.origin, self.active, self.rounds)
+        return replace(self, tree=self.tree.copy())
+
+
+def shapes(lineages: Sequence[Lineage], free_length: float) -> list[int]:
+    """Numbers that trees share which differ in branches no longer than ``free_length`` alone."""
+    return Forest([lineage.tree for lineage in lineages]).shape_keys(free_length)
 
 
 def best_of(lineages: list[Lineage]) -> Lineage:
@@ -80,6 +90,12 @@ class SearchState:
     pool: Pool
     fraction: float
     """Share of the inner edges that the next perturbation changes."""
+    waiting: list[Lineage] = field(default_factory=list)
+    """Starts whose turn has not come."""
+    starts: int = 1
+    """All that there were."""
+    explored: Explored = field(default_factory=Explored)
+    """What need not be looked at again."""
     copies: list[Lineage] = field(default_factory=list)
     """Perturbed copies under repair."""
     act: int = 0
@@ -90,6 +106,8 @@ class SearchState:
     """Batches of copies done."""
     failures: int = 0
     """Batches in a row that brought no better tree."""
+    returned: int = 0
+    """Copies since the last better tree that came back to the one they were made from."""
     rounds: int = 0
     """SPR rounds done."""
     candidates: int = 0
@@ -108,6 +126,8 @@ class SearchState:
             self,
             lineages=[lineage.copy() for lineage in self.lineages],
             copies=[lineage.copy() for lineage in self.copies],
+            waiting=[lineage.copy() for lineage in self.waiting],
             rng=deepcopy(self.rng),
+            explored=self.explored.copy(),
             pool=replace(self.pool, trees=list(self.pool.trees)),
         )

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.tree.forest import GOLDEN, mix
+from mltree.tree.forest import GOLDEN, mixed
 from mltree.tree.split_sums import SplitSums
 from mltree.tree.topology import Float64Array, Tree
 
@@ -101,7 +101,7 @@ class Ultrafast:
         """The replicates that take a tree. Chance knows its key and their numbers, and no order."""
         lead = resampled - self.best
         near = np.flatnonzero(lead > -EPSILON)
-        bits = mix(mix(near.astype(np.uint64) * GOLDEN) + key)
+        bits = mixed(mixed(near.astype(np.uint64) * GOLDEN) + key)
         chance = (bits >> np.uint64(11)) * 2.0**-53
         return near[(lead[near] > EPSILON) | (chance * (self._counts[near] + 1) <= 1)]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mltree.tree.topology import NONE, Float64Array, Int32Array, Tree, siblings
 
-__all__ = ["GOLDEN", "Forest", "mix", "ring"]
+__all__ = ["GOLDEN", "Forest", "mixed", "ring"]
 
 
 class Forest:
@@ -143,12 +143,51 @@ class Forest:
         Different topologies collide with a probability of about 2^-64 a pair.
         """
         one, other = self.behind
-        key = np.zeros(self.twin.size, dtype=np.uint64)
-        key[self.tips] = mix((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * GOLDEN)
+        key = self._tip_keys()
         for wave in reversed(self.waves()):
-            key[wave] = mix(key[one[wave]] + key[other[wave]])
+            key[wave] = mixed(key[one[wave]] + key[other[wave]])
         keys: list[int] = key[self.twin[self.of_trees(0)]].tolist()
         return keys
+
+    @cached_property
+    def tip_sets(self) -> NDArray[np.uint64]:
+        """uint64[3N of all]: of the tips that a half-edge's neighbour sees across it.
+
+        Equal for equal sets, in any tree; of two sets without a common tip the sum is that of both.
+        """
+        one, other = self.behind
+        key = self._tip_keys()
+        facing = self.waves()
+        for wave in reversed(facing):
+            key[wave] = key[one[wave]] + key[other[wave]]
+        roots = self.of_trees(0)
+        whole = key[roots] + key[self.twin[roots]]
+        nodes = np.concatenate(facing)
+        for below in (one[nodes], other[nodes]):
+            key[self.twin[below]] = whole[self.tree_of_half[below]] - key[below]
+        return key
+
+    def shape_keys(self, shortest: float) -> list[int]:
+        """64 bits of every tree that equal shapes share: all splits by branches that are longer.
+
+        Topologies that differ in the order of shorter branches alone are of one shape.  A branch
+        with lengths for several parts is as long as the longest.
+        """
+        longest = self.lengths.reshape(-1, self.lengths.shape[-1]).max(axis=0)
+        sides = mixed(self.tip_sets)
+        inner = self.inner
+        shown = inner[longest[self.edge[inner]] > shortest]
+        split = mixed(sides[shown] + sides[self.twin[shown]])
+        keys = np.zeros(self.n_trees, np.uint64)
+        np.add.at(keys, self.tree_of_half[shown], split)
+        shapes: list[int] = keys.tolist()
+        return shapes
+
+    def _tip_keys(self) -> NDArray[np.uint64]:
+        """uint64[3N of all]: 64 bits of every tip, at its half-edge; zeros elsewhere."""
+        key = np.zeros(self.twin.size, dtype=np.uint64)
+        key[self.tips] = mixed((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * GOLDEN)
+        return key
 
 
 @lru_cache(maxsize=16)
@@ -166,8 +205,8 @@ _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
 
 
-def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Bits that look random, of others that do not."""
+def mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """splitmix64's finaliser of every number, a permutation: like numbers become unlike."""
     value = (value ^ (value >> np.uint64(30))) * _MIX_A
     value = (value ^ (value >> np.uint64(27))) * _MIX_B
     return value ^ (value >> np.uint64(31))

@@ -18,7 +18,6 @@ Letters: T tips, N nodes, C candidates, F words of all planes (see fitch).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
@@ -94,6 +93,8 @@ def reweighted_trees(
     As :func:`parsimony_trees`, but that walks stay near: going far brings 0.03 % of the score, for
     half of the time (218 taxa).
     """
+    from concurrent.futures import ThreadPoolExecutor  # a start without replicates goes without
+
     count, workers = len(rngs), threads().number
     size = min(trees_at_once(sites.n_tips, sites.set_bytes), -(-count // workers))
 

@@ -1,13 +1,9 @@
 """Topologies, and those of their neighbours, as 64 bits each, without making the neighbours.
 
-Every tip has a random number, and a side of a branch the sum s of those on it, modulo 2^64. With K
-the sum of all tips, a split has the key
-
-    h(s) = mix(s) + mix(K - s)
-
-which does not depend on the side, and a topology the sum of the keys of its inner splits. So an
-interchange, which replaces one split, costs two additions. Different topologies share a key with a
-probability of about 2^-64 a pair. Letters: T tips, N nodes.
+A set of tips is a sum of random numbers (:attr:`.forest.Forest.tip_sets`), a split a hash of both
+its sides that does not tell them apart, and a topology the sum of its inner splits. So an
+interchange, which replaces one split, costs an addition. Different topologies share a key with a
+probability of about 2^-64 a pair. Letters: T tips.
 """
 
 from __future__ import annotations
@@ -15,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.tree.forest import GOLDEN, mix
+from mltree.tree.forest import Forest, mixed
 from mltree.tree.topology import Int32Array, Tree, siblings
 
 __all__ = ["SplitSums"]
@@ -27,19 +23,10 @@ class SplitSums:
     """Of one tree, as it is now."""
 
     def __init__(self, tree: Tree) -> None:
-        own = mix(np.arange(1, tree.n_tips + 1, dtype=np.uint64) * GOLDEN)
-        self._all = own.sum(dtype=np.uint64)
-        below = np.zeros(tree.n_nodes, dtype=np.uint64)
-        below[: tree.n_tips] = own
-        across = tree.twin // 3
-        waves = list(tree.waves_from(int(tree.edge[0])))
-        for wave in reversed(waves):
-            one, other = siblings(wave)
-            below[wave // 3] = below[across[one]] + below[across[other]]
-        self._faced: UInt64Array = below[across]
-        """uint64[3N]: of the tips that a half-edge faces."""
-        for wave in waves:
-            self._faced[wave] = self._all - below[wave // 3]
+        near = Forest([tree]).tip_sets
+        self._faced: UInt64Array = near[tree.twin]
+        """uint64[3N]: the tips that a half-edge faces."""
+        self._all = near[0] + self._faced[0]
         self.edges: Int32Array = tree.inner_edges
         self._ends = tree.edge_halves[self.edges]
         self.splits: UInt64Array = self._key(self._faced[self._ends[:, 0]])
@@ -56,4 +43,4 @@ class SplitSums:
         return np.stack([without + self._key(side) for side in joined], axis=1).ravel()
 
     def _key(self, side: UInt64Array) -> UInt64Array:
-        return mix(side) + mix(self._all - side)
+        return mixed(mixed(side) + mixed(self._all - side))

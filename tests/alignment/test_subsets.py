@@ -57,7 +57,7 @@ def test_names_that_collide_are_refused(tmp_path: Path) -> None:
     path.write_text("".join(f">t{n}\nACGT\n" for n in range(4)))
     scheme.write_text("DNA, a = 1\nDNA, b = 2\nDNA, a_b = 3\nDNA, c = 4\n")
     own = read_partitioned(str(path), read_partitions(scheme), lambda _: None)
-    with pytest.raises(InputError, match="called a_b"):
+    with pytest.raises(InputError, match="would be called a_b"):
         merged(own, [[0, 1], [2], [3]])
 
 

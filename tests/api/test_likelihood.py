@@ -12,7 +12,7 @@ from scipy.linalg import expm
 
 import mltree
 from mltree.errors import InputError
-from mltree.problem import read_model
+from mltree.model_option import read_model
 from mltree.tree.written import read_written
 
 STATES = "ACGT"
@@ -188,7 +188,7 @@ def test_an_interrupt_leaves_it_usable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_vectors_that_do_not_fit() -> None:
     data = {"a": "ACGTAC", "b": "ACGTAT", "c": "ACCTAG", "d": "ACCTTG"}
     likelihood = mltree.Likelihood(data, "(a,b,(c,d));", "JC", device="reference")
-    for x, line in (([1.0], "x has 5 elements"), ([-1, 1, 1, 1, 1], "not negative"),
+    for x, line in (([1.0], "x has 5 elements, not [1]"), ([-1, 1, 1, 1, 1], "not negative"),
                     ([np.nan] * 5, "finite")):  # fmt: skip
         with pytest.raises(InputError, match=re.escape(line)):
             likelihood.lnl(x)

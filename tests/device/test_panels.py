@@ -271,7 +271,7 @@ def test_plans_are_remembered(
     engine = panels(session, problem, (1.0, 2.0))
     engine.load_models(problem.models)
     program, control = programs.smoothing([problem.tree], 3), np.zeros((1, CONTROL_WORDS))
-    control[0, [Control.ACTIVE, Control.MAX_PASSES]] = 1, 3
+    control[0, [Control.ACTIVE, Control.MAX_PASSES, Control.FLOOR]] = 1, 3, -np.inf
     first = engine.run(program, problem.tree.lengths, control)
     assert first.control[0, Control.PASSES] == 3
     monkeypatch.setattr(Session, "_new_plan", None)

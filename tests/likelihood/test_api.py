@@ -140,6 +140,21 @@ def test_refined_lengths_give_the_refined_lnl(
     assert np.median(lnl - s0) > 0
 
 
+def test_only_what_lies_below_its_floor_is_refined_roughly(
+    open_engine: Open, likelihood: MakeLikelihood, problem: Problem, found: Neighbourhood
+) -> None:
+    """And in as many parts as there is room for: each output has a floor of its own."""
+    engine = likelihood(open_engine, problem)
+    arguments = ([problem.tree], [problem.case], found.scan(np.arange(0, found.size, 2)))
+    lnl, lengths = engine.refine(*arguments)
+    floors = np.where(np.arange(lnl.size) % 2, lnl - 1e-6, lnl.max() + 10.0)
+    rough, rough_lengths = engine.refine(*arguments, floors)
+    assert (rough <= lnl + 1e-3).all()
+    assert (rough < lnl)[::2].any()
+    np.testing.assert_array_equal(rough[1::2], lnl[1::2])
+    np.testing.assert_array_equal(rough_lengths[1::2], lengths[1::2])
+
+
 @pytest.mark.parametrize("room", [2, 7])
 def test_refining_in_parts_changes_nothing(
     open_engine: Open,

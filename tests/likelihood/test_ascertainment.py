@@ -15,6 +15,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.errors import ModelError
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.ascertainment import AscertainedLikelihood, conditioned_parts
+from mltree.likelihood.classes import Columns
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.moves import spr
@@ -38,7 +39,8 @@ def variable(problem: Any) -> Any:
 
 
 def corrected(engine: Any, patterns: Patterns) -> AscertainedLikelihood:
-    return AscertainedLikelihood(engine, BOUNDS, patterns.weights, conditioned_parts([patterns]))
+    columns = Columns.of([patterns])
+    return AscertainedLikelihood(engine, BOUNDS, columns, conditioned_parts([patterns]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

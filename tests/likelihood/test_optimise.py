@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.contract import Control, GroupKind
+from mltree.contract import HOPE, Control, GroupKind
 from mltree.likelihood.optimise import LengthOptimiser, solve_tripod
 from mltree.likelihood.planner import control_records, group_records
 
@@ -27,12 +27,17 @@ BOUNDS = (1e-6, 100.0)
 
 
 def optimise(
-    function: Function, start: np.ndarray, epsilon: float = 1e-9, max_passes: int = 100
+    function: Function,
+    start: np.ndarray,
+    epsilon: float = 1e-9,
+    max_passes: int = 100,
+    floor: float = -np.inf,
 ) -> tuple[LengthOptimiser, list[float]]:
     groups = group_records(
         GroupKind.DIAGONAL, np.array([0]), len(start), np.array([0]), np.array([1])
     )
-    optimiser = LengthOptimiser(start.copy(), control_records(1, epsilon, max_passes), *BOUNDS)
+    control = control_records(1, epsilon, max_passes, floor)
+    optimiser = LengthOptimiser(start.copy(), control, *BOUNDS)
     seen = []
     while optimiser.active:
         lnl, slope, curve = function(optimiser.lengths)
@@ -157,6 +162,19 @@ def test_every_pass_allowed_and_none_more() -> None:
     assert optimiser.control[0, Control.PASSES] == 3
     optimiser, seen = optimise(humps(0.3, 0.1), start, max_passes=1)
     np.testing.assert_array_equal(optimiser.lengths, start)
+
+
+@pytest.mark.parametrize(("floor", "ends_early"), [(-1.0, False), (0.5, True), (-np.inf, False)])
+def test_what_cannot_reach_its_floor_is_left_early(floor: float, ends_early: bool) -> None:
+    """A maximum of 0, which takes many steps; some gains like the last one are hoped for."""
+    start = np.array([3.0, 3.0])
+    optimiser, seen = optimise(humps(0.3, 0.1, coupling=1.5), start, floor=floor)
+    if ends_early:
+        assert 2 < len(seen) < 20
+        earlier, before, last = seen[-3:]
+        assert last + HOPE * (last - before) < floor <= before + HOPE * (before - earlier)
+    else:
+        assert optimiser.control[0, Control.BEST] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_groups_rest_by_themselves() -> None:

@@ -15,6 +15,7 @@ from mltree.errors import InputError
 from mltree.model import empirical
 from mltree.model.empirical import PROTEIN_MODELS, protein_model, read_matrix
 from mltree.model.grammar import parse_model
+from mltree.model.mixtures import PAIRED, PROFILES
 
 FOLDER = Path(empirical.__file__).parent / "matrices"
 
@@ -77,8 +78,9 @@ def test_table_says_where_it_comes_from(name: str) -> None:
 
 
 def test_every_table_has_a_name() -> None:
-    names = {path.stem.upper() for path in FOLDER.iterdir()}
-    assert names == set(PROTEIN_MODELS)
+    names = {path.stem.upper() for path in FOLDER.glob("*.dat")}
+    assert names == {*PROTEIN_MODELS, *(f"{name}{k}" for name in PAIRED for k in (1, 2, 3, 4))}
+    assert {path.stem.upper() for path in FOLDER.glob("*.profiles")} == set(PROFILES)
 
 
 @pytest.mark.parametrize("name", ["LG", "WAG", "JTT"])

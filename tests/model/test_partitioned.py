@@ -93,7 +93,7 @@ def test_only_parts_of_one_state_count_are_filled_up_alike() -> None:
 
 def test_what_fits_is_left_as_it_is() -> None:
     arrays = parts().models[0].arrays()
-    assert fitted(arrays, 1.0, 4) is arrays
+    assert fitted(arrays, 1.0, 1, 4) is arrays
     assert alone(parts().models[0]).arrays()[0].n_categories == 4
 
 

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from mltree.choice_events import CandidatesScored, ModelChosen
 from mltree.events import (
     DeviceChosen,
     Event,
@@ -58,6 +59,15 @@ def test_it_tells_the_step_that_is_under_way() -> None:
         assert (step, rest[:3]) == (expected, f"{number // 6:02d}:"), event
 
 
+@pytest.mark.parametrize(("parts", "expected"), [(1, ""), (4, " of 4 parts")])
+def test_candidates_of_a_model_choice_are_counted(parts: int, expected: str) -> None:
+    status = Status()
+    status.heed(CandidatesScored(88, parts, "TN93+G4"), 1.0)
+    status.heed(ModelChosen("a", "TN93+G4", "BIC", 90.0, -40.0), 2.0)
+    told = f"model choice, 88 fitted{expected}, best TN93+G4 · 00:00:02"
+    assert status.text(2.0) == told
+
+
 def test_what_is_left_of_a_bootstrap_goes_by_its_pace() -> None:
     status = Status()
     status.heed(ReplicateDone(1, -9.0, 1, 10), 10.0)
@@ -69,7 +79,7 @@ def test_what_is_left_of_a_bootstrap_goes_by_its_pace() -> None:
 
 def test_what_is_left_at_least_is_batches_without_a_better_tree() -> None:
     status = Status()
-    for event, _ in STORY[:-1]:
+    for event, _ in STORY[:-2]:
         status.heed(event, 100.0)
     status.heed(TreePerturbed(2, 8, 0, -17.0), 120.0)
     assert status.text(120.0).endswith("00:02:00 · at least 00:00:10 left")

@@ -29,9 +29,9 @@ def names(settings: SearchSettings) -> str:
     ("radii", "patience", "expected"),
     [
         ((), 0, ""),
-        ((3,), 0, "Rearrange Cull"),
-        ((3, 5), 0, "Rearrange Cull OptimiseModel Smooth Rearrange"),
-        ((3,), 2, "Rearrange Cull OptimiseModel Smooth Perturb"),
+        ((3,), 0, "Rearrange Cull EndStarts"),
+        ((3, 5), 0, "Rearrange Cull OptimiseModel Smooth Rearrange EndStarts"),
+        ((3,), 2, "Rearrange Cull EndStarts OptimiseModel Smooth Perturb"),
     ],
 )
 def test_the_model_follows_the_trees_and_the_end_is_last(
@@ -81,7 +81,8 @@ def test_starts_that_cannot_catch_up_are_dropped() -> None:
     assert [x.lnl for x in survivors(lineages, settings)] == [-100.0, -101.0, -103.0]
 
 
-def test_equal_topologies_go_on_once() -> None:
+def test_equal_topologies_go_on_once_and_their_starts_are_counted() -> None:
     a, b = trees(2)
     lineages = [Lineage(a, -2.0, "x"), Lineage(a.copy(), -1.0, "y"), Lineage(b, -1.5, "z")]
-    assert [x.origin for x in survivors(lineages, SearchSettings())] == ["y", "z"]
+    kept = survivors(lineages, SearchSettings())
+    assert [(x.origin, x.starts) for x in kept] == [("y", 2), ("z", 1)]

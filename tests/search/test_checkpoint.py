@@ -15,6 +15,7 @@ from mltree.events import CheckpointWritten, Event, Notice, ignore
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import Linkage, PartitionModel, alone
 from mltree.search.checkpoint import VERSION, Checkpoint, fingerprint
+from mltree.search.explored import Explored
 from mltree.search.state import Lineage, Pool, SearchState
 from mltree.settings import CheckpointSettings
 from mltree.tree.random_trees import random_topology
@@ -48,9 +49,16 @@ def state_of(model: PartitionModel, parts: int) -> SearchState:
         tree.lengths = rng.random((parts, tree.n_edges) if parts > 1 else tree.n_edges)
     pool = Pool(4)
     pool.add(trees[0], -1 / 3)
-    lineages = [Lineage(trees[0], -np.pi, "parsimony 1", False, 3)]
+    lineages = [Lineage(trees[0], -np.pi, "parsimony 1", False, 3, 2)]
     copies = [Lineage(trees[1], -np.inf, "copy 1"), Lineage(trees[2], -2.0, "copy 2")]
-    return SearchState(lineages, model, rng, pool, 0.15, copies, 5, True, 2, 1, 17, 4711, 42)
+    keys = np.sort(rng.integers(0, 2**64, (3, 5), np.uint64))
+    return SearchState(
+        lineages, model, rng, pool, 0.15,
+        waiting=[Lineage(trees[1].copy(), -np.inf, "parsimony 2")], starts=3,
+        explored=Explored(*keys, reach=(25.0, np.inf, 1.5, 8.0)),
+        copies=copies, act=5, entered=True, batches=2, failures=1, returned=6,
+        rounds=17, candidates=4711, moves=42,
+    )  # fmt: skip
 
 
 LONE_START = alone(parse_model("GTR+FC+G4", DNA))
@@ -70,7 +78,9 @@ def test_reads_back_the_same_bits(
     again = checkpoint.load(start)
     assert again is not None
     for mine, theirs in zip(
-        [*state.lineages, *state.copies], [*again.lineages, *again.copies], strict=True
+        [*state.lineages, *state.copies, *state.waiting],
+        [*again.lineages, *again.copies, *again.waiting],
+        strict=True,
     ):
         assert (mine.tree.twin == theirs.tree.twin).all()
         assert (mine.tree.edge == theirs.tree.edge).all()
@@ -83,7 +93,13 @@ def test_reads_back_the_same_bits(
     assert (again.model.names, again.model.linkage) == (model.names, model.linkage)
     assert again.rng.random() == state.rng.random()
     assert [e.key for e in again.pool.trees] == [e.key for e in state.pool.trees]
-    counters = ("fraction", "act", "entered", "batches", "failures", "rounds", "moves")
+    for name in ("moves", "prunes", "ends"):
+        assert (getattr(again.explored, name) == getattr(state.explored, name)).all()
+    assert again.explored.reach == state.explored.reach
+    counters = (
+        "fraction", "act", "entered", "batches", "failures", "returned", "starts", "rounds",
+        "moves",
+    )  # fmt: skip
     assert all(getattr(again, name) == getattr(state, name) for name in counters)
     assert [path.name for path in tmp_path.iterdir()] == ["x.ckp"]
 

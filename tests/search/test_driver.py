@@ -15,7 +15,9 @@ from mltree.events import (
     CheckpointWritten,
     Emit,
     Event,
+    Notice,
     SearchFinished,
+    StartsEnded,
     StartTree,
     TreesCulled,
     ignore,
@@ -47,6 +49,7 @@ BOUNDS = (1e-6, 100.0)
 SETTINGS = SearchSettings(
     phases=(PhaseSettings(25, 100.0), PhaseSettings(10, 100.0)),
     perturbation=PerturbationSettings(copies=2, patience=1),
+    starts_at_once=1,
 )
 
 QUICK = SearchSettings(
@@ -102,7 +105,7 @@ def test_the_same_seed_gives_the_same_bits(small: Simulated, found: SearchResult
 
 def test_tells_what_it_does(small: Simulated) -> None:
     events: list[Event] = []
-    settings = replace(SETTINGS, perturbation=PerturbationSettings(patience=0))
+    settings = replace(SETTINGS, perturbation=PerturbationSettings(patience=0), agreement=4)
     result = run(small, settings, 3, emit=events.append)
     assert [e.origin for e in events if isinstance(e, StartTree)] == [
         "random 1",
@@ -110,8 +113,25 @@ def test_tells_what_it_does(small: Simulated) -> None:
         "random 3",
     ]
     assert any(isinstance(e, TreesCulled) for e in events)
+    assert [e for e in events if isinstance(e, StartsEnded)] == [StartsEnded(3, 3, 3)]
     assert isinstance(events[-1], SearchFinished)
     assert events[-1].lnl == result.lnl
+
+
+@pytest.mark.parametrize(("at_once", "agreement", "searched"), [(1, 2, 2), (2, 1, 2), (None, 2, 4)])
+def test_starts_that_agree_end_the_starts(
+    small: Simulated, at_once: int | None, agreement: int, searched: int
+) -> None:
+    """All starts of these data lead to one tree."""
+    events: list[Event] = []
+    settings = replace(QUICK, starts_at_once=at_once, agreement=agreement)
+    run(small, settings, 4, emit=events.append)
+    assert sum(isinstance(e, StartTree) for e in events) == searched
+    (ended,) = (e for e in events if isinstance(e, StartsEnded))
+    assert ended == StartsEnded(searched, searched, searched)
+    left_out = [e.text for e in events if isinstance(e, Notice)]
+    expected = [f"2 starts agree; {4 - searched} others are not searched"]
+    assert left_out == expected * (searched < 4)
 
 
 @pytest.mark.parametrize(("enough", "more_than_one"), [(0.1, True), (1e6, False)])

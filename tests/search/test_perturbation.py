@@ -57,9 +57,10 @@ def test_edges_without_length_are_crossed_in_every_copy_and_no_more_others() -> 
 def test_copies_that_fell_back_are_counted() -> None:
     """Other trees that are just as good are nothing new either."""
     best = lineage()
-    lnls = (-5.0, -4.995, -5.005, -4.98, -5.02, -np.inf)
+    lnls = (-5.0, -4.995, -5.005, -4.98, -5.02, -np.inf, -7.0)
     copies = [Lineage(best.tree, lnl, "copy") for lnl in lnls]
-    assert fallen_back(copies, best, 0.01) == 3
+    assert fallen_back(copies, [False] * 7, best, 0.01) == 3
+    assert fallen_back(copies, [True, *[False] * 5, True], best, 0.01) == 4
 
 
 @pytest.mark.parametrize(("fell_back", "expected"), [(0, 0.2), (8, 0.2), (9, 0.3), (10, 0.3)])

@@ -19,9 +19,9 @@ from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.eigen import random_reversible
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import Linkage, PartitionModel, alone
-from mltree.search.acts import Stage
 from mltree.search.constraint import Constraint
 from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
+from mltree.search.explored import Explored
 from mltree.search.requests import (
     PartLogLikelihoods,
     Request,
@@ -33,6 +33,7 @@ from mltree.search.requests import (
     perform_all,
     smoothed,
 )
+from mltree.search.stage import Stage
 from mltree.settings import (
     PerturbationSettings,
     PhaseSettings,
@@ -208,7 +209,7 @@ def scoring(
     rounds: RoundSettings = ROUNDS,
     constraint: Constraint | None = None,
 ) -> ScoreMoves:
-    return ScoreMoves([numbered(1)], [ONE], [-1.0], phase, rounds, constraint)
+    return ScoreMoves([numbered(1)], [ONE], [-1.0], phase, rounds, constraint, [Explored()])
 
 
 CONSTRAINT = Constraint(NO_SPLIT, NO_SPLIT)

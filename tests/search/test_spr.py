@@ -47,9 +47,9 @@ class Flatterer:
         return self._true.smooth(trees, cases, epsilon)
 
     def refine(
-        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks
+        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks, floors: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        lnl, lengths = self._true.refine(trees, cases, scan)
+        lnl, lengths = self._true.refine(trees, cases, scan, floors)
         return lnl + self._rng.uniform(0.0, self._most, lnl.size), lengths
 
 
@@ -124,7 +124,7 @@ def test_trials_redeem_what_scores_too_low(
     before = start.lnl
 
     class Doubter(Flatterer):
-        def refine(self, trees, cases, scan):  # type: ignore[no-untyped-def]
+        def refine(self, trees, cases, scan, floors):  # type: ignore[no-untyped-def]
             lnl, lengths = data.likelihood.refine(trees, cases, scan)
             return np.minimum(lnl, before) - 0.5, lengths
 

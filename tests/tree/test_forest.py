@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.tree.forest import Forest
+from mltree.tree.moves import nni
 from mltree.tree.random_trees import random_topology
+from mltree.tree.splits import splits
 from mltree.tree.topology import Tree, siblings
 
 
@@ -75,3 +77,50 @@ def test_numbers_count_on_from_tree_to_tree() -> None:
     assert forest.of_trees(half).tolist() == [n * trees[0].twin.size + half for n in range(3)]
     for made_from, sibling in zip(forest.behind, siblings(half), strict=True):
         assert made_from[half] == trees[0].twin[sibling]
+
+
+@pytest.mark.cases(4, 400)
+def test_sets_of_tips_are_equal_in_any_tree(case: int) -> None:
+    """One number a set of tips, whatever the tree; disjoint sets add up."""
+    trees = some_trees(4 + 3 * (case % 9), case)
+    forest = Forest(trees)
+    whole: dict[bytes, int] = {}
+    for n, tree in enumerate(trees):
+        sides = splits(tree)
+        keys = np.split(forest.tip_sets, forest.first_half[1:])[n].tolist()
+        all_tips = (keys[0] + keys[tree.twin[0]]) % 2**64
+        for half in np.flatnonzero(tree.twin >= 0).tolist():
+            assert (keys[half] + keys[tree.twin[half]]) % 2**64 == all_tips
+            is_away = holds_first(tree, half)
+            name = sides[tree.edge[half]].tobytes() + bytes([is_away])
+            assert whole.setdefault(name, keys[half]) == keys[half]
+    assert len(set(whole.values())) == len(whole)
+
+
+def holds_first(tree: Tree, half: int) -> bool:
+    """Whether tip 0 is on the side of a half-edge."""
+    pending = [half]
+    while pending:
+        at = pending.pop()
+        if at < 3 * tree.n_tips:
+            if at == 0:
+                return True
+        else:
+            pending += [int(tree.twin[sibling]) for sibling in siblings(at)]
+    return False
+
+
+def test_shapes_leave_short_branches_out() -> None:
+    tree, *_ = some_trees(12, 3)
+    edge = int(tree.inner_edges[2])
+    other = tree.copy()
+    nni(other, edge, 0)
+    for length, same in ((0.5, False), (1e-3, True)):
+        for one in (tree, other):
+            one.lengths[edge] = length
+        first, second = Forest([tree, other]).shape_keys(1e-2)
+        assert (first == second) == same
+    assert Forest([tree, other]).topology_keys()[0] != Forest([other]).topology_keys()[0]
+    parted = tree.copy()
+    parted.lengths = np.stack([tree.lengths, np.ones_like(tree.lengths)])
+    assert Forest([parted]).shape_keys(1e-2) != [first]

@@ -1,0 +1,203 @@
+"""What a search has looked at in vain, so that it does not look again.
+
+Rounds, starts and perturbed copies meet the same subtrees at the same places over and over. Three
+things are remembered, each as 64 bits of the sets of tips that make it up:
+
+* a *hopeless move*: a subtree, at an edge of the rest, whose re-scored lnL lay far below the tree;
+* an *exhausted prune*: a subtree where it stands, its surroundings known to some edges' distance,
+  none of whose moves came near the tree's lnL;
+* an *end*: a topology from which a phase found nothing to do.
+
+A key holds for any numbering and any tree of these tips. What lies farther away may have changed
+since, and with it the lnL by a little: "far" and "near" leave room for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.settings import PhaseSettings
+from mltree.tree.forest import Forest, mixed
+from mltree.tree.topology import Float64Array, Int32Array
+
+__all__ = ["Explored", "Keys", "Lesson"]
+
+UInt64Array = NDArray[np.uint64]
+NOTHING: UInt64Array = np.empty(0, np.uint64)
+
+SURROUNDINGS = 3
+"""Edges from a pruned subtree to which its surroundings have to be the same."""
+
+MOST_KEYS = 1 << 20
+"""Of a kind: 8 MB. A search that has met more begins to learn anew."""
+
+_PRUNED, _HERE = np.uint64(3), np.uint64(5)
+"""Odd factors that tell the parts of a key apart."""
+
+
+class Lesson(NamedTuple):
+    """What scoring the moves around a tree says of later rounds."""
+
+    moves: UInt64Array
+    """Hopeless ones."""
+    prunes: UInt64Array
+    """Exhausted ones."""
+
+
+class Rescored(Protocol):
+    """Moves with their lnL; see :class:`mltree.search.scoring.Moves`."""
+
+    @property
+    def prune(self) -> Int32Array:
+        """int32[n]: half-edge that faces the pruned subtree."""
+
+    @property
+    def target(self) -> Int32Array:
+        """int32[n]: half-edge of the target edge, on the near side."""
+
+    @property
+    def lnl(self) -> Float64Array:
+        """float64[n]: after the move."""
+
+
+class Keys:
+    """Keys of the prunes and moves of trees side by side."""
+
+    def __init__(self, forest: Forest) -> None:
+        self._forest = forest
+        self._tips = mixed(forest.tip_sets)
+        """uint64[3N of all]: of the tips that a half-edge's neighbour sees across it."""
+        self._of_prunes = self._prunes(forest.inner)
+
+    def worthwhile(self, explored: Sequence[Explored]) -> Int32Array:
+        """int32[prunes]: the half-edges whose subtrees are not exhausted, rising."""
+        prunes = self._forest.inner
+        known = [one.prunes for one in explored]
+        return prunes[~self._known(prunes, self._of_prunes, known)]
+
+    def hopeful(
+        self, explored: Sequence[Explored], prunes: Int32Array, targets: Int32Array
+    ) -> NDArray[np.bool_]:
+        """bool[moves]: which are not hopeless."""
+        known = [one.moves for one in explored]
+        return ~self._known(prunes, self._moves(prunes, targets), known)
+
+    def _known(
+        self, halves: Int32Array, keys: UInt64Array, known: Sequence[UInt64Array]
+    ) -> NDArray[np.bool_]:
+        """bool[keys]: which are known of the tree that their half-edge is in."""
+        tree = self._forest.tree_of_half[halves]
+        order = np.argsort(tree, kind="stable")
+        ends = np.searchsorted(tree[order], np.arange(1, len(known)))
+        found = np.zeros(keys.size, np.bool_)
+        for own, of_tree in zip(np.split(order, ends), known, strict=True):
+            found[own] = _among(keys[own], of_tree)
+        return found
+
+    def lessons(
+        self, prunes: Int32Array, rescored: Sequence[Rescored], near: Float64Array
+    ) -> list[Lesson]:
+        """What to learn of the trees, whose ``prunes`` were looked at.
+
+        near  f64[trees]: lnL below which a move is hopeless
+        """
+        forest, lessons = self._forest, []
+        ends = np.searchsorted(forest.inner, forest.first_half[1:])
+        inner = np.split(forest.inner, ends)
+        keys = np.split(self._of_prunes, ends)
+        exhausted = np.zeros(forest.twin.size, np.bool_)
+        exhausted[prunes] = True
+        for n, moves in enumerate(rescored):
+            first, low = forest.first_half[n], moves.lnl < near[n]
+            exhausted[first + moves.prune[~low]] = False
+            hopeless = self._moves(first + moves.prune[low], first + moves.target[low])
+            lessons.append(Lesson(hopeless, keys[n][exhausted[inner[n]]]))
+        return lessons
+
+    def _prunes(self, prunes: Int32Array) -> UInt64Array:
+        """uint64[prunes]: of subtrees where they stand."""
+        around, twin, (left, right) = self._around(), self._forest.twin, self._forest.siblings
+        beside = around[twin[left[prunes]]] + around[twin[right[prunes]]]
+        return mixed(self._tips[twin[prunes]] * _PRUNED + beside)
+
+    def _moves(self, prunes: Int32Array, targets: Int32Array) -> UInt64Array:
+        """uint64[moves]: of subtrees at edges, whose halves on the near side these are."""
+        sets, twin = self._forest.tip_sets, self._forest.twin
+        pruned, far = twin[prunes], twin[targets]
+        rest = sets[targets] - sets[pruned]
+        return mixed(self._tips[pruned] * _PRUNED + mixed(rest) + self._tips[far])
+
+    def _around(self) -> UInt64Array:
+        """uint64[3N of all]: of all that is seen across a half-edge for some edges."""
+        one, other = self._forest.behind
+        here = self._tips * _HERE
+        around = self._tips
+        inner = self._forest.inner
+        for _ in range(SURROUNDINGS):
+            further = here.copy()
+            further[inner] += around[one[inner]] + around[other[inner]]
+            around = mixed(further)
+        return around
+
+
+@dataclass
+class Explored:
+    """What one search knows to lead nowhere."""
+
+    moves: UInt64Array = field(default_factory=NOTHING.copy)
+    """Hopeless ones, rising."""
+    prunes: UInt64Array = field(default_factory=NOTHING.copy)
+    """Exhausted ones, rising."""
+    ends: UInt64Array = field(default_factory=NOTHING.copy)
+    """Topologies, rising."""
+    reach: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    """Radius, cut, breadth and trials of the phases that exhausted prunes and ends have seen at
+    least."""
+
+    def enter(self, phase: PhaseSettings) -> None:
+        """Rounds of a phase begin: what was seen in narrower ones does not count there."""
+        new = (float(phase.radius), phase.cut, phase.breadth, float(phase.trials))
+        wider = [own > known for own, known in zip(new, self.reach, strict=True)]
+        if any(wider):
+            self.ends = NOTHING
+        if any(wider[:-1]):
+            self.prunes = NOTHING
+        self.reach = new
+
+    def add(self, lesson: Lesson) -> None:
+        """Learn hopeless moves and exhausted prunes."""
+        self.moves = _joined(self.moves, lesson.moves)
+        self.prunes = _joined(self.prunes, lesson.prunes)
+
+    def ended(self, topologies: Iterable[int]) -> None:
+        """Nothing was found to do from these."""
+        self.ends = _joined(self.ends, np.array(list(topologies), np.uint64))
+
+    def has_ended(self, topologies: Sequence[int]) -> list[bool]:
+        """Which of these are among the ends."""
+        found: list[bool] = _among(np.array(topologies, np.uint64), self.ends).tolist()
+        return found
+
+    def copy(self) -> Explored:
+        """The same, which later rounds do not change."""
+        return replace(self)
+
+
+def _among(keys: UInt64Array, known: UInt64Array) -> NDArray[np.bool_]:
+    """bool[keys]: which are among the known, which rise."""
+    place = np.searchsorted(known, keys)
+    inside = place < known.size
+    inside[inside] = known[place[inside]] == keys[inside]
+    return inside
+
+
+def _joined(known: UInt64Array, new: UInt64Array) -> UInt64Array:
+    if not new.size:
+        return known
+    both = np.union1d(known, new)
+    return both if both.size <= MOST_KEYS else np.unique(new)[:MOST_KEYS]

@@ -1,0 +1,120 @@
+"""Where acts are played: the state of a search, and what every act may do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+from mltree.events import Emit, ModelOptimised, RoundDone, StartTree
+from mltree.likelihood.cases import Case
+from mltree.search.constraint import Constraint
+from mltree.search.model_optimiser import Fit, starts_of
+from mltree.search.requests import Steps, smoothed
+from mltree.search.spr import spr_round
+from mltree.search.state import Lineage, SearchState, shapes
+from mltree.settings import PhaseSettings, SearchSettings
+from mltree.tree.forest import Forest
+
+__all__ = ["Stage"]
+
+
+@dataclass
+class Stage:
+    """Where acts are played: the state of a search, and what it goes by."""
+
+    settings: SearchSettings
+    state: SearchState
+    emit: Emit
+    constraint: Constraint | None = None
+    weights: int = 0
+    """The row of pattern weights that it searches under."""
+    first_part: int = 0
+    """Where its data begin among the parts of the engine."""
+
+    @property
+    def case(self) -> Case:
+        """What its trees are computed under now."""
+        return Case(self.state.model.arrays(), self.weights, self.first_part)
+
+    def smooth(self, lineages: Sequence[Lineage], epsilon: float) -> Steps[None]:
+        """Optimise the branch lengths of some trees."""
+        trees = [lineage.tree for lineage in lineages]
+        lnls = yield from smoothed(trees, [self.case] * len(trees), epsilon)
+        for lineage, lnl in zip(lineages, lnls, strict=True):
+            lineage.lnl = lnl
+
+    def round(self, lineages: Sequence[Lineage], phase: PhaseSettings) -> Steps[bool]:
+        """An SPR round on the active lineages; True when none is active any more."""
+        state = self.state
+        unfinished = self._unfinished([lineage for lineage in lineages if lineage.active])
+        if not unfinished:
+            return True
+        topologies, active = list(unfinished), list(unfinished.values())
+        outcomes = yield from spr_round(
+            active, self.case, phase, self.settings.rounds, self.constraint, state.explored
+        )
+        idle = [outcome.moves == 0 for outcome in outcomes]
+        state.explored.ended(compress(topologies, idle))
+        candidates = sum(outcome.candidates for outcome in outcomes)
+        moves = sum(outcome.moves for outcome in outcomes)
+        state.rounds += 1
+        state.candidates += candidates
+        state.moves += moves
+        self.emit(RoundDone(state.rounds, phase.radius, candidates, moves, state.best.lnl))
+        return not any(lineage.active for lineage in lineages)
+
+    def _unfinished(self, lineages: Sequence[Lineage]) -> dict[int, Lineage]:
+        """Those from which more may be found, by topology: of equal ones the best.
+
+        The others rest from now on.
+        """
+        best: dict[int, Lineage] = {}
+        keys = Forest([lineage.tree for lineage in lineages]).topology_keys() if lineages else []
+        for lineage, key in zip(lineages, keys, strict=True):
+            lineage.active = False
+            best[key] = max(best.get(key, lineage), lineage, key=lambda one: one.lnl)
+        for lineage, is_over in zip(
+            best.values(), self.state.explored.has_ended(list(best)), strict=True
+        ):
+            lineage.active = not is_over
+        return {key: lineage for key, lineage in best.items() if lineage.active}
+
+    def admit(self) -> Steps[bool]:
+        """Let the next starts in, unless those before agree; whether any came."""
+        state, settings = self.state, self.settings
+        epsilon = settings.rounds.smooth_epsilon
+        if not state.waiting or self.reached(state.lineages, epsilon) >= settings.agreement:
+            return False
+        count = settings.starts_at_once
+        fresh, state.waiting = state.waiting[:count], state.waiting[count:]
+        yield from self.smooth(fresh, epsilon)
+        for lineage in fresh:
+            lineage.active = True
+            self.emit(StartTree(lineage.origin, lineage.lnl))
+        state.lineages = [*state.lineages, *fresh]
+        state.starts += len(fresh)
+        return True
+
+    def reached(self, lineages: Sequence[Lineage], within: float = 0.0) -> int:
+        """Starts that led to the best of these trees, or ``within`` so much lnL of it."""
+        shaped = list(zip(lineages, self.shapes(lineages), strict=True))
+        best, shape = max(shaped, key=lambda pair: pair[0].lnl)
+        floor = best.lnl - within
+        return sum(one.starts for one, own in shaped if own == shape or one.lnl >= floor)
+
+    def shapes(self, lineages: Sequence[Lineage]) -> list[int]:
+        """See :func:`mltree.search.state.shapes`."""
+        return shapes(lineages, self.settings.perturbation.free_length)
+
+    def adopt(self, lineage: Lineage, fit: Fit) -> None:
+        """A lineage goes on with the tree of a fit, and the search with its model."""
+        self.state.model = fit.model
+        lineage.tree, lineage.lnl = fit.tree, fit.lnl
+        self.emit(ModelOptimised(fit.model.text, fit.lnl))
+
+    def fits(self, lineage: Lineage, afresh: bool) -> list[Fit]:
+        """The model on a tree; ``afresh`` also from the other start that a model may have."""
+        models = starts_of(self.state.model) if afresh else [self.state.model]
+        row = self.weights, self.first_part
+        return [Fit(lineage.tree.copy(), model, *row) for model in models]

@@ -1,0 +1,133 @@
+"""Mixtures: the published tables, their terms, and how classes and rates go together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mltree.alignment.alphabet import DNA, PROTEIN
+from mltree.errors import ModelError
+from mltree.model import parameters
+from mltree.model.eigen import fitted, p_matrices
+from mltree.model.grammar import format_model, parse_model
+from mltree.model.mixtures import PAIRED, PROFILES, paired_mixture, profile_mixture
+from mltree.model.partitioned import PartitionModel
+from mltree.model.substitution import Model
+
+
+def counted(text: str) -> Model:
+    model = parse_model(text, PROTEIN)
+    if model.frequency_mode == "FC":
+        return replace(model, frequencies=np.linspace(1, 3, 20) / 40)
+    return model
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_profiles(name: str) -> None:
+    mixture = profile_mixture(name)
+    assert mixture.n_classes == len(mixture.frequencies) == int(name[1:])
+    np.testing.assert_allclose(mixture.frequencies.sum(axis=1), 1.0)
+    assert mixture.weights.sum() == pytest.approx(1.0)
+    assert len({row.tobytes() for row in mixture.frequencies}) == mixture.n_classes
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_paired_tables(name: str) -> None:
+    mixture = paired_mixture(name)
+    assert mixture.exchangeabilities is not None
+    assert mixture.exchangeabilities.shape == (4, 190)
+    assert parameters.free_parameters(parse_model(name, PROTEIN)) == {"LG4M": 1, "LG4X": 6}[name]
+
+
+MODELS = ["LG+C10", "C20", "WAG+C10+I{0.2}+R3", "LG+C10+F+G4", "LG4M", "LG4X+I", "PROTGTR+C10+FO"]
+
+
+@pytest.mark.parametrize("text", MODELS)
+def test_arrays(text: str) -> None:
+    """One substitution per site and unit of length, over all classes and categories."""
+    arrays = counted(text).arrays()
+    weights = arrays.weights.reshape(arrays.n_systems, -1)
+    assert arrays.weights.sum() == pytest.approx(1.0)
+    assert (arrays.weights * arrays.rates).sum() == pytest.approx(1.0)
+    short = 1e-6
+    changed = 0.0
+    for n, row in enumerate(weights):
+        own = replace(
+            arrays,
+            **{name: getattr(arrays, name)[n] for name in
+               ("eigenvalues", "right", "left", "frequencies")},
+            rates=arrays.rates.reshape(weights.shape)[n], weights=row,
+        )  # fmt: skip
+        stay = np.diagonal(p_matrices(own, np.array([short]))[0], axis1=1, axis2=2)
+        changed += float((row[:, None] * own.frequencies * (1 - stay)).sum())
+    assert changed == pytest.approx(short, rel=1e-3)
+
+
+@pytest.mark.parametrize("text", MODELS)
+def test_points_of_an_optimiser_are_models(text: str) -> None:
+    model = counted(text)
+    x = parameters.vector(model)
+    points = np.stack([x, x + 0.1])
+    found = parameters.arrays_at(model, points)
+    for point, arrays in zip(points, found, strict=True):
+        expected = parameters.with_vector(model, point).arrays()
+        for name, value in vars(expected).items():
+            np.testing.assert_allclose(getattr(arrays, name), value, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("text", ["LG+C10{1/2/1/1/1/1/1/1/1/1}+G4{0.5}", "LG4M+G4{0.7}",
+                                  "LG4X+R4{0.9/0.1/1.5/1.5}{0.25/0.25/0.25/0.25}"])  # fmt: skip
+def test_what_is_written_is_read(text: str) -> None:
+    model = parse_model(text, PROTEIN)
+    again = parse_model(format_model(model), PROTEIN)
+    np.testing.assert_allclose(again.arrays().rates, model.arrays().rates, atol=1e-5)
+    np.testing.assert_allclose(again.arrays().weights, model.arrays().weights, atol=1e-5)
+    assert parameters.names(again) == []
+    assert model.with_values(model.values()).arrays().weights == pytest.approx(
+        model.arrays().weights
+    )
+
+
+def test_own_class_takes_part_with_a_weight() -> None:
+    model = counted("LG+C10+F+G4")
+    assert model.mixture is not None
+    assert (model.mixture.n_classes, model.mixture.free_weights) == (11, 10)
+    assert parameters.free_parameters(model) == 19 + 10 + 1
+    given = counted("LG+C10{1/1/1/1/1/1/1/1/1/1/5}+F")
+    assert given.mixture is not None
+    assert given.mixture.free_weights == 0
+    assert given.arrays().weights[-1] == pytest.approx(1 / 3)
+
+
+def test_parts_are_filled_up() -> None:
+    models = (counted("LG+C10+G4"), counted("WAG+FC+R5"), parse_model("GTR+FE+G4", DNA))
+    both = PartitionModel(models, ("a", "b", "c"), scalers=np.ones(3))
+    assert both.shapes == ((10, 50), (10, 50), (1, 4))
+    mixed, plain, _ = both.arrays()
+    assert (plain.n_systems, plain.n_categories) == (10, 50)
+    assert plain.weights.sum() == pytest.approx(1.0)
+    assert np.count_nonzero(plain.weights) == 5
+    assert np.count_nonzero(mixed.weights) == 40
+    assert fitted(mixed, 2.0, 10, 50).rates == pytest.approx(2 * mixed.rates)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("LG+C15", "cannot read the profiles"),
+        ("LG+C10{1/2}", "10 weights are wanted, not 2"),
+        ("LG+C10{0/0/0/0/0/0/0/0/0/0}", "nor all zero"),
+        ("LG+C10{1/1/1/1/1/1/1/1/1/1/5}", "10 weights are wanted, not 11"),
+        ("LG4X+C10", "classes of its own"),
+        ("LG4X+G8", "4 rates, one for each"),
+        ("LG4M+F", "frequencies of its own"),
+        ("C20+C10", "classes of its own"),
+    ],
+)
+def test_what_cannot_be(text: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        parse_model(text, PROTEIN)
+    with pytest.raises(ModelError, match="profiles are for proteins"):
+        parse_model("GTR+C10", DNA)

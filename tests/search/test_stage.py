@@ -1,0 +1,91 @@
+"""Which trees of a search go on, and which rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mltree.events import Event, StartTree
+from mltree.search.driver import StartingTree, beginning
+from mltree.search.requests import perform
+from mltree.search.stage import Stage
+from mltree.search.state import Lineage
+from mltree.settings import PhaseSettings, SearchSettings
+from mltree.tree.random_trees import random_topology
+from mltree.tree.splits import topology_key
+
+if TYPE_CHECKING:
+    from conftest import Simulated
+
+PHASE = PhaseSettings(3, np.inf)
+
+Make = Callable[..., Stage]
+
+
+@pytest.fixture
+def data(make_case: Callable[..., Simulated]) -> Simulated:
+    return make_case(8, 120)
+
+
+@pytest.fixture
+def make_stage(data: Simulated) -> Make:
+    def make(emit: Callable[[Event], None] = lambda _: None, **settings: object) -> Stage:
+        rng = np.random.default_rng(4)
+        starts = [StartingTree(random_topology(8, rng), f"random {n}") for n in range(1, 6)]
+        chosen = SearchSettings(phases=(PHASE,), **settings)  # type: ignore[arg-type]
+        return Stage(chosen, beginning(starts, data.model, chosen, rng), emit)
+
+    return make
+
+
+def test_of_equal_trees_the_best_goes_on(data: Simulated, make_stage: Make) -> None:
+    stage = make_stage()
+    worse, better = (Lineage(data.tree.copy(), lnl, "x") for lnl in (-9e3, -8e3))
+    over = perform(data.likelihood, stage.round([worse, better], PHASE))
+    assert (worse.active, worse.lnl, worse.rounds) == (False, -9e3, 0)
+    assert better.rounds == 1
+    assert over == (not better.active)
+
+
+def test_a_tree_from_which_nothing_was_found_is_not_asked_again(
+    data: Simulated, make_stage: Make
+) -> None:
+    stage = make_stage()
+    stage.state.explored.ended([topology_key(data.tree)])
+    lineage = Lineage(data.tree.copy(), -9e3, "x")
+    assert perform(data.likelihood, stage.round([lineage], PHASE))
+    assert (lineage.rounds, stage.state.rounds) == (0, 0)
+
+
+def test_starts_come_in_until_those_before_agree(data: Simulated, make_stage: Make) -> None:
+    events: list[Event] = []
+    stage = make_stage(events.append, starts_at_once=2)
+    state = stage.state
+    assert (len(state.lineages), len(state.waiting), state.starts) == (2, 3, 2)
+    for lineage, lnl in zip(state.lineages, (-100.0, -150.0), strict=True):
+        lineage.lnl = lnl
+    assert stage.reached(state.lineages) == 1
+    assert perform(data.likelihood, stage.admit())
+    assert (len(state.lineages), len(state.waiting), state.starts) == (4, 1, 4)
+    assert [event.origin for event in events if isinstance(event, StartTree)] == [
+        "random 3",
+        "random 4",
+    ]
+    assert all(np.isfinite(lineage.lnl) and lineage.active for lineage in state.lineages[2:])
+    for lineage, lnl in zip(state.lineages, (-100.05, -150.0, -100.0, -101.0), strict=True):
+        lineage.lnl = lnl
+    assert stage.reached(state.lineages) == 1
+    assert stage.reached(state.lineages, within=0.1) == 2
+    assert not perform(data.likelihood, stage.admit())
+    assert (len(state.lineages), len(state.waiting)) == (4, 1)
+
+
+def test_the_starts_of_one_shape_count_together(make_stage: Make) -> None:
+    stage = make_stage()
+    one, other, third, *_ = stage.state.lineages
+    one.lnl, other.lnl, third.lnl = -3.0, -5.0, -4.0
+    other.tree, other.starts = one.tree.copy(), 4
+    assert stage.reached([one, other, third]) == 5
