@@ -26,7 +26,7 @@ class SplitSums:
         near = Forest([tree]).tip_sets
         self._faced: UInt64Array = near[tree.twin]
         """uint64[3N]: the tips that a half-edge faces."""
-        self._all = near[0] + self._faced[0]
+        self._all: UInt64Array = near[:1] + self._faced[:1]  # no scalars: their sums may overflow
         self.edges: Int32Array = tree.inner_edges
         self._ends = tree.edge_halves[self.edges]
         self.splits: UInt64Array = self._key(self._faced[self._ends[:, 0]])
