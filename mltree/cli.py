@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 
 from mltree import __version__
+from mltree.cli_ancestral import ANCESTRAL_COMMANDS
 from mltree.cli_bootstrap import BOOTSTRAP_COMMANDS
 from mltree.cli_help import Command, origins
 from mltree.cli_model import MODEL_COMMANDS, MergeOption, PartitionsOption
+from mltree.cli_run import RUN_COMMANDS
 from mltree.cli_tests import TEST_COMMANDS
 from mltree.cli_tools import TOOL_COMMANDS
 from mltree.cli_trees import TREE_COMMANDS
@@ -324,11 +326,13 @@ def check(
 
 
 for _name, (_function, _example) in {
+    **RUN_COMMANDS,
     **BOOTSTRAP_COMMANDS,
     **MODEL_COMMANDS,
     **TREE_COMMANDS,
     **TEST_COMMANDS,
     **TOOL_COMMANDS,
+    **ANCESTRAL_COMMANDS,
 }.items():
     app.command(_name, cls=Command, epilog=_example)(_function)
 

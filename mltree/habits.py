@@ -15,9 +15,9 @@ from typing import NamedTuple
 __all__ = ["COMMANDS", "HABITS", "Habit", "translated"]
 
 COMMANDS = (
-    "search", "evaluate", "compare", "devices", "check", "bootstrap", "model", "support",
+    "search", "evaluate", "compare", "devices", "check", "run", "bootstrap", "model", "support",
     "consensus", "rf", "bootstop", "alrt", "test", "concordance", "report", "draw", "simulate",
-    "sitelh", "convert",
+    "sitelh", "convert", "ancestral",
 )  # fmt: skip
 
 
@@ -154,6 +154,8 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-czb": (Habit(IQ, "--collapse 1e-6", values=0),),
     "-wsl": (Habit(IQ, "--site-lnl", command="evaluate", values=0),),
     "-blfix": (Habit(IQ, "--no-opt-branches", command="evaluate", values=0),),
+    "-asr": (Habit(IQ, "--format iqtree", command="ancestral", values=0),),
+    "--ancestral": (Habit(NG, command="ancestral", values=0),),
     "-con": (Habit(IQ, command="consensus", values=0),),
     "-sup": (Habit(IQ, "{}", command="support"),),
     "-rf": (Habit(IQ, "--reference {}", command="rf"),),

@@ -11,11 +11,12 @@ from mltree.api.alignments import AlignmentLike, source_of
 from mltree.api.calls import Progress, calling, one_of, resources_of
 from mltree.api.results import table
 from mltree.api.trees import TreeLike, newick_of
-from mltree.choosing import choose
+from mltree.choosing import choose, choose_scheme
 from mltree.commands.choice_files import part_row
 from mltree.commands.model import SHOWN
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
+from mltree.model.partitioned import Linkage
 from mltree.model_choice import Choice
 from mltree.problem import load_problem, read_tree
 
@@ -77,6 +78,8 @@ def model(
     alignment: AlignmentLike,
     *,
     partitions: str | None = None,
+    merge: bool = False,
+    brlen: str = "scaled",
     criterion: str = "bic",
     tree: TreeLike | None = None,
     taxa: Sequence[str] | None = None,
@@ -89,6 +92,7 @@ def model(
 ) -> ModelChoice | list[ModelChoice]:
     """The model that suits an alignment best; of each part where ``partitions`` names a file.
 
+    merge      whether parts are put together that are better off under one model
     criterion  ``"bic"``, ``"aic"`` or ``"aicc"``
     tree       that all are fitted to; one made quickly where None
 
@@ -96,12 +100,20 @@ def model(
         MltreeError: what the command ends with, in the same line.
     """
     one_of("criterion", criterion, Criterion)
+    one_of("brlen", brlen, Linkage)
     resources = resources_of(device, precision, memory_limit)
     source, text = source_of(alignment, taxa), None if tree is None else newick_of(tree)
     with calling(progress) as call:
-        problem = load_problem(source, None, call, data_type, partitions=partitions, chooses=True)
+        problem = load_problem(
+            source, None, call, data_type, Linkage(brlen), partitions, chooses=True
+        )
         given = None if text is None else read_tree(text, problem, call)
-        choices = choose(problem, resources, Criterion(criterion), seed=seed, tree=given, emit=call)
+        by = Criterion(criterion)
+        if merge:
+            scheme = choose_scheme(problem, resources, by, seed=seed, tree=given, emit=call)
+            problem, choices = scheme.problem, scheme.choices
+        else:
+            choices = choose(problem, resources, by, seed=seed, tree=given, emit=call)
     if problem.data is None:
         return ModelChoice(choices[0])
     placed = sorted(zip(problem.data.order, choices, strict=True), key=lambda pair: pair[0])

@@ -12,7 +12,7 @@ from mltree.api.calls import Call, Progress, calling, one_of, resources_of
 from mltree.api.results import BootstrapResult, Evaluation, SearchResult
 from mltree.api.trees import PhyloTree, TreeLike, newick_of
 from mltree.bootstrap import Bootstrap, bootstrap_after, prepare_bootstrap
-from mltree.choosing import choose
+from mltree.choosing import choose, choose_scheme
 from mltree.commands.bootstrap import BOOTSTRAPS, Wanted, finished, replicate_settings
 from mltree.commands.branch_tests import FEWEST_TAXA
 from mltree.commands.request import breakdown_of, model_text
@@ -31,7 +31,6 @@ from mltree.journal import MemoryJournal
 from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.model_option import is_choice
 from mltree.outputs import Outputs
-from mltree.placement import Resources
 from mltree.problem import (
     Problem,
     check_possible,
@@ -67,6 +66,8 @@ def search(
     *,
     taxa: Sequence[str] | None = None,
     data_type: str | None = None,
+    partitions: str | None = None,
+    merge: bool = False,
     brlen: str = "scaled",
     start: TreeLike | None = None,
     preset: str = "default",
@@ -90,6 +91,8 @@ def search(
 
     alignment   a path, or sequences in memory; see :mod:`mltree.api.alignments`
     model       RAxML-NG's grammar, a .bestModel file, a partition file, or ``"auto"``
+    partitions  a partition file, for parts whose models are given or chosen; ``merge``: put
+                parts together that are better off under one model
     taxa        names of the rows of a NumPy array
     start       ``"pars{6},rand{2}"``, or a tree; the preset's where None
     bootstrap   so many replicates, or ``"auto"``: supports on the tree
@@ -110,6 +113,8 @@ def search(
     request = SearchRequest(
         alignment="",
         model=model,
+        partitions=partitions,
+        merge=merge,
         datatype=data_type,
         linkage=brlen,
         resources=resources_of(device, precision, memory_limit),
@@ -151,10 +156,7 @@ def _in_files(request: SearchRequest, source: str | Given, call: Call) -> Search
 
 def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
     """The same steps without a file."""
-    problem = _problem(
-        source, request.model, request.datatype, request.linkage, request.resources, request.seed,
-        call,
-    )  # fmt: skip
+    problem = _problem(request, source, call)
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
         constraint=request.constraint, afterwards=request.supports.trees_at_once, emit=call,
@@ -184,22 +186,21 @@ def _drawn(
     return drawn
 
 
-def _problem(
-    source: str | Given,
-    model: str | None,
-    datatype: str | None,
-    linkage: str,
-    resources: Resources,
-    seed: int,
-    emit: Emit,
-) -> Problem:
-    """The data, under the model that suits them best where that is wanted."""
-    chooses = is_choice(model)
-    given = None if chooses else model
-    problem = load_problem(source, given, emit, datatype, Linkage(linkage))
-    if not chooses:
+def _problem(request: SearchRequest, source: str | Given, emit: Emit) -> Problem:
+    """The data, under the models that suit them best where that is wanted."""
+    problem = load_problem(
+        source, None if request.chooses else request.model, emit, request.datatype,
+        Linkage(request.linkage), request.partitions, chooses=request.chooses,
+    )  # fmt: skip
+    if request.merge and not request.chooses:
+        raise InputError("merge=True goes with model='auto'", hint="or mltree.model")
+    if not request.chooses:
         return problem
-    choices = choose(problem, resources, seed=seed, emit=emit)
+    if request.merge:
+        scheme = choose_scheme(problem, request.resources, seed=request.seed, emit=emit)
+        problem, choices = scheme.problem, scheme.choices
+    else:
+        choices = choose(problem, request.resources, seed=request.seed, emit=emit)
     return problem.under([choice.best.name for choice in choices])
 
 

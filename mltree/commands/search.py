@@ -33,7 +33,7 @@ from mltree.tree.newick import write_newick
 from mltree.tree.splits import facing
 from mltree.tree.topology import Tree
 
-__all__ = ["SearchRequest", "Searched", "run_search"]
+__all__ = ["CHECKPOINT", "RESULT", "SearchRequest", "Searched", "run_search"]
 
 LOG, EVENTS, START, TREE = "log", "events", "startTree", "bestTree"
 PART_TREES, RESULT = "bestPartitionTrees", "json"

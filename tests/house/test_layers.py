@@ -51,8 +51,10 @@ LAYERS = (
     ("mltree.options_supports",),
     ("mltree.api",),
     (
+        "mltree.cli_ancestral",
         "mltree.cli_bootstrap",
         "mltree.cli_model",
+        "mltree.cli_run",
         "mltree.cli_tests",
         "mltree.cli_tools",
         "mltree.cli_trees",
@@ -70,9 +72,11 @@ HOMES = {
     "ete3": ("mltree.tree.newick",),
     "typer": (
         "mltree.cli",
+        "mltree.cli_ancestral",
         "mltree.cli_bootstrap",
         "mltree.cli_help",
         "mltree.cli_model",
+        "mltree.cli_run",
         "mltree.cli_tests",
         "mltree.cli_tools",
         "mltree.cli_trees",

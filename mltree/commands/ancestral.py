@@ -1,0 +1,169 @@
+"""``mltree ancestral``: probabilities of the states at the inner nodes of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mltree import __version__
+from mltree.alignment.patterns import Patterns
+from mltree.commands.request import Request
+from mltree.commands.results import by_kind, command_result, deliver
+from mltree.events import RunStarted, TreeScored
+from mltree.likelihood.ancestral import inner_nodes, marginal_states
+from mltree.model.eigen import ModelArrays
+from mltree.problem import Problem, check_possible, lone_trees, read_trees
+from mltree.report.progress import Reporter
+from mltree.run import FIXED_TOPOLOGY, Found, evaluate, open_computation
+from mltree.tree.newick import write_newick
+from mltree.tree.topology import Float64Array, Int32Array, Tree
+
+__all__ = ["FORMATS", "AncestralRequest", "run_ancestral"]
+
+PROBABILITIES, STATES, TREE = "ancestralProbs", "ancestralStates", "ancestralTree"
+"""Kinds of files: RAxML-NG's names."""
+
+IQTREE = "state"
+"""IQ-TREE's, which has the tables in one file."""
+
+FORMATS = {"raxml": (PROBABILITIES, STATES, TREE), "iqtree": (IQTREE, TREE)}
+"""Formats by name, and the kinds of files that are written."""
+
+UNKNOWN = "-"
+"""The state of a node at a site where no taxon has data."""
+
+HEAD = """# Ancestral state reconstruction for all nodes in {tree}
+# This file can be read in MS Excel or in R with command:
+#   tab=read.table('{file}',header=TRUE)
+# Columns are tab-separated with following meaning:
+#   Node:  Node name in the tree
+{part}#   Site:  Alignment site ID
+#   State: Most likely state assignment
+#   p_X:   Posterior probability for state X (empirical Bayesian method)
+"""
+"""Of IQ-TREE's file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AncestralRequest(Request):
+    """``mltree ancestral``."""
+
+    tree: str
+    layout: str
+    """A name of :data:`FORMATS`."""
+    optimise_model: bool
+    optimise_branches: bool
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a part says of all nodes."""
+
+    states: str
+    """Of the alphabet, in the order of the columns."""
+    probabilities: Float64Array
+    """f64 [T-2, L, S]"""
+    best: list[str]
+    """T-2 rows of L characters: the most probable states."""
+    sites: Int32Array
+    """i32 [sites]: the pattern of each."""
+
+
+def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
+    """Score the tree, compute the states of its inner nodes, write the files.
+
+    Raises:
+        InputError: the data or the tree cannot be used, or the files cannot be written.
+        NumericalError: a tree whose lengths stay as they are has no likelihood.
+    """
+    outputs, kinds = request.outputs, FORMATS[request.layout]
+    outputs.check(kinds)
+    outputs.claim(kinds, request.redo)
+    reporter(RunStarted(__version__, request.command))
+    problem = request.load(reporter)
+    tree = read_trees(request.tree, problem, reporter)
+    if not request.optimise_branches:
+        for own, groups in lone_trees(tree, problem):
+            check_possible(own, groups)
+    computation = open_computation(problem, request.resources, reporter)
+    found = evaluate(
+        computation.likelihood,
+        tree,
+        problem.model,
+        reporter,
+        optimise_parameters=request.optimise_model,
+        optimise_lengths=request.optimise_branches,
+        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
+    )
+    found = computation.exactly(found, reporter)
+    reporter(TreeScored(found.lnl))
+    texts = _texts(request, found, problem)
+    files = deliver(outputs, texts, reporter)
+    reporter.say("\n".join(f"Wrote {file}" for file in files))
+    values = {"lnl": found.lnl, "model": found.model.text, "nodes": len(problem.taxa) - 2}
+    inputs = [*request.files, request.tree]
+    result = command_result("ancestral", request.command, values, by_kind(files), inputs, reporter)
+    reporter.finish("ancestral", result)
+
+
+def _texts(request: AncestralRequest, found: Found, problem: Problem) -> dict[str, str]:
+    tree = found.mean_tree
+    names = [f"Node{n}" for n in range(1, len(problem.taxa) - 1)]
+    labels = dict(zip(tree.edge[inner_nodes(tree)[1:]].tolist(), names[1:], strict=True))
+    newick = write_newick(tree, problem.taxa, labels=labels)
+    texts = {TREE: f"{newick[:-1]}{names[0]};\n"}  # the first node is where the text is rooted
+    parts = list(_parts(found, problem))
+    table = _table(names, parts)
+    if request.layout == "iqtree":
+        explained = "#   Part:  Partition ID\n" if len(parts) > 1 else ""
+        outputs = request.outputs
+        head = HEAD.format(tree=outputs.path(TREE), file=outputs.path(IQTREE), part=explained)
+        return {IQTREE: head + table, **texts}
+    rows = ("".join(_by_site(part.best[n], part) for part in parts) for n in range(len(names)))
+    states = "".join(f"{name}\t{row}\n" for name, row in zip(names, rows, strict=True))
+    return {PROBABILITIES: table, STATES: states, **texts}
+
+
+def _parts(found: Found, problem: Problem) -> Iterator[_Part]:
+    """The parts in the order of their file."""
+    order = (0,) if problem.data is None else problem.data.order
+    arrays, trees = found.model.arrays(), found.part_trees
+    for place in np.argsort(order).tolist():
+        patterns = problem.part(order[place])
+        own = trees[place] if trees else found.tree
+        yield _part(own, patterns, arrays[place])
+
+
+def _part(tree: Tree, patterns: Patterns, arrays: ModelArrays) -> _Part:
+    probabilities = marginal_states(tree, patterns, arrays)
+    states = np.array([*patterns.alphabet.states, UNKNOWN])
+    best = probabilities.argmax(axis=2)
+    best[:, (patterns.codes == patterns.alphabet.gap_code).all(axis=0)] = len(states) - 1
+    rows = ["".join(row) for row in states[best].tolist()]
+    return _Part("".join(states[:-1]), probabilities, rows, patterns.site_pattern)
+
+
+def _by_site(row: str, part: _Part) -> str:
+    return "".join([row[pattern] for pattern in part.sites.tolist()])
+
+
+def _table(names: Sequence[str], parts: Sequence[_Part]) -> str:
+    """A line for every node and site. Parts of several state counts have columns of their own."""
+    states = max((part.states for part in parts), key=len)
+    head = ["Node", *(["Part"] if len(parts) > 1 else []), "Site", "State"]
+    lines = ["\t".join([*head, *(f"p_{state}" for state in states)])]
+    for n, name in enumerate(names):
+        for number, part in enumerate(parts, 1):
+            first = f"{name}\t{number}" if len(parts) > 1 else name
+            row = "\t".join(["%.5f"] * len(part.states))
+            ends = [
+                f"{state}\t{row % tuple(own)}"
+                for state, own in zip(part.best[n], part.probabilities[n].tolist(), strict=True)
+            ]
+            lines += [
+                f"{first}\t{site}\t{ends[pattern]}"
+                for site, pattern in enumerate(part.sites.tolist(), 1)
+            ]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,79 @@
+"""``mltree run``: from an alignment to a tree with supports and its report, in one command.
+
+It is ``mltree search`` with other defaults: models are chosen, supports computed that the data and
+the device allow, and the report written. docs/run.md has them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mltree.commands.bootstrap import Wanted
+from mltree.commands.branch_tests import FEWEST_TAXA
+from mltree.commands.report import REPORT, write_report
+from mltree.commands.search import CHECKPOINT, RESULT, SearchRequest, run_search
+from mltree.device.discovery import choose_devices
+from mltree.events import Notice, ignore
+from mltree.model.partitioned import Linkage
+from mltree.problem import Problem, load_problem
+from mltree.report.progress import Reporter
+
+__all__ = ["WholeRequest", "replicates_pay", "run_whole"]
+
+CPU_WORK, GPU_WORK = 2e7, 4e8
+"""Taxa² x patterns up to which replicates are searched unasked: 101 taxa x 1,630 patterns, 1.7e7,
+took one core 4 to 5 s a replicate, 64 x 890 1.4 s, and 100 to 300 are usual. A GPU is taken to be
+20 times as fast."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeRequest(SearchRequest):
+    """``mltree run``."""
+
+    decides: bool
+    """Whether replicates of a bootstrap are searched where that costs little."""
+
+
+def run_whole(request: WholeRequest, reporter: Reporter) -> None:
+    """Choose, search, compute supports, write the report; or what of it is not done yet.
+
+    Raises:
+        InputError: the data cannot be used, or there are results of an earlier run.
+    """
+    outputs = request.outputs
+    has_ended = outputs.path(RESULT).exists() and not outputs.path(CHECKPOINT).exists()
+    if has_ended and not request.redo and not outputs.path(REPORT).exists():
+        reporter.say(f"Wrote {write_report(outputs, reporter, alignment=request.alignment)}")
+        return
+    if request.decides:
+        problem = load_problem(
+            request.alignment, None if request.chooses else request.model, ignore,
+            request.datatype, Linkage(request.linkage), request.partitions,
+            chooses=request.chooses,
+        )  # fmt: skip
+        request = _with_replicates(request, problem, reporter)
+    run_search(request, reporter)
+
+
+def _with_replicates(request: WholeRequest, problem: Problem, reporter: Reporter) -> WholeRequest:
+    """As many as converge, where they cost little; says what is done, and what would change it."""
+    if len(problem.taxa) < FEWEST_TAXA:
+        return request
+    on_cpu = all(device.is_cpu for device in choose_devices(request.resources.device))
+    if not replicates_pay(len(problem.taxa), problem.n_patterns, on_cpu):
+        reporter(
+            Notice(
+                "supports: SH-aLRT alone, for replicates of a bootstrap would take long here; "
+                "--bootstrap auto wants them all the same"
+            )
+        )
+        return request
+    reporter(Notice("supports: SH-aLRT and bootstrap; --bootstrap none leaves replicates out"))
+    supports = replace(request.supports, bootstrap=Wanted(None, "fbp"))
+    options = {**request.options, "bootstrap": ("auto", "by cost")}
+    return replace(request, supports=supports, options=options)
+
+
+def replicates_pay(taxa: int, patterns: int, on_cpu: bool) -> bool:
+    """Whether a few hundred replicates of data of this size are a matter of minutes."""
+    return taxa**2 * patterns <= (CPU_WORK if on_cpu else GPU_WORK)

@@ -1,0 +1,137 @@
+"""``mltree run`` as its users see it: all of it in one command, whenever it was stopped."""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from mltree.cli_run import RUN_COMMANDS
+from mltree.commands.bootstrap import Wanted
+from mltree.commands.supports import Supports
+from mltree.commands.whole import WholeRequest, replicates_pay, run_whole
+from mltree.events import Event
+from mltree.options_supports import local_tests_of
+from mltree.placement import Resources
+from mltree.report.progress import Reporter, Verbosity
+from mltree.report.terminal import progress_terminal
+
+Run = Callable[..., Result]
+
+DATASETS = Path(__file__).parents[2] / "datasets"
+
+KINDS = ("bestTree", "bestModel", "bestFitModel", "modelTest", "support", "bootstraps",
+         "consensusTreeMR", "branchTests")  # fmt: skip
+
+
+@pytest.fixture
+def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A choice among few."""
+    monkeypatch.setattr("mltree.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
+    monkeypatch.setattr("mltree.model_choice.REFERENCE_RATES", ("+G4",))
+    monkeypatch.setattr("mltree.model_choice.free_rates", lambda _: "+G4")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> str:
+    """Eight taxa with a tree behind them."""
+    rng = random.Random(1)
+    rows = ["".join(rng.choices("ACGT", k=300))]
+    while len(rows) < 8:
+        parent = rng.choice(rows)
+        rows.append("".join(rng.choice("ACGT") if rng.random() < 0.1 else x for x in parent))
+    (tmp_path / "a.fa").write_text("".join(f">t{n}\n{row}\n" for n, row in enumerate(rows)))
+    return "a.fa"
+
+
+def fine(result: Result) -> Result:
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def results(prefix: str) -> dict[str, bytes]:
+    return {kind: Path(f"{prefix}.mltree.{kind}").read_bytes() for kind in KINDS}
+
+
+@pytest.mark.usefixtures("few_models")
+def test_the_example_does_all_of_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "datasets").symlink_to(DATASETS)
+    example = RUN_COMMANDS["run"][1].removeprefix("Example: mltree ")
+    result = fine(run(*shlex.split(example), "--preset", "fast"))
+    assert "Final log-likelihood" in result.stdout
+    assert "converged" in result.stdout
+    assert result.stdout.rstrip().endswith("Wrote primates.mltree.report.html")
+    assert "/100" in results("primates")["support"].decode()
+    assert "supports: SH-aLRT and bootstrap" in result.stderr
+    log = (tmp_path / "primates.mltree.log").read_text()
+    assert "bootstrap" in log
+    assert "by cost" in log
+
+
+class Killed(BaseException):
+    """What nobody expects."""
+
+
+class Dying(Reporter):
+    """Ends a run at its n-th event."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__(progress_terminal(), Verbosity.QUIET)
+        self.left = left
+
+    def __call__(self, event: Event) -> None:
+        super().__call__(event)
+        self.left -= 1
+        if not self.left:
+            raise Killed
+
+
+def request(data: str, prefix: str) -> WholeRequest:
+    return WholeRequest(
+        alignment=data, model="auto", datatype=None, linkage="scaled", resources=Resources(),
+        prefix=prefix, redo=False, command="mltree run", seed=1, tree=None, preset="fast",
+        nni_only=False, constraint=None, outgroup=None, collapse=None, report=True,
+        supports=Supports(local_tests_of(100, None, False, False), Wanted(4, "fbp")), decides=False,
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("few_models", "run")
+@pytest.mark.cases(1, 40)
+def test_it_goes_on_wherever_it_was_stopped(data: str, case: int) -> None:
+    whole = Dying(0)
+    run_whole(request(data, "whole"), whole)
+    events, rng = -whole.left, random.Random(case)
+    for last in sorted(rng.sample(range(1, events), 3)):
+        with suppress(Killed):
+            run_whole(request(data, "cut"), Dying(last))
+    run_whole(request(data, "cut"), Dying(0))
+    assert results("cut") == results("whole")
+    assert Path("cut.mltree.report.html").exists()
+
+
+@pytest.mark.usefixtures("few_models")
+def test_without_replicates(run: Run, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mltree.commands.whole.CPU_WORK", 100.0)
+    monkeypatch.setattr("mltree.commands.whole.GPU_WORK", 100.0)
+    options = ("--model", "HKY+G4", "--preset", "fast", "--sh-alrt", "50", "--prefix", "x")
+    result = fine(run("run", data, *options))
+    assert "SH-aLRT alone" in result.stderr
+    assert not Path("x.mltree.bootstraps").exists()
+    again = run("run", data, *options)
+    assert again.exit_code == 2
+    assert "exists already" in again.stderr
+    Path("x.mltree.report.html").unlink()
+    assert "Wrote x.mltree.report.html" in fine(run("run", data, *options)).stdout
+    quiet = fine(run("run", data, *options, "--bootstrap", "none", "--redo"))
+    assert "SH-aLRT alone" not in quiet.stderr
+
+
+def test_what_replicates_cost_decides() -> None:
+    assert replicates_pay(64, 890, on_cpu=True)
+    assert not replicates_pay(714, 1231, on_cpu=True)
+    assert replicates_pay(500, 1231, on_cpu=False)
