@@ -51,6 +51,7 @@ from mltree.tree_events import (
     BootstrapFinished,
     ConsensusBuilt,
     DistancesMeasured,
+    LociFinished,
     ReplicateDone,
     SupportsDrawn,
     TreesWritten,
@@ -80,7 +81,7 @@ _IN_STATUS = (
 
 _ANSWERS = (
     AlignmentWritten, BootstopChecked, BootstrapFinished, ConsensusBuilt, DistancesMeasured,
-    SupportsDrawn, TreesWritten,
+    LociFinished, SupportsDrawn, TreesWritten,
 )  # fmt: skip
 """Events that a command was asked for: lines on standard output, without the time."""
 
