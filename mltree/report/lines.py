@@ -43,6 +43,7 @@ from mltree.tree_events import (
     ReplicateDone,
     SupportsDrawn,
     TreesLoaded,
+    TreesOffered,
     TreesWritten,
 )
 
@@ -306,6 +307,14 @@ def _(event: LociFinished) -> str:
 def _(event: BootstrapFinished) -> str:
     verdicts = {True: ": converged", False: ": not converged", None: ""}
     return f"{_count(event.replicates, 'replicate')}{verdicts[event.converged]}"
+
+
+@describe.register
+def _(event: TreesOffered) -> str:
+    return (
+        f"looked around {_count(event.around, 'tree')}: {event.offered:,} offered, {event.held:,} "
+        f"held, correlation of supports {event.correlation:.3f}"
+    )
 
 
 def _count(number: int, noun: str, ending: str = "s") -> str:
