@@ -15,6 +15,7 @@ __all__ = [
     "ConsensusBuilt",
     "DistancesMeasured",
     "ReplicateDone",
+    "ResultWritten",
     "SupportsDrawn",
     "TestValue",
     "TestedTree",
@@ -40,6 +41,14 @@ class TreesWritten(Event):
     path: str
     trees: int
     taxa: int
+
+
+@dataclass(frozen=True)
+class ResultWritten(Event):
+    """A run's result is in a file, as another program shows it."""
+
+    path: str
+    program: str
 
 
 @dataclass(frozen=True)

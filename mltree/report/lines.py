@@ -38,6 +38,7 @@ from mltree.tree_events import (
     ConsensusBuilt,
     DistancesMeasured,
     ReplicateDone,
+    ResultWritten,
     SupportsDrawn,
     TreesLoaded,
     TreesWritten,
@@ -269,6 +270,11 @@ def _(event: BootstopChecked) -> str:
 @describe.register
 def _(event: AlignmentWritten) -> str:
     return f"wrote {event.path}: {event.taxa:,} taxa x {event.sites:,} sites ({event.layout})"
+
+
+@describe.register
+def _(event: ResultWritten) -> str:
+    return f"wrote {event.path}, for {event.program}"
 
 
 @describe.register

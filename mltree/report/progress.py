@@ -52,6 +52,7 @@ from mltree.tree_events import (
     ConsensusBuilt,
     DistancesMeasured,
     ReplicateDone,
+    ResultWritten,
     SupportsDrawn,
     TreesWritten,
 )
@@ -80,7 +81,7 @@ _IN_STATUS = (
 
 _ANSWERS = (
     AlignmentWritten, BootstopChecked, BootstrapFinished, ConsensusBuilt, DistancesMeasured,
-    SupportsDrawn, TreesWritten,
+    ResultWritten, SupportsDrawn, TreesWritten,
 )  # fmt: skip
 """Events that a command was asked for: lines on standard output, without the time."""
 
