@@ -110,7 +110,8 @@ def search(
         typer.Option(
             "--preset",
             metavar="fast|default|thorough",
-            help="fast: one start; thorough: many, and more perturbation.",
+            help="fast: one start, some where taxa are few, and no perturbation; thorough: more of "
+            "both.",
         ),
     ] = Preset.DEFAULT,
     moves: MovesOption = Moves.SPR,

@@ -238,7 +238,7 @@ class _Merger:
         linked, settings = self._problem.model, self._settings
         climbs = [
             PartClimb(
-                start.model, 0, scale_bounds(linked, start.scaler, settings.scale_limit),
+                start.model, scale_bounds(linked, start.scaler, settings.scale_limit),
                 settings, EPSILON,
             )
             for start in starts

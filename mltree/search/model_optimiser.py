@@ -5,7 +5,8 @@ its branch lengths, so that the alternation with branch smoothing converges in f
 and Hessian come from differences, and every value that an iteration needs stands in one launch, for
 all the trees and models that are optimised side by side. Given the branch lengths, parts are
 problems of their own: the n-th point of all of them is one tree of the launch, whose lnL comes back
-part by part. A gradient alone takes a fifth of the points, but five times as many launches.
+part by part. A gradient alone takes a fifth of the points, but five times as many launches; it is
+what models of many variables are left with.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
-from mltree.model.parameters import arrays_of, blocks, bounds, starting_models, vector, with_vector
+from mltree.model.parameters import arrays_of, bounds, starting_models, vector, with_vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
 from mltree.model.portable import exp
 from mltree.model.substitution import Model
+from mltree.search.quasi_newton import MANY, Ascent
 from mltree.search.requests import Steps, class_weights, part_log_likelihoods
 from mltree.search.trust_region import Climb, advance
 from mltree.settings import BranchSettings, ModelSettings
@@ -96,12 +98,8 @@ def optimise_models(
     for fit in fits:
         fit.converged = True
     yield from _weigh_classes(fits)
-    turns = max(len(blocks(model)) for fit in fits for model in fit.model.models)
-    for turn in range(turns):
-        yield from _climb(
-            [_FitClimb(fit, turn, settings, branches, epsilon) for fit in fits],
-            settings.iterations,
-        )
+    climbs = [_FitClimb(fit, settings, branches, epsilon) for fit in fits]
+    yield from _climb(climbs, settings.iterations)
 
 
 def _weigh_classes(fits: Sequence[Fit]) -> Steps[None]:
@@ -147,15 +145,11 @@ def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
 
 
 class _FitClimb:
-    """The climbs of all parts of a fit, in terms of trees and cases.
-
-    ``turn``: which block of the variables of each model is free.
-    """
+    """The climbs of all parts of a fit, in terms of trees and cases."""
 
     def __init__(
         self,
         fit: Fit,
-        turn: int,
         settings: ModelSettings,
         branches: BranchSettings,
         epsilon: float,
@@ -164,9 +158,7 @@ class _FitClimb:
         self._branches = branches
         model = fit.model
         self._parts = [
-            PartClimb(
-                part, turn, scale_bounds(model, scaler, settings.scale_limit), settings, epsilon
-            )
+            PartClimb(part, scale_bounds(model, scaler, settings.scale_limit), settings, epsilon)
             for part, scaler in zip(model.models, model.scalers.tolist(), strict=True)
         ]
 
@@ -191,7 +183,7 @@ class _FitClimb:
         padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
         return [self._scaled(scale) for scale in np.array(padded).T], cases
 
-    def under_way(self, lnls: Float) -> list[tuple[Climb, Float]]:
+    def under_way(self, lnls: Float) -> list[tuple[Climb | Ascent, Float]]:
         """The climbs that go on, and their values among lnLs f64[n, parts]."""
         pairs = zip(self._parts, lnls.T, strict=True)
         return [(part.climb, own[: part.points]) for part, own in pairs if not part.done]
@@ -235,20 +227,18 @@ class PartClimb:
     def __init__(
         self,
         model: Model,
-        turn: int,
         scale: tuple[float, float],
         settings: ModelSettings,
         epsilon: float,
     ) -> None:
         self._model = model
         low, high = np.array([*bounds(model), scale], dtype=np.float64).T
-        block, position = dict(enumerate(blocks(model))).get(turn, slice(0, 0)), np.arange(len(low))
-        wanted = np.append(position[:-1][block], position[-1])
-        self._free = wanted[high[wanted] > low[wanted]]
+        self._free = np.flatnonzero(high > low)
         self._start: Float = np.append(vector(model), 0.0)
         """f64[variables]: the free and the fixed ones, the scale last."""
         start, low, high = (every[self._free] for every in (self._start, low, high))
-        self.climb = Climb(start, low, high, settings.step, epsilon)
+        kind = Climb if len(start) < MANY else Ascent
+        self.climb = kind(start, low, high, settings.step, epsilon)
         self.points = 0
         """How many were asked for last."""
 

@@ -12,14 +12,14 @@ that bounds on the variables and on the step are one thing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.model.portable import eigensystem, product, solve
 
-__all__ = ["REACH", "Climb", "Quadratic", "Stencil", "advance"]
+__all__ = ["FIRST", "REACH", "SHORTER", "Climb", "Quadratic", "Stencil", "advance"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -41,6 +41,13 @@ at -1e6, have it to 1e-5."""
 CONVEX = 1.0
 """Negative curvature from which on a direction is left even where its slope is zero: beyond what
 mixed precision, good to 1e-5, puts into a difference (0.1)."""
+
+
+class Walker(Protocol):
+    """What asks for points and goes on from their values."""
+
+    def note(self, values: Float) -> None:
+        """Take in f64[m] values at the points."""
 
 
 class Climb:
@@ -98,13 +105,13 @@ class Climb:
         self._ends = np.clip(self.x + steps, self.low, self.high)
 
 
-def advance(climbs: Sequence[Climb], values: Sequence[Float]) -> None:
+def advance(climbs: Sequence[Walker], values: Sequence[Float]) -> None:
     """Let every climb go on from the f64[m] values at its points."""
     for climb, own in zip(climbs, values, strict=True):
         climb.note(own)
     by_size: dict[int, list[Climb]] = {}
     for climb in climbs:
-        if climb.quadratic is not None:
+        if isinstance(climb, Climb) and climb.quadratic is not None:
             by_size.setdefault(climb.x.size, []).append(climb)
     for alike in by_size.values():
         _plan_steps(alike)

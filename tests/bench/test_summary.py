@@ -32,9 +32,20 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     quoted = QuotedSearch("Elsewhere", 2, "here", {"toads": (4.0, -11.5)})
     monkeypatch.setattr(summary, "LINES", (LINE,))
     monkeypatch.setattr(summary, "QUOTED_SEARCHES", (quoted,))
-    for name, rows in (("own", [row("mltree", "fast preset", 2.0, -9.5)]), ("all", rivals)):
+    seeds = [
+        {**row(kind, "default preset", 1.0, lnl), "seed": seed}
+        for seed in (1, 2)
+        for kind, lnl in (("mltree", -9.0), ("rival", -10.0))
+    ]
+    for name, rows in (
+        ("search-quality", seeds),
+        ("own", [row("mltree", "fast preset", 2.0, -9.5)]),
+        ("all", rivals),
+    ):
         Run("search", made, {}, rows, path=tmp_path / f"{name}.json").save()
-    table = summary.summary(tmp_path).split("\n\n")[0]
+    table, *_, over_seeds = summary.summary(tmp_path).split("\n\n")
+    assert over_seeds.startswith("On 1 of 1 alignments the median of mltree's default preset")
+    assert over_seeds.endswith("2 seeds.")
     return [cell.strip() for cell in table.splitlines()[-1].strip("|").split("|")]
 
 

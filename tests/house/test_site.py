@@ -50,3 +50,9 @@ def test_the_reference_has_every_option_of_every_command(site: Path) -> None:
         assert f"mltree {name} [OPTIONS]" in words.text
         for param in command.params:
             assert max(param.opts, key=len) in words.text or param.metavar in words.text
+
+
+def test_the_guide_shows_every_command() -> None:
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        assert f"**{name}**" in guide, f"docs/guide.md has no **{name}**"

@@ -71,8 +71,8 @@ def test_formulas(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.cases(1, 12)
-def test_smoothing_is_as_good_as_an_independent_optimiser(
+@pytest.mark.cases(1, 30)
+def test_an_independent_optimiser_gains_nothing_where_smoothing_ends(
     kind: str, case: int, open_native: Callable[..., Any], make_problem: Callable[..., Any]
 ) -> None:
     problem = variable(make_problem(5, 30, states=2 + 2 * (case % 2), seed=case, alpha=0.7))
@@ -85,11 +85,13 @@ def test_smoothing_is_as_good_as_an_independent_optimiser(
         moved = Tree(tree.twin, tree.edge, np.exp(logs), tree.n_tips)
         return -float(reference.log_likelihoods([moved], [problem.case])[0])
 
-    limits = [(np.log(1e-6), np.log(100.0))] * tree.n_edges
-    best = -minimize(loss, np.log(tree.lengths), method="L-BFGS-B", bounds=limits).fun
+    before = -loss(np.log(tree.lengths))
     device = corrected(open_native(extended, problem.categories), extended)
     (found,) = device.smooth([tree], [problem.case], 1e-4)
     assert found == pytest.approx(device.log_likelihoods([tree], [problem.case])[0], rel=1e-9)
+    assert found > before
+    limits = [(np.log(1e-6), np.log(100.0))] * tree.n_edges
+    best = -minimize(loss, np.log(tree.lengths), method="L-BFGS-B", bounds=limits).fun
     assert found >= best - 0.01
 
 

@@ -179,16 +179,6 @@ def test_free_parameters_of_proteins(text: str, count: int) -> None:
     assert parameters.free_parameters(parse_model(text, PROTEIN)) == count
 
 
-@pytest.mark.parametrize("text", ["GTR+FO+I+R10", "JC", "LG+FO+I+R10", "PROTGTR", "PROTGTR+FE+R2"])
-def test_blocks_share_the_vector_out(text: str) -> None:
-    model = parse_model(text, PROTEIN if text[0] in "LP" else DNA)
-    blocks = parameters.blocks(model)
-    positions = np.arange(len(parameters.vector(model)))
-    np.testing.assert_array_equal(np.concatenate([positions[b] for b in blocks]), positions)
-    assert max(len(positions[b]) for b in blocks) <= 40
-    assert (len(blocks) > 1) == text.startswith("PROTGTR")
-
-
 def test_no_scale_is_missed_where_all_exchangeabilities_vary() -> None:
     """Twice as large, they are the same model, and print as the same matrix."""
     model = parse_model("PROTGTR+FE", PROTEIN)
