@@ -10,7 +10,7 @@ from bench.markdown import crowded, markdown_table, seconds, time_cell, who
 from bench.quoted import QUOTED_LNLS
 from bench.results import Row, Run
 
-__all__ = ["NO_WORSE", "brief", "full", "gaps", "standings"]
+__all__ = ["NO_WORSE", "brief", "effort", "full", "gaps", "standings"]
 
 NO_WORSE = 0.1
 """lnL below the best rival's tree down to which a median counts as no worse: what re-scoring by
@@ -34,13 +34,17 @@ BASE = "IQ-TREE"
 """Program, on one thread, that times are relative to."""
 
 
+YARDSTICKS = {"IQ-TREE": 1.0, "RAxML": 2.0}
+"""Programs whose CPU time, so many times, mltree's `JUDGED` preset shall not exceed."""
+
+
 Groups = dict[tuple[str, str], list[Row]]
 """Rows by alignment and contender."""
 
 
 def brief(run: Run) -> str:
-    """Quality over seeds where there are several, else quality and time."""
-    return standings(run.rows) or _quality_and_time(run)
+    """Quality over seeds where there are several, else effort, else quality and time."""
+    return standings(run.rows) or effort(run.rows) or _quality_and_time(run)
 
 
 def full(run: Run) -> list[tuple[str, str]]:
@@ -49,6 +53,7 @@ def full(run: Run) -> list[tuple[str, str]]:
     return [
         ("Quality over seeds", standings(run.rows)),
         ("Quality and time", _quality_and_time(run)),
+        ("Effort", effort(run.rows)),
         (f"Times relative to {BASE} on one thread", _ratios(run.rows)),
         ("What programs claim for their trees", _claims(run.rows)),
         ("Best log-likelihoods (judged)", markdown_table(["alignment", "lnL"], best)),
@@ -66,6 +71,42 @@ def gaps(rows: Sequence[Row], clock: str = "whole_s") -> list[tuple[str, str, fl
         (name, title, best[name] - median(_lnls(group)), _time(group, clock))
         for (name, title), group in _groups(judged).items()
     ]
+
+
+def effort(rows: Sequence[Row]) -> str:
+    """CPU seconds of mltree's `JUDGED` preset beside its yardsticks', and whether the bar is met.
+
+    Of the alignments that all of them have searched on one thread.
+    """
+    alone = [row for row in _judged(rows) if row["threads"] == 1 and "side_by_side" not in row]
+    groups = _groups(alone)
+    body, met = [], 0
+    for name in _names(alone):
+        found = {}
+        for (dataset, title), group in groups.items():
+            key = JUDGED if JUDGED in title else title.split()[0]
+            if dataset == name and (cpu := _time(group, "user_s")) is not None:
+                found[key] = cpu, median(_lnls(group))
+        if not {JUDGED, *YARDSTICKS} <= set(found):
+            continue
+        cpu, lnl = found[JUDGED]
+        margin = lnl - max(found[program][1] for program in YARDSTICKS)
+        within = [cpu <= most * found[program][0] for program, most in YARDSTICKS.items()]
+        holds = all(within) and margin >= -NO_WORSE
+        met += holds
+        times = [cpu, *(found[program][0] for program in YARDSTICKS)]
+        verdict = "met" if holds else "missed"
+        body.append([name, *map(seconds, times), _signed(margin), verdict])
+    if not body:
+        return ""
+    most = " and ".join(f"{factor:g} x {program}'s" for program, factor in YARDSTICKS.items())
+    told = (
+        "CPU seconds (user) of whole processes on one thread, and the lnL of mltree's tree less "
+        f"that of the better of the others. The bar: no more CPU than {most}, and lnL no more than "
+        f"{NO_WORSE} below the better one. Met on {met} of {len(body)} alignments.\n\n"
+    )
+    head = ["alignment", f"mltree, {JUDGED}", *YARDSTICKS, "lnL", "bar"]
+    return told + markdown_table(head, body)
 
 
 def standings(rows: Sequence[Row]) -> str:

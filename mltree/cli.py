@@ -22,6 +22,7 @@ from mltree.cli_trees import TREE_COMMANDS
 from mltree.exits import EXIT_CODES, Commands, exit_code
 from mltree.options import (
     AlignmentArgument,
+    AlignmentsArgument,
     Brlen,
     BrlenOption,
     CollapseOption,
@@ -40,11 +41,13 @@ from mltree.options import (
     QuietOption,
     RedoOption,
     SeedOption,
+    SeparateOption,
     ThreadsOption,
     TreeFile,
     VerboseOption,
     WidthOption,
     command_line,
+    is_many,
     reporter_of,
     resources_of,
 )
@@ -89,7 +92,8 @@ def _mltree(
     epilog="Example: mltree search datasets/primates.phy --model HKY+G4 --prefix /tmp/primates",
 )
 def search(
-    alignment: AlignmentArgument,
+    alignment: AlignmentsArgument,
+    separate: SeparateOption = False,
     model: ModelOption = None,
     partitions: PartitionsOption = None,
     merge: MergeOption = False,
@@ -155,12 +159,42 @@ def search(
     With --bootstrap also the files of mltree bootstrap; a larger N adds to what is there.
     With supports of any kind .support, the best tree with them as labels, in IQ-TREE's order:
     SH-aLRT/LBP/aLRT/aBayes/bootstrap; with tests of branches .branchTests, a table of all of them.
+
+    Several alignments, or a folder, are loci: each has a tree and a model of its own, in
+    .bestTrees (Newick, a tree a line, in order) and .lociTable.
     """
+    options = dict(origins())
+    if separate or is_many(alignment):
+        from mltree.commands.loci import LociRequest, run_loci
+
+        many = LociRequest(
+            alignment=alignment[0],
+            alignments=alignment,
+            separate=separate,
+            model=model,
+            partitions=partitions,
+            datatype=data_type and data_type.value,
+            linkage=brlen.value,
+            resources=resources_of(device, precision, memory_limit, vw),
+            prefix=prefix,
+            redo=redo,
+            command=command_line(),
+            options=options,
+            seed=seed,
+            tree=tree,
+            preset=preset.value,
+            nni_only=moves is Moves.NNI,
+            collapse=collapse,
+        )
+        with reporter_of(quiet, verbose, json) as reporter:
+            run_loci(many, reporter)
+        return
+    options["alignment"] = alignment[0], "typed"
     from mltree.commands.search import SearchRequest, run_search
     from mltree.commands.supports import Supports
 
     request = SearchRequest(
-        alignment=alignment,
+        alignment=alignment[0],
         model=model,
         partitions=partitions,
         merge=merge,
@@ -170,7 +204,7 @@ def search(
         prefix=prefix,
         redo=redo,
         command=command_line(),
-        options=origins(),
+        options=options,
         seed=seed,
         tree=tree,
         preset=preset.value,

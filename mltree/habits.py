@@ -161,6 +161,7 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-sup": (Habit(IQ, "{}", command="support"),),
     "-rf": (Habit(IQ, "--reference {}", command="rf"),),
     "-rf_all": (Habit(IQ, command="rf", values=0),),
+    "-S": (Habit(IQ, "--partitions {} --separate"),),
     "-spp": (Habit(IQ, "--partitions {} --brlen scaled"),),
     "-Q": (Habit(IQ, "--partitions {} --brlen unlinked"),),
     "-rcluster": (Habit(IQ, "--merge", note="pairs are picked as by -rcluster 10"),),

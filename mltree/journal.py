@@ -1,4 +1,4 @@
-"""The journal of a bootstrap: a line for every replicate that is done, in the order they end.
+"""Journals: a line for everything that is done, a replicate or a locus, in the order they end.
 
 A line is written as soon as its replicate has ended, so that a kill at any time loses none. It
 begins with the CRC-32 of its rest: what a kill has cut in two is dropped by whoever reads it. The
@@ -16,16 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from mltree.errors import InputError
 from mltree.files import naming
 from mltree.stopping import unbroken
 
-__all__ = ["Entry", "Head", "Journal", "MemoryJournal"]
+__all__ = ["Entry", "Head", "Journal", "LineJournal", "MemoryJournal"]
 
-FORMAT = "mltree replicates 1"
-"""Raised whenever the file changes its shape or its meaning."""
+
+Own = TypeVar("Own", bound="LineJournal")
 
 
 class Entry(NamedTuple):
@@ -39,16 +39,21 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """Whose replicates a journal has."""
+    """Whose work a journal has."""
 
     fingerprint: str
-    """Of everything that decides what a replicate is; see :func:`.checkpoint.fingerprint`."""
+    """Of everything that decides what its lines say; see :func:`.checkpoint.fingerprint`."""
     layouts: Mapping[str, tuple[int, int]]
-    """VW and rows that the devices were given: replicates go on with the same bits."""
+    """VW and rows that the devices were given: the work goes on with the same bits."""
 
 
-class Journal:
+class LineJournal:
     """The file, locked, with what is on it."""
+
+    FORMAT: ClassVar[str]
+    """Raised whenever the file changes its shape or its meaning."""
+    WHAT: ClassVar[str]
+    """What it has a line for each of."""
 
     def __init__(self, path: Path, afresh: bool = False) -> None:
         """Open it, or make it; ``afresh``: what it has is of no use, once the run begins.
@@ -59,8 +64,6 @@ class Journal:
         self.path = path
         self.head: Head | None = None
         """None in a new one."""
-        self.replicates: dict[int, Entry] = {}
-        """By number, from 1."""
         self._is_old = afresh
         with naming(path):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
@@ -72,24 +75,24 @@ class Journal:
             os.close(self._file)
             raise
 
-    def __enter__(self) -> Journal:
+    def __enter__(self: Own) -> Own:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Let go of the file; one without a replicate was for nothing."""
+        """Let go of the file; one that has nothing was for nothing."""
         with unbroken():
-            if not (self.replicates or (self._is_old and os.fstat(self._file).st_size)):
+            if not (self._size or (self._is_old and os.fstat(self._file).st_size)):
                 with suppress(OSError):
                     self.path.unlink()
             os.close(self._file)
 
     def begin(self, head: Head) -> None:
-        """Go on with the replicates of this run.
+        """Go on with the work of this run.
 
         Raises:
-            InputError: they are another run's.
+            InputError: it is another run's.
         """
         if self._is_old:
             self._cut(0)
@@ -97,9 +100,76 @@ class Journal:
         if self.head is None:
             self.head = head
             layouts = dict(head.layouts)
-            self._append({"format": FORMAT, "mark": head.fingerprint, "layouts": layouts})
+            self._append({"format": self.FORMAT, "mark": head.fingerprint, "layouts": layouts})
         elif self.head.fingerprint != head.fingerprint:
-            raise _misfit(self.path, "has replicates of other data, options, version or device")
+            what = f"has {self.WHAT} of other data, options, version or device"
+            raise _misfit(self.path, what)
+
+    @property
+    def _size(self) -> int:
+        """How much it has."""
+        raise NotImplementedError
+
+    def _take(self, value: Any) -> None:
+        """Take in what a line says."""
+        raise NotImplementedError
+
+    def _append(self, value: Any) -> None:
+        body = json.dumps(value).encode()
+        line = b"%08x %b\n" % (zlib.crc32(body), body)
+        with unbroken(), naming(self.path):
+            while line:
+                line = line[os.write(self._file, line) :]
+
+    def _read(self) -> None:
+        with naming(self.path, "read"):
+            content = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        whole = 0
+        for line in content.splitlines(keepends=True):
+            value = _value(line)
+            if value is None:
+                break
+            if self.head is None:
+                self.head = self._head_of(value)
+            else:
+                self._take(value)
+            whole += len(line)
+        if b"\n" in content and self.head is None:
+            what = f"has no {self.WHAT} of this version of mltree, or is damaged"
+            raise _misfit(self.path, what)
+        self._cut(whole)
+
+    def _cut(self, size: int) -> None:
+        with naming(self.path):
+            os.ftruncate(self._file, size)
+
+    def _head_of(self, value: Any) -> Head | None:
+        """None where it is no head."""
+        if not isinstance(value, dict) or value.get("format") != self.FORMAT:
+            return None
+        layouts = {device: (vw, rows) for device, (vw, rows) in value["layouts"].items()}
+        return Head(value["mark"], layouts)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            hint = "wait for it to end, or give another --prefix"
+            raise InputError(f"{self.path} is being written by another run", hint=hint) from error
+        except OSError:
+            pass  # a file system without locks: whoever wrote the log has said so
+
+
+class Journal(LineJournal):
+    """That of a bootstrap."""
+
+    FORMAT, WHAT = "mltree replicates 1", "replicates"
+
+    def __init__(self, path: Path, afresh: bool = False) -> None:
+        """As any."""
+        self.replicates: dict[int, Entry] = {}
+        """By number, from 1."""
+        super().__init__(path, afresh)
 
     def add(self, number: int, entry: Entry) -> None:
         """Keep a replicate.
@@ -122,50 +192,13 @@ class Journal:
         """The trees of the first so many, a line each."""
         return "".join(f"{self.replicates[k].newick}\n" for k in range(1, count + 1))
 
-    def _append(self, value: Any) -> None:
-        body = json.dumps(value).encode()
-        line = b"%08x %b\n" % (zlib.crc32(body), body)
-        with unbroken(), naming(self.path):
-            while line:
-                line = line[os.write(self._file, line) :]
+    @property
+    def _size(self) -> int:
+        return len(self.replicates)
 
-    def _read(self) -> None:
-        with naming(self.path, "read"):
-            content = os.pread(self._file, os.fstat(self._file).st_size, 0)
-        whole = 0
-        for line in content.splitlines(keepends=True):
-            value = _value(line)
-            if value is None:
-                break
-            if self.head is None:
-                self.head = self._head_of(value)
-            else:
-                number, lnl, newick = value
-                self.replicates[number] = Entry(lnl, newick)
-            whole += len(line)
-        if b"\n" in content and self.head is None:
-            raise _misfit(self.path, "has no replicates of this version of mltree, or is damaged")
-        self._cut(whole)
-
-    def _cut(self, size: int) -> None:
-        with naming(self.path):
-            os.ftruncate(self._file, size)
-
-    def _head_of(self, value: Any) -> Head | None:
-        """None where it is no head."""
-        if not isinstance(value, dict) or value.get("format") != FORMAT:
-            return None
-        layouts = {device: (vw, rows) for device, (vw, rows) in value["layouts"].items()}
-        return Head(value["mark"], layouts)
-
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            hint = "wait for it to end, or give another --prefix"
-            raise InputError(f"{self.path} is being written by another run", hint=hint) from error
-        except OSError:
-            pass  # a file system without locks: whoever wrote the log has said so
+    def _take(self, value: Any) -> None:
+        number, lnl, newick = value
+        self.replicates[number] = Entry(lnl, newick)
 
 
 class MemoryJournal(Journal):

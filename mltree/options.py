@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlignmentArgument",
+    "AlignmentsArgument",
     "BesideOption",
     "Brlen",
     "BrlenOption",
@@ -46,12 +48,14 @@ __all__ = [
     "QuietOption",
     "RedoOption",
     "SeedOption",
+    "SeparateOption",
     "ThreadsOption",
     "TreeFile",
     "TreesArgument",
     "VerboseOption",
     "WidthOption",
     "command_line",
+    "is_many",
     "length_of",
     "parse_size",
     "reporter_of",
@@ -118,6 +122,11 @@ def _threads(text: str) -> int:
     return number
 
 
+def is_many(alignments: list[str]) -> bool:
+    """Whether these are many alignments, or a folder of them."""
+    return len(alignments) > 1 or Path(alignments[0]).is_dir()
+
+
 class DataType(str, Enum):
     """What an alignment's characters are."""
 
@@ -163,6 +172,23 @@ AlignmentArgument = Annotated[
         metavar="ALIGNMENT",
         help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or gzip; DNA, protein, binary or "
         "multistate. Format and type are recognised. - is standard input.",
+    ),
+]
+AlignmentsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ALIGNMENT...",
+        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or gzip; DNA, protein, binary or "
+        "multistate. Format and type are recognised. - is standard input. Several, or a folder of "
+        "them, are loci.",
+    ),
+]
+SeparateOption = Annotated[
+    bool,
+    typer.Option(
+        "--separate",
+        help="Every part of --partitions is a locus with a tree of its own; or, without them, the "
+        "argument is a list of alignments, a file a line.",
     ),
 ]
 ModelOption = Annotated[

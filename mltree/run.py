@@ -47,6 +47,8 @@ __all__ = [
     "mark",
     "open_computation",
     "prepare_search",
+    "usual_starts",
+    "with_own_lengths",
     "without_copies",
 ]
 
@@ -256,7 +258,7 @@ def prepare_search(
     if not computation.side_by_side:
         fitting = fitting.one_by_one(all_starts=starts is not None)
     rng = np.random.default_rng(seed)
-    grown = starting_trees(starts or _usual_starts(fitting), distinct, taxa, groups, rng, emit)
+    grown = starting_trees(starts or usual_starts(fitting), distinct, taxa, groups, rng, emit)
     start_text = "\n".join(write_newick(distinct.restore(start.tree), taxa) for start in grown)
     return TreeSearch(
         problem=problem,
@@ -306,7 +308,7 @@ def with_own_lengths(tree: Tree, model: PartitionModel) -> Tree:
     return Tree(tree.twin.copy(), tree.edge.copy(), model.spread(tree.lengths), tree.n_tips)
 
 
-def _usual_starts(settings: SearchSettings) -> str:
+def usual_starts(settings: SearchSettings) -> str:
     """As many starting trees as a preset has."""
     pars, rand = settings.parsimony_starts, settings.random_starts
     return f"pars{{{pars}}}" + (f",rand{{{rand}}}" if rand else "")

@@ -37,6 +37,9 @@ from mltree.tree_events import (
     BootstrapFinished,
     ConsensusBuilt,
     DistancesMeasured,
+    LociFinished,
+    LocusDone,
+    LocusSkipped,
     ReplicateDone,
     ResultWritten,
     SupportsDrawn,
@@ -285,6 +288,24 @@ def _(event: TreesWritten) -> str:
 @describe.register
 def _(event: ReplicateDone) -> str:
     return f"replicate {event.number}  lnL {event.lnl:.3f}  {event.done:,} of {event.wanted:,} done"
+
+
+@describe.register
+def _(event: LocusDone) -> str:
+    done = f"{event.done:,} of {event.wanted:,} done"
+    return f"locus {event.number}  {event.name}  {event.taxa} taxa  lnL {event.lnl:.3f}  {done}"
+
+
+@describe.register
+def _(event: LocusSkipped) -> str:
+    return f"locus {event.number}  {event.name}  skipped: {event.why}"
+
+
+@describe.register
+def _(event: LociFinished) -> str:
+    skipped = f", {event.skipped:,} skipped" if event.skipped else ""
+    wrote = f"; wrote {', '.join(event.files)}" if event.files else ""
+    return f"{_count(event.trees, 'tree')}{skipped}, sum of lnL {event.lnl:.3f}{wrote}"
 
 
 @describe.register

@@ -51,6 +51,7 @@ from mltree.tree_events import (
     BootstrapFinished,
     ConsensusBuilt,
     DistancesMeasured,
+    LociFinished,
     ReplicateDone,
     ResultWritten,
     SupportsDrawn,
@@ -81,7 +82,7 @@ _IN_STATUS = (
 
 _ANSWERS = (
     AlignmentWritten, BootstopChecked, BootstrapFinished, ConsensusBuilt, DistancesMeasured,
-    ResultWritten, SupportsDrawn, TreesWritten,
+    LociFinished, ResultWritten, SupportsDrawn, TreesWritten,
 )  # fmt: skip
 """Events that a command was asked for: lines on standard output, without the time."""
 

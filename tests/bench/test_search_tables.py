@@ -83,3 +83,21 @@ def test_claims_are_compared_with_the_judge() -> None:
     for number, entry in enumerate(found):
         entry["claimed_lnl"] = entry["judged_lnl"] - number / 100
     assert "| frogs | 0.00 to +0.02 | +0.01 to +0.03 |" in search_tables._claims(found)
+
+
+def test_the_bar_on_effort_holds_cpu_time_and_lnl_against_both_yardsticks() -> None:
+    """mltree takes 3 s, the others 6 s each."""
+    found = []
+    for name, mine, raxml in (("good", -100.05, -100.0), ("short", -100.2, -100.0)):
+        found += [row("default preset, a device", 1, mine, name), row("IQ-TREE 2", 1, -101.0, name)]
+        found.append(row("RAxML 8.2.12", 1, raxml, name))
+    slow = row("default preset, a device", 1, -100.0, "slow") | {"user_s": repeated([6.5])}
+    found += [slow, row("IQ-TREE 2", 1, -100.0, "slow"), row("RAxML 8.2.12", 1, -100.0, "slow")]
+    found += [row("default preset, a device", 1, -1.0, "alone")]
+    table = search_tables.effort(found)
+    assert "Met on 1 of 3 alignments" in table
+    assert "| good | 3.00 | 6.00 | 6.00 | -0.05 | met |" in table
+    assert "| short | 3.00 | 6.00 | 6.00 | -0.20 | missed |" in table
+    assert "| slow | 6.50 | 6.00 | 6.00 | 0.00 | missed |" in table
+    assert "alone" not in table
+    assert search_tables.effort(rows(-1.0)) == ""

@@ -1,0 +1,246 @@
+"""``mltree search`` of many loci: alignments, folders, a list of files, or the parts of one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from mltree import __version__
+from mltree.alignment.source import STDIN, expect_file, read_text
+from mltree.commands.request import Request, begin_log, open_log
+from mltree.commands.results import by_kind, command_result, deliver, result_text
+from mltree.errors import InputError
+from mltree.events import Notice, RunStarted
+from mltree.loci import LociJournal, LociSearch, Locus, LocusTree
+from mltree.log import RunLog
+from mltree.model.partitioned import alone
+from mltree.model.substitution import Model
+from mltree.model_option import is_choice, names_parts
+from mltree.outputs import Outputs
+from mltree.problem import Problem, read_problem
+from mltree.report.progress import Reporter
+from mltree.settings import SearchSettings, preset
+from mltree.stopping import Farewell, parting
+from mltree.tree_events import LociFinished
+
+__all__ = ["LociRequest", "run_loci"]
+
+LOG, TREES, TABLE, RESULT, JOURNAL = "log", "bestTrees", "lociTable", "json", "loci"
+"""Kinds of files. The journal stays, so that loci can be added."""
+
+COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
+
+FOR_LONE_TREES = (
+    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "report",
+    "brlen", "merge",
+)  # fmt: skip
+"""Options of a search that say nothing of many trees."""
+
+HINT = "search one alignment, or give the options on the trees afterwards"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LociRequest(Request):
+    """``mltree search`` of more than one alignment."""
+
+    alignments: Sequence[str]
+    """As they were given: files and folders, or with ``separate`` a list or a supermatrix."""
+    separate: bool
+    seed: int
+    tree: str | None
+    preset: str
+    nni_only: bool
+    collapse: float | None
+
+    @property
+    def settings(self) -> SearchSettings:
+        """The preset's, with the user's changes."""
+        settings = preset(self.preset)
+        return settings.nni_only() if self.nni_only else settings
+
+    @property
+    def outputs(self) -> Outputs:
+        """Where the run writes: beside a lone folder or file where there is no prefix."""
+        if self.prefix is None and len(self.alignments) > 1:
+            raise InputError("many alignments need a name", hint="give --prefix")
+        return Outputs.of(self.prefix, self.alignment.rstrip("/"))
+
+    def refuse(self) -> None:
+        """Raise what cannot be asked of many trees."""
+        for name in FOR_LONE_TREES:
+            if self.options.get(name, (None, "default"))[1] != "default":
+                option = name.replace("_", "-")
+                raise InputError(f"--{option} is for the search of one alignment", hint=HINT)
+        if self.tree is not None and Path(self.tree).exists():
+            hint = "pars{N} and rand{N} can be"
+            raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
+        if is_choice(self.model):
+            hint = "give --model a model, or leave it out"
+            raise InputError("--model auto is for the search of one alignment", hint=hint)
+
+
+def run_loci(request: LociRequest, reporter: Reporter) -> None:
+    """Search every locus, show the result, write the files."""
+    request.refuse()
+    outputs, kinds = request.outputs, (TREES, TABLE, RESULT)
+    outputs.check((LOG, *kinds, JOURNAL))
+    loci, files = _loci(request)
+    with open_log(outputs.path(LOG), reporter) as log:
+        resumes = not request.redo and outputs.path(JOURNAL).exists()
+        if not resumes:
+            outputs.claim((*kinds, JOURNAL), request.redo)
+        reporter(RunStarted(__version__, request.command, request.seed))
+        reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
+        search = LociSearch(
+            settings=request.settings, resources=request.resources, seed=request.seed,
+            starts=request.tree, collapse=request.collapse,
+        )  # fmt: skip
+        with LociJournal(outputs.path(JOURNAL), afresh=not resumes) as journal:
+            begin_log(log, request, files, reporter, append=resumes)
+            if journal.done:
+                reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
+            with parting(partial(_leave, request, journal, log)):
+                found = search.run(loci, journal, reporter)
+            _conclude(request, loci, found, log, files, reporter)
+
+
+def _conclude(
+    request: LociRequest,
+    loci: Sequence[Locus],
+    found: Sequence[LocusTree | None],
+    log: RunLog,
+    inputs: Sequence[str],
+    reporter: Reporter,
+) -> None:
+    """Write and tell what was found."""
+    trees = [tree for tree in found if tree is not None]
+    if not trees:
+        raise InputError("no locus could be searched", hint=f"{log.path} says why")
+    lnl, skipped, outputs = (
+        sum(tree.lnl for tree in trees),
+        len(found) - len(trees),
+        request.outputs,
+    )
+    values = {
+        "seed": request.seed,
+        "trees": len(trees),
+        "skipped": skipped,
+        "lnl": lnl,
+        "loci": [
+            {"name": locus.name, **({} if tree is None else tree._asdict())}
+            for locus, tree in zip(loci, found, strict=True)
+        ],
+    }
+    texts = {TREES: "".join(f"{tree.newick}\n" for tree in trees), TABLE: _table(loci, found)}
+    files = by_kind([log.path, *map(outputs.path, (*texts, RESULT))])
+    result = command_result(
+        "search", request.command, values, files, [*request.files, *inputs], reporter
+    )
+    deliver(outputs, {**texts, RESULT: result_text(result)}, reporter)
+    reporter(LociFinished(len(trees), skipped, lnl, tuple(files.values()), reporter.elapsed))
+    reporter.finish("search", result)
+
+
+def _table(loci: Sequence[Locus], found: Sequence[LocusTree | None]) -> str:
+    """A line a locus, in their order, with tabs; of those skipped nothing but the name."""
+    rows = ["\t".join(COLUMNS)]
+    for locus, tree in zip(loci, found, strict=True):
+        cells = [""] * (len(COLUMNS) - 1)
+        if tree is not None:
+            values = tree._asdict() | {
+                "lnl": f"{tree.lnl:.6f}",
+                "tree_length": f"{tree.tree_length:.6f}",
+            }
+            cells = [str(values[column]) for column in COLUMNS[1:]]
+        rows.append("\t".join([locus.name, *cells]))
+    return "\n".join(rows) + "\n"
+
+
+def _leave(request: LociRequest, journal: LociJournal, log: RunLog) -> Farewell:
+    """Say how the run goes on; what is done is kept already."""
+    without = " without --redo" if request.redo else ""
+    text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
+    log.close(f"stopped: {text}\n")
+    return Farewell(text)
+
+
+def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:
+    """The loci that were asked for, and the files that they are in.
+
+    Raises: InputError where a file is missing, or there is no locus.
+    """
+    if STDIN in request.alignments:
+        raise InputError("standard input is one alignment, not many", hint="name files")
+    scheme = request.partitions
+    if scheme is None and request.model is not None and names_parts(request.model):
+        scheme = request.model
+    lone = request.separate and len(request.alignments) == 1
+    if scheme is not None:
+        if not lone:
+            hint = "give one alignment and --separate: every part is a locus then"
+            raise InputError("a partition file is for one alignment", file=scheme, hint=hint)
+        return _parts(request), [request.alignment, scheme]
+    paths = _listed(request.alignment) if lone else list(_expanded(request.alignments))
+    for path in paths:
+        expect_file(path)
+    if not paths:
+        raise InputError("there is no alignment in it", file=request.alignment)
+    names = [Path(path).name for path in paths]
+    twice = {name for name, count in Counter(names).items() if count > 1}
+    return [
+        Locus(path if name in twice else name, _reader(request, path))
+        for path, name in zip(paths, names, strict=True)
+    ], paths
+
+
+def _reader(request: LociRequest, path: str) -> Callable[[], Problem]:
+    return lambda: read_problem(path, request.model, request.datatype)
+
+
+def _expanded(paths: Iterable[str]) -> Iterable[str]:
+    """Files, and those in folders in the order of their names, without what mltree has written."""
+    for path in paths:
+        if not Path(path).is_dir():
+            yield path
+            continue
+        for file in sorted(Path(path).iterdir()):
+            if file.is_file() and not file.name.startswith(".") and ".mltree." not in file.name:
+                yield str(file)
+
+
+def _listed(path: str) -> list[str]:
+    """The files that a list names, a line each; beside the list where they are not here."""
+    lines = read_text(path).decode(errors="replace").split("\n")
+    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if any(len(name) > 4096 or "\0" in name for name in names):
+        raise InputError("no list of files, a line each", file=path)
+    beside = Path(path).parent
+    found = []
+    for name in names:
+        here = [file for file in (Path(name), beside / name) if file.exists()]
+        if not here:
+            hint = "a list has a file a line; for the parts of an alignment, give --partitions"
+            raise InputError(f"there is no file {name[:80]}", file=path, hint=hint)
+        found.append(str(here[0]))
+    return found
+
+
+def _parts(request: LociRequest) -> list[Locus]:
+    """A locus for every part of a partition file, in its order."""
+    whole = read_problem(
+        request.alignment, request.model, request.datatype, partitions=request.partitions
+    )
+    if whole.data is None:
+        raise InputError("has no parts", file=request.alignment)
+    models = dict(zip(whole.data.order, whole.model.models, strict=True))
+    return [
+        Locus(part.name, partial(_part, whole, number, models[number]))
+        for number, part in enumerate(whole.data.parts)
+    ]
+
+
+def _part(whole: Problem, number: int, model: Model) -> Problem:
+    return Problem(whole.path, (whole.part(number),), alone(model), None)

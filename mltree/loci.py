@@ -1,0 +1,353 @@
+"""Many loci, each with a tree and a model of its own, searched side by side in one process.
+
+A locus is what it is whatever runs beside it: its search is that of ``mltree search`` on its
+alignment alone, with the same seed. Loci are taken in a few at a time, share launches, and are kept
+in a journal as they end, so that a run goes on where it was stopped, whichever loci are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mltree import __version__
+from mltree.alignment.loci import table_of_tips
+from mltree.alignment.patterns import Patterns
+from mltree.device.discovery import choose_devices
+from mltree.device.layout_choice import choose_layout
+from mltree.device.memory import cla_memory
+from mltree.errors import InputError, ModelError, NumericalError
+from mltree.events import Emit, Notice, ignore
+from mltree.journal import Head, LineJournal
+from mltree.likelihood.cases import Case
+from mltree.model.grammar import format_model
+from mltree.placement import JointPlacement, Resources, place_all
+from mltree.problem import Problem
+from mltree.run import usual_starts, with_own_lengths, without_copies
+from mltree.search.checkpoint import fingerprint
+from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
+from mltree.search.duplicates import Collapsed
+from mltree.search.requests import perform_all
+from mltree.search.stage import Stage
+from mltree.settings import SearchSettings
+from mltree.starts import starting_trees
+from mltree.tree.newick import write_newick
+from mltree.tree_events import LocusDone, LocusSkipped
+
+__all__ = ["LociJournal", "LociSearch", "Locus", "LocusTree"]
+
+AT_ONCE = 256
+"""Loci that are in memory at a time, at most."""
+
+CPU_BYTES, GPU_SHARE = 1 << 28, 0.5
+"""Bytes of CLAs of the loci that are searched at a time, a tree each: on a CPU, where more bring
+nothing; and the share of those that a GPU holds, which has work for all."""
+
+LOCUS_PATTERNS = 512
+"""Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
+
+LEAST_TAXA = 4
+
+
+@dataclass(frozen=True)
+class Locus:
+    """An alignment that has a tree of its own."""
+
+    name: str
+    read: Callable[[], Problem]
+    """Its data and model; may raise what is wrong with them."""
+
+
+class LocusTree(NamedTuple):
+    """What the search of a locus found."""
+
+    taxa: int
+    sites: int
+    patterns: int
+    lnl: float
+    """Natural log."""
+    model: str
+    tree_length: float
+    """Expected substitutions per site."""
+    newick: str
+    """One line, without its end."""
+
+
+class LociJournal(LineJournal):
+    """The loci that are done, by their :attr:`_Ready.mark`."""
+
+    FORMAT, WHAT = "mltree loci 1", "loci"
+
+    def __init__(self, path: Path, afresh: bool = False) -> None:
+        """As any."""
+        self.done: dict[str, LocusTree] = {}
+        super().__init__(path, afresh)
+
+    def add(self, mark: str, found: LocusTree) -> None:
+        """Keep a locus.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        self._append([mark, *found])
+        self.done[mark] = found
+
+    @property
+    def _size(self) -> int:
+        return len(self.done)
+
+    def _take(self, value: Any) -> None:
+        mark, *found = value
+        self.done[mark] = LocusTree(*found)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A locus that has been read."""
+
+    number: int
+    name: str
+    problem: Problem
+    mark: str
+    """Of its name, data and model."""
+
+
+class _Kind(NamedTuple):
+    """Loci of one kind are computed by one engine."""
+
+    alphabet: str
+    categories: int
+    systems: int
+    bounds: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LociSearch:
+    """How loci are searched."""
+
+    settings: SearchSettings
+    resources: Resources
+    seed: int
+    starts: str | None = None
+    """``pars{N},rand{N}``; as many as a preset has where None."""
+    collapse: float | None = None
+    """Branches shorter than that are written as polytomies."""
+
+    def run(
+        self, loci: Sequence[Locus], journal: LociJournal, emit: Emit = ignore
+    ) -> list[LocusTree | None]:
+        """The tree of every locus, in order; None where it was skipped.
+
+        Raises: InputError: the journal is another run's, or cannot be written.
+        """
+        journal.begin(Head(self._mark(), {}))
+        found: list[LocusTree | None] = [None] * len(loci)
+        done = 0
+
+        def tell(locus: _Ready, tree: LocusTree) -> None:
+            nonlocal done
+            found[locus.number], done = tree, done + 1
+            emit(LocusDone(locus.name, locus.number + 1, tree.lnl, tree.taxa, done, len(loci)))
+
+        for batch in _batches(_readable(loci, emit)):
+            fresh = []
+            for locus in batch:
+                if locus.mark in journal.done:
+                    tell(locus, journal.done[locus.mark])
+                else:
+                    fresh.append(locus)
+            for locus, tree in self._searched(fresh):
+                journal.add(locus.mark, tree)
+                tell(locus, tree)
+        return found
+
+    def _mark(self) -> str:
+        devices = choose_devices(self.resources.device)
+        return fingerprint(
+            __version__, repr(asdict(self.settings)), str(self.seed), str(self.starts),
+            str(self.collapse), str(self.resources.mixed), str(self.resources.vw),
+            "\n".join(f"{device.platform} {device.name}" for device in devices),
+        )  # fmt: skip
+
+    def _searched(self, loci: Sequence[_Ready]) -> Iterator[tuple[_Ready, LocusTree]]:
+        """Loci that are in memory, as they end."""
+        groups: dict[_Kind, list[_Ready]] = {}
+        for locus in loci:
+            groups.setdefault(self._kind(locus.problem), []).append(locus)
+        for kind, group in groups.items():
+            for some in _fitting(group, self._bytes()):
+                yield from self._side_by_side(kind, some)
+
+    def _kind(self, problem: Problem) -> _Kind:
+        bounds = self.settings.branches.bounds(problem.n_sites)
+        model = problem.model
+        return _Kind(
+            problem.patterns.alphabet.name, model.categories[0], model.systems[0], bounds
+        )  # fmt: skip
+
+    def _bytes(self) -> int:
+        """That the CLAs of loci may take that are searched at a time."""
+        devices = choose_devices(self.resources.device)
+        if not devices or devices[0].is_cpu:
+            return min(self.resources.memory_limit or CPU_BYTES, CPU_BYTES)
+        limit = self.resources.memory_limit or cla_memory(devices[0].handle)
+        return int(GPU_SHARE * limit)
+
+    def _side_by_side(
+        self, kind: _Kind, loci: Sequence[_Ready]
+    ) -> Iterator[tuple[_Ready, LocusTree]]:
+        """Loci of one kind, by one engine."""
+        searches = [self._prepared(locus) for locus in loci]
+        patterns = table_of_tips([search.distinct.groups[0] for search in searches])
+        placement = self._placed(kind, patterns)
+        likelihood = placement.likelihood([patterns])
+        exact = likelihood
+        if not placement.is_exact:
+            exact = placement.exact([patterns]).likelihood([patterns])
+        steps = (
+            search_steps(search.stage(part, placement.is_exact))
+            for part, search in enumerate(searches)
+        )
+        for part, result in perform_all(likelihood, steps, len(searches)):
+            case = Case(result.model.arrays(), first_part=part)
+            lnl = result.lnl
+            if exact is not likelihood:
+                lnl = float(exact.log_likelihoods([result.tree], [case])[0])
+            yield loci[part], self._found(searches[part], result, lnl)
+
+    def _placed(self, kind: _Kind, patterns: Patterns) -> JointPlacement:
+        """Where some loci are computed: in a layout that does not depend on which they are."""
+        own = self.resources
+        for device in choose_devices(own.device)[:1]:
+            alphabet = patterns.alphabet
+            layout = choose_layout(
+                device, alphabet.n_states, alphabet.n_codes, kind.categories, LOCUS_PATTERNS,
+                own.mixed, own.vw,
+            )  # fmt: skip
+            own = replace(own, vw=layout.vw)
+        trees = self.settings.most_trees
+        (placement,) = place_all(
+            own, [patterns], [kind.categories], kind.bounds, trees, systems=[kind.systems]
+        ).each
+        layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
+        return JointPlacement((replace(placement, layouts=layouts),))
+
+    def _prepared(self, locus: _Ready) -> _Prepared:
+        problem = locus.problem
+        distinct = without_copies(problem.groups, None, ignore)
+        settings = self.settings.for_data(len(problem.taxa), problem.n_sites)
+        if all(device.is_cpu for device in choose_devices(self.resources.device)):
+            settings = settings.one_by_one(all_starts=self.starts is not None)
+        rng = np.random.default_rng(self.seed)
+        starts = starting_trees(
+            self.starts or usual_starts(settings), distinct, problem.taxa, None, rng, ignore
+        )
+        return _Prepared(problem, distinct, settings, starts, rng)
+
+    def _found(self, search: _Prepared, result: SearchResult, lnl: float) -> LocusTree:
+        problem, tree = search.problem, search.distinct.restore(result.tree)
+        return LocusTree(
+            taxa=len(problem.taxa),
+            sites=problem.n_sites,
+            patterns=problem.n_patterns,
+            lnl=lnl,
+            model=format_model(result.model.lone),
+            tree_length=float(tree.lengths.sum()),
+            newick=write_newick(tree, problem.taxa, outgroup=[0], collapse=self.collapse),
+        )
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A locus about to be searched."""
+
+    problem: Problem
+    distinct: Collapsed
+    settings: SearchSettings
+    starts: Sequence[StartingTree]
+    rng: np.random.Generator
+
+    def stage(self, part: int, exact: bool) -> Stage:
+        """Its search from the beginning, on a part of the engine."""
+        settings, model = self.settings.for_precision(exact), self.problem.model
+        starts = [
+            StartingTree(with_own_lengths(start.tree, model), start.origin) for start in self.starts
+        ]
+        state = beginning(starts, model, settings, self.rng)
+        return Stage(settings, state, ignore, first_part=part)
+
+
+def _readable(loci: Sequence[Locus], emit: Emit) -> Iterator[_Ready]:
+    """The loci that can be searched; the others are told of."""
+    for number, locus in enumerate(loci):
+        try:
+            problem, dropped = without_gaps(locus.read())
+        except (InputError, ModelError, NumericalError) as error:
+            emit(LocusSkipped(locus.name, number + 1, error.message))
+            continue
+        if dropped:
+            left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
+            emit(Notice(f"{locus.name}: left out {left_out} of nothing but gaps"))
+        patterns = problem.patterns
+        mark = fingerprint(
+            locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),
+            patterns.weights.tobytes(), format_model(problem.model.lone),
+        )  # fmt: skip
+        yield _Ready(number, locus.name, problem, mark)
+
+
+def without_gaps(problem: Problem) -> tuple[Problem, int]:
+    """The data without the taxa that have nothing but gaps, and how many those are.
+
+    Raises:
+        InputError: too few are left, or there is more than one part, or constant sites are missing.
+    """
+    if len(problem.groups) > 1 or problem.model.n_parts > 1:
+        raise InputError("a locus has one model", hint="--separate makes every part a locus")
+    patterns = problem.patterns
+    if patterns.unseen:
+        raise InputError("data without constant sites (+ASC) are searched one at a time")
+    has = (patterns.codes != patterns.alphabet.gap_code).any(axis=1)
+    kept = np.flatnonzero(has)
+    if kept.size < LEAST_TAXA:
+        taxa = "taxon has" if kept.size == 1 else "taxa have"
+        raise InputError(f"{kept.size} {taxa} characters: it takes {LEAST_TAXA}")
+    if kept.size == len(has):
+        return problem, 0
+    taxa_kept = tuple(patterns.taxa[tip] for tip in kept)
+    patterns = replace(patterns, taxa=taxa_kept, codes=patterns.codes[kept])
+    return replace(problem, groups=(patterns,)), int(len(has) - kept.size)
+
+
+def _batches(loci: Iterable[_Ready]) -> Iterator[list[_Ready]]:
+    """Loci that are in memory at a time."""
+    batch: list[_Ready] = []
+    for locus in loci:
+        batch.append(locus)
+        if len(batch) == AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _fitting(loci: Sequence[_Ready], most: int) -> Iterator[list[_Ready]]:
+    """Loci whose CLAs fit side by side: rows of all patterns, as many as the largest tree has."""
+    some: list[_Ready] = []
+    slots = words = 0
+    for locus in loci:
+        problem = locus.problem
+        (arrays,) = problem.model.arrays()
+        own = problem.n_patterns * arrays.n_categories * arrays.n_states
+        slots = max(slots, 3 * (len(problem.taxa) - 2))
+        words += own
+        if some and 8 * slots * words > most:
+            yield some
+            some, slots, words = [], 3 * (len(problem.taxa) - 2), own
+        some.append(locus)
+    if some:
+        yield some

@@ -1,0 +1,35 @@
+"""Loci side by side keep their patterns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mltree.alignment.alphabet import DNA
+from mltree.alignment.formats import Alignment
+from mltree.alignment.loci import table_of_tips
+from mltree.alignment.patterns import Patterns, compress
+
+
+def locus(*rows: str) -> Patterns:
+    names = tuple(f"t{number}" for number in range(len(rows)))
+    characters = np.array([list(row.encode()) for row in rows], np.uint8)
+    return compress(Alignment(names, characters, "made up", DNA))
+
+
+def test_every_part_is_a_locus_above_rows_of_gaps() -> None:
+    loci = [locus("AACG", "ACGT", "AAAA", "ACCC"), locus("AT", "TA"), locus("C", "G", "T")]
+    table = table_of_tips(loci)
+    assert table.n_tips == len(table.taxa) == 4
+    assert table.n_sites == 7
+    for own, part in zip(loci, table.parts, strict=True):
+        np.testing.assert_array_equal(table.codes[: own.n_tips, part], own.codes)
+        assert (table.codes[own.n_tips :, part] == DNA.gap_code).all()
+        np.testing.assert_array_equal(table.weights[part], own.weights)
+    expanded = table.expand()
+    np.testing.assert_array_equal(expanded[:, :4], loci[0].expand())
+    np.testing.assert_array_equal(expanded[:3, 6:], loci[2].expand())
+
+
+def test_a_lone_locus_is_one_part() -> None:
+    own = locus("AACG", "ACGT", "AAAA")
+    assert table_of_tips([own]).parts == own.parts

@@ -1,0 +1,124 @@
+"""``mltree search`` of many loci: what it takes, writes and says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import Result
+
+from mltree.tree.newick import read_newicks
+
+Run = Callable[..., Result]
+
+OPTIONS = ("--model", "JC", "--preset", "fast", "--moves", "nni")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three loci of four, five and six taxa, and what is none."""
+    rng = np.random.default_rng(8)
+    folder = tmp_path / "loci"
+    folder.mkdir()
+    for n, name in enumerate("bca"):
+        rows = rng.choice(list("ACGT"), 60) * np.ones((4 + n, 1), np.int64).astype(object)
+        noise = rng.random((4 + n, 60)) < 0.3
+        rows = np.where(noise, rng.choice(list("ACGT"), rows.shape), rows)
+        lines = [f">{name}{tip}\n{''.join(row)}\n" for tip, row in enumerate(rows)]
+        (folder / f"{name}.fa").write_text("".join(lines))
+    (folder / "README").write_text("These are loci.\n")
+    (folder / ".hidden").write_text("x")
+    return folder
+
+
+def table(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+def test_a_folder_is_many_loci(run: Run, folder: Path) -> None:
+    result = run("search", "loci", *OPTIONS)
+    assert result.exit_code == 0, result.output
+    assert "README  skipped: loci/README" in result.stderr
+    assert result.stdout.startswith("3 trees, 1 skipped, sum of lnL -")
+    header, *rows = table(Path("loci.mltree.lociTable"))
+    assert header == ["locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model"]
+    assert [row[0] for row in rows] == ["README", "a.fa", "b.fa", "c.fa"]
+    assert [row[1] for row in rows] == ["", "6", "4", "5"]
+    trees = Path("loci.mltree.bestTrees").read_text().splitlines()
+    assert [tree.count(",") for tree in trees] == [5, 3, 4]
+    assert [tree[1] for tree in trees] == ["a", "b", "c"]
+    again = run("search", "loci", *OPTIONS)
+    assert again.exit_code == 0
+    assert "has 3 loci" in again.stderr
+    assert Path("loci.mltree.bestTrees").read_text().splitlines() == trees
+
+
+def test_files_in_the_order_given_and_as_json(run: Run, folder: Path) -> None:
+    files = [folder / "c.fa", folder / "a.fa"]
+    result = run("search", *files, *OPTIONS, "--prefix", "x", "--json")
+    assert result.exit_code == 0, result.output
+    *events, last = map(json.loads, result.stdout.splitlines())
+    assert {event["name"] for event in events if event["event"] == "LocusDone"} == {"c.fa", "a.fa"}
+    assert [locus["name"] for locus in last["loci"]] == ["c.fa", "a.fa"]
+    assert last["lnl"] == pytest.approx(sum(locus["lnl"] for locus in last["loci"]))
+    assert json.loads(Path("x.mltree.json").read_text())["trees"] == 2
+    assert set(last["files"]) == {"log", "bestTrees", "lociTable", "json"}
+
+
+def test_a_list_and_a_supermatrix(run: Run, folder: Path) -> None:
+    (folder / "list.txt").write_text("# two of them\nb.fa\n\nloci/c.fa\n")
+    result = run("search", folder / "list.txt", "--separate", *OPTIONS, "--prefix", "x")
+    assert result.exit_code == 0, result.output
+    assert [row[0] for row in table(Path("x.mltree.lociTable"))[1:]] == ["b.fa", "c.fa"]
+    lines = (folder / "c.fa").read_text().splitlines()
+    rows = [line + line for line in lines[1::2]]
+    rows[2] = rows[2][:60] + "-" * 60
+    text = "".join(f"{name}\n{row}\n" for name, row in zip(lines[::2], rows, strict=True))
+    Path("matrix.fa").write_text(text)
+    model = ("--model", "parts.txt", *OPTIONS[2:], "--prefix", "y")
+    Path("parts.txt").write_text("JC, one = 1-60\nJC, two = 61-120\n")
+    result = run("search", "matrix.fa", "--separate", *model)
+    assert result.exit_code == 0, result.output
+    assert "two: left out 1 taxon" in result.stderr
+    _, one, two = table(Path("y.mltree.lociTable"))
+    assert (one[:3], two[:3]) == (["one", "5", "60"], ["two", "4", "60"])
+    assert one[4] == table(Path("x.mltree.lociTable"))[2][4]
+    trees = Path("y.mltree.bestTrees").read_text().splitlines()
+    taxa = [line[1:] for line in lines[::2]]
+    Path("one").write_text(trees[0])
+    assert len(read_newicks("one", taxa)) == 1
+    assert "c2" not in trees[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("loci/a.fa", "loci/none.fa", "--prefix", "x"), "none.fa"),
+        (("list", "--separate"), "there is no file none.fa"),
+        (("loci/a.fa", "loci/b.fa"), "many alignments need a name"),
+        (("loci", "--outgroup", "a0"), "--outgroup is for the search of one alignment"),
+        (("loci", "--bootstrap", "10"), "--bootstrap is for"),
+        (("loci", "--model", "auto"), "--model auto is for"),
+        (("loci", "--tree", "list"), "a file of trees"),
+        (("empty",), "there is no alignment in it"),
+        (("-", "loci/a.fa", "--prefix", "x"), "standard input is one alignment"),
+        (("loci/README", "loci/.hidden", "--prefix", "x"), "no locus could be searched"),
+        (("loci", "--model", "parts"), "a partition file is for one alignment"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    run: Run, folder: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    Path("empty").mkdir()
+    Path("list").write_text("loci/a.fa\nnone.fa\n")
+    Path("parts").write_text("JC, one = 1-60\n")
+    before = sorted(folder.parent.rglob("*"))
+    result = run("search", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.output
+    left = {path.name for path in sorted(folder.parent.rglob("*")) if path not in before}
+    assert left <= {"x.mltree.log"}
