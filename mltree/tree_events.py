@@ -23,6 +23,7 @@ __all__ = [
     "TestValue",
     "TestedTree",
     "TreesLoaded",
+    "TreesOffered",
     "TreesTested",
     "TreesWritten",
 ]
@@ -135,6 +136,20 @@ class BootstopChecked(Event):
     """Halvings in which that share is within the cutoff."""
     halvings: int
     converged: bool
+
+
+@dataclass(frozen=True)
+class TreesOffered(Event):
+    """Replicates of an ultrafast bootstrap were offered more trees."""
+
+    around: int
+    """Trees whose neighbours were offered, so far."""
+    offered: int
+    """Different topologies, so far."""
+    held: int
+    """Of those, the ones that are the best of any replicate."""
+    correlation: float
+    """Of all splits' supports with those after half as many."""
 
 
 @dataclass(frozen=True)

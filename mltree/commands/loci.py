@@ -34,7 +34,8 @@ LOG, TREES, TABLE, RESULT, JOURNAL = "log", "bestTrees", "lociTable", "json", "l
 COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
 
 FOR_LONE_TREES = (
-    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "report",
+    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "ufboot",
+    "bnni", "report",
     "brlen", "merge",
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""

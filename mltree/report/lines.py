@@ -44,6 +44,7 @@ from mltree.tree_events import (
     ResultWritten,
     SupportsDrawn,
     TreesLoaded,
+    TreesOffered,
     TreesWritten,
 )
 
@@ -312,6 +313,14 @@ def _(event: LociFinished) -> str:
 def _(event: BootstrapFinished) -> str:
     verdicts = {True: ": converged", False: ": not converged", None: ""}
     return f"{_count(event.replicates, 'replicate')}{verdicts[event.converged]}"
+
+
+@describe.register
+def _(event: TreesOffered) -> str:
+    return (
+        f"looked around {_count(event.around, 'tree')}: {event.offered:,} offered, {event.held:,} "
+        f"held, correlation of supports {event.correlation:.3f}"
+    )
 
 
 def _count(number: int, noun: str, ending: str = "s") -> str:
