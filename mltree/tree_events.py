@@ -18,6 +18,7 @@ __all__ = [
     "LocusDone",
     "LocusSkipped",
     "ReplicateDone",
+    "ResultWritten",
     "SupportsDrawn",
     "TestValue",
     "TestedTree",
@@ -44,6 +45,14 @@ class TreesWritten(Event):
     path: str
     trees: int
     taxa: int
+
+
+@dataclass(frozen=True)
+class ResultWritten(Event):
+    """A run's result is in a file, as another program shows it."""
+
+    path: str
+    program: str
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from mltree.tree_events import (
     LocusDone,
     LocusSkipped,
     ReplicateDone,
+    ResultWritten,
     SupportsDrawn,
     TreesLoaded,
     TreesOffered,
@@ -273,6 +274,11 @@ def _(event: BootstopChecked) -> str:
 @describe.register
 def _(event: AlignmentWritten) -> str:
     return f"wrote {event.path}: {event.taxa:,} taxa x {event.sites:,} sites ({event.layout})"
+
+
+@describe.register
+def _(event: ResultWritten) -> str:
+    return f"wrote {event.path}, for {event.program}"
 
 
 @describe.register
