@@ -234,8 +234,7 @@ def _parts(request: LociRequest) -> list[Locus]:
     whole = read_problem(
         request.alignment, request.model, request.datatype, partitions=request.partitions
     )
-    if whole.data is None:
-        raise InputError("has no parts", file=request.alignment)
+    assert whole.data is not None, "a partition file has one part at least"
     models = dict(zip(whole.data.order, whole.model.models, strict=True))
     return [
         Locus(part.name, partial(_part, whole, number, models[number]))
