@@ -55,11 +55,14 @@ from mltree.options_supports import (
     AbayesOption,
     AlrtOption,
     BootstrapOption,
+    ClimbOption,
     LbpOption,
     MetricOption,
     ShAlrtOption,
+    UltrafastOption,
     bootstrap_of,
     local_tests_of,
+    ultrafast_of,
 )
 
 __all__ = ["app", "main"]
@@ -136,6 +139,8 @@ def search(
     lbp: LbpOption = None,
     alrt: AlrtOption = False,
     abayes: AbayesOption = False,
+    ufboot: UltrafastOption = None,
+    bnni: ClimbOption = False,
     report: Annotated[
         bool, typer.Option("--report", help="Also write PREFIX.mltree.report.html, see report.")
     ] = False,
@@ -158,7 +163,9 @@ def search(
     given again; Ctrl-C, SIGTERM and SIGHUP leave the best tree so far in .lastTree.
     With --bootstrap also the files of mltree bootstrap; a larger N adds to what is there.
     With supports of any kind .support, the best tree with them as labels, in IQ-TREE's order:
-    SH-aLRT/LBP/aLRT/aBayes/bootstrap; with tests of branches .branchTests, a table of all of them.
+    SH-aLRT/LBP/aLRT/aBayes/bootstrap; with tests of branches .branchTests, a table of all of them;
+    with --ufboot its trees, .ufboot, their consensus with branch lengths, .contree, and all splits,
+    .splits.nex.
 
     Several alignments, or a folder, are loci: each has a tree and a model of its own, in
     .bestTrees (Newick, a tree a line, in order) and .lociTable.
@@ -214,7 +221,9 @@ def search(
         collapse=collapse,
         report=report,
         supports=Supports(
-            local_tests_of(sh_alrt, lbp, alrt, abayes), bootstrap_of(bootstrap, metric)
+            local_tests_of(sh_alrt, lbp, alrt, abayes),
+            bootstrap_of(bootstrap, metric),
+            ultrafast_of(ufboot, bnni, bootstrap),
         ),
     )
     with reporter_of(quiet, verbose, json) as reporter:

@@ -63,8 +63,8 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         metavar="NAME",
-        help="phylip (relaxed), phylip-strict, phylip-interleaved, fasta or nexus; newick or nexus "
-        "for trees. Default: as the name of the file ends.",
+        help="phylip (relaxed), phylip-strict, phylip-interleaved, fasta or nexus; newick, nexus, "
+        "auspice or itol for trees. Default: as the name of the file ends.",
     ),
 ]
 
@@ -312,7 +312,11 @@ def _sitelh(
 
 def _convert(
     source: Annotated[
-        str, typer.Argument(metavar="FILE", help="Alignment, or trees in Newick or NEXUS.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Alignment, trees in Newick or NEXUS, or a run's result (PREFIX.mltree.json).",
+        ),
     ],
     out: OutOption,
     layout: FormatOption = None,
@@ -321,7 +325,11 @@ def _convert(
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Convert an alignment, or trees, to another format."""
+    """Convert an alignment, trees or a result to another format.
+
+    Trees also go to auspice (NAME.auspice.json) and to iTOL, as a dataset of supports to lay over
+    the Newick file (NAME.itol.txt); results to MultiQC (NAME_mqc.json).
+    """
     from mltree.commands.convert import ConversionRequest, run_convert
 
     request = ConversionRequest(

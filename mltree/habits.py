@@ -46,7 +46,6 @@ SEARCHES = ("", "search")
 command is named."""
 
 REPLICATES = "--bootstrap N adds replicates and supports to a search; `mltree bootstrap` makes more"
-NO_ULTRAFAST = "no ultrafast bootstrap here: these are standard replicates, as many as it takes"
 NO_COUNTERPART = "no counterpart here"
 ALL_CPUS = "every CPU that the process may use is the default"
 NOT_NUMERIC = r"(?![0-9]+$).*"
@@ -110,10 +109,10 @@ HABITS: dict[str, tuple[Habit, ...]] = {
         Habit(IQ, "--model auto --merge", when=r"(?i)(MFP?|TEST|TESTNEW)\+?MERGE(ONLY)?"),
         Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*)?"),
     ),
-    "-B": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
-    "-bb": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
+    "-B": (Habit(IQ, "--ufboot {}"),),
+    "-bb": (Habit(IQ, "--ufboot {}"),),
+    "-bnni": (Habit(IQ, "--bnni", values=0),),
     "-b": (Habit(IQ, "--bootstrap {}"),),
-    "--ufboot": (Habit(IQ, "--bootstrap auto", note=NO_ULTRAFAST),),
     "--boot": (Habit(IQ, "--bootstrap {}"),),
     "-alrt": (Habit(IQ, "--alrt", when="0"), Habit(IQ, "--sh-alrt {}")),
     "--alrt": (Habit(IQ, "--alrt", when="0"), Habit(IQ, "--sh-alrt {}", when="[0-9]+")),

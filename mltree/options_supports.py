@@ -14,18 +14,26 @@ from mltree.options import whole_of
 if TYPE_CHECKING:
     from mltree.commands.bootstrap import Wanted
     from mltree.commands.branch_tests import LocalTests
+    from mltree.commands.ultrafast import WantedUltrafast
 
 __all__ = [
     "AbayesOption",
     "AlrtOption",
     "BootstrapOption",
+    "ClimbOption",
     "LbpOption",
     "MetricOption",
     "ShAlrtOption",
+    "UltrafastOption",
     "bootstrap_of",
     "local_tests_of",
     "replicates_of",
+    "ultrafast_of",
 ]
+
+FEWEST_REPLICATES = 1000
+"""Of an ultrafast bootstrap: with fewer, supports are too coarse to tell that they stay (IQ-TREE).
+"""
 
 MOST_RESAMPLINGS = 1_000_000
 """More is a slip of the finger."""
@@ -80,6 +88,49 @@ AbayesOption = Annotated[
     bool,
     typer.Option("--abayes", rich_help_panel=SUPPORTS, help="aBayes support of every branch."),
 ]
+
+UltrafastOption = Annotated[
+    int | None,
+    typer.Option(
+        "--ufboot",
+        metavar="N",
+        parser=whole_of,
+        rich_help_panel=SUPPORTS,
+        help="Ultrafast bootstrap (UFBoot2) of N replicates, 1000 at least, and its supports on "
+        "the best tree, behind those of --sh-alrt.",
+    ),
+]
+ClimbOption = Annotated[
+    bool,
+    typer.Option(
+        "--bnni",
+        rich_help_panel=SUPPORTS,
+        help="Improve every replicate of --ufboot by interchanges on its own data, which guards "
+        "against overconfidence where models are wrong.",
+    ),
+]
+
+
+def ultrafast_of(
+    replicates: int | None, climbs: bool, bootstrap: str | None
+) -> WantedUltrafast | None:
+    """The ultrafast bootstrap that follows a search.
+
+    Raises:
+        InputError: there are too few replicates, or something does not go together.
+    """
+    from mltree.commands.ultrafast import WantedUltrafast
+
+    if replicates is None:
+        if climbs:
+            raise InputError("--bnni improves the replicates of --ufboot", hint="give both")
+        return None
+    if bootstrap is not None:
+        raise InputError("--ufboot and --bootstrap exclude each other")
+    if not FEWEST_REPLICATES <= replicates <= MOST_RESAMPLINGS:
+        problem = f"--ufboot {replicates}: between {FEWEST_REPLICATES:,} and {MOST_RESAMPLINGS:,}"
+        raise InputError(f"{problem} replicates, please", hint="1000 is usual")
+    return WantedUltrafast(replicates, climbs)
 
 
 def bootstrap_of(replicates: str | None, metric: str) -> Wanted | None:

@@ -18,10 +18,12 @@ __all__ = [
     "LocusDone",
     "LocusSkipped",
     "ReplicateDone",
+    "ResultWritten",
     "SupportsDrawn",
     "TestValue",
     "TestedTree",
     "TreesLoaded",
+    "TreesOffered",
     "TreesTested",
     "TreesWritten",
 ]
@@ -43,6 +45,14 @@ class TreesWritten(Event):
     path: str
     trees: int
     taxa: int
+
+
+@dataclass(frozen=True)
+class ResultWritten(Event):
+    """A run's result is in a file, as another program shows it."""
+
+    path: str
+    program: str
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,20 @@ class BootstopChecked(Event):
     """Halvings in which that share is within the cutoff."""
     halvings: int
     converged: bool
+
+
+@dataclass(frozen=True)
+class TreesOffered(Event):
+    """Replicates of an ultrafast bootstrap were offered more trees."""
+
+    around: int
+    """Trees whose neighbours were offered, so far."""
+    offered: int
+    """Different topologies, so far."""
+    held: int
+    """Of those, the ones that are the best of any replicate."""
+    correlation: float
+    """Of all splits' supports with those after half as many."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
-"""``mltree convert``: alignments and trees from one format to another."""
+"""``mltree convert``: alignments, trees and results from one format to another."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 
 from mltree import __version__
@@ -12,6 +14,7 @@ from mltree.alignment.formats import read_alignment
 from mltree.alignment.source import read_text
 from mltree.alignment.writing import FORMATS, format_of, write_alignment
 from mltree.commands.results import command_result
+from mltree.drawing.exports import auspice, itol, multiqc
 from mltree.errors import InputError
 from mltree.events import AlignmentWritten, Event, RunStarted
 from mltree.files import write_whole
@@ -19,11 +22,13 @@ from mltree.outputs import claim_file
 from mltree.report.progress import Reporter
 from mltree.tree.nexus import nexus_trees
 from mltree.tree.written import read_written
-from mltree.tree_events import TreesWritten
+from mltree.tree_events import ResultWritten, TreesWritten
 
 __all__ = ["ConversionRequest", "run_convert"]
 
 TREE_ENDINGS = {
+    ".auspice.json": "auspice",
+    ".itol.txt": "itol",
     ".nwk": "newick",
     ".newick": "newick",
     ".tree": "newick",
@@ -33,6 +38,9 @@ TREE_ENDINGS = {
     ".nexus": "nexus",
 }
 """The format of trees that a file's name ends in."""
+
+MULTIQC = "_mqc.json"
+"""What the names of MultiQC's own content end in."""
 
 _BLOCK = re.compile(rb"^\s*BEGIN\s+(\w+)", re.IGNORECASE | re.MULTILINE)
 
@@ -59,7 +67,8 @@ def run_convert(request: ConversionRequest, reporter: Reporter) -> None:
     out = Path(request.out)
     claim_file(out, request.redo)
     reporter(RunStarted(__version__, request.command))
-    convert = _trees if _has_trees(request.source) else _alignment
+    start = read_text(request.source).lstrip()
+    convert = _result if start.startswith(b"{") else _trees if _has_trees(start) else _alignment
     content, event = convert(request)
     write_whole(out, gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
     reporter(event)
@@ -70,9 +79,8 @@ def run_convert(request: ConversionRequest, reporter: Reporter) -> None:
     reporter.finish("convert", result)
 
 
-def _has_trees(source: str) -> bool:
+def _has_trees(text: bytes) -> bool:
     """Whether a file begins as trees do: no alignment begins with a bracket."""
-    text = read_text(source).lstrip()
     if text[:6].upper() == b"#NEXUS":
         blocks = {block.upper() for block in _BLOCK.findall(text)}
         return b"TREES" in blocks and not blocks & {b"DATA", b"CHARACTERS"}
@@ -90,12 +98,33 @@ def _alignment(request: ConversionRequest) -> tuple[bytes, Event]:
 
 def _trees(request: ConversionRequest) -> tuple[bytes, Event]:
     layout = request.layout or _tree_format(request.out)
-    if layout not in {"newick", "nexus"}:
-        raise InputError(f"--format: {layout!r} is no format of trees: newick or nexus")
+    if layout not in TREE_ENDINGS.values():
+        known = ", ".join(dict.fromkeys(TREE_ENDINGS.values()))
+        raise InputError(f"--format: {layout!r} is no format of trees: {known}")
     trees = read_written(request.source)
-    lines = [tree.newick() for tree in trees]
-    text = nexus_trees(lines) if layout == "nexus" else "\n".join(lines) + "\n"
+    if layout in {"auspice", "itol"}:
+        if len(trees) > 1:
+            raise InputError(f"{layout} shows one tree", file=request.source)
+        name = Path(request.source).name
+        text = itol(trees[0]) if layout == "itol" else auspice(trees[0], name, date.today())
+    else:
+        lines = [tree.newick() for tree in trees]
+        text = nexus_trees(lines) if layout == "nexus" else "\n".join(lines) + "\n"
     return text.encode(), TreesWritten(request.out, len(trees), len(trees[0].tips))
+
+
+def _result(request: ConversionRequest) -> tuple[bytes, Event]:
+    """The result of a run, as MultiQC shows it."""
+    if request.layout not in {None, "multiqc"} or not request.out.endswith(MULTIQC):
+        hint = f"-o NAME{MULTIQC}, the only names that MultiQC looks for"
+        raise InputError("a result goes to MultiQC alone", file=request.source, hint=hint)
+    sample = Path(request.source).name.removesuffix(".json").removesuffix(".eval")
+    try:
+        content = multiqc(sample.removesuffix(".mltree"), json.loads(read_text(request.source)))
+    except (ValueError, KeyError, TypeError):
+        hint = "PREFIX.mltree.json of search, run or evaluate is wanted"
+        raise InputError("no result with a tree", file=request.source, hint=hint) from None
+    return content.encode(), ResultWritten(request.out, "MultiQC")
 
 
 def _tree_format(path: str) -> str:

@@ -34,7 +34,8 @@ LOG, TREES, TABLE, RESULT, JOURNAL = "log", "bestTrees", "lociTable", "json", "l
 COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
 
 FOR_LONE_TREES = (
-    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "report",
+    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "ufboot",
+    "bnni", "report",
     "brlen", "merge",
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
@@ -233,8 +234,7 @@ def _parts(request: LociRequest) -> list[Locus]:
     whole = read_problem(
         request.alignment, request.model, request.datatype, partitions=request.partitions
     )
-    if whole.data is None:
-        raise InputError("has no parts", file=request.alignment)
+    assert whole.data is not None, "a partition file has one part at least"
     models = dict(zip(whole.data.order, whole.model.models, strict=True))
     return [
         Locus(part.name, partial(_part, whole, number, models[number]))

@@ -16,6 +16,7 @@ from mltree.commands.bootstrap import (
     replicated,
 )
 from mltree.commands.branch_tests import BRANCHES, FEWEST_TAXA, LocalTests
+from mltree.commands.ultrafast import ULTRAFAST_KINDS, WantedUltrafast, ultrafast_texts
 from mltree.journal import Journal
 from mltree.log import RunLog
 from mltree.model.partitioned import Linkage
@@ -41,6 +42,7 @@ class Supports:
 
     tests: LocalTests | None = None
     bootstrap: Wanted | None = None
+    ultrafast: WantedUltrafast | None = None
 
     @property
     def kinds(self) -> list[str]:
@@ -49,8 +51,9 @@ class Supports:
         Raises:
             InputError: there is no such metric.
         """
-        tested = [SUPPORT, BRANCHES] if self.tests else []
-        return [*tested, *(bootstrap_kinds(self.bootstrap) if self.bootstrap else ())]
+        every = [SUPPORT, BRANCHES] if self.tests else []
+        every += [SUPPORT, *ULTRAFAST_KINDS] if self.ultrafast else []
+        return [*every, *(bootstrap_kinds(self.bootstrap) if self.bootstrap else ())]
 
     @property
     def trees_at_once(self) -> int:
@@ -96,6 +99,13 @@ def draw_supports(
         for event in drawn.told:
             reporter(event)
         drawn.texts = {SUPPORT: drawn.newick + "\n", BRANCHES: tested.table(problem.taxa)}
+    if asked.ultrafast and len(ready.distinct.kept) >= FEWEST_TAXA:
+        texts, told = ultrafast_texts(
+            asked.ultrafast, ready, found, drawn.newick, request.seed, reporter
+        )
+        drawn.texts |= texts
+        drawn.newick = told[0].newick
+        drawn.told += told
     if asked.bootstrap:
         _add_replicates(request, asked.bootstrap, ready, drawn, log, reporter)
     return drawn

@@ -42,6 +42,9 @@ __all__ = [
 
 METRICS = ("fbp", "tbe")
 
+NAMES = {"fbp": "FBP", "tbe": "TBE", "ufboot": "UFBoot"}
+"""Of supports; those of an ultrafast bootstrap are counted as FBP is."""
+
 CONSENSUS_FILES = {
     Consensus.STRICT: "consensusTreeSTRICT",
     Consensus.MAJORITY: "consensusTreeMR",
@@ -124,7 +127,7 @@ def support_facts(told: Sequence[SupportsDrawn]) -> dict[str, Any]:
 def _supports(
     tree: Clades, replicates: Clades, metric: str, before: Sequence[str]
 ) -> SupportsDrawn:
-    if metric == "fbp":
+    if metric != "tbe":
         count = occurrences(tree, replicates)
         support = count / replicates.n_trees
         shown = _percent(count, replicates.n_trees)
@@ -137,7 +140,7 @@ def _supports(
     if before:
         labels[:] = ["/".join(filter(None, pair)) for pair in zip(before, labels, strict=True)]
     return SupportsDrawn(
-        metric.upper(),
+        NAMES[metric],
         branches.size,
         float(support[once].mean()) if once.size else None,
         write_clades(tree, labels),

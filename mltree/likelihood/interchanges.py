@@ -24,9 +24,18 @@ from mltree.likelihood.cases import Cases, groups_by_part, sums_of
 from mltree.likelihood.planner import Piece
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Optimise, PMatrices, Records, Repeat
+from mltree.tree.moves import nni
 from mltree.tree.topology import Tree, siblings
 
-__all__ = ["BRANCHES", "SLOTS", "Quartets", "neighbours", "optimisation", "site_lnls"]
+__all__ = [
+    "BRANCHES",
+    "SLOTS",
+    "Quartets",
+    "interchanged",
+    "neighbours",
+    "optimisation",
+    "site_lnls",
+]
 
 Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
@@ -64,7 +73,7 @@ class Quartets:
         branches = np.concatenate([tree.edge[halves], edges[:, None]], axis=1)
         return cls(halves, tree.lengths[..., branches])
 
-    def part(self, which: slice) -> Quartets:
+    def part(self, which: slice | npt.NDArray[np.intp]) -> Quartets:
         """Some of them."""
         return Quartets(self.halves[which], self.lengths[..., which, :])
 
@@ -81,6 +90,16 @@ def neighbours(tree: Tree, edges: Int32) -> Quartets:
         own.halves[:, _INTERCHANGES].reshape(-1, LEGS),
         lengths.reshape(*lengths.shape[:-3], -1, BRANCHES),
     )
+
+
+def interchanged(tree: Tree, quartets: Quartets, n: int) -> Tree:
+    """The n-th of both neighbours across each inner edge (:func:`neighbours`), as a tree."""
+    other = tree.copy()
+    edge = tree.inner_edges.item(n // 2)
+    nni(other, edge, n % 2)
+    branches = [*other.edge[tree.twin[quartets.halves[n]]].tolist(), edge]
+    other.lengths[..., branches] = quartets.lengths[..., n, :]
+    return other
 
 
 def optimisation(

@@ -7,14 +7,14 @@ the data's weights, for all trees and replicates at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mltree.contract import Role, RunKind, fields
+from mltree.contract import Control, Role, RunKind, fields
 from mltree.likelihood import planner, programs
 from mltree.likelihood.api import LOCAL_EPSILON, Likelihood
 from mltree.likelihood.batches import in_batches
@@ -25,8 +25,15 @@ from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Records, Repeat, Sites, Stage
 from mltree.tree.topology import Tree
 
-__all__ = ["SiteRows", "rows_of_neighbours", "rows_of_trees"]
+__all__ = [
+    "SiteRows",
+    "optimised_quartets",
+    "rows_of_neighbours",
+    "rows_of_quartets",
+    "rows_of_trees",
+]
 
+Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
 
 INTERCHANGE_PASSES = 32
@@ -51,6 +58,12 @@ class SiteRows:
         """f64[rows, L]: the lnL of every pattern."""
         return self.engine.site_log_likelihoods(len(self.lnl))
 
+    def resampled_by(self, first: int, count: int) -> Float64:
+        """f64[rows, count]: their lnL under rows of weights that the engine has, from one on."""
+        program = programs.rell(len(self.lnl), count, self.engine.parts, first)
+        sums = self.engine.run(program, np.zeros(0), NO_CONTROL).sums
+        return sums.reshape(len(self.lnl), count)
+
     def resampled(self, weights: Float64) -> Float64:
         """f64[rows, R]: the lnL of every tree under each of f64[R, L] rows of weights."""
         rows, patterns = len(self.lnl), len(self.weights)
@@ -59,8 +72,7 @@ class SiteRows:
         def multiply(batch: slice) -> Float64:
             own = weights[batch]
             self.engine.load_weights(own)
-            program = programs.rell(rows, len(own), self.engine.parts)
-            return self.engine.run(program, np.zeros(0), NO_CONTROL).sums.reshape(rows, -1)
+            return self.resampled_by(0, len(own))
 
         try:
             return np.concatenate(in_batches(len(weights), lambda _: most, multiply), axis=1)
@@ -101,33 +113,61 @@ def rows_of_neighbours(
 
     The neighbours have the five branches around that edge optimised, the tree is as it is.
     """
-    edges = tree.inner_edges
-    others = neighbours(tree, edges)
-    count = len(others.halves)
-    cases = Cases.of([case] * (count + 1), unlinked=tree.lengths.ndim > 1)
-    base = planner.slots_of(tree)
+    best, _ = optimised_quartets(likelihood, tree, case, neighbours(tree, tree.inner_edges))
+    return rows_of_quartets(likelihood, tree, case, best, weights)
 
-    def at_once(_: int) -> int:
-        return max(1, likelihood.engine.room.near_at_once(base) // SLOTS)
 
-    def score(batch: slice) -> Float64:
+def optimised_quartets(
+    likelihood: Likelihood,
+    tree: Tree,
+    case: Case,
+    others: Quartets,
+    passes: int = INTERCHANGE_PASSES,
+) -> tuple[Quartets, Float64]:
+    """The quartets with their five branches optimised, and the lnL f64[n] of their trees."""
+    count, base = len(others.halves), planner.slots_of(tree)
+    cases = Cases.of([case] * count, unlinked=tree.lengths.ndim > 1)
+
+    def score(batch: slice) -> tuple[Float64, Float64]:
         likelihood.hold([tree], [case])
         number = np.arange(batch.start, batch.stop, dtype=np.int32)
         own = others.part(batch)
-        program, start = optimisation(tree, own, number, base, INTERCHANGE_PASSES, cases)
+        program, start = optimisation(tree, own, number, base, passes, cases)
         groups = max(program.groups, 1)
-        control = planner.control_records(groups, LOCAL_EPSILON, INTERCHANGE_PASSES)
+        control = planner.control_records(groups, LOCAL_EPSILON, passes)
         found = likelihood.run(program, likelihood.clip(start), control)
-        best = Quartets(own.halves, found.lengths.reshape(own.lengths.shape))
-        program, lengths = site_lnls(tree, best, number, base, cases)
+        lnl = found.control[:, Control.BEST].reshape(-1, len(number)).sum(axis=0)
+        return found.lengths.reshape(own.lengths.shape), lnl
+
+    done = in_batches(count, _quartets_at_once(likelihood, base), score)
+    lengths, lnl = zip(*done, strict=True)
+    return replace(others, lengths=np.concatenate(lengths, axis=-2)), np.concatenate(lnl)
+
+
+def rows_of_quartets(
+    likelihood: Likelihood, tree: Tree, case: Case, quartets: Quartets, weights: Float64
+) -> SiteRows:
+    """A row for each of the quartets' trees, and a last one for the tree that they are about."""
+    count, base = len(quartets.halves), planner.slots_of(tree)
+    cases = Cases.of([case] * (count + 1), unlinked=tree.lengths.ndim > 1)
+
+    def score(number: Int32, own: Quartets) -> Float64:
+        likelihood.hold([tree], [case])
+        program, lengths = site_lnls(tree, own, number, base, cases)
         return _lnls(likelihood.run(program, lengths).sums, len(number))
 
-    lnl = in_batches(count, at_once, score)
-    likelihood.hold([tree], [case])
-    last = np.array([count], np.int32)
-    program, lengths = site_lnls(tree, Quartets.of(tree, edges[:1]), last, base, cases)
-    lnl.append(_lnls(likelihood.run(program, lengths).sums, 1))
+    def several(batch: slice) -> Float64:
+        number = np.arange(batch.start, batch.stop, dtype=np.int32)
+        return score(number, quartets.part(batch))
+
+    lnl = in_batches(count, _quartets_at_once(likelihood, base), several)
+    lnl.append(score(np.array([count], np.int32), Quartets.of(tree, tree.inner_edges[:1])))
     return SiteRows(likelihood.engine, weights, np.concatenate(lnl))
+
+
+def _quartets_at_once(likelihood: Likelihood, base: int) -> Callable[[int], int]:
+    """As many as there is room for beside the tree's own CLAs."""
+    return lambda _: max(1, likelihood.engine.room.near_at_once(base) // SLOTS)
 
 
 def _lnls(sums: Float64, count: int) -> Float64:

@@ -41,8 +41,10 @@ from mltree.tree_events import (
     LocusDone,
     LocusSkipped,
     ReplicateDone,
+    ResultWritten,
     SupportsDrawn,
     TreesLoaded,
+    TreesOffered,
     TreesWritten,
 )
 
@@ -275,6 +277,11 @@ def _(event: AlignmentWritten) -> str:
 
 
 @describe.register
+def _(event: ResultWritten) -> str:
+    return f"wrote {event.path}, for {event.program}"
+
+
+@describe.register
 def _(event: TreesWritten) -> str:
     return f"wrote {event.path}: {_count(event.trees, 'tree')}, {event.taxa:,} taxa"
 
@@ -306,6 +313,14 @@ def _(event: LociFinished) -> str:
 def _(event: BootstrapFinished) -> str:
     verdicts = {True: ": converged", False: ": not converged", None: ""}
     return f"{_count(event.replicates, 'replicate')}{verdicts[event.converged]}"
+
+
+@describe.register
+def _(event: TreesOffered) -> str:
+    return (
+        f"looked around {_count(event.around, 'tree')}: {event.offered:,} offered, {event.held:,} "
+        f"held, correlation of supports {event.correlation:.3f}"
+    )
 
 
 def _count(number: int, noun: str, ending: str = "s") -> str:

@@ -53,6 +53,7 @@ from mltree.tree_events import (
     DistancesMeasured,
     LociFinished,
     ReplicateDone,
+    ResultWritten,
     SupportsDrawn,
     TreesWritten,
 )
@@ -81,7 +82,7 @@ _IN_STATUS = (
 
 _ANSWERS = (
     AlignmentWritten, BootstopChecked, BootstrapFinished, ConsensusBuilt, DistancesMeasured,
-    LociFinished, SupportsDrawn, TreesWritten,
+    LociFinished, ResultWritten, SupportsDrawn, TreesWritten,
 )  # fmt: skip
 """Events that a command was asked for: lines on standard output, without the time."""
 

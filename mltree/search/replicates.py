@@ -104,6 +104,11 @@ class Replicates:
     settings: SearchSettings
     seed: int
     constraint: Constraint | None = None
+    name: str = NAME
+    """Of what is drawn."""
+    given: Sequence[Tree] = ()
+    """Where replicates 1, 2, ... start, over the distinct sequences; at trees of their own if none.
+    """
 
     def searches(self, numbers: Iterable[int], at_once: int) -> Iterator[Steps[Replicate]]:
         """The searches of these replicates, of which so many are under way at a time.
@@ -111,19 +116,22 @@ class Replicates:
         Their starts are made as many at a time.
         """
         groups = self.distinct.groups
-        resampling = Resampling.of(groups, self.seed, NAME)
+        resampling = Resampling.of(groups, self.seed, self.name)
         rows = WeightRows(at_once, sum(patterns.n_patterns for patterns in groups))
         left = iter(numbers)
         while batch := list(islice(left, at_once)):
             weights = np.concatenate([resampling.rows(range(k, k + 1)) for k in batch])
-            rngs = [self._rng(number) for number in batch]
-            starts = replicate_starts(groups, weights, rngs, self.constraint)
+            rngs = [self.rng(number) for number in batch]
+            if self.given:
+                starts = [self.given[number - 1].copy() for number in batch]
+            else:
+                starts = replicate_starts(groups, weights, rngs, self.constraint)
             for number, own, start, rng in zip(batch, weights, starts, rngs, strict=True):
                 yield self._search(number, own, start, rng, rows)
 
-    def _rng(self, number: int) -> np.random.Generator:
+    def rng(self, number: int) -> np.random.Generator:
         """For all of a replicate but its weights."""
-        entropy = [self.seed, *NAME.encode()]
+        entropy = [self.seed, *self.name.encode()]
         sequence = np.random.SeedSequence(entropy, spawn_key=(number,))
         return np.random.Generator(np.random.PCG64(sequence))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mltree.tree.topology import NONE, Float64Array, Int32Array, Tree, siblings
 
-__all__ = ["Forest", "mixed", "ring"]
+__all__ = ["GOLDEN", "Forest", "mixed", "ring"]
 
 
 class Forest:
@@ -186,7 +186,7 @@ class Forest:
     def _tip_keys(self) -> NDArray[np.uint64]:
         """uint64[3N of all]: 64 bits of every tip, at its half-edge; zeros elsewhere."""
         key = np.zeros(self.twin.size, dtype=np.uint64)
-        key[self.tips] = mixed((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * _GOLDEN)
+        key[self.tips] = mixed((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * GOLDEN)
         return key
 
 
@@ -200,7 +200,7 @@ def ring(half_edges: int) -> tuple[Int32Array, Int32Array]:
 
 
 # splitmix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators").
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
 

@@ -8,10 +8,13 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import Result
 
 from mltree.cli_tests import TEST_COMMANDS
+from mltree.supports.table import members, split_table
+from mltree.tree.newick_clades import read_clades
 
 Run = Callable[..., Result]
 
@@ -103,6 +106,38 @@ def test_a_search_tests_the_branches_that_it_has_found(
     assert {row["taxa"]: float(row["SH-aLRT"]) for row in rows} == pytest.approx(others, abs=0.01)
 
 
+def test_an_ultrafast_bootstrap_follows_a_search(run: Run, primates: str, tmp_path: Path) -> None:
+    """With parts that have lengths of their own and a constraint; twice to the same bytes."""
+    groups = tmp_path / "groups.nwk"
+    groups.write_text("((Pan,Gorilla),Pongo,Hylobates);\n")
+    scheme = str(DATASETS / "primates.part")
+    asked = ("--model", scheme, "--brlen", "unlinked", "--preset", "fast", "--constraint", groups)
+    result = run("search", primates, *asked, "--ufboot", "1000", "--abayes", "--prefix", "x")
+    assert result.exit_code == 0, result.output
+    trees = (tmp_path / "x.mltree.ufboot").read_text().splitlines()
+    assert len(trees) == 1000
+    labels = re.findall(r"\)([^:,;()]+):", (tmp_path / "x.mltree.support").read_text())
+    found = json.loads((tmp_path / "x.mltree.json").read_text())["supports"]
+    assert list(found) == ["abayes", "ufboot"]
+    shares = [int(label.split("/")[1]) for label in labels]
+    assert found["ufboot"]["mean"] == pytest.approx(np.mean(shares) / 100, abs=0.005)
+    consensus = (tmp_path / "x.mltree.contree").read_text()
+    assert len(re.findall(r"\)[0-9]+:", consensus)) == 9
+    for newick in (*trees, consensus):
+        others = read_clades(newick)
+        four = np.isin(others.taxa, ["Gorilla", "Pan", "Pongo", "Hylobates"])
+        sides = members(split_table(others).bits, 12)[:, four]
+        pair = np.isin(others.taxa, ["Gorilla", "Pan"])[four]
+        assert ((sides == pair).all(axis=1) | (sides != pair).all(axis=1)).any()
+    splits = (tmp_path / "x.mltree.splits.nex").read_text()
+    assert f"nsplits={splits.count(',')};" in splits
+    again = run("search", primates, *asked, "--ufboot", "1000", "--prefix", "y")
+    assert again.exit_code == 0, again.output
+    for kind in ("ufboot", "contree", "splits.nex"):
+        one, other = (tmp_path / f"{name}.mltree.{kind}" for name in "xy")
+        assert one.read_text() == other.read_text()
+
+
 def test_copies_of_sequences_have_supports_too(run: Run, primates: str, tmp_path: Path) -> None:
     records = Path(primates).read_text().splitlines()[1:]
     twice = [line for line in records if line.strip()]
@@ -110,8 +145,10 @@ def test_copies_of_sequences_have_supports_too(run: Run, primates: str, tmp_path
     content = [f"13 {len(sequence)}", *twice, f"Copy {sequence}", ""]
     (tmp_path / "twice.phy").write_text("\n".join(content))
     asked = ("--model", MODEL, "--preset", "fast", "--prefix", "x", "--sh-alrt", "300")
-    result = run("search", "twice.phy", *asked)
+    result = run("search", "twice.phy", *asked, "--ufboot", "1000", "--bnni")
     assert result.exit_code == 0, result.output
+    support = (tmp_path / "x.mltree.support").read_text()
+    assert re.search(rf"^\(Copy:0,.*\)100/100:[\d.]+,{name}:0\);$", support)
     (both,) = (
         row for row in table(tmp_path / "x.mltree.branchTests")
         if set(row["taxa"].split(",")) == {"Copy", name}
@@ -190,6 +227,9 @@ def test_concordance_factors_go_behind_older_labels(
     [
         (("alrt", "ALN", "--tree", "TREE", "--tests", "sh"), "'sh' is none of sh-alrt"),
         (("search", "ALN", "--sh-alrt", "0"), "--sh-alrt 0: between 1 and"),
+        (("search", "ALN", "--ufboot", "100"), "--ufboot 100: between 1,000 and"),
+        (("search", "ALN", "--bnni"), "--bnni improves the replicates of --ufboot"),
+        (("search", "ALN", "--ufboot", "1000", "--bootstrap", "9"), "exclude each other"),
         (("test", "ALN", "--trees", "TREE"), "all trees have one topology"),
         (("test", "ALN", "--trees", "TREE", "--tests", "au,ks"), "'ks' is none of bp"),
         (("concordance", "TREE"), "give --gene-trees"),

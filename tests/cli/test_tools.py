@@ -221,3 +221,28 @@ def test_trees_are_converted(run: Run, tmp_path: Path) -> None:
         result = run("convert", "t.nwk", *options.split())
         assert result.exit_code == 2
         assert message in result.stderr
+
+
+def test_trees_and_results_go_to_other_programs(run: Run, tmp_path: Path, primates: str) -> None:
+    (tmp_path / "t.nwk").write_text("(a:1,'b c':0.5,(c:1,d:1)99:2);\n")
+    fine(run("convert", "t.nwk", "-o", "t.auspice.json"))
+    assert json.loads((tmp_path / "t.auspice.json").read_text())["version"] == "v2"
+    fine(run("convert", "t.nwk", "-o", "t.txt", "--format", "itol"))
+    assert "c|d\t2\t10.00" in (tmp_path / "t.txt").read_text()
+    (tmp_path / "primates.nwk").write_text(TREE)
+    options = ("--model", "JC", "--device", "reference", "--no-opt-branches", "--prefix", "x")
+    fine(run("evaluate", primates, "--tree", "primates.nwk", *options))
+    result = fine(run("convert", "x.mltree.eval.json", "-o", "x_mqc.json"))
+    assert "wrote x_mqc.json, for MultiQC" in result.stdout
+    assert json.loads((tmp_path / "x_mqc.json").read_text())["data"]["x"]["taxa"] == 12
+    (tmp_path / "other.json").write_text("{}")
+    (tmp_path / "two.nwk").write_text("(a,b,(c,d));\n(a,b,(c,d));\n")
+    wrong = {
+        "x.mltree.eval.json -o y.json": "a result goes to MultiQC alone",
+        "other.json -o y_mqc.json": "no result with a tree",
+        "two.nwk -o y.itol.txt": "two.nwk: itol shows one tree",
+    }
+    for arguments, message in wrong.items():
+        refused = run("convert", *arguments.split())
+        assert refused.exit_code == 2
+        assert message in refused.stderr

@@ -44,7 +44,7 @@ LAYERS = (
         "mltree.merging",
     ),
     ("mltree.run", "mltree.journal"),
-    ("mltree.bootstrap", "mltree.choosing", "mltree.loci"),
+    ("mltree.bootstrap", "mltree.ultrafast", "mltree.choosing", "mltree.loci"),
     ("mltree.commands", "mltree.compare"),
     ("mltree.cli_help",),
     ("mltree.exits", "mltree.options"),

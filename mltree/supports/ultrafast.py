@@ -1,0 +1,147 @@
+"""The ultrafast bootstrap: of the trees that come along, every replicate keeps its best.
+
+A tree is offered with its site log-likelihoods, which under a replicate's weights give its
+resampled lnL (RELL). The replicate takes it if that is larger than its best by more than EPSILON,
+and within EPSILON of it with a probability of 1 / (trees that it has taken for as good + 1). Trees
+more than MARGIN below the worst tree that any replicate holds, all under the data's own weights,
+are not looked at. (UFBoot2: Minh, Nguyen, von Haeseler 2013; Hoang et al. 2018.)
+
+Letters: B replicates, n trees offered, T taxa.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.tree.forest import GOLDEN, mixed
+from mltree.tree.split_sums import SplitSums
+from mltree.tree.topology import Float64Array, Tree
+
+__all__ = ["CORRELATION", "Ultrafast"]
+
+EPSILON = 0.5
+"""lnL up to which resampled trees are as good: IQ-TREE's."""
+
+MARGIN = 1.0
+"""lnL below the worst tree that is held down to which trees are offered: IQ-TREE's."""
+
+CORRELATION = 0.99
+"""Of the supports of all splits with those after half as many trees: there are enough (IQ-TREE)."""
+
+UInt64Array = NDArray[np.uint64]
+
+
+class Ultrafast:
+    """What B replicates hold."""
+
+    def __init__(self, replicates: int) -> None:
+        self.replicates = replicates
+        self.best: Float64Array = np.full(replicates, -np.inf)
+        """f64[B]: the largest resampled lnL so far."""
+        self.lnl: Float64Array = np.full(replicates, -np.inf)
+        """f64[B]: of the trees that are held, under the data's own weights."""
+        self.held: UInt64Array = np.zeros(replicates, np.uint64)
+        """uint64[B]: their topologies' keys."""
+        self.trees: dict[int, Tree] = {}
+        """Those that are held, by key."""
+        self._counts = np.zeros(replicates)
+        self._known: dict[int, float] = {}
+        self._splits: dict[int, UInt64Array] = {}
+        self._snapshots: list[tuple[UInt64Array, Float64Array]] = []
+
+    @property
+    def offered(self) -> int:
+        """Different topologies so far."""
+        return len(self._known)
+
+    @property
+    def cutoff(self) -> float:
+        """LnL from which on trees are worth being offered."""
+        return float(self.lnl.min()) - MARGIN
+
+    def wanted(self, keys: UInt64Array, lnl: Float64Array) -> NDArray[np.intp]:
+        """Those of some trees that are worth being offered.
+
+        A topology is, again, once it has become better by more than EPSILON.
+        """
+        known = np.array([self._known.get(key, -np.inf) for key in keys.tolist()])
+        return np.flatnonzero((lnl >= self.cutoff) & (lnl > known + EPSILON))
+
+    def offer(
+        self,
+        keys: UInt64Array,
+        lnl: Float64Array,
+        resampled: Float64Array,
+        make: Callable[[int], Tree],
+    ) -> None:
+        """Take in trees, one after the other.
+
+        keys, lnl  uint64[n], f64[n]: of their topologies, and under the data's own weights
+        resampled  f64[n, B]
+        make       gives the n-th tree, which nobody changes
+        """
+        self._known.update(zip(keys.tolist(), lnl.tolist(), strict=True))
+        hopeful = (resampled > self.best - EPSILON).any(axis=1)
+        for n in np.flatnonzero(hopeful).tolist():
+            taken = self._takers(keys[n], resampled[n])
+            if not taken.size:
+                continue
+            is_better = resampled[n, taken] > self.best[taken] + EPSILON
+            self._counts[taken] = np.where(is_better, 1, self._counts[taken] + 1)
+            self.best[taken] = np.maximum(self.best[taken], resampled[n, taken])
+            self.lnl[taken], self.held[taken] = lnl[n], keys[n]
+            self.trees[int(keys[n])] = make(n)
+        held = set(self.held.tolist())
+        self.trees = {key: tree for key, tree in self.trees.items() if key in held}
+
+    def _takers(self, key: np.uint64, resampled: Float64Array) -> NDArray[np.intp]:
+        """The replicates that take a tree. Chance knows its key and their numbers, and no order."""
+        lead = resampled - self.best
+        near = np.flatnonzero(lead > -EPSILON)
+        bits = mixed(mixed(near.astype(np.uint64) * GOLDEN) + key)
+        chance = (bits >> np.uint64(11)) * 2.0**-53
+        return near[(lead[near] > EPSILON) | (chance * (self._counts[near] + 1) <= 1)]
+
+    def holders(self) -> list[tuple[int, int]]:
+        """Keys of the trees that are held and by how many; those of most first, then by lnL."""
+        keys, first, counts = np.unique(self.held, return_index=True, return_counts=True)
+        order = np.lexsort((keys, -self.lnl[first], -counts))
+        return [(int(keys[n]), int(counts[n])) for n in order]
+
+    def correlation(self) -> float | None:
+        """Of the supports of all splits with those of half as many calls ago; None at first."""
+        self._snapshots.append(self._supports())
+        number = len(self._snapshots)
+        if number < 2:
+            return None
+        return _correlation(self._snapshots[number // 2 - 1], self._snapshots[-1])
+
+    def _supports(self) -> tuple[UInt64Array, Float64Array]:
+        """Keys of the splits of all that is held, rising, and the share of replicates of each."""
+        holders = self.holders()
+        self._splits = {
+            key: self._splits[key] if key in self._splits else SplitSums(self.trees[key]).splits
+            for key, _ in holders
+        }
+        keys = np.concatenate([self._splits[key] for key, _ in holders])
+        counts = np.repeat([count for _, count in holders], len(keys) // len(holders))
+        distinct, of_key = np.unique(keys, return_inverse=True)
+        return distinct, np.bincount(of_key, counts) / self.replicates
+
+
+def _correlation(
+    one: tuple[UInt64Array, Float64Array], other: tuple[UInt64Array, Float64Array]
+) -> float:
+    """Pearson's, over the splits that either has; 1 where neither varies."""
+    keys = np.union1d(one[0], other[0])
+    rows = np.zeros((2, keys.size))
+    for row, (own, supports) in zip(rows, (one, other), strict=True):
+        row[np.searchsorted(keys, own)] = supports
+    if np.array_equal(rows[0], rows[1]):
+        return 1.0
+    if (rows == rows[:, :1]).all(axis=1).any():
+        return 0.0
+    return float(np.asarray(np.corrcoef(rows))[0, 1])

@@ -1,0 +1,219 @@
+"""The ultrafast bootstrap of a search that has ended: which trees its replicates are offered.
+
+Those are the best trees that the search met, the trees that replicates hold, those of most first,
+and of each of them both neighbours across every inner branch, with five branches optimised: what
+IQ-TREE offers on its way from one perturbed tree to the next. A tree that is held leads to others
+that would be, so that few have to be looked around. It goes on until more of them leave the
+supports as they are (:data:`.ultrafast.CORRELATION`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.events import Emit, Notice, ignore
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
+from mltree.likelihood.interchanges import interchanged, neighbours
+from mltree.likelihood.site_rows import optimised_quartets, rows_of_quartets
+from mltree.run import TreeSearch
+from mltree.search.constraint import Constraint
+from mltree.search.driver import SearchResult
+from mltree.search.replicates import Replicates
+from mltree.search.requests import perform_all
+from mltree.settings import SearchSettings
+from mltree.supports.resampling import Resampling
+from mltree.supports.ultrafast import CORRELATION, Ultrafast
+from mltree.tree.split_sums import SplitSums
+from mltree.tree.topology import Float64Array, Tree
+from mltree.tree_events import ReplicateDone, TreesOffered
+
+__all__ = ["Outcome", "ultrafast"]
+
+NAME = "ultrafast"
+"""Of what is drawn."""
+
+CENTRES = 8
+"""Trees that are looked around before it is asked again which."""
+
+LEAST_CENTRES, MOST_CENTRES = 32, 1000
+"""Trees that are looked around at least and at most, where there are so many."""
+
+SMOOTHING = 0.1
+"""lnL: the branch lengths of a tree are optimised so far before it is looked around."""
+
+TOLD = 100
+"""Replicates that have improved their trees when it is told again."""
+
+FIRST_PASSES, PASSES = 2, 3
+"""Newton steps on the five branches of a neighbour: at first, and more where it may be offered."""
+
+WITHIN_REACH = 5.0
+"""lnL below the cutoff up to which it may."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The replicates of an ultrafast bootstrap."""
+
+    trees: list[Tree]
+    """A tree of all taxa for each; copies of sequences are put back in a random order."""
+    correlation: float
+    """Of all splits' supports with those after half as many trees."""
+    around: int
+    """Trees whose neighbours were offered."""
+    offered: int
+    """Different topologies."""
+    seconds: float
+    """Wall time."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether more trees would leave the supports as they are."""
+        return self.correlation >= CORRELATION
+
+
+def weight_rows(search: TreeSearch, replicates: int, seed: int) -> Float64Array:
+    """f64[1 + B, L]: the data's own weights and those of the replicates, part by part."""
+    groups = search.distinct.groups
+    rows = Resampling.of(groups, seed, NAME).rows(range(1, replicates + 1))
+    return np.concatenate([np.concatenate([own.weights for own in groups])[None], rows])
+
+
+def ultrafast(
+    search: TreeSearch,
+    found: SearchResult,
+    replicates: int,
+    seed: int,
+    settings: SearchSettings | None = None,
+    emit: Emit = ignore,
+) -> Outcome:
+    """Offer trees until the supports stay as they are.
+
+    settings  of searches by interchanges in which every replicate improves its tree, under its own
+              weights (IQ-TREE's --bnni); None: the trees are what they were offered as
+    """
+    began = time.perf_counter()
+    likelihood = search.computation.likelihood
+    rows = weight_rows(search, replicates, seed)
+    likelihood.load_weights(rows)
+    own = Ultrafast(replicates)
+    try:
+        offers = _Offers(likelihood, Case(found.model.arrays()), rows[0], own, search.constraint)
+        correlation = _offered(offers, found, emit)
+    finally:
+        likelihood.load_weights(rows[:1])
+    if correlation < CORRELATION:
+        emit(Notice(f"{len(offers.done):,} trees were looked around, and supports still change: "
+                    f"a correlation of {correlation:.3f}"))  # fmt: skip
+    trees = [own.trees[key] for key in own.held.tolist()]
+    every = Replicates(
+        search.distinct, found.model, settings or search.settings, seed, search.constraint, NAME,
+        trees,
+    )  # fmt: skip
+    whole = list(_restored(every)) if settings is None else _climbed(every, likelihood, emit)
+    spent = time.perf_counter() - began
+    return Outcome(whole, correlation, len(offers.done), own.offered, spent)
+
+
+def _restored(replicates: Replicates) -> Iterator[Tree]:
+    """The trees with the copies of sequences back."""
+    for number, tree in enumerate(replicates.given, 1):
+        lone = tree.copy()
+        lone.lengths = replicates.model.mean_lengths(tree.lengths)
+        yield replicates.distinct.shuffled(replicates.rng(number)).restore(lone)
+
+
+def _climbed(replicates: Replicates, likelihood: Likelihood, emit: Emit) -> list[Tree]:
+    """What interchanges make of the trees, each under the weights of its replicate."""
+    trees = list(replicates.given)
+    cases = [Case(replicates.model.arrays())] * len(trees)
+    at_once = max(1, min(len(trees), likelihood.trees_at_once(trees, cases)))
+    searches = replicates.searches(range(1, len(trees) + 1), at_once)
+    for done, (_, found) in enumerate(perform_all(likelihood, searches, at_once), 1):
+        trees[found.number - 1] = found.tree
+        if done % TOLD == 0:
+            emit(ReplicateDone(found.number, found.lnl, done, len(trees)))
+    return trees
+
+
+def _offered(offers: _Offers, found: SearchResult, emit: Emit) -> float:
+    """Go from tree to tree; the correlation of the supports at the end."""
+    own = offers.replicates
+    offers.around([found.tree])
+    offers.around([entry.tree for entry in found.pool.trees])
+    while True:
+        correlation = own.correlation() or 0.0
+        done = len(offers.done)
+        rest = [key for key, _ in own.holders() if key not in offers.done]
+        correlation = correlation if rest else 1.0
+        emit(TreesOffered(done, own.offered, len(own.trees), correlation))
+        is_enough = correlation >= CORRELATION and done >= LEAST_CENTRES
+        if not rest or is_enough or done >= MOST_CENTRES:
+            return correlation
+        offers.around([own.trees[key] for key in rest[:CENTRES]])
+
+
+class _Offers:
+    """Offers trees, and remembers which it was around of."""
+
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        case: Case,
+        weights: Float64Array,
+        replicates: Ultrafast,
+        constraint: Constraint | None,
+    ) -> None:
+        """``weights`` f64[L]: of the data; the engine has them, and in the rows behind theirs."""
+        self.replicates = replicates
+        self.done: set[int] = set()
+        """Keys of the topologies whose neighbours were offered."""
+        self._likelihood, self._case, self._weights = likelihood, case, weights
+        self._constraint = constraint
+
+    def around(self, trees: list[Tree]) -> None:
+        """Offer trees, branch lengths optimised, and their neighbours."""
+        fresh: dict[int, tuple[Tree, SplitSums]] = {}
+        for tree in trees:
+            sums = SplitSums(tree)
+            if sums.topology not in self.done:
+                fresh.setdefault(sums.topology, (tree.copy(), sums))
+        if not fresh:
+            return
+        own = [tree for tree, _ in fresh.values()]
+        lnl = self._likelihood.smooth(own, [self._case] * len(own), SMOOTHING)
+        for (tree, sums), of_tree in zip(fresh.values(), lnl.tolist(), strict=True):
+            self._around(tree, sums, of_tree)
+        self.done |= fresh.keys()
+
+    def _around(self, tree: Tree, sums: SplitSums, of_tree: float) -> None:
+        best = neighbours(tree, sums.edges)
+        best, lnl = optimised_quartets(self._likelihood, tree, self._case, best, FIRST_PASSES)
+        near = np.flatnonzero(lnl >= self.replicates.cutoff - WITHIN_REACH)
+        if near.size:
+            fine = optimised_quartets(self._likelihood, tree, self._case, best.part(near), PASSES)
+            best.lengths[..., near, :], lnl[near] = fine[0].lengths, fine[1]
+        keys = sums.interchanges()
+        wanted = self.replicates.wanted(keys, np.where(self._allowed(tree, sums), lnl, -np.inf))
+        some = best.part(wanted)
+        rows = rows_of_quartets(self._likelihood, tree, self._case, some, self._weights)
+        resampled = rows.resampled_by(1, self.replicates.replicates)
+        keys = np.append(keys[wanted], np.uint64(sums.topology))
+
+        def make(n: int) -> Tree:
+            return tree if n == wanted.size else interchanged(tree, best, int(wanted[n]))
+
+        self.replicates.offer(keys, np.append(lnl[wanted], of_tree), resampled, make)
+
+    def _allowed(self, tree: Tree, sums: SplitSums) -> NDArray[np.bool_]:
+        """bool[2(T - 3)]: the neighbours that keep all splits of the constraint."""
+        if self._constraint is None:
+            return np.ones(2 * len(sums.edges), np.bool_)
+        shows = self._constraint.shown_by(tree)[:, sums.edges].any(axis=0)
+        return np.repeat(~shows, 2)

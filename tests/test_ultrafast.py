@@ -1,0 +1,102 @@
+"""The ultrafast bootstrap as a whole: against the resampled lnL of every topology there is."""
+
+from __future__ import annotations
+
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mltree.likelihood.cases import Case
+from mltree.likelihood.site_rows import rows_of_trees
+from mltree.problem import load_problem
+from mltree.run import TreeSearch, prepare_search
+from mltree.search.driver import SearchResult
+from mltree.settings import preset
+from mltree.tree.moves import nni
+from mltree.tree.split_sums import SplitSums
+from mltree.tree.topology import Tree
+from mltree.ultrafast import ultrafast, weight_rows
+
+DATASETS = Path(__file__).parents[1] / "datasets"
+MODEL = "HKY{1/8}+FC+G4{0.4}"
+REPLICATES = 1000
+TOPOLOGIES = 105
+"""Of six taxa."""
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[TreeSearch, SearchResult]:
+    """Six primates by few sites, which leave much open."""
+    lines = (DATASETS / "primates.phy").read_text().splitlines()[1:]
+    rows = [line.split() for line in lines if line.strip()][:12]
+    path = tmp_path_factory.mktemp("data") / "six.phy"
+    path.write_text("6 140\n" + "".join(f"{name} {row[:140]}\n" for name, row in rows[5:11]))
+    problem = load_problem(str(path), MODEL, lambda _: None)
+    ready = prepare_search(problem, preset("fast"))
+    found = ready.run().search
+    assert found is not None
+    return ready, found
+
+
+def all_topologies(tree: Tree) -> list[Tree]:
+    """By interchanges, from one to the next."""
+    seen, found = {SplitSums(tree).topology}, [tree]
+    for one in found:
+        others = []
+        for edge in one.inner_edges.tolist():
+            for variant in (0, 1):
+                other = one.copy()
+                nni(other, edge, variant)
+                others.append(other)
+        keys = SplitSums(one).interchanges().tolist()
+        found += compress(others, [key not in seen for key in keys])
+        seen.update(keys)
+    return found
+
+
+def test_replicates_hold_the_best_of_all_topologies(
+    searched: tuple[TreeSearch, SearchResult],
+) -> None:
+    ready, found = searched
+    likelihood, case = ready.computation.likelihood, Case(found.model.arrays())
+    weights = weight_rows(ready, REPLICATES, seed=1)
+    trees = [tree.copy() for tree in all_topologies(found.tree)]
+    assert len(trees) == TOPOLOGIES
+    likelihood.smooth(trees, [case] * len(trees), 1e-3)
+    sites = rows_of_trees(likelihood, trees, [case] * len(trees), weights[0]).sites()
+    resampled = sites @ weights[1:].T
+    number = {SplitSums(tree).topology: n for n, tree in enumerate(trees)}
+    outcome = ultrafast(ready, found, REPLICATES, seed=1)
+    assert outcome.converged
+    held = np.array([number[SplitSums(tree).topology] for tree in outcome.trees])
+    lacks = resampled.max(axis=0) - resampled[held, np.arange(REPLICATES)]
+    assert np.unique(held).size > 5
+    assert np.quantile(lacks, 0.9) < 1.0
+    assert np.median(lacks) < 0.1
+    again = ultrafast(ready, found, REPLICATES, seed=1)
+    for one, other in zip(outcome.trees, again.trees, strict=True):
+        assert SplitSums(one).topology == SplitSums(other).topology
+        np.testing.assert_array_equal(one.lengths, other.lengths)
+
+
+def test_climbing_replicates_get_better_under_their_weights(
+    searched: tuple[TreeSearch, SearchResult],
+) -> None:
+    ready, found = searched
+    likelihood = ready.computation.likelihood
+    weights = weight_rows(ready, REPLICATES, seed=1)
+    plain = ultrafast(ready, found, REPLICATES, seed=1).trees
+    climbed = ultrafast(ready, found, REPLICATES, 1, ready.settings.nni_only()).trees
+    some = range(0, REPLICATES, 40)
+    likelihood.load_weights(weights)
+    cases = [Case(found.model.arrays(), 1 + n) for n in some]
+    lnls = [
+        likelihood.smooth([every[n].copy() for n in some], cases, 0.01)
+        for every in (plain, climbed)
+    ]
+    likelihood.load_weights(weights[:1])
+    gains = lnls[1] - lnls[0]
+    assert gains.min() > -0.1
+    assert gains.max() > 0.1
