@@ -46,7 +46,7 @@ def _ancestral(
     model: ModelOption = None,
     data_type: DataTypeOption = None,
     brlen: BrlenOption = Brlen.SCALED,
-    layout: Annotated[
+    file_format: Annotated[
         StateFormat,
         typer.Option(
             "--format",
@@ -90,7 +90,7 @@ def _ancestral(
         command=command_line(),
         options=origins(),
         tree=tree,
-        layout=layout.value,
+        file_format=file_format.value,
         optimise_model=not no_opt_model,
         optimise_branches=not no_opt_branches,
     )

@@ -212,7 +212,7 @@ def _simulate(
         str | None,
         typer.Option("--true-tree", metavar="FILE", help="Also write the tree, in Newick."),
     ] = None,
-    layout: FormatOption = None,
+    file_format: FormatOption = None,
     seed: SeedOption = 1,
     redo: RedoOption = False,
     quiet: QuietOption = False,
@@ -236,7 +236,7 @@ def _simulate(
         unique=unique,
         gaps_from=gaps_from,
         seed=seed,
-        layout=layout,
+        file_format=file_format,
         redo=redo,
         command=command_line(),
     )
@@ -259,7 +259,7 @@ def _sitelh(
     model: ModelOption = None,
     data_type: DataTypeOption = None,
     brlen: BrlenOption = Brlen.SCALED,
-    layout: Annotated[
+    file_format: Annotated[
         SiteFormat,
         typer.Option(
             "--format", metavar="iqtree|raxml", help="Whose format: .sitelh, .perSiteLLs."
@@ -302,7 +302,7 @@ def _sitelh(
         command=command_line(),
         options=origins(),
         trees=trees,
-        layout=layout.value,
+        file_format=file_format.value,
         optimise_model=not no_opt_model,
         optimise_branches=not no_opt_branches,
     )
@@ -319,7 +319,7 @@ def _convert(
         ),
     ],
     out: OutOption,
-    layout: FormatOption = None,
+    file_format: FormatOption = None,
     data_type: DataTypeOption = None,
     redo: RedoOption = False,
     quiet: QuietOption = False,
@@ -335,7 +335,7 @@ def _convert(
     request = ConversionRequest(
         source=source,
         out=out,
-        layout=layout,
+        file_format=file_format,
         datatype=data_type and data_type.value,
         redo=redo,
         command=command_line(),

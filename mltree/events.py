@@ -87,7 +87,7 @@ class AlignmentLoaded(Event):
     """The data are read and compressed."""
 
     path: str
-    layout: str
+    file_format: str
     """The file format that was found."""
     data_type: str
     data_seen: str
@@ -132,7 +132,7 @@ class AlignmentWritten(Event):
     """Sequences are in a file."""
 
     path: str
-    layout: str
+    file_format: str
     """A name of :data:`mltree.alignment.writing.FORMATS`."""
     taxa: int
     sites: int

@@ -31,8 +31,8 @@ from mltree.run import usual_starts, with_own_lengths, without_copies
 from mltree.search.checkpoint import fingerprint
 from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
 from mltree.search.duplicates import Collapsed
+from mltree.search.quest import Quest
 from mltree.search.requests import perform_all
-from mltree.search.stage import Stage
 from mltree.settings import SearchSettings
 from mltree.starts import starting_trees
 from mltree.tree.newick import write_newick
@@ -209,7 +209,7 @@ class LociSearch:
         if not placement.is_exact:
             exact = placement.exact([patterns]).likelihood([patterns])
         steps = (
-            search_steps(search.stage(part, placement.is_exact))
+            search_steps(search.quest(part, placement.is_exact))
             for part, search in enumerate(searches)
         )
         for part, result in perform_all(likelihood, steps, len(searches)):
@@ -271,14 +271,14 @@ class _Prepared:
     starts: Sequence[StartingTree]
     rng: np.random.Generator
 
-    def stage(self, part: int, exact: bool) -> Stage:
+    def quest(self, part: int, exact: bool) -> Quest:
         """Its search from the beginning, on a part of the engine."""
         settings, model = self.settings.for_precision(exact), self.problem.model
         starts = [
             StartingTree(with_own_lengths(start.tree, model), start.origin) for start in self.starts
         ]
         state = beginning(starts, model, settings, self.rng)
-        return Stage(settings, state, ignore, first_part=part)
+        return Quest(settings, state, ignore, first_part=part)
 
 
 def _readable(loci: Sequence[Locus], emit: Emit) -> Iterator[_Ready]:

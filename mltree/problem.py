@@ -136,7 +136,7 @@ def load_problem(
     emit(
         AlignmentLoaded(
             path=problem.path,
-            layout=summary.layout,
+            file_format=summary.file_format,
             data_type=summary.datatype,
             data_seen=summary.seen,
             taxa=summary.taxa,
@@ -168,7 +168,7 @@ def _tell_of_parts(problem: Problem, emit: Emit) -> None:
     emit(
         AlignmentLoaded(
             path=problem.path,
-            layout=f"{problem.model.n_parts:,} parts",
+            file_format=f"{problem.model.n_parts:,} parts",
             data_type=" + ".join(patterns.alphabet.name for patterns in problem.groups),
             data_seen="by the partition file",
             taxa=len(problem.taxa),

@@ -46,7 +46,7 @@ class AlignmentSummary:
     """The facts that `mltree check` shows. Shares are of all T x sites characters, 0 to 1."""
 
     path: str
-    layout: str
+    file_format: str
     datatype: str
     seen: str
     """What the data type was told by."""
@@ -93,7 +93,7 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
     states = patterns.alphabet.states
     return AlignmentSummary(
         path=alignment.path,
-        layout=alignment.layout,
+        file_format=alignment.file_format,
         datatype=alignment.alphabet.name,
         seen=alignment.seen,
         doubtful=alignment.doubtful,

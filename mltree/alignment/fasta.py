@@ -25,7 +25,7 @@ def read_fasta(lines: Lines) -> Reading:
     pieces = [kept[a:b] for a, b in zip(starts, [*starts[1:], len(kept)], strict=True)]
     heads = [lines.text[head] for head, *_ in pieces]
     return Reading(
-        layout=lines.layout,
+        file_format=lines.file_format,
         names=[(head[1:].split(None, 1) or [b""])[0] for head in heads],
         rows=[fold([lines.text[n] for n in rest]) for _, *rest in pieces],
         pieces=list(pieces),

@@ -31,7 +31,7 @@ class Alignment:
     """u8 [T, sites]: ASCII, upper case; every one belongs to the alphabet."""
     path: str
     alphabet: Alphabet
-    layout: str = ""
+    file_format: str = ""
     """The format that was found: ``"PHYLIP interleaved"``."""
     seen: str = ""
     """What the alphabet was told by: ``"98.1% ACGT, 31 ambiguity codes"``."""
@@ -82,7 +82,7 @@ def read_alignment(
         characters=sequences.characters,
         path=sequences.path,
         alphabet=alphabet,
-        layout=sequences.layout,
+        file_format=sequences.file_format,
         seen=letters.seen(alphabet),
         doubtful=not (forced or model_alphabet) and letters.doubtful,
         dots=sequences.dots,

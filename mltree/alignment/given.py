@@ -35,7 +35,7 @@ class Given:
         """As if it were a file: a line for a name, a line for its sequence."""
         pairs = zip(self.names, self.rows, strict=True)
         text = [line for name, row in pairs for line in (name.encode(), row)]
-        return Lines(self.title, text, [0] * len(text), layout="memory")
+        return Lines(self.title, text, [0] * len(text), file_format="memory")
 
     @property
     def reading(self) -> Reading:
@@ -47,7 +47,7 @@ class Given:
         if not self.names:
             raise InputError("there are no sequences", file=self.title)
         return Reading(
-            layout="memory",
+            file_format="memory",
             names=[name.encode() for name in self.names],
             rows=[fold([row]) for row in self.rows],
             pieces=[(n, n + 1) for n in range(0, 2 * len(self.names), 2)],

@@ -29,17 +29,19 @@ def phylip_misfit(lines: Lines) -> InputError:
         return lines.error(
             f"the header says {header.taxa} taxa and {header.sites} sites", 0, hint=HEADER_HINT
         )
-    fault = _other_layout(lines, header) or _second_alignment(lines)
+    fault = _other_format(lines, header) or _second_alignment(lines)
     return fault or _repeated_names(lines, header) or _wrong_numbers(lines, header)
 
 
-def _other_layout(lines: Lines, header: Header) -> InputError | None:
+def _other_format(lines: Lines, header: Header) -> InputError | None:
     """The file fits without its ``I`` or ``S``."""
-    fitting = phylip_readings(lines, replace(header, layout=None)) if header.layout else []
+    fitting = (
+        phylip_readings(lines, replace(header, file_format=None)) if header.file_format else []
+    )
     if not fitting:
         return None
     return lines.error(
-        f"the header says {header.layout}, but the file only fits as {fitting[0].layout}",
+        f"the header says {header.file_format}, but the file only fits as {fitting[0].file_format}",
         0,
         hint="correct the letter behind the two numbers, or take it away",
     )

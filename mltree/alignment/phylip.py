@@ -47,7 +47,7 @@ class Header:
 
     taxa: int
     sites: int
-    layout: str | None = None
+    file_format: str | None = None
     """``"interleaved"`` or ``"sequential"`` where an ``I`` or ``S`` says so."""
 
     @classmethod
@@ -87,10 +87,10 @@ _STYLES: tuple[tuple[str, Splitter], ...] = (
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Guess:
     """A way to read a file: the lines of each taxon, and what its name takes of the first."""
 
-    layout: str
+    file_format: str
     style: str
     spans: list[range]
     heads: list[tuple[bytes, int]]
@@ -104,7 +104,7 @@ class _Plan:
         return all(sum(lengths[line] for line in span) - skip == sites for span, skip in rows)
 
     def finds(self) -> object:
-        """Equal for plans that find the same names and sequences."""
+        """Equal for guesses that find the same names and sequences."""
         names = tuple(name for name, _ in self.heads)
         return tuple(map(tuple, self.spans)), names, tuple(self.skipped)
 
@@ -114,30 +114,32 @@ def phylip_readings(lines: Lines, header: Header) -> list[Reading]:
     if not 0 < header.taxa < len(lines.text):
         return []
     lengths = _lengths(lines)
-    plans = [plan for plan in _plans(lines, lengths, header) if plan.fits(lengths, header.sites)]
-    different: dict[object, _Plan] = {}
-    for plan in plans:
-        different.setdefault(plan.finds(), plan)
-    return [_assemble(lines, plan) for plan in different.values()]
+    guesses = [
+        guess for guess in _guesses(lines, lengths, header) if guess.fits(lengths, header.sites)
+    ]
+    different: dict[object, _Guess] = {}
+    for guess in guesses:
+        different.setdefault(guess.finds(), guess)
+    return [_assemble(lines, guess) for guess in different.values()]
 
 
-def _plans(lines: Lines, lengths: list[int], header: Header) -> Iterator[_Plan]:
+def _guesses(lines: Lines, lengths: list[int], header: Header) -> Iterator[_Guess]:
     for style, split in _STYLES:
-        if header.layout != "sequential" and (len(lines.text) - 1) % header.taxa == 0:
+        if header.file_format != "sequential" and (len(lines.text) - 1) % header.taxa == 0:
             yield _plan(lines, _blocks(lines, header), split, "interleaved", style)
-        if header.layout != "interleaved":
+        if header.file_format != "interleaved":
             spans, left = _runs(lines, lengths, header, split)
             if left == 0 and len(spans) == header.taxa and spans[-1].stop == len(lines.text):
                 yield _plan(lines, spans, split, "sequential", style)
 
 
 def _plan(
-    lines: Lines, spans: list[range], split: Splitter, layout: str, style: str = "relaxed"
-) -> _Plan:
+    lines: Lines, spans: list[range], split: Splitter, file_format: str, style: str = "relaxed"
+) -> _Guess:
     firsts = [lines.text[span.start] for span in spans]
     heads = [split(line) for line in firsts]
     skipped = [_length(line[:width]) for line, (_, width) in zip(firsts, heads, strict=True)]
-    return _Plan(layout, style, spans, heads, skipped)
+    return _Guess(file_format, style, spans, heads, skipped)
 
 
 def _blocks(lines: Lines, header: Header) -> list[range]:
@@ -185,19 +187,19 @@ def _length(text: bytes) -> int:
     return len(text.translate(None, WHITESPACE))
 
 
-def _assemble(lines: Lines, plan: _Plan) -> Reading:
+def _assemble(lines: Lines, guess: _Guess) -> Reading:
     rows = [
         fold([lines.text[span.start][width:], *lines.text[_after_first(span)]])
-        for span, (_, width) in zip(plan.spans, plan.heads, strict=True)
+        for span, (_, width) in zip(guess.spans, guess.heads, strict=True)
     ]
-    one_line = all(len(span) == 1 for span in plan.spans)
+    one_line = all(len(span) == 1 for span in guess.spans)
     return Reading(
-        layout=("PHYLIP" if one_line else f"PHYLIP {plan.layout}")
-        + ("" if plan.style == "relaxed" else f", {plan.style}"),
-        names=[name for name, _ in plan.heads],
+        file_format=("PHYLIP" if one_line else f"PHYLIP {guess.file_format}")
+        + ("" if guess.style == "relaxed" else f", {guess.style}"),
+        names=[name for name, _ in guess.heads],
         rows=rows,
-        pieces=list(plan.spans),
-        name_width=[width for _, width in plan.heads],
+        pieces=list(guess.spans),
+        name_width=[width for _, width in guess.heads],
     )
 
 

@@ -20,7 +20,7 @@ class Lines:
     text: list[bytes]
     numbers: Sequence[int]
     """Line numbers, from 1."""
-    layout: str = "FASTA"
+    file_format: str = "FASTA"
     """The file's format, where its lines were made FASTA's (:mod:`mltree.alignment.records`)."""
     datatype: str | None = None
     """``"DNA"`` or ``"AA"`` where the file itself says so."""
@@ -45,7 +45,7 @@ class Lines:
 class Reading:
     """One way to read a file: T names and rows, and where each row came from."""
 
-    layout: str
+    file_format: str
     """``"FASTA"``, ``"PHYLIP interleaved"``, …"""
     names: list[bytes]
     rows: list[bytes]

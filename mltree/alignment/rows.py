@@ -13,7 +13,7 @@ __all__ = ["Rows"]
 class Rows:
     """Pieces of sequence by taxon, in the order of the file."""
 
-    layout: str
+    file_format: str
     datatype: str | None = None
     """``"DNA"`` or ``"AA"`` where the file says so."""
     pieces: dict[bytes, list[tuple[int, bytes]]] = field(default_factory=dict)
@@ -47,4 +47,4 @@ class Rows:
                     numbers.append(lines.numbers[line])
         if not text:
             raise lines.error("no sequences", 0, hint="is it truncated?")
-        return Lines(lines.path, text, numbers, self.layout, self.datatype)
+        return Lines(lines.path, text, numbers, self.file_format, self.datatype)

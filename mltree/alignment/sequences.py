@@ -67,9 +67,9 @@ class Sequences:
         return self.lines.path
 
     @property
-    def layout(self) -> str:
+    def file_format(self) -> str:
         """The format that was found: ``"PHYLIP interleaved"``."""
-        return self.reading.layout
+        return self.reading.file_format
 
     @property
     def n_sites(self) -> int:
@@ -113,7 +113,7 @@ def read_sequences(source: Source, judge: Judge) -> Sequences:
         lines, reading = source.lines, source.reading
     else:
         lines = as_records(Lines.of(str(source), read_text(source)))
-        reading = _read_layout(lines, judge)
+        reading = _read_format(lines, judge)
     names = _checked_names(lines, reading)
     characters, dots = spelled_out(_matrix(lines, reading, names), str(source))
     return Sequences(names, characters, dots, lines, reading)
@@ -125,7 +125,7 @@ def refuse_few(taxa: Sequence[str], path: str) -> None:
         raise InputError(f"{len(taxa)} taxa; a tree needs at least {MIN_TAXA}", file=path)
 
 
-def _read_layout(lines: Lines, judge: Judge) -> Reading:
+def _read_format(lines: Lines, judge: Judge) -> Reading:
     first = lines.text[0]
     if first.startswith((b">", b";")):
         return read_fasta(lines)
@@ -171,11 +171,11 @@ def _verdict(lines: Lines, reading: Reading, judge: Judge) -> int:
 
 
 def _ambiguous(lines: Lines, readings: list[Reading]) -> InputError:
-    layouts = {reading.layout.split(",")[0] for reading in readings}
+    file_formats = {reading.file_format.split(",")[0] for reading in readings}
     hint = "S (sequential) or I (interleaved) behind the two numbers of the first line decides"
-    if len(layouts) == 1:
+    if len(file_formats) == 1:
         hint = "part names from sequences by a line's end, or give FASTA"
-    ways = (f"{reading.layout} (taxa {_some(reading.names)})" for reading in readings)
+    ways = (f"{reading.file_format} (taxa {_some(reading.names)})" for reading in readings)
     return lines.error(f"can be read as {' and as '.join(ways)}", 0, hint=hint)
 
 

@@ -43,7 +43,7 @@ Rows = Sequence[tuple[str, bytes]]
 
 
 def write_alignment(
-    names: Sequence[str], characters: NDArray[np.uint8], alphabet: Alphabet, layout: str
+    names: Sequence[str], characters: NDArray[np.uint8], alphabet: Alphabet, file_format: str
 ) -> bytes:
     """The text of an alignment, u8 [T, sites] of ASCII, in one of :data:`FORMATS`.
 
@@ -51,7 +51,7 @@ def write_alignment(
         InputError: the format cannot have its names.
     """
     rows = [(name, row.tobytes()) for name, row in zip(names, characters, strict=True)]
-    return b"\n".join(FORMATS[layout](rows, alphabet)) + b"\n"
+    return b"\n".join(FORMATS[file_format](rows, alphabet)) + b"\n"
 
 
 def format_of(path: str) -> str:
@@ -60,9 +60,9 @@ def format_of(path: str) -> str:
     Raises:
         InputError: it stands for none.
     """
-    for ending, layout in ENDINGS.items():
+    for ending, file_format in ENDINGS.items():
         if path.lower().removesuffix(".gz").endswith(ending):
-            return layout
+            return file_format
     hint = f"known: {' '.join(ENDINGS)}, and .gz behind them; or name it with --format"
     raise InputError(f"{path}: the name does not tell the format", hint=hint)
 

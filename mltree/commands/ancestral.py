@@ -51,7 +51,7 @@ class AncestralRequest(Request):
     """``mltree ancestral``."""
 
     tree: str
-    layout: str
+    file_format: str
     """A name of :data:`FORMATS`."""
     optimise_model: bool
     optimise_branches: bool
@@ -78,7 +78,7 @@ def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
         InputError: the data or the tree cannot be used, or the files cannot be written.
         NumericalError: a tree whose lengths stay as they are has no likelihood.
     """
-    outputs, kinds = request.outputs, FORMATS[request.layout]
+    outputs, kinds = request.outputs, FORMATS[request.file_format]
     outputs.check(kinds)
     outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command))
@@ -116,7 +116,7 @@ def _texts(request: AncestralRequest, found: Found, problem: Problem) -> dict[st
     texts = {TREE: f"{newick[:-1]}{names[0]};\n"}  # the first node is where the text is rooted
     parts = list(_parts(found, problem))
     table = _table(names, parts)
-    if request.layout == "iqtree":
+    if request.file_format == "iqtree":
         explained = "#   Part:  Partition ID\n" if len(parts) > 1 else ""
         outputs = request.outputs
         head = HEAD.format(tree=outputs.path(TREE), file=outputs.path(IQTREE), part=explained)

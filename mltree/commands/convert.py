@@ -51,7 +51,7 @@ class ConversionRequest:
 
     source: str
     out: str
-    layout: str | None
+    file_format: str | None
     """A format's name; by the name of ``out`` where None."""
     datatype: str | None
     redo: bool
@@ -88,34 +88,36 @@ def _has_trees(text: bytes) -> bool:
 
 
 def _alignment(request: ConversionRequest) -> tuple[bytes, Event]:
-    layout = request.layout or format_of(request.out)
-    if layout not in FORMATS:
-        raise InputError(f"--format: {layout!r} is none of {', '.join(FORMATS)}")
+    file_format = request.file_format or format_of(request.out)
+    if file_format not in FORMATS:
+        raise InputError(f"--format: {file_format!r} is none of {', '.join(FORMATS)}")
     alignment = read_alignment(request.source, request.datatype)
-    content = write_alignment(alignment.names, alignment.characters, alignment.alphabet, layout)
-    return content, AlignmentWritten(request.out, layout, alignment.n_taxa, alignment.n_sites)
+    content = write_alignment(
+        alignment.names, alignment.characters, alignment.alphabet, file_format
+    )
+    return content, AlignmentWritten(request.out, file_format, alignment.n_taxa, alignment.n_sites)
 
 
 def _trees(request: ConversionRequest) -> tuple[bytes, Event]:
-    layout = request.layout or _tree_format(request.out)
-    if layout not in TREE_ENDINGS.values():
+    file_format = request.file_format or _tree_format(request.out)
+    if file_format not in TREE_ENDINGS.values():
         known = ", ".join(dict.fromkeys(TREE_ENDINGS.values()))
-        raise InputError(f"--format: {layout!r} is no format of trees: {known}")
+        raise InputError(f"--format: {file_format!r} is no format of trees: {known}")
     trees = read_written(request.source)
-    if layout in {"auspice", "itol"}:
+    if file_format in {"auspice", "itol"}:
         if len(trees) > 1:
-            raise InputError(f"{layout} shows one tree", file=request.source)
+            raise InputError(f"{file_format} shows one tree", file=request.source)
         name = Path(request.source).name
-        text = itol(trees[0]) if layout == "itol" else auspice(trees[0], name, date.today())
+        text = itol(trees[0]) if file_format == "itol" else auspice(trees[0], name, date.today())
     else:
         lines = [tree.newick() for tree in trees]
-        text = nexus_trees(lines) if layout == "nexus" else "\n".join(lines) + "\n"
+        text = nexus_trees(lines) if file_format == "nexus" else "\n".join(lines) + "\n"
     return text.encode(), TreesWritten(request.out, len(trees), len(trees[0].tips))
 
 
 def _result(request: ConversionRequest) -> tuple[bytes, Event]:
     """The result of a run, as MultiQC shows it."""
-    if request.layout not in {None, "multiqc"} or not request.out.endswith(MULTIQC):
+    if request.file_format not in {None, "multiqc"} or not request.out.endswith(MULTIQC):
         hint = f"-o NAME{MULTIQC}, the only names that MultiQC looks for"
         raise InputError("a result goes to MultiQC alone", file=request.source, hint=hint)
     sample = Path(request.source).name.removesuffix(".json").removesuffix(".eval")
@@ -128,8 +130,8 @@ def _result(request: ConversionRequest) -> tuple[bytes, Event]:
 
 
 def _tree_format(path: str) -> str:
-    for ending, layout in TREE_ENDINGS.items():
+    for ending, file_format in TREE_ENDINGS.items():
         if path.lower().removesuffix(".gz").endswith(ending):
-            return layout
+            return file_format
     hint = f"known: {' '.join(TREE_ENDINGS)}; or name it with --format"
     raise InputError(f"{path}: the name does not tell the format of trees", hint=hint)

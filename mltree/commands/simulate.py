@@ -56,7 +56,7 @@ class SimulationRequest:
     """How many distinct columns there are to be, instead of ``sites``."""
     gaps_from: str | None
     seed: int
-    layout: str | None
+    file_format: str | None
     """A name of :data:`mltree.alignment.writing.FORMATS`; by the name of ``out`` where None."""
     redo: bool
     command: str
@@ -69,7 +69,7 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
         InputError: the tree, the gaps or the sizes cannot be used, or a file cannot be written.
         ModelError: the model cannot be used.
     """
-    layout = request.layout or format_of(request.out)
+    file_format = request.file_format or format_of(request.out)
     out = Path(request.out)
     true_tree = None if request.true_tree is None else Path(request.true_tree)
     for path in (out, true_tree):
@@ -89,12 +89,12 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
     characters = letters(states, model.alphabet)
     if real is not None:
         characters[gaps_like(real, taxa, characters.shape[1])] = ord("-")
-    text = write_alignment(taxa, characters, model.alphabet, layout)
+    text = write_alignment(taxa, characters, model.alphabet, file_format)
     contents = {out: gzip.compress(text, mtime=0) if out.suffix == ".gz" else text}
     if true_tree is not None:
         contents[true_tree] = (write_newick(tree, taxa) + "\n").encode()
     write_together(contents)
-    reporter(AlignmentWritten(str(out), layout, *characters.shape))
+    reporter(AlignmentWritten(str(out), file_format, *characters.shape))
     if true_tree is not None:
         reporter(TreesWritten(str(true_tree), 1, len(taxa)))
     files = {"out": request.out} | ({"true_tree": str(true_tree)} if true_tree else {})

@@ -29,7 +29,7 @@ class SiteRequest(Request):
     """``mltree sitelh``."""
 
     trees: str
-    layout: str
+    file_format: str
     """A name of :data:`FORMATS`."""
     optimise_model: bool
     optimise_branches: bool
@@ -43,7 +43,7 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
         NumericalError: a tree whose lengths stay as they are has no likelihood.
     """
     outputs = request.outputs
-    kind = FORMATS[request.layout]
+    kind = FORMATS[request.file_format]
     outputs.check([kind, RESULT])
     outputs.claim([kind, RESULT], request.redo)
     reporter(RunStarted(__version__, request.command))
@@ -66,7 +66,7 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
     lnls = ", ".join(f"{row.sum():.4f}" for row in rows)
     reporter.say(f"lnL of the trees: {lnls}")
     values = {"model": model.text, "lnl": [float(row.sum()) for row in rows]}
-    texts = {kind: _TEXTS[request.layout](rows)}
+    texts = {kind: _TEXTS[request.file_format](rows)}
     inputs = [*request.files, request.trees]
     finish("sitelh", request.command, outputs, texts, values, inputs, reporter)
 

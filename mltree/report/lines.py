@@ -113,7 +113,7 @@ def _(event: AlignmentLoaded) -> str:
     return (
         f"{event.path}: {event.data_type} ({event.data_seen}), {event.taxa} taxa x "
         f"{event.sites:,} sites, {event.patterns:,} patterns, {event.gap_share:.1%} gaps "
-        f"({event.layout})"
+        f"({event.file_format})"
     )
 
 
@@ -273,7 +273,7 @@ def _(event: BootstopChecked) -> str:
 
 @describe.register
 def _(event: AlignmentWritten) -> str:
-    return f"wrote {event.path}: {event.taxa:,} taxa x {event.sites:,} sites ({event.layout})"
+    return f"wrote {event.path}: {event.taxa:,} taxa x {event.sites:,} sites ({event.file_format})"
 
 
 @describe.register

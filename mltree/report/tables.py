@@ -194,7 +194,7 @@ def check_lines(summary: AlignmentSummary) -> list[str]:
     """An alignment's facts, then what looks wrong in it, one line each."""
     frequencies = zip(summary.states, summary.frequencies, strict=True)
     return [
-        f"File         {summary.path} ({summary.layout})",
+        f"File         {summary.path} ({summary.file_format})",
         f"Data type    {summary.datatype} ({summary.seen})",
         f"Taxa         {summary.taxa:,}",
         f"Sites        {summary.sites:,}",

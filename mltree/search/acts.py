@@ -13,8 +13,8 @@ from mltree.events import Notice, PhaseStarted, StartsEnded, StartTree, TreePert
 from mltree.search.alternation import alternate
 from mltree.search.model_optimiser import best_fit, optimise_models
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
+from mltree.search.quest import Quest
 from mltree.search.requests import Steps
-from mltree.search.stage import Stage
 from mltree.search.state import Lineage, best_of, shapes
 from mltree.settings import PhaseSettings, SearchSettings
 
@@ -24,7 +24,7 @@ __all__ = ["Act", "acts", "replicate_acts", "survivors"]
 class Act(Protocol):
     """What is done in one or more steps."""
 
-    def step(self, stage: Stage) -> Steps[bool]:
+    def step(self, quest: Quest) -> Steps[bool]:
         """One step; True when the act is over."""
 
 
@@ -36,12 +36,12 @@ class Smooth:
     opens: bool = False
     """Whether nothing was known of the trees before."""
 
-    def step(self, stage: Stage) -> Steps[bool]:
+    def step(self, quest: Quest) -> Steps[bool]:
         """In one step."""
-        lineages = stage.state.lineages
-        yield from stage.smooth(lineages, self.epsilon)
+        lineages = quest.state.lineages
+        yield from quest.smooth(lineages, self.epsilon)
         for lineage in lineages if self.opens else ():
-            stage.emit(StartTree(lineage.origin, lineage.lnl))
+            quest.emit(StartTree(lineage.origin, lineage.lnl))
         return True
 
 
@@ -52,14 +52,14 @@ class OptimiseModel:
     afresh: bool = False
     """From every start that a model has, not only from where it stands."""
 
-    def step(self, stage: Stage) -> Steps[bool]:
+    def step(self, quest: Quest) -> Steps[bool]:
         """In one step."""
-        settings = stage.settings
-        best = best_of(stage.state.lineages)
-        fits = stage.fits(best, self.afresh)
+        settings = quest.settings
+        best = best_of(quest.state.lineages)
+        fits = quest.fits(best, self.afresh)
         epsilon = settings.model.rough_epsilon
         yield from optimise_models(fits, settings.model, settings.branches, epsilon)
-        stage.adopt(best, best_fit(fits))
+        quest.adopt(best, best_fit(fits))
         return True
 
 
@@ -71,18 +71,18 @@ class Rearrange:
     number: int
     """Of the phase, from 1."""
 
-    def step(self, stage: Stage) -> Steps[bool]:
+    def step(self, quest: Quest) -> Steps[bool]:
         """A round."""
-        state = stage.state
+        state = quest.state
         if not state.entered:
             for lineage in state.lineages:
                 lineage.active, lineage.rounds = True, 0
             radius, cut = self.phase.radius, self.phase.cut
             state.explored.enter(self.phase)
-            stage.emit(PhaseStarted(self.number, radius, cut, len(state.lineages)))
-        over = yield from stage.round(state.lineages, self.phase)
+            quest.emit(PhaseStarted(self.number, radius, cut, len(state.lineages)))
+        over = yield from quest.round(state.lineages, self.phase)
         if over and self.number == 1:
-            over = not (yield from stage.admit())
+            over = not (yield from quest.admit())
         return over
 
 
@@ -90,17 +90,17 @@ class Rearrange:
 class Cull:
     """Starts that cannot catch up are dropped."""
 
-    def step(self, stage: Stage) -> Steps[bool]:
+    def step(self, quest: Quest) -> Steps[bool]:
         """Without any likelihood."""
-        state = stage.state
+        state = quest.state
         for lineage in state.lineages:
             state.pool.add(lineage.tree, lineage.lnl)
-        kept = survivors(state.lineages, stage.settings)
+        kept = survivors(state.lineages, quest.settings)
         if len(state.lineages) > 1:
-            stage.emit(TreesCulled(len(kept), len(state.lineages) - len(kept)))
+            quest.emit(TreesCulled(len(kept), len(state.lineages) - len(kept)))
         if state.waiting:
             number, agreed = len(state.waiting), kept[0].starts
-            stage.emit(Notice(f"{agreed} starts agree; {number} others are not searched"))
+            quest.emit(Notice(f"{agreed} starts agree; {number} others are not searched"))
         state.lineages, state.waiting = kept, []
         yield from ()
         return True
@@ -110,11 +110,11 @@ class Cull:
 class EndStarts:
     """The best tree goes on alone, and it is told how many starts led to it."""
 
-    def step(self, stage: Stage) -> Steps[bool]:
+    def step(self, quest: Quest) -> Steps[bool]:
         """Without any likelihood."""
-        state = stage.state
+        state = quest.state
         ended = sum(lineage.starts for lineage in state.lineages)
-        stage.emit(StartsEnded(state.starts, ended, stage.reached(state.lineages)))
+        quest.emit(StartsEnded(state.starts, ended, quest.reached(state.lineages)))
         state.lineages = [best_of(state.lineages)]
         yield from ()
         return True
@@ -124,40 +124,40 @@ class EndStarts:
 class Perturb:
     """Batches of perturbed copies of the best tree."""
 
-    def step(self, stage: Stage) -> Steps[bool]:
+    def step(self, quest: Quest) -> Steps[bool]:
         """A batch set up, or a round on it; over after batches in a row that brought nothing."""
-        state, settings = stage.state, stage.settings.perturbation
+        state, settings = quest.state, quest.settings.perturbation
         if not state.copies:
             state.explored.enter(settings.phase)
             state.copies = perturbed_copies(
-                state.lineages[0], settings, state.fraction, state.rng, stage.constraint
+                state.lineages[0], settings, state.fraction, state.rng, quest.constraint
             )
-            yield from stage.smooth(state.copies, stage.settings.rounds.smooth_epsilon)
+            yield from quest.smooth(state.copies, quest.settings.rounds.smooth_epsilon)
             return False
-        if (yield from stage.round(state.copies, settings.phase)):
-            self._accept(stage)
+        if (yield from quest.round(state.copies, settings.phase)):
+            self._accept(quest)
         return not state.copies and (
             state.failures >= settings.patience or state.returned >= settings.returns
         )
 
-    def _accept(self, stage: Stage) -> None:
+    def _accept(self, quest: Quest) -> None:
         """Replace the best tree by a better copy, and end the batch."""
-        state, settings = stage.state, stage.settings.perturbation
+        state, settings = quest.state, quest.settings.perturbation
         best = state.lineages[0]
         for copy in state.copies:
             state.pool.add(copy.tree, copy.lnl)
-        shape, *others = stage.shapes([best, *state.copies])
+        shape, *others = quest.shapes([best, *state.copies])
         same = [other == shape for other in others]
         fell_back = fallen_back(state.copies, same, best, settings.min_gain)
         better = [copy for copy in state.copies if copy.lnl > best.lnl + settings.min_gain]
         state.batches += 1
-        gained = any(copy.lnl > best.lnl + stage.settings.rounds.min_gain for copy in better)
+        gained = any(copy.lnl > best.lnl + quest.settings.rounds.min_gain for copy in better)
         state.failures = 0 if gained else state.failures + 1
         state.returned = 0 if gained else state.returned + fell_back
         state.fraction = next_fraction(state.fraction, fell_back, settings)
         state.lineages = [best_of([best, *better])]
         lnl = state.lineages[0].lnl
-        stage.emit(TreePerturbed(state.batches, len(state.copies), len(better), lnl))
+        quest.emit(TreePerturbed(state.batches, len(state.copies), len(better), lnl))
         state.copies = []
 
 
@@ -165,15 +165,15 @@ class Perturb:
 class Finish:
     """Model and branch lengths of the best tree in turn, up to a maximum."""
 
-    def step(self, stage: Stage) -> Steps[bool]:
+    def step(self, quest: Quest) -> Steps[bool]:
         """In one step."""
-        state = stage.state
+        state = quest.state
         best = best_of(state.lineages)
-        fits = stage.fits(best, afresh=True)
+        fits = quest.fits(best, afresh=True)
         fits[0].lnl = best.lnl
         state.lineages = [best]
-        found = yield from alternate(fits, stage.settings, stage.emit)
-        stage.adopt(best, found)
+        found = yield from alternate(fits, quest.settings, quest.emit)
+        quest.adopt(best, found)
         state.pool.add(best.tree, best.lnl)
         return True
 

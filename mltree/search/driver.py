@@ -26,9 +26,9 @@ from mltree.model.partitioned import PartitionModel
 from mltree.search.acts import Act, acts
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.constraint import Constraint
+from mltree.search.quest import Quest
 from mltree.search.requests import Steps, perform
 from mltree.search.scoring import SearchLikelihood
-from mltree.search.stage import Stage
 from mltree.search.state import Lineage, Pool, SearchState, best_of
 from mltree.settings import SearchSettings
 from mltree.tree.topology import Tree
@@ -91,8 +91,8 @@ def search(
         state = beginning(starts, model, settings, rng)
     elif checkpoint is not None:
         emit(SearchResumed(str(checkpoint.path), state.rounds, best_of(state.lineages).lnl))
-    stage = Stage(settings, state, emit, constraint)
-    return perform(likelihood, search_steps(stage, checkpoint))
+    quest = Quest(settings, state, emit, constraint)
+    return perform(likelihood, search_steps(quest, checkpoint))
 
 
 def beginning(
@@ -115,26 +115,26 @@ def beginning(
     )
 
 
-def search_steps(stage: Stage, checkpoint: Checkpoint | None = None) -> Steps[SearchResult]:
+def search_steps(quest: Quest, checkpoint: Checkpoint | None = None) -> Steps[SearchResult]:
     """A search from its state on, for whoever drives it."""
-    state = stage.state
-    yield from play(stage, acts(stage.settings), checkpoint)
+    state = quest.state
+    yield from play(quest, acts(quest.settings), checkpoint)
     if checkpoint is not None:
-        checkpoint.step(state, stage.emit, is_last=True)
+        checkpoint.step(state, quest.emit, is_last=True)
     best = best_of(state.lineages)
-    stage.emit(SearchFinished(best.lnl, state.rounds, state.candidates, state.moves))
+    quest.emit(SearchFinished(best.lnl, state.rounds, state.candidates, state.moves))
     return SearchResult(
         best.tree, state.model, best.lnl, state.pool, state.rounds, state.candidates, state.moves
     )
 
 
-def play(stage: Stage, every: Sequence[Act], checkpoint: Checkpoint | None = None) -> Steps[None]:
+def play(quest: Quest, every: Sequence[Act], checkpoint: Checkpoint | None = None) -> Steps[None]:
     """Acts in turn, from the one that is on."""
-    state = stage.state
+    state = quest.state
     while state.act < len(every):
         if checkpoint is not None:
-            checkpoint.step(state, stage.emit)
-        if (yield from every[state.act].step(stage)):
+            checkpoint.step(state, quest.emit)
+        if (yield from every[state.act].step(quest)):
             state.act += 1
             state.entered = False
         else:

@@ -21,9 +21,9 @@ from mltree.search.constraint import Constraint
 from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree, beginning, play
 from mltree.search.duplicates import Collapsed
+from mltree.search.quest import Quest
 from mltree.search.requests import Request, Steps
 from mltree.search.scoring import SearchLikelihood
-from mltree.search.stage import Stage
 from mltree.settings import SearchSettings
 from mltree.supports.resampling import Resampling
 from mltree.tree.fitch import InformativeSites
@@ -142,9 +142,9 @@ class Replicates:
         start.lengths = self.model.spread(start.lengths)
         first = StartingTree(start, f"replicate {number}")
         state = beginning([first], self.model, self.settings, rng)
-        stage = Stage(self.settings, state, ignore, self.constraint, weights=row)
-        yield _LoadWeights([start], [stage.case], rows)
-        yield from play(stage, replicate_acts(self.settings))
+        quest = Quest(self.settings, state, ignore, self.constraint, weights=row)
+        yield _LoadWeights([start], [quest.case], rows)
+        yield from play(quest, replicate_acts(self.settings))
         rows.give_back(row)
         (found,) = state.lineages
         found.tree.lengths = self.model.mean_lengths(found.tree.lengths)

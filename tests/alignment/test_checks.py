@@ -36,7 +36,7 @@ def summary(tmp_path: Path) -> AlignmentSummary:
 def test_counts(summary: AlignmentSummary) -> None:
     assert (summary.taxa, summary.sites, summary.patterns) == (5, 9, 7)
     assert summary.datatype == "DNA"
-    assert summary.layout == "FASTA"
+    assert summary.file_format == "FASTA"
 
 
 def test_shares(summary: AlignmentSummary) -> None:

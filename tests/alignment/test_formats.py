@@ -115,7 +115,7 @@ def test_every_dialect(tmp_path: Path, dialect: str) -> None:
     alignment = read_alignment(saved(tmp_path, DIALECTS[dialect]))
     assert rows_of(alignment) == ROWS
     assert alignment.alphabet is DNA
-    assert alignment.layout.startswith(dialect.split(maxsplit=1)[0])
+    assert alignment.file_format.startswith(dialect.split(maxsplit=1)[0])
     assert (alignment.n_taxa, alignment.n_sites) == (len(ROWS), SITES)
 
 
@@ -149,14 +149,14 @@ def test_strict_names_may_hold_blanks_and_touch_the_sequence(tmp_path: Path) -> 
     text = "4 6\nHomo sapieACGTAC\nPan pan   ACGTAC\nGorilla_goACGTAC\nP p       ACGTAA\n"
     alignment = read_alignment(saved(tmp_path, text))
     assert alignment.names == ("Homo_sapie", "Pan_pan", "Gorilla_go", "P_p")
-    assert alignment.layout == "PHYLIP, strict names"
+    assert alignment.file_format == "PHYLIP, strict names"
 
 
 def test_names_with_blanks_end_at_two_blanks_or_a_tab(tmp_path: Path) -> None:
     text = "4 6\nHomo sapiens  ACGTAC\nPan paniscus II\tACG TAC\nGorilla  ACGTAC\n P p  ACGTAA\n"
     alignment = read_alignment(saved(tmp_path, text))
     assert alignment.names == ("Homo_sapiens", "Pan_paniscus_II", "Gorilla", "P_p")
-    assert alignment.layout == "PHYLIP, names with blanks"
+    assert alignment.file_format == "PHYLIP, names with blanks"
 
 
 TWO_LINES_A_TAXON = """5 40 S

@@ -145,7 +145,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, layout: str, case: int) ->
         text = text.replace("\n", "\r\n")
     (tmp_path / "x").write_bytes(text.encode())
     found = read_alignment(tmp_path / "x", "AA" if is_protein else "DNA")
-    assert found.layout.startswith(layout)
+    assert found.file_format.startswith(layout)
     assert found.names == tuple(rows)
     expected = np.array([list(row.encode()) for row in rows.values()], np.uint8)
     assert (found.characters == expected).all()

@@ -41,7 +41,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, layout: str, case: int) ->
     assert found.names == tuple(names)
     np.testing.assert_array_equal(found.characters, characters)
     if characters.shape[1] > 60 and layout != "phylip-strict":
-        assert found.layout == LAYOUTS[layout]
+        assert found.file_format == LAYOUTS[layout]
 
 
 def test_strict_names_have_ten_characters() -> None:

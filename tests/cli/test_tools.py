@@ -69,9 +69,9 @@ def test_a_report_takes_what_there_is(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_lost_alignment_is_told(run: Run, tmp_path: Path) -> None:
-    loaded = {"event": "AlignmentLoaded", "elapsed": 0.1, "path": "gone/p.phy", "layout": "PHYLIP",
-              "data_type": "DNA", "data_seen": "100% ACGT", "taxa": 12, "sites": 898,
-              "patterns": 413, "gap_share": 0.003}  # fmt: skip
+    loaded = {"event": "AlignmentLoaded", "elapsed": 0.1, "path": "gone/p.phy",
+              "file_format": "PHYLIP", "data_type": "DNA", "data_seen": "100% ACGT",
+              "taxa": 12, "sites": 898, "patterns": 413, "gap_share": 0.003}  # fmt: skip
     (tmp_path / "x.mltree.events").write_text(json.dumps(loaded) + "\n")
     (tmp_path / "x.mltree.bestTree").write_text(TREE)
     (tmp_path / "x.mltree.bestModel").write_text("GTR{1/2/1/1/2/1}+FC+G4m{0.5}, noname = 1-898\n")

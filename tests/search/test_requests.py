@@ -22,6 +22,7 @@ from mltree.model.partitioned import Linkage, PartitionModel, alone
 from mltree.search.constraint import Constraint
 from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
 from mltree.search.explored import Explored
+from mltree.search.quest import Quest
 from mltree.search.requests import (
     PartLogLikelihoods,
     Request,
@@ -33,7 +34,6 @@ from mltree.search.requests import (
     perform_all,
     smoothed,
 )
-from mltree.search.stage import Stage
 from mltree.settings import (
     PerturbationSettings,
     PhaseSettings,
@@ -288,7 +288,7 @@ def searching(
         tree.lengths = np.tile(tree.lengths, (model.n_parts, 1))
     starts = [StartingTree(tree, f"random {n}") for n, tree in enumerate(trees)]
     state = beginning(starts, model, SETTINGS, rng)
-    return search_steps(Stage(SETTINGS, state, lambda _: None, **where))
+    return search_steps(Quest(SETTINGS, state, lambda _: None, **where))
 
 
 def bits(found: SearchResult) -> Bits:

@@ -205,7 +205,7 @@ def _alignment(subject: Subject) -> str:
         if data is None:
             return ""
         facts = (
-            ("File", f"{data['path']} ({data['layout']})"),
+            ("File", f"{data['path']} ({data['file_format']})"),
             ("Data type", f"{data['data_type']} ({data['data_seen']})"),
             ("Taxa", f"{data['taxa']:,}"),
             ("Sites", f"{data['sites']:,}"),

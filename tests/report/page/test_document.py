@@ -102,7 +102,7 @@ def facts() -> Facts:
     row = {"calls": 10, "bytes_per_second": 1e9, "share_of_copy": 0.5}
     return Facts(
         started={"command": "mltree search <x>", "version": "1", "seed": 1},
-        data={"taxa": 9, "sites": 300, "patterns": 200, "path": "x", "layout": "FASTA",
+        data={"taxa": 9, "sites": 300, "patterns": 200, "path": "x", "file_format": "FASTA",
               "data_type": "DNA", "data_seen": "100% ACGT", "gap_share": 0.1},
         device="a device",
         points=[Point(0.5, -110.0, "start: random 1"), Point(2.0, -100.0, "search done")],

@@ -10,8 +10,8 @@ import pytest
 
 from mltree.events import Event, StartTree
 from mltree.search.driver import StartingTree, beginning
+from mltree.search.quest import Quest
 from mltree.search.requests import perform
-from mltree.search.stage import Stage
 from mltree.search.state import Lineage
 from mltree.settings import PhaseSettings, SearchSettings
 from mltree.tree.random_trees import random_topology
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PHASE = PhaseSettings(3, np.inf)
 
-Make = Callable[..., Stage]
+Make = Callable[..., Quest]
 
 
 @pytest.fixture
@@ -31,44 +31,44 @@ def data(make_case: Callable[..., Simulated]) -> Simulated:
 
 
 @pytest.fixture
-def make_stage(data: Simulated) -> Make:
-    def make(emit: Callable[[Event], None] = lambda _: None, **settings: object) -> Stage:
+def make_quest(data: Simulated) -> Make:
+    def make(emit: Callable[[Event], None] = lambda _: None, **settings: object) -> Quest:
         rng = np.random.default_rng(4)
         starts = [StartingTree(random_topology(8, rng), f"random {n}") for n in range(1, 6)]
         chosen = SearchSettings(phases=(PHASE,), **settings)  # type: ignore[arg-type]
-        return Stage(chosen, beginning(starts, data.model, chosen, rng), emit)
+        return Quest(chosen, beginning(starts, data.model, chosen, rng), emit)
 
     return make
 
 
-def test_of_equal_trees_the_best_goes_on(data: Simulated, make_stage: Make) -> None:
-    stage = make_stage()
+def test_of_equal_trees_the_best_goes_on(data: Simulated, make_quest: Make) -> None:
+    quest = make_quest()
     worse, better = (Lineage(data.tree.copy(), lnl, "x") for lnl in (-9e3, -8e3))
-    over = perform(data.likelihood, stage.round([worse, better], PHASE))
+    over = perform(data.likelihood, quest.round([worse, better], PHASE))
     assert (worse.active, worse.lnl, worse.rounds) == (False, -9e3, 0)
     assert better.rounds == 1
     assert over == (not better.active)
 
 
 def test_a_tree_from_which_nothing_was_found_is_not_asked_again(
-    data: Simulated, make_stage: Make
+    data: Simulated, make_quest: Make
 ) -> None:
-    stage = make_stage()
-    stage.state.explored.ended([topology_key(data.tree)])
+    quest = make_quest()
+    quest.state.explored.ended([topology_key(data.tree)])
     lineage = Lineage(data.tree.copy(), -9e3, "x")
-    assert perform(data.likelihood, stage.round([lineage], PHASE))
-    assert (lineage.rounds, stage.state.rounds) == (0, 0)
+    assert perform(data.likelihood, quest.round([lineage], PHASE))
+    assert (lineage.rounds, quest.state.rounds) == (0, 0)
 
 
-def test_starts_come_in_until_those_before_agree(data: Simulated, make_stage: Make) -> None:
+def test_starts_come_in_until_those_before_agree(data: Simulated, make_quest: Make) -> None:
     events: list[Event] = []
-    stage = make_stage(events.append, starts_at_once=2)
-    state = stage.state
+    quest = make_quest(events.append, starts_at_once=2)
+    state = quest.state
     assert (len(state.lineages), len(state.waiting), state.starts) == (2, 3, 2)
     for lineage, lnl in zip(state.lineages, (-100.0, -150.0), strict=True):
         lineage.lnl = lnl
-    assert stage.reached(state.lineages) == 1
-    assert perform(data.likelihood, stage.admit())
+    assert quest.reached(state.lineages) == 1
+    assert perform(data.likelihood, quest.admit())
     assert (len(state.lineages), len(state.waiting), state.starts) == (4, 1, 4)
     assert [event.origin for event in events if isinstance(event, StartTree)] == [
         "random 3",
@@ -77,15 +77,15 @@ def test_starts_come_in_until_those_before_agree(data: Simulated, make_stage: Ma
     assert all(np.isfinite(lineage.lnl) and lineage.active for lineage in state.lineages[2:])
     for lineage, lnl in zip(state.lineages, (-100.05, -150.0, -100.0, -101.0), strict=True):
         lineage.lnl = lnl
-    assert stage.reached(state.lineages) == 1
-    assert stage.reached(state.lineages, within=0.1) == 2
-    assert not perform(data.likelihood, stage.admit())
+    assert quest.reached(state.lineages) == 1
+    assert quest.reached(state.lineages, within=0.1) == 2
+    assert not perform(data.likelihood, quest.admit())
     assert (len(state.lineages), len(state.waiting)) == (4, 1)
 
 
-def test_the_starts_of_one_shape_count_together(make_stage: Make) -> None:
-    stage = make_stage()
-    one, other, third, *_ = stage.state.lineages
+def test_the_starts_of_one_shape_count_together(make_quest: Make) -> None:
+    quest = make_quest()
+    one, other, third, *_ = quest.state.lineages
     one.lnl, other.lnl, third.lnl = -3.0, -5.0, -4.0
     other.tree, other.starts = one.tree.copy(), 4
-    assert stage.reached([one, other, third]) == 5
+    assert quest.reached([one, other, third]) == 5

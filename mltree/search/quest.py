@@ -1,4 +1,4 @@
-"""Where acts are played: the state of a search, and what every act may do to it."""
+"""A search under way: what it knows, and what every act may do to it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mltree.search.state import Lineage, SearchState, shapes
 from mltree.settings import PhaseSettings, SearchSettings
 from mltree.tree.forest import Forest
 
-__all__ = ["Stage"]
+__all__ = ["Quest"]
 
 
 @dataclass
-class Stage:
-    """Where acts are played: the state of a search, and what it goes by."""
+class Quest:
+    """A search under way: its state, and what it goes by."""
 
     settings: SearchSettings
     state: SearchState
