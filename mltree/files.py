@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,10 +11,28 @@ from pathlib import Path
 from mltree.errors import InputError
 from mltree.stopping import unbroken
 
-__all__ = ["DRAFT", "naming", "write_together", "write_whole"]
+__all__ = ["DRAFT", "is_folder", "is_there", "naming", "write_together", "write_whole"]
 
 DRAFT = ".partial"
 """Ending of a file that is being written."""
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether a name leads anywhere; not one that no file can have."""
+    return _mode(path) != 0
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a name is a folder's; not one that no file can have."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def _mode(path: str | Path) -> int:
+    """What the system says of a file; 0 of none."""
+    try:
+        return Path(path).stat().st_mode
+    except (OSError, ValueError):
+        return 0
 
 
 @contextmanager

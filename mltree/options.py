@@ -11,13 +11,13 @@ import re
 import shlex
 import sys
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mltree.cli_help import ADVANCED, OUTPUT
 from mltree.errors import InputError
+from mltree.files import is_folder
 from mltree.threads import VARIABLE as THREADS
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _threads(text: str) -> int:
 
 def is_many(alignments: list[str]) -> bool:
     """Whether these are many alignments, or a folder of them."""
-    return len(alignments) > 1 or Path(alignments[0]).is_dir()
+    return len(alignments) > 1 or is_folder(alignments[0])
 
 
 class DataType(str, Enum):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mltree.errors import InputError
-from mltree.files import write_together, write_whole
+from mltree.files import is_folder, is_there, write_together, write_whole
 
 
 def full(_: int) -> None:
@@ -52,3 +52,13 @@ def test_what_the_system_refuses_names_the_file(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"cannot write .*{name}: .*{reason}"):
             write_whole(tmp_path / name, b"")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    assert is_folder(tmp_path)
+    assert is_there(tmp_path / "x")
+    for none in ("y", "x/y", "y" * 300, "a\0b"):
+        assert not is_there(tmp_path / none)
+        assert not is_folder(tmp_path / none)
+    assert not is_folder(tmp_path / "x")

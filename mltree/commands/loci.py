@@ -14,6 +14,7 @@ from mltree.commands.request import Request, begin_log, open_log
 from mltree.commands.results import by_kind, command_result, deliver, result_text
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
+from mltree.files import is_folder, is_there
 from mltree.loci import LociJournal, LociSearch, Locus, LocusTree
 from mltree.log import RunLog
 from mltree.model.partitioned import alone
@@ -204,7 +205,7 @@ def _reader(request: LociRequest, path: str) -> Callable[[], Problem]:
 def _expanded(paths: Iterable[str]) -> Iterable[str]:
     """Files, and those in folders in the order of their names, without what mltree has written."""
     for path in paths:
-        if not Path(path).is_dir():
+        if not is_folder(path):
             yield path
             continue
         for file in sorted(Path(path).iterdir()):
@@ -216,12 +217,10 @@ def _listed(path: str) -> list[str]:
     """The files that a list names, a line each; beside the list where they are not here."""
     lines = read_text(path).decode(errors="replace").split("\n")
     names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    if any(len(name) > 4096 or "\0" in name for name in names):
-        raise InputError("no list of files, a line each", file=path)
     beside = Path(path).parent
     found = []
     for name in names:
-        here = [file for file in (Path(name), beside / name) if file.exists()]
+        here = [file for file in (Path(name), beside / name) if is_there(file)]
         if not here:
             hint = "a list has a file a line; for the parts of an alignment, give --partitions"
             raise InputError(f"there is no file {name[:80]}", file=path, hint=hint)

@@ -126,9 +126,13 @@ def test_a_sequence_of_gaps(run: Run, good: Path, command: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize("folder", [".", "..", "/"])
-@pytest.mark.parametrize("command", [("search",), ("evaluate", "--tree", "x"), ("check",)])
+@pytest.mark.parametrize("command", [("evaluate", "--tree", "x"), ("check",)])
 def test_a_folder_that_has_no_name(run: Run, command: tuple[str, ...], folder: str) -> None:
     assert_one_line(run(*command, folder), "is a directory")
+
+
+def test_a_folder_without_loci(run: Run) -> None:
+    assert_one_line(run("search", "."), "there is no alignment in it")
 
 
 def test_endless_input(run: Run, good: Path) -> None:
@@ -244,7 +248,8 @@ def test_contradicting_switches(run: Run, good: Path) -> None:
         (["search"], "search --help tells more)"),
         (["search", "a", "--modle"], "no such option: --modle (possible options: --model"),
         (["searhc"], "no such command 'searhc' (did you mean 'search'?"),
-        (["search", "a", "b"], "unexpected extra argument(s) (b) ("),
+        (["search", "a", "b"], "many alignments need a name (give --prefix)"),
+        (["check", "a", "b"], "unexpected extra argument(s) (b) ("),
         (["search", "a", "--model"], "option '--model' requires an argument"),
         (["search", "a", "--preset", "quick"], "'--preset': 'quick' is not one of 'fast',"),
         (["search", "a", "--seed", "x"], "'x' is not a whole number"),

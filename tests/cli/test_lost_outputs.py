@@ -202,9 +202,11 @@ def test_a_folder_in_a_files_place_is_told_of_in_a_line(run: Run, primates: str,
     assert [path.name for path in Path().iterdir()] == [f"x.mltree.{kind}"]
 
 
-@pytest.mark.parametrize("alignment", [".", "..", "/"])
-def test_a_folder_for_an_alignment_is_told_of_in_a_line(run: Run, alignment: str) -> None:
-    result = run("search", alignment, "--prefix", "x")
+@pytest.mark.parametrize("command", [("search",), ("evaluate", "--tree", "x")])
+def test_an_empty_folder_for_an_alignment_is_told_of_in_a_line(
+    run: Run, command: tuple[str, ...]
+) -> None:
+    result = run(*command, ".", "--prefix", "x")
     assert result.exit_code == 2, result.exception
     assert len(complaints(result.stderr)) == 1
     assert list(Path().iterdir()) == []

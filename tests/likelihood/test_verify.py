@@ -62,7 +62,8 @@ def edges(kind: RunKind, **fields: int) -> Sites:
 def scan(store_from: int | None = None) -> tuple[PMatrices, Scan, int]:
     found = Neighbourhood(TREE)
     tasks = found.scan(found.extend(5))
-    plan = planner.scan_records([TREE], tasks, LONE, store_from or 0)
+    outputs = np.arange(tasks.outputs, dtype=np.int32) + np.int32(store_from or 0)
+    plan = planner.scan_records(Forest([TREE]), tasks, LONE, outputs)
     walk = Scan(plan.tasks, plan.steps, stores=store_from is not None)
     return PMatrices(plan.pmatrices), walk, tasks.outputs
 
