@@ -210,10 +210,6 @@ MODEL_SQUARES = 5
 RELL_TILE = 4
 """Trees and rows of weights whose products a work-item sums together, in registers."""
 
-RELL_TILES = 8
-"""Tiles side by side in a patch of the product, which a work-group makes: on CPUs either way, on
-GPUs trees, and as many tiles of rows of weights as then give each work-item one."""
-
 
 class Role(enum.Enum):
     """What a field of a record means; a field of none is a number."""
@@ -397,7 +393,7 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
     FAR_COUNT PENDANT_LEVEL ROOT_LEVEL GPU_COLUMNS TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH HOPE
-    UPHILL MOST_GROWTH LEAST_REACH SATURATED MODEL_SQUARES RELL_TILE RELL_TILES
+    UPHILL MOST_GROWTH LEAST_REACH SATURATED MODEL_SQUARES RELL_TILE
 """
 NUMBERS = {name: globals()[name] for name in _KNOWN_TO_KERNELS.split()} | {
     "FUNCTIONS": len(Function)

@@ -74,7 +74,6 @@
 #define SATURATED (1)
 #define MODEL_SQUARES (5)
 #define RELL_TILE (4)
-#define RELL_TILES (8)
 #define FUNCTIONS (9)
 #define SYNC_WORDS (4)
 #define STAGE_WORDS 4

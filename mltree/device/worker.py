@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from mltree import launch
-from mltree.contract import RELL_TILE, RELL_TILES
+from mltree.contract import RELL_TILE
 from mltree.device.build import build_worker, is_nvidia, local_memory, resident_groups
 from mltree.device.layout import Layout
 from mltree.device.memory import LEAST, Memory
@@ -211,8 +211,9 @@ class Worker:
             case Reduce(records):
                 jobs = -(-int(records["count"].sum()) // max(1, items // REDUCERS))
             case Rell(records):
-                wide = RELL_TILES if layout.lanes == 1 else items // RELL_TILES
-                tall = -(-records["rows"] // (RELL_TILE * RELL_TILES))
+                high = 2 * RELL_TILE  # tiles of a patch: rell.cl
+                wide = high if layout.lanes == 1 else items // high
+                tall = -(-records["rows"] // (RELL_TILE * high))
                 jobs = int((tall * -(-records["weights"] // (RELL_TILE * wide))).sum())
             case Optimise(records, alone):
                 jobs = -(-len(records) // items) if alone else len(records)
