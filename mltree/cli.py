@@ -92,7 +92,7 @@ def _mltree(
 
 @app.command(
     cls=Command,
-    epilog="Example: mltree search datasets/primates.phy --model HKY+G4 --prefix /tmp/primates",
+    epilog="Example: mltree search datasets/primates.phy --model HKY+G4 --prefix primates",
 )
 def search(
     alignment: AlignmentsArgument,
@@ -232,7 +232,7 @@ def search(
 
 @app.command(
     cls=Command,
-    epilog="Example: mltree evaluate datasets/primates.phy --tree primates.phy.mltree.bestTree",
+    epilog="Example: mltree evaluate datasets/primates.phy --tree primates.mltree.bestTree",
 )
 def evaluate(
     alignment: AlignmentArgument,
@@ -287,8 +287,8 @@ def evaluate(
 
 @app.command(
     cls=Command,
-    epilog="Example: mltree compare datasets/primates.phy --tree primates.phy.mltree.bestTree "
-    "--model primates.phy.mltree.bestModel",
+    epilog="Example: mltree compare datasets/primates.phy --tree primates.mltree.bestTree "
+    "--model primates.mltree.bestModel",
 )
 def compare(
     alignment: AlignmentArgument,

@@ -20,6 +20,7 @@ from mltree import config
 
 __all__ = [
     "ADVANCED",
+    "COMMANDS",
     "OUTPUT",
     "SUPPORTS",
     "VARIABLES",
@@ -35,6 +36,17 @@ __all__ = [
 
 SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
 """Groups of options, below those that have none."""
+
+COMMANDS = {
+    "Trees and models": ("run", "search", "model", "evaluate", "ancestral"),
+    "Supports and tests": (
+        "bootstrap", "alrt", "support", "bootstop", "consensus", "rf", "concordance", "test",
+        "sitelh",
+    ),
+    "Tools": ("check", "report", "draw", "convert", "simulate"),
+    "This machine": ("devices", "compare"),
+}  # fmt: skip
+"""All commands by group, each group with what is wanted most first."""
 
 VARIABLES = "MLTREE_"
 """What the names of the variables begin with that stand for options."""
@@ -106,12 +118,14 @@ def format_command(command: TyperCommand, ctx: Any) -> str:
 
 
 def format_group(group: TyperGroup, ctx: Any) -> str:
-    """The help of all commands: a line each, and the options that go before them."""
+    """The help of all commands: a line each, by group, and the options that go before them."""
     pen = _Pen()
     pen.paragraphs(group.help or "")
     pen.usage(f"{ctx.command_path} [OPTIONS] COMMAND ...")
-    commands = [(name, "", _first_sentence(c.help or "")) for name, c in group.commands.items()]
-    pen.table("Commands", commands)
+    width = max(map(len, group.commands))
+    for title, names in COMMANDS.items():
+        lines = [(name, "", _first_sentence(group.commands[name].help or "")) for name in names]
+        pen.table(title, lines, width)
     for title, options in option_groups(group.get_params(ctx)):
         rows = [(*names_of(option), text_of(option)) for option in options]
         pen.table(title, [("    " + config.OPTION, "FILE", config.HELP), *rows])
@@ -181,17 +195,17 @@ class _Pen:
         if line:
             self._part(f"{self._styled(heading + ':', BOLD)}\n  {line}\n")
 
-    def table(self, title: str, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Names, their values, and what they are."""
+    def table(self, title: str, rows: Sequence[tuple[str, str, str]], least: int = 0) -> None:
+        """Names, their values, and what they are; names take so many columns at least."""
         if not rows:
             return
         widths = [len(f"{name} {value}".rstrip()) for name, value, _ in rows]
-        column = max((width for width in widths if width <= NAMES_UP_TO), default=0)
+        column = max(least, *(width for width in widths if width <= NAMES_UP_TO), 0)
         lines = [self._styled(f"{title}:", BOLD)]
         for (name, value, text), width in zip(rows, widths, strict=True):
             head = f"  {self._styled(name, CYAN)}" + (f" {value}" if value else "")
             left = max(self._width - column - 4, 20)
-            body = textwrap.wrap(text, left) or [""]
+            body = textwrap.wrap(text, left, break_on_hyphens=False) or [""]
             pad = " " * (column + 4)
             if width <= column:
                 head += " " * (column - width) + "  " + body.pop(0)

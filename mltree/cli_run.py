@@ -31,7 +31,13 @@ from mltree.options import (
     resources_of,
     whole_of,
 )
-from mltree.options_supports import bootstrap_of, local_tests_of
+from mltree.options_supports import (
+    ClimbOption,
+    UltrafastOption,
+    bootstrap_of,
+    local_tests_of,
+    ultrafast_of,
+)
 
 __all__ = ["RUN_COMMANDS"]
 
@@ -70,7 +76,7 @@ def _run(
             metavar="N",
             rich_help_panel=SUPPORTS,
             help="N bootstrap replicates; auto: until more would change little; none. Default: "
-            "auto where that is a matter of minutes on the device, else none.",
+            "auto where that is a matter of minutes on the device, else --ufboot 1000.",
         ),
     ] = None,
     sh_alrt: Annotated[
@@ -83,6 +89,8 @@ def _run(
             help="SH-aLRT of every branch, by N resamplings.",
         ),
     ] = 1000,
+    ufboot: UltrafastOption = None,
+    bnni: ClimbOption = False,
     prefix: PrefixOption = None,
     seed: SeedOption = 1,
     threads: ThreadsOption = None,
@@ -96,9 +104,10 @@ def _run(
 ) -> None:
     """Just build a tree: check the data, choose the model, search, compute supports, report.
 
-    The same as mltree search --model auto --sh-alrt 1000 --bootstrap auto --report, but that
-    replicates are left out where they would take long; it writes the same files. Stopped by
-    whatever means, it goes on where it was when the same command is given again.
+    The same as mltree search --model auto --sh-alrt 1000 --bootstrap auto --report, but that the
+    bootstrap is the ultrafast one, --ufboot 1000, where the other would take long; it writes the
+    same files. Stopped by whatever means, it goes on where it was when the same command is given
+    again.
     """
     from mltree.commands.supports import Supports
     from mltree.commands.whole import WholeRequest, run_whole
@@ -124,8 +133,12 @@ def _run(
         outgroup=outgroup,
         collapse=None,
         report=True,
-        supports=Supports(local_tests_of(sh_alrt, None, False, False), bootstrap_of(wanted, "fbp")),
-        decides=bootstrap is None,
+        supports=Supports(
+            local_tests_of(sh_alrt, None, False, False),
+            bootstrap_of(wanted, "fbp"),
+            ultrafast_of(ufboot, bnni, wanted),
+        ),
+        decides=bootstrap is None and ufboot is None,
     )
     with reporter_of(quiet, verbose, json) as reporter:
         run_whole(request, reporter)

@@ -208,7 +208,7 @@ MODEL_SQUARES = 5
 """S x S tables of a model's eigen system: right, left, pi_right, the generator Q and Q Q."""
 
 RELL_TILE = 4
-"""Trees and rows of weights whose products a work-item sums together."""
+"""Trees and rows of weights whose products a work-item sums together, in registers."""
 
 
 class Role(enum.Enum):

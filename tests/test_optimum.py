@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +19,8 @@ from mltree.events import Event, StoppedShort
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.model.grammar import parse_model
-from mltree.model.parameters import arrays_at, bounds, vector, with_vector
-from mltree.model.partitioned import alone
+from mltree.model.parameters import arrays_of, bounds, vector
+from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
 from mltree.model.substitution import Model
 from mltree.placement import Resources, place
 from mltree.run import evaluate
@@ -57,31 +57,64 @@ class Task:
     """Data, their tree and the model to be fitted, on an engine."""
 
     tree: Tree
-    model: Model
+    model: PartitionModel
     likelihood: Likelihood
     text: str
+
+    def vector_of(self, model: PartitionModel) -> np.ndarray:
+        """The free parameters of all parts."""
+        return np.concatenate([vector(part) for part in model.models])
 
 
 def make_task(tree: Tree, true: Model, fitted: str, sites: int, rng: np.random.Generator) -> Task:
     """Sites that evolve under the true model, to be fitted by another one."""
-    patterns = patterns_of(evolve(tree, true.arrays(), sites, rng), true.alphabet)
-    model = parse_model(fitted, true.alphabet).with_empirical_frequencies(patterns)
-    placement = place(Resources(), patterns, model.arrays().n_categories, BOUNDS)
-    return Task(tree, model, placement.likelihood(patterns), f"{fitted}, {tree.n_tips} x {sites}")
+    patterns = patterns_of([evolve(tree, true.arrays(), sites, rng)], true.alphabet)
+    return task_of(tree, patterns, [fitted], Linkage.LINKED)
 
 
-def patterns_of(states: np.ndarray, alphabet: Alphabet) -> Patterns:
-    """u8 [T, sites] of states as distinct columns."""
-    columns, index, counts = np.unique(states, axis=1, return_inverse=True, return_counts=True)
+def task_of(tree: Tree, patterns: Patterns, fitted: Sequence[str], linkage: Linkage) -> Task:
+    """Data to be fitted by a model a part."""
+    models = [
+        parse_model(text, patterns.alphabet).with_empirical_frequencies(part)
+        for text, part in zip(fitted, parts_of(patterns), strict=True)
+    ]
+    sites = np.array([patterns.weights[part].sum() for part in patterns.parts])
+    model = alone(models[0])
+    if len(models) > 1:
+        names = tuple(f"part{n}" for n in range(len(models)))
+        scalers, shares = np.ones(len(models)), sites / sites.sum()
+        model = PartitionModel(tuple(models), names, linkage, scalers, shares)
+    placement = place(Resources(), patterns, max(model.categories), BOUNDS)
+    text = f"{linkage} {', '.join(fitted)}, {tree.n_tips} x {sites}"
+    return Task(tree, model, placement.likelihood(patterns), text)
+
+
+def patterns_of(parts: Sequence[np.ndarray], alphabet: Alphabet) -> Patterns:
+    """u8 [T, sites] of states, part by part, as distinct columns of each."""
     single = np.flatnonzero(alphabet.tip_table.sum(axis=1) == 1)
     code = single[alphabet.tip_table[single].argmax(axis=1).argsort()]
+    found = [np.unique(states, axis=1, return_inverse=True, return_counts=True) for states in parts]
+    ends = np.cumsum([len(counts) for _, _, counts in found]).tolist()
+    firsts = zip([0, *ends[:-1]], found, strict=True)
     return Patterns(
-        taxa=tuple(f"t{n}" for n in range(len(states))),
-        codes=np.ascontiguousarray(code[columns].astype(np.uint8)),
-        weights=counts.astype(np.float64),
-        site_pattern=index.ravel().astype(np.int32),
+        taxa=tuple(f"t{n}" for n in range(len(parts[0]))),
+        codes=code[np.concatenate([own for own, _, _ in found], axis=1)].astype(np.uint8),
+        weights=np.concatenate([counts for _, _, counts in found]).astype(np.float64),
+        site_pattern=np.concatenate(
+            [first + index.ravel() for first, (_, index, _) in firsts]
+        ).astype(np.int32),
         alphabet=alphabet,
+        ends=tuple(ends) if len(ends) > 1 else (),
     )
+
+
+def parts_of(patterns: Patterns) -> Iterator[Patterns]:
+    """The patterns of every part: what its frequencies are counted in."""
+    for part in patterns.parts:
+        yield replace(
+            patterns, codes=patterns.codes[:, part], weights=patterns.weights[part],
+            site_pattern=np.arange(part.stop - part.start, dtype=np.int32), ends=(),
+        )  # fmt: skip
 
 
 def random_task(seed: int) -> Task:
@@ -128,26 +161,51 @@ def free_rates_task(seed: int) -> Task:
 
 
 class Joint:
-    """Minus lnL of model and lengths together, on log scales, with its gradient: for SciPy."""
+    """Minus lnL of models, lengths and scalers together, on log scales, with its gradient.
+
+    Every part has its own product of length and scaler here, so that it is not the code that links
+    or scales branch lengths which tells how high a fit of such lengths can get.
+    """
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        edges = [tuple(np.log(BOUNDS))] * task.tree.n_edges
-        self.bounds = [*bounds(task.model), *edges]
-        self.parameters = len(self.bounds) - len(edges)
+        model, edges = task.model, task.tree.n_edges
+        self.sizes = [len(vector(part)) for part in model.models]
+        self.edges = edges * (model.n_parts if model.linkage == Linkage.UNLINKED else 1)
+        self.scalers = model.n_parts if model.linkage == Linkage.SCALED else 0
+        self.bounds = [bound for part in model.models for bound in bounds(part)]
+        self.bounds += [(np.log(BOUNDS[0]), np.log(BOUNDS[1]))] * self.edges
+        self.bounds += [(np.log(SCALER_MIN), np.log(SCALER_MAX))] * self.scalers
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        task, n = self.task, self.parameters
-        tree = Tree(task.tree.twin, task.tree.edge, np.exp(x[n:]), task.tree.n_tips)
-        step = 1e-5
-        steps = np.concatenate([step * np.eye(n), -step * np.eye(n)])
-        cases = [Case((arrays,)) for arrays in arrays_at(task.model, x[:n] + steps)]
-        up, down = (
-            np.split(task.likelihood.log_likelihoods([tree] * 2 * n, cases), 2) if n else ([], [])
+        likelihood, model, topology = self.task.likelihood, self.task.model, self.task.tree
+        own, lengths, scalers = np.split(x, np.cumsum([sum(self.sizes), self.edges]))
+        each = np.exp(lengths.reshape(-1, topology.n_edges))
+        speeds = np.exp(scalers[:, None]) if self.scalers else np.ones((model.n_parts, 1))
+        each = each * speeds
+        each = each if model.n_parts > 1 else each[0]
+        tree = Tree(topology.twin, topology.edge, each, topology.n_tips)
+        step, most = 1e-5, max(self.sizes)
+        points = [
+            x + step * np.concatenate([np.eye(most, n), -np.eye(most, n), np.zeros((1, n))])
+            for x, n in zip(np.split(own, np.cumsum(self.sizes)[:-1]), self.sizes, strict=True)
+        ]
+        ones = [np.ones(2 * most + 1)] * model.n_parts
+        cases = [
+            Case(arrays)
+            for arrays in zip(*arrays_of(model.models, points, ones, model.shapes), strict=True)
+        ]
+        lnls = likelihood.part_log_likelihoods([tree] * len(cases), cases)
+        rises = ((lnls[:most] - lnls[most:-1]) / (2 * step)).T
+        lnl, slopes, _ = likelihood.derivatives(tree, cases[-1])
+        slopes = (slopes * each).reshape(model.n_parts, -1)
+        gradient = np.concatenate(
+            [
+                *(rise[:n] for rise, n in zip(rises, self.sizes, strict=True)),
+                slopes.ravel() if self.edges > topology.n_edges else slopes.sum(axis=0),
+                slopes.sum(axis=1)[: self.scalers],
+            ]
         )
-        here = Case((with_vector(task.model, x[:n]).arrays(),))
-        lnl, slopes, _ = task.likelihood.derivatives(tree, here)
-        gradient = np.append(np.subtract(up, down) / (2 * step), slopes * tree.lengths)
         return -lnl, -gradient
 
     def climb(self, x: np.ndarray, iterations: int) -> OptimizeResult:
@@ -159,7 +217,8 @@ class Joint:
     def random_start(self, rng: np.random.Generator) -> np.ndarray:
         low, high = np.clip(np.array(self.bounds).reshape(-1, 2).T, -4.0, 4.0)
         start = rng.uniform(low, high)
-        start[self.parameters :] = np.log(rng.uniform(0.01, 1.0, self.task.tree.n_edges))
+        lengths = slice(sum(self.sizes), sum(self.sizes) + self.edges)
+        start[lengths] = np.log(rng.uniform(0.01, 1.0, self.edges))
         return start
 
 
@@ -170,39 +229,102 @@ def best_of_random_starts(task: Task, rng: np.random.Generator) -> OptimizeResul
     return min((joint.climb(found.x, 1000) for found in promising), key=lambda found: found.fun)
 
 
-def fit(task: Task) -> tuple[float, Model, list[Event]]:
+def fit(task: Task) -> tuple[float, PartitionModel, list[Event]]:
     """What ``mltree evaluate`` finds from its defaults."""
     tree = task.tree.copy()
     tree.lengths[:] = 0.1
     events: list[Event] = []
     found = evaluate(
-        task.likelihood, tree, alone(task.model), events.append,
+        task.likelihood, tree, task.model, events.append,
         optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip
-    return found.lnl, found.model.lone, events
+    return found.lnl, found.model, events
 
 
 def warnings_in(events: Iterable[Event]) -> list[Event]:
     return [event for event in events if isinstance(event, StoppedShort)]
 
 
+def assert_none_ends_above(task: Task, seed: int, tolerance: float) -> list[Event]:
+    """That no random start ends above the default one, and what the run said."""
+    lnl, model, events = fit(task)
+    best = best_of_random_starts(task, np.random.default_rng(seed))
+    here = task.vector_of(model)
+    assert lnl > -best.fun - tolerance, f"{task.text}: {here}, not {best.x[: len(here)]}"
+    return events
+
+
 @pytest.mark.cases(40, 300)
 def test_no_random_start_ends_above_the_default_one(case: int) -> None:
-    problem = random_task(case)
-    lnl, model, events = fit(problem)
-    best = best_of_random_starts(problem, np.random.default_rng(case))
-    there = with_vector(problem.model, best.x[: len(vector(model))])
-    assert lnl > -best.fun - TOLERANCE, f"{problem.text}: {vector(model)}, not {vector(there)}"
-    assert not warnings_in(events)
+    assert not warnings_in(assert_none_ends_above(random_task(case), case, TOLERANCE))
 
 
 @pytest.mark.cases(4, 200)
 def test_no_random_start_ends_above_the_default_one_under_free_rates(case: int) -> None:
-    problem = free_rates_task(case)
-    lnl, model, _ = fit(problem)
-    best = best_of_random_starts(problem, np.random.default_rng(case))
-    there = with_vector(problem.model, best.x[: len(vector(model))])
-    assert lnl > -best.fun - RIDGE, f"{problem.text}: {vector(model)}, not {vector(there)}"
+    assert_none_ends_above(free_rates_task(case), case, RIDGE)
+
+
+DNA_RATES = ("", "+I", "+G4", "+G4a", "+G8", "+I+G4", "+R2", "+R4", "+I+R2", "+I+R3")
+"""Every form of rates among sites, in the mean and the median of a category."""
+
+
+def small_tree(rng: np.random.Generator) -> Tree:
+    return uniform_tree(int(rng.integers(5, 9)), float(rng.uniform(0.05, 0.3)), rng)
+
+
+def random_dna(rng: np.random.Generator) -> Model:
+    """Any rates and frequencies, under any distribution of rates among sites."""
+    rates = "/".join(map(str, 10 ** rng.uniform(-1, 1, 6)))
+    frequencies = "/".join(map(str, 0.9 * rng.dirichlet(np.full(4, 3.0)) + 0.025))
+    among = f"+IU{{{rng.uniform(0.05, 0.5)}}}" * (rng.random() < 0.5)
+    among += f"+G4m{{{np.exp(rng.uniform(-1.5, 1.5))}}}" * (rng.random() < 0.7)
+    return parse_model(f"GTR{{{rates}}}+FU{{{frequencies}}}{among}", DNA)
+
+
+def rates_task(rng: np.random.Generator, forms: Sequence[str]) -> Task:
+    matrix = rng.choice(["JC", "K80", "HKY+FC", "HKY+FO", "TN93+FO", "GTR+FC", "GTR+FO", "SYM"])
+    sites = int(rng.integers(200, 401))
+    return make_task(small_tree(rng), random_dna(rng), matrix + rng.choice(forms), sites, rng)
+
+
+def protein_task(rng: np.random.Generator) -> Task:
+    """A matrix with its own frequencies, those of the data, equal ones or the likeliest."""
+    name, other = rng.choice(["LG", "WAG", "JTT", "VT", "Blosum62"], 2)
+    true = parse_model(f"{other}+G4m{{{np.exp(rng.uniform(-1.0, 1.0))}}}", PROTEIN)
+    text = f"{name}{rng.choice(['', '+FC', '+FE', '+FO'])}{rng.choice(['', '+G4', '+I', '+I+G4'])}"
+    return make_task(small_tree(rng), true, text, 200, rng)
+
+
+def parts_task(rng: np.random.Generator, linkage: Linkage) -> Task:
+    """Two or three genes, each with its model, its speed and, where unlinked, its lengths."""
+    tree, count = small_tree(rng), int(rng.integers(2, 4))
+    evolved, fitted = [], []
+    for _ in range(count):
+        speed = np.exp(rng.normal(0.0, 0.7, tree.n_edges if linkage == Linkage.UNLINKED else 1))
+        own = Tree(tree.twin, tree.edge, tree.lengths * speed, tree.n_tips)
+        sites = int(rng.integers(400 // count - 60, 400 // count))
+        evolved.append(evolve(own, random_dna(rng).arrays(), sites, rng))
+        matrix = rng.choice(["JC", "K80", "HKY+FC", "HKY+FO", "GTR+FC"])
+        fitted.append(matrix + rng.choice(["", "+G4", "+I", "+I+G4", "+R3"]))
+    return task_of(tree, patterns_of(evolved, DNA), fitted, linkage)
+
+
+FAMILIES: dict[str, Callable[[np.random.Generator], Task]] = {
+    "linked": lambda rng: parts_task(rng, Linkage.LINKED),
+    "scaled": lambda rng: parts_task(rng, Linkage.SCALED),
+    "unlinked": lambda rng: parts_task(rng, Linkage.UNLINKED),
+    "R4": lambda rng: rates_task(rng, ["+R4"]),
+    "I+R3": lambda rng: rates_task(rng, ["+I+R3"]),
+    "DNA": lambda rng: rates_task(rng, DNA_RATES),
+    "protein": protein_task,
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.cases(1, 30)
+def test_no_random_start_ends_above_the_default_one_in_any_family(family: str, case: int) -> None:
+    task = FAMILIES[family](np.random.default_rng([case, *family.encode()]))
+    assert_none_ends_above(task, case, RIDGE)
 
 
 def look_alike(name: str) -> Task:

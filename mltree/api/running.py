@@ -25,6 +25,7 @@ from mltree.commands.trees import (
     support_kinds,
     support_texts,
 )
+from mltree.commands.ultrafast import check_ultrafast, ultrafast_texts
 from mltree.errors import InputError
 from mltree.events import Emit, StartsEnded
 from mltree.journal import MemoryJournal
@@ -79,6 +80,8 @@ def search(
     lbp: int | None = None,
     alrt: bool = False,
     abayes: bool = False,
+    ufboot: int | None = None,
+    bnni: bool = False,
     seed: int = 1,
     device: str | int | None = None,
     precision: str = "double",
@@ -97,6 +100,8 @@ def search(
     start       ``"pars{6},rand{2}"``, or a tree; the preset's where None
     bootstrap   so many replicates, or ``"auto"``: supports on the tree
     sh_alrt     so many resamplings; with ``lbp``, ``alrt``, ``abayes`` the tests of its branches
+    ufboot      so many replicates of the ultrafast bootstrap, instead of ``bootstrap``; ``bnni``:
+                improve each on its own data
     prefix      write the files of the command, and go on from those of a stopped one; None: none
     progress    whether to show what happens, or who is told of it
 
@@ -107,7 +112,7 @@ def search(
     one_of("moves", moves, ("spr", "nni"))
     one_of("brlen", brlen, Linkage)
     one_of("metric", metric, METRICS)
-    from mltree.options_supports import local_tests_of
+    from mltree.options_supports import local_tests_of, ultrafast_of
 
     wanted = None if bootstrap is None else Wanted(_replicates(bootstrap), metric)
     request = SearchRequest(
@@ -129,7 +134,11 @@ def search(
         outgroup=None,
         collapse=None,
         report=False,
-        supports=Supports(local_tests_of(sh_alrt, lbp, alrt, abayes), wanted),
+        supports=Supports(
+            local_tests_of(sh_alrt, lbp, alrt, abayes),
+            wanted,
+            ultrafast_of(ufboot, bnni, None if bootstrap is None else str(bootstrap)),
+        ),
     )
     source = source_of(alignment, taxa)
     with calling(progress) as call:
@@ -157,6 +166,8 @@ def _in_files(request: SearchRequest, source: str | Given, call: Call) -> Search
 def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
     """The same steps without a file."""
     problem = _problem(request, source, call)
+    if request.supports.ultrafast:
+        check_ultrafast(problem.groups)
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
         constraint=request.constraint, afterwards=request.supports.trees_at_once, emit=call,
@@ -177,6 +188,10 @@ def _drawn(
         )
         drawn.newick = write_newick(found.mean_tree, problem.taxa, labels=tested.labels())
         drawn.told = tested.events(drawn.newick)
+    if asked.ultrafast and len(ready.distinct.kept) >= FEWEST_TAXA:
+        _, told = ultrafast_texts(asked.ultrafast, ready, found, drawn.newick, request.seed, call)
+        drawn.newick = told[0].newick
+        drawn.told += told
     if asked.bootstrap:
         model = _as_written(found.model, problem, source, request)
         settings = replicate_settings(request.nni_only)

@@ -199,11 +199,13 @@ class Run:
         inputs: Sequence[str],
         starts: Sequence[str] = (),
         seed: int | None = None,
+        supports: Sequence[str] = (),
         is_estimated: bool = True,
     ) -> Run:
         """Describe a run that stands ready.
 
-        ``resolved``: options that it has chosen itself; ``inputs``: what may be files.
+        ``resolved``: options that it has chosen itself; ``inputs``: what may be files;
+        ``supports``: what of :data:`.methods.SUPPORTS` will be computed.
         """
         placement = computation.placement
         data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
@@ -225,6 +227,8 @@ class Run:
             models=tuple(format_model(own) for own in problem.model.models),
             starts=starts,
             seed=seed,
+            chooses=request.chooses,
+            supports=supports,
             is_estimated=is_estimated,
             on_pocl=any(device.is_cpu for device in placement.devices),
         )

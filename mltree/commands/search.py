@@ -19,6 +19,7 @@ from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
 from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports
 from mltree.commands.trees import support_facts
+from mltree.commands.ultrafast import check_ultrafast
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted, SearchPlanned
 from mltree.log import RunLog
@@ -116,6 +117,8 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     problem = request.load(reporter)
     if request.chooses:
         problem = chosen(problem, request, request.seed, request.merge, reporter)
+    if request.supports.ultrafast:
+        check_ultrafast(problem.groups)
     taxa = problem.taxa
     outgroup = _outgroup(request.outgroup, taxa)
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
@@ -141,6 +144,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         resolved={"tree": request.tree or _asked(ready.starts)},
         starts=[start.origin for start in ready.starts],
         seed=request.seed,
+        supports=request.supports.cited,
     )  # fmt: skip
     if resumes:
         checkpoint.load(problem.model)  # one of another search ends the run before it writes

@@ -56,6 +56,16 @@ class Supports:
         return [*every, *(bootstrap_kinds(self.bootstrap) if self.bootstrap else ())]
 
     @property
+    def cited(self) -> list[str]:
+        """What a methods paragraph tells of, in the order of labels."""
+        names = [
+            *(self.tests.names if self.tests else ()),
+            *(["UFBoot2"] if self.ultrafast else ()),
+        ]
+        metrics = self.bootstrap.metrics.split(",") if self.bootstrap else ()
+        return [*names, *(metric.strip().upper() for metric in metrics)]
+
+    @property
     def trees_at_once(self) -> int:
         """Trees that are searched side by side when the search has ended."""
         return self.bootstrap.trees if self.bootstrap else 0

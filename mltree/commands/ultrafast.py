@@ -52,7 +52,7 @@ def check_ultrafast(groups: Sequence[Patterns]) -> None:
     """
     if conditioned_parts(groups):
         raise InputError("--ufboot takes no data without constant sites (+ASC)",
-                         hint="--bootstrap does not either; use --sh-alrt")  # fmt: skip
+                         hint="--bootstrap does")  # fmt: skip
 
 
 def ultrafast_texts(

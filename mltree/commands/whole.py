@@ -12,8 +12,11 @@ from mltree.commands.bootstrap import Wanted
 from mltree.commands.branch_tests import FEWEST_TAXA
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.search import CHECKPOINT, RESULT, SearchRequest, run_search
+from mltree.commands.supports import Supports
+from mltree.commands.ultrafast import WantedUltrafast
 from mltree.device.discovery import choose_devices
 from mltree.events import Notice, ignore
+from mltree.likelihood.ascertainment import conditioned_parts
 from mltree.model.partitioned import Linkage
 from mltree.problem import Problem, load_problem
 from mltree.report.progress import Reporter
@@ -25,13 +28,16 @@ CPU_WORK, GPU_WORK = 2e7, 4e8
 took one core 4 to 5 s a replicate, 64 x 890 1.4 s, and 100 to 300 are usual. A GPU is taken to be
 20 times as fast."""
 
+ULTRAFAST = 1000
+"""Replicates of the ultrafast bootstrap that stands in for them elsewhere: what is usual."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class WholeRequest(SearchRequest):
     """``mltree run``."""
 
     decides: bool
-    """Whether replicates of a bootstrap are searched where that costs little."""
+    """Whether the size of the data tells which bootstrap is made."""
 
 
 def run_whole(request: WholeRequest, reporter: Reporter) -> None:
@@ -51,23 +57,32 @@ def run_whole(request: WholeRequest, reporter: Reporter) -> None:
             request.datatype, Linkage(request.linkage), request.partitions,
             chooses=request.chooses,
         )  # fmt: skip
-        request = _with_replicates(request, problem, reporter)
+        request = _with_bootstrap(request, problem, reporter)
     run_search(request, reporter)
 
 
-def _with_replicates(request: WholeRequest, problem: Problem, reporter: Reporter) -> WholeRequest:
-    """As many as converge, where they cost little; says what is done, and what would change it."""
+def _with_bootstrap(request: WholeRequest, problem: Problem, reporter: Reporter) -> WholeRequest:
+    """With replicates until they converge, where they cost little, else with the ultrafast ones.
+
+    Says what is done, and what would change it.
+    """
     if len(problem.taxa) < FEWEST_TAXA:
         return request
+    if conditioned_parts(problem.groups):
+        reporter(Notice("supports: bootstrap alone, for SH-aLRT is not corrected for +ASC"))
+        options = {**request.options, "bootstrap": ("auto", "by data")}
+        return replace(request, supports=Supports(bootstrap=Wanted(None, "fbp")), options=options)
     on_cpu = all(device.is_cpu for device in choose_devices(request.resources.device))
     if not replicates_pay(len(problem.taxa), problem.n_patterns, on_cpu):
         reporter(
             Notice(
-                "supports: SH-aLRT alone, for replicates of a bootstrap would take long here; "
-                "--bootstrap auto wants them all the same"
+                "supports: SH-aLRT and the ultrafast bootstrap, for the standard one would take "
+                "long here; --bootstrap auto wants it all the same"
             )
         )
-        return request
+        supports = replace(request.supports, ultrafast=WantedUltrafast(ULTRAFAST, climbs=False))
+        options = {**request.options, "ufboot": (ULTRAFAST, "by cost")}
+        return replace(request, supports=supports, options=options)
     reporter(Notice("supports: SH-aLRT and bootstrap; --bootstrap none leaves replicates out"))
     supports = replace(request.supports, bootstrap=Wanted(None, "fbp"))
     options = {**request.options, "bootstrap": ("auto", "by cost")}

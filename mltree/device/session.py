@@ -134,7 +134,7 @@ class Session:
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of the panel's weights f64[R, L]."""
-        self.memory.put("weights", self._blocks.padded(rows.astype(self._acc)))
+        self.memory.put("weights", self._blocks.padded(rows.astype(self._acc, copy=False)))
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""

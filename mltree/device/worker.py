@@ -211,8 +211,10 @@ class Worker:
             case Reduce(records):
                 jobs = -(-int(records["count"].sum()) // max(1, items // REDUCERS))
             case Rell(records):
-                tiles = -(-records["rows"] // RELL_TILE) * -(-records["weights"] // RELL_TILE)
-                jobs = -(-int(tiles.sum()) // items)
+                high = 2 * RELL_TILE  # tiles of a patch: rell.cl
+                wide = high if layout.lanes == 1 else items // high
+                tall = -(-records["rows"] // (RELL_TILE * high))
+                jobs = int((tall * -(-records["weights"] // (RELL_TILE * wide))).sum())
             case Optimise(records, alone):
                 jobs = -(-len(records) // items) if alone else len(records)
             case Repeat():

@@ -69,6 +69,12 @@ class FreeRates:
         """As many of equal weights, with the rates of gamma categories: a start of an estimate."""
         return cls.of(gamma_rates(alpha, categories), np.ones(categories))
 
+    @classmethod
+    def with_few_fast(cls, categories: int, span: float) -> FreeRates:
+        """As many, whose rates rise by equal factors to ``span`` and whose weights fall as much."""
+        speeds = exp(np.linspace(0.0, math.log(span), categories))
+        return cls.of(speeds, 1.0 / speeds)
+
     @property
     def categories(self) -> Categories:
         """The K categories."""

@@ -49,10 +49,41 @@ REFERENCES = {
     "specific tree topology. Syst Zool 20:406-416.",
     "SPR": "Stamatakis A (2014) RAxML version 8: a tool for phylogenetic analysis and "
     "post-analysis of large phylogenies. Bioinformatics 30:1312-1313.",
+    "selection": "Kalyaanamoorthy S, Minh BQ, Wong TKF, von Haeseler A, Jermiin LS (2017) "
+    "ModelFinder: fast model selection for accurate phylogenetic estimates. Nat Methods "
+    "14:587-589.",
+    "SH-aLRT": "Guindon S, Dufayard JF, Lefort V, Anisimova M, Hordijk W, Gascuel O (2010) New "
+    "algorithms and methods to estimate maximum-likelihood phylogenies: assessing the performance "
+    "of PhyML 3.0. Syst Biol 59:307-321.",
+    "LBP": "Adachi J, Hasegawa M (1996) MOLPHY version 2.3: programs for molecular phylogenetics "
+    "based on maximum likelihood. Comput Sci Monogr 28:1-150.",
+    "aLRT": "Anisimova M, Gascuel O (2006) Approximate likelihood-ratio test for branches: a fast, "
+    "accurate, and powerful alternative. Syst Biol 55:539-552.",
+    "aBayes": "Anisimova M, Gil M, Dufayard JF, Dessimoz C, Gascuel O (2011) Survey of branch "
+    "support methods demonstrates accuracy, power, and robustness of fast likelihood-based "
+    "approximation schemes. Syst Biol 60:685-699.",
+    "UFBoot2": "Hoang DT, Chernomor O, von Haeseler A, Minh BQ, Vinh LS (2018) UFBoot2: improving "
+    "the ultrafast bootstrap approximation. Mol Biol Evol 35:518-522.",
+    "FBP": "Felsenstein J (1985) Confidence limits on phylogenies: an approach using the "
+    "bootstrap. Evolution 39:783-791.",
+    "TBE": "Lemoine F, Domelevo Entfellner JB, Wilkinson E, Correia D, Dávila Felipe M, De "
+    "Oliveira T, Gascuel O (2018) Renewing Felsenstein's phylogenetic bootstrap in the era of big "
+    "data. Nature 556:452-456.",
     "PoCL": "Jääskeläinen P et al (2015) pocl: a performance-portable OpenCL implementation. Int J "
     "Parallel Prog 43:752-785.",
 }
 """By what they are cited for; models by their names, in RAxML-NG's spelling."""
+
+SUPPORTS = {
+    "SH-aLRT": "SH-aLRT",
+    "LBP": "local bootstrap probabilities",
+    "aLRT": "parametric aLRT",
+    "aBayes": "aBayes",
+    "UFBoot2": "the ultrafast bootstrap UFBoot2",
+    "FBP": "the bootstrap",
+    "TBE": "the transfer bootstrap expectation",
+}
+"""What a paper calls them."""
 
 REFERENCES["F81"] = REFERENCES["pruning"]
 
@@ -84,6 +115,10 @@ class Methods:
     starts: Sequence[str] = ()
     """Where a search began: ``parsimony 1``, ...; none where the topology was given."""
     seed: int | None = None
+    chooses: bool = False
+    """Whether the models were chosen among candidates, by BIC."""
+    supports: Sequence[str] = ()
+    """Of the tree's branches: keys of :data:`SUPPORTS`."""
     is_estimated: bool = True
     """Whether anything was estimated on a topology that was given."""
     on_pocl: bool = False
@@ -111,6 +146,9 @@ def methods_text(done: Methods) -> str:
     else:
         of_parts = f"of {len(done.models):,} parts, each with parameters of its own,"
         sentences.append(f"The substitution models {of_parts} were {names}.")
+    if done.chooses:
+        it = "It was" if len(done.models) == 1 else "They were"
+        sentences.append(f"{it} chosen among candidates by BIC{cite('selection')}.")
     if done.starts:
         seed = "" if done.seed is None else f" (random seed {done.seed})"
         sentences.append(
@@ -118,6 +156,10 @@ def methods_text(done: Methods) -> str:
             f"subtree pruning and regrafting{cite('SPR')}; model parameters and branch lengths "
             "were estimated by maximum likelihood."
         )
+    if done.supports:
+        named = [SUPPORTS[name] + cite(name) for name in done.supports]
+        listed = " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
+        sentences.append(f"Branches were supported by {listed}.")
     if done.on_pocl:
         sentences.append(f"It was computed on CPUs through PoCL{cite('PoCL')}.")
     references = [

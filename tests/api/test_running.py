@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,32 @@ def test_a_search_with_supports_is_the_commands(file: str, prefix: str | None) -
     assert found.site_lnl.sum() == pytest.approx(found.lnl, rel=1e-9)
     assert found.timings["total"] > found.timings["run"] > 0
     assert Path("there.mltree.bestTree").exists() == (prefix is not None)
+
+
+@pytest.mark.parametrize("prefix", [None, "there"])
+def test_the_ultrafast_bootstrap_is_the_commands(file: str, prefix: str | None) -> None:
+    more = ("--preset", "fast", "--ufboot", "1000", "--sh-alrt", "100")
+    run("search", file, *OPTIONS, *more, "--prefix", "x")
+    found = mltree.search(file, ufboot=1000, sh_alrt=100, prefix=prefix, **FAST)
+    shared(json.loads(found.to_json()), read("x.mltree.json"))
+    assert {"ufboot", "sh-alrt"} <= found.to_dict()["supports"].keys()
+    assert found.tree.newick == Path("x.mltree.support").read_text().strip()
+    assert found.bootstrap is None
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"ufboot": 100}, "replicates, please"),
+        ({"bnni": True}, "improves the replicates"),
+        ({"ufboot": 1000, "bootstrap": 10}, "exclude each other"),
+    ],
+)
+def test_ultrafast_bootstraps_that_cannot_be(
+    file: str, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        mltree.search(file, **options, **FAST)
 
 
 def test_memory_leaves_no_file(sequences: dict[str, str], file: str) -> None:

@@ -82,6 +82,31 @@ BAD_MODELS = {
 }
 
 
+BAD_PARTS = {
+    # lines of the file, of an alignment of 6 sites: what is said
+    "GTR, x = 1-4\nGTR, y = 4-6": "parts, line 2: parts x and y overlap, first at site 4",
+    "GTR, x = 1-3\nGTR, y = 5-6": "parts: in no part: site 4",
+    "GTR, x = 1-3\nGTR, y = 4-9": "line 2: part y goes to site 9, but the alignment has 6",
+    "GTR, x = 0-3\nGTR, y = 4-6": "line 1: the sites 0-3 begin at 0",
+    "GTR, x = 1-3\nGTR, y = 6-4": "line 2: the sites 6-4 run backwards",
+    "GTR, x =\nGTR, y = 1-6": "line 1: part x has no sites",
+    "GTX, x = 1-3\nGTR, y = 4-6": "line 1: part x: unknown model 'GTX'; the nearest known is GTR",
+    "GTR, x = 1-3\nMFP, y = 4-6": "line 2: part y: MFP is no model (to have one chosen",
+    "GTR, x = 1-4\nGTR, x = 5-6": "line 2: two parts are called x (the first on line 1)",
+}
+
+TRIANGLE = "\n".join("1 " * n for n in range(1, 20))
+EVEN = "0.05 " * 20
+
+BAD_MATRICES = {
+    "of 19 states": ("\n".join("1 " * n for n in range(1, 19)) + "0.05 " * 19, "190 numbers"),
+    "a whole square": ("1 " * 400 + EVEN, "begins with 420 numbers"),
+    "negative": (f"{TRIANGLE.replace('1', '-1', 1)}\n{EVEN}", "no negative"),
+    "negative frequency": (f"{TRIANGLE}\n-0.05 0.15 {'0.05 ' * 18}", "no negative"),
+    "frequencies of 1.2": (f"{TRIANGLE}\n{'0.06 ' * 20}", "must sum to 1, not 1.2"),
+}
+
+
 def assert_one_line(result: Result, *expected: str) -> None:
     """Exit code 2, a last line on standard error with these words, nothing on standard output."""
     assert result.exit_code == 2, result.output
@@ -222,6 +247,34 @@ def test_absurd_numbers_of_starts(run: Run, good: Path, spec: str) -> None:
 @pytest.mark.parametrize("model", BAD_MODELS)
 def test_bad_models(run: Run, good: Path, model: str) -> None:
     assert_one_line(run("check", good, "--model", model), BAD_MODELS[model])
+
+
+@pytest.mark.parametrize("option", ["--model", "--partitions"])
+@pytest.mark.parametrize("lines", BAD_PARTS)
+def test_bad_parts(run: Run, good: Path, lines: str, option: str) -> None:
+    Path("parts").write_text(lines)
+    assert_one_line(run("check", good, option, "parts"), BAD_PARTS[lines])
+
+
+def test_a_taxon_without_data_in_any_part(run: Run, good: Path) -> None:
+    good.write_text(GOOD.replace("GCTTAC", "---TAC"))
+    Path("parts").write_text("#nexus\nbegin sets;\ncharset x = 1-3;\nend;\n")
+    result = run("search", good, "--model", "GTR", "--partitions", "parts")
+    assert_one_line(result, "parts: taxon d has no data in any part (no character tells where")
+
+
+@pytest.mark.parametrize("name", ["own.dat", "PROTGTR{own.dat}+G4"])
+@pytest.mark.parametrize("case", BAD_MATRICES)
+def test_bad_matrices(run: Run, good: Path, case: str, name: str) -> None:
+    text, expected = BAD_MATRICES[case]
+    good.write_text(PROTEIN)
+    Path("own.dat").write_text(text)
+    assert_one_line(run("check", good, "--model", name), "mltree: own.dat: ", expected)
+
+
+@pytest.mark.parametrize("name", ["MFP", "TEST", "TESTNEW"])
+def test_a_choice_of_models_is_told_where_it_is(run: Run, good: Path, name: str) -> None:
+    assert_one_line(run("search", good, "--model", name), f"--model {name} is", "--model auto")
 
 
 def test_a_model_file_with_several_lines(run: Run, good: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
@@ -71,6 +72,8 @@ def test_the_example_does_all_of_it(run: Run, tmp_path: Path) -> None:
     log = (tmp_path / "primates.mltree.log").read_text()
     assert "bootstrap" in log
     assert "by cost" in log
+    for author in ("Kalyaanamoorthy", "Guindon", "Felsenstein J (1985)"):
+        assert author in log
 
 
 class Killed(BaseException):
@@ -115,20 +118,47 @@ def test_it_goes_on_wherever_it_was_stopped(data: str, case: int) -> None:
 
 
 @pytest.mark.usefixtures("few_models")
-def test_without_replicates(run: Run, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_searched_replicates(run: Run, data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mltree.commands.whole.CPU_WORK", 100.0)
     monkeypatch.setattr("mltree.commands.whole.GPU_WORK", 100.0)
     options = ("--model", "HKY+G4", "--preset", "fast", "--sh-alrt", "50", "--prefix", "x")
     result = fine(run("run", data, *options))
-    assert "SH-aLRT alone" in result.stderr
+    assert "SH-aLRT and the ultrafast bootstrap" in result.stderr
     assert not Path("x.mltree.bootstraps").exists()
+    assert len(Path("x.mltree.ufboot").read_text().splitlines()) == 1000
+    labels = re.findall(r"\)([\d.]+/[\d.]+)", Path("x.mltree.support").read_text())
+    assert len(labels) == 5
     again = run("run", data, *options)
     assert again.exit_code == 2
     assert "exists already" in again.stderr
     Path("x.mltree.report.html").unlink()
     assert "Wrote x.mltree.report.html" in fine(run("run", data, *options)).stdout
     quiet = fine(run("run", data, *options, "--bootstrap", "none", "--redo"))
-    assert "SH-aLRT alone" not in quiet.stderr
+    assert "SH-aLRT and" not in quiet.stderr
+    assert "/" not in Path("x.mltree.support").read_text()
+    asked = fine(run("run", data, *options, "--ufboot", "1200", "--redo"))
+    assert "SH-aLRT and" not in asked.stderr
+    assert len(Path("x.mltree.ufboot").read_text().splitlines()) == 1200
+    both = run("run", data, *options, "--ufboot", "1000", "--bootstrap", "9", "--redo")
+    assert both.exit_code == 2
+    assert "exclude each other" in both.stderr
+
+
+def test_data_without_constant_sites_have_a_bootstrap_alone(run: Run) -> None:
+    rows = ("ACGTACGTAC", "CGTACGTACG", "ACTAACGTCG", "CGGTGTACAA", "TTGTGTACAA")
+    Path("v.fa").write_text(
+        "".join(f">{name}\n{row}\n" for name, row in zip("abcde", rows, strict=True))
+    )
+    options = ("v.fa", "--model", "JC+ASC_LEWIS", "--preset", "fast", "--prefix", "v")
+    result = fine(run("run", *options))
+    assert "bootstrap alone" in result.stderr
+    assert Path("v.mltree.bootstraps").exists()
+    assert not Path("v.mltree.branchTests").exists()
+    refused = run("search", *options, "--ufboot", "1000", "--redo")
+    assert refused.exit_code == 2
+    assert (
+        "--ufboot takes no data without constant sites (+ASC) (--bootstrap does)" in refused.stderr
+    )
 
 
 def test_what_replicates_cost_decides() -> None:

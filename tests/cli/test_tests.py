@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from mltree.cli_tests import TEST_COMMANDS
 from mltree.supports.table import members, split_table
 from mltree.tree.newick_clades import read_clades
 
@@ -249,11 +247,3 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert result.exit_code == 2, result.output
     (line,) = (line for line in result.stderr.splitlines() if not line.startswith("["))
     assert problem in line
-
-
-def test_examples_name_commands_and_options_that_exist(run: Run) -> None:
-    for name, (_, example) in TEST_COMMANDS.items():
-        _, program, command, *words = shlex.split(example)
-        assert (program, command) == ("mltree", name)
-        shown = run(name, "--help").stdout
-        assert all(word in shown for word in words if word.startswith("--"))

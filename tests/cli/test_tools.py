@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 from typer.testing import Result
 
 from mltree.alignment.formats import read_alignment
-from mltree.cli_tools import TOOL_COMMANDS
 from mltree.tree.newick import read_newick
 
 Run = Callable[..., Result]
@@ -27,18 +25,6 @@ MODEL = "HKY{3}+FU{0.3/0.3/0.1/0.3}+G4{0.5}"
 def fine(result: Result) -> Result:
     assert result.exit_code == 0, result.output
     return result
-
-
-@pytest.mark.parametrize("name", TOOL_COMMANDS)
-def test_help_has_an_example_that_works(name: str, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "datasets").symlink_to(DATASETS)
-    (tmp_path / "primates.mltree.bestTree").write_text(TREE + "\n")
-    example = TOOL_COMMANDS[name][1].removeprefix("Example: mltree ")
-    assert example.split()[0] == name
-    before = set(tmp_path.iterdir())
-    fine(run(*shlex.split(example)))
-    assert set(tmp_path.iterdir()) > before
-    assert " ".join(example.split()[:2]) in " ".join(run(name, "--help").stdout.split())
 
 
 def test_a_search_is_drawn(run: Run, tmp_path: Path, primates: str) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mltree.cli_trees import TREE_COMMANDS
 from mltree.tree.newick import read_newick
 
 Run = Callable[..., Result]
@@ -206,16 +205,3 @@ def test_a_cutoff_is_a_share(run: Run, cutoff: str) -> None:
     result = run("bootstop", REPLICATES, "--cutoff", cutoff)
     assert result.exit_code == 2
     assert "is not" in result.stderr
-
-
-@pytest.mark.parametrize("name", TREE_COMMANDS)
-def test_help_has_an_example_that_works(name: str, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "datasets").symlink_to(DATASETS)
-    first = REPLICATES.read_text().splitlines()[0]
-    (tmp_path / "primates.mltree.bestTree").write_text(first + "\n")
-    example = TREE_COMMANDS[name][1].removeprefix("Example: mltree ")
-    assert example.split()[0] == name
-    result = run(*shlex.split(example))
-    assert result.exit_code == 0, result.output
-    shown = " ".join(run(name, "--help").output.split())
-    assert " ".join(example.split()[:2]) in shown

@@ -77,6 +77,16 @@ def test_starts_have_the_rates_of_a_gamma_distribution() -> None:
     np.testing.assert_allclose(form.weights, np.full(4, 0.25))
 
 
+@pytest.mark.parametrize("categories", [1, 2, 4, 10])
+def test_starts_with_few_fast_sites(categories: int) -> None:
+    form = FreeRates.with_few_fast(categories, 100.0)
+    assert (form.rates * form.weights).sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(form.rates * form.weights, 1.0 / categories)
+    span = 100.0 if categories > 1 else 1.0
+    assert form.rates[-1] / form.rates[0] == pytest.approx(span)
+    np.testing.assert_allclose(np.diff(np.log(form.rates)), np.log(span) / max(1, categories - 1))
+
+
 @pytest.mark.parametrize(
     ("rates", "weights", "message"),
     [

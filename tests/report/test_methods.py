@@ -9,7 +9,7 @@ import pytest
 
 from mltree.model.empirical import PROTEIN_MODELS
 from mltree.model.substitution import DNA_MODELS
-from mltree.report.methods import REFERENCES, Methods, methods_text, without_values
+from mltree.report.methods import REFERENCES, SUPPORTS, Methods, methods_text, without_values
 
 DONE = Methods(
     taxa=12, sites=898, patterns=413, data="DNA", models=["GTR{1/2/3/4/5/1}+FC+G4m{0.5}"],
@@ -38,6 +38,7 @@ def flat(text: str) -> str:
         replace(DONE, starts=(), seed=None),
         replace(DONE, starts=(), is_estimated=False, models=["JC"]),
         replace(DONE, models=["NEW+R4"]),
+        replace(DONE, supports=[*SUPPORTS], chooses=True),
     ],
 )
 def test_every_reference_is_cited_in_order_and_none_is_missing(done: Methods) -> None:
@@ -65,6 +66,17 @@ def test_it_says_what_was_done() -> None:
     assert "a protein alignment" in median
     assert "8 categories (medians)" in median
     assert "invariable sites" in median
+
+
+def test_it_cites_what_was_chosen_and_supports() -> None:
+    done = replace(DONE, chooses=True, supports=["SH-aLRT", "aBayes", "UFBoot2"])
+    text = flat(methods_text(done))
+    assert "It was chosen among candidates by BIC [5]." in text
+    assert "supported by SH-aLRT [8], aBayes [9] and the ultrafast bootstrap UFBoot2 [10]." in text
+    for author in ("Kalyaanamoorthy", "Guindon", "Anisimova M, Gil", "Hoang"):
+        assert author in text
+    assert "Lemoine" not in text
+    assert "They were chosen" in methods_text(replace(done, models=["JC", "HKY+G4"]))
 
 
 @pytest.mark.parametrize("name", [*DNA_MODELS, *PROTEIN_MODELS])

@@ -1,0 +1,86 @@
+"""Help: all commands by group, and of each an example that works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copy
+
+import pytest
+import typer
+from typer.testing import Result
+
+from mltree.cli import app
+from mltree.cli_help import COMMANDS
+from mltree.device import calibration
+from mltree.device.calibration import Calibration, Choice, Kind
+from mltree.device.info import DeviceInfo
+
+Run = Callable[..., Result]
+
+DATASETS = Path(__file__).parents[2] / "datasets"
+
+NAMES = [str(name) for name in typer.main.get_command(app).commands]  # type: ignore[attr-defined]
+
+MODEL = "HKY{1/12.7}+FC+G4m{0.364}, noname = 1-898\n"
+
+EXAMPLE = re.compile(r"^Example:\n  mltree (.*)$", re.MULTILINE)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A folder with what a search, and another one, leave."""
+    trees = (DATASETS / "primates.bootstraps").read_text().splitlines()
+    (tmp_path / "datasets").mkdir()
+    for name in ("primates.phy", "primates.bootstraps", "frogs.phy"):
+        copy(DATASETS / name, tmp_path / "datasets")
+    (tmp_path / "primates.mltree.bestTree").write_text(trees[0] + "\n")
+    (tmp_path / "primates.mltree.bestModel").write_text(MODEL)
+    (tmp_path / "rivals.nwk").write_text("\n".join(trees[:10]) + "\n")
+    return tmp_path
+
+
+def measured(device: DeviceInfo, tell: Callable[[str], None]) -> Calibration:
+    """What tests of the measurement itself measure."""
+    sizes = range(len(calibration.SIZES) + 1)
+    kinds = [Kind(4, calibration.CATEGORIES, not device.has_fp64, size) for size in sizes]
+    found = Calibration(1.25e10, {kind.key: Choice(16, 1) for kind in kinds})
+    calibration.save(device, found)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few models to choose among, and devices as measured: those would take most of the time."""
+    monkeypatch.setattr("mltree.commands.inspect.calibrate", measured)
+    monkeypatch.setattr("mltree.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
+    monkeypatch.setattr("mltree.model_choice.REFERENCE_RATES", ("+G4",))
+    monkeypatch.setattr("mltree.model_choice.free_rates", lambda _: "+G4")
+
+
+# test_run.py runs that of `run`, and looks at all that it does.
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"run"}))
+def test_the_example_of_help_works(name: str, run: Run, results: Path) -> None:
+    (line,) = EXAMPLE.findall(run(name, "--help").stdout)
+    example = shlex.split(line)
+    assert example[0] == name
+    if name == "search":
+        for path in results.glob("primates.mltree.*"):
+            path.unlink()
+    result = run(*example)
+    assert result.exit_code == 0, result.output
+    assert result.stdout
+    for path in re.findall(r"^Wrote (\S+)$", result.stdout, re.MULTILINE):
+        assert (results / path).exists(), path
+
+
+def test_every_command_is_in_one_group(run: Run) -> None:
+    grouped = [name for names in COMMANDS.values() for name in names]
+    assert sorted(grouped) == sorted(NAMES)
+    text = run("--help").stdout
+    headings = re.findall(r"^(\S.*):$", text, re.MULTILINE)
+    assert headings == [*COMMANDS, "Options"]
+    shown = re.findall(r"^  ([a-z]+)  ", text, re.MULTILINE)
+    assert shown == grouped

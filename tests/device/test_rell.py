@@ -1,0 +1,75 @@
+"""RELL products of every shape: patches and tiles that are full, cut off, and alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mltree.contract import RunKind
+from mltree.device.panels import PanelEngine
+from mltree.device.seats import Place
+from mltree.device.session import Session
+from mltree.likelihood import programs
+from mltree.likelihood.cases import Cases
+from mltree.likelihood.engine import NO_CONTROL, Engine
+
+if TYPE_CHECKING:
+    from conftest import Problem
+
+BOUNDS = (1e-6, 100.0)
+
+SHAPES = [(1, 1, 1), (2, 3, 7), (33, 65, 40), (5, 130, 333), (70, 9, 1025)]
+"""Trees, rows of weights, patterns."""
+
+
+def products(engine: Engine, problem: Problem, n_trees: int, weights: np.ndarray) -> np.ndarray:
+    """f64[n_trees, R]: of a tree with other lengths each time."""
+    records = Cases.alike(n_trees, len(problem.patterns.parts)).records.copy()
+    records["model"], records["weights"] = 0, 0
+    engine.load_models([problem.model] * len(problem.patterns.parts))
+    engine.load_weights(problem.patterns.weights[None])
+    lengths = np.random.default_rng(n_trees).exponential(0.2, (n_trees, problem.tree.n_edges))
+    trees = [problem.tree] * n_trees
+    sites = programs.walk(trees, 8, RunKind.EVALUATE_SITES, Cases(records))
+    engine.run(sites, lengths.ravel() + 1e-4, NO_CONTROL)
+    engine.load_weights(weights)
+    program = programs.rell(n_trees, len(weights), len(problem.patterns.parts))
+    sums: np.ndarray = engine.run(program, np.zeros(0), NO_CONTROL).sums
+    return sums.reshape(n_trees, len(weights))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_any_shape_is_the_matrix_product(
+    open_device: Callable[..., Session],
+    make_problem: Callable[..., Problem],
+    shape: tuple[int, int, int],
+) -> None:
+    n_trees, rows, n_patterns = shape
+    problem = make_problem(5, n_patterns)
+    session = open_device(problem.patterns, problem.categories)
+    weights = np.random.default_rng(shape).poisson(1.0, (rows, n_patterns)).astype(np.float64)
+    found = products(session, problem, n_trees, weights)
+    expected = session.site_log_likelihoods(n_trees) @ weights.T
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-12)
+
+
+def test_panels_of_parts_have_a_lone_session_s_bits(
+    open_device: Callable[..., Session],
+    make_problem: Callable[..., Problem],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Several patches each, over chunks that lie on two devices."""
+    monkeypatch.setattr("mltree.device.layout.MIN_CPU_CHUNK", 8)
+    problem = make_problem(5, 700)
+    problem = replace(problem, patterns=replace(problem.patterns, ends=(11, 12, 400, 700)))
+    session = open_device(problem.patterns, problem.categories)
+    places = [Place(session.device, session.layout, share) for share in (1.0, 1.6)]
+    panels = PanelEngine(problem.patterns, places, BOUNDS, 100)
+    assert panels.n_panels == 2
+    weights = np.random.default_rng(3).poisson(1.0, (67, 700)).astype(np.float64)
+    expected = products(session, problem, 37, weights)
+    np.testing.assert_array_equal(products(panels, problem, 37, weights), expected)
