@@ -122,9 +122,11 @@ class Bootstrap:
         n_tips = self.replicates.distinct.groups[0].n_tips
         tree = random_topology(n_tips, np.random.default_rng(0))
         tree.lengths = self.replicates.model.spread(tree.lengths)
-        count = max(1, min(missing, 2 * STEP if auto else missing))
+        starts = self.replicates.settings.parsimony_starts
+        count = starts * max(1, min(missing, 2 * STEP if auto else missing))
         case = Case(self.replicates.model.arrays())
-        return self.computation.likelihood.trees_at_once([tree] * count, [case] * count)
+        trees = self.computation.likelihood.trees_at_once([tree] * count, [case] * count)
+        return max(1, trees // starts)
 
 
 @dataclass
@@ -229,9 +231,8 @@ def prepare_bootstrap(
     groups = read_constraint(constraint, problem.taxa) if constraint else None
     distinct = without_copies(problem.groups, groups, emit)
     fitting = settings.for_data(len(problem.taxa), problem.n_sites)
-    computation = open_computation(
-        problem, resources, emit, distinct.groups, fitting, replicates or 2 * STEP, kept
-    )
+    trees = fitting.parsimony_starts * (replicates or 2 * STEP)
+    computation = open_computation(problem, resources, emit, distinct.groups, fitting, trees, kept)
     model = problem.model
     if not _is_given(problem):
         start = distinct.reduce_tree(tree) if tree else _parsimony_tree(distinct, seed)

@@ -16,6 +16,7 @@ from mltree.tree.topology import DEFAULT_LENGTH
 
 __all__ = [
     "PRESETS",
+    "REPLICATE",
     "BranchSettings",
     "CheckpointSettings",
     "ModelSettings",
@@ -307,6 +308,10 @@ class SearchSettings:
         step = self.model.step if exact else self.model.mixed_step
         return replace(self, model=replace(self.model, step=step))
 
+    def unperturbed(self) -> SearchSettings:
+        """The same search without perturbation."""
+        return replace(self, perturbation=replace(self.perturbation, patience=0))
+
     def nni_only(self) -> SearchSettings:
         """The same search restricted to nearest-neighbour interchanges."""
         moves = PhaseSettings(radius=1, cut=math.inf)
@@ -327,6 +332,11 @@ PRESETS: dict[str, SearchSettings] = {
     ),
 }
 """fast: one start, no perturbation; default: what the quality bars need; thorough: more of both."""
+
+REPLICATE = SearchSettings(
+    parsimony_starts=3, perturbation=PerturbationSettings(copies=2, patience=1)
+)
+"""A bootstrap replicate's search (docs/search.md, "Replicates")."""
 
 
 def preset(name: str) -> SearchSettings:

@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from mltree.settings import PRESETS, SearchSettings, preset
+from mltree.settings import PRESETS, REPLICATE, SearchSettings, preset
 
 
 def test_the_window_widens_with_the_alignment_and_never_narrows() -> None:
@@ -52,3 +52,11 @@ def test_one_by_one_as_many_copies_are_tried(name: str) -> None:
     assert after.copies * after.patience == before.copies * before.patience
     assert alone.starts_at_once is not None
     assert side_by_side.one_by_one(all_starts=True).starts_at_once is None
+
+
+def test_an_unperturbed_search_has_its_rounds() -> None:
+    assert REPLICATE.perturbation.patience > 0
+    bare = REPLICATE.unperturbed()
+    assert bare.perturbation.patience == 0
+    assert bare.most_trees == bare.parsimony_starts
+    assert bare.phases == REPLICATE.phases

@@ -26,7 +26,7 @@ from mltree.log import RunLog
 from mltree.outputs import Outputs
 from mltree.problem import read_tree
 from mltree.report.progress import Reporter
-from mltree.settings import SearchSettings, preset
+from mltree.settings import REPLICATE, SearchSettings
 from mltree.stopping import Farewell, parting
 from mltree.supports.bootstop import STEP
 from mltree.supports.consensus import Consensus
@@ -102,8 +102,7 @@ def drop_replicates(outputs: Outputs) -> None:
 
 def replicate_settings(nni_only: bool) -> SearchSettings:
     """Of the search that a replicate is."""
-    settings = preset("fast")
-    return settings.nni_only() if nni_only else settings
+    return REPLICATE.nni_only() if nni_only else REPLICATE
 
 
 def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:

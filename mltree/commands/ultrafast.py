@@ -63,7 +63,7 @@ def ultrafast_texts(
     best  the best tree in Newick, with the labels that the supports go behind
     """
     assert found.search is not None
-    climbing = ready.settings.nni_only() if wanted.climbs else None
+    climbing = ready.settings.unperturbed().nni_only() if wanted.climbs else None
     outcome = ultrafast(ready, found.search, wanted.replicates, seed, climbing, emit)
     taxa = ready.problem.taxa
     newicks = "".join(write_newick(tree, taxa) + "\n" for tree in outcome.trees)

@@ -202,11 +202,13 @@ def acts(settings: SearchSettings) -> tuple[Act, ...]:
 
 
 def replicate_acts(settings: SearchSettings) -> tuple[Act, ...]:
-    """The acts of a bootstrap replicate, whose model is given: the rounds of a search."""
+    """The acts of a bootstrap replicate, whose model is given: a search without its model's."""
     return (
         Smooth(settings.first_smooth_epsilon),
         Smooth(settings.rounds.smooth_epsilon),
         *(Rearrange(phase, number) for number, phase in enumerate(settings.phases, 1)),
+        EndStarts(),
+        *((Perturb(),) if settings.perturbation.patience > 0 else ()),
         Smooth(settings.rounds.trial_epsilon),
     )
 

@@ -123,9 +123,13 @@ class Replicates:
             weights = np.concatenate([resampling.rows(range(k, k + 1)) for k in batch])
             rngs = [self.rng(number) for number in batch]
             if self.given:
-                starts = [self.given[number - 1].copy() for number in batch]
+                starts = [[self.given[number - 1].copy()] for number in batch]
             else:
-                starts = replicate_starts(groups, weights, rngs, self.constraint)
+                tries = [
+                    replicate_starts(groups, weights, rngs, self.constraint)
+                    for _ in range(self.settings.parsimony_starts)
+                ]
+                starts = [list(own) for own in zip(*tries, strict=True)]
             for number, own, start, rng in zip(batch, weights, starts, rngs, strict=True):
                 yield self._search(number, own, start, rng, rows)
 
@@ -136,14 +140,20 @@ class Replicates:
         return np.random.Generator(np.random.PCG64(sequence))
 
     def _search(
-        self, number: int, weights: Float, start: Tree, rng: np.random.Generator, rows: WeightRows
+        self,
+        number: int,
+        weights: Float,
+        starts: Sequence[Tree],
+        rng: np.random.Generator,
+        rows: WeightRows,
     ) -> Steps[Replicate]:
         row = rows.take(weights)
-        start.lengths = self.model.spread(start.lengths)
-        first = StartingTree(start, f"replicate {number}")
-        state = beginning([first], self.model, self.settings, rng)
+        for start in starts:
+            start.lengths = self.model.spread(start.lengths)
+        first = [StartingTree(start, f"replicate {number}") for start in starts]
+        state = beginning(first, self.model, self.settings, rng)
         quest = Quest(self.settings, state, ignore, self.constraint, weights=row)
-        yield _LoadWeights([start], [quest.case], rows)
+        yield _LoadWeights(starts[:1], [quest.case], rows)
         yield from play(quest, replicate_acts(self.settings))
         rows.give_back(row)
         (found,) = state.lineages
