@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
-from mltree.cli import app
-from mltree.cli_help import metavar_of, names_of, option_groups, text_of
+from mltree.cli.help import metavar_of, names_of, option_groups, text_of
+from mltree.cli.main import app
 
 __all__ = ["commands_page"]
 

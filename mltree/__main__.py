@@ -17,7 +17,7 @@ def main() -> None:
     listen()
     gc.set_threshold(YOUNG_OBJECTS)
     keep_freed_memory()
-    from mltree.cli import main as run
+    from mltree.cli.main import main as run
 
     try:
         run()

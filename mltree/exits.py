@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from mltree import __version__
-from mltree.cli_help import VARIABLES, format_group
+from mltree.cli.help import VARIABLES, format_group
 from mltree.config import defaults, find, without_option
 from mltree.errors import InputError, MltreeError
 from mltree.habits import translated

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from mltree.cli import app
+from mltree.cli.main import app
 from mltree.config import find, without_option
 from mltree.errors import InputError
 

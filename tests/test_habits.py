@@ -114,6 +114,6 @@ def test_the_page_shows_what_is_printed() -> None:
 def test_commands_are_those_there_are() -> None:
     from typer.main import get_command
 
-    from mltree.cli import app
+    from mltree.cli.main import app
 
     assert tuple(get_command(app).commands) == COMMANDS  # type: ignore[attr-defined]

@@ -119,7 +119,7 @@ def resources_of(
     """
     one_of("precision", precision, ("double", "mixed"))
     if isinstance(memory_limit, str):
-        from mltree.options import parse_size
+        from mltree.cli.options import parse_size
 
         memory_limit = parse_size(memory_limit)
     device = None if device is None else str(device)

@@ -112,7 +112,7 @@ def search(
     one_of("moves", moves, ("spr", "nni"))
     one_of("brlen", brlen, Linkage)
     one_of("metric", metric, METRICS)
-    from mltree.options_supports import local_tests_of, ultrafast_of
+    from mltree.cli.support_options import local_tests_of, ultrafast_of
 
     wanted = None if bootstrap is None else Wanted(_replicates(bootstrap), metric)
     request = SearchRequest(
@@ -149,7 +149,7 @@ def search(
 
 def _replicates(wanted: int | str) -> int | None:
     """How many; None for as many as it takes. Raises: InputError."""
-    from mltree.options_supports import replicates_of
+    from mltree.cli.support_options import replicates_of
 
     return replicates_of(str(wanted), "bootstrap")
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import mltree
-from mltree.cli import app
+from mltree.cli.main import app
 from mltree.errors import InputError
 
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import mltree
-from mltree.cli import app
+from mltree.cli.main import app
 from mltree.errors import InputError, ModelError
 from mltree.events import Event, RoundDone
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from mltree.cli import app
+from mltree.cli.main import app
 
 DATASETS = Path(__file__).parents[2] / "datasets"
 

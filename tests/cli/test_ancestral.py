@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mltree.cli_ancestral import ANCESTRAL_COMMANDS
+from mltree.cli.ancestral import ANCESTRAL_COMMANDS
 from mltree.tree.newick import read_newick
 from mltree.tree.written import read_written
 

@@ -12,8 +12,8 @@ import pytest
 import typer
 from typer.testing import Result
 
-from mltree.cli import app
-from mltree.cli_help import COMMANDS
+from mltree.cli.help import COMMANDS
+from mltree.cli.main import app
 from mltree.device import calibration
 from mltree.device.calibration import Calibration, Choice, Kind
 from mltree.device.info import DeviceInfo

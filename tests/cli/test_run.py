@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mltree.cli_run import RUN_COMMANDS
+from mltree.cli.run import RUN_COMMANDS
+from mltree.cli.support_options import local_tests_of
 from mltree.commands.bootstrap import Wanted
 from mltree.commands.supports import Supports
 from mltree.commands.whole import WholeRequest, replicates_pay, run_whole
 from mltree.events import Event
-from mltree.options_supports import local_tests_of
 from mltree.placement import Resources
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.terminal import progress_terminal

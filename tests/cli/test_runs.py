@@ -335,7 +335,7 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
     heavy = "{'numpy', 'pydantic', 'pyopencl', 'rich', 'scipy', 'tomllib'}"
     code = (
         f"import sys; sys.argv[1:] = {command}; from mltree.exits import exit_code; "
-        "from mltree.cli import app; code = exit_code(app); "
+        "from mltree.cli.main import app; code = exit_code(app); "
         f"sys.exit(code or ', '.join({heavy} & set(sys.modules)) or 0)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -349,7 +349,7 @@ def test_version() -> None:
 def test_a_bug_ends_with_a_traceback_and_where_to_report() -> None:
     code = (
         "import sys, mltree.commands.inspect as c; c.show_devices = lambda *_: 1 / 0; "
-        "sys.argv = ['mltree', 'devices']; from mltree.cli import main; main()"
+        "sys.argv = ['mltree', 'devices']; from mltree.cli.main import main; main()"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False

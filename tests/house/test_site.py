@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from mltree.cli import app
+from mltree.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 

@@ -35,7 +35,7 @@ def test_the_wheel_runs_from_another_folder(installed: Path, tmp_path: Path) -> 
     code = (
         "import sys; sys.path.insert(0, sys.argv.pop(1)); import mltree; "
         f"assert mltree.__file__.startswith({str(installed)!r}), mltree.__file__; "
-        "from mltree.cli import main; main()"
+        "from mltree.cli.main import main; main()"
     )
     prefix = tmp_path / "run"
     alignment = ROOT / "datasets" / "primates.phy"

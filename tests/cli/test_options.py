@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mltree.cli.options import parse_size
 from mltree.errors import InputError
-from mltree.options import parse_size
 
 
 @pytest.mark.parametrize(

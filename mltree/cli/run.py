@@ -1,4 +1,4 @@
-"""``mltree run`` on the command line; see :mod:`mltree.cli`."""
+"""``mltree run`` on the command line; see :mod:`mltree.cli.main`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from mltree.cli_help import SUPPORTS, origins
-from mltree.cli_model import MergeOption, PartitionsOption
-from mltree.options import (
+from mltree.cli.help import SUPPORTS, origins
+from mltree.cli.model import MergeOption, PartitionsOption
+from mltree.cli.options import (
     AlignmentArgument,
     Brlen,
     BrlenOption,
@@ -31,7 +31,7 @@ from mltree.options import (
     resources_of,
     whole_of,
 )
-from mltree.options_supports import (
+from mltree.cli.support_options import (
     ClimbOption,
     UltrafastOption,
     bootstrap_of,

@@ -1,4 +1,4 @@
-"""The command line of tests of trees and branches against data; see :mod:`mltree.cli`."""
+"""The command line of tests of trees and branches against data; see :mod:`mltree.cli.main`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from mltree.cli_help import origins
-from mltree.options import (
+from mltree.cli.help import origins
+from mltree.cli.options import (
     AlignmentArgument,
     BesideOption,
     Brlen,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltree.cli_help import ADVANCED, OUTPUT
+from mltree.cli.help import ADVANCED, OUTPUT
 from mltree.errors import InputError
 from mltree.files import is_folder
 from mltree.threads import VARIABLE as THREADS

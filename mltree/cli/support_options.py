@@ -1,4 +1,4 @@
-"""The options of a search, and of a bootstrap, that ask for supports; see :mod:`mltree.options`."""
+"""Options that ask for supports, of a search and a bootstrap; see :mod:`mltree.cli.options`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltree.cli_help import SUPPORTS
+from mltree.cli.help import SUPPORTS
+from mltree.cli.options import whole_of
 from mltree.errors import InputError
-from mltree.options import whole_of
 
 if TYPE_CHECKING:
     from mltree.commands.bootstrap import Wanted

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from mltree.cli_help import origins
-from mltree.options import (
+from mltree.cli.help import origins
+from mltree.cli.options import (
     AlignmentArgument,
     Brlen,
     BrlenOption,

@@ -1,4 +1,4 @@
-"""The command line of bootstraps; see :mod:`mltree.cli`."""
+"""The command line of bootstraps; see :mod:`mltree.cli.main`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from mltree.cli_help import origins
-from mltree.options import (
+from mltree.cli.help import origins
+from mltree.cli.options import (
     AlignmentArgument,
     Brlen,
     BrlenOption,
@@ -33,7 +33,7 @@ from mltree.options import (
     reporter_of,
     resources_of,
 )
-from mltree.options_supports import MetricOption, replicates_of
+from mltree.cli.support_options import MetricOption, replicates_of
 
 __all__ = ["BOOTSTRAP_COMMANDS"]
 

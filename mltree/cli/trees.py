@@ -1,4 +1,4 @@
-"""The command line of commands that need trees alone; see :mod:`mltree.cli`."""
+"""The command line of commands that need trees alone; see :mod:`mltree.cli.main`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltree.options import (
+from mltree.cli.options import (
     BesideOption,
     CutoffOption,
     JsonOption,
@@ -18,7 +18,7 @@ from mltree.options import (
     command_line,
     reporter_of,
 )
-from mltree.options_supports import MetricOption
+from mltree.cli.support_options import MetricOption
 
 if TYPE_CHECKING:
     from mltree.commands.trees import TreesRequest

@@ -11,16 +11,11 @@ from typing import Annotated
 import typer
 
 from mltree import __version__
-from mltree.cli_ancestral import ANCESTRAL_COMMANDS
-from mltree.cli_bootstrap import BOOTSTRAP_COMMANDS
-from mltree.cli_help import Command, origins
-from mltree.cli_model import MODEL_COMMANDS, MergeOption, PartitionsOption
-from mltree.cli_run import RUN_COMMANDS
-from mltree.cli_tests import TEST_COMMANDS
-from mltree.cli_tools import TOOL_COMMANDS
-from mltree.cli_trees import TREE_COMMANDS
-from mltree.exits import EXIT_CODES, Commands, exit_code
-from mltree.options import (
+from mltree.cli.ancestral import ANCESTRAL_COMMANDS
+from mltree.cli.bootstrap import BOOTSTRAP_COMMANDS
+from mltree.cli.help import Command, origins
+from mltree.cli.model import MODEL_COMMANDS, MergeOption, PartitionsOption
+from mltree.cli.options import (
     AlignmentArgument,
     AlignmentsArgument,
     Brlen,
@@ -51,7 +46,8 @@ from mltree.options import (
     reporter_of,
     resources_of,
 )
-from mltree.options_supports import (
+from mltree.cli.run import RUN_COMMANDS
+from mltree.cli.support_options import (
     AbayesOption,
     AlrtOption,
     BootstrapOption,
@@ -64,6 +60,10 @@ from mltree.options_supports import (
     local_tests_of,
     ultrafast_of,
 )
+from mltree.cli.tests import TEST_COMMANDS
+from mltree.cli.tools import TOOL_COMMANDS
+from mltree.cli.trees import TREE_COMMANDS
+from mltree.exits import EXIT_CODES, Commands, exit_code
 
 __all__ = ["app", "main"]
 

@@ -1,4 +1,4 @@
-"""``mltree ancestral`` on the command line; see :mod:`mltree.cli`."""
+"""``mltree ancestral`` on the command line; see :mod:`mltree.cli.main`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from mltree.cli_help import origins
-from mltree.options import (
+from mltree.cli.help import origins
+from mltree.cli.options import (
     AlignmentArgument,
     Brlen,
     BrlenOption,
