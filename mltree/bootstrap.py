@@ -102,13 +102,13 @@ class Bootstrap:
         goal = wanted or MOST
         checks = _Checks(journal, self.replicates.seed, goal, wanted is None, emit)
         if not checks.are_enough():
-            missing = [k for k in range(1, goal + 1) if k not in journal.replicates]
+            missing = [k for k in range(1, goal + 1) if k not in journal.done]
             at_once = self._at_once(len(missing), wanted is None)
             searches = self.replicates.searches(missing, at_once)
             for _, found in perform_all(self.computation.likelihood, searches, at_once):
                 newick = write_newick(found.tree, self.problem.taxa)
                 journal.add(found.number, Entry(found.lnl, newick))
-                done = len(journal.replicates)
+                done = len(journal.done)
                 emit(ReplicateDone(found.number, found.lnl, done, goal))
                 grown()
                 if checks.are_enough():

@@ -165,8 +165,8 @@ def replicated(
     def write(text: str) -> None:
         request.outputs.write({BOOTSTRAPS: text})
 
-    if journal.replicates:
-        reporter(Notice(f"{journal.path} has {len(journal.replicates):,} replicates"))
+    if journal.done:
+        reporter(Notice(f"{journal.path} has {len(journal.done):,} replicates"))
     file = GrowingFile(journal, write, bootstrap.replicates.settings.checkpoints, reporter)
     with parting(partial(_leave, request, journal, write, log)):
         outcome = bootstrap.run(wanted.replicates, journal, reporter, file.grow)
@@ -196,7 +196,7 @@ def _leave(
     """Say how a bootstrap goes on; its replicates are kept already."""
     without = " without --redo" if request.redo else ""
     said = [
-        f"{len(journal.replicates):,} replicates are kept",
+        f"{len(journal.done):,} replicates are kept",
         f"the same command{without} goes on from here",
     ]
     try:
