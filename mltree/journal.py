@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from mltree.errors import InputError
-from mltree.files import naming
+from mltree.files import naming, unusable
 from mltree.stopping import unbroken
 
 __all__ = ["Entry", "Head", "Journal", "LineJournal", "MemoryJournal"]
@@ -108,7 +108,7 @@ class LineJournal(Generic[Key, Record]):
             self._append({"format": self.FORMAT, "mark": head.fingerprint, "layouts": layouts})
         elif self.head.fingerprint != head.fingerprint:
             what = f"has {self.WHAT} of other data, options, version or device"
-            raise _misfit(self.path, what)
+            raise unusable(self.path, what)
 
     def add(self, key: Key, record: Record) -> None:
         """Keep a record.
@@ -142,7 +142,7 @@ class LineJournal(Generic[Key, Record]):
             whole += len(line)
         if b"\n" in content and self.head is None:
             what = f"has no {self.WHAT} of this version of mltree, or is damaged"
-            raise _misfit(self.path, what)
+            raise unusable(self.path, what)
         self._cut(whole)
 
     def _cut(self, size: int) -> None:
@@ -206,8 +206,3 @@ def _value(line: bytes) -> Any:
     if not line.endswith(b"\n") or mark != b"%08x" % zlib.crc32(body):
         return None
     return json.loads(body)
-
-
-def _misfit(path: Path, what: str) -> InputError:
-    hint = "use --redo to start afresh, or another --prefix"
-    return InputError(f"the file {what}", file=str(path), hint=hint)
