@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from mltree.device.layout_choice import KeptLayouts
-from mltree.errors import InputError
-from mltree.events import Emit, Notice, ignore
+from mltree.events import Emit, ignore
 from mltree.journal import Entry, Head, Journal
 from mltree.likelihood.cases import Case
 from mltree.model.parameters import bounds
@@ -37,7 +36,7 @@ from mltree.search.constraint_tree import read_constraint
 from mltree.search.duplicates import Collapsed
 from mltree.search.replicates import Replicates
 from mltree.search.requests import perform_all
-from mltree.settings import CheckpointSettings, SearchSettings
+from mltree.settings import SearchSettings
 from mltree.supports.bootstop import STEP, Verdict, bootstop
 from mltree.supports.table import split_table
 from mltree.tree.fitch import pack_sites
@@ -48,7 +47,7 @@ from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 from mltree.tree_events import ReplicateDone
 
-__all__ = ["MOST", "Bootstrap", "GrowingFile", "Outcome", "bootstrap_after", "prepare_bootstrap"]
+__all__ = ["MOST", "Bootstrap", "Outcome", "bootstrap_after", "prepare_bootstrap"]
 
 MOST = 1000
 """Replicates after which autoMRE gives up: RAxML's and RAxML-NG's."""
@@ -102,13 +101,13 @@ class Bootstrap:
         goal = wanted or MOST
         checks = _Checks(journal, self.replicates.seed, goal, wanted is None, emit)
         if not checks.are_enough():
-            missing = [k for k in range(1, goal + 1) if k not in journal.replicates]
+            missing = [k for k in range(1, goal + 1) if k not in journal.done]
             at_once = self._at_once(len(missing), wanted is None)
             searches = self.replicates.searches(missing, at_once)
             for _, found in perform_all(self.computation.likelihood, searches, at_once):
                 newick = write_newick(found.tree, self.problem.taxa)
                 journal.add(found.number, Entry(found.lnl, newick))
-                done = len(journal.replicates)
+                done = len(journal.done)
                 emit(ReplicateDone(found.number, found.lnl, done, goal))
                 grown()
                 if checks.are_enough():
@@ -152,44 +151,6 @@ class _Checks:
             self.verdict = bootstop(split_table(trees), self.seed)
             self.emit(self.verdict.event)
         return bool(self.auto and self.verdict and self.verdict.is_converged)
-
-
-@dataclass
-class GrowingFile:
-    """The trees of a journal in order, in a file that is whole at any time."""
-
-    journal: Journal
-    write: Callable[[str], object]
-    """Puts a text into the file, raising InputError where it cannot."""
-    settings: CheckpointSettings
-    emit: Emit
-    clock: Callable[[], float] = time.monotonic
-    _began: float = field(init=False)
-    _tried: float = field(init=False)
-    _cost: float = 0.0
-    _is_failing: bool = False
-
-    def __post_init__(self) -> None:
-        self._began = self._tried = self.clock()
-
-    def grow(self) -> None:
-        """Write what there is, where that is due.
-
-        A file that cannot be written is told of once, and ends nothing: the journal has all.
-        """
-        now = self.clock()
-        if now - self._tried < self.settings.pause(now - self._began, self._cost):
-            return
-        try:
-            self.write(self.journal.newicks(self.journal.in_order))
-        except InputError as error:
-            if not self._is_failing:
-                self.emit(Notice(f"{error.message}; the replicates go on without it"))
-            self._is_failing = True
-        else:
-            self._is_failing = False
-        self._tried = self.clock()
-        self._cost = self._tried - now
 
 
 def bootstrap_after(

@@ -11,7 +11,7 @@ from pathlib import Path
 from mltree.errors import InputError
 from mltree.stopping import unbroken
 
-__all__ = ["DRAFT", "is_folder", "is_there", "naming", "write_together", "write_whole"]
+__all__ = ["DRAFT", "is_folder", "is_there", "naming", "unusable", "write_together", "write_whole"]
 
 DRAFT = ".partial"
 """Ending of a file that is being written."""
@@ -47,6 +47,12 @@ def naming(path: Path, verb: str = "write") -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise InputError(f"cannot {verb} {path}: {reason}") from error
+
+
+def unusable(path: Path, what: str) -> InputError:
+    """The error of a run that cannot go on from a file, which ``what``: is damaged, ..."""
+    hint = "use --redo to start afresh, or another --prefix"
+    return InputError(f"the file {what}", file=str(path), hint=hint)
 
 
 def write_whole(path: Path, content: bytes) -> None:

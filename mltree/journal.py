@@ -16,16 +16,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from mltree.errors import InputError
-from mltree.files import naming
+from mltree.files import naming, unusable
 from mltree.stopping import unbroken
 
 __all__ = ["Entry", "Head", "Journal", "LineJournal", "MemoryJournal"]
 
 
-Own = TypeVar("Own", bound="LineJournal")
+Own = TypeVar("Own", bound="LineJournal[Any, Any]")
+Key = TypeVar("Key", int, str)
+Record = TypeVar("Record", bound=tuple[Any, ...])
 
 
 class Entry(NamedTuple):
@@ -47,13 +49,15 @@ class Head:
     """VW and rows that the devices were given: the work goes on with the same bits."""
 
 
-class LineJournal:
-    """The file, locked, with what is on it."""
+class LineJournal(Generic[Key, Record]):
+    """The file, locked, with what is on it: records, a line each, by their keys."""
 
     FORMAT: ClassVar[str]
     """Raised whenever the file changes its shape or its meaning."""
     WHAT: ClassVar[str]
     """What it has a line for each of."""
+    RECORD: ClassVar[type[Any]]
+    """The named tuple that a line has after its key; JSON brings its fields back as they were."""
 
     def __init__(self, path: Path, afresh: bool = False) -> None:
         """Open it, or make it; ``afresh``: what it has is of no use, once the run begins.
@@ -64,6 +68,7 @@ class LineJournal:
         self.path = path
         self.head: Head | None = None
         """None in a new one."""
+        self.done: dict[Key, Record] = {}
         self._is_old = afresh
         with naming(path):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
@@ -83,7 +88,7 @@ class LineJournal:
     ) -> None:
         """Let go of the file; one that has nothing was for nothing."""
         with unbroken():
-            if not (self._size or (self._is_old and os.fstat(self._file).st_size)):
+            if not (self.done or (self._is_old and os.fstat(self._file).st_size)):
                 with suppress(OSError):
                     self.path.unlink()
             os.close(self._file)
@@ -103,16 +108,16 @@ class LineJournal:
             self._append({"format": self.FORMAT, "mark": head.fingerprint, "layouts": layouts})
         elif self.head.fingerprint != head.fingerprint:
             what = f"has {self.WHAT} of other data, options, version or device"
-            raise _misfit(self.path, what)
+            raise unusable(self.path, what)
 
-    @property
-    def _size(self) -> int:
-        """How much it has."""
-        raise NotImplementedError
+    def add(self, key: Key, record: Record) -> None:
+        """Keep a record.
 
-    def _take(self, value: Any) -> None:
-        """Take in what a line says."""
-        raise NotImplementedError
+        Raises:
+            InputError: it cannot be written.
+        """
+        self._append([key, *record])
+        self.done[key] = record
 
     def _append(self, value: Any) -> None:
         body = json.dumps(value).encode()
@@ -132,11 +137,12 @@ class LineJournal:
             if self.head is None:
                 self.head = self._head_of(value)
             else:
-                self._take(value)
+                key, *fields = value
+                self.done[key] = self.RECORD(*fields)
             whole += len(line)
         if b"\n" in content and self.head is None:
             what = f"has no {self.WHAT} of this version of mltree, or is damaged"
-            raise _misfit(self.path, what)
+            raise unusable(self.path, what)
         self._cut(whole)
 
     def _cut(self, size: int) -> None:
@@ -160,45 +166,22 @@ class LineJournal:
             pass  # a file system without locks: whoever wrote the log has said so
 
 
-class Journal(LineJournal):
-    """That of a bootstrap."""
+class Journal(LineJournal[int, Entry]):
+    """That of a bootstrap: its replicates by number, from 1."""
 
-    FORMAT, WHAT = "mltree replicates 1", "replicates"
-
-    def __init__(self, path: Path, afresh: bool = False) -> None:
-        """As any."""
-        self.replicates: dict[int, Entry] = {}
-        """By number, from 1."""
-        super().__init__(path, afresh)
-
-    def add(self, number: int, entry: Entry) -> None:
-        """Keep a replicate.
-
-        Raises:
-            InputError: it cannot be written.
-        """
-        self._append([number, *entry])
-        self.replicates[number] = entry
+    FORMAT, WHAT, RECORD = "mltree replicates 1", "replicates", Entry
 
     @property
     def in_order(self) -> int:
         """Replicates up to the first that is missing."""
         count = 0
-        while count + 1 in self.replicates:
+        while count + 1 in self.done:
             count += 1
         return count
 
     def newicks(self, count: int) -> str:
         """The trees of the first so many, a line each."""
-        return "".join(f"{self.replicates[k].newick}\n" for k in range(1, count + 1))
-
-    @property
-    def _size(self) -> int:
-        return len(self.replicates)
-
-    def _take(self, value: Any) -> None:
-        number, lnl, newick = value
-        self.replicates[number] = Entry(lnl, newick)
+        return "".join(f"{self.done[k].newick}\n" for k in range(1, count + 1))
 
 
 class MemoryJournal(Journal):
@@ -207,7 +190,7 @@ class MemoryJournal(Journal):
     def __init__(self) -> None:
         self.path = Path("memory")
         self.head = None
-        self.replicates = {}
+        self.done = {}
         self._is_old = False
 
     def __exit__(self, *_: object) -> None:
@@ -223,8 +206,3 @@ def _value(line: bytes) -> Any:
     if not line.endswith(b"\n") or mark != b"%08x" % zlib.crc32(body):
         return None
     return json.loads(body)
-
-
-def _misfit(path: Path, what: str) -> InputError:
-    hint = "use --redo to start afresh, or another --prefix"
-    return InputError(f"the file {what}", file=str(path), hint=hint)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,32 +76,10 @@ class LocusTree(NamedTuple):
     """One line, without its end."""
 
 
-class LociJournal(LineJournal):
+class LociJournal(LineJournal[str, LocusTree]):
     """The loci that are done, by their :attr:`_Ready.mark`."""
 
-    FORMAT, WHAT = "mltree loci 1", "loci"
-
-    def __init__(self, path: Path, afresh: bool = False) -> None:
-        """As any."""
-        self.done: dict[str, LocusTree] = {}
-        super().__init__(path, afresh)
-
-    def add(self, mark: str, found: LocusTree) -> None:
-        """Keep a locus.
-
-        Raises:
-            InputError: it cannot be written.
-        """
-        self._append([mark, *found])
-        self.done[mark] = found
-
-    @property
-    def _size(self) -> int:
-        return len(self.done)
-
-    def _take(self, value: Any) -> None:
-        mark, *found = value
-        self.done[mark] = LocusTree(*found)
+    FORMAT, WHAT, RECORD = "mltree loci 1", "loci", LocusTree
 
 
 @dataclass(frozen=True)

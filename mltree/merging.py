@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, combinations
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,13 +149,16 @@ class _Merger:
 
     def _alike(self) -> list[tuple[_Subset, _Subset]]:
         """The pairs whose lengths, or their logs, differ least."""
-        pairs = [pair for pair in combinations(self.subsets, 2) if pair[0].group == pair[1].group]
-        lengths = np.array([[one.length, other.length] for one, other in pairs]).reshape(-1, 2)
-        either = [_ranks(np.abs(np.diff(f(lengths))[:, 0])) for f in (np.log, np.asarray)]
-        most = max(MOST_PAIRS, MOST_PAIRS_A_PART * len(self.subsets))
+        subsets = self.subsets
+        groups = np.array([one.group for one in subsets])
+        pairs = np.stack(np.triu_indices(len(subsets), 1), axis=1)
+        pairs = pairs[groups[pairs[:, 0]] == groups[pairs[:, 1]]]
+        lengths = np.array([one.length for one in subsets])
+        either = [_ranks(np.abs(np.diff(of[pairs])[:, 0])) for of in (np.log(lengths), lengths)]
+        most = max(MOST_PAIRS, MOST_PAIRS_A_PART * len(subsets))
         wanted = min(max(math.ceil(SHARE * len(pairs)), LEAST_PAIRS), most)
         best = np.argsort(np.minimum(*either), kind="stable")[:wanted]
-        return [pairs[n] for n in best.tolist()]
+        return [(subsets[one], subsets[other]) for one, other in pairs[best].tolist()]
 
     def _compare(self, pairs: Sequence[tuple[_Subset, _Subset]]) -> None:
         """Fit the pairs that are new, under the model of either."""

@@ -20,7 +20,8 @@ from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file
 from mltree.errors import InputError, ModelError, NumericalError
 from mltree.events import AlignmentLoaded, Emit, Notice
-from mltree.model.grammar import default_model_name, parse_model
+from mltree.model.grammar import parse_model
+from mltree.model.names import default_model_name
 from mltree.model.part_models import in_our_words, model_alphabet, part_models, without_models
 from mltree.model.partitioned import Linkage, PartitionModel, alone
 from mltree.model.substitution import Model
@@ -161,10 +162,7 @@ def load_problem(
 
 def _tell_of_parts(problem: Problem, emit: Emit) -> None:
     """The event and the notices of a partitioned alignment."""
-    gaps = sum(
-        float((patterns.codes == patterns.alphabet.gap_code).mean(axis=0) @ patterns.weights)
-        for patterns in problem.groups
-    )
+    gaps = sum(patterns.gap_share * patterns.n_sites for patterns in problem.groups)
     emit(
         AlignmentLoaded(
             path=problem.path,

@@ -116,7 +116,8 @@ def assert_score(data: Data, problem: Problem, score: float) -> None:
         likelihood, data.tree, problem.model, ignore,
         optimise_parameters=True, optimise_lengths=is_scaled,
     )  # fmt: skip
-    free = sum(map(free_parameters, problem.model.models)) + problem.model.free_scalers
+    scalers = problem.model.n_parts - 1 if is_scaled else 0
+    free = sum(map(free_parameters, problem.model.models)) + scalers
     whole = Criterion.BIC.score(found.lnl, free + data.tree.n_edges, problem.n_sites)
     most = 2 * LENGTHS * data.tree.n_edges if is_scaled else 2 * COARSE
     assert whole - 2 * COARSE < score < whole + most

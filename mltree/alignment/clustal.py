@@ -32,6 +32,7 @@ def clustal_rows(lines: Lines) -> Rows:
         if n and not (line[:1] in b" \t" and not line.strip(MARKS))
     ]
     names = _first_block([fields[0] for _, fields in found])
+    letters = dict.fromkeys(names, 0)
     for place, (n, fields) in enumerate(found):
         expected = names[place % len(names)]
         if fields[0] != expected:
@@ -39,8 +40,9 @@ def clustal_rows(lines: Lines) -> Rows:
         if len(fields) not in (2, 3):
             raise lines.error("not a name, a sequence and perhaps a count", n)
         rows.add(fields[0], n, fields[1])
+        letters[expected] += len(fields[1].translate(None, GAPS))
         if len(fields) == 3:
-            _check_count(lines, n, rows, fields)
+            _check_count(lines, n, fields[2], letters[expected])
     if found and len(found) % len(names):
         missing = names[len(found) % len(names)].decode("utf-8", "replace")
         raise lines.error(f"the last block has no {missing}", found[-1][0], hint="is it truncated?")
@@ -63,9 +65,8 @@ def _other_name(lines: Lines, line: int, name: bytes, expected: bytes) -> InputE
     return lines.error(f"{shown} where {wanted} is expected", line, hint=hint)
 
 
-def _check_count(lines: Lines, line: int, rows: Rows, fields: list[bytes]) -> None:
-    letters = sum(len(p.translate(None, GAPS)) for _, p in rows.pieces[fields[0]])
-    if not fields[2].isdigit() or fields[2].lstrip(b"0") != str(letters).encode().lstrip(b"0"):
-        shown = fields[2].decode("utf-8", "replace")
+def _check_count(lines: Lines, line: int, count: bytes, letters: int) -> None:
+    if not count.isdigit() or count.lstrip(b"0") != str(letters).encode().lstrip(b"0"):
+        shown = count.decode("utf-8", "replace")
         message = f"the count says {shown}, but the row has {letters} letters so far"
         raise lines.error(message, line, hint="is the file edited or truncated?")

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
-from mltree.alignment.datatype import Letters, alphabet_named, detect_alphabet
+from mltree.alignment.datatype import Letters, alphabet_named
 from mltree.alignment.dots import Dots
 from mltree.alignment.given import Source
 from mltree.alignment.nexus import STANDARD
 from mltree.alignment.sequences import Sequences, read_sequences, refuse_few
 
-__all__ = ["Alignment", "alphabet_named", "detect_alphabet", "read_alignment"]
+__all__ = ["Alignment", "read_alignment"]
 
 
 @dataclass(frozen=True, eq=False)

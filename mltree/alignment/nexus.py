@@ -247,14 +247,17 @@ def _read_in_turn(
     if form.sites is None:
         raise lines.error("no DIMENSIONS with NCHAR before the MATRIX", start)
     name: bytes | None = None
+    length = 0
     for n, text in body:
         rest = text
         if name is None:
             name, rest = _split_name(lines, n, text)
             if name in rows.pieces:
                 raise _comes_again(lines, n, name)
-        rows.add(name, n, _residues(lines, n, rest, rows.datatype))
-        length = rows.length(name)
+            length = 0
+        piece = _residues(lines, n, rest, rows.datatype)
+        rows.add(name, n, piece)
+        length += len(piece)
         if length > form.sites:
             raise _wrong_length(lines, n, name, length, form.sites)
         if length == form.sites:
@@ -276,7 +279,7 @@ def _wrong_length(lines: Lines, n: int, name: bytes, length: int, sites: int) ->
 def _check_size(lines: Lines, rows: Rows, form: _Format, start: int) -> None:
     sites = form.sites
     for name, pieces in rows.pieces.items():
-        length = rows.length(name)
+        length = sum(len(piece) for _, piece in pieces)
         if sites is not None and length != sites:
             raise _wrong_length(lines, pieces[-1][0], name, length, sites)
     if form.taxa is not None and len(rows.pieces) != form.taxa:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ class Patterns:
     unseen: tuple[Unseen, ...] = ()
     """Of parts whose constant sites were left out of the data: the patterns of those."""
 
-    @property
+    @cached_property
     def parts(self) -> tuple[slice, ...]:
         """The patterns of each part."""
         ends = self.ends or (self.n_patterns,)

@@ -23,10 +23,6 @@ class Rows:
         """Append a piece to a taxon's sequence."""
         self.pieces.setdefault(name, []).append((line, piece))
 
-    def length(self, name: bytes) -> int:
-        """Characters that a taxon has so far."""
-        return sum(len(piece) for _, piece in self.pieces.get(name, ()))
-
     def records(self, lines: Lines) -> Lines:
         """The rows as lines of FASTA, numbered as in the file.
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from mltree import __version__
-from mltree.bootstrap import Bootstrap, GrowingFile, Outcome, prepare_bootstrap
+from mltree.bootstrap import Bootstrap, Outcome, prepare_bootstrap
 from mltree.commands.request import Request, begin_log, open_log, show_times
 from mltree.commands.results import by_kind, command_result, deliver, result_text
 from mltree.commands.trees import (
@@ -26,6 +26,7 @@ from mltree.log import RunLog
 from mltree.outputs import Outputs
 from mltree.problem import read_tree
 from mltree.report.progress import Reporter
+from mltree.search.saving import Saving
 from mltree.settings import REPLICATE, SearchSettings
 from mltree.stopping import Farewell, parting
 from mltree.supports.bootstop import STEP
@@ -165,11 +166,15 @@ def replicated(
     def write(text: str) -> None:
         request.outputs.write({BOOTSTRAPS: text})
 
-    if journal.replicates:
-        reporter(Notice(f"{journal.path} has {len(journal.replicates):,} replicates"))
-    file = GrowingFile(journal, write, bootstrap.replicates.settings.checkpoints, reporter)
+    if journal.done:
+        reporter(Notice(f"{journal.path} has {len(journal.done):,} replicates"))
+    saving = Saving(bootstrap.replicates.settings.checkpoints, "the replicates go on without it")
+
+    def grown() -> None:
+        saving.offer(lambda: write(journal.newicks(journal.in_order)), reporter)
+
     with parting(partial(_leave, request, journal, write, log)):
-        outcome = bootstrap.run(wanted.replicates, journal, reporter, file.grow)
+        outcome = bootstrap.run(wanted.replicates, journal, reporter, grown)
         if wanted.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):
             reporter(Notice(f"{outcome.count:,} replicates have not converged: no more are made"))
         newicks = journal.newicks(outcome.count)
@@ -196,7 +201,7 @@ def _leave(
     """Say how a bootstrap goes on; its replicates are kept already."""
     without = " without --redo" if request.redo else ""
     said = [
-        f"{len(journal.replicates):,} replicates are kept",
+        f"{len(journal.done):,} replicates are kept",
         f"the same command{without} goes on from here",
     ]
     try:

@@ -53,7 +53,7 @@ from mltree.model.terms import (
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
 
-__all__ = ["default_model_name", "format_best_model", "format_model", "parse_model"]
+__all__ = ["format_best_model", "format_model", "parse_model"]
 
 PRECISION = 6
 """Decimals in .bestModel files, as in RAxML-NG 1.2."""

@@ -26,7 +26,6 @@ from mltree.model.rates import Categories, Variable, categories_at, with_invaria
 from mltree.model.substitution import Model, expand_rates, unique_rates
 
 __all__ = [
-    "arrays_at",
     "arrays_of",
     "bounds",
     "free_parameters",
@@ -149,20 +148,15 @@ def with_vector(model: Model, x: NDArray[np.float64]) -> Model:
     )
 
 
-def arrays_at(model: Model, points: Float64) -> list[ModelArrays]:
-    """What `with_vector(model, x).arrays()` gives for every row of f64 [M, n], but all at once."""
-    (arrays,) = arrays_of([model], [points], [np.ones(len(points))])
-    return arrays
-
-
 def arrays_of(
     models: Sequence[Model],
     points: Sequence[Float64],
     scalers: Sequence[Float64],
-    shapes: Sequence[tuple[int, int]] | None = None,
+    shapes: Sequence[tuple[int, int]],
 ) -> list[list[ModelArrays]]:
     """The arrays of every model at its points f64 [M, n], rates times its scalers f64 [M].
 
+    What `with_vector(model, x).arrays()` gives for every row of a model's points, but all at once.
     ``shapes``: eigen systems and categories that each model is filled up to, with some of weight
     0. What all models of a state count need is found at once, as it takes a thousand parts to be
     quick.
@@ -180,7 +174,7 @@ def arrays_of(
             mixture = models[n].mixture
             if mixture is not None:
                 rates, weights = mixture.spread(variable, Categories(rates, weights))
-            shape = shapes[n] if shapes else (1, 0)
+            shape = shapes[n]
             missing = max(0, shape[1] - rates.shape[1]) if shape[0] == 1 else 0
             none = np.zeros((len(rates), missing))
             rates = np.concatenate([rates * scalers[n][:, None], none], axis=1)

@@ -10,8 +10,8 @@ from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.partitions import Partitioned
 from mltree.alignment.parts import Scheme
 from mltree.errors import ModelError
-from mltree.model.grammar import default_model_name, parse_model
-from mltree.model.names import from_iq_tree
+from mltree.model.grammar import parse_model
+from mltree.model.names import default_model_name, from_iq_tree
 from mltree.model.substitution import Model
 
 _DATA = re.compile(r"[_+{\[,]")

@@ -137,11 +137,6 @@ class PartitionModel:
             return format_model(self.lone)
         return f"{self.n_parts} parts, {self.linkage} branch lengths"
 
-    @property
-    def free_scalers(self) -> int:
-        """Scalers to estimate."""
-        return self.n_parts - 1 if self.linkage == Linkage.SCALED else 0
-
 
 def alone(model: Model) -> PartitionModel:
     """A model for all sites."""

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.errors import InputError
-from mltree.events import CheckpointWritten, Emit, Notice
-from mltree.files import naming, write_whole
+from mltree.events import CheckpointWritten, Emit
+from mltree.files import naming, unusable, write_whole
 from mltree.model.partitioned import PartitionModel
 from mltree.search.explored import Explored
+from mltree.search.saving import Saving
 from mltree.search.state import Lineage, Pool, PooledTree, SearchState
 from mltree.settings import CheckpointSettings
 from mltree.tree.topology import Tree
@@ -71,33 +71,17 @@ class Checkpoint:
         """The search between its last two steps; nobody changes it, so that any thread may save it
         while the next step is under way."""
         self._fingerprint = fingerprint
-        self._settings = settings
         self._layouts = dict(layouts or {})
-        self._clock = clock
-        self._began = self._tried = clock()
-        self._cost = 0.0
-        self._is_failing = False
+        self._saving = Saving(settings, "the search goes on without a checkpoint", clock)
 
     def step(self, state: SearchState, emit: Emit, *, is_last: bool = False) -> None:
         """Called between any two steps: keeps the state, and writes it where that is due.
 
         A file that cannot be written is told of once, and does not end the search.
         """
-        self.kept = state.copy()
-        now = self._clock()
-        if not is_last and now - self._tried < self._settings.pause(now - self._began, self._cost):
-            return
-        try:
-            self.save(self.kept)
-        except InputError as error:
-            if not self._is_failing:
-                emit(Notice(f"{error.message}; the search goes on without a checkpoint"))
-            self._is_failing = True
-        else:
-            self._is_failing = False
+        self.kept = kept = state.copy()
+        if self._saving.offer(lambda: self.save(kept), emit, is_last=is_last):
             emit(CheckpointWritten(str(self.path)))
-        self._tried = self._clock()
-        self._cost = self._tried - now
 
     def save(self, state: SearchState) -> None:
         """Write the state: whole or not at all, whenever the machine stops.
@@ -122,7 +106,7 @@ class Checkpoint:
         arrays, meta = _read(self.path)
         if meta["fingerprint"] != self._fingerprint:
             what = "belongs to other data, options or version, or to another device or layout"
-            raise _misfit(self.path, what)
+            raise unusable(self.path, what)
         return _unpack(arrays, meta, model)
 
     @staticmethod
@@ -137,14 +121,6 @@ class Checkpoint:
         return {device: (vw, rows) for device, (vw, rows) in meta["layouts"].items()}
 
 
-def _misfit(path: Path, what: str) -> InputError:
-    return InputError(
-        f"the file {what}",
-        file=str(path),
-        hint="use --redo to start afresh, or another --prefix",
-    )
-
-
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Arrays and what ``meta`` says.
 
@@ -155,12 +131,12 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         content = path.read_bytes()
     found = _FIRST_LINE.match(content)
     if found is None:
-        raise _misfit(path, "is not a checkpoint, or a damaged one")
+        raise unusable(path, "is not a checkpoint, or a damaged one")
     if int(found[1]) != VERSION:
-        raise _misfit(path, "was written by another version of mltree, or is damaged")
+        raise unusable(path, "was written by another version of mltree, or is damaged")
     body = found.end() + hashlib.sha256().digest_size
     if hashlib.sha256(content[body:]).digest() != content[found.end() : body]:
-        raise _misfit(path, "is a damaged checkpoint")
+        raise unusable(path, "is a damaged checkpoint")
     with np.load(io.BytesIO(content[body:]), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     return arrays, json.loads(str(arrays["meta"]))

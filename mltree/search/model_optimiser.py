@@ -25,7 +25,7 @@ from mltree.model.portable import exp
 from mltree.model.substitution import Model
 from mltree.search.quasi_newton import MANY, Ascent
 from mltree.search.requests import Steps, class_weights, part_log_likelihoods
-from mltree.search.trust_region import Climb, advance
+from mltree.search.trust_region import Climb, Way, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
 
@@ -183,7 +183,7 @@ class _FitClimb:
         padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
         return [self._scaled(scale) for scale in np.array(padded).T], cases
 
-    def under_way(self, lnls: Float) -> list[tuple[Climb | Ascent, Float]]:
+    def under_way(self, lnls: Float) -> list[tuple[Way, Float]]:
         """The climbs that go on, and their values among lnLs f64[n, parts]."""
         pairs = zip(self._parts, lnls.T, strict=True)
         return [(part.climb, own[: part.points]) for part, own in pairs if not part.done]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.search.trust_region import FIRST, REACH, SHORTER
+from mltree.search.trust_region import REACH, SHORTER, Way
 
 __all__ = ["MANY", "Ascent"]
 
@@ -28,21 +28,12 @@ FLATTEST = 0.01
 """Least curvature along an axis, lnL: a variable that the data say nothing of is not sent far."""
 
 
-class Ascent:
-    """The way uphill from one start within low <= x <= high; asked as a :class:`Climb` is."""
+class Ascent(Way):
+    """By quasi-Newton steps."""
 
     def __init__(self, start: Float, low: Float, high: Float, step: float, epsilon: float) -> None:
-        self.x = np.clip(start, low, high)
-        """f64[n]: the best end of a step so far."""
-        self.value = -np.inf
-        """What it is worth: never less than the start."""
-        self.done = False
-        self.converged = False
-        """Whether the next step promises less than ``epsilon``."""
-        self.low, self.high = low, high
-        self._step, self._epsilon = step, epsilon
-        self._radius = FIRST
-        self._ends = self.x[None]
+        super().__init__(start, low, high, epsilon)
+        self._step = step
         self._curvature: Float = np.empty(0)
         """f64[n]: along the axes, where it was last measured."""
         self._measures = True
@@ -56,7 +47,7 @@ class Ascent:
         """Steps, and by how much the slope fell along each."""
 
     def points(self) -> Float:
-        """f64[m, n]: where values are wanted, some a difference's step outside the bounds."""
+        """A step along every axis around the end of the longest step, and the other ends."""
         axes = self._step * np.eye(self.x.size)
         around = [np.zeros((1, self.x.size)), axes, *([-axes] if self._measures else [])]
         return np.concatenate([self._ends[0] + np.concatenate(around), self._ends[1:]])
@@ -71,12 +62,12 @@ class Ascent:
         best = int(at_ends.argmax())
         lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
         if len(self._ends) > 1 and at_ends[best] <= self.value:
-            self._radius = SHORTER[0] * lengths[-1]
+            self.radius = SHORTER[0] * lengths[-1]
         else:
             self._is_fresh = self._measures and best == 0
             self.x, self.value = self._ends[best], float(at_ends[best])
-            longer = min(2.0 * max(self._radius, lengths[0]), REACH)
-            self._radius = longer if best == 0 else lengths[best]
+            longer = min(2.0 * max(self.radius, lengths[0]), REACH)
+            self.radius = longer if best == 0 else lengths[best]
             self._at, self._slope = (self.x, slope) if best == 0 else (self._at, self._slope)
         self._measures = False
         if best == 0 or not np.array_equal(self._ends[best], self.x):
@@ -117,13 +108,13 @@ class Ascent:
         move = np.where(held, 0.0, self._uphill(slope))
         longest = np.abs(move).max(initial=0.0)
         promise = (slope * move).sum() / 2
-        is_over = promise < self._epsilon or self._radius < self._step**2
+        is_over = promise < self._epsilon or self.radius < self._step**2
         if is_over and not self._is_fresh:
             self._measures, self._ends = True, self.x[None]
             return
         self.converged = bool(promise < self._epsilon)
         self.done = bool(is_over)
-        move = move * min(1.0, self._radius / max(longest, np.finfo(np.float64).tiny))
+        move = move * min(1.0, self.radius / max(longest, np.finfo(np.float64).tiny))
         shares = np.array([1.0, *SHORTER])
         self._ends = np.clip(self.x + shares[:, None] * move, self.low, self.high)
 

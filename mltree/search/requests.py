@@ -8,6 +8,7 @@ answer depends on what it was joined with.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
@@ -17,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
-from mltree.search.constraint import Constraint
 from mltree.search.explored import Explored
-from mltree.search.scoring import ScoredMoves, SearchLikelihood, score_moves
-from mltree.settings import PhaseSettings, RoundSettings
+from mltree.search.scoring import Rules, ScoredMoves, SearchLikelihood, score_moves
 from mltree.tree.topology import Tree
 
 __all__ = [
@@ -45,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class Request(ABC):
     """Trees, each in its case, of which something is asked."""
 
     trees: Sequence[Tree]
@@ -68,9 +67,9 @@ class Request:
             cases=list(chain.from_iterable(request.cases for request in every)),
         )
 
+    @abstractmethod
     def answer(self, likelihood: SearchLikelihood) -> Answers:
         """What was asked, an answer a tree."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,16 +112,14 @@ class ScoreMoves(Request):
 
     lnls: Sequence[float]
     """Of the trees."""
-    phase: PhaseSettings
-    settings: RoundSettings
-    constraint: Constraint | None
     explored: Sequence[Explored]
     """What is known of the surroundings of each tree."""
+    rules: Rules
 
     @property
     def kind(self) -> Hashable:
-        """Of one phase and one constraint."""
-        return super().kind, self.phase, self.settings, id(self.constraint)
+        """Of the same rules."""
+        return super().kind, self.rules
 
     def joined_with(self, others: Sequence[Request]) -> Request:
         """With the lnLs of all, and what is known of each."""
@@ -136,10 +133,7 @@ class ScoreMoves(Request):
 
     def answer(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
         """Moves, tree by tree."""
-        return score_moves(
-            likelihood, self.trees, self.cases, self.lnls, self.phase, self.settings,
-            self.constraint, self.explored,
-        )  # fmt: skip
+        return score_moves(likelihood, self.trees, self.cases, self.lnls, self.explored, self.rules)
 
 
 Steps: TypeAlias = Generator[Request, Answers, T]
@@ -169,13 +163,11 @@ def scored_moves(
     trees: Sequence[Tree],
     cases: Sequence[Case],
     lnls: Sequence[float],
-    phase: PhaseSettings,
-    settings: RoundSettings,
-    constraint: Constraint | None,
     explored: Sequence[Explored],
+    rules: Rules,
 ) -> Steps[Sequence[ScoredMoves]]:
     """The moves around every tree that are worth a look."""
-    scored: Any = yield ScoreMoves(trees, cases, lnls, phase, settings, constraint, explored)
+    scored: Any = yield ScoreMoves(trees, cases, lnls, explored, rules)
     found: Sequence[ScoredMoves] = scored
     return found
 

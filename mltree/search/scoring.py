@@ -26,6 +26,7 @@ from mltree.tree.topology import Tree
 
 __all__ = [
     "Moves",
+    "Rules",
     "ScoredMoves",
     "SearchLikelihood",
     "rescore",
@@ -92,6 +93,14 @@ class Moves(NamedTuple):
         return Moves(self.prune[index], self.target[index], self.lnl[index], self.lengths[index])
 
 
+class Rules(NamedTuple):
+    """By which moves are looked for."""
+
+    phase: PhaseSettings
+    settings: RoundSettings
+    constraint: Constraint | None = None
+
+
 class ScoredMoves(NamedTuple):
     """What was found around one tree."""
 
@@ -108,10 +117,8 @@ def score_moves(
     trees: Sequence[Tree],
     cases: Sequence[Case],
     lnls: Sequence[float],
-    phase: PhaseSettings,
-    settings: RoundSettings,
-    constraint: Constraint | None,
     explored: Sequence[Explored],
+    rules: Rules,
 ) -> list[ScoredMoves]:
     """The moves around every tree that are worth a look, as many trees at once as is best.
 
@@ -122,10 +129,7 @@ def score_moves(
         return likelihood.trees_at_once(trees[first:], cases[first:])
 
     def score(batch: slice) -> list[ScoredMoves]:
-        return _scored(
-            likelihood, trees[batch], cases[batch], lnls[batch], phase, settings, constraint,
-            explored[batch],
-        )  # fmt: skip
+        return _scored(likelihood, trees[batch], cases[batch], lnls[batch], explored[batch], rules)
 
     return list(chain.from_iterable(in_batches(len(trees), at_once, score)))
 
@@ -135,14 +139,12 @@ def _scored(
     trees: Sequence[Tree],
     cases: Sequence[Case],
     lnls: Sequence[float],
-    phase: PhaseSettings,
-    settings: RoundSettings,
-    constraint: Constraint | None,
     explored: Sequence[Explored],
+    rules: Rules,
 ) -> list[ScoredMoves]:
     """The re-scored moves of trees that stand side by side."""
-    forest = Forest(trees)
-    keys = Keys(forest)
+    phase, settings, constraint = rules
+    keys = Keys(Forest(trees))
     prunes = keys.worthwhile(explored)
     found, s0 = scan(likelihood, trees, cases, lnls, phase, settings, prunes)
     allowed = _masked(trees, found, s0, constraint)

@@ -10,7 +10,7 @@ from mltree.search.acceptance import apply_moves, best_moves, better_half
 from mltree.search.constraint import Constraint
 from mltree.search.explored import Explored
 from mltree.search.requests import Steps, scored_moves, smoothed
-from mltree.search.scoring import Moves
+from mltree.search.scoring import Moves, Rules
 from mltree.search.state import Lineage
 from mltree.search.trials import tried_moves
 from mltree.settings import PhaseSettings, RoundSettings
@@ -50,8 +50,9 @@ def spr_round(
     explored = Explored() if explored is None else explored
     before = [lineage.lnl for lineage in lineages]
     trees = [lineage.tree for lineage in lineages]
+    rules = Rules(phase, settings, constraint)
     scored = yield from scored_moves(
-        trees, [case] * len(trees), before, phase, settings, constraint, [explored] * len(trees)
+        trees, [case] * len(trees), before, [explored] * len(trees), rules
     )
     for found in scored:
         explored.add(found.lesson)

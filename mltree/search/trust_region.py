@@ -11,15 +11,16 @@ that bounds on the variables and on the step are one thing.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.model.portable import eigensystem, product, solve
 
-__all__ = ["FIRST", "REACH", "SHORTER", "Climb", "Quadratic", "Stencil", "advance"]
+__all__ = ["FIRST", "REACH", "SHORTER", "Climb", "Quadratic", "Stencil", "Way", "advance"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -43,36 +44,44 @@ CONVEX = 1.0
 mixed precision, good to 1e-5, puts into a difference (0.1)."""
 
 
-class Walker(Protocol):
-    """What asks for points and goes on from their values."""
+class Way(ABC):
+    """The way uphill from one start within low <= x <= high, from the values of points."""
 
-    def note(self, values: Float) -> None:
-        """Take in f64[m] values at the points."""
-
-
-class Climb:
-    """The way uphill from one start within low <= x <= high."""
-
-    def __init__(self, start: Float, low: Float, high: Float, step: float, epsilon: float) -> None:
+    def __init__(self, start: Float, low: Float, high: Float, epsilon: float) -> None:
         self.x = np.clip(start, low, high)
         """f64[n]: the best end of a step so far."""
         self.value = -np.inf
         """What it is worth: never less than the start."""
         self.done = False
         self.converged = False
-        """Whether no step within reach promises ``epsilon`` any more."""
+        """Whether no step promises ``epsilon`` any more."""
         self.low, self.high = low, high
-        self._stencil = Stencil.of(len(start), step)
-        self._epsilon = epsilon
         self.radius = FIRST
         """The longest next step."""
-        self.quadratic: Quadratic | None = None
-        """The expansion about x; None where x is new and nothing around it is known."""
+        self._epsilon = epsilon
         self._ends = self.x[None]
         """f64[steps, n]: where steps would end, the longest first."""
 
+    @abstractmethod
     def points(self) -> Float:
-        """f64[m, n]: where values are wanted, some a stencil's step outside the bounds."""
+        """f64[m, n]: where values are wanted, some a difference's step outside the bounds."""
+
+    @abstractmethod
+    def note(self, values: Float) -> None:
+        """Take in f64[m] values at the points; see :func:`advance`."""
+
+
+class Climb(Way):
+    """By Newton's steps."""
+
+    def __init__(self, start: Float, low: Float, high: Float, step: float, epsilon: float) -> None:
+        super().__init__(start, low, high, epsilon)
+        self._stencil = Stencil.of(len(start), step)
+        self.quadratic: Quadratic | None = None
+        """The expansion about x; None where x is new and nothing around it is known."""
+
+    def points(self) -> Float:
+        """The stencil around the end of the longest step, and the other ends."""
         return np.concatenate([self._ends[0] + self._stencil.offsets, self._ends[1:]])
 
     def take(self, values: Float) -> None:
@@ -105,7 +114,7 @@ class Climb:
         self._ends = np.clip(self.x + steps, self.low, self.high)
 
 
-def advance(climbs: Sequence[Walker], values: Sequence[Float]) -> None:
+def advance(climbs: Sequence[Way], values: Sequence[Float]) -> None:
     """Let every climb go on from the f64[m] values at its points."""
     for climb, own in zip(climbs, values, strict=True):
         climb.note(own)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.tree.newick_text import quoted
+from mltree.tree.newick_text import branch, quoted
 from mltree.tree.topology import Float64Array, Int32Array
 
 __all__ = ["Clades", "nested", "write_clades"]
@@ -155,16 +155,11 @@ def write_clades(tree: Clades, labels: Iterable[str]) -> str:
     opened = np.bincount(first, minlength=tree.n_tips).tolist()
     closed: list[list[str]] = [[] for _ in range(tree.n_tips + 1)]
     for end, label, length in zip(last, labels, tree.lengths[:n_clades], strict=True):
-        closed[end].append(f"){label}{_branch(length)}")
+        closed[end].append(f"){label}{branch(length)}")
     tips = []
     for column, (taxon, length) in enumerate(
         zip(tree.order[0].tolist(), tree.tip_lengths[0].tolist(), strict=True)
     ):
         name = quoted(tree.taxa[taxon])
-        tips.append("(" * opened[column] + name + _branch(length) + "".join(closed[column + 1]))
+        tips.append("(" * opened[column] + name + branch(length) + "".join(closed[column + 1]))
     return f"({','.join(tips)});"
-
-
-def _branch(length: float) -> str:
-    """All of a length's digits, without an exponent; nothing where there is none."""
-    return "" if np.isnan(length) else ":" + np.format_float_positional(length, trim="-")

@@ -13,7 +13,6 @@ id of edge[s2]; the pendant edge (edge[h]) stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -35,7 +34,6 @@ __all__ = [
     "rewire",
     "spr",
     "undo",
-    "undo_all",
 ]
 
 Length: TypeAlias = float | Float64Array
@@ -160,12 +158,6 @@ def undo(tree: Tree, record: Undo) -> None:
         tree.twin[half] = twin
         tree.edge[half] = edge
     tree.lengths[..., record.ids] = record.lengths
-
-
-def undo_all(tree: Tree, records: Sequence[Undo]) -> None:
-    """Put back what a sequence of moves overwrote, the latest first."""
-    for record in reversed(records):
-        undo(tree, record)
 
 
 def apply_sprs(

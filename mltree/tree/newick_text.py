@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mltree.alignment.numerals import decimal
 from mltree.alignment.source import read_bytes
 from mltree.errors import InputError
 from mltree.tree.nexus import is_nexus, newick_of
 
-__all__ = ["RawTree", "quoted", "raw_trees", "text_of"]
+__all__ = ["RawTree", "branch", "quoted", "raw_trees", "text_of"]
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -163,3 +165,8 @@ def quoted(name: str) -> str:
     if name and not _NEEDS_QUOTES.search(name):
         return name
     return "'" + name.replace("'", "''") + "'"
+
+
+def branch(length: float) -> str:
+    """All of a length's digits, without an exponent; nothing where there is none (NaN)."""
+    return "" if math.isnan(length) else ":" + np.format_float_positional(length, trim="-")

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mltree.alignment.numerals import decimal
 from mltree.errors import InputError
-from mltree.tree.newick_text import RawTree, quoted, raw_trees, text_of
+from mltree.tree.newick_text import RawTree, branch, quoted, raw_trees, text_of
 from mltree.tree.topology import NONE, Float64Array, Int32Array
 
 __all__ = ["WrittenTree", "read_written"]
@@ -112,7 +113,7 @@ class WrittenTree:
                 parts.append(item)
                 continue
             label, below = self.labels[item], self.children[item]
-            ending = (quoted(label) if label or not below else "") + _branch(self.lengths[item])
+            ending = (quoted(label) if label or not below else "") + branch(self.lengths[item])
             if not below:
                 parts.append(ending)
                 continue
@@ -166,15 +167,10 @@ def _written(raw: RawTree, file: str | None) -> WrittenTree:
     return WrittenTree(np.array(parent, np.int32), np.array(lengths), tuple(labels))
 
 
-def _branch(length: float) -> str:
-    """All of a length's digits, without an exponent; nothing where there is none."""
-    return "" if math.isnan(length) else ":" + np.format_float_positional(length, trim="-")
-
-
 def _number(label: str) -> float:
     """A support, 95 or 0.95, and the last of several with slashes between them; NaN for a name."""
     try:
-        value = float(label.rpartition("/")[2])
+        value = decimal(label.rpartition("/")[2])
     except ValueError:
         return math.nan
     return value if math.isfinite(value) else math.nan

@@ -14,12 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
-from mltree.alignment.formats import (
-    Alignment,
-    alphabet_named,
-    detect_alphabet,
-    read_alignment,
-)
+from mltree.alignment.datatype import alphabet_named, detect_alphabet
+from mltree.alignment.formats import Alignment, read_alignment
 from mltree.errors import InputError
 
 ROWS = {

@@ -17,7 +17,7 @@ from mltree.likelihood.reference import ReferenceEngine
 from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.eigen import random_reversible
 from mltree.search.explored import Explored
-from mltree.search.scoring import ScoredMoves, score_moves
+from mltree.search.scoring import Rules, ScoredMoves, score_moves
 from mltree.settings import PhaseSettings, RoundSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
@@ -115,7 +115,7 @@ def test_smoothing(open_engine: Callable[..., Engine], gene_trees: GeneTrees) ->
 
 def scored(used: Likelihood, trees: list[Tree], cases: list[Case]) -> list[ScoredMoves]:
     known = [Explored() for _ in trees]
-    return score_moves(used, trees, cases, [-1e6] * len(trees), PHASE, ROUNDS, None, known)
+    return score_moves(used, trees, cases, [-1e6] * len(trees), known, Rules(PHASE, ROUNDS))
 
 
 @pytest.mark.cases(4, 60)

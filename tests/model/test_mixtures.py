@@ -13,7 +13,7 @@ from mltree.model import parameters
 from mltree.model.eigen import fitted, p_matrices
 from mltree.model.grammar import format_model, parse_model
 from mltree.model.mixtures import PAIRED, PROFILES, paired_mixture, profile_mixture
-from mltree.model.partitioned import PartitionModel
+from mltree.model.partitioned import PartitionModel, alone
 from mltree.model.substitution import Model
 
 
@@ -70,7 +70,7 @@ def test_points_of_an_optimiser_are_models(text: str) -> None:
     model = counted(text)
     x = parameters.vector(model)
     points = np.stack([x, x + 0.1])
-    found = parameters.arrays_at(model, points)
+    (found,) = parameters.arrays_of([model], [points], [np.ones(2)], alone(model).shapes)
     for point, arrays in zip(points, found, strict=True):
         expected = parameters.with_vector(model, point).arrays()
         for name, value in vars(expected).items():

@@ -14,8 +14,9 @@ from mltree.alignment.morphology import BINARY, MAX_STATES, multistate
 from mltree.errors import ModelError
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import p_matrices
-from mltree.model.grammar import default_model_name, format_model, parse_model
+from mltree.model.grammar import format_model, parse_model
 from mltree.model.morphology import names_of
+from mltree.model.names import default_model_name
 from mltree.model.parameters import free_parameters
 from mltree.model.part_models import model_alphabet
 

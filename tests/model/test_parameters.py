@@ -13,6 +13,7 @@ from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.model import parameters
 from mltree.model.gamma import Gamma
 from mltree.model.grammar import parse_model
+from mltree.model.partitioned import alone
 from mltree.model.substitution import DNA_MODELS
 
 GTR_RATES = ["rate AC", "rate AG", "rate AT", "rate CG", "rate CT"]
@@ -137,10 +138,10 @@ def test_arrays_at_many_points_are_those_of_each(text: str, alphabet: Alphabet) 
     model = parse_model(text, alphabet)
     ends = np.array(parameters.bounds(model)).reshape(-1, 2).T
     points = np.random.default_rng(1).uniform(*ends, size=(3, ends.shape[1]))
-    together = parameters.arrays_at(model, points)
+    (together,) = parameters.arrays_of([model], [points], [np.ones(3)], alone(model).shapes)
     for arrays, point in zip(together, points, strict=True):
-        alone = parameters.with_vector(model, point).arrays()
-        for name, values in vars(alone).items():
+        one = parameters.with_vector(model, point).arrays()
+        for name, values in vars(one).items():
             np.testing.assert_allclose(getattr(arrays, name), values, rtol=1e-12, err_msg=name)
 
 
@@ -183,7 +184,9 @@ def test_no_scale_is_missed_where_all_exchangeabilities_vary() -> None:
     """Twice as large, they are the same model, and print as the same matrix."""
     model = parse_model("PROTGTR+FE", PROTEIN)
     x = parameters.vector(model)
-    one, other = parameters.arrays_at(model, np.array([x, x + math.log(2.0)]))
+    points = np.array([x, x + math.log(2.0)])
+    (found,) = parameters.arrays_of([model], [points], [np.ones(2)], alone(model).shapes)
+    one, other = found
     np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-12)
 
 

@@ -134,8 +134,6 @@ def test_normalised_scalers_have_a_mean_of_1_over_the_sites(problem: Problem, ca
 def test_without_scalers_nothing_is_normalised(linkage: Linkage) -> None:
     model = parts(linkage)
     assert model.normalised() == (model, 1.0)
-    assert model.free_scalers == 0
-    assert parts(Linkage.SCALED).free_scalers == 2
 
 
 def test_mean_lengths_weigh_parts_by_their_sites(problem: Problem) -> None:
@@ -166,7 +164,7 @@ def test_a_lone_model_speaks_for_itself() -> None:
     (own, *_) = parts().models
     model = alone(own)
     assert model.lone is own
-    assert (model.n_parts, model.free_scalers) == (1, 0)
+    assert model.n_parts == 1
     assert model.text == format_model(own)
     assert parts(Linkage.SCALED).text == "3 parts, scaled branch lengths"
     with pytest.raises(ValueError, match="too many values"):

@@ -34,6 +34,7 @@ from mltree.search.requests import (
     perform_all,
     smoothed,
 )
+from mltree.search.scoring import Rules
 from mltree.settings import (
     PerturbationSettings,
     PhaseSettings,
@@ -209,7 +210,7 @@ def scoring(
     rounds: RoundSettings = ROUNDS,
     constraint: Constraint | None = None,
 ) -> ScoreMoves:
-    return ScoreMoves([numbered(1)], [ONE], [-1.0], phase, rounds, constraint, [Explored()])
+    return ScoreMoves([numbered(1)], [ONE], [-1.0], [Explored()], Rules(phase, rounds, constraint))
 
 
 CONSTRAINT = Constraint(NO_SPLIT, NO_SPLIT)

@@ -34,6 +34,11 @@ def test_everything_is_there() -> None:
     assert not tree_of("(a,b,(c,d)9);").is_measured
 
 
+@pytest.mark.parametrize("label", ["clade", "1_000", "nan", "95/1_0", "95/"])
+def test_a_label_that_is_no_number_is_no_support(label: str) -> None:
+    assert np.isnan(tree_of(f"((a,b){label},c,d);").supports).all()
+
+
 @pytest.mark.parametrize(
     "text", ["a;", "(a);", "((a,b),((c)));", "(a:0,b:0.000001,(c:12,d:0.5)'it''s':3)root;"]
 )
