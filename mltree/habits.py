@@ -51,6 +51,19 @@ ALL_CPUS = "every CPU that the process may use is the default"
 NOT_NUMERIC = r"(?![0-9]+$).*"
 AUTOMATIC = r"(?i)auto(\{[0-9]+\})?"
 
+MODEL_CHOICES = (
+    Habit(IQ, "--model auto --merge", when=r"(?i)(MFP?|TEST|TESTNEW)\+?MERGE(ONLY)?"),
+    Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*)?"),
+)
+
+SEQUENCE_TYPES = (
+    Habit(IQ, "--data-type protein", when="AA"),
+    Habit(IQ, "--data-type dna", when="DNA"),
+    Habit(IQ, "--data-type binary", when="BIN"),
+    Habit(IQ, "--data-type multistate", when="MORPH"),
+    Habit(IQ, note="DNA, proteins, binary and multistate characters are what mltree knows"),
+)
+
 HABITS: dict[str, tuple[Habit, ...]] = {
     "--msa": (Habit(NG, "{}"),),
     "--search": (Habit(NG, command="search", values=0),),
@@ -101,14 +114,8 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "--nofiles": (Habit(NG, note="files are named by --prefix", values=0),),
     "--log": (Habit(NG, "--verbose", when="(?i)verbose|debug"), Habit(NG)),
     "-s": (Habit(IQ, "{}", when=NOT_NUMERIC),),
-    "-m": (
-        Habit(IQ, "--model auto --merge", when=r"(?i)(MFP?|TEST|TESTNEW)\+?MERGE(ONLY)?"),
-        Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*)?"),
-    ),
-    "--model": (
-        Habit(IQ, "--model auto --merge", when=r"(?i)(MFP?|TEST|TESTNEW)\+?MERGE(ONLY)?"),
-        Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*)?"),
-    ),
+    "-m": MODEL_CHOICES,
+    "--model": MODEL_CHOICES,
     "-B": (Habit(IQ, "--ufboot {}"),),
     "-bb": (Habit(IQ, "--ufboot {}"),),
     "-bnni": (Habit(IQ, "--bnni", values=0),),
@@ -126,20 +133,8 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-T": (Habit(IQ, note=ALL_CPUS, when=AUTOMATIC), Habit(IQ, "--threads {}")),
     "-nt": (Habit(IQ, note=ALL_CPUS, when=AUTOMATIC), Habit(IQ, "--threads {}")),
     "-pre": (Habit(IQ, "--prefix {}"),),
-    "--seqtype": (
-        Habit(IQ, "--data-type protein", when="AA"),
-        Habit(IQ, "--data-type dna", when="DNA"),
-        Habit(IQ, "--data-type binary", when="BIN"),
-        Habit(IQ, "--data-type multistate", when="MORPH"),
-        Habit(IQ, note="DNA, proteins, binary and multistate characters are what mltree knows"),
-    ),
-    "-st": (
-        Habit(IQ, "--data-type protein", when="AA"),
-        Habit(IQ, "--data-type dna", when="DNA"),
-        Habit(IQ, "--data-type binary", when="BIN"),
-        Habit(IQ, "--data-type multistate", when="MORPH"),
-        Habit(IQ, note="DNA, proteins, binary and multistate characters are what mltree knows"),
-    ),
+    "--seqtype": SEQUENCE_TYPES,
+    "-st": SEQUENCE_TYPES,
     "-te": (Habit(IQ, "--tree {}", command="evaluate"),),
     "-t": (Habit(IQ, "--tree pars", when="BIONJ|PARS"), Habit(IQ, "--tree rand", when="RANDOM")),
     "-g": (Habit(IQ, "--constraint {}"),),

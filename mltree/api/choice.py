@@ -11,9 +11,8 @@ from mltree.api.alignments import AlignmentLike, source_of
 from mltree.api.calls import Progress, calling, one_of, resources_of
 from mltree.api.results import table
 from mltree.api.trees import TreeLike, newick_of
-from mltree.choosing import choose, choose_scheme
 from mltree.commands.choice_files import part_row
-from mltree.commands.model import SHOWN
+from mltree.commands.model import SHOWN, scheme_of
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
 from mltree.model.partitioned import Linkage
@@ -108,13 +107,12 @@ def model(
             source, None, call, data_type, Linkage(brlen), partitions, chooses=True
         )
         given = None if text is None else read_tree(text, problem, call)
-        by = Criterion(criterion)
-        if merge:
-            scheme = choose_scheme(problem, resources, by, seed=seed, tree=given, emit=call)
-            problem, choices = scheme.problem, scheme.choices
-        else:
-            choices = choose(problem, resources, by, seed=seed, tree=given, emit=call)
-    if problem.data is None:
+        scheme = scheme_of(
+            problem, resources, Criterion(criterion),
+            merge=merge, seed=seed, tree=given, emit=call,
+        )  # fmt: skip
+    data, choices = scheme.problem.data, scheme.choices
+    if data is None:
         return ModelChoice(choices[0])
-    placed = sorted(zip(problem.data.order, choices, strict=True), key=lambda pair: pair[0])
+    placed = sorted(zip(data.order, choices, strict=True), key=lambda pair: pair[0])
     return [ModelChoice(choice) for _, choice in placed]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mltree import __version__
 from mltree.api.calls import in_turn
 from mltree.api.trees import PhyloTree
-from mltree.commands.request import model_text
+from mltree.commands.request import model_text, part_trees
 from mltree.commands.results import RESULT_FORMAT
 from mltree.commands.supports import Drawn
 from mltree.commands.trees import support_facts
@@ -59,12 +59,7 @@ class Evaluation:
     @property
     def part_trees(self) -> tuple[PhyloTree, ...]:
         """A tree a part, in the order of their file, where each has lengths of its own."""
-        if self.problem.data is None:
-            return ()
-        numbered = zip(self.problem.data.order, self.found.part_trees, strict=False)
-        taxa = self.problem.taxa
-        rows = sorted((number, write_newick(tree, taxa)) for number, tree in numbered)
-        return tuple(PhyloTree(text) for _, text in rows)
+        return tuple(map(PhyloTree, part_trees(self.found, self.problem).splitlines()))
 
     @property
     def model(self) -> str:

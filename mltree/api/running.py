@@ -12,12 +12,12 @@ from mltree.api.calls import Call, Progress, calling, one_of, resources_of
 from mltree.api.results import BootstrapResult, Evaluation, SearchResult
 from mltree.api.trees import PhyloTree, TreeLike, newick_of
 from mltree.bootstrap import Bootstrap, bootstrap_after, prepare_bootstrap
-from mltree.choosing import choose, choose_scheme
 from mltree.commands.bootstrap import BOOTSTRAPS, Wanted, finished, replicate_settings
-from mltree.commands.branch_tests import FEWEST_TAXA
+from mltree.commands.fitting import fitted, given_tree
+from mltree.commands.model import scheme_of
 from mltree.commands.request import breakdown_of, model_text
 from mltree.commands.search import SearchRequest, run_search
-from mltree.commands.supports import SUPPORT, Drawn, Supports
+from mltree.commands.supports import SUPPORT, Drawn, Supports, draw_supports
 from mltree.commands.trees import (
     CONSENSUS_FILES,
     METRICS,
@@ -25,7 +25,7 @@ from mltree.commands.trees import (
     support_kinds,
     support_texts,
 )
-from mltree.commands.ultrafast import check_ultrafast, ultrafast_texts
+from mltree.commands.ultrafast import check_ultrafast
 from mltree.errors import InputError
 from mltree.events import Emit, StartsEnded
 from mltree.journal import MemoryJournal
@@ -34,27 +34,23 @@ from mltree.model_option import is_choice
 from mltree.outputs import Outputs
 from mltree.problem import (
     Problem,
-    check_possible,
     load_problem,
-    lone_trees,
     read_problem,
     read_tree,
-    read_trees,
 )
 from mltree.run import (
-    FIXED_TOPOLOGY,
     Computation,
     Found,
     TreeSearch,
     open_computation,
     prepare_search,
 )
-from mltree.run import evaluate as evaluate_tree
 from mltree.settings import PRESETS
 from mltree.supports.consensus import Consensus
 from mltree.tree.newick import write_newick
 from mltree.tree.newick_clades import read_clades, read_labelled
-from mltree.tree_events import BootstrapFinished
+from mltree.tree.topology import Tree
+from mltree.tree_events import BootstrapFinished, SupportsDrawn
 
 __all__ = ["bootstrap", "evaluate", "search"]
 
@@ -173,50 +169,39 @@ def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> Searc
         constraint=request.constraint, afterwards=request.supports.trees_at_once, emit=call,
     )  # fmt: skip
     found = ready.run(call)
-    return _result(request, ready, found, _drawn(request, source, ready, found, call), call)
+    return _result(request, ready, found, _supports(request, source, ready, found, call), call)
 
 
-def _drawn(
+def _supports(
     request: SearchRequest, source: str | Given, ready: TreeSearch, found: Found, call: Call
 ) -> Drawn:
-    """The supports that were asked for, as the command draws them."""
-    problem, asked = ready.problem, request.supports
-    drawn = Drawn(write_newick(found.mean_tree, problem.taxa))
-    if asked.tests and len(problem.taxa) >= FEWEST_TAXA:
-        tested = asked.tests.of(
-            ready.computation.of_all_taxa, found.tree, found.model, problem.groups, request.seed
-        )
-        drawn.newick = write_newick(found.mean_tree, problem.taxa, labels=tested.labels())
-        drawn.told = tested.events(drawn.newick)
-    if asked.ultrafast and len(ready.distinct.kept) >= FEWEST_TAXA:
-        _, told = ultrafast_texts(asked.ultrafast, ready, found, drawn.newick, request.seed, call)
-        drawn.newick = told[0].newick
-        drawn.told += told
-    if asked.bootstrap:
-        model = _as_written(found.model, problem, source, request)
+    """Those that were asked for, as the command draws them."""
+    taxa = ready.problem.taxa
+
+    def draw(tree: Tree, labels: Mapping[int, str] | None = None) -> str:
+        return write_newick(tree, taxa, labels=labels)
+
+    def replicate(wanted: Wanted, newick: str) -> tuple[dict[str, str], list[SupportsDrawn]]:
+        model = _as_written(found.model, ready.problem, source, request)
         settings = replicate_settings(request.nni_only)
-        replicates = bootstrap_after(ready, model, settings, request.seed)
-        more = _replicated(replicates, asked.bootstrap, drawn.newick, call)
-        drawn.newick, drawn.texts, drawn.told = more.newick, more.texts, drawn.told + more.told
-    return drawn
+        return _replicated(
+            bootstrap_after(ready, model, settings, request.seed), wanted, newick, call
+        )
+
+    return draw_supports(request.supports, ready, found, request.seed, draw, replicate, call)
 
 
 def _problem(request: SearchRequest, source: str | Given, emit: Emit) -> Problem:
     """The data, under the models that suit them best where that is wanted."""
-    problem = load_problem(
-        source, None if request.chooses else request.model, emit, request.datatype,
-        Linkage(request.linkage), request.partitions, chooses=request.chooses,
-    )  # fmt: skip
+    problem = request.load(emit, source)
     if request.merge and not request.chooses:
         raise InputError("merge=True goes with model='auto'", hint="or mltree.model")
     if not request.chooses:
         return problem
-    if request.merge:
-        scheme = choose_scheme(problem, request.resources, seed=request.seed, emit=emit)
-        problem, choices = scheme.problem, scheme.choices
-    else:
-        choices = choose(problem, request.resources, seed=request.seed, emit=emit)
-    return problem.under([choice.best.name for choice in choices])
+    scheme = scheme_of(
+        problem, request.resources, merge=request.merge, seed=request.seed, emit=emit
+    )
+    return scheme.problem.under([choice.best.name for choice in scheme.choices])
 
 
 def _as_written(
@@ -254,29 +239,29 @@ def _timings(computation: Computation, found: Found, call: Call) -> dict[str, fl
     return {"total": call.elapsed, "run": found.seconds, "device": device}
 
 
-def _replicated(replicates: Bootstrap, wanted: Wanted, best: str | None, call: Call) -> Drawn:
-    """Search for all replicates; their trees, and what they say of the best one."""
+def _replicated(
+    replicates: Bootstrap, wanted: Wanted, best: str | None, call: Call
+) -> tuple[dict[str, str], list[SupportsDrawn]]:
+    """Search for all replicates: the texts of their files, and what they say of the best tree."""
     journal = MemoryJournal()
     outcome = replicates.run(wanted.replicates, journal, call)
     newicks = journal.newicks(outcome.count)
     target, before = (None, []) if best is None else read_labelled(best)
     trees = read_clades(newicks, target, "the tree")
-    drawn = Drawn(best or "")
-    drawn.texts = {BOOTSTRAPS: newicks} | consensus_texts(trees, [Consensus.MAJORITY], call)[0]
+    texts = {BOOTSTRAPS: newicks} | consensus_texts(trees, [Consensus.MAJORITY], call)[0]
+    told: list[SupportsDrawn] = []
     if target is not None:
-        kinds = support_kinds(wanted.metrics)
-        texts, drawn.told = support_texts(target, trees, kinds, call, before)
-        drawn.texts |= texts
-        drawn.newick = drawn.told[0].newick
+        drawn, told = support_texts(target, trees, support_kinds(wanted.metrics), call, before)
+        texts |= drawn
     call(finished(outcome))
-    return drawn
+    return texts, told
 
 
 def _of_texts(texts: Mapping[str, str], call: Call) -> BootstrapResult:
     """What the files of a bootstrap say."""
     end, supported = call.last(BootstrapFinished), texts.get(SUPPORT)
     return BootstrapResult(
-        trees=tuple(map(PhyloTree, texts[BOOTSTRAPS].split())),
+        trees=tuple(map(PhyloTree, texts[BOOTSTRAPS].splitlines())),
         consensus=PhyloTree(texts[CONSENSUS].strip()),
         tree=None if supported is None else PhyloTree(supported.strip()),
         converged=end.converged if end else None,
@@ -308,20 +293,9 @@ def evaluate(
     source, text = source_of(alignment, taxa), newick_of(tree)
     with calling(progress) as call:
         problem = load_problem(source, model, call, data_type, Linkage(brlen))
-        given = read_trees(text, problem, call)
-        if not optimise_branches:
-            for own, patterns in lone_trees(given, problem):
-                check_possible(own, patterns)
+        given = given_tree(text, problem, call, optimise_branches)
         computation = open_computation(problem, resources, call)
-        found = evaluate_tree(
-            computation.likelihood,
-            given,
-            problem.model,
-            call,
-            optimise_parameters=optimise_model,
-            optimise_lengths=optimise_branches,
-            settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
-        )
+        found = fitted(computation, given, problem.model, call, optimise_model, optimise_branches)
         return Evaluation(
             problem=problem,
             resources=resources,
@@ -372,4 +346,4 @@ def bootstrap(
             tree=None if text is None else read_tree(text, problem, call),
             constraint=None if constraint is None else newick_of(constraint), emit=call,
         )  # fmt: skip
-        return _of_texts(_replicated(prepared, wanted, text, call).texts, call)
+        return _of_texts(_replicated(prepared, wanted, text, call)[0], call)

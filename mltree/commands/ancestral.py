@@ -9,14 +9,14 @@ import numpy as np
 
 from mltree import __version__
 from mltree.alignment.patterns import Patterns
-from mltree.commands.request import Request
+from mltree.commands.fitting import FitRequest, fitted, given_tree
 from mltree.commands.results import by_kind, command_result, deliver
 from mltree.events import RunStarted, TreeScored
 from mltree.likelihood.ancestral import inner_nodes, marginal_states
 from mltree.model.eigen import ModelArrays
-from mltree.problem import Problem, check_possible, lone_trees, read_trees
+from mltree.problem import Problem
 from mltree.report.progress import Reporter
-from mltree.run import FIXED_TOPOLOGY, Found, evaluate, open_computation
+from mltree.run import Found, open_computation
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Float64Array, Int32Array, Tree
 
@@ -47,14 +47,12 @@ HEAD = """# Ancestral state reconstruction for all nodes in {tree}
 
 
 @dataclass(frozen=True, kw_only=True)
-class AncestralRequest(Request):
+class AncestralRequest(FitRequest):
     """``mltree ancestral``."""
 
     tree: str
     file_format: str
     """A name of :data:`FORMATS`."""
-    optimise_model: bool
-    optimise_branches: bool
 
 
 @dataclass(frozen=True)
@@ -83,20 +81,12 @@ def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
     outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command))
     problem = request.load(reporter)
-    tree = read_trees(request.tree, problem, reporter)
-    if not request.optimise_branches:
-        for own, groups in lone_trees(tree, problem):
-            check_possible(own, groups)
+    tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
     computation = open_computation(problem, request.resources, reporter)
-    found = evaluate(
-        computation.likelihood,
-        tree,
-        problem.model,
-        reporter,
-        optimise_parameters=request.optimise_model,
-        optimise_lengths=request.optimise_branches,
-        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
-    )
+    found = fitted(
+        computation, tree, problem.model, reporter,
+        request.optimise_model, request.optimise_branches,
+    )  # fmt: skip
     found = computation.exactly(found, reporter)
     reporter(TreeScored(found.lnl))
     texts = _texts(request, found, problem)

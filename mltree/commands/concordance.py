@@ -91,9 +91,10 @@ def run_concordance(request: ConcordanceRequest, reporter: Reporter) -> None:
         reporter(event)
     texts = {TREE: newick + "\n", TABLE: "".join(_lines(found))}
     means = {event.metric: event.mean for event in events}
-    values = {"seed": request.seed, "branches": found.branches.count, "means": means}
+    values = {
+        "seed": request.seed, "branches": found.branches.count, "means": means, "tree": newick,
+    }  # fmt: skip
     inputs = [request.tree, request.gene_trees or "", request.alignment or ""]
-    values["tree"] = newick
     finish("concordance", request.command, outputs, texts, values, inputs, reporter)
 
 

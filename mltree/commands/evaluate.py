@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mltree import __version__
-from mltree.commands.request import Request, Run, model_text, open_log, part_trees
+from mltree.commands.fitting import FitRequest, fitted, given_tree
+from mltree.commands.request import Run, model_text, open_log, part_trees
 from mltree.events import RunStarted
 from mltree.likelihood.cases import Case
-from mltree.problem import check_possible, lone_trees, read_trees
 from mltree.report.progress import Reporter
-from mltree.run import FIXED_TOPOLOGY, evaluate, open_computation
+from mltree.run import open_computation
 from mltree.tree.newick import write_newick
 
 __all__ = ["EvaluateRequest", "run_evaluate"]
@@ -20,12 +20,10 @@ LOG, EVENTS, RESULT, PART_TREES = "evalLog", "evalEvents", "eval.json", "evalPar
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateRequest(Request):
+class EvaluateRequest(FitRequest):
     """``mltree evaluate``."""
 
     tree: str
-    optimise_model: bool
-    optimise_branches: bool
     site_lnl: bool
 
 
@@ -38,10 +36,7 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
         outputs.claim(kinds, request.redo)
         reporter(RunStarted(__version__, request.command))
         problem = request.load(reporter)
-        tree = read_trees(request.tree, problem, reporter)
-        if not request.optimise_branches:
-            for own, patterns in lone_trees(tree, problem):
-                check_possible(own, patterns)
+        tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
         computation = open_computation(problem, request.resources, reporter)
         run = Run.of(
             "evaluate", request, problem, computation, reporter, kind=RESULT, record=EVENTS,
@@ -49,15 +44,10 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
             is_estimated=request.optimise_model or request.optimise_branches,
         )  # fmt: skip
         run.begin(log, append=False)
-        found = evaluate(
-            computation.likelihood,
-            tree,
-            problem.model,
-            reporter,
-            optimise_parameters=request.optimise_model,
-            optimise_lengths=request.optimise_branches,
-            settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
-        )
+        found = fitted(
+            computation, tree, problem.model, reporter,
+            request.optimise_model, request.optimise_branches,
+        )  # fmt: skip
         newick = write_newick(found.mean_tree, problem.taxa)
         texts = {"evalModel": model_text(found.model, problem), "evalTree": newick + "\n"}
         if found.part_trees:

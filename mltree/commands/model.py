@@ -15,12 +15,13 @@ from mltree.events import Emit, Notice, RunStarted
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
 from mltree.model_choice import Choice
+from mltree.placement import Resources
 from mltree.problem import Problem, read_tree
 from mltree.report.choices import best_fit_line
 from mltree.report.progress import Reporter
 from mltree.tree.topology import Tree
 
-__all__ = ["SHOWN", "ModelRequest", "chosen", "run_model"]
+__all__ = ["SHOWN", "ModelRequest", "chosen", "run_model", "scheme_of"]
 
 LOG = "modelLog"
 
@@ -100,15 +101,28 @@ def _scheme(
     merge: bool,
 ) -> Scheme:
     """Choose, and tell how the candidates rank."""
-    if merge:
-        scheme = choose_scheme(
-            problem, request.resources, criterion, seed=seed, tree=tree, emit=emit
-        )
-    else:
-        choices = choose(problem, request.resources, criterion, seed=seed, tree=tree, emit=emit)
-        scheme = Scheme(problem, choices, [[name] for name in problem.model.names])
+    scheme = scheme_of(
+        problem, request.resources, criterion, merge=merge, seed=seed, tree=tree, emit=emit
+    )
     rank(scheme.choices, emit)
     return scheme
+
+
+def scheme_of(
+    problem: Problem,
+    resources: Resources,
+    criterion: Criterion = Criterion.BIC,
+    *,
+    merge: bool,
+    seed: int,
+    tree: Tree | None = None,
+    emit: Emit,
+) -> Scheme:
+    """The best models of the parts, which ``merge`` puts together where that is better."""
+    if merge:
+        return choose_scheme(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
+    choices = choose(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
+    return Scheme(problem, choices, [[name] for name in problem.model.names])
 
 
 def rank(choices: Sequence[Choice], emit: Emit) -> None:

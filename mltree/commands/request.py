@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mltree import __version__
+from mltree.alignment.given import Source
 from mltree.alignment.partition_files import best_model_text
 from mltree.alignment.parts import Part
 from mltree.alignment.source import expect_file
@@ -19,7 +20,7 @@ from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.load import load_meter
 from mltree.device.speed import joint_bandwidth
 from mltree.device.timing import Breakdown
-from mltree.events import Event, Notice, RunFinished, StartsEnded
+from mltree.events import Emit, Event, Notice, RunFinished, StartsEnded
 from mltree.log import RunLog
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.partitioned import Linkage, PartitionModel
@@ -88,10 +89,10 @@ class Request:
         """Whether the models are to be chosen."""
         return False
 
-    def load(self, reporter: Reporter) -> Problem:
-        """The data and the models, and what is to be said of them."""
+    def load(self, emit: Emit, source: Source | None = None) -> Problem:
+        """The data and the models, and what is to be said of them; ``source``: data at hand."""
         return load_problem(
-            self.alignment, None if self.chooses else self.model, reporter, self.datatype,
+            source or self.alignment, None if self.chooses else self.model, emit, self.datatype,
             Linkage(self.linkage), self.partitions, chooses=self.chooses,
         )  # fmt: skip
 

@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mltree import __version__
-from mltree.commands.bootstrap import (
-    drop_replicates,
-)
+from mltree.commands.bootstrap import drop_replicates
 from mltree.commands.choice_files import choice_kinds
 from mltree.commands.model import chosen
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
-from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports
+from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports, replicates_of
 from mltree.commands.trees import support_facts
 from mltree.commands.ultrafast import check_ultrafast
 from mltree.errors import InputError
@@ -186,7 +184,10 @@ def _deliver(
     drawn = Drawn(newick)
     if request.supports.kinds:
         outputs.write(texts)
-        drawn = draw_supports(request, ready, found, draw, log, run.reporter)
+        replicate = partial(replicates_of, request, ready, log, run.reporter)
+        drawn = draw_supports(
+            request.supports, ready, found, request.seed, draw, replicate, run.reporter
+        )
         run.support, run.supports = drawn.newick, support_facts(drawn.told)
         texts |= drawn.texts
     models = choice_kinds(has_parts=problem.data is not None) if request.chooses else ()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mltree import __version__
-from mltree.commands.request import Request
+from mltree.commands.fitting import FitRequest, fitted
 from mltree.commands.results import finish
 from mltree.events import Notice, RunStarted
 from mltree.likelihood.cases import Case
 from mltree.problem import check_possible
 from mltree.report.progress import Reporter
-from mltree.run import FIXED_TOPOLOGY, Computation, Found, evaluate, open_computation
+from mltree.run import open_computation
 from mltree.tree.newick import read_newicks
 from mltree.tree.topology import Float64Array
 from mltree.tree_events import TreesLoaded
@@ -25,14 +25,12 @@ NAME_WIDTH = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class SiteRequest(Request):
+class SiteRequest(FitRequest):
     """``mltree sitelh``."""
 
     trees: str
     file_format: str
     """A name of :data:`FORMATS`."""
-    optimise_model: bool
-    optimise_branches: bool
 
 
 def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
@@ -59,7 +57,8 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
     rows = []
     model = problem.model
     for number, (tree, _) in enumerate(read):
-        found = _optimised(request, computation, Found(tree, model, 0.0, 0.0), number, reporter)
+        of_first = request.optimise_model and number == 0
+        found = fitted(computation, tree, model, reporter, of_first, request.optimise_branches)
         model = found.model
         by_pattern = computation.exact.site_log_likelihoods(found.tree, Case(model.arrays()))
         rows.append(problem.by_site(by_pattern))
@@ -69,21 +68,6 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
     texts = {kind: _TEXTS[request.file_format](rows)}
     inputs = [*request.files, request.trees]
     finish("sitelh", request.command, outputs, texts, values, inputs, reporter)
-
-
-def _optimised(
-    request: SiteRequest, computation: Computation, given: Found, number: int, reporter: Reporter
-) -> Found:
-    """A tree with the branch lengths, and the first one with the model, that it is scored under."""
-    return evaluate(
-        computation.likelihood,
-        given.tree,
-        given.model,
-        reporter,
-        optimise_parameters=request.optimise_model and number == 0,
-        optimise_lengths=request.optimise_branches,
-        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
-    )
 
 
 def _iqtree(rows: list[Float64Array]) -> str:

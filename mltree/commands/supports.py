@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +17,7 @@ from mltree.commands.bootstrap import (
 )
 from mltree.commands.branch_tests import BRANCHES, FEWEST_TAXA, LocalTests
 from mltree.commands.ultrafast import ULTRAFAST_KINDS, WantedUltrafast, ultrafast_texts
+from mltree.events import Emit
 from mltree.journal import Journal
 from mltree.log import RunLog
 from mltree.model.partitioned import Linkage
@@ -30,7 +31,7 @@ from mltree.tree_events import SupportsDrawn
 if TYPE_CHECKING:
     from mltree.commands.search import SearchRequest
 
-__all__ = ["MODEL", "SUPPORT", "Draw", "Drawn", "Supports", "draw_supports"]
+__all__ = ["MODEL", "SUPPORT", "Draw", "Drawn", "Supports", "draw_supports", "replicates_of"]
 
 MODEL, SUPPORT = "bestModel", "support"
 """Kinds of the files with the search's model, and with the best tree and all its labels."""
@@ -88,47 +89,56 @@ class Drawn:
     """By kind of file."""
     told: list[SupportsDrawn] = field(default_factory=list)
 
+    def add(self, texts: Mapping[str, str], told: Sequence[SupportsDrawn]) -> None:
+        """More supports, the first of them on a tree that has the labels so far too."""
+        self.texts |= texts
+        self.newick = told[0].newick
+        self.told += told
+
+
+class Replicate(Protocol):
+    """Searches for bootstrap replicates."""
+
+    def __call__(self, wanted: Wanted, newick: str) -> tuple[dict[str, str], list[SupportsDrawn]]:
+        """The texts of all files, and the supports, behind the labels of this tree."""
+
 
 def draw_supports(
-    request: SearchRequest,
+    asked: Supports,
     ready: TreeSearch,
     found: Found,
+    seed: int,
     draw: Draw,
-    log: RunLog,
-    reporter: Reporter,
+    replicate: Replicate,
+    emit: Emit,
 ) -> Drawn:
-    """Compute what was asked for and show it."""
-    asked, problem = request.supports, ready.problem
+    """Compute what was asked for and tell of it."""
+    problem = ready.problem
     drawn = Drawn(draw(found.mean_tree))
     if asked.tests and len(problem.taxa) >= FEWEST_TAXA:
         tested = asked.tests.of(
-            ready.computation.of_all_taxa, found.tree, found.model, problem.groups, request.seed
+            ready.computation.of_all_taxa, found.tree, found.model, problem.groups, seed
         )
         drawn.newick = draw(found.mean_tree, tested.labels())
         drawn.told = tested.events(drawn.newick)
         for event in drawn.told:
-            reporter(event)
+            emit(event)
         drawn.texts = {SUPPORT: drawn.newick + "\n", BRANCHES: tested.table(problem.taxa)}
     if asked.ultrafast and len(ready.distinct.kept) >= FEWEST_TAXA:
-        texts, told = ultrafast_texts(
-            asked.ultrafast, ready, found, drawn.newick, request.seed, reporter
-        )
-        drawn.texts |= texts
-        drawn.newick = told[0].newick
-        drawn.told += told
+        drawn.add(*ultrafast_texts(asked.ultrafast, ready, found, drawn.newick, seed, emit))
     if asked.bootstrap:
-        _add_replicates(request, asked.bootstrap, ready, drawn, log, reporter)
+        drawn.add(*replicate(asked.bootstrap, drawn.newick))
     return drawn
 
 
-def _add_replicates(
+def replicates_of(
     request: SearchRequest,
-    wanted: Wanted,
     ready: TreeSearch,
-    drawn: Drawn,
     log: RunLog,
     reporter: Reporter,
-) -> None:
+    wanted: Wanted,
+    newick: str,
+) -> tuple[dict[str, str], list[SupportsDrawn]]:
     """The bootstrap that follows, under the model as the search has written it.
 
     So ``mltree bootstrap`` can add to it, given that file.
@@ -138,12 +148,10 @@ def _add_replicates(
     model = read_problem(request.alignment, written, request.datatype, linkage).model
     settings = replicate_settings(request.nni_only)
     bootstrap = bootstrap_after(ready, model, settings, request.seed)
-    best, before = read_labelled(drawn.newick)
+    best, before = read_labelled(newick)
     with Journal(request.outputs.path(JOURNAL)) as journal:
         texts, told, outcome = replicated(
             bootstrap, wanted, journal, best, request, log, reporter, before
         )
     reporter(finished(outcome))
-    drawn.texts |= texts
-    drawn.newick = told[0].newick
-    drawn.told += told
+    return texts, told

@@ -9,7 +9,7 @@ import numpy as np
 
 from mltree import __version__
 from mltree.commands.branch_tests import BRANCH_TESTS, BRANCHES, FEWEST_TAXA, LocalTests
-from mltree.commands.request import Request
+from mltree.commands.fitting import FitRequest, fitted
 from mltree.commands.results import finish
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted
@@ -18,8 +18,7 @@ from mltree.likelihood.site_rows import rows_of_trees
 from mltree.model.partitioned import Linkage
 from mltree.problem import Problem, check_possible, read_tree
 from mltree.report.progress import Reporter
-from mltree.run import FIXED_TOPOLOGY, Computation, Found, evaluate, open_computation
-from mltree.settings import SearchSettings
+from mltree.run import FIXED_TOPOLOGY, Computation, Found, open_computation
 from mltree.supports.battery import TESTS, tree_tests
 from mltree.supports.table import members, sides, unit_bits
 from mltree.supports.tree_tests import TreeTest
@@ -41,12 +40,10 @@ TREE_TESTS = dict(zip(("bp", "kh", "sh", "wkh", "wsh", "elw", "au"), TESTS, stri
 
 
 @dataclass(frozen=True, kw_only=True)
-class _TestRequest(Request):
+class _TestRequest(FitRequest):
     tests: str
     replicates: int
     seed: int
-    optimise_model: bool
-    optimise_branches: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,19 +117,10 @@ def _fitted(
     """The tree and the model, optimised as far as was asked for."""
     if not request.optimise_branches:
         check_possible(tree, problem.groups)
-    return evaluate(
-        computation.likelihood,
-        tree,
-        problem.model,
-        reporter,
-        optimise_parameters=request.optimise_model,
-        optimise_lengths=request.optimise_branches,
-        settings=_settings(computation),
-    )
-
-
-def _settings(computation: Computation) -> SearchSettings:
-    return FIXED_TOPOLOGY.for_precision(computation.placement.is_exact)
+    return fitted(
+        computation, tree, problem.model, reporter,
+        request.optimise_model, request.optimise_branches,
+    )  # fmt: skip
 
 
 def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, str]:
@@ -217,7 +205,8 @@ def _fitted_trees(
     reporter: Reporter,
 ) -> Iterator[Found]:
     """The trees under one model, optimised on the best of them, as far as was asked for."""
-    likelihood, settings = computation.likelihood, _settings(computation)
+    likelihood = computation.likelihood
+    settings = FIXED_TOPOLOGY.for_precision(computation.placement.is_exact)
     cases = [Case(problem.model.arrays())] * len(trees)
     if request.optimise_branches:
         lnl = likelihood.smooth(trees, cases, settings.first_smooth_epsilon)

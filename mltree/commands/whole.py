@@ -17,8 +17,7 @@ from mltree.commands.ultrafast import WantedUltrafast
 from mltree.device.discovery import choose_devices
 from mltree.events import Notice, ignore
 from mltree.likelihood.ascertainment import conditioned_parts
-from mltree.model.partitioned import Linkage
-from mltree.problem import Problem, load_problem
+from mltree.problem import Problem
 from mltree.report.progress import Reporter
 
 __all__ = ["WholeRequest", "replicates_pay", "run_whole"]
@@ -52,12 +51,7 @@ def run_whole(request: WholeRequest, reporter: Reporter) -> None:
         reporter.say(f"Wrote {write_report(outputs, reporter, alignment=request.alignment)}")
         return
     if request.decides:
-        problem = load_problem(
-            request.alignment, None if request.chooses else request.model, ignore,
-            request.datatype, Linkage(request.linkage), request.partitions,
-            chooses=request.chooses,
-        )  # fmt: skip
-        request = _with_bootstrap(request, problem, reporter)
+        request = _with_bootstrap(request, request.load(ignore), reporter)
     run_search(request, reporter)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from mltree import __version__
 
-__all__ = ["Methods", "methods_text", "without_values"]
+__all__ = ["REFERENCES", "Methods", "methods_text", "without_values"]
 
 REFERENCES = {
     "mltree": f"The mltree authors. mltree {__version__}: maximum-likelihood phylogenetic trees on "

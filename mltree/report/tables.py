@@ -17,6 +17,7 @@ from mltree.run_events import EngineScore, FunctionTime, TimeSpent
 from mltree.tree_events import TestedTree
 
 __all__ = [
+    "MAX_P_VALUE",
     "Timed",
     "check_lines",
     "compare_table",

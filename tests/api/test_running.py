@@ -180,6 +180,13 @@ def test_a_bootstrap_is_the_commands(file: str) -> None:
     assert alone.supports == alone.consensus.supports
 
 
+def test_names_of_taxa_may_have_blanks(sequences: dict[str, str]) -> None:
+    named = {f"Homo {name}": row for name, row in sequences.items()}
+    found = mltree.bootstrap(named, "JC", replicates=2)
+    assert [set(tree.taxa) for tree in found.trees] == [named.keys()] * 2
+    assert set(found.consensus.taxa) == named.keys()
+
+
 @pytest.mark.parametrize(
     ("call", "error", "line"),
     [

@@ -19,6 +19,7 @@ from mltree.report.page.charts import (
     ticks,
     words,
 )
+from mltree.report.tables import MAX_P_VALUE
 from mltree.tree.topology import Float64Array
 
 __all__ = ["composition_chart", "site_chart", "taxon_gap_chart"]
@@ -28,9 +29,6 @@ WIDTH = 1060.0
 
 MOST_BINS = 240
 """Bars along an alignment; longer ones are averaged."""
-
-DEVIANT = 0.05
-"""p of the χ² test of composition below which a sequence gets a dot of its own."""
 
 MOST_DOTS = 150
 """Of a state."""
@@ -104,7 +102,7 @@ def composition_chart(patterns: Patterns, p_values: Sequence[float]) -> str:
     shares = _shares(patterns)
     states = patterns.alphabet.states
     across = Scale(0.0, float(np.nanmax(shares)) * 1.04, 30.0, WIDTH - 24.0)
-    deviant = [tip for tip in np.argsort(p_values, kind="stable") if p_values[tip] < DEVIANT]
+    deviant = [tip for tip in np.argsort(p_values, kind="stable") if p_values[tip] < MAX_P_VALUE]
     parts = []
     for row, state in enumerate(states):
         y = 12.0 + 20.0 * row

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mltree import __version__
 from mltree.alignment.checks import AlignmentSummary
 from mltree.alignment.patterns import Patterns
 from mltree.model.substitution import Model
+from mltree.report.methods import REFERENCES, without_values
 from mltree.report.page.data_charts import composition_chart, site_chart, taxon_gap_chart
 from mltree.report.page.facts import Facts
 from mltree.report.page.model_charts import categories_chart, matrix_chart
 from mltree.report.page.run_charts import lnl_chart, starts_chart, time_chart
-from mltree.report.tables import check_lines
+from mltree.report.tables import MAX_P_VALUE, check_lines
 from mltree.tree.topology import Float64Array
 from mltree.tree.written import WrittenTree
 
@@ -74,7 +74,7 @@ def key_figures(subject: Subject) -> str:
     else:
         figures.append(("taxa", f"{len(subject.tree.tips):,}"))
     if len(subject.models) == 1:
-        name = re.sub(r"\{[^}]*\}", "", subject.models[0].text)
+        name = without_values(subject.models[0].text)
         figures.append(("model", name.replace("+", "\u200b+")))  # where a line may end
     elif subject.models:
         figures.append(("model", f"{len(subject.models)} parts"))
@@ -224,7 +224,7 @@ def _alignment(subject: Subject) -> str:
         parts.append(_figure(taxon_gap_chart(summary), "Share of gaps of every taxon."))
     caption = (
         "Composition of the sequences: range, quartiles and median of each state's share. Dots: "
-        "sequences that the χ² test tells from the whole (p < 5%)."
+        f"sequences that the χ² test tells from the whole (p < {MAX_P_VALUE:.0%})."
     )
     parts.append(_figure(composition_chart(patterns, summary.composition_p_values), caption))
     return "".join(parts)
@@ -261,11 +261,7 @@ def _citations(subject: Subject) -> str:
     references = re.split(r"\n(?=\[\d+\])", "\n".join(paragraphs[1:]))
     items = (re.sub(r"^\[\d+\]\s*", "", " ".join(item.split())) for item in references if item)
     cited = "".join(f"<li>{_text(item)}</li>" for item in items)
-    own = (
-        f"The mltree authors. mltree {__version__}: maximum-likelihood phylogenetic trees on any "
-        "OpenCL device."
-    )
-    return told + (f"<ol>{cited}</ol>" if cited else f"<p>{_text(own)}</p>")
+    return told + (f"<ol>{cited}</ol>" if cited else f"<p>{_text(REFERENCES['mltree'])}</p>")
 
 
 def _text(text: str) -> str:

@@ -1,0 +1,56 @@
+"""Trees that are given, and optimised as far as was asked for: what several commands begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mltree.commands.request import Request
+from mltree.events import Emit
+from mltree.model.partitioned import PartitionModel
+from mltree.problem import Problem, check_possible, lone_trees, read_trees
+from mltree.run import FIXED_TOPOLOGY, Computation, Found, evaluate
+from mltree.tree.topology import Tree
+
+__all__ = ["FitRequest", "fitted", "given_tree"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRequest(Request):
+    """What a command needs to know that takes topologies as they are."""
+
+    optimise_model: bool
+    optimise_branches: bool
+
+
+def given_tree(path: str, problem: Problem, emit: Emit, optimise_branches: bool) -> Tree:
+    """The tree of a file; a tree a part where parts have branch lengths of their own.
+
+    Raises:
+        InputError: it cannot be used.
+        NumericalError: its lengths are to stay as they are, and it has no likelihood.
+    """
+    tree = read_trees(path, problem, emit)
+    if not optimise_branches:
+        for own, groups in lone_trees(tree, problem):
+            check_possible(own, groups)
+    return tree
+
+
+def fitted(
+    computation: Computation,
+    tree: Tree,
+    model: PartitionModel,
+    emit: Emit,
+    optimise_model: bool,
+    optimise_branches: bool,
+) -> Found:
+    """The tree and the model, as likely as they can be made on this topology."""
+    return evaluate(
+        computation.likelihood,
+        tree,
+        model,
+        emit,
+        optimise_parameters=optimise_model,
+        optimise_lengths=optimise_branches,
+        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
+    )
