@@ -8,6 +8,6 @@ contenders  mltree's layouts and devices, ready to search
 once        the child process of one mltree search
 rivals      other programs, run as their users run them
 judge       one scorer for everybody's trees
-table1, search, kernels, scale, precision, golden   the benchmarks
+table1, search, kernels, scale, reach, precision, golden   the benchmarks
 render      results to Markdown, plots and the README's tables
 """

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import cases, golden, kernels, precision, quality, render, scale, table1
+from bench import cases, golden, kernels, precision, quality, reach, render, scale, table1
 from bench.contenders import Contender, contenders
 from bench.data import PAPER_SIZES, Source
 from bench.provenance import cores, provenance
@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_kernels(benches)
     _add_cases(benches)
     _add_scale(benches)
+    _add_reach(benches)
     _add_precision(benches)
     _add_golden(benches)
     _add_judge(benches)
@@ -121,6 +122,16 @@ def _add_scale(benches: Benches[argparse.ArgumentParser]) -> None:
     parser.add_argument("--axes", type=_words, default=tuple(scale.AXES))
     parser.add_argument("--only", metavar="TEXT", help="only contenders whose name contains TEXT")
     parser.set_defaults(run=_scale)
+
+
+def _add_reach(benches: Benches[argparse.ArgumentParser]) -> None:
+    parser = _bench(benches, "reach", "whole runs as loci, taxa and ranks grow")
+    parser.add_argument("--points", type=_points, default=reach.POINTS, help="LOCI:RANKS,...")
+    parser.add_argument(
+        "--searches", type=_points, default=reach.SEARCHES, help="TAXA:RANKS,... of one alignment"
+    )
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one run")
+    parser.set_defaults(run=_reach)
 
 
 def _add_precision(benches: Benches[argparse.ArgumentParser]) -> None:
@@ -282,6 +293,21 @@ def _scale(options: argparse.Namespace) -> None:
     axes = scale.SMOKE if options.smoke else {axis: scale.AXES[axis] for axis in options.axes}
     scale.measure(run, axes, _all_cores(options, ("double",)), repetitions, options.seed)
     run.save()
+
+
+def _reach(options: argparse.Namespace) -> None:
+    repetitions = options.repetitions or (1 if options.smoke else 3)
+    run = _run("reach", options, repetitions)
+    points, searches = options.points, options.searches
+    if options.smoke:
+        points, searches = reach.SMOKE, reach.SMOKE_SEARCHES
+    reach.measure(run, points, searches, repetitions, options.timeout, options.seed)
+    run.save()
+
+
+def _points(text: str) -> tuple[tuple[int, int], ...]:
+    pairs = [point.split(":") for point in text.split(",") if point]
+    return tuple((int(size), int(ranks)) for size, ranks in pairs)
 
 
 def _precision(options: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.markdown import engineering, markdown_table, seconds
 from bench.results import Row, Run
 
-__all__ = ["cases", "golden", "kernels", "precision", "scale"]
+__all__ = ["cases", "golden", "kernels", "precision", "reach", "scale"]
 
 
 def kernels(run: Run) -> str:
@@ -95,6 +95,39 @@ def scale(run: Run) -> str:
             ),
         ])  # fmt: skip
     return markdown_table(head, body)
+
+
+def reach(run: Run) -> str:
+    """Cost as loci, taxa and ranks grow."""
+    head = ["run", "ranks", "wall", "CPU seconds", "CPU against fewest ranks", "CPU of rank 0",
+            "efficiency"]  # fmt: skip
+    body, base, lone = [], dict[tuple[str, int], float](), dict[int, float]()
+    for row in sorted(run.rows, key=lambda row: (row["axis"], row["point"])):
+        size, ranks = row["point"]
+        name = f"{size:,} loci" if row["axis"] == "loci" else f"{size:,} × {row['sites']:,}"
+        if row["status"] != "done":
+            body.append([name, str(ranks), row["status"], "", "", "", ""])
+            continue
+        cpu, busiest = row["cpu_s"]["median"], row.get("rank_0_cpu_s", {}).get("median")
+        first = base.setdefault((row["axis"], size), cpu)
+        body.append([
+            name,
+            str(ranks),
+            engineering_time(row["wall_s"]["median"]),
+            f"{cpu:.1f}",
+            f"{cpu / first:.2f} ×",
+            f"{busiest:.1f}" if busiest else "",
+            f"{lone.setdefault(size, ranks * busiest) / (ranks * busiest):.2f}" if busiest else "",
+        ])  # fmt: skip
+    told = (
+        "Whole runs, start included, one thread a rank: of loci, or of one alignment, taxa × sites."
+        " Efficiency: CPU seconds of rank 0, the busiest, times ranks: those of the fewest over"
+        " these."
+    )
+    agree = sum(check["holds"] for check in run.checks)
+    return f"{told} Same bits as one rank: {agree} of {len(run.checks)}.\n\n" + markdown_table(
+        head, body
+    )
 
 
 def precision(run: Run) -> str:

@@ -176,6 +176,7 @@ _BRIEF: dict[str, Callable[[Run], str]] = {
     "cases": engine_tables.cases,
     "scale": engine_tables.scale,
     "precision": engine_tables.precision,
+    "reach": engine_tables.reach,
     "golden": engine_tables.golden,
 }
 _FULL: dict[str, Callable[[Run], list[tuple[str, str]]]] = {

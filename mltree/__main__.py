@@ -4,6 +4,7 @@ import gc
 import os
 
 from mltree.heap import keep_freed_memory
+from mltree.ranks import join, leave
 from mltree.stopping import STDERR, ignore, listen
 
 YOUNG_OBJECTS = 50_000
@@ -17,6 +18,7 @@ def main() -> None:
     listen()
     gc.set_threshold(YOUNG_OBJECTS)
     keep_freed_memory()
+    join()
     from mltree.cli.main import main as run
 
     try:
@@ -25,6 +27,8 @@ def main() -> None:
         if not ending.code:
             ignore()
         raise
+    finally:
+        leave()
 
 
 def _take_standard_streams() -> None:

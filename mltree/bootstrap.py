@@ -8,12 +8,15 @@ and more replicates can be added at any time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from mltree.device.layout_choice import KeptLayouts
+from mltree.errors import InputError
 from mltree.events import Emit, ignore
 from mltree.journal import Entry, Head, Journal
 from mltree.likelihood.cases import Case
@@ -21,6 +24,7 @@ from mltree.model.parameters import bounds
 from mltree.model.partitioned import PartitionModel
 from mltree.placement import Resources
 from mltree.problem import Problem
+from mltree.ranks import ALIKE_HINT, LONE, Ranks, Work
 from mltree.run import (
     ANY_DEVICE,
     FIXED_TOPOLOGY,
@@ -42,6 +46,7 @@ from mltree.supports.table import split_table
 from mltree.tree.fitch import pack_sites
 from mltree.tree.newick import write_newick
 from mltree.tree.newick_clades import read_clades
+from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
@@ -51,6 +56,10 @@ __all__ = ["MOST", "Bootstrap", "Outcome", "bootstrap_after", "prepare_bootstrap
 
 MOST = 1000
 """Replicates after which autoMRE gives up: RAxML's and RAxML-NG's."""
+
+
+SHARES = 4
+"""Times that each of several ranks takes replicates, at least: so they end at about one time."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,11 @@ class Bootstrap:
     computation: Computation
     replicates: Replicates
 
+    def __reduce__(self) -> tuple[Callable[..., Bootstrap], tuple[Any, ...]]:
+        """What another rank is sent, to compute on its own device."""
+        bare = replace(self.replicates, parsimony=REFERENCE)
+        return _elsewhere, (self.problem, self.computation, bare)
+
     @property
     def head(self) -> Head:
         """What its journal must agree with."""
@@ -89,6 +103,7 @@ class Bootstrap:
         journal: Journal,
         emit: Emit = ignore,
         grown: Callable[[], None] = lambda: None,
+        ranks: Ranks = LONE,
     ) -> Outcome:
         """Search for the replicates that the journal lacks.
 
@@ -103,18 +118,25 @@ class Bootstrap:
         if not checks.are_enough():
             missing = [k for k in range(1, goal + 1) if k not in journal.done]
             at_once = self._at_once(len(missing), wanted is None)
-            searches = self.replicates.searches(missing, at_once)
-            for _, found in perform_all(self.computation.likelihood, searches, at_once):
-                newick = write_newick(found.tree, self.problem.taxa)
-                journal.add(found.number, Entry(found.lnl, newick))
-                done = len(journal.done)
-                emit(ReplicateDone(found.number, found.lnl, done, goal))
+            if ranks.size > 1:
+                at_once = max(1, min(at_once, len(missing) // (SHARES * ranks.size)))
+            helping = partial(_helping, self, at_once, self.head.fingerprint)
+            for number, entry in ranks.deal(missing, partial(self._searched, at_once), helping):
+                journal.add(number, entry)
+                done = sum(k <= goal for k in journal.done)
+                emit(ReplicateDone(number, entry.lnl, done, goal))
                 grown()
                 if checks.are_enough():
                     break
         verdict = checks.verdict
         count = verdict.replicates if verdict and checks.are_enough() else goal
         return Outcome(count, verdict, time.perf_counter() - began)
+
+    def _searched(self, at_once: int, numbers: Iterator[int]) -> Iterator[tuple[int, Entry]]:
+        """Replicates as they end, so many of them under way at a time."""
+        searches = self.replicates.searches(numbers, at_once)
+        for _, found in perform_all(self.computation.likelihood, searches, at_once):
+            yield found.number, Entry(found.lnl, write_newick(found.tree, self.problem.taxa))
 
     def _at_once(self, missing: int, auto: bool) -> int:
         """Replicates side by side: two checks' worth where the next check may end it all."""
@@ -126,6 +148,21 @@ class Bootstrap:
         case = Case(self.replicates.model.arrays())
         trees = self.computation.likelihood.trees_at_once([tree] * count, [case] * count)
         return max(1, trees // starts)
+
+
+def _elsewhere(problem: Problem, computation: Computation, replicates: Replicates) -> Bootstrap:
+    own = replace(replicates, parsimony=computation.parsimony)
+    return Bootstrap(problem=problem, computation=computation, replicates=own)
+
+
+def _helping(bootstrap: Bootstrap, at_once: int, mark: str) -> Work[int, tuple[int, Entry]]:
+    """How another rank than the first goes through replicates.
+
+    Raises: InputError: it would find something else.
+    """
+    if bootstrap.head.fingerprint != mark:
+        raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
+    return partial(bootstrap._searched, at_once)
 
 
 @dataclass
@@ -196,7 +233,11 @@ def prepare_bootstrap(
     computation = open_computation(problem, resources, emit, distinct.groups, fitting, trees, kept)
     model = problem.model
     if not _is_given(problem):
-        start = distinct.reduce_tree(tree) if tree else _parsimony_tree(distinct, seed)
+        start = (
+            _parsimony_tree(distinct, seed, computation.parsimony)
+            if tree is None
+            else distinct.reduce_tree(tree)
+        )
         exact = computation.placement.is_exact
         found = evaluate(
             computation.likelihood, start, model, emit, optimise_parameters=True,
@@ -217,7 +258,9 @@ def _bootstrap(
 ) -> Bootstrap:
     exact = computation.placement.is_exact
     fitting = settings.for_data(len(problem.taxa), problem.n_sites).for_precision(exact)
-    replicates = Replicates(distinct, model, fitting, seed, constraint)
+    replicates = Replicates(
+        distinct, model, fitting, seed, constraint, parsimony=computation.parsimony
+    )
     return Bootstrap(problem=problem, computation=computation, replicates=replicates)
 
 
@@ -225,9 +268,11 @@ def _is_given(problem: Problem) -> bool:
     """Whether the model has all its values, as those of a .bestModel file."""
     parts = [] if problem.data is None else problem.data.parts
     is_scaled = not parts or any(part.scaler is not None for part in parts)
-    return is_scaled and not any(bounds(model) for model in problem.model.models)
+    is_known = not problem.model.has_site_rates
+    return is_scaled and is_known and not any(bounds(model) for model in problem.model.models)
 
 
-def _parsimony_tree(distinct: Collapsed, seed: int) -> Tree:
-    (tree,) = parsimony_trees(pack_sites(*distinct.groups), 1, np.random.default_rng(seed))
+def _parsimony_tree(distinct: Collapsed, seed: int, engine: ParsimonyEngine) -> Tree:
+    sites, rng = pack_sites(*distinct.groups), np.random.default_rng(seed)
+    (tree,) = parsimony_trees(sites, 1, rng, engine=engine)
     return tree

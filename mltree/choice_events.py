@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mltree.events import Event
+from mltree.values import Value
 
 __all__ = ["CandidatesScored", "ModelChosen", "ModelsRanked", "PartsMerged", "RankedModel"]
 
 
-@dataclass(frozen=True)
 class CandidatesScored(Event):
     """Candidates of a model choice were fitted to every part."""
 
@@ -20,7 +18,6 @@ class CandidatesScored(Event):
     """Of the first part, so far."""
 
 
-@dataclass(frozen=True)
 class ModelChosen(Event):
     """The best model of a part."""
 
@@ -31,8 +28,7 @@ class ModelChosen(Event):
     lnl: float
 
 
-@dataclass(frozen=True)
-class RankedModel:
+class RankedModel(Value):
     """A candidate of a model choice."""
 
     model: str
@@ -45,7 +41,6 @@ class RankedModel:
     """exp(-delta / 2), of sum 1."""
 
 
-@dataclass(frozen=True)
 class ModelsRanked(Event):
     """The best candidates for a part, the best first."""
 
@@ -56,7 +51,6 @@ class ModelsRanked(Event):
     models: tuple[RankedModel, ...]
 
 
-@dataclass(frozen=True)
 class PartsMerged(Event):
     """A round of merging parts has ended."""
 

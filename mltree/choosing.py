@@ -14,10 +14,11 @@ from mltree.merging import merge_parts
 from mltree.model.candidates import Criterion
 from mltree.model.part_models import part_models
 from mltree.model.partitioned import Linkage
-from mltree.model_choice import Choice, choose_models
+from mltree.model_choice import choose_models
 from mltree.placement import Resources
 from mltree.problem import Problem, in_parts
 from mltree.run import ANY_DEVICE, Found, open_computation, with_own_lengths
+from mltree.scored_models import Choice
 from mltree.search.driver import StartingTree, search
 from mltree.search.model_optimiser import Fit
 from mltree.settings import preset
@@ -145,7 +146,8 @@ def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -
     settings = preset("fast").nni_only()
     computation = open_computation(problem, resources, emit, settings=settings, trees=1)
     rng = np.random.default_rng(seed)
-    (start,) = parsimony_trees(pack_sites(*problem.groups), 1, rng)
+    sites = pack_sites(*problem.groups)
+    (start,) = parsimony_trees(sites, 1, rng, engine=computation.parsimony)
     first = StartingTree(with_own_lengths(start, problem.model), "parsimony 1")
     found = search(computation.likelihood, [first], problem.model, settings, rng, emit)
     return Found.of(Fit(found.tree, found.model, lnl=found.lnl), 0.0).mean_tree

@@ -68,6 +68,17 @@ def find(given: str | None, environment: Mapping[str, str] = os.environ) -> Path
         if not Path(named).is_file():
             raise InputError("no such file", file=named, hint="it is to have options")
         return Path(named)
+    return _usual(environment)
+
+
+def is_there(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a file is named, rightly or not, or lies where it usually does."""
+    is_named = any(argument.partition("=")[0] == OPTION for argument in arguments)
+    return is_named or bool(environment.get(VARIABLE)) or _usual(environment) is not None
+
+
+def _usual(environment: Mapping[str, str]) -> Path | None:
+    """The file that needs no name."""
     return next((path for path in (Path(NAME), _users(environment)) if path.is_file()), None)
 
 

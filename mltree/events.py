@@ -8,9 +8,9 @@ it adds the time. lnL are natural logs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mltree.alignment.checks import AlignmentSummary
+from mltree.values import Value
 
 __all__ = [
     "AlignmentChecked",
@@ -43,8 +43,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(Value):
     """Something that happened."""
 
 
@@ -56,14 +55,12 @@ def ignore(_: Event) -> None:
     """The receiver for whoever wants no events."""
 
 
-@dataclass(frozen=True)
 class Notice(Event):
     """Something the user should know, in one line: an assumption, a fallback, a repair."""
 
     text: str
 
 
-@dataclass(frozen=True)
 class Unsaved(Event):
     """A result that could not be written to its file: its last resort is wherever this is shown."""
 
@@ -71,7 +68,6 @@ class Unsaved(Event):
     content: str
 
 
-@dataclass(frozen=True)
 class RunStarted(Event):
     """The first event of a run."""
 
@@ -82,7 +78,6 @@ class RunStarted(Event):
     """None where nothing is random."""
 
 
-@dataclass(frozen=True)
 class AlignmentLoaded(Event):
     """The data are read and compressed."""
 
@@ -99,8 +94,7 @@ class AlignmentLoaded(Event):
     """Share of characters that are gaps or fully ambiguous, 0..1."""
 
 
-@dataclass(frozen=True)
-class PartFacts:
+class PartFacts(Value):
     """A part of the alignment, and what is in it."""
 
     name: str
@@ -115,7 +109,6 @@ class PartFacts:
     """With any data in the part."""
 
 
-@dataclass(frozen=True)
 class PartitionsLoaded(Event):
     """The alignment is read and cut into parts."""
 
@@ -127,7 +120,6 @@ class PartitionsLoaded(Event):
     parts: tuple[PartFacts, ...]
 
 
-@dataclass(frozen=True)
 class AlignmentWritten(Event):
     """Sequences are in a file."""
 
@@ -138,7 +130,6 @@ class AlignmentWritten(Event):
     sites: int
 
 
-@dataclass(frozen=True)
 class MemoryPlanned(Event):
     """What a run will take at its peak, before it takes anything; bytes."""
 
@@ -154,7 +145,8 @@ class MemoryPlanned(Event):
     near: int
     """CLAs of the insertions that are re-scored at once, beside the trees'."""
     tips: int
-    """One byte a pattern; shared by all trees."""
+    """One byte a pattern, and the eigen systems of patterns that have their own; shared by all
+    trees."""
     matrices: int
     """P matrices of the largest launch."""
     process: int
@@ -163,7 +155,6 @@ class MemoryPlanned(Event):
     """Memory of the devices."""
 
 
-@dataclass(frozen=True)
 class AlignmentChecked(Event):
     """All that is worth knowing about an alignment before a search."""
 
@@ -172,7 +163,6 @@ class AlignmentChecked(Event):
     """Of a search with the default settings; None where no device would take any."""
 
 
-@dataclass(frozen=True)
 class DeviceChosen(Event):
     """An engine stands ready."""
 
@@ -180,7 +170,6 @@ class DeviceChosen(Event):
     """Device and layout."""
 
 
-@dataclass(frozen=True)
 class SearchPlanned(Event):
     """A search stands ready."""
 
@@ -190,7 +179,6 @@ class SearchPlanned(Event):
     """Batches of perturbed copies without a better tree after which it ends; 0: none."""
 
 
-@dataclass(frozen=True)
 class StartTree(Event):
     """A starting tree, scored after a first smoothing."""
 
@@ -199,7 +187,6 @@ class StartTree(Event):
     lnl: float
 
 
-@dataclass(frozen=True)
 class PhaseStarted(Event):
     """Rounds of one radius begin."""
 
@@ -213,7 +200,6 @@ class PhaseStarted(Event):
     """Trees side by side."""
 
 
-@dataclass(frozen=True)
 class RoundDone(Event):
     """One batched SPR round over all trees of a phase."""
 
@@ -228,7 +214,6 @@ class RoundDone(Event):
     """Of the best tree."""
 
 
-@dataclass(frozen=True)
 class ModelOptimised(Event):
     """Model parameters and branch lengths of the best tree were optimised."""
 
@@ -237,7 +222,6 @@ class ModelOptimised(Event):
     lnl: float
 
 
-@dataclass(frozen=True)
 class StoppedShort(Event):
     """A warning: an optimisation ended before it reached a maximum."""
 
@@ -245,7 +229,6 @@ class StoppedShort(Event):
     """What was optimised: ``model and branch lengths``, ``model``, ``branch lengths``."""
 
 
-@dataclass(frozen=True)
 class TreesCulled(Event):
     """Starts that cannot catch up were dropped."""
 
@@ -253,7 +236,6 @@ class TreesCulled(Event):
     dropped: int
 
 
-@dataclass(frozen=True)
 class StartsEnded(Event):
     """The last phase is over, and with it what each start led to."""
 
@@ -265,7 +247,6 @@ class StartsEnded(Event):
     because another one had the same tree."""
 
 
-@dataclass(frozen=True)
 class TreePerturbed(Event):
     """A batch of perturbed copies was searched."""
 
@@ -277,14 +258,12 @@ class TreePerturbed(Event):
     """Of the best tree, after it."""
 
 
-@dataclass(frozen=True)
 class CheckpointWritten(Event):
     """The search can go on from here if it is stopped."""
 
     path: str
 
 
-@dataclass(frozen=True)
 class SearchResumed(Event):
     """A checkpoint was found: the work up to here is not done again."""
 
@@ -295,7 +274,6 @@ class SearchResumed(Event):
     """Of the best tree."""
 
 
-@dataclass(frozen=True)
 class SearchFinished(Event):
     """The search is over."""
 
@@ -305,14 +283,12 @@ class SearchFinished(Event):
     moves: int
 
 
-@dataclass(frozen=True)
 class TreeScored(Event):
     """A given tree after a first smoothing of its branches."""
 
     lnl: float
 
 
-@dataclass(frozen=True)
 class RunFinished(Event):
     """What a run found."""
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 __all__ = ["COMMANDS", "HABITS", "Habit", "translated"]
 
 COMMANDS = (
-    "search", "evaluate", "compare", "devices", "check", "run", "bootstrap", "model", "support",
+    "search", "compare", "devices", "check", "run", "bootstrap", "model", "evaluate", "support",
     "consensus", "rf", "bootstop", "alrt", "test", "concordance", "report", "draw", "simulate",
     "sitelh", "convert", "ancestral",
 )  # fmt: skip
@@ -51,9 +51,20 @@ ALL_CPUS = "every CPU that the process may use is the default"
 NOT_NUMERIC = r"(?![0-9]+$).*"
 AUTOMATIC = r"(?i)auto(\{[0-9]+\})?"
 
+CHOICE = r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*|\+?MERGE(ONLY)?)?"
+CHOOSING = ("", "search", "run", "model")
+"""Commands that choose a model; others take the one that was chosen."""
+
 MODEL_CHOICES = (
+    Habit(
+        IQ,
+        "--model FILE",
+        note="`mltree model ALIGNMENT` chooses one; its .bestFitModel is such a file",
+        when=CHOICE,
+        commands=tuple(command for command in COMMANDS if command not in CHOOSING),
+    ),
     Habit(IQ, "--model auto --merge", when=r"(?i)(MFP?|TEST|TESTNEW)\+?MERGE(ONLY)?"),
-    Habit(IQ, "--model auto", when=r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*)?"),
+    Habit(IQ, "--model auto", when=CHOICE),
 )
 
 SEQUENCE_TYPES = (
@@ -61,7 +72,8 @@ SEQUENCE_TYPES = (
     Habit(IQ, "--data-type dna", when="DNA"),
     Habit(IQ, "--data-type binary", when="BIN"),
     Habit(IQ, "--data-type multistate", when="MORPH"),
-    Habit(IQ, note="DNA, proteins, binary and multistate characters are what mltree knows"),
+    Habit(IQ, "--data-type {}", when="CODON[0-9]*"),
+    Habit(IQ, note="mltree knows DNA, codons, proteins, genotypes, binary and multistate data"),
 )
 
 HABITS: dict[str, tuple[Habit, ...]] = {
@@ -148,6 +160,9 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-quiet": (Habit(IQ, "--quiet", values=0),),
     "-czb": (Habit(IQ, "--collapse 1e-6", values=0),),
     "-wsl": (Habit(IQ, "--site-lnl", command="evaluate", values=0),),
+    "-wsr": (Habit(IQ, "--site-rates", values=0),),
+    "--rate": (Habit(IQ, "--site-rates", values=0),),
+    "-wspm": (Habit(IQ, "--site-prob", command="evaluate", values=0),),
     "-blfix": (Habit(IQ, "--no-opt-branches", command="evaluate", values=0),),
     "-asr": (Habit(IQ, "--format iqtree", command="ancestral", values=0),),
     "--ancestral": (Habit(NG, command="ancestral", values=0),),

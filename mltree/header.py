@@ -51,7 +51,6 @@ def _arguments() -> list[str]:
         *_macro("SESSION_MEMBERS", members),
         *_macro("WORKER_BUFFERS", _wrapped(buffers)),
         *_macro("WORKER_NUMBERS", _wrapped([f"{of} {name}" for name, of, *_ in ARGUMENTS])),
-        "",
         *_macro("SESSION_VALUES", _wrapped([item.name for item in (*BUFFERS, *ARGUMENTS)])),
     ]
 

@@ -85,6 +85,7 @@ BUFFERS = (
     Argument("tip_table", "real", "[code][S]", True),
     Argument("model", "acc", "[row][MODEL_WORDS]", True),
     Argument("model_real", "real", "the same in the CLAs' precision", True),
+    Argument("site_system", "real", "[block][SITE_WORDS][lane], of patterns with their own", True),
     Argument("weights", "acc", "[row][pattern], 0 in the padding", True),
     Argument("block_part", "int", "[block]: its part", True),
     Argument("chunk_block", "int", "[chunks + 1]: the first block of each", True),

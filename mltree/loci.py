@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,24 +19,27 @@ from mltree import __version__
 from mltree.alignment.loci import table_of_tips
 from mltree.alignment.patterns import Patterns
 from mltree.device.discovery import choose_devices
-from mltree.device.layout_choice import choose_layout
+from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
 from mltree.device.memory import cla_memory
+from mltree.device.parsimony import parsimony_engine
 from mltree.errors import InputError, ModelError, NumericalError
-from mltree.events import Emit, Notice, ignore
+from mltree.events import Emit, Event, Notice, ignore
 from mltree.journal import Head, LineJournal
 from mltree.likelihood.cases import Case
 from mltree.model.grammar import format_model
 from mltree.placement import JointPlacement, Resources, place_all
 from mltree.problem import Problem
-from mltree.run import usual_starts, with_own_lengths, without_copies
+from mltree.ranks import ALIKE_HINT, LONE, Ranks, Work
+from mltree.run import with_own_lengths, without_copies
 from mltree.search.checkpoint import fingerprint
 from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
 from mltree.search.duplicates import Collapsed
 from mltree.search.quest import Quest
 from mltree.search.requests import perform_all
 from mltree.settings import SearchSettings
-from mltree.starts import starting_trees
+from mltree.starts import Term, starting_trees_of_each, usual_terms
 from mltree.tree.newick import write_newick
+from mltree.tree.parsimony import ParsimonyEngine
 from mltree.tree_events import LocusDone, LocusSkipped
 
 __all__ = ["LociJournal", "LociSearch", "Locus", "LocusTree"]
@@ -45,6 +50,9 @@ AT_ONCE = 256
 CPU_BYTES, GPU_SHARE = 1 << 28, 0.5
 """Bytes of CLAs of the loci that are searched at a time, a tree each: on a CPU, where more bring
 nothing; and the share of those that a GPU holds, which has work for all."""
+
+SHARES = 4
+"""Times that each of several ranks takes loci, at least, so that all end at about the same time."""
 
 LOCUS_PATTERNS = 512
 """Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
@@ -79,7 +87,7 @@ class LocusTree(NamedTuple):
 class LociJournal(LineJournal[str, LocusTree]):
     """The loci that are done, by their :attr:`_Ready.mark`."""
 
-    FORMAT, WHAT, RECORD = "mltree loci 1", "loci", LocusTree
+    FORMAT, WHAT, RECORD = "mltree loci 2", "loci", LocusTree
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,10 @@ class _Ready:
     problem: Problem
     mark: str
     """Of its name, data and model."""
+
+
+_Ended: TypeAlias = tuple[int, str, LocusTree | None] | Event
+"""A locus by number and mark, with its tree where it had none; or what is said of one."""
 
 
 class _Kind(NamedTuple):
@@ -109,37 +121,44 @@ class LociSearch:
     settings: SearchSettings
     resources: Resources
     seed: int
-    starts: str | None = None
-    """``pars{N},rand{N}``; as many as a preset has where None."""
+    starts: Sequence[Term] | None = None
+    """As many as a preset has where None."""
     collapse: float | None = None
     """Branches shorter than that are written as polytomies."""
+    kept: KeptLayouts | None = None
+    """What layouts are chosen by, on every rank; what was measured of the devices where None."""
 
     def run(
-        self, loci: Sequence[Locus], journal: LociJournal, emit: Emit = ignore
+        self,
+        loci: Sequence[Locus],
+        journal: LociJournal,
+        emit: Emit = ignore,
+        ranks: Ranks = LONE,
     ) -> list[LocusTree | None]:
         """The tree of every locus, in order; None where it was skipped.
 
         Raises: InputError: the journal is another run's, or cannot be written.
         """
-        journal.begin(Head(self._mark(), {}))
+        kept = measured_layouts(choose_devices(self.resources.device))
+        journal.begin(Head(self._mark(), kept))
+        assert journal.head is not None, "it has begun"
+        search = replace(self, kept=journal.head.layouts)
         found: list[LocusTree | None] = [None] * len(loci)
         done = 0
-
-        def tell(locus: _Ready, tree: LocusTree) -> None:
-            nonlocal done
-            found[locus.number], done = tree, done + 1
-            emit(LocusDone(locus.name, locus.number + 1, tree.lnl, tree.taxa, done, len(loci)))
-
-        for batch in _batches(_readable(loci, emit)):
-            fresh = []
-            for locus in batch:
-                if locus.mark in journal.done:
-                    tell(locus, journal.done[locus.mark])
-                else:
-                    fresh.append(locus)
-            for locus, tree in self._searched(fresh):
-                journal.add(locus.mark, tree)
-                tell(locus, tree)
+        at_once = AT_ONCE
+        if ranks.size > 1:
+            at_once = max(1, min(AT_ONCE, len(loci) // (SHARES * ranks.size)))
+        among = _Among(search, tuple(loci), frozenset(journal.done), at_once, self._mark())
+        for ended in ranks.deal(range(len(loci)), among.searched, among.helping):
+            if isinstance(ended, Event):
+                emit(ended)
+                continue
+            locus, mark, tree = ended
+            if tree is not None:
+                journal.add(mark, tree)
+            found[locus] = tree = journal.done[mark]
+            done += 1
+            emit(LocusDone(loci[locus].name, locus + 1, tree.lnl, tree.taxa, done, len(loci)))
         return found
 
     def _mark(self) -> str:
@@ -178,13 +197,14 @@ class LociSearch:
         self, kind: _Kind, loci: Sequence[_Ready]
     ) -> Iterator[tuple[_Ready, LocusTree]]:
         """Loci of one kind, by one engine."""
-        searches = [self._prepared(locus) for locus in loci]
+        searches = self._prepared(loci)
         patterns = table_of_tips([search.distinct.groups[0] for search in searches])
-        placement = self._placed(kind, patterns)
+        placement = self._placed(kind, patterns, self.resources)
         likelihood = placement.likelihood([patterns])
         exact = likelihood
         if not placement.is_exact:
-            exact = placement.exact([patterns]).likelihood([patterns])
+            exactly = self._placed(kind, patterns, placement.each[0].exactly)
+            exact = exactly.likelihood([patterns])
         steps = (
             search_steps(search.quest(part, placement.is_exact))
             for part, search in enumerate(searches)
@@ -196,14 +216,13 @@ class LociSearch:
                 lnl = float(exact.log_likelihoods([result.tree], [case])[0])
             yield loci[part], self._found(searches[part], result, lnl)
 
-    def _placed(self, kind: _Kind, patterns: Patterns) -> JointPlacement:
+    def _placed(self, kind: _Kind, patterns: Patterns, own: Resources) -> JointPlacement:
         """Where some loci are computed: in a layout that does not depend on which they are."""
-        own = self.resources
         for device in choose_devices(own.device)[:1]:
             alphabet = patterns.alphabet
             layout = choose_layout(
                 device, alphabet.n_states, alphabet.n_codes, kind.categories, LOCUS_PATTERNS,
-                own.mixed, own.vw,
+                own.mixed, own.vw, self.kept,
             )  # fmt: skip
             own = replace(own, vw=layout.vw)
         trees = self.settings.most_trees
@@ -213,17 +232,24 @@ class LociSearch:
         layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
         return JointPlacement((replace(placement, layouts=layouts),))
 
-    def _prepared(self, locus: _Ready) -> _Prepared:
-        problem = locus.problem
-        distinct = without_copies(problem.groups, None, ignore)
-        settings = self.settings.for_data(len(problem.taxa), problem.n_sites)
+    @cached_property
+    def _parsimony(self) -> ParsimonyEngine:
+        return parsimony_engine(choose_devices(self.resources.device))
+
+    def _prepared(self, loci: Sequence[_Ready]) -> list[_Prepared]:
+        problems = [locus.problem for locus in loci]
+        every = [without_copies(problem.groups, None, ignore) for problem in problems]
+        settings = [self._settings(problem) for problem in problems]
+        terms = [self.starts or usual_terms(own) for own in settings]
+        rngs = [np.random.default_rng(self.seed) for _ in loci]
+        starts = starting_trees_of_each(terms, every, rngs, self._parsimony)
+        return list(map(_Prepared, problems, every, settings, starts, rngs))
+
+    def _settings(self, problem: Problem) -> SearchSettings:
+        own = self.settings.for_data(len(problem.taxa), problem.n_sites)
         if all(device.is_cpu for device in choose_devices(self.resources.device)):
-            settings = settings.one_by_one(all_starts=self.starts is not None)
-        rng = np.random.default_rng(self.seed)
-        starts = starting_trees(
-            self.starts or usual_starts(settings), distinct, problem.taxa, None, rng, ignore
-        )
-        return _Prepared(problem, distinct, settings, starts, rng)
+            own = own.one_by_one(all_starts=self.starts is not None)
+        return own
 
     def _found(self, search: _Prepared, result: SearchResult, lnl: float) -> LocusTree:
         problem, tree = search.problem, search.distinct.restore(result.tree)
@@ -236,6 +262,62 @@ class LociSearch:
             tree_length=float(tree.lengths.sum()),
             newick=write_newick(tree, problem.taxa, outgroup=[0], collapse=self.collapse),
         )
+
+
+@dataclass(frozen=True)
+class _Among:
+    """The loci of a search, as any rank goes through some of them."""
+
+    search: LociSearch
+    loci: Sequence[Locus]
+    done: frozenset[str]
+    """Marks of those that need no search."""
+    at_once: int
+    """Loci that a rank takes at a time."""
+    mark: str
+    """What every rank's search must agree with."""
+
+    def helping(self) -> Work[int, _Ended]:
+        """The way of another rank than the first.
+
+        Raises: InputError: it would find something else.
+        """
+        if self.search._mark() != self.mark:
+            raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
+        return self.searched
+
+    def searched(self, numbers: Iterator[int]) -> Iterator[_Ended]:
+        """Loci as they end, and what is said of others."""
+        for batch in _batches(self._readable(numbers), self.at_once):
+            fresh = []
+            for locus in batch:
+                if isinstance(locus, Event):
+                    yield locus
+                elif locus.mark in self.done:
+                    yield locus.number, locus.mark, None
+                else:
+                    fresh.append(locus)
+            for locus, tree in self.search._searched(fresh):
+                yield locus.number, locus.mark, tree
+
+    def _readable(self, numbers: Iterable[int]) -> Iterator[_Ready | Event]:
+        """The loci that can be searched; the others are told of."""
+        for number in numbers:
+            locus = self.loci[number]
+            try:
+                problem, dropped = without_gaps(locus.read())
+            except (InputError, ModelError, NumericalError) as error:
+                yield LocusSkipped(locus.name, number + 1, error.message)
+                continue
+            if dropped:
+                left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
+                yield Notice(f"{locus.name}: left out {left_out} of nothing but gaps")
+            patterns = problem.patterns
+            mark = fingerprint(
+                locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),
+                patterns.weights.tobytes(), format_model(problem.model.lone),
+            )  # fmt: skip
+            yield _Ready(number, locus.name, problem, mark)
 
 
 @dataclass(frozen=True)
@@ -256,25 +338,6 @@ class _Prepared:
         ]
         state = beginning(starts, model, settings, self.rng)
         return Quest(settings, state, ignore, first_part=part)
-
-
-def _readable(loci: Sequence[Locus], emit: Emit) -> Iterator[_Ready]:
-    """The loci that can be searched; the others are told of."""
-    for number, locus in enumerate(loci):
-        try:
-            problem, dropped = without_gaps(locus.read())
-        except (InputError, ModelError, NumericalError) as error:
-            emit(LocusSkipped(locus.name, number + 1, error.message))
-            continue
-        if dropped:
-            left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
-            emit(Notice(f"{locus.name}: left out {left_out} of nothing but gaps"))
-        patterns = problem.patterns
-        mark = fingerprint(
-            locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),
-            patterns.weights.tobytes(), format_model(problem.model.lone),
-        )  # fmt: skip
-        yield _Ready(number, locus.name, problem, mark)
 
 
 def without_gaps(problem: Problem) -> tuple[Problem, int]:
@@ -300,15 +363,10 @@ def without_gaps(problem: Problem) -> tuple[Problem, int]:
     return replace(problem, groups=(patterns,)), int(len(has) - kept.size)
 
 
-def _batches(loci: Iterable[_Ready]) -> Iterator[list[_Ready]]:
-    """Loci that are in memory at a time."""
-    batch: list[_Ready] = []
-    for locus in loci:
-        batch.append(locus)
-        if len(batch) == AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
+def _batches(loci: Iterable[_Ready | Event], at_once: int) -> Iterator[list[_Ready | Event]]:
+    """Loci that are in memory at a time, among what is said of others."""
+    left = iter(loci)
+    while batch := list(islice(left, at_once)):
         yield batch
 
 

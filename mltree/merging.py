@@ -32,9 +32,10 @@ from mltree.model.parameters import arrays_of, free_parameters, vector, with_vec
 from mltree.model.partitioned import Linkage
 from mltree.model.portable import exp
 from mltree.model.substitution import Model
-from mltree.model_choice import FITTING, Choice, engine_width
+from mltree.model_choice import FITTING, engine_width
 from mltree.placement import Resources, place
 from mltree.problem import Problem
+from mltree.scored_models import Choice
 from mltree.search.model_optimiser import PartClimb, scale_bounds
 from mltree.search.trust_region import advance
 from mltree.tree.topology import Tree

@@ -2,18 +2,20 @@
 
 As in ModelFinder (Kalyaanamoorthy et al. 2017) the rates among sites are compared under one matrix,
 then the matrices under the best rates. Either is done in two steps: a *screening*, in which the
-other half of the model stays as the last fit left it, a lower bound of lnL for a fifth of the work;
-then those that came near the best are fitted whole. The parts of an alignment are problems of their
-own, each with branch lengths of its own, and are gone through together: the n-th candidates of all
-of them make one fit.
+other half of the model stays as the last fit left it, a lower bound of lnL for little work, least
+where rates are screened (:mod:`mltree.rate_screening`); then those that came near the best are
+fitted whole. The parts of an alignment are problems of their own, each with branch lengths of its
+own, and are gone through together: the candidates of all of them share launches, each a case of the
+patterns of its part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
 from mltree.choice_events import CandidatesScored, ModelChosen
@@ -28,23 +30,28 @@ from mltree.model.candidates import (
     is_held,
     matrices,
     started_from,
-    starts_of_rates,
     thawed,
     with_matrix_held,
     with_rates_held,
 )
 from mltree.model.grammar import parse_model
 from mltree.model.parameters import free_parameters
-from mltree.model.partitioned import Linkage, PartitionModel
+from mltree.model.partitioned import alone
+from mltree.model.starting_models import starting_models
 from mltree.model.substitution import Model
 from mltree.placement import Resources, place
+from mltree.rate_screening import RateScreening
+from mltree.scored_models import Choice, Scored
 from mltree.search.alternation import settle
 from mltree.search.model_optimiser import Fit
+from mltree.search.rate_climb import FittedAmongSites
 from mltree.search.requests import part_log_likelihoods, perform
 from mltree.settings import PRESETS, ModelSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["FITTING", "Choice", "Scored", "choose_models", "engine_width"]
+__all__ = ["FITTING", "choose_models", "engine_width"]
+
+Float = NDArray[np.float64]
 
 MARGIN = 10.0
 """Candidates whose screening ends this much above the best score are not fitted whole. ModelFinder
@@ -62,61 +69,6 @@ FITTING = replace(
     max_alternations=8,
 )
 """A tenth of what ModelFinder stops at (0.1): scores are compared by units."""
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A candidate that was fitted to a part."""
-
-    candidate: Candidate
-    lnl: float
-    """Natural log, at the maximum over branch lengths and parameters; less after a screening."""
-    parameters: int
-    """Free ones, branch lengths included."""
-    sites: int
-    model: Model
-    """With its estimates."""
-    tree: Tree
-    """With its lengths."""
-    whole: bool
-    """Whether all of it was fitted, not only one half."""
-
-    @property
-    def name(self) -> str:
-        """What ``--model`` takes."""
-        return self.candidate.name
-
-    def score(self, criterion: Criterion) -> float:
-        """Smaller is better."""
-        return criterion.score(self.lnl, self.parameters, self.sites)
-
-
-@dataclass
-class Choice:
-    """The candidates of a part, and which is best."""
-
-    part: str
-    criterion: Criterion
-    scored: dict[str, Scored] = field(default_factory=dict)
-    """By name."""
-
-    @property
-    def ranked(self) -> list[Scored]:
-        """All of them, the best first."""
-        return sorted(self.scored.values(), key=lambda one: one.score(self.criterion))
-
-    @property
-    def best(self) -> Scored:
-        """The one to take."""
-        return self.ranked[0]
-
-    def weights(self, criterion: Criterion) -> dict[str, float]:
-        """exp(-delta / 2), of sum 1: what each candidate is worth by a criterion."""
-        scores = {name: one.score(criterion) for name, one in self.scored.items()}
-        least = min(scores.values())
-        worth = {name: float(np.exp((least - score) / 2)) for name, score in scores.items()}
-        total = sum(worth.values())
-        return {name: value / total for name, value in worth.items()}
 
 
 def choose_models(
@@ -165,31 +117,26 @@ class _Chooser:
         self._criterion = criterion
         self._emit = emit
         self._likelihoods: dict[int, Likelihood] = {}
+        self._rates = RateScreening(patterns, FITTING, self._likelihood, WIDTHS[0])
+        self._found: dict[tuple[int, str], FittedAmongSites] = {}
+        """Rates of candidates on trees that are looked at."""
 
     def compare_rates(self) -> None:
         """All rates under the reference matrix; free ones until more of them are worse."""
         self._fit_whole([[Candidate(self._matrix, "+G4")]] * len(self.choices))
-        rates = [*REFERENCE_RATES, free_rates(2), free_rates(3)]
-        self._screen([[Candidate(self._matrix, term) for term in rates]] * len(self.choices))
-        for count in range(4, MOST_FREE_RATES + 1):
-            wanted = [
-                [Candidate(self._matrix, free_rates(count))]
-                if self._free(choice, count - 1) < self._free(choice, count - 2)
-                else []
-                for choice in self.choices
-            ]
-            if not any(wanted):
-                break
-            self._screen(wanted)
+        self._look(range(len(self.choices)))
+        self._screen_rates(self._worth_a_try())
+        while any(wanted := [self._next_free(choice) for choice in self.choices]):
+            self._screen_rates(wanted)
         self._fit_near()
 
     def compare_matrices(self) -> None:
         """All matrices under the best rates, and the best of them under rates that came near."""
         others = matrices(self._patterns.alphabet)[1:]
         rates = [choice.best.candidate.rates for choice in self.choices]
-        self._screen([[Candidate(matrix, own) for matrix in others] for own in rates])
+        self._screen_matrices([[Candidate(matrix, own) for matrix in others] for own in rates])
         self._fit_near()
-        self._screen(
+        self._screen_rates(
             [
                 [Candidate(choice.best.candidate.matrix, term) for term in self._near_rates(choice)]
                 for choice in self.choices
@@ -197,10 +144,35 @@ class _Chooser:
         )
         self._fit_near()
 
-    def _free(self, choice: Choice, count: int) -> float:
-        """The score of so many free rates; infinite where they were not tried."""
-        scored = choice.scored.get(self._matrix + free_rates(count))
-        return np.inf if scored is None else scored.score(self._criterion)
+    def _worth_a_try(self) -> list[list[Candidate]]:
+        """Rates that may suit each part: of free ones, lengths as they are, while they get better.
+
+        Raises: ValueError where not all parts were looked at.
+        """
+        worth = [[Candidate(self._matrix, term) for term in REFERENCE_RATES] for _ in self.choices]
+        last = dict.fromkeys(range(len(self.choices)), np.inf)
+        for count in range(2, MOST_FREE_RATES + 1):
+            one = Candidate(self._matrix, free_rates(count))
+            found = self._among_sites([(part, one) for part in last])
+            for part, own in zip(list(last), found, strict=True):
+                worth[part].append(one)
+                score = self._criterion.score(own.lnl, self._free(part, one), self._sites[part])
+                if score < last[part]:
+                    last[part] = score
+                else:
+                    del last[part]
+        return worth
+
+    def _next_free(self, choice: Choice) -> list[Candidate]:
+        """One free rate more, where the most that were tried are best of all free ones."""
+        tried = [
+            choice.scored[name].score(self._criterion)
+            for count in range(2, MOST_FREE_RATES + 1)
+            if (name := self._matrix + free_rates(count)) in choice.scored
+        ]
+        if len(tried) + 2 > MOST_FREE_RATES or tried[-1] >= tried[-2]:
+            return []
+        return [Candidate(self._matrix, free_rates(len(tried) + 2))]
 
     def _near(self, choice: Choice) -> list[Candidate]:
         """What came within the margin of the best."""
@@ -221,8 +193,60 @@ class _Chooser:
             ]
         )
 
-    def _screen(self, wanted: Sequence[Sequence[Candidate]]) -> None:
-        """Fit the half of each candidate that it does not share with what was fitted whole."""
+    def _look(self, parts: Iterable[int]) -> None:
+        """See how rates suit parts, on the best trees and under the best matrices so far."""
+        best = {part: self.choices[part].best for part in parts}
+        self._rates.look([(part, own.tree, own.model) for part, own in best.items()])
+
+    def _among_sites(self, pairs: Sequence[tuple[int, Candidate]]) -> list[FittedAmongSites]:
+        """Rates of candidates that suit parts best, all else as the best one of each has it."""
+        names = [(part, one.name) for part, one in pairs]
+        new = [pair for pair, name in zip(pairs, names, strict=True) if name not in self._found]
+        wanted = [
+            (part, self.choices[part].best.tree, self._starts_of_rates(part, one))
+            for part, one in new
+        ]
+        for (part, one), own in zip(new, self._rates.fitted(wanted), strict=True):
+            self._found[part, one.name] = own
+        return [self._found[name] for name in names]
+
+    def _starts_of_rates(self, part: int, candidate: Candidate) -> list[Model]:
+        """Where a candidate's rates may have maxima, with the matrix of the best."""
+        scored, best = self.choices[part].scored, self.choices[part].best
+        model = self._model(part, candidate)
+        reference = scored.get(self._matrix + candidate.rates)
+        if reference is not None:
+            model = started_from(model, reference.model)
+        return starting_models(with_matrix_held(started_from(model, best.model)))
+
+    def _screen_rates(self, wanted: Sequence[Sequence[Candidate]]) -> None:
+        """Fit the rates of candidates with the matrix of the best one, and branch lengths."""
+        pairs = [
+            (part, one)
+            for part, own in enumerate(wanted)
+            for one in own
+            if one.name not in self.choices[part].scored
+        ]
+        if not pairs:
+            return
+        self._look(dict.fromkeys(part for part, _ in pairs))
+        found = self._among_sites(pairs)
+        fits = [self._fit_of_rates(part, own) for (part, _), own in zip(pairs, found, strict=True)]
+        self._rates.settle(fits)
+        for (part, one), fit in zip(pairs, fits, strict=True):
+            model = self._model(part, one)
+            whole = with_matrix_held(model) is model
+            self._note(part, one, fit, fit.lnl, whole)
+        self._found.clear()
+        self._tell(pairs)
+
+    def _fit_of_rates(self, part: int, found: FittedAmongSites) -> Fit:
+        """Where the screening of rates begins."""
+        lengths = FITTING.branches.scaled(self.choices[part].best.tree.lengths, found.scale)
+        return self._fit_of(part, found.model, lengths, engine_width([found.model]))
+
+    def _screen_matrices(self, wanted: Sequence[Sequence[Candidate]]) -> None:
+        """Fit the matrices of candidates with the rates of the best one, and branch lengths."""
         self._score(wanted, screens=True)
 
     def _fit_whole(self, wanted: Sequence[Sequence[Candidate]]) -> None:
@@ -232,104 +256,74 @@ class _Chooser:
     def _score(self, wanted: Sequence[Sequence[Candidate]], *, screens: bool) -> None:
         """Fit candidates of every part that are not known yet, those of one width at a time."""
         starts = [
-            [start for one in own for start in self._starts(part, one, screens)]
+            (part, start)
             for part, own in enumerate(wanted)
+            for one in own
+            if (start := self._start(part, one, screens)) is not None
         ]
         for width in WIDTHS:
-            suiting = [[one for one in own if engine_width([one.model]) == width] for own in starts]
-            if any(suiting):
+            suiting = [own for own in starts if engine_width([own[1].model]) == width]
+            if suiting:
                 self._fit(suiting, width)
-        if any(starts):
-            count = sum(len({start.candidate for start in own}) for own in starts)
-            best = self.choices[0].best.name
-            self._emit(CandidatesScored(count, len(self.choices), best))
+        if starts:
+            self._tell([(part, start.candidate) for part, start in starts])
 
-    def _starts(self, part: int, candidate: Candidate, screens: bool) -> Iterator[_Start]:
-        """Where the fit of a candidate begins."""
-        scored, best = self.choices[part].scored, None
+    def _tell(self, pairs: Sequence[tuple[int, Candidate]]) -> None:
+        """Candidates of parts were fitted."""
+        best = self.choices[0].best.name
+        self._emit(CandidatesScored(len(pairs), len(self.choices), best))
+
+    def _start(self, part: int, candidate: Candidate, screens: bool) -> _Start | None:
+        """Where the fit of a candidate begins; None where it has been done."""
+        scored = self.choices[part].scored
         known = scored.get(candidate.name)
         if known is not None and (screens or known.whole):
-            return
+            return None
         model = self._model(part, candidate)
         if known is not None:
-            yield _Start(candidate, thawed(known.model, model), known.tree)
-            return
+            return _Start(candidate, thawed(known.model, model), known.tree)
         if not scored:
-            yield _Start(candidate, model, self._tree)
-            return
+            return _Start(candidate, model, self._tree)
         best = self.choices[part].best
         model = started_from(model, best.model)
-        if not screens:
-            yield _Start(candidate, model, best.tree)
-        elif candidate.rates == best.candidate.rates:
-            yield _Start(candidate, with_rates_held(model), best.tree)
-        else:
-            for start in starts_of_rates(model):
-                yield _Start(candidate, with_matrix_held(start), best.tree)
+        return _Start(candidate, with_rates_held(model) if screens else model, best.tree)
 
     def _model(self, part: int, candidate: Candidate) -> Model:
         model = parse_model(candidate.name, self._patterns.alphabet)
         return model.with_empirical_frequencies(self._parts[part])
 
-    def _fit(self, starts: Sequence[Sequence[_Start]], width: int) -> None:
-        """Fit the n-th starts of all parts together; a part without one repeats its last."""
-        count = max(map(len, starts))
-        filler = next(own[0] for own in starts if own)
-        rows = [
-            [
-                own[min(n, len(own) - 1)] if own else self._stand_in(part, filler)
-                for n in range(count)
-            ]
-            for part, own in enumerate(starts)
+    def _free(self, part: int, candidate: Candidate) -> int:
+        """Free parameters of a candidate, branch lengths included."""
+        return free_parameters(self._model(part, candidate)) + self._tree.n_edges
+
+    def _fit(self, starts: Sequence[tuple[int, _Start]], width: int) -> None:
+        """Fit starts of parts side by side, each to its part alone."""
+        fits = [
+            self._fit_of(part, start.model, start.tree.lengths.copy(), width)
+            for part, start in starts
         ]
-        fits = [self._fit_of([row[n] for row in rows], width) for n in range(count)]
         likelihood = self._likelihood(width)
         perform(likelihood, settle(fits, FITTING))
         lnls = perform(
             likelihood,
             part_log_likelihoods([fit.tree for fit in fits], [fit.case for fit in fits]),
         )
-        for part, own in enumerate(starts):
-            for n, start in enumerate(own):
-                self._note(part, start, fits[n], float(lnls[n, part]))
+        for (part, start), fit, (lnl,) in zip(starts, fits, lnls.tolist(), strict=True):
+            self._note(part, start.candidate, fit, lnl, start.is_whole)
 
-    def _stand_in(self, part: int, like: _Start) -> _Start:
-        """What fills the place of a part that has no candidate in a fit."""
-        return _Start(like.candidate, self._model(part, like.candidate), self._tree)
+    def _fit_of(self, part: int, model: Model, lengths: Float, width: int) -> Fit:
+        tree = Tree(self._tree.twin, self._tree.edge, lengths, self._tree.n_tips)
+        return Fit(tree, replace(alone(model), least_categories=width), first_part=part)
 
-    def _fit_of(self, starts: Sequence[_Start], width: int) -> Fit:
-        models = tuple(start.model for start in starts)
-        several = len(models) > 1
-        model = PartitionModel(
-            models,
-            tuple(choice.part for choice in self.choices),
-            Linkage.UNLINKED if several else Linkage.LINKED,
-            np.ones(len(models)),
-            np.full(len(models), 1.0 / len(models)),
-            least_categories=width,
-        )
-        lengths = np.stack([start.tree.lengths for start in starts])
-        tree = self._tree
-        return Fit(
-            Tree(tree.twin, tree.edge, lengths if several else lengths[0], tree.n_tips), model
-        )
-
-    def _note(self, part: int, start: _Start, fit: Fit, lnl: float) -> None:
-        """Keep what a fit found for a part, where it is better than from another start."""
-        candidate, choice = start.candidate, self.choices[part]
-        known = choice.scored.get(candidate.name)
-        whole = start.is_whole
-        if known is not None and known.lnl >= lnl and (known.whole or not whole):
-            return
-        tree, lengths = fit.tree, fit.tree.lengths
-        own = lengths[part] if lengths.ndim > 1 else lengths
-        choice.scored[candidate.name] = Scored(
+    def _note(self, part: int, candidate: Candidate, fit: Fit, lnl: float, whole: bool) -> None:
+        """Keep what a fit found for a part."""
+        self.choices[part].scored[candidate.name] = Scored(
             candidate=candidate,
             lnl=lnl,
-            parameters=free_parameters(self._model(part, candidate)) + tree.n_edges,
+            parameters=self._free(part, candidate),
             sites=self._sites[part],
-            model=fit.model.models[part],
-            tree=Tree(tree.twin, tree.edge, own.copy(), tree.n_tips),
+            model=fit.model.lone,
+            tree=fit.tree,
             whole=whole,
         )
 

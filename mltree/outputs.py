@@ -30,12 +30,15 @@ class Outputs:
         """The outputs for a prefix, which may hold a folder: ``results/frogs``.
 
         Without one they lie beside the alignment, named after it; a prefix that is only a folder
-        (``results/``) takes that name as well. What comes from standard input is named ``stdin``.
+        (``results/``) takes that name as well, and the folder of loci ``.`` has its own. What comes
+        from standard input is named ``stdin``.
         """
         alignment = PIPED if alignment == STDIN else alignment
         folder, name = os.path.split(prefix or alignment)
         if name in {"", ".", ".."}:
-            return cls(Path(folder, name), Path(alignment).name)
+            path = Path(alignment)
+            own = path.resolve().name if path.name in {"", ".."} else path.name
+            return cls(Path(folder, name), own)
         return cls(Path(folder), name)
 
     def path(self, kind: str) -> Path:

@@ -6,7 +6,7 @@ whether they share the patterns out in panels. No memory is taken before it is o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -16,7 +16,13 @@ from mltree.device.build import is_built
 from mltree.device.calibration import notices
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.layout import Layout
-from mltree.device.layout_choice import KeptLayouts, check_width, choose_layout, layout_key
+from mltree.device.layout_choice import (
+    KeptLayouts,
+    check_width,
+    choose_layout,
+    kept_layouts,
+    measured_layouts,
+)
 from mltree.device.load import occupied
 from mltree.device.memory import LEAST_BATCH, cla_memory, room_on
 from mltree.device.panels import PanelEngine
@@ -32,12 +38,13 @@ from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.run_events import Busy
 from mltree.settings import PRESETS
+from mltree.threads import threads
 
 __all__ = ["JointPlacement", "Placement", "Resources", "place", "place_all"]
 
-HOST_BYTES = 122 << 20
-"""Of a process with PoCL, its kernels and a search's own arrays: searches of 12 to 150 taxa. The
-first ones on a machine take as much again while their kernels are compiled."""
+HOST_BYTES = 160 << 20
+"""Of a process with PoCL, its kernels and a search's own arrays: 140 to 200 MiB, as processors
+differ (12 to 150 taxa), and as much again while kernels are compiled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +71,7 @@ class Placement:
     layouts: tuple[Layout, ...]
     """One for each device."""
     kept: KeptLayouts = field(default_factory=dict)
-    """The layouts that the devices' own choice had a part in, to be chosen again."""
+    """All that layouts were chosen by, and those chosen: the same come out of it again."""
     n_tips: int
     n_patterns: int
     parts: int
@@ -92,6 +99,12 @@ class Placement:
         )
 
     @property
+    def planners(self) -> int:
+        """Threads that lay out programs: one where a device is the CPU, or goes by panels."""
+        is_apart = self.devices and not (self.in_panels or self.devices[0].is_cpu)
+        return threads().number if is_apart else 1
+
+    @property
     def memory(self) -> MemoryPlanned | None:
         """What will be taken at the peak; None where no device is."""
         if not self.devices:
@@ -101,7 +114,7 @@ class Placement:
         own = min(demand.own, most)
         clas, near = own * slot, min(demand.near, most - own) * slot
         matrices = demand.lengths * self.parts * layout.matrix_bytes
-        tips = self.n_tips * self.n_patterns
+        tips = self.n_patterns * (self.n_tips + layout.site_bytes)
         on_host = clas + near + matrices + tips if all(info.is_cpu for info in self.devices) else 0
         return MemoryPlanned(
             device=", ".join(info.name for info in self.devices),
@@ -140,18 +153,16 @@ class Placement:
         if (patterns.n_tips, patterns.n_patterns) != (self.n_tips, self.n_patterns):
             raise ValueError("a placement of other patterns")
         engine: Engine
-        shares = None
         self._announce(emit)
         if not self.devices:
             engine = ReferenceEngine(patterns, self.categories, self.bounds, self.systems)
         elif self.in_panels:
-            engine = panels = self._open_panels(patterns)
-            shares = panels.notice
+            engine = self._open_panels(patterns)
         else:
             engine = self._open_session(patterns)
         emit(DeviceChosen(engine.name))
-        if shares is not None:
-            emit(Notice(shares))
+        if isinstance(engine, PanelEngine):
+            emit(Notice(engine.notice))
         if not (self.is_exact or self.resources.mixed):
             emit(Notice("the device has no fp64: computes in mixed precision"))
         return engine
@@ -185,12 +196,17 @@ class Placement:
         """The likelihood of the patterns, on the engine that :meth:`open` gives."""
         return JointPlacement((self,)).likelihood((patterns,), emit)
 
-    def exact(self, patterns: Patterns) -> Placement:
-        """In fp64, for the final scores of a tree: the same devices where they can, else none."""
+    @property
+    def exactly(self) -> Resources:
+        """For fp64: the same devices where they can, else none."""
         can = all(info.has_fp64 for info in self.devices)
         device = self.resources.device if can else REFERENCE
-        resources = replace(self.resources, device=device, mixed=False, vw=None)
-        return place(resources, patterns, self.categories, self.bounds, systems=self.systems)
+        return replace(self.resources, device=device, mixed=False, vw=None)
+
+    def exact(self, patterns: Patterns) -> Placement:
+        """In fp64, for the final scores of a tree."""
+        own = self.categories, self.bounds
+        return place(self.exactly, patterns, *own, kept=self.kept, systems=self.systems)
 
     @property
     def _least_slots(self) -> int:
@@ -223,7 +239,7 @@ def place(
     categories  of rates, that models have
     bounds      shortest and longest branch, expected substitutions per site
     trees       that a search will have; None where one is evaluated
-    kept        layouts of a search that goes on, whatever was measured since
+    kept        layouts of a search that goes on, or of another rank, whatever was measured
     systems     eigen systems that models have, each with an equal number of categories
 
     Raises:
@@ -231,20 +247,21 @@ def place(
     """
     devices = choose_devices(resources.device)
     alphabet, vw = patterns.alphabet, resources.vw
+    known = measured_layouts(devices) if kept is None else kept
     layouts = []
     for device in devices:
         if vw is not None:
             check_width(device, vw)
         layout = choose_layout(
             device, alphabet.n_states, alphabet.n_codes, categories, patterns.n_patterns,
-            resources.mixed, vw, kept,
+            resources.mixed, vw, known,
         )  # fmt: skip
-        layouts.append(replace(layout, systems=systems))
+        layouts.append(replace(layout, systems=systems).of(patterns))
     return Placement(
         resources=resources,
         devices=tuple(devices),
         layouts=tuple(layouts),
-        kept={**(kept or {}), **_keeping(devices, layouts, patterns.n_patterns, vw)},
+        kept={**known, **({} if vw else kept_layouts(devices, layouts, patterns.n_patterns))},
         n_tips=patterns.n_tips,
         n_patterns=patterns.n_patterns,
         parts=len(patterns.parts),
@@ -278,7 +295,7 @@ class JointPlacement:
 
     @property
     def kept(self) -> KeptLayouts:
-        """The layouts that the devices' own choice had a part in, to be chosen again."""
+        """Those of every placement."""
         return {key: value for one in self.each for key, value in one.kept.items()}
 
     @property
@@ -292,25 +309,23 @@ class JointPlacement:
         for placement in self.each:
             placement.show(emit)
 
+    def open(self, groups: Sequence[Patterns], emit: Emit = ignore) -> Engine:
+        """The engine of the patterns that this was planned for; see :meth:`Placement.open`."""
+        engines = [one.open(own, emit) for one, own in zip(self.each, groups, strict=True)]
+        states, widths = [g.alphabet.n_states for g in groups], [g.n_patterns for g in groups]
+        joint = JointEngine(engines, states, widths, self.each[0].bounds)
+        return joint if len(engines) > 1 else engines[0]
+
     def likelihood(self, groups: Sequence[Patterns], emit: Emit = ignore) -> Likelihood:
         """The likelihood of the patterns that this was planned for."""
-        pairs = zip(self.each, groups, strict=True)
-        engines = [placement.open(patterns, emit) for placement, patterns in pairs]
-        bounds = self.each[0].bounds
-        engine = engines[0]
-        if len(engines) > 1:
-            widths = [patterns.n_patterns for patterns in groups]
-            states = [patterns.alphabet.n_states for patterns in groups]
-            engine = JointEngine(engines, states, widths, bounds)
-        columns = Columns.of(groups)
+        common = self.open(groups, emit), self.each[0].bounds, Columns.of(groups)
         if not any(patterns.unseen for patterns in groups):
-            return Likelihood(engine, bounds, columns)
-        return AscertainedLikelihood(engine, bounds, columns, conditioned_parts(groups))
+            return Likelihood(*common, min(own.planners for own in self.each))
+        return AscertainedLikelihood(*common, conditioned_parts(groups))
 
     def exact(self, groups: Sequence[Patterns]) -> JointPlacement:
         """In fp64, for the final scores of a tree."""
-        pairs = zip(self.each, groups, strict=True)
-        return JointPlacement(tuple(placement.exact(patterns) for placement, patterns in pairs))
+        return JointPlacement(tuple(map(Placement.exact, self.each, groups)))
 
 
 def place_all(
@@ -348,18 +363,6 @@ def _share(resources: Resources, patterns: Patterns, groups: Sequence[Patterns])
     sizes = [group.n_patterns * group.alphabet.n_states for group in groups]
     own = patterns.n_patterns * patterns.alphabet.n_states
     return limit * own // sum(sizes)
-
-
-def _keeping(
-    devices: list[DeviceInfo], layouts: list[Layout], n_patterns: int, vw: int | None
-) -> Mapping[str, tuple[int, int]]:
-    """The layouts to keep; nothing is chosen where the block's width is given."""
-    if vw is not None:
-        return {}
-    return {
-        layout_key(device, layout, n_patterns): (layout.vw, layout.rows)
-        for device, layout in zip(devices, layouts, strict=True)
-    }
 
 
 def _slots(n_tips: int) -> int:

@@ -108,7 +108,7 @@ class Problem:
         sites = np.concatenate([own[patterns.site_pattern] for patterns, own in each])
         if self.data is None:
             return sites
-        sizes = [self.data.parts[number].n_sites for number in self.data.order]
+        sizes = [self.data.part_sites[number] for number in self.data.order]
         rows = np.split(sites, np.cumsum(sizes)[:-1])
         return np.concatenate([rows[place] for place in np.argsort(self.data.order)])
 
@@ -122,6 +122,7 @@ def load_problem(
     partitions: str | None = None,
     *,
     chooses: bool = False,
+    site_rates: bool = False,
 ) -> Problem:
     """The data and the model of a run, with a notice of whatever looks wrong in them.
 
@@ -129,7 +130,9 @@ def load_problem(
         InputError: as `read_problem`, and where a taxon has nothing but gaps.
         ModelError: as `read_problem`.
     """
-    problem = read_problem(source, model, datatype, linkage, partitions, chooses=chooses)
+    problem = read_problem(
+        source, model, datatype, linkage, partitions, chooses=chooses, site_rates=site_rates
+    )
     summary = problem.summary
     if summary is None:
         _tell_of_parts(problem, emit)
@@ -187,18 +190,34 @@ def read_problem(
     partitions: str | None = None,
     *,
     chooses: bool = False,
+    site_rates: bool = False,
 ) -> Problem:
     """Read an alignment and the model for it, or the partition file that ``model`` names.
 
     ``datatype``: ``"dna"`` or ``"protein"`` whatever the data look like; else the model decides
     where it can. ``linkage``: of the branch lengths of parts. ``partitions``: a partition file,
     whose parts have ``model`` where it names none for them. ``chooses``: whether models are to be
-    chosen, so that none in a partition file counts.
+    chosen, so that none in a partition file counts. ``site_rates``: whether they may be found for
+    the model (+PSR).
 
     Raises:
         InputError: the alignment, the model file or the partition file cannot be used.
         ModelError: the model string cannot be used.
     """
+    problem = _read(source, model, datatype, linkage, partitions, chooses)
+    if problem.model.has_site_rates and not site_rates:
+        raise ModelError("+PSR is for search, evaluate and bootstrap", hint="use +G4 here")
+    return problem
+
+
+def _read(
+    source: Source,
+    model: str | None,
+    datatype: str | None,
+    linkage: Linkage,
+    partitions: str | None,
+    chooses: bool,
+) -> Problem:
     if is_choice(model):
         hint = (
             "`mltree model ALIGNMENT` chooses one; --model takes the .bestFitModel that it writes"
@@ -259,7 +278,7 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
     scalers = [part.scaler or 1.0 for part in parts]
     if linkage != Linkage.SCALED:
         scalers = [1.0] * len(parts)
-    sites = np.array([part.n_sites for part in parts], np.float64)
+    sites = np.array([data.part_sites[number] for number in data.order], np.float64)
     model = PartitionModel(
         models=tuple(models[number] for number in data.order),
         names=tuple(part.name for part in parts),
@@ -268,6 +287,7 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
         shares=sites / sites.sum(),
     )
     model.arrays()
+    model.check_site_rates()
     return Problem(path, data.groups, model, None, data)
 
 

@@ -6,10 +6,10 @@ See :mod:`mltree.events` for what happens in between.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from mltree.events import Event
+from mltree.values import Value
 
 __all__ = [
     "Busy",
@@ -24,8 +24,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class InputFile:
+class InputFile(Value):
     """A file that a run read."""
 
     path: str
@@ -34,7 +33,6 @@ class InputFile:
     sha256: str
 
 
-@dataclass(frozen=True)
 class RunDescribed(Event):
     """Everything that it takes to do a run again: the head of its log."""
 
@@ -57,14 +55,12 @@ class RunDescribed(Event):
     inputs: tuple[InputFile, ...]
 
 
-@dataclass(frozen=True)
 class Busy(Event):
     """Something begins that takes a while and happens rarely: building kernels, measuring."""
 
     what: str
 
 
-@dataclass(frozen=True)
 class ResourcesSpent(Event):
     """What a run took, from its process's start."""
 
@@ -78,7 +74,6 @@ class ResourcesSpent(Event):
     """Bytes of the process's largest resident size."""
 
 
-@dataclass(frozen=True)
 class CommandEnded(Event):
     """A command has done what it was asked for: the last of its events, ``result`` in JSON."""
 
@@ -87,8 +82,7 @@ class CommandEnded(Event):
     """What it found, by names that stay as they are (docs/command-line.md, "JSON")."""
 
 
-@dataclass(frozen=True)
-class FunctionTime:
+class FunctionTime(Value):
     """A row of a run's timing table: a likelihood function, or what the host did or waited for."""
 
     name: str
@@ -103,7 +97,6 @@ class FunctionTime:
     """Of the bytes a second that the devices copy; None where that is not known."""
 
 
-@dataclass(frozen=True)
 class TimeSpent(Event):
     """Where a run's time went."""
 
@@ -112,8 +105,7 @@ class TimeSpent(Event):
     rows: tuple[FunctionTime, ...]
 
 
-@dataclass(frozen=True)
-class EngineScore:
+class EngineScore(Value):
     """What one engine answered."""
 
     engine: str
@@ -126,7 +118,6 @@ class EngineScore:
     """Why there is no lnL."""
 
 
-@dataclass(frozen=True)
 class EnginesCompared(Event):
     """The same likelihood from every engine."""
 

@@ -7,9 +7,8 @@ model and random numbers give the same sites.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,11 @@ __all__ = ["distinct_sites", "evolve", "gaps_like", "letters", "sites"]
 MAX_BARREN_BATCHES = 20
 """Batches in a row without a new column, after which there are hardly more to find."""
 
+FEW_SITES = 1 << 12
+"""Sites simulated at a time where their number is given: the first ones of more are the same."""
+
 BATCH_SITES = 1 << 16
-"""Sites simulated at a time: keeps the [sites, states] table of one branch small."""
+"""Sites simulated at a time where distinct ones are wanted, many of them in vain."""
 
 States = NDArray[np.uint8]
 """States 0..S-1 at the tips, u8 [T, sites]."""
@@ -34,8 +36,10 @@ States = NDArray[np.uint8]
 
 def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> States:
     """As many sites as asked for."""
-    batches = list(islice(_batches(tree, arrays, rng), -(-count // BATCH_SITES)))
-    return np.concatenate(batches, axis=1)[:, :count]
+    batches = -(-count // FEW_SITES)
+    return np.concatenate([evolve(tree, arrays, FEW_SITES, rng) for _ in range(batches)], axis=1)[
+        :, :count
+    ]
 
 
 def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> States:
@@ -46,9 +50,9 @@ def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.G
     """
     found = np.empty((0, tree.n_tips), np.uint8)
     barren = 0
-    batches = _batches(tree, arrays, rng)
-    next(batches)  # so that the files which bench/results was measured on can be made again
-    for batch in batches:
+    evolve(tree, arrays, BATCH_SITES, rng)  # the files of bench/results can be made again
+    while True:
+        batch = evolve(tree, arrays, BATCH_SITES, rng)
         before = len(found)
         found = _without_repeats(np.concatenate((found, batch.T)))
         if len(found) >= count:
@@ -58,11 +62,6 @@ def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.G
             problem = f"only {before:,} distinct columns turned up"
             raise InputError(problem, hint="a longer tree or more taxa give more")
     return np.ascontiguousarray(found[:count].T)
-
-
-def _batches(tree: Tree, arrays: ModelArrays, rng: np.random.Generator) -> Iterator[States]:
-    while True:
-        yield evolve(tree, arrays, BATCH_SITES, rng)
 
 
 def evolve(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> States:
@@ -111,8 +110,8 @@ def _without_repeats(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def letters(states: States, alphabet: Alphabet) -> NDArray[np.uint8]:
-    """u8 [T, sites]: the states as ASCII."""
-    return np.frombuffer(alphabet.states.encode("ascii"), np.uint8)[states]
+    """u8 [T, sites width]: the states as ASCII."""
+    return alphabet.decode(alphabet.state_codes[states])
 
 
 def gaps_like(real: Alignment, taxa: Sequence[str], count: int) -> NDArray[np.bool_]:

@@ -24,6 +24,7 @@ __all__ = [
     "STDERR",
     "Farewell",
     "before_leaving",
+    "give_way",
     "ignore",
     "last_word",
     "listen",
@@ -41,6 +42,9 @@ then its group, a terminal the group that a make passes the signal on to."""
 STDERR = 2
 """Its file descriptor, the highest of the three."""
 
+GRACE = 0.2
+"""Seconds in which a signal is heard."""
+
 EXIT_SIGNAL = 128
 """What shells add to a signal's number to make an exit code."""
 
@@ -57,17 +61,22 @@ class Farewell(NamedTuple):
 _unbroken = threading.RLock()
 _partings: list[Callable[[], Farewell]] = []
 _firsts: list[Callable[[], None]] = []
+_heard = threading.Event()
 
 
 def listen() -> None:
-    """Heed the signals from now on; called once, by the main thread."""
+    """Heed the signals from now on, but for those that are ignored (``nohup``, ``&`` in a script).
+
+    Called once, by the main thread, before there are others.
+    """
     heard, told = os.pipe()
     os.set_blocking(told, False)
     signal.set_wakeup_fd(told, warn_on_full_buffer=False)
-    for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: None)  # the number goes to the pipe by itself
-            signal.siginterrupt(number, False)
+    ignored = {number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ignored)  # or LLVM hears them, see give_way
+    for number in set(SIGNALS) - ignored:
+        signal.signal(number, lambda *_: None)  # the number goes to the pipe by itself
+        signal.siginterrupt(number, False)
     threading.Thread(target=_hear, args=(heard,), name="signals", daemon=True).start()
 
 
@@ -111,9 +120,20 @@ def unbroken() -> Iterator[None]:
         yield
 
 
+def give_way() -> None:
+    """Wait for the end where a stop was asked for: a device may have failed by the signal.
+
+    LLVM, which PoCL compiles with, hears signals before anybody else and takes back the files that
+    it is writing, so that a build fails; the signal's number may still be on its way to us.
+    """
+    if _heard.wait(GRACE):
+        threading.Event().wait()  # the stop ends the process
+
+
 def _hear(pipe: int) -> None:
     """Start the end at the first signal, and end at once at the second."""
     number = _next(pipe)
+    _heard.set()
     threading.Thread(target=_leave, args=(number,), name="parting", daemon=True).start()
     time.sleep(ECHO)
     os.set_blocking(pipe, False)

@@ -5,9 +5,8 @@ See :mod:`mltree.events` for what events are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mltree.events import Event
+from mltree.values import Value
 
 __all__ = [
     "BootstopChecked",
@@ -29,7 +28,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
 class TreesLoaded(Event):
     """A file of trees is read."""
 
@@ -38,7 +36,6 @@ class TreesLoaded(Event):
     taxa: int
 
 
-@dataclass(frozen=True)
 class TreesWritten(Event):
     """Trees are in a file, in some format or as a picture."""
 
@@ -47,7 +44,6 @@ class TreesWritten(Event):
     taxa: int
 
 
-@dataclass(frozen=True)
 class ResultWritten(Event):
     """A run's result is in a file, as another program shows it."""
 
@@ -55,7 +51,6 @@ class ResultWritten(Event):
     program: str
 
 
-@dataclass(frozen=True)
 class SupportsDrawn(Event):
     """Every inner branch of a tree has its support."""
 
@@ -67,7 +62,6 @@ class SupportsDrawn(Event):
     newick: str
 
 
-@dataclass(frozen=True)
 class ConsensusBuilt(Event):
     """What trees have in common is a tree."""
 
@@ -79,7 +73,6 @@ class ConsensusBuilt(Event):
     newick: str
 
 
-@dataclass(frozen=True)
 class DistancesMeasured(Event):
     """Pairs of trees were compared."""
 
@@ -94,7 +87,6 @@ class DistancesMeasured(Event):
     """Mean sum of differences in branch length, expected substitutions per site."""
 
 
-@dataclass(frozen=True)
 class ReplicateDone(Event):
     """A bootstrap replicate was searched."""
 
@@ -108,7 +100,6 @@ class ReplicateDone(Event):
     """How many there will be, at most."""
 
 
-@dataclass(frozen=True)
 class BootstrapFinished(Event):
     """There are replicates enough, or as many as were asked for."""
 
@@ -121,7 +112,6 @@ class BootstrapFinished(Event):
     """Wall time of the replicates in this process."""
 
 
-@dataclass(frozen=True)
 class BootstopChecked(Event):
     """Replicates were halved at random, and the halves' supports compared."""
 
@@ -138,7 +128,6 @@ class BootstopChecked(Event):
     converged: bool
 
 
-@dataclass(frozen=True)
 class TreesOffered(Event):
     """Replicates of an ultrafast bootstrap were offered more trees."""
 
@@ -152,8 +141,7 @@ class TreesOffered(Event):
     """Of all splits' supports with those after half as many."""
 
 
-@dataclass(frozen=True)
-class TestValue:
+class TestValue(Value):
     """What one test says of one tree."""
 
     __test__ = False  # no test of pytest's
@@ -168,8 +156,7 @@ class TestValue:
     """Whether the tree is in the test's 95 % confidence set."""
 
 
-@dataclass(frozen=True)
-class TestedTree:
+class TestedTree(Value):
     """One of the trees of a file."""
 
     __test__ = False
@@ -184,7 +171,6 @@ class TestedTree:
     tests: tuple[TestValue, ...]
 
 
-@dataclass(frozen=True)
 class TreesTested(Event):
     """Trees were compared on one alignment."""
 
@@ -193,7 +179,6 @@ class TreesTested(Event):
     trees: tuple[TestedTree, ...]
 
 
-@dataclass(frozen=True)
 class LocusDone(Event):
     """The tree of a locus is found, or was by an earlier run."""
 
@@ -207,7 +192,6 @@ class LocusDone(Event):
     wanted: int
 
 
-@dataclass(frozen=True)
 class LocusSkipped(Event):
     """A locus has no tree, and others go on."""
 
@@ -216,7 +200,6 @@ class LocusSkipped(Event):
     why: str
 
 
-@dataclass(frozen=True)
 class LociFinished(Event):
     """All loci are done."""
 

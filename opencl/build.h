@@ -32,6 +32,9 @@
 #ifndef PARTED
 #error "-DPARTED: 1 if the patterns are of several parts, with models of their own"
 #endif
+#ifndef SITE_SYSTEMS
+#error "-DSITE_SYSTEMS: 1 if every pattern has an eigen system of its own"
+#endif
 #ifndef SINGLE
 #error "-DSINGLE: 1 for fp32 CLAs, 0 for fp64"
 #endif

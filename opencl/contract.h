@@ -202,6 +202,7 @@
   __global const real *tip_table; /* [code][S] */ \
   __global const acc *model; /* [row][MODEL_WORDS] */ \
   __global const real *model_real; /* the same in the CLAs' precision */ \
+  __global const real *site_system; /* [block][SITE_WORDS][lane], of patterns with their own */ \
   __global const acc *weights; /* [row][pattern], 0 in the padding */ \
   __global const int *block_part; /* [block]: its part */ \
   __global const int *chunk_block; /* [chunks + 1]: the first block of each */ \
@@ -228,19 +229,18 @@
   __global real *stack, __global acc *partial, __global acc *site_lnl, \
   __global const uchar *restrict tips, __global const real *restrict tip_table, \
   __global const acc *restrict model, __global const real *restrict model_real, \
-  __global const acc *restrict weights, __global const int *restrict block_part, \
-  __global const int *restrict chunk_block, __global const int *restrict part_chunk, \
-  __global uint *sync, __global ulong *marks,
+  __global const real *restrict site_system, __global const acc *restrict weights, \
+  __global const int *restrict block_part, __global const int *restrict chunk_block, \
+  __global const int *restrict part_chunk, __global uint *sync, __global ulong *marks,
 #define WORKER_NUMBERS \
   int blocks, int chunks, int chunk_blocks, int first_chunk, int residues, int tile_blocks, \
   int most_chunks, int first_case, int controls, int lengths, int stack_levels, int local_levels, \
   acc min_length, acc max_length,
-
 #define SESSION_VALUES \
   program, state, cla, scaler, pmatrix, tip_pmatrix, stack, partial, site_lnl, tips, tip_table, \
-  model, model_real, weights, block_part, chunk_block, part_chunk, sync, marks, blocks, chunks, \
-  chunk_blocks, first_chunk, residues, tile_blocks, most_chunks, first_case, controls, lengths, \
-  stack_levels, local_levels, min_length, max_length,
+  model, model_real, site_system, weights, block_part, chunk_block, part_chunk, sync, marks, \
+  blocks, chunks, chunk_blocks, first_chunk, residues, tile_blocks, most_chunks, first_case, \
+  controls, lengths, stack_levels, local_levels, min_length, max_length,
 
 #define BEST_AT(s) ((s)->state)
 #define TARGET_AT(s) (BEST_AT(s) + (s)->lengths)

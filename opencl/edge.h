@@ -15,14 +15,13 @@
 VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, int block, int k,
                                     __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
-  __global const real *system = model + SYSTEM_AT(k);
   real_v x[STATES], y[STATES];
   const code_v codes = operand_codes(s, record[EDGE_X], block);
   const count_v count = operand_load(s, record[EDGE_X], codes, block, k, x) +
                         propagate(s, record[EDGE_Y], record[EDGE_P], block, k, y);
   leave_count(counts, get_local_id(2), k, LANE, count);
   real_v sum = 0;
-  FOR_STATE(i) sum += system[MODEL_FREQUENCIES + i] * x[i] * y[i];
+  FOR_STATE(i) sum += FREQUENCY(s, model, block, k, i) * x[i] * y[i];
   const real_v own[TERMS] = {model[MODEL_WEIGHTS + k] * sum, 0, 0};
   leave_terms(terms, counts, get_local_id(2), k, LANE, own, count);
 }
@@ -31,32 +30,15 @@ VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, 
 VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, int block, int k,
                                   __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
-  __global const real *system = model + SYSTEM_AT(k);
-  __global const real *expm1s = pmatrix_row(s, record[EDGE_P], block, k) + SQUARE;
   real_v x[STATES], y[STATES];
   const code_v x_codes = operand_codes(s, record[EDGE_X], block);
   const code_v y_codes = operand_codes(s, record[EDGE_Y], block);
   const count_v count = operand_load(s, record[EDGE_X], x_codes, block, k, x) +
                         operand_load(s, record[EDGE_Y], y_codes, block, k, y);
   leave_count(counts, get_local_id(2), k, LANE, count);
-  real_v sum = 0, slope = 0, curve = 0;
-  FOR_STATE(i) sum += system[MODEL_FREQUENCIES + i] * x[i] * y[i];
-  const real rate = model[MODEL_RATES + k];
-  FOR_STATE(m) {
-    real_v left = 0, right = 0;
-    FOR_STATE(i) {
-      left += system[MODEL_PI_RIGHT + i * STATES + m] * x[i];
-      right += system[MODEL_LEFT + m * STATES + i] * y[i];
-    }
-    const real_v a = left * right;
-    const real lambda = rate * system[m];
-    sum += expm1s[m] * a;
-    const real_v first = (lambda * (expm1s[m] + 1)) * a;
-    slope += first;
-    curve += lambda * first;
-  }
-  const real weight = model[MODEL_WEIGHTS + k];
-  const real_v own[TERMS] = {weight * sum, weight * slope, weight * curve};
+  real_v own[TERMS];
+  edge_sums(s, model, record[EDGE_P], block, k, x, y, own);
+  for (int t = 0; t < TERMS; ++t) own[t] *= model[MODEL_WEIGHTS + k];
   leave_terms(terms, counts, get_local_id(2), k, LANE, own, count);
 }
 

@@ -112,7 +112,7 @@ static inline bool any_lane(VECTOR(char) mask) {
 // memory. On CPUs PoCL leaves loops rolled, and 20 vectors do not fit its registers anyway.
 #define UNROLLED(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
 #define ROLLED(i, count) for (int i = 0; i < (count); ++i)
-#define SUMS (STATES <= 8 ? STATES : STATES % 20 == 0 ? 20 : STATES % 4 == 0 ? 4 : 1)
+#define SUMS (STATES <= 8 ? STATES : STATES == 20 ? 20 : WIDTH <= 4 ? 8 : 4)
 #if STATES <= (LANES == 1 ? 8 : 32)
 #define FOR_STATE(i) UNROLLED(i, STATES)
 #define FOR_TERM(j) UNROLLED(j, STATES)

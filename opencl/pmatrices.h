@@ -41,6 +41,12 @@ static inline void tip_rows_fill(const plf_t *s, acc rows[MATRIX_ROWS][STATES], 
 }
 #endif
 
+#if SITE_SYSTEMS
+static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, int k, int first) {
+  const acc rate = s->model[(size_t)model * MODEL_WORDS + MODEL_RATES + k];
+  if (first == 0) s->pmatrix[MATRIX_AT(p, k, PMATRIX_ROW)] = LENGTHS_AT(s)[length] * rate;
+}
+#else
 static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, int k, int first) {
   __global const acc *row = s->model + (size_t)model * MODEL_WORDS, *system = row + SYSTEM_AT(k);
   const acc time = LENGTHS_AT(s)[length] * row[MODEL_RATES + k];
@@ -54,6 +60,7 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
   tip_rows_fill(s, rows, first, s->tip_pmatrix + MATRIX_AT(p, k, TIP_ROW));
 #endif
 }
+#endif
 
 STAGE_FUNCTION void pmatrices_stage(const plf_t *s, __global const int *records, int count,
                                     int most_parts, int group_size) {

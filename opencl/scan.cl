@@ -58,7 +58,7 @@ VECTOR_FUNCTION void set_out(const plf_t *s, __global const int *task, int block
   count_v count = propagate(s, task[SCAN_TASK_ROOT], task[SCAN_TASK_JOIN_P], block, k, x);
   stack_store(s, stack, ROOT_LEVEL, k, x, count);
   count = propagate(s, task[SCAN_TASK_PENDANT], task[SCAN_TASK_PENDANT_P], block, k, x);
-  FOR_STATE(i) x[i] *= weight * model[SYSTEM_AT(k) + MODEL_FREQUENCIES + i];
+  FOR_STATE(i) x[i] *= weight * FREQUENCY(s, model, block, k, i);
   stack_store(s, stack, PENDANT_LEVEL, k, x, count);
 }
 

@@ -20,7 +20,7 @@ VECTOR_FUNCTION void raw_times(const plf_t *s, const place_t *at, int operand, c
     table_rows(tip_rows(s, p, at->block, at->k), codes, tip);
     FOR_STATE(i) y[i] *= tip[i];
   } else {
-    matvec_times(pmatrix_row(s, p, at->block, at->k), x, y);
+    across_times(s, p, at->block, at->k, x, y);
   }
 }
 
@@ -28,12 +28,12 @@ VECTOR_FUNCTION void raw_times(const plf_t *s, const place_t *at, int operand, c
 VECTOR_FUNCTION real_v meeting(const plf_t *s, const place_t *at, int operand, code_v codes, int p,
                                const real_v near[STATES], const real_v far[STATES],
                                const real_v pendant[STATES]) {
-  __global const real *matrix = pmatrix_row(s, p, at->block, at->k);
-  if (!TIP_LOOKUP || operand >= 0) return matvec_meeting(matrix, near, far, pendant);
+  if (!TIP_LOOKUP || operand >= 0)
+    return across_meeting(s, p, at->block, at->k, near, far, pendant);
   real_v tip[STATES], sum = 0;
   table_rows(tip_rows(s, p, at->block, at->k), codes, tip);
   FOR_STATE(i) tip[i] *= pendant[i];
-  matvec_times(matrix, near, tip);
+  across_times(s, p, at->block, at->k, near, tip);
   FOR_STATE(i) sum += tip[i];
   return sum;
 }
@@ -59,7 +59,7 @@ VECTOR_FUNCTION bool scan_side(const plf_t *s, const place_t *at, __global const
     leave_term(at, batch, term, count + counts);
   }
   if (side[SIDE_LEVEL] >= 0) {
-    matvec(pmatrix_row(s, side[SIDE_P], at->block, at->k), near, x);
+    across(s, side[SIDE_P], at->block, at->k, near, x);
     stack_store(s, at->stack, side[SIDE_LEVEL], at->k, x, count);
   }
   if (side[SIDE_OUTPUT] >= 0 && at->stores)

@@ -14,7 +14,7 @@ VECTOR_FUNCTION count_v middle_load(const plf_t *s, const place_t *at, const int
 
 VECTOR_FUNCTION void from_middle(const plf_t *s, const place_t *at, const int *side,
                                  const real_v middle[STATES], real_v end[STATES]) {
-  matvec(pmatrix_row(s, side[SIDE_HALF_P], at->block, at->k), middle, end);
+  across(s, side[SIDE_HALF_P], at->block, at->k, middle, end);
 }
 
 // One side of a step: N from A and the other branch, then what is asked of N. Returns whether it

@@ -27,8 +27,13 @@
 #define SYSTEM_AT(k) ((k) / (CATEGORIES / SYSTEMS) * SYSTEM_WORDS)
 #endif
 
-// A P matrix per category: P[S][S] | expm1(lambda r t)[S]
+// A P matrix per category: P[S][S] | expm1(lambda r t)[S]; where patterns have eigen systems of
+// their own, but r t.
+#if SITE_SYSTEMS
+#define PMATRIX_ROW 1
+#else
 #define PMATRIX_ROW (SQUARE + STATES)
+#endif
 #define TIP_ROW (CODES * STATES)
 
 typedef struct {

@@ -20,8 +20,8 @@
 #define LOCAL_CELLS 1
 
 // What state i adds to the sums; a, b, c: the three vectors there with their two derivatives.
-VECTOR_FUNCTION void tripod_add(real pi, const real_v a[3], const real_v b[3], const real_v c[3],
-                                real_v sum[TERMS]) {
+VECTOR_FUNCTION void tripod_add(frequency_t pi, const real_v a[3], const real_v b[3],
+                                const real_v c[3], real_v sum[TERMS]) {
   const real_v c0 = pi * c[0], c1 = pi * c[1], c2 = pi * c[2];
   const real_v ab = a[0] * b[0], da_b = a[1] * b[0], a_db = a[0] * b[1];
   sum[0] += ab * c0;
@@ -38,14 +38,19 @@ VECTOR_FUNCTION void tripod_add(real pi, const real_v a[3], const real_v b[3], c
 
 // All states' share, from the vectors alone. Rows of Q and Q Q are read once for all three; a CPU
 // makes whole vectors where a row's sum alone would wait for itself.
-VECTOR_FUNCTION void tripod_sums(__global const real *model, int k, const real_v a[STATES],
-                                 const real_v b[STATES], const real_v c[STATES],
-                                 real_v sum[TERMS]) {
+VECTOR_FUNCTION void tripod_sums(const plf_t *s, __global const real *model, int block, int k,
+                                 const real_v a[STATES], const real_v b[STATES],
+                                 const real_v c[STATES], real_v sum[TERMS]) {
   __global const real *system = model + SYSTEM_AT(k);
   __global const real *q = system + MODEL_GENERATOR, *qq = system + MODEL_GENERATOR_2;
   const real rate = model[MODEL_RATES + k];
   for (int t = 0; t < TERMS; ++t) sum[t] = 0;
-#if LANES > 1 || STATES <= 8
+#if SITE_SYSTEMS
+  real_v qa[STATES], qqa[STATES], qb[STATES], qqb[STATES], qc[STATES], qqc[STATES];
+  site_flow(s, block, a, qa, qqa);
+  site_flow(s, block, b, qb, qqb);
+  site_flow(s, block, c, qc, qqc);
+#elif LANES > 1 || STATES <= 8
 #define ORDERS(x) {x[i], rate * row_times(q, i, x), (rate * rate) * row_times(qq, i, x)}
 #else
   real_v qa[STATES], qqa[STATES], qb[STATES], qqb[STATES], qc[STATES], qqc[STATES];
@@ -55,11 +60,13 @@ VECTOR_FUNCTION void tripod_sums(__global const real *model, int k, const real_v
   matvec(qq, b, qqb);
   matvec(q, c, qc);
   matvec(qq, c, qqc);
+#endif
+#ifndef ORDERS
 #define ORDERS(x) {x[i], rate * JOIN(q, x)[i], (rate * rate) * JOIN(qq, x)[i]}
 #endif
   FOR_STATE(i) {
     const real_v of_a[3] = ORDERS(a), of_b[3] = ORDERS(b), of_c[3] = ORDERS(c);
-    tripod_add(system[MODEL_FREQUENCIES + i], of_a, of_b, of_c, sum);
+    tripod_add(FREQUENCY(s, model, block, k, i), of_a, of_b, of_c, sum);
   }
 }
 
@@ -71,7 +78,7 @@ VECTOR_FUNCTION void tripod_terms(const plf_t *s, __global const int *record, in
                         propagate(s, record[TRIPOD_FAR], record[TRIPOD_FAR_P], block, k, b) +
                         propagate(s, record[TRIPOD_PENDANT], record[TRIPOD_PENDANT_P], block, k, c);
   leave_count(counts, 0, k, COLUMN, count);
-  tripod_sums(model, k, a, b, c, sum);
+  tripod_sums(s, model, block, k, a, b, c, sum);
   for (int t = 0; t < TERMS; ++t) sum[t] *= model[MODEL_WEIGHTS + k];
   leave_terms(terms, counts, 0, k, COLUMN, sum, count);
 }

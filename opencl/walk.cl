@@ -40,12 +40,12 @@ VECTOR_FUNCTION count_v walk_steps(const plf_t *s, __global const int *walk, int
     if (right == RESULT) {
       real_v left_x[STATES];
       count += stack_load(s, stack, --waiting, k, left_x);
-      matvec(pmatrix_row(s, left_p, block, k), left_x, left_y);
-      matvec(pmatrix_row(s, right_p, block, k), x, right_y);
+      across(s, left_p, block, k, left_x, left_y);
+      across(s, right_p, block, k, x, right_y);
     } else {
       const count_v right_count = seen(s, right, right_codes, right_p, block, k, right_y);
       if (left == RESULT) {
-        matvec(pmatrix_row(s, left_p, block, k), x, left_y);
+        across(s, left_p, block, k, x, left_y);
       } else {  // neither is: the last result waits
         if (waiting >= 0) stack_store(s, stack, waiting, k, x, count);
         ++waiting;
@@ -68,7 +68,7 @@ VECTOR_FUNCTION void walk_terms(const plf_t *s, __global const int *walk, int bl
   const count_v count = walk_steps(s, walk, block, k, stack, x);
   leave_count(counts, 0, k, COLUMN, count);
   propagate(s, walk[WALK_TIP], walk[WALK_P], block, k, tip);
-  FOR_STATE(i) sum += model[SYSTEM_AT(k) + MODEL_FREQUENCIES + i] * x[i] * tip[i];
+  FOR_STATE(i) sum += FREQUENCY(s, model, block, k, i) * x[i] * tip[i];
   const real_v own[TERMS] = {model[MODEL_WEIGHTS + k] * sum};
   leave_terms(terms, counts, 0, k, COLUMN, own, count);
 }

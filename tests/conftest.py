@@ -30,8 +30,12 @@ from mltree.likelihood.reference import ReferenceEngine
 from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.eigen import ModelArrays, decompose, random_reversible
 from mltree.model.gamma import gamma_rates
+from mltree.model.site_systems import site_systems
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
+
+os.environ.setdefault("DONT_USE_MPI", "1")
+"""For cogent3, whose import waits for ever where MPICH is installed and no launcher has begun."""
 
 FUZZING = "MLTREE_FUZZ" in os.environ
 """Set by ``make fuzz``: tests of random cases run their long versions."""
@@ -153,7 +157,7 @@ def opener(name: str) -> Callable[..., Engine]:
         index, shape = name.split("-")
         info = DEVICES[int(index)]
         layout = options.pop("layout", None) or layout_of(info, shape, patterns, categories)
-        layout = replace(layout, systems=systems)
+        layout = replace(layout, systems=systems).of(patterns)
         return Session(info.handle, patterns, layout, bounds, **options)
 
     return open_named
@@ -248,6 +252,7 @@ def make_problem() -> Callable[..., Problem]:
         seed: int = 1,
         alpha: float | None = None,
         invariant: float = 0.0,
+        own_frequencies: bool = False,
     ) -> Problem:
         rng = np.random.default_rng([seed, tips, patterns, states, categories])
         alphabet = alphabet_of(states)
@@ -265,6 +270,10 @@ def make_problem() -> Callable[..., Problem]:
             models = [random_reversible(states, rng, categories=categories) for _ in found]
         else:
             models = [gamma_model(states, alpha, categories, invariant, rng) for _ in found]
+        if own_frequencies:
+            exchangeabilities = np.exp(rng.normal(size=states * (states - 1) // 2))
+            frequencies = rng.dirichlet(np.full(states, 0.5), patterns)
+            data = replace(data, systems=site_systems(exchangeabilities, frequencies))
         return Problem(data, found, models)
 
     return make

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mltree.cli.main import app
-from mltree.config import find, without_option
+from mltree.config import find, is_there, without_option
 from mltree.errors import InputError
 
 DATASETS = Path(__file__).parents[1] / "datasets"
@@ -121,3 +121,15 @@ def test_a_named_file_must_be_there(run: Run, tmp_path: Path) -> None:
 )
 def test_the_option_stands_anywhere(line: str, given: str | None, rest: str) -> None:
     assert without_option(line.split()) == (given, rest.split())
+
+
+def test_a_file_that_may_have_a_say_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nowhere = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert not is_there(["search", "a.phy"], nowhere)
+    assert is_there(["search", "--config=x"], nowhere)
+    assert is_there([], {**nowhere, "MLTREE_CONFIG": "x"})
+    (tmp_path / "mltree.toml").touch()
+    assert is_there([], nowhere)

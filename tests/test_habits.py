@@ -40,6 +40,11 @@ LINES = {
         f"-s a.phy and -m MFP are {IQ}",
         "search a.phy --model auto",
     ),
+    "evaluate a --model TEST": (
+        f"--model TEST is {IQ}",
+        "mltree evaluate a --model FILE; --model TEST: `mltree model ALIGNMENT` chooses one",
+    ),
+    "bootstrap a --model MF+MERGE": (f"--model MF+MERGE is {IQ}", "bootstrap a --model FILE; "),
     "search a -m TESTMERGE": (f"-m TESTMERGE is {IQ}", "mltree search a --model auto"),
     "search a -B 1000": (f"-B is {IQ}", "mltree search a --ufboot 1000"),
     "search a -bb 1000": (f"-bb is {IQ}", "mltree search a --ufboot 1000"),

@@ -91,7 +91,7 @@ def test_a_run_goes_on_with_what_its_journal_lacks(
     monkeypatch.setattr(
         LociSearch,
         "_prepared",
-        lambda self, own: (begun.append(own.number), prepared(self, own))[1],
+        lambda self, own: (begun.extend(locus.number for locus in own), prepared(self, own))[1],
     )
     events: list[Event] = []
     found = searched(loci, path, events)

@@ -19,10 +19,10 @@ from mltree.model.candidates import Candidate, Criterion
 from mltree.model.grammar import parse_model
 from mltree.model.parameters import free_parameters
 from mltree.model.partitioned import Linkage
-from mltree.model_choice import Choice, Scored
 from mltree.placement import Resources
 from mltree.problem import Problem, load_problem
 from mltree.run import evaluate, open_computation
+from mltree.scored_models import Choice, Scored
 from mltree.simulation import letters, sites
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree

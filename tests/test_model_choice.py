@@ -19,10 +19,11 @@ from mltree.model.eigen import p_matrices
 from mltree.model.grammar import parse_model
 from mltree.model.parameters import free_parameters
 from mltree.model.partitioned import alone
-from mltree.model_choice import Choice, choose_models
+from mltree.model_choice import choose_models
 from mltree.placement import Resources
 from mltree.problem import Problem, load_problem
 from mltree.run import FIXED_TOPOLOGY, evaluate, open_computation
+from mltree.scored_models import Choice
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 

@@ -18,7 +18,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.events import Event, StoppedShort
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
-from mltree.model.grammar import parse_model
+from mltree.model.grammar import format_model, parse_model
 from mltree.model.parameters import arrays_of, bounds, vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
 from mltree.model.substitution import Model
@@ -84,7 +84,9 @@ def task_of(tree: Tree, patterns: Patterns, fitted: Sequence[str], linkage: Link
         names = tuple(f"part{n}" for n in range(len(models)))
         scalers, shares = np.ones(len(models)), sites / sites.sum()
         model = PartitionModel(tuple(models), names, linkage, scalers, shares)
-    placement = place(Resources(), patterns, max(model.categories), BOUNDS)
+    placement = place(
+        Resources(), patterns, max(model.categories), BOUNDS, systems=max(model.systems)
+    )
     text = f"{linkage} {', '.join(fitted)}, {tree.n_tips} x {sites}"
     return Task(tree, model, placement.likelihood(patterns), text)
 
@@ -309,6 +311,20 @@ def parts_task(rng: np.random.Generator, linkage: Linkage) -> Task:
     return task_of(tree, patterns_of(evolved, DNA), fitted, linkage)
 
 
+def mixture_task(rng: np.random.Generator) -> Task:
+    """Two or three models side by side, on sites of two classes or of one."""
+    one, other = (format_model(random_dna(rng)).partition("}+")[0] for _ in range(2))
+    frequencies = ["/".join(map(str, 0.9 * rng.dirichlet(np.ones(4)) + 0.025)) for _ in range(2)]
+    classes = [f"{m}}}+FU{{{f}}}" for m, f in zip((one, other), frequencies, strict=True)]
+    share = rng.uniform(0.2, 0.8)
+    true = parse_model(f"MIX{{{classes[0]}:1:{share},{classes[1]}:1:{1 - share}}}", DNA)
+    text = rng.choice(
+        ["MIX{HKY+FO,HKY+FO}", "MIX{GTR+FO,JC}", "MIX{K80,F81,JC}+G4", "HKY+FMIX{FO,FO}",
+         "GTR+FMIX{FO,FE}+G4", "MIX{TN93+FC,JC+FC}+I", "MIX{GTR+FC,GTR+FO}"]
+    )  # fmt: skip
+    return make_task(small_tree(rng), true, text, int(rng.integers(600, 1001)), rng)
+
+
 FAMILIES: dict[str, Callable[[np.random.Generator], Task]] = {
     "linked": lambda rng: parts_task(rng, Linkage.LINKED),
     "scaled": lambda rng: parts_task(rng, Linkage.SCALED),
@@ -317,6 +333,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Task]] = {
     "I+R3": lambda rng: rates_task(rng, ["+I+R3"]),
     "DNA": lambda rng: rates_task(rng, DNA_RATES),
     "protein": protein_task,
+    "mixture": mixture_task,
 }
 
 
@@ -365,10 +382,14 @@ def result_of(folder: Path, **environment: str) -> bytes:
 
 
 def test_no_kernel_of_blas_or_numpy_changes_a_bit(tmp_path: Path) -> None:
-    """OpenBLAS falls back to a kernel that the processor has where it lacks the one asked for."""
+    """Kernels for instructions that the processor lacks would end the process."""
+    information = Path("/proc/cpuinfo")
+    flags = information.read_text().split() if information.exists() else []
+    needed = {"Prescott": "pni", "Sandybridge": "avx", "Haswell": "avx2", "SkylakeX": "avx512f"}
     results = [
         result_of(tmp_path, OPENBLAS_CORETYPE=kernel)
-        for kernel in ("Prescott", "Sandybridge", "Haswell", "SkylakeX")
+        for kernel, flag in needed.items()
+        if flag in flags
     ]
     found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     results.append(result_of(tmp_path, NPY_DISABLE_CPU_FEATURES=" ".join(found)))

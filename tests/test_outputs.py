@@ -36,6 +36,17 @@ def test_no_alignment_is_too_odd_for_a_name(alignment: str) -> None:
     assert Outputs.of(None, alignment).path("log").name.endswith(".mltree.log")
 
 
+def test_a_folder_is_named_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "loci" / "more"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    names = {Outputs.of(prefix, ".").path("log").name for prefix in (None, "./", "..")}
+    assert names == {"more.mltree.log"}
+    assert Outputs.of(None, "..").path("log") == Path("../loci.mltree.log")
+
+
 def test_a_claim_needs_free_names(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path, "x")
     outputs.claim(["bestTree"], redo=False)

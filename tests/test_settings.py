@@ -12,6 +12,15 @@ def test_the_window_widens_with_the_alignment_and_never_narrows() -> None:
     assert wide.rounds.window == 50_000 * fast.rounds.window_per_site > fast.rounds.window
 
 
+def test_less_is_hopeless_in_trees_of_many_taxa_and_alignments_of_many_sites() -> None:
+    fast = preset("fast")
+    assert fast.for_data(50, 1_000).rounds.hopeless == fast.rounds.hopeless
+    few, more, most, too = (fast.for_data(n, 1_000).rounds.hopeless for n in (60, 120, 200, 9_999))
+    assert fast.rounds.hopeless < few < more < most == too
+    wide = fast.for_data(50, 50_000).rounds
+    assert wide.hopeless / wide.window == fast.rounds.hopeless / fast.rounds.window
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_large_trees_get_a_wide_look_before_the_last_phase(name: str) -> None:
     own = preset(name)

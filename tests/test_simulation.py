@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import chi2
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
+from mltree.alignment.codons import codon_alphabet
 from mltree.alignment.formats import Alignment
 from mltree.errors import InputError
 from mltree.model import parse_model
@@ -198,3 +199,9 @@ def test_yule_trees_have_cherries_as_often_as_they_should() -> None:
         counts.append(30 - len(np.unique(parents)))
     # Unrooted, the root's two branches are one: a cherry more where one of them is a tip's.
     assert np.mean(counts) == pytest.approx(10.0 + 2 / 29, abs=5 * np.sqrt(2 * 30 / 45 / 300))
+
+
+def test_codons_are_written_out() -> None:
+    states = np.array([[0, 60], [14, 1]], np.uint8)
+    text = [row.tobytes().decode() for row in letters(states, codon_alphabet(1))]
+    assert text == ["AAATTT", "ATGAAC"]

@@ -81,6 +81,34 @@ with parting(lambda: Farewell("outer")):
         assert end_of(process) == (expected[0], f"mltree: stopped by SIGINT: {expected[1]}\n")
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_ignored_signal_is_nobodys_whoever_listens_later(
+    start: Start, number: signal.Signals
+) -> None:
+    """As LLVM does, which then takes back the files that it is writing."""
+    process = start(
+        "import signal; heard = []\n"
+        f"signal.signal({int(number)}, lambda *_: heard.append(1)); ready()\n"
+        f"signal.raise_signal({int(number)}); sys.exit(len(heard))",
+        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN),
+    )
+    assert end_of(process) == (0, "")
+
+
+def test_a_device_that_fails_by_a_signal_gives_way_to_the_stop(start: Start) -> None:
+    process = start("""
+import signal
+from mltree.stopping import give_way
+give_way()  # nobody has asked for a stop
+with parting(lambda: Farewell("kept")):
+    signal.raise_signal(signal.SIGTERM)
+    ready()
+    give_way()
+    sys.exit(2)
+""")
+    assert end_of(process) == (143, "mltree: stopped by SIGTERM: kept\n")
+
+
 def test_a_last_word_outlives_what_was_said_before_it(start: Start) -> None:
     process = start("""
 with parting(lambda: Farewell("unfinished")):

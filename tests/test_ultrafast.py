@@ -9,31 +9,43 @@ import numpy as np
 import pytest
 
 from mltree.likelihood.cases import Case
+from mltree.likelihood.interchanges import neighbours
 from mltree.likelihood.site_rows import rows_of_trees
 from mltree.problem import load_problem
 from mltree.run import TreeSearch, prepare_search
 from mltree.search.driver import SearchResult
 from mltree.settings import preset
 from mltree.tree.moves import nni
+from mltree.tree.random_trees import random_topology
 from mltree.tree.split_sums import SplitSums
 from mltree.tree.topology import Tree
-from mltree.ultrafast import ultrafast, weight_rows
+from mltree.ultrafast import Met, ultrafast, weight_rows
 
 DATASETS = Path(__file__).parents[1] / "datasets"
 MODEL = "HKY{1/8}+FC+G4{0.4}"
+ASCERTAINED = {"+ASC_LEWIS": 60, "+ASC_STAM{40/20/10/30}": 60}
+"""Corrections, and how many sites that vary they are tried with."""
 REPLICATES = 1000
 TOPOLOGIES = 105
 """Of six taxa."""
 
 
-@pytest.fixture(scope="module")
-def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[TreeSearch, SearchResult]:
+@pytest.fixture(scope="module", params=["", *ASCERTAINED])
+def searched(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[TreeSearch, SearchResult]:
     """Six primates by few sites, which leave much open."""
     lines = (DATASETS / "primates.phy").read_text().splitlines()[1:]
-    rows = [line.split() for line in lines if line.strip()][:12]
+    named = [line.split() for line in lines if line.strip()][5:11]
+    columns = list(zip(*(row for _, row in named), strict=True))
+    if request.param:
+        columns = [column for column in columns if len(set("ACGT").intersection(column)) > 1]
+    columns = columns[: ASCERTAINED.get(request.param, 140)]
+    rows = ["".join(row) for row in zip(*columns, strict=True)]
     path = tmp_path_factory.mktemp("data") / "six.phy"
-    path.write_text("6 140\n" + "".join(f"{name} {row[:140]}\n" for name, row in rows[5:11]))
-    problem = load_problem(str(path), MODEL, lambda _: None)
+    text = "".join(f"{name} {row}\n" for (name, _), row in zip(named, rows, strict=True))
+    path.write_text(f"6 {len(columns)}\n{text}")
+    problem = load_problem(str(path), MODEL + request.param, lambda _: None)
     ready = prepare_search(problem, preset("fast"))
     found = ready.run().search
     assert found is not None
@@ -79,6 +91,33 @@ def test_replicates_hold_the_best_of_all_topologies(
     for one, other in zip(outcome.trees, again.trees, strict=True):
         assert SplitSums(one).topology == SplitSums(other).topology
         np.testing.assert_array_equal(one.lengths, other.lengths)
+
+
+def test_quartets_are_met_again_around_other_trees() -> None:
+    """The five lengths go to the same branches, whatever stands first there; new ones stay."""
+    rng = np.random.default_rng(3)
+    tree = random_topology(20, rng)
+    tree.lengths = rng.uniform(0.1, 1.0, tree.n_edges)
+    other = tree.copy()
+    nni(other, int(tree.inner_edges[4]), 1)
+    met, sums = Met(), SplitSums(tree)
+    best = neighbours(tree, sums.edges)
+    keys, order = sums.quartets(best.halves)
+    above = rng.uniform(-9.0, 0.0, len(keys))
+    above[:4] = np.nan
+    met.learn(keys, order, best.lengths, above)
+    around = SplitSums(other)
+    wanted = neighbours(other, around.edges)
+    again = neighbours(other, around.edges)
+    again.lengths[:] = 7.0
+    keys_again, order_again = around.quartets(again.halves)
+    found = met.recall(keys_again, order_again, again.lengths)
+    of_key = dict(zip(keys.tolist(), above.tolist(), strict=True))
+    np.testing.assert_array_equal(found, [of_key.get(key, np.nan) for key in keys_again.tolist()])
+    is_met = np.isfinite(found)
+    assert len(keys) / 2 < is_met.sum() < len(keys) - 4
+    np.testing.assert_array_equal(again.lengths[is_met], wanted.lengths[is_met])
+    assert (again.lengths[~is_met] == 7.0).all()
 
 
 def test_climbing_replicates_get_better_under_their_weights(

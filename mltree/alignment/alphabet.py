@@ -14,8 +14,9 @@ place before. Case never matters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +36,19 @@ class Alphabet:
 
     name: str
     """``"DNA"``, ``"AA"`` or the caller's own."""
-    states: str
-    """The S states in the order of every model array: ``"ACGT"``."""
-    symbols: str
-    """``symbols[c]`` is the canonical character of code c."""
+    states: Sequence[str]
+    """The S states in the order of every model array: ``"ACGT"``, codons, or genotypes."""
+    symbols: Sequence[str]
+    """``symbols[c]`` is what is written for code c: a character, or three of a codon."""
     tip_table: NDArray[np.float64]
     """f64 [C, S]: row c is the tip vector of code c, 1 where the state is possible, else 0."""
     code_of: NDArray[np.uint8]
     """u8 [256]: code of each byte, `UNKNOWN` where the byte is no character of this alphabet."""
     gap_code: int
     """The code whose tip vector is all ones."""
+
+    width = 1
+    """Characters of a file that make a site."""
 
     @classmethod
     def of_states(
@@ -60,9 +64,23 @@ class Alphabet:
         `ambiguities` maps a character to the states that it may be; `gaps` lists the characters
         that may be any state, the canonical one first.
         """
-        several = dict(ambiguities or {})
-        meanings = [*states, *several.values(), states]
-        return cls._build(name, states, states + "".join(several) + gaps[0], meanings, gaps=gaps)
+        characters = {state: state for state in states} | dict(ambiguities or {})
+        return cls.of_characters(name, states, characters, gaps=gaps)
+
+    @classmethod
+    def of_characters(
+        cls,
+        name: str,
+        states: Sequence[str],
+        characters: Mapping[str, Sequence[str]],
+        *,
+        gaps: str,
+        aliases: Mapping[str, str] | None = None,
+    ) -> Alphabet:
+        """An alphabet whose codes are characters in their order, each some states, then the gap."""
+        symbols = "".join(characters) + gaps[0]
+        meanings = [*characters.values(), states]
+        return cls._build(name, states, symbols, meanings, gaps=gaps, aliases=aliases)
 
     @classmethod
     def of_bitmasks(
@@ -84,16 +102,17 @@ class Alphabet:
     def _build(
         cls,
         name: str,
-        states: str,
+        states: Sequence[str],
         symbols: str,
-        meanings: list[str],
+        meanings: Sequence[Sequence[str]],
         *,
         gaps: str,
         aliases: Mapping[str, str] | None = None,
     ) -> Alphabet:
         table = np.array([[float(state in meaning) for state in states] for meaning in meanings])
         gap_code = len(symbols) - 1
-        codes = {symbol: code for code, symbol in enumerate(symbols) if code or symbol in states}
+        is_padding = len(meanings[0]) > 1
+        codes = {symbol: code for code, symbol in enumerate(symbols) if code or not is_padding}
         codes |= dict.fromkeys(gaps, gap_code)
         codes |= {alias: codes[symbol] for alias, symbol in (aliases or {}).items()}
         code_of = np.full(256, UNKNOWN, np.uint8)
@@ -122,13 +141,36 @@ class Alphabet:
         )
         return masks
 
+    @cached_property
+    def state_codes(self) -> NDArray[np.uint8]:
+        """u8 [S]: the code that tells each state best: by itself, unless no character does."""
+        sizes = self.tip_table.sum(axis=1, keepdims=True)
+        best: NDArray[np.intp] = np.where(self.tip_table > 0.0, sizes, np.inf).argmin(axis=0)
+        return best.astype(np.uint8)
+
+    @cached_property
+    def certain_codes(self) -> NDArray[np.uint8]:
+        """u8, ascending: the codes that tell as much as any: those of `state_codes`, each once."""
+        codes: NDArray[np.uint8] = np.unique(self.state_codes)
+        return codes
+
+    def is_spelled_as(self, other: Alphabet) -> bool:
+        """Whether all its characters are another's too, as those of codons are nucleotides'."""
+        return bool((other.code_of[self.code_of != UNKNOWN] != UNKNOWN).all())
+
     def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Codes of ASCII characters, any shape and case; `UNKNOWN` where there is none."""
+        """Codes u8 [..., sites] of ASCII characters, any case; `UNKNOWN` where there is none."""
         return _translated(raw, self.code_of.tobytes())
 
     def decode(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Canonical ASCII characters of codes, any shape."""
-        return _translated(codes, self.symbols.encode("ascii").ljust(256, b"?"))
+        """Canonical ASCII characters of codes u8 [..., sites], `width` a site."""
+        written = np.frombuffer("".join(self.symbols).encode("ascii"), np.uint8)
+        characters: NDArray[np.uint8] = written.reshape(-1, self.width)[codes]
+        return characters.reshape(*codes.shape[:-1], -1)
+
+    def covering(self, _blocks: Iterable[NDArray[np.uint8]], /) -> Alphabet:
+        """The alphabet with a code for whatever occurs in characters u8 [T, sites width]."""
+        return self
 
 
 def _translated(raw: NDArray[np.uint8], table: bytes) -> NDArray[np.uint8]:

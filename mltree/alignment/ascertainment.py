@@ -2,8 +2,9 @@
 
 Morphological characters and SNPs are collected because they vary. Their likelihood is corrected
 for that with the probabilities of the patterns that cannot be among them: one constant pattern for
-each state (:mod:`mltree.likelihood.ascertainment` has the formulas). They stand behind the patterns
-of their part, with weight 0, so that nothing which counts sites sees them.
+each state, of genotypes for each letter (:mod:`mltree.likelihood.ascertainment` has the formulas).
+They stand behind the patterns of their part, with weight 0, so that nothing which counts sites sees
+them.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Ascertainment:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Where the constant patterns of a part are, one a state, in the order of the states."""
+    """Where the constant patterns of a part are, one for each of its alphabet's `certain_codes`."""
 
     part: int
     first: int
@@ -97,11 +98,8 @@ def refuse_constant(sites: NDArray[np.integer], path: str, part: str = "") -> No
 
 def with_unseen(patterns: Patterns, of_parts: Sequence[Ascertainment | None]) -> Patterns:
     """The patterns, and behind those of each part that has an ascertainment its constant ones."""
-    table = patterns.alphabet.tip_table
-    states = [
-        int((table == row).all(axis=1).argmax()) for row in np.eye(patterns.alphabet.n_states)
-    ]
-    constant = np.tile(np.array(states, np.uint8), (patterns.n_tips, 1))
+    states = patterns.alphabet.certain_codes
+    constant = np.tile(states, (patterns.n_tips, 1))
     codes, weights, ends = [], [], []
     unseen: list[Unseen] = []
     shift = np.zeros(patterns.n_patterns, np.int32)

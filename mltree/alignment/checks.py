@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment.alphabet import DNA, Alphabet
+from mltree.alignment.alphabet import DNA
 from mltree.alignment.composition import composition_p_values
 from mltree.alignment.formats import Alignment
 from mltree.alignment.patterns import Patterns, identical_taxa
@@ -65,10 +66,10 @@ class AlignmentSummary:
     """Share of gaps in each taxon of ``names``."""
     composition_p_values: tuple[float, ...]
     """Of each taxon's χ² test against the composition of all (see composition.py)."""
-    states: str
+    states: Sequence[str]
     frequencies: tuple[float, ...]
     """Of each state, as +FC has them."""
-    absent_states: str
+    absent_states: tuple[str, ...]
     """States that never occur: +FC would give them frequency 0."""
     invariant_sites: int
     """All characters but gaps are one and the same state (RAxML-NG's definition)."""
@@ -107,7 +108,7 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         taxon_gap_shares=tuple(float(share) for share in taxon_gaps),
         states=states,
         frequencies=tuple(float(frequency) for frequency in frequencies),
-        absent_states="".join(s for s, f in zip(states, frequencies, strict=True) if f == 0),
+        absent_states=tuple(s for s, f in zip(states, frequencies, strict=True) if f == 0),
         invariant_sites=_weight_of(patterns, _invariant(patterns)),
         informative_sites=_weight_of(patterns, _informative(patterns)),
         identical_sequences=_named(patterns, identical_taxa([patterns])),
@@ -120,7 +121,8 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
 
 def _ambiguous_share(patterns: Patterns) -> float:
     possible = patterns.alphabet.tip_table.sum(axis=1)
-    ambiguous = (possible > 1) & (possible < patterns.alphabet.n_states)
+    ambiguous = possible < patterns.alphabet.n_states
+    ambiguous[patterns.alphabet.certain_codes] = False
     return float(patterns.code_counts()[ambiguous].sum() / (patterns.n_tips * patterns.n_sites))
 
 
@@ -131,21 +133,15 @@ def _invariant(patterns: Patterns) -> NDArray[np.bool_]:
     union = np.zeros(patterns.n_patterns, np.uint64)
     for row in patterns.codes:
         union |= masks[row]
-    single: NDArray[np.bool_] = (union != 0) & (union & (union - np.uint64(1)) == 0)
-    return single
+    return np.isin(union, masks[patterns.alphabet.certain_codes])
 
 
 def _informative(patterns: Patterns) -> NDArray[np.bool_]:
     """Whether (bool [L]) two or more states have two or more tips each."""
     repeated = np.zeros(patterns.n_patterns, np.int64)
-    for code in _state_codes(patterns.alphabet):
+    for code in patterns.alphabet.certain_codes:
         repeated += np.count_nonzero(patterns.codes == code, axis=0) > 1
     return repeated > 1
-
-
-def _state_codes(alphabet: Alphabet) -> NDArray[np.uint8]:
-    """u8 [S]: the codes of the certain states."""
-    return alphabet.encode(np.frombuffer(alphabet.states.encode("ascii"), np.uint8))
 
 
 def _weight_of(patterns: Patterns, chosen: NDArray[np.bool_]) -> int:
@@ -168,8 +164,9 @@ def _alike(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 
 
 def _suspicions(alignment: Alignment) -> tuple[Suspicion, ...]:
-    reasons = dict(_SUSPICIOUS.get(alignment.alphabet.name, {}))
-    if alignment.alphabet is DNA and not _occurs(alignment, "T"):
+    of_nucleotides = alignment.alphabet.is_spelled_as(DNA)
+    reasons = dict(_SUSPICIOUS.get("DNA" if of_nucleotides else alignment.alphabet.name, {}))
+    if of_nucleotides and not _occurs(alignment, "T"):
         reasons.pop("U")
     found = [_suspicion(alignment, character, reason) for character, reason in reasons.items()]
     return tuple(suspicion for suspicion in (_match(alignment), *found) if suspicion)
@@ -193,5 +190,5 @@ def _suspicion(alignment: Alignment, character: str, reason: str) -> Suspicion |
     count = np.count_nonzero(where)
     if not count:
         return None
-    taxon, site = divmod(int(where.argmax()), alignment.n_sites)
+    taxon, site = divmod(int(where.argmax()), where.shape[1])
     return Suspicion(character, int(count), alignment.names[taxon], site + 1, reason)

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment import morphology
+from mltree.alignment import codons, genotypes, morphology
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
 from mltree.errors import InputError
 
-__all__ = ["Letters", "alphabet_named", "detect_alphabet"]
+__all__ = ["Letters", "alphabet_named", "detect_alphabet", "named_alphabet"]
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _TELLING = [letter not in "NXO" for letter in _LETTERS]
@@ -135,6 +135,11 @@ class Letters:
         return DNA if odds >= 0 else PROTEIN
 
     @property
+    def looks_like_nucleotides(self) -> bool:
+        """Whether these may be nucleotides, perhaps with typing errors."""
+        return self.fits(DNA) or self.looks_like is DNA
+
+    @property
     def is_coded(self) -> bool:
         """Whether these are binary or multistate characters, which have digits for states."""
         return morphology.is_coded(self.counts)
@@ -150,9 +155,13 @@ class Letters:
         Data of plain nucleotides are never proteins, though the letters would do.
         """
         if wanted is not None and self.is_coded:
-            is_sequence = wanted is DNA or wanted is PROTEIN
+            is_sequence = wanted in (DNA, PROTEIN) or wanted.width > 1
             return self.looks_like if is_sequence else wanted
-        if wanted is None or not self.fits(wanted):
+        if wanted is None:
+            return self.looks_like
+        if wanted in (genotypes.UNPHASED, genotypes.PHASED) and self.looks_like_nucleotides:
+            return wanted
+        if not self.fits(wanted):
             return self.looks_like
         if wanted is PROTEIN and self.share("ACGTU") >= PLAIN_SHARE:
             return DNA
@@ -171,6 +180,10 @@ class Letters:
 
     def seen(self, alphabet: Alphabet) -> str:
         """What speaks for the alphabet: ``98.1% ACGT, 31 ambiguity codes``."""
+        if isinstance(alphabet, codons.CodonAlphabet):
+            return f"{self.seen(DNA)}, {alphabet.genetic_code.name} code"
+        if alphabet in (genotypes.UNPHASED, genotypes.PHASED):
+            return f"{self.share(''.join(genotypes.HETEROZYGOTES)):.1%} heterozygous"
         if alphabet is PROTEIN:
             return f"{self.share('EFILPQ'):.0%} EFILPQ, {self.share('ACGT'):.0%} ACGT"
         if alphabet is not DNA:
@@ -201,10 +214,18 @@ def alphabet_named(datatype: str, characters: NDArray[np.uint8] | None = None) -
     word = datatype.strip().upper()
     if word in _MULTISTATE and characters is not None:
         return morphology.states_in(Letters.of(characters).counts)
-    alphabet = _ALPHABETS.get(word) or morphology.named(word)
+    if word in _ALPHABETS:
+        return _ALPHABETS[word]
+    alphabet = named_alphabet(word)
     if alphabet is None:
-        raise InputError(f"unknown data type {datatype!r}", hint="DNA, AA, BIN, or MULTI6")
+        hint = "dna, protein, binary, multistate, gt10, gt16, or codon with a genetic code, codon:2"
+        raise InputError(f"unknown data type {datatype!r}", hint=hint)
     return alphabet
+
+
+def named_alphabet(name: str) -> Alphabet | None:
+    """The alphabet with a name in capitals, of those that are not nucleotides' nor proteins'."""
+    return next((found for named in _NAMED if (found := named(name)) is not None), None)
 
 
 _ALPHABETS = {
@@ -213,6 +234,9 @@ _ALPHABETS = {
     "BINARY": morphology.BINARY,
 }
 """By the words that have no number in them."""
+
+_NAMED = (morphology.named, codons.named, genotypes.named)
+"""Where to look up the others; one that is added needs no more, if it names its alphabets."""
 
 _MULTISTATE = ("MULTI", "MULTISTATE", "MORPH", "STANDARD")
 """Words for as many states as there are: IQ-TREE's, and that of NEXUS."""

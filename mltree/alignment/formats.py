@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
+from mltree.alignment.codons import refuse_broken
 from mltree.alignment.datatype import Letters, alphabet_named
 from mltree.alignment.dots import Dots
 from mltree.alignment.given import Source
@@ -47,8 +48,8 @@ class Alignment:
 
     @property
     def n_sites(self) -> int:
-        """Columns of the file."""
-        return int(self.characters.shape[1])
+        """Columns of the file; of codons a third of them."""
+        return int(self.characters.shape[1]) // self.alphabet.width
 
 
 def read_alignment(
@@ -56,8 +57,8 @@ def read_alignment(
 ) -> Alignment:
     """The alignment in a file, or the one given.
 
-    ``datatype`` (``"DNA"``, ``"AA"``, ``"BIN"``, ``"MULTI"``) overrides what it looks like; so does
-    the alphabet of a model, where the data can be that.
+    ``datatype`` (``"DNA"``, ``"AA"``, ``"BIN"``, ``"MULTI"``, ``"CODON"``) overrides what it looks
+    like; so does the alphabet of a model, where the data can be that.
 
     Raises:
         InputError: see the module's first lines.
@@ -67,7 +68,7 @@ def read_alignment(
         """How good a reading is: 2 as the model wants it, 1 acceptable, 0 not."""
         told = alphabet_named(datatype, characters) if datatype else None
         alphabet = told or Letters.of(characters).alphabet(model_alphabet)
-        sound = (alphabet.encode(characters) != UNKNOWN).all()
+        sound = (alphabet.covering([characters]).encode(characters) != UNKNOWN).all()
         return int(sound) + int(sound and alphabet is model_alphabet)
 
     sequences = read_sequences(source, judge)
@@ -76,6 +77,8 @@ def read_alignment(
     forced = alphabet_named(word, sequences.characters) if word else None
     letters = Letters.of(sequences.characters)
     alphabet = forced or letters.alphabet(model_alphabet)
+    refuse_broken(alphabet, sequences.n_sites, "the alignment", sequences.path)
+    alphabet = alphabet.covering([sequences.characters])
     sequences.refuse_unknown(alphabet)
     return Alignment(
         names=sequences.names,
@@ -92,5 +95,6 @@ def read_alignment(
 def _word_of(sequences: Sequences, model_alphabet: Alphabet | None) -> str | None:
     """The data type that the file itself names; a model says of how many states it is."""
     word = sequences.lines.datatype
-    named_by_model = word == STANDARD and model_alphabet not in (None, DNA, PROTEIN)
+    wider = model_alphabet is not None and model_alphabet not in (DNA, PROTEIN)
+    named_by_model = wider and word in (STANDARD, DNA.name)
     return None if named_by_model else word

@@ -16,14 +16,21 @@ __all__ = ["table_of_tips"]
 
 
 def table_of_tips(loci: Sequence[Patterns]) -> Patterns:
-    """The patterns of loci of one alphabet, a part each, in their order; none with ``unseen``."""
-    alphabet = loci[0].alphabet
+    """The patterns of loci of one alphabet, a part each, in their order; none with ``unseen``.
+
+    Those of one genetic code may have codes for other ambiguous triplets.
+    """
+    alphabets = dict.fromkeys(locus.alphabet for locus in loci)
+    written = [own.decode(np.arange(own.n_codes, dtype=np.uint8)[None]) for own in alphabets]
+    alphabet = loci[0].alphabet.covering(written)
     tips = max(locus.n_tips for locus in loci)
     ends = np.cumsum([locus.n_patterns for locus in loci]).tolist()
     codes = np.full((tips, ends[-1]), alphabet.gap_code, np.uint8)
     sites, first = [], 0
     for locus, end in zip(loci, ends, strict=True):
-        codes[: locus.n_tips, first:end] = locus.codes
+        own = locus.alphabet
+        recoded = locus.codes if own is alphabet else alphabet.encode(own.decode(locus.codes))
+        codes[: locus.n_tips, first:end] = recoded
         sites.append(locus.site_pattern + np.int32(first))
         first = end
     return Patterns(

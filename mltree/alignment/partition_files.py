@@ -46,7 +46,7 @@ _BRACED = re.compile(r"[{\[].*?[}\]]")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _SCALER = re.compile(r"\+BU?[{\[]([^}\]]*)[}\]]", re.IGNORECASE)
 _FREQUENCIES = {"": "", "F": "+FC", "X": "+FO"}
-_OTHER_DATA = re.compile(r"(BIN|MULTI[0-9]+|CODON)(?![A-Z0-9])", re.IGNORECASE)
+_OTHER_DATA = re.compile(r"(BIN|MULTI[0-9]+|CODON[0-9]*)(?![A-Z0-9])", re.IGNORECASE)
 _PROTEINS = (
     "DAYHOFF", "DCMUT", "JTT", "MTREV", "WAG", "RTREV", "CPREV", "VT", "BLOSUM62", "MTMAM", "LG",
     "MTART", "MTZOA", "PMB", "HIVB", "HIVW", "FLU", "STMTREV",
@@ -147,6 +147,8 @@ def _described(part: Part, path: str) -> Part:
     model = _SCALER.sub("", part.model)
     other = _OTHER_DATA.match(model)
     told, named = _WORDS.get(model.upper(), (other and other[1].upper(), model))
+    if told and told.startswith("CODON") and other and other[0] == model:
+        named = None
     return replace(part, datatype=part.datatype or told, model=named, scaler=scaler)
 
 

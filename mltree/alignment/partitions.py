@@ -25,6 +25,7 @@ from mltree.alignment.ascertainment import (
     refuse_constant,
     with_unseen,
 )
+from mltree.alignment.codons import refuse_broken
 from mltree.alignment.datatype import PLAIN_SHARE, Letters, alphabet_named
 from mltree.alignment.given import Source
 from mltree.alignment.parts import Part, Scheme, fit
@@ -74,7 +75,13 @@ class Partitioned:
     @property
     def n_sites(self) -> int:
         """Sites in parts."""
-        return sum(part.n_sites for part in self.parts)
+        return sum(self.part_sites)
+
+    @cached_property
+    def part_sites(self) -> tuple[int, ...]:
+        """P: sites of each part, of codons a third of those that the file counts."""
+        each = enumerate(self.parts)
+        return tuple(part.n_sites // self.alphabet(number).width for number, part in each)
 
     def alphabet(self, part: int) -> Alphabet:
         """The alphabet of a part."""
@@ -86,7 +93,7 @@ class Partitioned:
         group = self.groups[number]
         where = group.parts[self.place_in_group[part]]
         first = self._first_sites[part]
-        sites = group.site_pattern[first : first + self.parts[part].n_sites]
+        sites = group.site_pattern[first : first + self.part_sites[part]]
         return replace(
             group,
             codes=group.codes[:, where],
@@ -108,7 +115,8 @@ class Partitioned:
         """
         for number, (part, own) in enumerate(zip(self.parts, of_parts, strict=True)):
             if own is not None:
-                sites = part.sites[constant_sites(self.patterns(number))]
+                sites = part.sites[:: self.alphabet(number).width]
+                sites = sites[constant_sites(self.patterns(number))]
                 refuse_constant(sites, part.file or self.scheme.path, part.name)
         if not any(of_parts):
             return self
@@ -122,9 +130,9 @@ class Partitioned:
     def _first_sites(self) -> list[int]:
         """P: how many sites its group has before the part."""
         before, first = [0] * len(self.groups), []
-        for part, group in zip(self.parts, self.group_of_part, strict=True):
+        for sites, group in zip(self.part_sites, self.group_of_part, strict=True):
             first.append(before[group])
-            before[group] += part.n_sites
+            before[group] += sites
         return first
 
 
@@ -192,7 +200,7 @@ def _judged(
     for part in fitted.parts:
         block = _block(part, characters)
         alphabet = told(part, block) or Letters.of(block).looks_like
-        if (alphabet.encode(block) == UNKNOWN).any():
+        if (alphabet.covering([block]).encode(block) == UNKNOWN).any():
             return 0
     return 1
 
@@ -216,7 +224,14 @@ def _alphabets(
             _refuse_nucleotides(scheme, part, Letters.of(block))
     guessed = {part.name: Letters.of(block) for part, block, alphabet in rows if alphabet is None}
     together = sum(guessed.values(), start=Letters.none()).looks_like
-    return [alphabet or _guess(guessed[part.name], together) for part, _, alphabet in rows]
+    found = [alphabet or _guess(guessed[part.name], together) for part, _, alphabet in rows]
+    for (part, block, _), alphabet in zip(rows, found, strict=True):
+        refuse_broken(alphabet, block.shape[1], f"part {part.name}", scheme.path)
+    blocks_of = {
+        kind: [b for b, own in zip(blocks, found, strict=True) if own is kind] for kind in found
+    }
+    covering = {kind: kind.covering(own) for kind, own in blocks_of.items()}
+    return [covering[alphabet] for alphabet in found]
 
 
 def _guess(letters: Letters, together: Alphabet) -> Alphabet:
@@ -250,14 +265,15 @@ def _assembled(
     groups, places = [], [0] * len(alphabets)
     for kind in kinds:
         members = [number for number, alphabet in enumerate(alphabets) if alphabet is kind]
-        ends = list(accumulate(scheme.parts[number].n_sites for number in members))
+        sizes = [scheme.parts[number].n_sites // kind.width for number in members]
+        ends = list(accumulate(sizes))
         codes = np.full((len(taxa), ends[-1]), kind.gap_code, np.uint8)
-        for place, (number, end) in enumerate(zip(members, ends, strict=True)):
+        for place, (number, size, end) in enumerate(zip(members, sizes, ends, strict=True)):
             part = scheme.parts[number]
             encoded = kind.encode(blocks[number])
             if (encoded == UNKNOWN).any():
                 sources[part.file].refuse_unknown(kind, part.sites, part.name)
-            codes[rows[part.file], end - part.n_sites : end] = encoded
+            codes[rows[part.file], end - size : end] = encoded
             places[number] = place
         groups.append(compress_parts(taxa, codes, kind, ends))
     numbers = tuple(kinds.index(alphabet) for alphabet in alphabets)

@@ -24,6 +24,7 @@ from mltree.alignment.formats import Alignment
 
 if TYPE_CHECKING:
     from mltree.alignment.ascertainment import Unseen
+    from mltree.alignment.site_frequencies import SiteSystems
 
 __all__ = ["Patterns", "compress", "compress_parts"]
 
@@ -54,6 +55,9 @@ class Patterns:
     locus does not have are rows of gaps behind those that it has."""
     unseen: tuple[Unseen, ...] = ()
     """Of parts whose constant sites were left out of the data: the patterns of those."""
+    systems: SiteSystems | None = None
+    """Of patterns that have state frequencies of their own (PMSF); columns with others are other
+    patterns."""
 
     @cached_property
     def parts(self) -> tuple[slice, ...]:
@@ -64,7 +68,33 @@ class Patterns:
     def take(self, which: NDArray[np.int64]) -> Patterns:
         """Some of the patterns, i64 [n] rising, still in their parts; a part may have none left."""
         ends = tuple(np.searchsorted(which, self.ends).tolist())
-        return replace(self, codes=self.codes[:, which], weights=self.weights[which], ends=ends)
+        return replace(
+            self,
+            codes=self.codes[:, which],
+            weights=self.weights[which],
+            ends=ends,
+            systems=self.systems and self.systems.take(which),
+        )
+
+    def grouped(self, category: NDArray[np.int64], count: int) -> tuple[Patterns, NDArray[np.intp]]:
+        """The patterns of each part by category, 0 .. ``count`` - 1, each a part; and their order.
+
+        A category without patterns is a part without.
+        """
+        part = np.repeat(np.arange(len(self.parts)), [own.stop - own.start for own in self.parts])
+        group = count * part + category
+        order = np.argsort(group, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        ends = np.cumsum(np.bincount(group, minlength=count * len(self.parts)))
+        return replace(
+            self,
+            codes=np.take(self.codes, order, axis=1),
+            weights=self.weights[order],
+            site_pattern=place[self.site_pattern].astype(np.int32),
+            ends=tuple(ends.tolist()),
+            systems=self.systems and self.systems.take(order),
+        ), order
 
     @property
     def n_tips(self) -> int:
@@ -139,14 +169,22 @@ def compress(alignment: Alignment) -> Patterns:
 
 
 def compress_parts(
-    taxa: tuple[str, ...], codes: NDArray[np.uint8], alphabet: Alphabet, ends: Sequence[int]
+    taxa: tuple[str, ...],
+    codes: NDArray[np.uint8],
+    alphabet: Alphabet,
+    ends: Sequence[int],
+    kinds: NDArray[np.integer[Any]] | None = None,
 ) -> Patterns:
     """The patterns of sites that lie part by part.
 
-    ``taxa``: sorted. ``codes``: u8 [T, sites]; ``ends``: before which site each part ends.
+    ``taxa``: sorted. ``codes``: u8 [T, sites]; ``ends``: before which site each part ends;
+    ``kinds``: int [sites], from 0 on: equal columns of different kinds are different patterns.
     """
     part = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-    order, first = _sorted_columns(_column_words(codes, alphabet.n_codes), part)
+    words = _column_words(codes, alphabet.n_codes)
+    if kinds is not None:
+        words = np.concatenate([words, kinds[None].astype(np.uint64)])
+    order, first = _sorted_columns(words, part)
     pattern = np.cumsum(first, dtype=np.int32) - np.int32(1)
     site_pattern = np.empty(len(order), np.int32)
     site_pattern[order] = pattern

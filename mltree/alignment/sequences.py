@@ -21,7 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.alignment import genotypes
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
+from mltree.alignment.codons import CodonAlphabet
 from mltree.alignment.datatype import detect_alphabet
 from mltree.alignment.dots import Dots, spelled_out
 from mltree.alignment.fasta import read_fasta
@@ -84,6 +86,10 @@ class Sequences:
         Raises:
             InputError: one is not; names its line, taxon and site.
         """
+        if isinstance(alphabet, CodonAlphabet):
+            self.refuse_unknown(DNA, sites, part)
+            self._refuse_stops(alphabet, sites, part)
+            return
         characters = self.characters if sites is None else self.characters[:, sites]
         for row, text in enumerate(characters):
             unknown = alphabet.encode(text) == UNKNOWN
@@ -99,6 +105,28 @@ class Sequences:
                     self.reading.line_of(self.lines, row, site),
                     _character_hint(byte, characters, alphabet),
                 )
+
+    def _refuse_stops(
+        self, alphabet: CodonAlphabet, sites: NDArray[np.int64] | None, part: str
+    ) -> None:
+        """Make sure that there are no stop codons; names the line, taxon and codon of the first."""
+        characters = self.characters if sites is None else self.characters[:, sites]
+        stops = alphabet.encode(characters) == UNKNOWN
+        if not stops.any():
+            return
+        row, codon = divmod(int(stops.argmax()), stops.shape[1])
+        triplet = characters[row, 3 * codon : 3 * codon + 3].tobytes().decode()
+        site = 3 * codon if sites is None else int(sites[3 * codon])
+        code = alphabet.genetic_code
+        raise _taxon_error(
+            self.lines,
+            self.names[row],
+            f"taxon {self.names[row]}, codon {codon + 1} (from site {site + 1}): {triplet} is a "
+            f"stop codon in the {code.name} code" + (f" (part {part})" if part else ""),
+            self.reading.line_of(self.lines, row, site),
+            f"take the codon out; or, if the genetic code is not NCBI's {code.number}, name it: "
+            "--data-type codon:CODE",
+        )
 
 
 def read_sequences(source: Source, judge: Judge) -> Sequences:
@@ -245,6 +273,8 @@ def _character_hint(byte: int, characters: NDArray[np.uint8], alphabet: Alphabet
         return "correct it; or, if these are proteins: --data-type protein"
     if alphabet is PROTEIN and byte in b"UO":
         return "selenocysteine (U) and pyrrolysine (O) have no state: replace them by X"
+    if alphabet in (genotypes.UNPHASED, genotypes.PHASED):
+        return genotypes.hint()
     if alphabet not in (DNA, PROTEIN):
         return f"its states are {alphabet.states[0]} to {alphabet.states[-1]}, and - ? are unknown"
     gaps = "-.?NOX" if alphabet is DNA else "-.?*X"

@@ -51,7 +51,7 @@ def merged(data: Partitioned, subsets: Subsets) -> Partitioned:
         for place, n in enumerate(own):
             places[n] = place
         columns = [data.patterns(part).expand() for n in own for part in subsets[n]]
-        ends = accumulate(parts[n].n_sites for n in own)
+        ends = accumulate(parts[n].n_sites // group.alphabet.width for n in own)
         groups.append(
             compress_parts(group.taxa, np.concatenate(columns, axis=1), group.alphabet, [*ends])
         )

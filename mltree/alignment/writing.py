@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment.alphabet import Alphabet
+from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.phylip import STRICT_NAME_WIDTH
 from mltree.errors import InputError
 
@@ -118,7 +118,8 @@ def _fasta(rows: Rows, _: Alphabet) -> Iterator[bytes]:
 
 def _nexus(rows: Rows, alphabet: Alphabet) -> Iterator[bytes]:
     """A DATA block, which every program that reads NEXUS knows."""
-    datatype = {"DNA": b"DNA", "AA": b"PROTEIN"}.get(alphabet.name, b"STANDARD")
+    sequences = ((b"DNA", DNA), (b"PROTEIN", PROTEIN))
+    datatype = next((word for word, of in sequences if alphabet.is_spelled_as(of)), b"STANDARD")
     words = [(_nexus_word(name), sequence) for name, sequence in rows]
     yield b"#NEXUS"
     yield b"BEGIN DATA;"

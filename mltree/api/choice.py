@@ -16,8 +16,9 @@ from mltree.commands.model import SHOWN, scheme_of
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
 from mltree.model.partitioned import Linkage
-from mltree.model_choice import Choice
 from mltree.problem import load_problem, read_tree
+from mltree.scored_models import Choice
+from mltree.values import plain
 
 __all__ = ["ModelChoice", "model"]
 
@@ -60,7 +61,7 @@ class ModelChoice:
 
     def to_json(self) -> str:
         """The same as JSON."""
-        return json.dumps(self.to_dict(), indent=1) + "\n"
+        return json.dumps(plain(self.to_dict()), indent=1) + "\n"
 
     def _repr_html_(self) -> str:
         criterion = self.choice.criterion

@@ -25,6 +25,7 @@ from mltree.placement import Resources
 from mltree.problem import Problem
 from mltree.run import Found, open_computation
 from mltree.tree.newick import write_newick
+from mltree.values import plain
 
 __all__ = ["BootstrapResult", "Evaluation", "SearchResult", "table"]
 
@@ -98,7 +99,7 @@ class Evaluation:
 
     def to_json(self) -> str:
         """The same as JSON."""
-        return json.dumps(self.to_dict(), indent=1) + "\n"
+        return json.dumps(plain(self.to_dict()), indent=1) + "\n"
 
     def _rows(self) -> dict[str, str]:
         return {

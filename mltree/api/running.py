@@ -17,6 +17,7 @@ from mltree.commands.fitting import fitted, given_tree
 from mltree.commands.model import scheme_of
 from mltree.commands.request import breakdown_of, model_text
 from mltree.commands.search import SearchRequest, run_search
+from mltree.commands.site_frequencies import SiteFrequencies
 from mltree.commands.supports import SUPPORT, Drawn, Supports, draw_supports
 from mltree.commands.trees import (
     CONSENSUS_FILES,
@@ -25,7 +26,6 @@ from mltree.commands.trees import (
     support_kinds,
     support_texts,
 )
-from mltree.commands.ultrafast import check_ultrafast
 from mltree.errors import InputError
 from mltree.events import Emit, StartsEnded
 from mltree.journal import MemoryJournal
@@ -66,6 +66,8 @@ def search(
     partitions: str | None = None,
     merge: bool = False,
     brlen: str = "scaled",
+    site_frequencies: str | os.PathLike[str] | None = None,
+    guide_tree: TreeLike | None = None,
     start: TreeLike | None = None,
     preset: str = "default",
     moves: str = "spr",
@@ -93,6 +95,8 @@ def search(
     partitions  a partition file, for parts whose models are given or chosen; ``merge``: put
                 parts together that are better off under one model
     taxa        names of the rows of a NumPy array
+    site_frequencies  a .sitefreq file: sites have state frequencies of their own (PMSF)
+    guide_tree  a tree, on which the model's profiles tell those
     start       ``"pars{6},rand{2}"``, or a tree; the preset's where None
     bootstrap   so many replicates, or ``"auto"``: supports on the tree
     sh_alrt     so many resamplings; with ``lbp``, ``alrt``, ``abayes`` the tests of its branches
@@ -115,6 +119,7 @@ def search(
         alignment="",
         model=model,
         partitions=partitions,
+        site_frequencies=_frequencies(site_frequencies, guide_tree),
         merge=merge,
         datatype=data_type,
         linkage=brlen,
@@ -143,6 +148,12 @@ def search(
         return _in_memory(request, source, call)
 
 
+def _frequencies(file: str | os.PathLike[str] | None, guide: TreeLike | None) -> SiteFrequencies:
+    return SiteFrequencies(
+        None if file is None else os.fspath(file), None if guide is None else newick_of(guide)
+    )
+
+
 def _replicates(wanted: int | str) -> int | None:
     """How many; None for as many as it takes. Raises: InputError."""
     from mltree.cli.support_options import replicates_of
@@ -162,8 +173,6 @@ def _in_files(request: SearchRequest, source: str | Given, call: Call) -> Search
 def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
     """The same steps without a file."""
     problem = _problem(request, source, call)
-    if request.supports.ultrafast:
-        check_ultrafast(problem.groups)
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
         constraint=request.constraint, afterwards=request.supports.trees_at_once, emit=call,
@@ -182,7 +191,7 @@ def _supports(
         return write_newick(tree, taxa, labels=labels)
 
     def replicate(wanted: Wanted, newick: str) -> tuple[dict[str, str], list[SupportsDrawn]]:
-        model = _as_written(found.model, ready.problem, source, request)
+        model = found.per_site or _as_written(found.model, ready.problem, source, request)
         settings = replicate_settings(request.nni_only)
         return _replicated(
             bootstrap_after(ready, model, settings, request.seed), wanted, newick, call
@@ -276,6 +285,8 @@ def evaluate(
     taxa: Sequence[str] | None = None,
     data_type: str | None = None,
     brlen: str = "scaled",
+    site_frequencies: str | os.PathLike[str] | None = None,
+    guide_tree: TreeLike | None = None,
     optimise_model: bool = True,
     optimise_branches: bool = True,
     device: str | int | None = None,
@@ -291,8 +302,10 @@ def evaluate(
     one_of("brlen", brlen, Linkage)
     resources = resources_of(device, precision, memory_limit)
     source, text = source_of(alignment, taxa), newick_of(tree)
+    frequencies = _frequencies(site_frequencies, guide_tree)
     with calling(progress) as call:
-        problem = load_problem(source, model, call, data_type, Linkage(brlen))
+        problem = load_problem(source, model, call, data_type, Linkage(brlen), site_rates=True)
+        problem = frequencies.given_to(problem, resources, call)
         given = given_tree(text, problem, call, optimise_branches)
         computation = open_computation(problem, resources, call)
         found = fitted(computation, given, problem.model, call, optimise_model, optimise_branches)
@@ -314,6 +327,8 @@ def bootstrap(
     taxa: Sequence[str] | None = None,
     data_type: str | None = None,
     brlen: str = "scaled",
+    site_frequencies: str | os.PathLike[str] | None = None,
+    guide_tree: TreeLike | None = None,
     moves: str = "spr",
     constraint: TreeLike | None = None,
     seed: int = 1,
@@ -338,8 +353,10 @@ def bootstrap(
     wanted = Wanted(_replicates(replicates), metric)
     resources = resources_of(device, precision, memory_limit)
     source, text = source_of(alignment, taxa), None if tree is None else newick_of(tree)
+    frequencies = _frequencies(site_frequencies, guide_tree)
     with calling(progress) as call:
-        problem = load_problem(source, model, call, data_type, Linkage(brlen))
+        problem = load_problem(source, model, call, data_type, Linkage(brlen), site_rates=True)
+        problem = frequencies.given_to(problem, resources, call)
         prepared = prepare_bootstrap(
             problem, replicate_settings(moves == "nni"), resources,
             replicates=wanted.replicates, seed=seed,

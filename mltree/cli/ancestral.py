@@ -82,7 +82,7 @@ def _ancestral(
     request = AncestralRequest(
         alignment=alignment,
         model=model,
-        datatype=data_type and data_type.value,
+        datatype=data_type,
         linkage=brlen.value,
         resources=resources_of(device, Precision.DOUBLE, memory_limit, None),
         prefix=prefix,

@@ -33,6 +33,7 @@ from mltree.cli.options import (
     reporter_of,
     resources_of,
 )
+from mltree.cli.site_options import GuideTreeOption, SiteFrequenciesOption
 from mltree.cli.support_options import MetricOption, replicates_of
 
 __all__ = ["BOOTSTRAP_COMMANDS"]
@@ -41,6 +42,8 @@ __all__ = ["BOOTSTRAP_COMMANDS"]
 def _bootstrap(
     alignment: AlignmentArgument,
     model: ModelOption = None,
+    site_freqs: SiteFrequenciesOption = None,
+    guide_tree: GuideTreeOption = None,
     replicates: Annotated[
         str,
         typer.Option(
@@ -89,11 +92,13 @@ def _bootstrap(
     is there.
     """
     from mltree.commands.bootstrap import BootstrapRequest, Wanted, run_bootstrap
+    from mltree.commands.site_frequencies import SiteFrequencies
 
     request = BootstrapRequest(
         alignment=alignment,
         model=model,
-        datatype=data_type and data_type.value,
+        site_frequencies=SiteFrequencies(site_freqs, guide_tree),
+        datatype=data_type,
         linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, vw),
         prefix=prefix,

@@ -13,6 +13,7 @@ import typer
 from mltree import __version__
 from mltree.cli.ancestral import ANCESTRAL_COMMANDS
 from mltree.cli.bootstrap import BOOTSTRAP_COMMANDS
+from mltree.cli.evaluate import EVALUATE_COMMANDS
 from mltree.cli.help import Command, origins
 from mltree.cli.model import MODEL_COMMANDS, MergeOption, PartitionsOption
 from mltree.cli.options import (
@@ -47,6 +48,7 @@ from mltree.cli.options import (
     resources_of,
 )
 from mltree.cli.run import RUN_COMMANDS
+from mltree.cli.site_options import GuideTreeOption, SiteFrequenciesOption, SiteRatesOption
 from mltree.cli.support_options import (
     AbayesOption,
     AlrtOption,
@@ -63,7 +65,7 @@ from mltree.cli.support_options import (
 from mltree.cli.tests import TEST_COMMANDS
 from mltree.cli.tools import TOOL_COMMANDS
 from mltree.cli.trees import TREE_COMMANDS
-from mltree.exits import EXIT_CODES, Commands, exit_code
+from mltree.exits import EXIT_CODES, Commands, exit_code, leave_out_others
 
 __all__ = ["app", "main"]
 
@@ -98,6 +100,8 @@ def search(
     alignment: AlignmentsArgument,
     separate: SeparateOption = False,
     model: ModelOption = None,
+    site_freqs: SiteFrequenciesOption = None,
+    guide_tree: GuideTreeOption = None,
     partitions: PartitionsOption = None,
     merge: MergeOption = False,
     data_type: DataTypeOption = None,
@@ -141,6 +145,7 @@ def search(
     abayes: AbayesOption = False,
     ufboot: UltrafastOption = None,
     bnni: ClimbOption = False,
+    site_rates: SiteRatesOption = False,
     report: Annotated[
         bool, typer.Option("--report", help="Also write PREFIX.mltree.report.html, see report.")
     ] = False,
@@ -180,7 +185,7 @@ def search(
             separate=separate,
             model=model,
             partitions=partitions,
-            datatype=data_type and data_type.value,
+            datatype=data_type,
             linkage=brlen.value,
             resources=resources_of(device, precision, memory_limit, vw),
             prefix=prefix,
@@ -198,14 +203,16 @@ def search(
         return
     options["alignment"] = alignment[0], "typed"
     from mltree.commands.search import SearchRequest, run_search
+    from mltree.commands.site_frequencies import SiteFrequencies
     from mltree.commands.supports import Supports
 
     request = SearchRequest(
         alignment=alignment[0],
         model=model,
+        site_frequencies=SiteFrequencies(site_freqs, guide_tree),
         partitions=partitions,
         merge=merge,
-        datatype=data_type and data_type.value,
+        datatype=data_type,
         linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, vw),
         prefix=prefix,
@@ -220,6 +227,7 @@ def search(
         outgroup=outgroup,
         collapse=collapse,
         report=report,
+        site_rates=site_rates,
         supports=Supports(
             local_tests_of(sh_alrt, lbp, alrt, abayes),
             bootstrap_of(bootstrap, metric),
@@ -228,61 +236,6 @@ def search(
     )
     with reporter_of(quiet, verbose, json) as reporter:
         run_search(request, reporter)
-
-
-@app.command(
-    cls=Command,
-    epilog="Example: mltree evaluate datasets/primates.phy --tree primates.mltree.bestTree",
-)
-def evaluate(
-    alignment: AlignmentArgument,
-    tree: TreeFile,
-    model: ModelOption = None,
-    data_type: DataTypeOption = None,
-    brlen: BrlenOption = Brlen.SCALED,
-    no_opt_model: Annotated[
-        bool, typer.Option("--no-opt-model", help="Keep the model's parameters as they are.")
-    ] = False,
-    no_opt_branches: Annotated[
-        bool, typer.Option("--no-opt-branches", help="Keep the tree's branch lengths.")
-    ] = False,
-    site_lnl: Annotated[
-        bool, typer.Option("--site-lnl", help="Also write the lnL of every site, one a line.")
-    ] = False,
-    prefix: PrefixOption = None,
-    threads: ThreadsOption = None,
-    device: DeviceOption = None,
-    memory_limit: MemoryOption = None,
-    vw: WidthOption = None,
-    precision: PrecisionOption = Precision.DOUBLE,
-    redo: RedoOption = False,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
-    json: JsonOption = False,
-) -> None:
-    """Compute the log-likelihood of a tree: topology fixed, or everything fixed.
-
-    Writes PREFIX.mltree.evalTree, .evalModel, .evalLog and, if asked for, .siteLnL.
-    """
-    from mltree.commands.evaluate import EvaluateRequest, run_evaluate
-
-    request = EvaluateRequest(
-        alignment=alignment,
-        model=model,
-        datatype=data_type and data_type.value,
-        linkage=brlen.value,
-        resources=resources_of(device, precision, memory_limit, vw),
-        prefix=prefix,
-        redo=redo,
-        command=command_line(),
-        options=origins(),
-        tree=tree,
-        optimise_model=not no_opt_model,
-        optimise_branches=not no_opt_branches,
-        site_lnl=site_lnl,
-    )
-    with reporter_of(quiet, verbose, json) as reporter:
-        run_evaluate(request, reporter)
 
 
 @app.command(
@@ -308,7 +261,7 @@ def compare(
 
     mixed = precision is Precision.MIXED
     with reporter_of(quiet, verbose=False, json=json) as reporter:
-        run_compare(alignment, tree, model, data_type and data_type.value, mixed, reporter)
+        run_compare(alignment, tree, model, data_type, mixed, reporter)
 
 
 @app.command(cls=Command, epilog="Example: mltree devices")
@@ -352,7 +305,7 @@ def check(
     """Look an alignment over: sizes, gaps, frequencies, duplicates, and the memory it will take."""
     from mltree.commands.inspect import show_check, show_parts
 
-    kind = data_type and data_type.value
+    kind = data_type
     with reporter_of(quiet, verbose=False, json=json) as reporter:
         if partitions is not None:
             show_parts(alignment, partitions, model, kind, reporter)
@@ -364,6 +317,7 @@ for _name, (_function, _example) in {
     **RUN_COMMANDS,
     **BOOTSTRAP_COMMANDS,
     **MODEL_COMMANDS,
+    **EVALUATE_COMMANDS,
     **TREE_COMMANDS,
     **TEST_COMMANDS,
     **TOOL_COMMANDS,
@@ -374,4 +328,5 @@ for _name, (_function, _example) in {
 
 def main() -> None:
     """The ``mltree`` command."""
+    leave_out_others(app, sys.argv[1:])
     sys.exit(exit_code(app))

@@ -105,7 +105,7 @@ def _model(
         alignment=alignment,
         model=None,
         partitions=partitions,
-        datatype=data_type and data_type.value,
+        datatype=data_type,
         linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, vw),
         prefix=prefix,

@@ -33,7 +33,6 @@ __all__ = [
     "CollapseOption",
     "ConstraintOption",
     "CutoffOption",
-    "DataType",
     "DataTypeOption",
     "DeviceOption",
     "JsonOption",
@@ -105,6 +104,19 @@ def length_of(text: str) -> float:
     return length
 
 
+def _data_type(text: str) -> str:
+    """A data type that alignments can have."""
+    import numpy as np  # not before a command needs it
+
+    from mltree.alignment.datatype import alphabet_named
+
+    try:
+        alphabet_named(text, np.empty((0, 0), np.uint8))
+    except InputError as error:
+        raise typer.BadParameter(f"{error.message} ({error.hint})") from None
+    return text
+
+
 def _share(text: str) -> float:
     """A share of something, 0 to 1."""
     share = _number(text, float)
@@ -125,15 +137,6 @@ def _threads(text: str) -> int:
 def is_many(alignments: list[str]) -> bool:
     """Whether these are many alignments, or a folder of them."""
     return len(alignments) > 1 or is_folder(alignments[0])
-
-
-class DataType(str, Enum):
-    """What an alignment's characters are."""
-
-    DNA = "dna"
-    PROTEIN = "protein"
-    BINARY = "binary"
-    MULTISTATE = "multistate"
 
 
 class Brlen(str, Enum):
@@ -170,17 +173,19 @@ AlignmentArgument = Annotated[
     str,
     typer.Argument(
         metavar="ALIGNMENT",
-        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or gzip; DNA, protein, binary or "
-        "multistate. Format and type are recognised. - is standard input.",
+        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or packed (gzip, bzip2, xz); DNA, "
+        "codons, protein, binary or multistate. Format and type are recognised. - is standard "
+        "input.",
     ),
 ]
 AlignmentsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="ALIGNMENT...",
-        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or gzip; DNA, protein, binary or "
-        "multistate. Format and type are recognised. - is standard input. Several, or a folder of "
-        "them, are loci.",
+        help="FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or packed (gzip, bzip2, xz); DNA, "
+        "codons, protein, binary or multistate. Format and type are recognised. - is standard "
+        "input. Several, or a "
+        "folder of them, are loci.",
     ),
 ]
 SeparateOption = Annotated[
@@ -198,9 +203,9 @@ ModelOption = Annotated[
         "-m",
         metavar="MODEL",
         help="RAxML-NG's grammar (GTR+FC+G4, HKY{2.5}+FE, LG+I+G4) or a .bestModel file; a "
-        "partition file (RAxML's, RAxML-NG's, NEXUS); or auto, the one that suits the data best, "
-        "where a search follows. Default: GTR+FC+G4 for DNA, LG+G4 for proteins, "
-        "BIN+FC+G4, MULTIx_MK+G4.",
+        "partition file (RAxML's, RAxML-NG's, NEXUS); or, of mltree search, auto: the one that "
+        "suits the data best. Default: GTR+FC+G4 for DNA, LG+G4 for proteins, "
+        "GY+F3X4+G4 for codons, BIN+FC+G4, MULTIx_MK+G4.",
     ),
 ]
 BrlenOption = Annotated[
@@ -214,12 +219,13 @@ BrlenOption = Annotated[
     ),
 ]
 DataTypeOption = Annotated[
-    DataType | None,
+    str | None,
     typer.Option(
         "--data-type",
-        case_sensitive=False,
-        metavar="dna|protein|binary|multistate",
-        help="What the alignment holds. Default: what the model is for, else what it looks like.",
+        parser=_data_type,
+        metavar="dna|protein|binary|multistate|gt10|gt16|codon[:CODE]",
+        help="What the alignment holds: CODE is one of NCBI's genetic codes, by number or name. "
+        "Default: what the model is for, else what it looks like.",
     ),
 ]
 PrefixOption = Annotated[

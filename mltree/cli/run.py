@@ -118,7 +118,7 @@ def _run(
         model=model,
         partitions=partitions,
         merge=merge,
-        datatype=data_type and data_type.value,
+        datatype=data_type,
         linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, None),
         prefix=prefix,

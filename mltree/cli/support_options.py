@@ -137,10 +137,12 @@ def bootstrap_of(replicates: str | None, metric: str) -> Wanted | None:
     """The replicates that follow a search.
 
     Raises:
-        InputError: it is no number of them.
+        InputError: it is no number of them, or there is no such metric.
     """
     from mltree.commands.bootstrap import Wanted
+    from mltree.commands.trees import support_kinds
 
+    support_kinds(metric)
     return None if replicates is None else Wanted(replicates_of(replicates, "--bootstrap"), metric)
 
 

@@ -85,7 +85,7 @@ def _alrt(
     request = BranchTestRequest(
         alignment=alignment,
         model=model,
-        datatype=data_type and data_type.value,
+        datatype=data_type,
         linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, vw),
         prefix=prefix,
@@ -154,7 +154,7 @@ def _test(
     request = TreeTestRequest(
         alignment=alignment,
         model=model,
-        datatype=data_type and data_type.value,
+        datatype=data_type,
         linkage=brlen.value,
         resources=resources_of(device, precision, memory_limit, vw),
         prefix=prefix,
@@ -208,7 +208,7 @@ def _concordance(
         tree=tree,
         gene_trees=gene_trees,
         alignment=alignment,
-        datatype=data_type and data_type.value,
+        datatype=data_type,
         quartets=quartets,
         seed=seed,
         prefix=prefix,

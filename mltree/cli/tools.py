@@ -208,6 +208,15 @@ def _simulate(
             help="Alignment whose gaps are put over the sequences, taxon by taxon.",
         ),
     ] = None,
+    frequencies_from: Annotated[
+        str | None,
+        typer.Option(
+            "--frequencies-from",
+            metavar="FILE",
+            help="Alignment to count the frequencies in that a model with +FC leaves open, such as "
+            "the .bestModel of a search under GTR+FC+G4.",
+        ),
+    ] = None,
     true_tree: Annotated[
         str | None,
         typer.Option("--true-tree", metavar="FILE", help="Also write the tree, in Newick."),
@@ -235,6 +244,7 @@ def _simulate(
         sites=sites,
         unique=unique,
         gaps_from=gaps_from,
+        frequencies_from=frequencies_from,
         seed=seed,
         file_format=file_format,
         redo=redo,
@@ -294,7 +304,7 @@ def _sitelh(
     request = SiteRequest(
         alignment=alignment,
         model=model,
-        datatype=data_type and data_type.value,
+        datatype=data_type,
         linkage=brlen.value,
         resources=Resources(device=device, memory_limit=limit),
         prefix=prefix,
@@ -336,7 +346,7 @@ def _convert(
         source=source,
         out=out,
         file_format=file_format,
-        datatype=data_type and data_type.value,
+        datatype=data_type,
         redo=redo,
         command=command_line(),
     )

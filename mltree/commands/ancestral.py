@@ -59,12 +59,12 @@ class AncestralRequest(FitRequest):
 class _Part:
     """What a part says of all nodes."""
 
-    states: str
+    states: Sequence[str]
     """Of the alphabet, in the order of the columns."""
     probabilities: Float64Array
     """f64 [T-2, L, S]"""
-    best: list[str]
-    """T-2 rows of L characters: the most probable states."""
+    best: list[list[str]]
+    """T-2 rows of L: the most probable states."""
     sites: Int32Array
     """i32 [sites]: the pattern of each."""
 
@@ -128,14 +128,14 @@ def _parts(found: Found, problem: Problem) -> Iterator[_Part]:
 
 def _part(tree: Tree, patterns: Patterns, arrays: ModelArrays) -> _Part:
     probabilities = marginal_states(tree, patterns, arrays)
-    states = np.array([*patterns.alphabet.states, UNKNOWN])
+    states = np.array([*patterns.alphabet.states, UNKNOWN * patterns.alphabet.width])
     best = probabilities.argmax(axis=2)
     best[:, (patterns.codes == patterns.alphabet.gap_code).all(axis=0)] = len(states) - 1
-    rows = ["".join(row) for row in states[best].tolist()]
-    return _Part("".join(states[:-1]), probabilities, rows, patterns.site_pattern)
+    rows = states[best].tolist()
+    return _Part(patterns.alphabet.states, probabilities, rows, patterns.site_pattern)
 
 
-def _by_site(row: str, part: _Part) -> str:
+def _by_site(row: Sequence[str], part: _Part) -> str:
     return "".join([row[pattern] for pattern in part.sites.tolist()])
 
 

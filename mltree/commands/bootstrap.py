@@ -25,6 +25,7 @@ from mltree.journal import Journal
 from mltree.log import RunLog
 from mltree.outputs import Outputs
 from mltree.problem import read_tree
+from mltree.ranks import here
 from mltree.report.progress import Reporter
 from mltree.search.saving import Saving
 from mltree.settings import REPLICATE, SearchSettings
@@ -77,6 +78,11 @@ class BootstrapRequest(Request):
     nni_only: bool
     constraint: str | None
     wanted: Wanted
+
+    @property
+    def finds_site_rates(self) -> bool:
+        """They are found on the tree that the model is fitted to."""
+        return True
 
     @property
     def inputs(self) -> list[str]:
@@ -174,7 +180,7 @@ def replicated(
         saving.offer(lambda: write(journal.newicks(journal.in_order)), reporter)
 
     with parting(partial(_leave, request, journal, write, log)):
-        outcome = bootstrap.run(wanted.replicates, journal, reporter, grown)
+        outcome = bootstrap.run(wanted.replicates, journal, reporter, grown, here())
         if wanted.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):
             reporter(Notice(f"{outcome.count:,} replicates have not converged: no more are made"))
         newicks = journal.newicks(outcome.count)

@@ -18,8 +18,9 @@ from mltree.errors import InputError
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.names import in_iq_tree
-from mltree.model_choice import Choice
 from mltree.problem import Problem
+from mltree.scored_models import Choice
+from mltree.values import plain
 
 __all__ = [
     "MODEL",
@@ -139,4 +140,4 @@ def part_row(choice: Choice) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, indent=1) + "\n"
+    return json.dumps(plain(value), indent=1) + "\n"

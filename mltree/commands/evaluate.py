@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from mltree import __version__
 from mltree.commands.fitting import FitRequest, fitted, given_tree
 from mltree.commands.request import Run, model_text, open_log, part_trees
+from mltree.commands.site_classes import SITE_FREQUENCIES, SiteClasses, check_classes
+from mltree.commands.site_frequencies import frequencies_file
+from mltree.commands.site_rates import check_rates, site_rates
 from mltree.events import RunStarted
 from mltree.likelihood.cases import Case
 from mltree.report.progress import Reporter
@@ -15,7 +18,8 @@ from mltree.tree.newick import write_newick
 
 __all__ = ["EvaluateRequest", "run_evaluate"]
 
-LOG, EVENTS, RESULT, PART_TREES = "evalLog", "evalEvents", "eval.json", "evalPartitionTrees"
+LOG, EVENTS, RESULT = "evalLog", "evalEvents", "eval.json"
+PART_TREES, RATES = "evalPartitionTrees", "evalRate"
 """Its own, so that a tree of a search under way can be evaluated."""
 
 
@@ -25,17 +29,32 @@ class EvaluateRequest(FitRequest):
 
     tree: str
     site_lnl: bool
+    site_rates: bool = False
+    """Whether the rates of sites are written; those of +PSR are."""
+    site_classes: tuple[str, ...] = ()
+    """Kinds of files about the classes of sites."""
+
+    @property
+    def finds_site_rates(self) -> bool:
+        """They are found on the tree."""
+        return True
 
 
 def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
     """Evaluate a tree, show the result, write the files."""
     outputs = request.outputs
     kinds = ["evalTree", "evalModel", RESULT, *(["siteLnL"] if request.site_lnl else [])]
-    outputs.check([LOG, EVENTS, PART_TREES, *kinds])
+    kinds += request.site_classes
+    kinds += [SITE_FREQUENCIES] if request.site_frequencies.guide else []
+    outputs.check([LOG, EVENTS, PART_TREES, RATES, *kinds])
     with open_log(outputs.path(LOG), reporter) as log:
         outputs.claim(kinds, request.redo)
         reporter(RunStarted(__version__, request.command))
         problem = request.load(reporter)
+        if request.site_classes:
+            check_classes(problem)
+        if request.site_rates:
+            check_rates(problem.model)
         tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
         computation = open_computation(problem, request.resources, reporter)
         run = Run.of(
@@ -50,11 +69,18 @@ def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
         )  # fmt: skip
         newick = write_newick(found.mean_tree, problem.taxa)
         texts = {"evalModel": model_text(found.model, problem), "evalTree": newick + "\n"}
-        if found.part_trees:
-            texts[PART_TREES] = part_trees(found, problem)
+        more = {PART_TREES: part_trees(found, problem), RATES: ""}
+        if request.site_rates or found.per_site:
+            more[RATES] = site_rates(computation.exact, found, problem)
+        texts |= {kind: text for kind, text in more.items() if text}
+        if request.site_frequencies.guide is not None:
+            texts |= frequencies_file(problem)
         if request.site_lnl:
             sites = computation.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
             values = problem.by_site(sites)
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
-        run.deliver(found, newick, texts, spent=[*({PART_TREES} - set(texts))])
+        if request.site_classes:
+            classes = SiteClasses.of(computation.exact, found.tree, found.model, problem)
+            texts |= classes.texts(request.site_classes)
+        run.deliver(found, newick, texts, spent=[*(more.keys() - texts.keys())])
         reporter.finish("evaluate", run.conclude(found, newick))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mltree.commands.request import Request
+from mltree.errors import ModelError
 from mltree.events import Emit
 from mltree.model.partitioned import PartitionModel
 from mltree.problem import Problem, check_possible, lone_trees, read_trees
-from mltree.run import FIXED_TOPOLOGY, Computation, Found, evaluate
+from mltree.run import FIXED_TOPOLOGY, Computation, Found, as_reported, evaluate
 from mltree.tree.topology import Tree
 
 __all__ = ["FitRequest", "fitted", "given_tree"]
@@ -44,8 +45,17 @@ def fitted(
     optimise_model: bool,
     optimise_branches: bool,
 ) -> Found:
-    """The tree and the model, as likely as they can be made on this topology."""
-    return evaluate(
+    """The tree and the model, as likely as they can be made on this topology, as is reported.
+
+    Raises:
+        ModelError: rates of sites are to be found, but not all else.
+    """
+    if model.has_site_rates and not (optimise_model and optimise_branches):
+        raise ModelError(
+            "+PSR finds rates of sites together with the model and the branch lengths",
+            hint="leave the model and the branches to be optimised, or use +G4",
+        )
+    found = evaluate(
         computation.likelihood,
         tree,
         model,
@@ -54,3 +64,4 @@ def fitted(
         optimise_lengths=optimise_branches,
         settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
     )
+    return as_reported(computation, found, emit)

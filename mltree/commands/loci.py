@@ -22,8 +22,10 @@ from mltree.model.substitution import Model
 from mltree.model_option import is_choice, names_parts
 from mltree.outputs import Outputs
 from mltree.problem import Problem, read_problem
+from mltree.ranks import here
 from mltree.report.progress import Reporter
 from mltree.settings import SearchSettings, preset
+from mltree.starts import terms_of
 from mltree.stopping import Farewell, parting
 from mltree.tree_events import LociFinished
 
@@ -36,8 +38,8 @@ COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
 
 FOR_LONE_TREES = (
     "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "ufboot",
-    "bnni", "report",
-    "brlen", "merge",
+    "bnni", "report", "site_rates",
+    "brlen", "merge", "site_freqs", "guide_tree",
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
 
@@ -76,7 +78,7 @@ class LociRequest(Request):
             if self.options.get(name, (None, "default"))[1] != "default":
                 option = name.replace("_", "-")
                 raise InputError(f"--{option} is for the search of one alignment", hint=HINT)
-        if self.tree is not None and Path(self.tree).exists():
+        if self.tree is not None and terms_of(self.tree) is None:
             hint = "pars{N} and rand{N} can be"
             raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
         if is_choice(self.model):
@@ -98,14 +100,14 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
         reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
         search = LociSearch(
             settings=request.settings, resources=request.resources, seed=request.seed,
-            starts=request.tree, collapse=request.collapse,
+            starts=terms_of(request.tree) if request.tree else None, collapse=request.collapse,
         )  # fmt: skip
         with LociJournal(outputs.path(JOURNAL), afresh=not resumes) as journal:
             begin_log(log, request, files, reporter, append=resumes)
             if journal.done:
                 reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
             with parting(partial(_leave, request, journal, log)):
-                found = search.run(loci, journal, reporter)
+                found = search.run(loci, journal, reporter, here())
             _conclude(request, loci, found, log, files, reporter)
 
 
@@ -199,7 +201,7 @@ def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:
 
 
 def _reader(request: LociRequest, path: str) -> Callable[[], Problem]:
-    return lambda: read_problem(path, request.model, request.datatype)
+    return partial(read_problem, path, request.model, request.datatype)
 
 
 def _expanded(paths: Iterable[str]) -> Iterable[str]:

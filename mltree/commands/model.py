@@ -14,11 +14,11 @@ from mltree.commands.results import by_kind, command_result, deliver
 from mltree.events import Emit, Notice, RunStarted
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
-from mltree.model_choice import Choice
 from mltree.placement import Resources
 from mltree.problem import Problem, read_tree
 from mltree.report.choices import best_fit_line
 from mltree.report.progress import Reporter
+from mltree.scored_models import Choice
 from mltree.tree.topology import Tree
 
 __all__ = ["SHOWN", "ModelRequest", "chosen", "run_model", "scheme_of"]

@@ -15,11 +15,13 @@ from mltree.alignment.partition_files import best_model_text
 from mltree.alignment.parts import Part
 from mltree.alignment.source import expect_file
 from mltree.commands.results import RESULT_FORMAT, by_kind, deliver, result_text
-from mltree.commands.surroundings import describe_run, spent_so_far
+from mltree.commands.site_frequencies import SiteFrequencies
+from mltree.commands.surroundings import describe_run, expect_files, spent_so_far
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.load import load_meter
 from mltree.device.speed import joint_bandwidth
 from mltree.device.timing import Breakdown
+from mltree.errors import ModelError
 from mltree.events import Emit, Event, Notice, RunFinished, StartsEnded
 from mltree.log import RunLog
 from mltree.model.grammar import format_best_model, format_model
@@ -27,6 +29,7 @@ from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.outputs import Outputs
 from mltree.placement import Resources
 from mltree.problem import Problem, load_problem
+from mltree.ranks import here
 from mltree.report.lines import describe
 from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.progress import Reporter, Verbosity
@@ -48,6 +51,9 @@ __all__ = [
 ]
 
 
+NO_FREQUENCIES = SiteFrequencies()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What every run needs to know."""
@@ -64,6 +70,8 @@ class Request:
     command: str
     partitions: str | None = None
     """A partition file beside the model."""
+    site_frequencies: SiteFrequencies = NO_FREQUENCIES
+    """Of sites that have their own (PMSF)."""
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     """As they were given, by name: values, and where each is from."""
 
@@ -82,19 +90,32 @@ class Request:
     @property
     def files(self) -> list[str]:
         """What may be files that every run reads."""
-        return [self.alignment, self.model or "", self.partitions or ""]
+        named = [self.alignment, self.model or "", self.partitions or ""]
+        return [*named, *self.site_frequencies.files]
 
     @property
     def chooses(self) -> bool:
         """Whether the models are to be chosen."""
         return False
 
+    @property
+    def finds_site_rates(self) -> bool:
+        """Whether the model may have rates of sites (+PSR)."""
+        return False
+
     def load(self, emit: Emit, source: Source | None = None) -> Problem:
         """The data and the models, and what is to be said of them; ``source``: data at hand."""
-        return load_problem(
+        if self.chooses and self.site_frequencies.files:
+            raise ModelError(
+                "frequencies of sites go with a model that is named, not with --model auto",
+                hint="such as LG+C20+F+G4",
+            )
+        problem = load_problem(
             source or self.alignment, None if self.chooses else self.model, emit, self.datatype,
             Linkage(self.linkage), self.partitions, chooses=self.chooses,
+            site_rates=self.finds_site_rates,
         )  # fmt: skip
+        return self.site_frequencies.given_to(problem, self.resources, emit)
 
 
 @contextmanager
@@ -149,8 +170,19 @@ def begin_log(
     devices = choose_devices(request.resources.device)
     chosen = {"device": _numbers(devices), "prefix": request.stem}
     described = describe_run(devices, request.options, chosen, [*request.files, *inputs])
+    expect_ranks(described, reporter)
     log.begin(append, describe(described) + "\n")
     reporter(described)
+
+
+def expect_ranks(described: RunDescribed, emit: Emit) -> None:
+    """Make sure that all ranks see the files of a run, and tell which processes they are.
+
+    Raises: InputError: one sees others.
+    """
+    if (ranks := here()).size > 1:
+        ranks.everywhere(partial(expect_files, described.inputs))
+        emit(Notice(ranks.text))
 
 
 def show_times(computation: Computation, reporter: Reporter) -> None:
@@ -237,6 +269,7 @@ class Run:
 
     def begin(self, log: RunLog, append: bool) -> None:
         """Write the head of the log, and what was said so far."""
+        expect_ranks(self.described, self.reporter)
         log.begin(append, describe(self.described) + "\n")
         record = self.request.outputs.path(self.record_kind)
         self.files += [log.path, record]
@@ -316,7 +349,8 @@ class Run:
 def breakdown_of(computation: Computation) -> Breakdown | None:
     """Where the time of the engines went; None where they do not know."""
     timed = [engine.breakdown() for engine in computation.engines if isinstance(engine, Timed)]
-    return Breakdown.one_after_the_other(timed) if timed else None
+    known = [spent for spent in timed if spent is not None]
+    return Breakdown.one_after_the_other(known) if known else None
 
 
 def _numbers(devices: Sequence[DeviceInfo]) -> str:

@@ -15,6 +15,7 @@ from mltree.events import Unsaved
 from mltree.outputs import Outputs
 from mltree.report.progress import Reporter
 from mltree.stopping import Farewell, last_word, unbroken
+from mltree.values import plain
 
 __all__ = ["RESULT_FORMAT", "by_kind", "command_result", "deliver", "finish", "result_text"]
 
@@ -50,7 +51,7 @@ def deliver(
 
 def result_text(values: Mapping[str, Any]) -> str:
     """The content of a file with a result: JSON, a name a line."""
-    return json.dumps(values, indent=1) + "\n"
+    return json.dumps(plain(values), indent=1) + "\n"
 
 
 def command_result(

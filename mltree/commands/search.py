@@ -15,13 +15,16 @@ from mltree.commands.choice_files import choice_kinds
 from mltree.commands.model import chosen
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
+from mltree.commands.site_classes import SITE_FREQUENCIES
+from mltree.commands.site_frequencies import frequencies_file
+from mltree.commands.site_rates import check_rates, site_rates
 from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports, replicates_of
 from mltree.commands.trees import support_facts
-from mltree.commands.ultrafast import check_ultrafast
 from mltree.errors import InputError
 from mltree.events import Notice, RunStarted, SearchPlanned
 from mltree.log import RunLog
 from mltree.model_option import is_choice
+from mltree.ranks import here
 from mltree.report.progress import Reporter
 from mltree.run import Found, TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
@@ -35,7 +38,7 @@ from mltree.tree.topology import Tree
 __all__ = ["CHECKPOINT", "RESULT", "SearchRequest", "Searched", "run_search"]
 
 LOG, EVENTS, START, TREE = "log", "events", "startTree", "bestTree"
-PART_TREES, RESULT = "bestPartitionTrees", "json"
+PART_TREES, RATES, RESULT = "bestPartitionTrees", "rate", "json"
 """Kinds of the files that a search leaves; its report is drawn from its events. Those that a run
 without a result left, because it failed, are not worth a --redo."""
 
@@ -64,11 +67,18 @@ class SearchRequest(Request):
     """Of the branches of the best tree."""
     report: bool
     """Whether the result is drawn as a page as well."""
+    site_rates: bool = False
+    """Whether the rates of sites are written; those of +PSR are."""
 
     @property
     def chooses(self) -> bool:
         """Whether the models are to be chosen."""
         return is_choice(self.model)
+
+    @property
+    def finds_site_rates(self) -> bool:
+        """They are found between its rounds."""
+        return True
 
     @property
     def settings(self) -> SearchSettings:
@@ -96,10 +106,11 @@ def run_search(request: SearchRequest, reporter: Reporter) -> Searched:
     outputs = request.outputs
     if request.merge and not request.chooses:
         raise InputError("--merge goes with --model auto", hint="or `mltree model --merge`")
-    more = request.supports.kinds
+    frequencies = [SITE_FREQUENCIES] if request.site_frequencies.guide else []
+    more = [*request.supports.kinds, *frequencies]
     models = choice_kinds(has_parts=True) if request.chooses else ()
     outputs.check(
-        (LOG, EVENTS, START, *RESULTS, PART_TREES, CHECKPOINT, LAST, REPORT, *models, *more)
+        (LOG, EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, REPORT, *models, *more)
     )
     with open_log(outputs.path(LOG), reporter) as log:
         resumes = not request.redo and outputs.path(CHECKPOINT).exists()
@@ -115,8 +126,8 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     problem = request.load(reporter)
     if request.chooses:
         problem = chosen(problem, request, request.seed, request.merge, reporter)
-    if request.supports.ultrafast:
-        check_ultrafast(problem.groups)
+    elif request.site_rates:
+        check_rates(problem.model)
     taxa = problem.taxa
     outgroup = _outgroup(request.outgroup, taxa)
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
@@ -147,6 +158,8 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     if resumes:
         checkpoint.load(problem.model)  # one of another search ends the run before it writes
     run.begin(log, append=resumes)
+    if here().size > 1 and problem.model.has_site_rates:
+        reporter(Notice("rates of sites (+PSR) are searched under by rank 0 alone"))
     if not resumes:
         outputs.remove(CHECKPOINT)
         outputs.remove(LAST)
@@ -157,7 +170,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         settings = ready.settings
         patience = settings.perturbation.patience
         reporter(SearchPlanned(len(ready.starts), len(settings.phases), patience))
-        found = ready.run(run, checkpoint)
+        found = ready.run(run, checkpoint, here())
         if request.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
         drawn, result = _deliver(request, run, ready, found, draw, log)
@@ -176,15 +189,19 @@ def _deliver(
     outputs, problem = request.outputs, ready.problem
     newick = draw(found.mean_tree)
     texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
-    if found.part_trees:
-        texts[PART_TREES] = part_trees(found, problem)
-    spent = [LAST, *({PART_TREES} - set(texts))]
+    more = {PART_TREES: part_trees(found, problem), RATES: ""}
+    if request.site_rates or found.per_site:
+        more[RATES] = site_rates(ready.computation.exact, found, problem)
+    texts |= {kind: text for kind, text in more.items() if text}
+    if request.site_frequencies.guide is not None:
+        texts |= frequencies_file(problem)
+    spent = [LAST, *(more.keys() - texts.keys())]
     if not request.supports.bootstrap:
         spent.append(CHECKPOINT)
     drawn = Drawn(newick)
     if request.supports.kinds:
         outputs.write(texts)
-        replicate = partial(replicates_of, request, ready, log, run.reporter)
+        replicate = partial(replicates_of, request, ready, log, run.reporter, found)
         drawn = draw_supports(
             request.supports, ready, found, request.seed, draw, replicate, run.reporter
         )

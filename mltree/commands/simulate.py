@@ -10,13 +10,17 @@ import numpy as np
 
 from mltree import __version__
 from mltree.alignment.formats import read_alignment
+from mltree.alignment.patterns import compress
 from mltree.alignment.writing import format_of, write_alignment
 from mltree.commands.results import command_result
-from mltree.errors import InputError
+from mltree.errors import InputError, ModelError
 from mltree.events import AlignmentWritten, Notice, RunStarted
 from mltree.files import write_together
-from mltree.model.grammar import format_model
-from mltree.model_option import read_model
+from mltree.model.grammar import format_model, parse_model
+from mltree.model.part_models import model_alphabet
+from mltree.model.site_rates import SiteRates
+from mltree.model.substitution import Model
+from mltree.model_option import model_text, read_model
 from mltree.outputs import claim_file
 from mltree.report.progress import Reporter
 from mltree.simulation import distinct_sites, gaps_like, letters, sites
@@ -55,6 +59,8 @@ class SimulationRequest:
     unique: int | None
     """How many distinct columns there are to be, instead of ``sites``."""
     gaps_from: str | None
+    frequencies_from: str | None
+    """The alignment in which frequencies (+FC) are counted."""
     seed: int
     file_format: str | None
     """A name of :data:`mltree.alignment.writing.FORMATS`; by the name of ``out`` where None."""
@@ -76,7 +82,9 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
         if path is not None:
             claim_file(path, request.redo)
     reporter(RunStarted(__version__, request.command, request.seed))
-    model = read_model(request.model)
+    model = _model(request.model, request.frequencies_from)
+    if isinstance(model.heterogeneity, SiteRates):
+        raise ModelError("+PSR has no rates before there are data", hint="use +G4{0.5}")
     arrays = model.arrays()
     reporter(Notice(f"evolves under {format_model(model)}"))
     rng = np.random.default_rng(request.seed)
@@ -85,7 +93,9 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
     if request.unique is not None:
         states = distinct_sites(tree, arrays, request.unique, rng)
     else:
-        states = sites(tree, arrays, _count(request, None if real is None else real.n_sites), rng)
+        width = model.alphabet.width
+        count = _count(request, None if real is None else real.n_sites // width)
+        states = sites(tree, arrays, count, rng)
     characters = letters(states, model.alphabet)
     if real is not None:
         characters[gaps_like(real, taxa, characters.shape[1])] = ord("-")
@@ -99,9 +109,19 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
         reporter(TreesWritten(str(true_tree), 1, len(taxa)))
     files = {"out": request.out} | ({"true_tree": str(true_tree)} if true_tree else {})
     values = {"seed": request.seed, "taxa": len(taxa), "sites": characters.shape[1]}
-    inputs = [request.model, request.tree or "", request.gaps_from or ""]
+    files_read = (request.tree, request.gaps_from, request.frequencies_from)
+    inputs = [request.model, *(path or "" for path in files_read)]
     result = command_result("simulate", request.command, values, files, inputs, reporter)
     reporter.finish("simulate", result)
+
+
+def _model(text: str, alignment_path: str | None) -> Model:
+    """The model, whose frequencies are counted where there is an alignment to count them in."""
+    if alignment_path is None:
+        return read_model(text)
+    text = model_text(text)
+    alignment = read_alignment(alignment_path, None, model_alphabet(text))
+    return parse_model(text, alignment.alphabet).with_empirical_frequencies(compress(alignment))
 
 
 def _tree(

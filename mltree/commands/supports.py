@@ -136,16 +136,20 @@ def replicates_of(
     ready: TreeSearch,
     log: RunLog,
     reporter: Reporter,
+    found: Found,
     wanted: Wanted,
     newick: str,
 ) -> tuple[dict[str, str], list[SupportsDrawn]]:
     """The bootstrap that follows, under the model as the search has written it.
 
-    So ``mltree bootstrap`` can add to it, given that file.
+    So ``mltree bootstrap`` can add to it, given that file. Under rates of sites, which no file has,
+    the search itself can.
     """
     written = str(request.outputs.path(MODEL))
     linkage = Linkage(request.linkage)
-    model = read_problem(request.alignment, written, request.datatype, linkage).model
+    model = found.per_site or (
+        read_problem(request.alignment, written, request.datatype, linkage).model
+    )
     settings = replicate_settings(request.nni_only)
     bootstrap = bootstrap_after(ready, model, settings, request.seed)
     best, before = read_labelled(newick)

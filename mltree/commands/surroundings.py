@@ -15,10 +15,11 @@ from typing import Any
 from mltree import __version__
 from mltree.alignment.source import read_bytes
 from mltree.device.discovery import DeviceInfo
+from mltree.errors import InputError
 from mltree.run_events import InputFile, ResourcesSpent, RunDescribed
 from mltree.threads import threads
 
-__all__ = ["describe_run", "input_files", "spent_so_far"]
+__all__ = ["describe_run", "expect_files", "input_files", "spent_so_far"]
 
 PACKAGES = ("numpy", "scipy", "pyopencl", "pocl-binary-distribution")
 
@@ -75,7 +76,7 @@ def _cpu() -> str:
     except OSError:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    return next(names, "") or platform.processor() or platform.machine()  # which asks a process
 
 
 def _versions() -> dict[str, str]:
@@ -96,6 +97,16 @@ def input_files(names: Iterable[str]) -> tuple[InputFile, ...]:
             content = read_bytes(name)
             found[name] = InputFile(name, len(content), hashlib.sha256(content).hexdigest())
     return tuple(found.values())
+
+
+def expect_files(inputs: Iterable[InputFile]) -> None:
+    """Make sure that this rank sees the files that the first one reads.
+
+    Raises: InputError: one is another here.
+    """
+    for file in inputs:
+        if input_files([file.path]) != (file,):
+            raise InputError("is not the file that rank 0 reads", file=file.path)
 
 
 def _is_file(name: str) -> bool:

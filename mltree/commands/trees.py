@@ -264,7 +264,7 @@ def run_bootstop(trees: str, seed: int, cutoff: float, command: str, reporter: R
     replicates = read_clades(trees)
     reporter(_loaded(trees, replicates))
     if replicates.n_trees < STEP:
-        problem = f"{replicates.n_trees} trees are too few to tell: it takes {STEP}"
+        problem = f"too few trees to tell: it takes {STEP}, not {replicates.n_trees}"
         raise InputError(problem, file=trees)
     for count in range(STEP, replicates.n_trees + 1, STEP):
         verdict = bootstop(split_table(replicates.part(0, count)), seed, cutoff)

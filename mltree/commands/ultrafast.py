@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mltree.alignment.patterns import Patterns
 from mltree.commands.trees import support_texts
-from mltree.errors import InputError
 from mltree.events import Emit
-from mltree.likelihood.ascertainment import conditioned_parts
 from mltree.likelihood.cases import Case
 from mltree.model.partitioned import PartitionModel
 from mltree.run import Found, TreeSearch
@@ -25,7 +22,7 @@ from mltree.tree.topology import Tree
 from mltree.tree_events import BootstrapFinished, SupportsDrawn
 from mltree.ultrafast import ultrafast
 
-__all__ = ["ULTRAFAST_KINDS", "WantedUltrafast", "check_ultrafast", "ultrafast_texts"]
+__all__ = ["ULTRAFAST_KINDS", "WantedUltrafast", "ultrafast_texts"]
 
 TREES, CONSENSUS, SPLITS = "ufboot", "contree", "splits.nex"
 ULTRAFAST_KINDS = (TREES, CONSENSUS, SPLITS)
@@ -42,17 +39,6 @@ class WantedUltrafast:
     replicates: int
     climbs: bool
     """Whether every replicate improves its tree by interchanges (IQ-TREE's --bnni)."""
-
-
-def check_ultrafast(groups: Sequence[Patterns]) -> None:
-    """Make sure, before a search, that its data can be resampled afterwards.
-
-    Raises:
-        InputError: they are without constant sites, whose lnL is no sum over patterns.
-    """
-    if conditioned_parts(groups):
-        raise InputError("--ufboot takes no data without constant sites (+ASC)",
-                         hint="--bootstrap does")  # fmt: skip
 
 
 def ultrafast_texts(

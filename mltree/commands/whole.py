@@ -12,20 +12,18 @@ from mltree.commands.bootstrap import Wanted
 from mltree.commands.branch_tests import FEWEST_TAXA
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.search import CHECKPOINT, RESULT, SearchRequest, run_search
-from mltree.commands.supports import Supports
 from mltree.commands.ultrafast import WantedUltrafast
 from mltree.device.discovery import choose_devices
 from mltree.events import Notice, ignore
-from mltree.likelihood.ascertainment import conditioned_parts
 from mltree.problem import Problem
 from mltree.report.progress import Reporter
 
 __all__ = ["WholeRequest", "replicates_pay", "run_whole"]
 
-CPU_WORK, GPU_WORK = 2e7, 4e8
-"""Taxa² x patterns up to which replicates are searched unasked: 101 taxa x 1,630 patterns, 1.7e7,
-took one core 4 to 5 s a replicate, 64 x 890 1.4 s, and 100 to 300 are usual. A GPU is taken to be
-20 times as fast."""
+CPU_WORK, GPU_WORK = 5e6, 1e8
+"""Taxa² x patterns up to which replicates are searched unasked: 64 taxa x 890 patterns, 3.6e6, took
+one core 2 s a replicate, 101 x 1,630, 1.7e7, 15 s, and 100 to 300 are usual. A GPU is taken to be
+20 times as fast, which was not measured."""
 
 ULTRAFAST = 1000
 """Replicates of the ultrafast bootstrap that stands in for them elsewhere: what is usual."""
@@ -62,10 +60,6 @@ def _with_bootstrap(request: WholeRequest, problem: Problem, reporter: Reporter)
     """
     if len(problem.taxa) < FEWEST_TAXA:
         return request
-    if conditioned_parts(problem.groups):
-        reporter(Notice("supports: bootstrap alone, for SH-aLRT is not corrected for +ASC"))
-        options = {**request.options, "bootstrap": ("auto", "by data")}
-        return replace(request, supports=Supports(bootstrap=Wanted(None, "fbp")), options=options)
     on_cpu = all(device.is_cpu for device in choose_devices(request.resources.device))
     if not replicates_pay(len(problem.taxa), problem.n_patterns, on_cpu):
         reporter(

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
+from mltree.alignment.site_frequencies import SiteSystems
 
 __all__ = ["Blocks"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +83,20 @@ class Blocks:
         is_front = self.places[-1] == n_patterns - 1  # a slice is copied in a third of the time
         wide[..., slice(n_patterns) if is_front else self.places] = values
         return wide
+
+    def systems(self, systems: SiteSystems | None) -> Float64:
+        """f64[blocks, words, lanes]: λ, √π, 1/√π, U of each pattern; the first's as padding.
+
+        One number that nobody reads where patterns have none.
+        """
+        if systems is None:
+            return np.zeros(1)
+        pattern = np.zeros(self.width, np.int64)
+        pattern[self.places] = np.arange(len(self.places))
+        own = systems.take(pattern)
+        vectors = own.vectors.reshape(self.width, -1)
+        words = np.concatenate([own.eigenvalues, own.roots, 1 / own.roots, vectors], axis=1)
+        return words.reshape(self.count, self.vw, -1).swapaxes(1, 2)
 
     def chunks_of(self, first_part: Int32, parts: Int32) -> Int32:
         """int32[n]: how many chunks ranges of parts have."""

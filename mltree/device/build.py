@@ -21,6 +21,7 @@ from mltree.likelihood.program import Program
 
 __all__ = [
     "WORKERS",
+    "build_parsimony",
     "build_worker",
     "is_built",
     "is_nvidia",
@@ -110,8 +111,7 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     limit = [f"-cl-nv-maxrregcount={register_limit(name, layout)}"] if is_nvidia(device) else []
     options = [
         *limit,
-        "-I",
-        str(source_folder()),
+        *_plain_options(),
         "-cl-mad-enable",
         f"-DSPIN_LIMIT={SPIN_LIMIT}",
         f"-DSOURCE_HASH=0x{source_hash()}",
@@ -130,6 +130,31 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     with suppress(OSError, DeviceError):
         _mark(device, layout).touch()
     return cl.Kernel(program, "worker")
+
+
+def build_parsimony(context: cl.Context, device: cl.Device) -> cl.Program:
+    """The kernels of parsimony.cl, which know no layout.
+
+    Raises:
+        DeviceError: the driver could not compile them.
+    """
+    options = _plain_options()
+    source = f'#include "parsimony.cl" // {source_hash()}\n'
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            return _build(context, device, source, options)
+    except cl.RuntimeError as error:
+        log = str(error).strip().splitlines()
+        raise DeviceError(
+            f"{device.name}: parsimony does not compile: {log[-1] if log else error}",
+            hint="please report this with the driver's version",
+        ) from error
+
+
+def _plain_options() -> list[str]:
+    """Of every build: where sources are; no warnings, which PoCL's compiler counts on stderr."""
+    return ["-I", str(source_folder()), "-w"]
 
 
 def is_built(device: cl.Device, layout: Layout) -> bool:

@@ -3,6 +3,9 @@
 A file is named by everything that its figures depend on, the OpenCL sources included, so that it
 is never stale; one that cannot be read counts as absent. Nothing is measured here
 (:mod:`mltree.device.speed` does that): a run takes what it finds, or goes by the rules.
+
+A CPU has one file, however many of its cores a process has: layouts decide a run's last bits, which
+are those of its ranks, of ``--threads 1`` and of a whole node. Only bandwidth goes by the cores.
 """
 
 from __future__ import annotations
@@ -120,15 +123,18 @@ def notices(devices: Sequence[DeviceInfo]) -> list[str]:
 
 def save(device: DeviceInfo, calibration: Calibration) -> None:
     """Keep what is known of a device, all or nothing; a folder that cannot be written is left."""
-    content = {"device": device.name, **asdict(calibration)}
+    by_units = _copy_bytes(device)
+    if calibration.copy_bytes is not None:
+        by_units[str(device.compute_units)] = calibration.copy_bytes
+    layouts = {kind: asdict(choice) for kind, choice in calibration.layouts.items()}
+    content = {"device": device.name, "copy_bytes": by_units, "layouts": layouts}
     with suppress(OSError):
         write_whole(_path(device), json.dumps(content, indent=1).encode())
 
 
 def _path(device: DeviceInfo) -> Path:
-    parts = (
-        device.name, device.platform, device.driver, str(device.compute_units), source_hash(),
-    )  # fmt: skip
+    units = "" if device.is_cpu else str(device.compute_units)
+    parts = device.name, device.platform, device.driver, units, source_hash()
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return cache_folder() / f"calibration-{digest[:16]}.json"
 
@@ -140,15 +146,33 @@ _UNREADABLE = (
 
 
 def _read(device: DeviceInfo) -> Calibration:
-    content: dict[str, Any] = json.loads(_path(device).read_text(encoding="utf-8"))
-    copy_bytes = content["copy_bytes"]
+    content = _content(device)
+    copy_bytes = content["copy_bytes"].get(str(device.compute_units))
     layouts = {
         str(key): Choice(_positive(choice["vw"]), _positive(choice["rows"]))
         for key, choice in content["layouts"].items()
     }
-    if copy_bytes is not None and not 0 < float(copy_bytes) < math.inf:
-        raise ValueError(copy_bytes)
-    return Calibration(None if copy_bytes is None else float(copy_bytes), layouts)
+    return Calibration(None if copy_bytes is None else _bandwidth(copy_bytes), layouts)
+
+
+def _copy_bytes(device: DeviceInfo) -> dict[str, float]:
+    """What is known of the bandwidth, by compute units."""
+    try:
+        known = _content(device)["copy_bytes"]
+        return {str(int(units)): _bandwidth(value) for units, value in known.items()}
+    except _UNREADABLE:
+        return {}
+
+
+def _content(device: DeviceInfo) -> Any:
+    return json.loads(_path(device).read_text(encoding="utf-8"))
+
+
+def _bandwidth(number: Any) -> float:
+    value = float(number)
+    if not 0 < value < math.inf:
+        raise ValueError(number)
+    return value
 
 
 def _positive(number: object) -> int:

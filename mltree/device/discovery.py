@@ -8,6 +8,7 @@ from mltree.device.cache import cache_folder
 from mltree.device.info import DeviceInfo
 from mltree.device.pocl import little_room, name_unknown_cpu, why_unloadable
 from mltree.errors import DeviceError
+from mltree.ranks import turn
 
 __all__ = [
     "ALL",
@@ -117,15 +118,22 @@ def choose_devices(wanted: str | None) -> list[DeviceInfo]:
     """The devices of a list such as ``0,1``, or all of them, or none; see :func:`choose_device`.
 
     A CPU that several platforms offer is one CPU: ``all`` takes it once, and not beside a GPU.
+    Ranks of one host share out what is listed, or GPUs like the first where nothing is.
 
     Raises:
         DeviceError: there is no such device, or none at all.
     """
     if wanted == REFERENCE:
         return []
+    number, ranks = turn()
     if wanted is not None and wanted.lower() == ALL:
-        found = find_devices()
-        return [device for device in found if not device.is_cpu] or [choose_device(None)]
-    if wanted is None or "," not in wanted:
-        return [choose_device(wanted)]
-    return [choose_device(name.strip()) for name in wanted.split(",")]
+        found = [device for device in find_devices() if not device.is_cpu]
+    elif wanted is None and ranks > 1:
+        first = choose_device(None)
+        alike = [device for device in find_devices() if device.name == first.name]
+        found = [] if first.is_cpu else alike[number % len(alike) :][:1]
+    else:
+        names = [None] if wanted is None else wanted.split(",")
+        found = [choose_device(name and name.strip()) for name in names]
+    found = found or [choose_device(None)]
+    return found[number % len(found) :: ranks]

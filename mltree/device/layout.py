@@ -86,6 +86,9 @@ class Layout:
     """Eigen systems of a model, each with an equal number of categories; one but in mixtures."""
     parted: bool = False
     """Whether the patterns are of several parts (:mod:`mltree.contract`)."""
+    site_systems: bool = False
+    """Whether every pattern has an eigen system of its own (:mod:`mltree.model.site_systems`): P is
+    not made then, but applied by way of it."""
 
     @property
     def team(self) -> int:
@@ -99,11 +102,32 @@ class Layout:
         return self.categories * (self.states * real + 2)
 
     @property
+    def matrix_words(self) -> int:
+        """Numbers that a branch length has in a category: P and expm1s, or but r t."""
+        return 1 if self.site_systems else self.states * (self.states + 1)
+
+    @property
+    def tip_words(self) -> int:
+        """Numbers of its table of P x tip, likewise; 0 where there is none."""
+        return self.states * self.codes if self.tip_lookup else 0
+
+    @property
     def matrix_bytes(self) -> int:
         """Bytes that a branch length takes: P matrices, and tables of P x tip where there are."""
         real = 4 if self.single else 8
-        codes = self.codes if self.tip_lookup else 0
-        return self.categories * self.states * (self.states + 1 + codes) * real
+        return self.categories * (self.matrix_words + self.tip_words) * real
+
+    @property
+    def site_bytes(self) -> int:
+        """Bytes of a pattern's own eigen system; 0 where it has none."""
+        real = 4 if self.single else 8
+        return self.states * (self.states + 3) * real if self.site_systems else 0
+
+    def of(self, patterns: Patterns) -> Layout:
+        """The same for these: where they have an eigen system each, there is no P x tip."""
+        if patterns.systems is None:
+            return self
+        return replace(self, site_systems=True, tip_lookup=False)
 
     def of_worker(self, worker: str) -> Layout:
         """The same order of elements, shared by as many work-items as suit the worker best.
@@ -181,6 +205,7 @@ class Layout:
             "TIP_LOOKUP": int(self.tip_lookup),
             "SYSTEMS": self.systems,
             "PARTED": int(self.parted),
+            "SITE_SYSTEMS": int(self.site_systems),
         }
         return [f"-D{name}={value}" for name, value in numbers.items()]
 

@@ -6,10 +6,10 @@ keeps what it found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mltree.device.calibration import Choice, Kind, load
+from mltree.device.calibration import Calibration, Choice, Kind, load
 from mltree.device.info import DeviceInfo
 from mltree.device.layout import (
     SMALL_MATRIX,
@@ -27,7 +27,9 @@ __all__ = [
     "block_widths",
     "check_width",
     "choose_layout",
+    "kept_layouts",
     "layout_key",
+    "measured_layouts",
     "rule_layout",
 ]
 
@@ -60,16 +62,18 @@ def choose_layout(
     vw: int | None = None,
     kept: KeptLayouts | None = None,
 ) -> Layout:
-    """The layout for a device and an alignment: as kept, else as measured there, else by the rules.
+    """The layout for a device and an alignment: as kept or measured there, else by the rules.
 
-    ``vw`` overrides them all; ``single``: fp32 CLAs, which devices without fp64 have in any case.
+    vw      overrides them all
+    single  fp32 CLAs, which devices without fp64 have in any case
+    kept    counts instead of what was measured: nothing is where it is empty
     """
     size = (states, codes, categories, n_patterns)
     if vw is not None:
         return rule_layout(device, *size, single, vw)
     kind = Kind.of(states, categories, single or not device.has_fp64, n_patterns)
-    known = (kept or {}).get(_key(device, kind))
-    choice = load(device).choice(kind) if known is None else Choice(*known)
+    known = load(device) if kept is None else _kept_of(device, kept)
+    choice = known.choice(kind)
     if choice is None or choice.vw not in _widths(device):
         return rule_layout(device, *size, single)
     return rule_layout(device, *size, single, choice.vw, choice.rows)
@@ -77,11 +81,38 @@ def choose_layout(
 
 def layout_key(device: DeviceInfo, layout: Layout, n_patterns: int) -> str:
     """What a layout is kept under: the device and the kind of data that it is for."""
-    return _key(device, Kind.of(layout.states, layout.categories, layout.single, n_patterns))
+    kind = Kind.of(layout.states, layout.categories, layout.single, n_patterns)
+    return _prefix(device) + kind.key
 
 
-def _key(device: DeviceInfo, kind: Kind) -> str:
-    return f"{device.platform}, {device.name}: {kind.key}"
+def kept_layouts(
+    devices: Sequence[DeviceInfo], layouts: Sequence[Layout], n_patterns: int
+) -> KeptLayouts:
+    """Layouts that were chosen, one a device, to be chosen again."""
+    return {
+        layout_key(device, layout, n_patterns): (layout.vw, layout.rows)
+        for device, layout in zip(devices, layouts, strict=True)
+    }
+
+
+def measured_layouts(devices: Sequence[DeviceInfo]) -> KeptLayouts:
+    """All that was measured of these devices, to be kept."""
+    return {
+        _prefix(device) + kind: (choice.vw, choice.rows)
+        for device in devices
+        for kind, choice in load(device).layouts.items()
+        if choice.rows is not None
+    }
+
+
+def _kept_of(device: DeviceInfo, kept: KeptLayouts) -> Calibration:
+    prefix = _prefix(device)
+    own = {key: value for key, value in kept.items() if key.startswith(prefix)}
+    return Calibration(None, {key.removeprefix(prefix): Choice(*own[key]) for key in own})
+
+
+def _prefix(device: DeviceInfo) -> str:
+    return f"{device.platform}, {device.name}: "
 
 
 def rule_layout(

@@ -43,7 +43,8 @@ RETREAT = 0.75
 """Of the CLA slots that a device had no room for, the share that is tried next."""
 
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
-_OF_PANEL = ("tips", "weights", "block_part", "chunk_block", "part_chunk", "site_lnl")
+_OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
+_OF_PANEL = (*_OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,8 +276,9 @@ class Session:
         blocks = self._blocks
         self.memory.put("tips", blocks.padded(patterns.codes, patterns.alphabet.gap_code))
         self.memory.put("tip_table", patterns.alphabet.tip_table.astype(self._real))
-        for table in ("block_part", "chunk_block", "part_chunk"):
+        for table in _OF_BLOCKS:
             self.memory.put(table, getattr(blocks, table))
+        self.memory.put("site_system", blocks.systems(patterns.systems).astype(self._real))
         self.load_weights(patterns.weights[None])
         self.memory.reserve("site_lnl", blocks.width * self._acc.itemsize)
 
@@ -352,11 +354,9 @@ class Session:
                 self._let_go()
             reserve("cla", slots * (slot - counts), keep)
             reserve("scaler", slots * counts, keep)
-        row = layout.categories * (layout.states**2 + layout.states)
-        reserve("pmatrix", program.matrices * row * real)
-        if layout.tip_lookup:
-            table = layout.categories * layout.codes * layout.states
-            reserve("tip_pmatrix", program.matrices * table * real)
+        matrices = program.matrices * layout.categories * real
+        reserve("pmatrix", matrices * layout.matrix_words)
+        reserve("tip_pmatrix", matrices * layout.tip_words)
         acc = self._acc.itemsize
         reserve("partial", program.cells * self._blocks.chunks * acc)
         reserve("site_lnl", program.site_rows * self._blocks.width * acc, keep=True)

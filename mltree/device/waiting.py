@@ -16,6 +16,7 @@ from typing import Protocol
 import pyopencl as cl
 
 from mltree.errors import DeviceError
+from mltree.shares import are_at_work
 
 __all__ = ["Waitable", "Watch", "patience"]
 
@@ -87,7 +88,7 @@ class Watch:
 
     def _polled(self, event: Waitable) -> bool:
         """Whether the event came while it was polled for; raises what its command raised."""
-        end = time.perf_counter() + self._spin
+        end = time.perf_counter() + (0.0 if are_at_work() else self._spin)
         while event.command_execution_status > _COMPLETE:
             if time.perf_counter() >= end:
                 return False

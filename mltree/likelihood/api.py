@@ -9,7 +9,8 @@ every part, and so has what is told of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from mltree.likelihood.batches import in_batches, trees_at_once
 from mltree.likelihood.cases import Case, Cases, distinct
 from mltree.likelihood.classes import Columns, best_weights, class_weights_of, single_classes
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result
+from mltree.likelihood.interchanges import Alternatives
+from mltree.likelihood.kept_programs import KeptPrograms
+from mltree.likelihood.left_out import Shares
 from mltree.likelihood.program import Program
 from mltree.likelihood.scan_tasks import ScanTasks, split
 from mltree.model.eigen import ModelArrays
@@ -45,24 +49,31 @@ JOIN_PASSES = 8
 LOCAL_EPSILON = 1e-3
 """Local optimisations stop below this gain in lnL: well under the 0.05 that a move must gain."""
 
-PROGRAMS_KEPT = 8
-"""Programs of the latest topologies: model and branches are optimised in turn on one tree."""
-
 
 class Likelihood:
     """The likelihood of trees over one alignment, computed by one engine."""
 
     def __init__(
-        self, engine: Engine, length_bounds: tuple[float, float], columns: Columns | None = None
+        self,
+        engine: Engine,
+        length_bounds: tuple[float, float],
+        columns: Columns | None = None,
+        planners: int = 1,
     ) -> None:
-        """``columns``: of the engine; without, weights of classes cannot be told."""
+        """``columns``: of the engine; without, weights of classes cannot be told.
+
+        ``planners``: threads that may ask about the insertions into the same trees at once.
+        """
         self.engine = engine
+        self.planners = planners
+        self._lock = threading.RLock()
+        """Of the engine, and of what is known of it."""
         self._columns = columns
         self._rows = np.empty((0, 0)) if columns is None else columns.weights[None]
         """f64[R, L]: the rows of weights that cases name."""
         self._min_length, self._max_length = length_bounds
         self._models: list[tuple[ModelArrays, ...]] = []
-        self._programs: dict[Hashable, Program] = {}
+        self._programs = KeptPrograms()
         self._resident: list[tuple[Tree, Case]] = []
         """Whose directional CLAs the engine holds."""
 
@@ -90,15 +101,33 @@ class Likelihood:
         lnl: Float64 = self.engine.site_log_likelihoods()[0]
         return lnl
 
+    def site_rows(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
+        """f64[n, L]: lnL of every pattern of every tree, in the parts of its case."""
+        longest = self.engine.longest_walk(len(trees))
+        at_once = self._at_once([tree.n_tips - 2 for tree in trees], cases)
+
+        def score(batch: slice) -> Float64:
+            own = cases[batch]
+            self._log_likelihoods(trees[batch], own, longest, RunKind.EVALUATE_SITES)
+            return self.engine.site_log_likelihoods(len(own))
+
+        return np.concatenate(in_batches(len(trees), at_once, score))
+
     def derivatives(self, tree: Tree, case: Case) -> tuple[float, Float64, Float64]:
         """lnL, and first and second derivatives of lnL in every branch length, as those."""
-        table = self._load([tree], [case])
-        program = self._program(programs.derivatives, [tree], table)
-        result = self._run(program, tree.lengths.ravel())
-        self._remember([tree], [case])
-        rows = result.sums.reshape(*tree.lengths.shape[:-1], -1)
+        rows = self._derivatives(tree, case)
         slope, curve = np.moveaxis(rows[..., 1:].reshape(*tree.lengths.shape, 2), -1, 0)
         return float(rows[..., 0].sum()), slope, curve
+
+    def _derivatives(self, tree: Tree, case: Case, by_part: bool = False) -> Float64:
+        """f64[1 + 2E]: lnL, then both derivatives of each branch; with rows, of every part."""
+        table = self._load([tree], [case])
+        table = table.summed_by_part if by_part else table
+        program = self._programs.of(programs.derivatives, [tree], table)
+        result = self.run(program, tree.lengths.ravel())
+        self._remember([tree], [case])
+        has_rows = by_part or tree.lengths.ndim > 1
+        return result.sums.reshape(table.parts, -1) if has_rows else result.sums
 
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """The best weights of the classes of every part of every tree, all else as it is."""
@@ -107,16 +136,7 @@ class Likelihood:
     def _class_weights(self, tree: Tree, case: Case) -> list[Float64]:
         if self._columns is None:
             raise ValueError("a likelihood without columns")
-        singles = single_classes(case)
-        longest = self.engine.longest_walk(len(singles))
-        at_once = self._at_once([tree.n_tips - 2] * len(singles), singles)
-
-        def score(batch: slice) -> Float64:
-            own = singles[batch]
-            self._log_likelihoods([tree] * len(own), own, longest, RunKind.EVALUATE_SITES)
-            return self.engine.site_log_likelihoods(len(own))
-
-        lnls = np.concatenate(in_batches(len(singles), at_once, score))
+        lnls = self.class_log_likelihoods(tree, case)
         counts, parts = self._counts(tree, case), self._columns.parts[case.first_part :]
         found = []
         for arrays, where in zip(case.models, parts, strict=False):
@@ -126,6 +146,20 @@ class Likelihood:
             weights[has_any] = best_weights(own, counts[where], weights[has_any])
             found.append(weights)
         return found
+
+    def class_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
+        """f64[M, L]: lnL of every pattern under each class alone that its part's model has.
+
+        Classes without weight are left out; a part with fewer has its last again.
+        """
+        return self.single_log_likelihoods(tree, single_classes(case))
+
+    def single_log_likelihoods(self, tree: Tree, singles: Sequence[Case]) -> Float64:
+        """f64[n, L]: lnL of every pattern in cases that differ in their categories' weights."""
+        table = self.take([tree] * len(singles), singles)
+        program = self._programs.of(programs.classes, [tree], table)
+        self.run(program, tree.lengths.ravel())
+        return self.engine.site_log_likelihoods(len(singles))
 
     def _counts(self, tree: Tree, case: Case) -> Float64:  # noqa: ARG002
         """f64[L]: how many sites show each pattern."""
@@ -153,8 +187,8 @@ class Likelihood:
     def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float64:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
         table = self._update(trees, cases)
-        program, lengths = programs.scores(trees, scan, table)
-        lnl: Float64 = self._run(program, lengths).sums.reshape(-1, scan.outputs).sum(axis=0)
+        (result,) = self._beside(trees, cases, (*programs.scores(trees, scan, table), NO_CONTROL))
+        lnl: Float64 = result.sums.reshape(-1, scan.outputs).sum(axis=0)
         return lnl
 
     def refine(
@@ -178,7 +212,7 @@ class Likelihood:
             floors = np.full(scan.outputs, -np.inf)
         most = room.near_at_once(base) * self.engine.parts // table.parts
         for part, outputs in split(scan, most, max(1, room.most - base), table):
-            found = self._refine(trees, part, base, table, floors[outputs])
+            found = self._refine(trees, cases, part, base, floors[outputs])
             lnl[outputs], lengths[..., outputs, :] = found
         return lnl, lengths
 
@@ -191,8 +225,20 @@ class Likelihood:
         table = self._update(trees, cases)
         program, lengths = programs.join(trees, prunes, JOIN_PASSES, table)
         control = planner.control_records(lengths.size, LOCAL_EPSILON, JOIN_PASSES)
-        found = self._run(program, self._clip(lengths), control).lengths
-        return found.reshape(*trees[0].lengths.shape[:-1], -1)
+        (result,) = self._beside(trees, cases, (program, self.clip(lengths), control))
+        return result.lengths.reshape(*trees[0].lengths.shape[:-1], -1)
+
+    def optimised(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:  # noqa: ARG002
+        """Best lengths f64[..., n, k] of the alternatives to a tree, and their lnL f64[n].
+
+        turns  that are taken where sites were left out (:mod:`mltree.likelihood.turns`)
+        """
+        count = others.lengths.shape[-2]
+        return others.newton(np.arange(count), others.lengths, [others.case] * count)
+
+    def shares(self, cases: Sequence[Case]) -> Shares | None:  # noqa: ARG002
+        """What is to be added to the site lnL of trees that are the engine's rows, if anything."""
+        return None
 
     def _at_once(
         self, slots: list[int], cases: Sequence[Case], beside: int = 0
@@ -212,9 +258,9 @@ class Likelihood:
     ) -> Float64:
         longest = self.engine.longest_walk(len(trees))
         nodes = [tree.n_tips - 2 for tree in trees]
-        # Walks of whole trees keep their results to themselves; but P matrices take room.
-        needs_room = longest < max(nodes) or len(cases[0].models) > 1
-        at_once = self._at_once(nodes, cases) if needs_room else lambda _: len(trees)
+        # Whole trees are walked, or take turns; what they leave behind are their P matrices.
+        in_pieces = 0 < longest < max(nodes)
+        at_once = self._at_once(nodes, cases) if in_pieces else self._by_matrices(trees, cases)
 
         def score(batch: slice) -> Float64:
             return self._log_likelihoods(
@@ -222,6 +268,12 @@ class Likelihood:
             )
 
         return np.concatenate(in_batches(len(trees), at_once, score))
+
+    def _by_matrices(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Callable[[int], int]:
+        """Tells how many trees there is room for at once if P matrices alone take any."""
+        size = sum(arrays.n_categories * arrays.n_states**2 for arrays in cases[0].models)
+        size *= max(tree.n_edges for tree in trees) * np.dtype(np.float64).itemsize
+        return lambda _: max(1, self.engine.room.matrices // size)
 
     def hold(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Make every directional CLA of the trees resident, in the slots that the planner names."""
@@ -233,34 +285,17 @@ class Likelihood:
         return self._load(trees, cases)
 
     def run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
-        """Run a program made elsewhere: beside the CLAs on hold, or after ``take``."""
-        return self._run(program, lengths, control)
+        """Run a program, one made elsewhere too: beside the CLAs on hold, or after ``take``."""
+        try:
+            return self.engine.run(program, lengths, control)
+        except DeviceMemoryError:
+            self._resident = []
+            raise
 
     def clip(self, lengths: Float64) -> Float64:
         """Lengths within the bounds of an optimisation."""
-        return self._clip(lengths)
-
-    def _clip(self, lengths: Float64) -> Float64:
         clipped: Float64 = np.clip(lengths, self._min_length, self._max_length)
         return clipped
-
-    def _program(
-        self,
-        build: Callable[..., Program],
-        trees: Sequence[Tree],
-        table: Cases,
-        *arguments: Hashable,
-    ) -> Program:
-        """The program for trees of these topologies, whatever their lengths; the last are kept.
-
-        An engine knows a program that it was given last time, and need not take it in again.
-        """
-        key = (build, arguments, table.key, *_topologies(trees))
-        if key not in self._programs:
-            if len(self._programs) == PROGRAMS_KEPT:
-                del self._programs[next(iter(self._programs))]
-            self._programs[key] = build(trees, *arguments, cases=table)
-        return self._programs[key]
 
     def _load(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Where the trees live; their models are with the engine from then on."""
@@ -283,11 +318,11 @@ class Likelihood:
         table = table.summed_by_part if by_part else table
         self._resident = []
         program = (
-            self._program(programs.walk, trees, table, longest, kind)
+            self._programs.of(programs.walk, trees, table, longest, kind)
             if longest
-            else self._program(programs.traversal, trees, table, kind)
+            else self._programs.of(programs.traversal, trees, table, kind)
         )
-        sums = self._run(program, _lengths(trees)).sums.reshape(-1, len(trees))
+        sums = self.run(program, _lengths(trees)).sums.reshape(-1, len(trees))
         return sums.T if by_part else sums.sum(axis=0)
 
     def _smooth(
@@ -298,11 +333,11 @@ class Likelihood:
         max_passes: int,
     ) -> Float64:
         table = self._load(trees, cases)
-        program = self._program(programs.smoothing, trees, table, max_passes)
+        program = self._programs.of(programs.smoothing, trees, table, max_passes)
         lead = trees[0].lengths.shape[:-1]
         parts = math.prod(lead)
         control = planner.control_records(parts * len(trees), epsilon / parts, max_passes)
-        result = self._run(program, self._clip(_lengths(trees)), control)
+        result = self.run(program, self.clip(_lengths(trees)), control)
         ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
         lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)
         for tree, own in zip(trees, lengths, strict=True):
@@ -314,67 +349,51 @@ class Likelihood:
         best: Float64 = result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0)
         return best
 
-    def _run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
-        try:
-            return self.engine.run(program, lengths, control)
-        except DeviceMemoryError:
-            self._resident = []
-            raise
-
     def _update(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Make every directional CLA of the trees resident: those that are not yet."""
-        table = self._load(trees, cases)
-        before = [tree for tree, _ in self._resident]
-        alike = [(case, tree.n_tips) for tree, case in self._resident]
-        if alike != [(case, tree.n_tips) for tree, case in zip(trees, cases, strict=True)]:
-            program: Program | None = self._program(programs.update, trees, table)
-        elif all(map(_is_same, before, trees)):
+        with self._lock:
+            table = self._load(trees, cases)
+            before = [tree for tree, _ in self._resident]
+            alike = [(case, tree.n_tips) for tree, case in self._resident]
+            if alike != [(case, tree.n_tips) for tree, case in zip(trees, cases, strict=True)]:
+                program: Program | None = self._programs.of(programs.update, trees, table)
+            elif all(map(Tree.is_same, before, trees)):
+                return table
+            else:
+                program = programs.renewal(before, trees, table)
+            if program is not None:
+                self.run(program, _lengths(trees))
+            self._remember(trees, cases)
             return table
-        else:
-            program = programs.renewal(before, trees, table)
-        if program is not None:
-            self._run(program, _lengths(trees))
-        self._remember(trees, cases)
-        return table
 
     def _remember(self, trees: Sequence[Tree], cases: Sequence[Case]) -> None:
         self._resident = [(tree.copy(), case) for tree, case in zip(trees, cases, strict=True)]
 
+    def _beside(
+        self, trees: Sequence[Tree], cases: Sequence[Case], *runs: tuple[Program, Float64, Float64]
+    ) -> list[Result]:
+        """Results of programs, one right after the other, beside the CLAs of the trees."""
+        for program, *_ in runs:
+            _ = program.words  # laid out before other threads have to wait
+        with self._lock:
+            self._update(trees, cases)
+            return [self.run(*run) for run in runs]
+
     def _refine(
-        self, trees: Sequence[Tree], scan: ScanTasks, base: int, table: Cases, floors: Float64
+        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks, base: int, low: Float64
     ) -> tuple[Float64, Float64]:
-        walk, lengths = programs.near_vectors(trees, scan, base, table)
-        self._run(walk, lengths)
+        table = self._update(trees, cases)
+        near = programs.near_vectors(trees, scan, base, table)
         program, lengths = programs.tripods(trees, scan, base, TRIPOD_PASSES, table)
         groups = lengths.size // 3
-        floors = np.resize(floors, groups)
-        control = planner.control_records(groups, LOCAL_EPSILON, TRIPOD_PASSES, floors)
-        result = self._run(program, self._clip(lengths), control)
+        low = np.resize(low, groups)
+        control = planner.control_records(groups, LOCAL_EPSILON, TRIPOD_PASSES, low)
+        tripods = program, self.clip(lengths), control
+        _, result = self._beside(trees, cases, (*near, NO_CONTROL), tripods)
         lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
         return lnl, result.lengths.reshape(*trees[0].lengths.shape[:-1], -1, 3)
-
-
-def _is_same(one: Tree, other: Tree) -> bool:
-    """Whether two trees are equal, numbering and lengths included."""
-    return (
-        np.array_equal(one.twin, other.twin)
-        and np.array_equal(one.edge, other.edge)
-        and np.array_equal(one.lengths, other.lengths)
-    )
 
 
 def _lengths(trees: Sequence[Tree]) -> Float64:
     """Those of the trees one after the other, part by part where parts have their own."""
     return np.concatenate([tree.lengths for tree in trees], axis=-1).ravel()
-
-
-def _topologies(trees: Sequence[Tree]) -> tuple[Hashable, ...]:
-    """What tells the topologies from others; one tree under many models is told but once."""
-    arrays = {(id(tree.twin), id(tree.edge)) for tree in trees}
-    if len(arrays) == 1:
-        return len(trees), _topology(trees[0])
-    return tuple(map(_topology, trees))
-
-
-def _topology(tree: Tree) -> bytes:
-    return tree.twin.tobytes() + tree.edge.tobytes()

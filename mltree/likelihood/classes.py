@@ -6,7 +6,8 @@ With L_im the likelihood of pattern i (n_i sites) under class m alone, the weigh
     w_m  <-  w_m / n  Σ_i n_i L_im / (Σ_c w_c L_ic)
 
 which never loses and, tree and matrices given, has but one maximum (Wang, Li, Susko & Roger 2008,
-BMC Evol. Biol. 8:331). The L_im take one launch, as cases whose other classes have no weight.
+BMC Evol. Biol. 8:331). The L_im take one traversal, scored in cases whose other classes have no
+weight.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ import numpy.typing as npt
 from mltree.alignment.patterns import Patterns
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
-from mltree.model.portable import exp, product
+from mltree.model.portable import exp, log
 
-__all__ = ["Columns", "best_weights", "class_weights_of", "single_classes"]
+__all__ = [
+    "Columns",
+    "best_weights",
+    "class_posteriors",
+    "class_weights_of",
+    "single_classes",
+]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -77,6 +84,19 @@ def _only(arrays: ModelArrays, number: int) -> ModelArrays:
     return dataclasses.replace(arrays, weights=only.ravel())
 
 
+def class_posteriors(lnls: Float64, weights: Float64) -> Float64:
+    """f64[M, L]: probabilities of the classes of every pattern, which sum to 1.
+
+    ``lnls``: f64[classes with weight, L], under each of those alone; ``weights``: f64[M].
+    """
+    present = weights > 0.0
+    logs = lnls[: present.sum()] + log(weights[present])[:, None]
+    shares = exp(np.maximum(logs - logs.max(axis=0), -700.0))
+    posteriors = np.zeros((len(weights), lnls.shape[1]))
+    posteriors[present] = shares / shares.sum(axis=0)
+    return posteriors
+
+
 def best_weights(lnls: Float64, counts: Float64, start: Float64) -> Float64:
     """f64[M]: the weights that suit lnLs f64[M, L] of patterns best, which occur f64[L] times."""
     seen = counts > 0
@@ -84,8 +104,8 @@ def best_weights(lnls: Float64, counts: Float64, start: Float64) -> Float64:
     likelihoods = exp(np.maximum(lnls - lnls.max(axis=0), -700.0))
     weights: Float64 = start / start.sum()
     for _ in range(MAX_STEPS):
-        expected = product(weights[None], likelihoods)[0]
-        steps = product(likelihoods, (counts / expected)[:, None])[:, 0] / counts.sum()
+        expected = (weights[:, None] * likelihoods).sum(axis=0)
+        steps = (likelihoods * (counts / expected)).sum(axis=1) / counts.sum()
         change = weights * (steps - 1.0)
         weights = weights + change
         if np.abs(change).max() < LEAST_CHANGE:

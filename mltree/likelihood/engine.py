@@ -43,6 +43,9 @@ class Room(NamedTuple):
     """Of trees side by side: with more a launch takes more memory, but no less time for each."""
     near: int
     """Of near vectors beside the trees', likewise."""
+    matrices: int = 1 << 30
+    """Bytes of P matrices of a launch that is after the lnL of trees: all that those leave behind.
+    Of 1,000 taxa 1,000 trees of DNA or 40 of proteins, work enough for a GPU."""
 
     def trees_at_once(self, slots: int, beside: int = 0) -> int:
         """Trees of so many slots each that are best worked on side by side; one at least.

@@ -12,7 +12,9 @@ branches are optimised together, of as many neighbours side by side as there is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,7 @@ import numpy.typing as npt
 from mltree import contract
 from mltree.contract import GroupKind, RunKind
 from mltree.likelihood import planner
-from mltree.likelihood.cases import Cases, groups_by_part, sums_of
+from mltree.likelihood.cases import Case, Cases, groups_by_part, sums_of
 from mltree.likelihood.planner import Piece
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Optimise, PMatrices, Records, Repeat
@@ -29,7 +31,10 @@ from mltree.tree.topology import Tree, siblings
 
 __all__ = [
     "BRANCHES",
+    "INNER",
+    "LEGS",
     "SLOTS",
+    "Alternatives",
     "Quartets",
     "interchanged",
     "neighbours",
@@ -38,6 +43,7 @@ __all__ = [
 ]
 
 Int32 = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.intp]
 Float64 = npt.NDArray[np.float64]
 
 LEGS = 4
@@ -46,8 +52,11 @@ LEGS = 4
 BRANCHES = LEGS + 1
 """Those, and behind them the one between u and v."""
 
-SLOTS = 2 + LEGS
-"""CLAs of a quartet: u across the middle, v across it, then what each subtree sees."""
+INNER = 2
+"""CLAs that a quartet's lnL takes: u and v, each as seen across the middle."""
+
+SLOTS = INNER + LEGS
+"""Those of its optimisation: behind them what each subtree sees."""
 
 _SUMS = 1 + 2 * BRANCHES
 """lnL, and two derivatives a branch."""
@@ -76,6 +85,39 @@ class Quartets:
     def part(self, which: slice | npt.NDArray[np.intp]) -> Quartets:
         """Some of them."""
         return Quartets(self.halves[which], self.lengths[..., which, :])
+
+    def joined(self, others: Quartets) -> Quartets:
+        """Those and behind them others of the same tree."""
+        lengths = np.concatenate([self.lengths, others.lengths], axis=-2)
+        return Quartets(np.concatenate([self.halves, others.halves]), lengths)
+
+
+class Alternatives(Protocol):
+    """Trees that differ from one in k branches, and programs for them."""
+
+    @property
+    def tree(self) -> Tree:
+        """That one."""
+
+    @property
+    def case(self) -> Case:
+        """Of all of them."""
+
+    @property
+    def lengths(self) -> Float64:
+        """f64[..., n, k]: of the branches, to begin with."""
+
+    @property
+    def at_once(self) -> int:
+        """How many there is room for beside the tree."""
+
+    def newton(
+        self, which: Numbers, lengths: Float64, cases: Sequence[Case]
+    ) -> tuple[Float64, Float64]:
+        """Some of them, each in its case: lengths that are optimised, and lnL."""
+
+    def score(self, which: Numbers, lengths: Float64) -> Float64:
+        """LnL of some of them, whose site lnL are the engine's rows from then on."""
 
 
 def neighbours(tree: Tree, edges: Int32) -> Quartets:
@@ -113,7 +155,7 @@ def optimisation(
     """
     count = len(number)
     sums = sums_of(number, _SUMS, cases)
-    views = _Views(tree, quartets, number, base, cases)
+    views = _Views(tree, quartets, number, base, cases, SLOTS)
     derive = np.concatenate([views.legs(), views.middle()])
     derive["cell"] = np.concatenate(
         [sums.cells + np.int32(1 + 2 * branch) for branch in range(BRANCHES)]
@@ -146,7 +188,7 @@ def site_lnls(
 ) -> tuple[Program, Float64]:
     """The lnL of every pattern, in the rows of the quartets' cases; sum n is quartet n's lnL."""
     sums = sums_of(number, 1, cases)
-    views = _Views(tree, quartets, number, base, cases)
+    views = _Views(tree, quartets, number, base, cases, INNER)
     evaluate = views.middle()
     evaluate["cell"] = sums.cells
     level = np.zeros(len(number), np.int32)
@@ -159,13 +201,14 @@ class _Views:
     """The records of quartets: branch j of quartet n is branch ``5n + j`` of the program."""
 
     def __init__(
-        self, tree: Tree, quartets: Quartets, number: Int32, base: int, cases: Cases
+        self, tree: Tree, quartets: Quartets, number: Int32, base: int, cases: Cases, slots: int
     ) -> None:
+        """``slots`` of each quartet, from ``base`` on: INNER or SLOTS."""
         self._cases, self._number = cases, number
         index = np.arange(len(number), dtype=np.int32)[:, None]
         branch: Int32 = (BRANCHES * index + np.arange(BRANCHES)).astype(np.int32)
         self._p = cases.matrices(branch.ravel(), np.repeat(number, BRANCHES)).reshape(branch.shape)
-        self._slot: Int32 = (base + SLOTS * index + np.arange(SLOTS)).astype(np.int32)
+        self._slot: Int32 = (base + slots * index + np.arange(slots)).astype(np.int32)
         self._subtree = planner.operands(tree, tree.twin[quartets.halves])
 
     def matrices(self) -> PMatrices:

@@ -10,16 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree import contract
+from mltree.alignment.site_frequencies import SiteSystems
 from mltree.model.eigen import ModelArrays
 from mltree.model.portable import product
 
-__all__ = ["ModelRow", "RowLayout", "model_rows"]
+__all__ = ["ModelRow", "RowLayout", "model_rows", "tables_of"]
 
 Float64 = npt.NDArray[np.float64]
 
 
 class ModelRow(NamedTuple):
-    """What a row says, category by category: K categories, S states."""
+    """What a row says, category by category: K categories, S states.
+
+    The tables of eigen systems may have an axis of patterns, or of one for all, in front.
+    """
 
     eigenvalues: Float64
     """f64[K, S]"""
@@ -37,6 +41,23 @@ class ModelRow(NamedTuple):
     """f64[K]"""
     weights: Float64
     """f64[K]"""
+
+    def of_patterns(self, tables: Sequence[Float64] | None) -> ModelRow:
+        """With other tables, of patterns (`tables_of`), or with its own for all of them."""
+        *own, rates, weights = self
+        return ModelRow._make([*(tables or [table[None] for table in own]), rates, weights])
+
+
+def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
+    """The tables of a `ModelRow` of patterns with their own eigen systems.
+
+    f64[L, 1, S] and f64[L, 1, S, S]: those of a pattern are the same in all categories.
+    """
+    right, left = systems.right, systems.left
+    generator = product(right * systems.eigenvalues[:, None], left)
+    squares = right, left, systems.roots[..., None] ** 2 * right, generator
+    tables = systems.eigenvalues, *squares, product(generator, generator), systems.roots**2
+    return tuple(table[:, None] for table in tables)
 
 
 @dataclass(frozen=True)

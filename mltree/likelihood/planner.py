@@ -32,11 +32,11 @@ __all__ = [
     "group_records",
     "is_stale",
     "newviews_towards",
-    "one_slot_a_node",
     "operand_table",
     "operands",
     "pmatrix_records",
     "scan_records",
+    "sharing_slots",
     "sites",
     "slots_of",
     "slots_side_by_side",
@@ -91,18 +91,26 @@ class Piece(NamedTuple):
     level: Int32
 
 
-def sites(pieces: Sequence[Piece], cases: Cases) -> Sites:
+def sites(pieces: Sequence[Piece], cases: Cases, *, in_turn: bool = False) -> Sites:
     """One piece after the other, level by level; trees on different parts in streams of their own.
 
-    Records of a level do not depend on each other.
+    Records of a level do not depend on each other. ``in_turn``: of the trees on the same parts
+    each has all its pieces before the next one begins, and may take that one's slots.
     """
     ranges, stream = cases.streams
+    turn = stream
+    if in_turn:
+        order = np.argsort(stream, kind="stable")
+        turn = np.empty_like(stream)
+        turn[order], stream = np.arange(len(order)), stream[order]
+    else:
+        stream = np.arange(len(ranges), dtype=np.int32)
     tables: dict[np.dtype[np.void], list[Records]] = {}
     rows, ends = [], dict.fromkeys((operation.record for operation in RUNS.values()), 0)
     for place, piece in enumerate(pieces):
-        kind, records, own, level = piece._replace(number=stream[piece.number])
+        kind, records, own, level = piece._replace(number=turn[piece.number])
         record = RUNS[kind].record
-        if len(ranges) > 1:
+        if len(stream) > 1:
             order = np.argsort(own, kind="stable")
             records, own, level = records[order], own[order], level[order]
             begins = (own[1:] != own[:-1]) | (level[1:] != level[:-1])
@@ -117,12 +125,13 @@ def sites(pieces: Sequence[Piece], cases: Cases) -> Sites:
         ends[record] += len(records)
         tables.setdefault(record, []).append(records)
     every = np.concatenate(rows)
-    if len(ranges) > 1:
+    if len(stream) > 1:
         every = every[np.lexsort((every[:, 1], every[:, 0]))]
+    of_run = stream[every[:, 0]]
     streams: Records = np.empty(len(ranges), contract.STREAM)
     streams["first_part"], streams["parts"] = ranges.T
-    streams["first_run"] = np.searchsorted(every[:, 0], np.arange(len(ranges)))
-    streams["runs"] = np.bincount(every[:, 0], minlength=len(ranges))
+    streams["first_run"] = np.searchsorted(of_run, np.arange(len(ranges)))
+    streams["runs"] = np.bincount(of_run, minlength=len(ranges))
     return Sites(
         streams,
         np.ascontiguousarray(every[:, 2:]).view(contract.RUN).ravel(),
@@ -238,16 +247,18 @@ def branch_records(forest: Forest, cases: Cases) -> Records:
     return records
 
 
-def one_slot_a_node(records: Records) -> Records:
-    """The records with slots for one half-edge of each inner node: all that a traversal needs.
+def sharing_slots(piece: Piece, forest: Forest, cases: Cases) -> Piece:
+    """The piece with a slot for each inner node, the same ones for trees that are gone through.
 
-    The three half-edges of a node have neighbouring slots, so slot s becomes s // 3, and many
-    trees side by side take a third of the memory.
+    The three half-edges of a node have neighbouring slots, of which a traversal needs one: slot s
+    of a lone tree becomes s // 3. See :func:`sites`, ``in_turn``.
     """
-    for field in fields(records.dtype, Role.READS, Role.WRITES):
-        operand = records[field]
-        records[field] = np.where(operand >= 0, operand // 3, operand)
-    return records
+    number = np.arange(forest.n_trees, dtype=np.int32)
+    first = cases.before(number, forest.n_tips - 2)[piece.number]
+    for field in fields(piece.records.dtype, Role.READS, Role.WRITES):
+        operand = piece.records[field]
+        piece.records[field] = np.where(operand >= 0, operand // 3 - first, operand)
+    return piece
 
 
 def group_records(
@@ -299,25 +310,21 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     tasks["join_p"] = cases.matrices(join, scan.tree)
     cases.give(tasks, scan.tree)
     pairs = _pairs(scan)
-    tasks["steps"] = np.bincount(pairs.task, minlength=len(tasks))
-    tasks["first_step"] = np.cumsum(tasks["steps"]) - tasks["steps"]
-    steps: Records = np.zeros(len(pairs.task), contract.SCAN_STEP)
-    steps["level_in"] = scan.level_in[pairs.left] + ROOT_LEVEL
-    number = scan.tree[pairs.task]
-    for side, half, step in (
-        ("left", scan.far[pairs.left], pairs.left),
-        ("right", scan.sibling[pairs.left], pairs.right),
-    ):
-        branch = forest.edge[half]
-        steps[side] = table[half]
-        steps[f"{side}_p"] = cases.matrices(branch, number)
-        steps[f"{side}_half_p"] = cases.matrices(branch + branches, number)
-        output = scan.output[step]
-        wanted = step >= 0
-        pushed = wanted & (scan.level_out[step] >= 0)
-        steps[f"{side}_level"] = np.where(pushed, scan.level_out[step] + ROOT_LEVEL, NO_CELL)
-        scored = wanted & (output >= 0)
-        steps[f"{side}_output"] = np.where(scored, outputs[output], NO_CELL)
+    tasks["steps"] = pairs.counts
+    tasks["first_step"] = np.cumsum(pairs.counts) - pairs.counts
+    # What a half-edge has in a step; where a step's results go, and behind the last step nowhere.
+    number, branch = forest.tree_of_half, forest.edge
+    matrix, of_half_length = (cases.matrices(b, number) for b in (branch, branch + branches))
+    of_half = np.stack([table, matrix, of_half_length], axis=1)
+    level = np.where(scan.level_out >= 0, scan.level_out + ROOT_LEVEL, NO_CELL)
+    level, cell = np.append(level, NO_CELL), np.append(outputs, NO_CELL)[np.append(scan.output, -1)]
+    steps: Records = np.zeros(len(pairs.left), contract.SCAN_STEP)
+    words = steps.view(np.int32).reshape(len(steps), -1)
+    words[:, 0] = scan.level_in[pairs.left] + ROOT_LEVEL
+    words[:, 1:4] = of_half.take(scan.far[pairs.left], axis=0)
+    words[:, 6:9] = of_half.take(scan.sibling[pairs.left], axis=0)
+    for first, step in ((4, pairs.left), (9, pairs.right)):
+        words[:, first], words[:, first + 1] = level[step], cell[step]
     full = forest.lengths
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
@@ -327,19 +334,20 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     return ScanTables(lengths.ravel(), pmatrices, tasks[longest_first], steps)
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """The two steps that start at one node, as one; int32[pairs] each, in the walks' order."""
+class _Pairs(NamedTuple):
+    """The two steps that start at one node, as one, in the walks' order."""
 
-    task: Int32
     left: Int32
-    """Index of the step that comes first in the walk."""
+    """int32[pairs]: index of the step that comes first in the walk."""
     right: Int32
-    """Index of the other; -1 where the walk goes one way only."""
+    """int32[pairs]: index of the other; -1 where the walk goes one way only."""
+    counts: Int32
+    """int32[tasks]: pairs of every task."""
 
 
 def _pairs(scan: ScanTasks) -> _Pairs:
     """The steps two by two."""
     index = np.arange(len(scan.partner), dtype=np.int32)
-    left = index[(scan.partner < 0) | (index < scan.partner)]
-    return _Pairs(scan.task_of_step[left], left, scan.partner[left])
+    left = np.flatnonzero((scan.partner < 0) | (index < scan.partner)).astype(np.int32)
+    counts = np.diff(np.searchsorted(left, scan.first_step)).astype(np.int32)
+    return _Pairs(left, scan.partner[left], counts)

@@ -35,6 +35,7 @@ from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree, siblings
 
 __all__ = [
+    "classes",
     "derivatives",
     "join",
     "near_vectors",
@@ -55,14 +56,36 @@ Float64 = npt.NDArray[np.float64]
 def traversal(
     trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE, cases: Cases | None = None
 ) -> Program:
-    """A post-order traversal towards edge 0 and lnL there, for every tree; sum n is tree n's."""
+    """A post-order traversal towards edge 0 and lnL there, for every tree; sum n is tree n's.
+
+    Trees on the same parts take turns in slots that stay in a CPU's caches.
+    """
     cases = cases or Cases.alike(len(trees))
     sums, forest = sums_of(_numbers(trees), 1, cases), Forest(trees)
     ends = planner.branch_records(forest, cases)[forest.first_edge]
     ends["cell"] = sums.cells
-    pieces = [planner.newviews_towards(trees, 0, cases), _at_edges(kind, ends)]
-    for piece in pieces:
-        planner.one_slot_a_node(piece.records)
+    pieces = [
+        planner.sharing_slots(piece, forest, cases)
+        for piece in (planner.newviews_towards(trees, 0, cases), _at_edges(kind, ends))
+    ]
+    sites = planner.sites(pieces, cases, in_turn=True)
+    stages = (_pmatrices(forest, cases), sites, sums.reduce)
+    return Program(stages, sums.n_cells, cases.records)
+
+
+def classes(trees: Sequence[Tree], cases: Cases) -> Program:
+    """The lnL of every pattern of a lone tree in every case, and of all: sum n is case n's.
+
+    Cases differ in the weights of categories only, so that one traversal does for all.
+    """
+    (tree,) = trees
+    forest, number = Forest([tree]), np.arange(len(cases.records), dtype=np.int32)
+    sums = sums_of(number, 1, cases)
+    ends = np.repeat(planner.branch_records(forest, cases)[:1], len(number))
+    cases.give(ends, number)
+    ends["cell"] = sums.cells
+    towards = planner.newviews_towards([tree], 0, cases)
+    pieces = [towards, _at_edges(RunKind.EVALUATE_SITES, ends)]
     stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
@@ -216,7 +239,7 @@ def tripods(
     """
     cases, forest = cases or Cases.alike(len(trees)), Forest(trees)
     table, step, number = planner.operand_table(forest, cases), scan.wanted, scan.tree_of_output
-    prune, count = scan.prune[scan.task_of_step[step]], len(step)
+    prune, count = scan.prune[scan.task_of_output], len(step)
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(number, TRIPOD_CELLS, cases)
     records: Records = np.empty(count, contract.TRIPOD)

@@ -24,7 +24,7 @@ from mltree.contract import (
 )
 from mltree.errors import NumericalError
 from mltree.likelihood.engine import Result, Room
-from mltree.likelihood.model_rows import ModelRow, RowLayout, model_rows
+from mltree.likelihood.model_rows import ModelRow, RowLayout, model_rows, tables_of
 from mltree.likelihood.optimise import LengthOptimiser
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import (
@@ -93,6 +93,7 @@ class ReferenceEngine:
         self._ranges = patterns.parts
         self.parts = len(self._ranges)
         self._tips = patterns.alphabet.tip_table[patterns.codes]
+        self._tables = None if patterns.systems is None else tables_of(patterns.systems)
         self._row = RowLayout(len(patterns.alphabet.states), categories, systems)
         self._bounds = length_bounds
         self._cla: dict[tuple[int, int], _Scaled] = {}
@@ -107,8 +108,9 @@ class ReferenceEngine:
         return 0
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
-        """Take models, a row each."""
-        self._models = self._row.unpack(model_rows(models))
+        """Take models, a row each; patterns with eigen systems of their own have those instead."""
+        rows = self._row.unpack(model_rows(models))
+        self._models = [row.of_patterns(self._tables) for row in rows]
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of weights f64[R, L]."""
@@ -178,7 +180,7 @@ class ReferenceEngine:
             row = self._models[model + part]
             time = row.rates * self._lengths[length + stride * part]
             expm1 = np.expm1(time[:, None] * row.eigenvalues)
-            change = (row.right * expm1[:, None, :]) @ row.left
+            change = (row.right * expm1[..., None, :]) @ row.left
             identity = np.eye(self._row.states)
             self._p[p + part] = np.maximum(identity + change, 0.0)
             self._expm1[p + part] = expm1
@@ -192,7 +194,8 @@ class ReferenceEngine:
     def _rell(
         self, row: int, rows: int, first: int, weights: int, at: int, first_part: int, parts: int
     ) -> None:
-        span = slice(self._ranges[first_part].start, self._ranges[first_part + parts - 1].stop)
+        own = self._ranges[first_part : first_part + parts]
+        span = slice(own[0].start, own[-1].stop) if own else slice(0)
         lnl = self._site_lnl[row : row + rows, span]
         products = lnl @ self._weights[first : first + weights, span].T
         self._sums[at : at + rows * weights] = products.ravel()
@@ -216,7 +219,7 @@ class ReferenceEngine:
 
     def _across(self, x: _Scaled, p: int) -> _Scaled:
         """P[p] x."""
-        return _Scaled(np.einsum("kij,lkj->lki", self._p[p + self._part], x.values), x.counts)
+        return _Scaled(np.einsum("lkij,lkj->lki", self._p[p + self._part], x.values), x.counts)
 
     def _newview(self, dst: int, left: int, left_p: int, right: int, right_p: int) -> None:
         a = self._across(self._operand(left), left_p)
@@ -236,7 +239,7 @@ class ReferenceEngine:
     def _lnl_across(self, a: _Scaled, b: _Scaled, model: int) -> Float64:
         """f64[L]: lnL of every pattern at an edge, from both sides, one of them across it."""
         row = self._model(model)
-        terms = np.einsum("k,ki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
+        terms = np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
         (likelihood,), least = _over_categories(terms[None], a.counts + b.counts)
         with np.errstate(divide="ignore", invalid="ignore"):
             lnl: Float64 = np.log(likelihood) - least * _LN_SCALE
@@ -248,14 +251,14 @@ class ReferenceEngine:
         del case  # its part is at hand
         row, expm1 = self._model(model), self._expm1[p + self._part]
         a, b = self._operand(x), self._operand(y)
-        sum_gamma = np.einsum("kim,lki->lkm", row.pi_right, a.values) * np.einsum(
-            "kmi,lki->lkm", row.left, b.values
+        sum_gamma = np.einsum("lkim,lki->lkm", row.pi_right, a.values) * np.einsum(
+            "lkmi,lki->lkm", row.left, b.values
         )
-        same = np.einsum("k,ki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
+        same = np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
         lam = row.rates[:, None] * row.eigenvalues
-        likelihood = same + np.einsum("k,lkm,km->lk", row.weights, sum_gamma, expm1)
-        slope = np.einsum("k,lkm,km->lk", row.weights, sum_gamma, lam * (expm1 + 1))
-        curve = np.einsum("k,lkm,km->lk", row.weights, sum_gamma, lam**2 * (expm1 + 1))
+        likelihood = same + np.einsum("k,lkm,lkm->lk", row.weights, sum_gamma, expm1)
+        slope = np.einsum("k,lkm,lkm->lk", row.weights, sum_gamma, lam * (expm1 + 1))
+        curve = np.einsum("k,lkm,lkm->lk", row.weights, sum_gamma, lam**2 * (expm1 + 1))
         (l0, l1, l2), _ = _over_categories(
             np.stack([likelihood, slope, curve]), a.counts + b.counts
         )
@@ -303,7 +306,7 @@ class ReferenceEngine:
     ) -> float:
         row = self._model(model)
         a, b, c = (part.values for part in parts)
-        terms = np.einsum("k,ki,lki->lk", row.weights, row.frequencies, a * (b * c))
+        terms = np.einsum("k,lki,lki->lk", row.weights, row.frequencies, a * (b * c))
         (likelihood,), least = _over_categories(terms[None], sum(p.counts for p in parts))
         return float(self._weighted(weights, np.log(likelihood) - least * _LN_SCALE))
 
@@ -320,11 +323,11 @@ class ReferenceEngine:
         flow = row.rates[:, None, None] * row.generator
         orders = []
         for part in parts:
-            first = np.einsum("kij,lkj->lki", flow, part.values)
-            orders.append((part.values, first, np.einsum("kij,lkj->lki", flow, first)))
+            first = np.einsum("lkij,lkj->lki", flow, part.values)
+            orders.append((part.values, first, np.einsum("lkij,lkj->lki", flow, first)))
         terms = np.stack(
             [
-                np.einsum("k,ki,lki->lk", row.weights, row.frequencies,
+                np.einsum("k,lki,lki->lk", row.weights, row.frequencies,
                           orders[0][d1] * (orders[1][d2] * orders[2][d3]))
                 for d1, d2, d3 in _TRIPOD_ORDERS
             ]

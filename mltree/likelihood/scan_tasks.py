@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,22 +76,27 @@ class ScanTasks:
     outputs: int
     """Number of scores."""
 
-    @property
+    @cached_property
     def wanted(self) -> Int:
         """int32[outputs]: the step of every output, in the order of outputs."""
         steps = np.flatnonzero(self.output >= 0).astype(np.int32)
-        in_order: Int = steps[np.argsort(self.output[steps])]
+        in_order = np.empty(self.outputs, np.int32)
+        in_order[self.output[steps]] = steps
         return in_order
 
-    @property
-    def task_of_step(self) -> Int:
-        """int32[steps]: the task of every step."""
-        return np.repeat(np.arange(len(self.prune), dtype=np.int32), np.diff(self.first_step))
+    @cached_property
+    def task_of_output(self) -> Int:
+        """int32[outputs]: the task of every output."""
+        tasks = np.arange(len(self.prune), dtype=np.int32)
+        of_outputs: Int = np.repeat(tasks, np.diff(self.first_step))[self.wanted]
+        return of_outputs
 
-    @property
+    @cached_property
     def tree_of_output(self) -> Int:
         """int32[outputs]: the tree of every output."""
-        trees: Int = self.tree[self.task_of_step[self.wanted]]
+        if not self.tree.any():
+            return np.zeros(self.outputs, np.int32)
+        trees: Int = self.tree[self.task_of_output]
         return trees
 
     @property

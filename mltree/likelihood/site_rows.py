@@ -7,7 +7,7 @@ the data's weights, for all trees and replicates at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,19 @@ from mltree.likelihood import planner, programs
 from mltree.likelihood.api import LOCAL_EPSILON, Likelihood
 from mltree.likelihood.batches import in_batches
 from mltree.likelihood.cases import Case, Cases
-from mltree.likelihood.engine import NO_CONTROL, Engine
-from mltree.likelihood.interchanges import SLOTS, Quartets, neighbours, optimisation, site_lnls
+from mltree.likelihood.engine import NO_CONTROL
+from mltree.likelihood.interchanges import (
+    INNER,
+    SLOTS,
+    Quartets,
+    neighbours,
+    optimisation,
+    site_lnls,
+)
+from mltree.likelihood.left_out import Shares
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Records, Repeat, Sites, Stage
+from mltree.likelihood.turns import MAX_TURNS
 from mltree.tree.topology import Tree
 
 __all__ = [
@@ -34,6 +43,7 @@ __all__ = [
 ]
 
 Int32 = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.intp]
 Float64 = npt.NDArray[np.float64]
 
 INTERCHANGE_PASSES = 32
@@ -48,21 +58,36 @@ RESAMPLED_BYTES = 1 << 28
 class SiteRows:
     """Site lnL of trees, a row each, in an engine that has run no other program since."""
 
-    engine: Engine
+    likelihood: Likelihood
     weights: Float64
-    """f64[L]: of the data, which the engine goes back to."""
+    """f64[L]: of the data, which the likelihood goes back to."""
     lnl: Float64
     """f64[rows]: natural log, under those weights."""
+    shares: Shares | None
+    """What sites bear of the corrections for those that were left out."""
+
+    @classmethod
+    def of(
+        cls, likelihood: Likelihood, weights: Float64, sums: Float64, cases: Sequence[Case]
+    ) -> SiteRows:
+        """Of the rows that programs have left, with their sums f64[rows]."""
+        shares = likelihood.shares(cases)
+        lnl = sums if shares is None else sums + shares.sums(weights[None])[:, 0]
+        return cls(likelihood, weights, lnl, shares)
 
     def sites(self) -> Float64:
         """f64[rows, L]: the lnL of every pattern."""
-        return self.engine.site_log_likelihoods(len(self.lnl))
+        sites = self.likelihood.engine.site_log_likelihoods(len(self.lnl))
+        if self.shares is not None:
+            self.shares.add_to(sites)
+        return sites
 
-    def resampled_by(self, first: int, count: int) -> Float64:
-        """f64[rows, count]: their lnL under rows of weights that the engine has, from one on."""
-        program = programs.rell(len(self.lnl), count, self.engine.parts, first)
-        sums = self.engine.run(program, np.zeros(0), NO_CONTROL).sums
-        return sums.reshape(len(self.lnl), count)
+    def resampled_by(self, first: int, weights: Float64) -> Float64:
+        """f64[rows, R]: their lnL under f64[R, L] weights, the engine's rows from one on."""
+        engine = self.likelihood.engine
+        program = programs.rell(len(self.lnl), len(weights), engine.parts, first)
+        sums = engine.run(program, np.zeros(0), NO_CONTROL).sums.reshape(len(self.lnl), -1)
+        return sums if self.shares is None else sums + self.shares.sums(weights)
 
     def resampled(self, weights: Float64) -> Float64:
         """f64[rows, R]: the lnL of every tree under each of f64[R, L] rows of weights."""
@@ -70,14 +95,13 @@ class SiteRows:
         most = max(1, RESAMPLED_BYTES // (8 * max(rows, patterns)))
 
         def multiply(batch: slice) -> Float64:
-            own = weights[batch]
-            self.engine.load_weights(own)
-            return self.resampled_by(0, len(own))
+            self.likelihood.engine.load_weights(weights[batch])
+            return self.resampled_by(0, weights[batch])
 
         try:
             return np.concatenate(in_batches(len(weights), lambda _: most, multiply), axis=1)
         finally:
-            self.engine.load_weights(self.weights[None])
+            self.likelihood.load_weights(self.weights[None])
 
 
 def rows_of_trees(
@@ -103,7 +127,7 @@ def rows_of_trees(
         return _lnls(likelihood.run(program, lengths).sums, len(own))
 
     lnl = np.concatenate(in_batches(len(trees), at_once, score))
-    return SiteRows(engine, weights, lnl)
+    return SiteRows.of(likelihood, weights, lnl, cases)
 
 
 def rows_of_neighbours(
@@ -123,51 +147,94 @@ def optimised_quartets(
     case: Case,
     others: Quartets,
     passes: int = INTERCHANGE_PASSES,
+    turns: int = MAX_TURNS,
 ) -> tuple[Quartets, Float64]:
-    """The quartets with their five branches optimised, and the lnL f64[n] of their trees."""
-    count, base = len(others.halves), planner.slots_of(tree)
-    cases = Cases.of([case] * count, unlinked=tree.lengths.ndim > 1)
+    """The quartets with their five branches optimised, and the lnL f64[n] of their trees.
 
-    def score(batch: slice) -> tuple[Float64, Float64]:
-        likelihood.hold([tree], [case])
-        number = np.arange(batch.start, batch.stop, dtype=np.int32)
-        own = others.part(batch)
-        program, start = optimisation(tree, own, number, base, passes, cases)
-        groups = max(program.groups, 1)
-        control = planner.control_records(groups, LOCAL_EPSILON, passes)
-        found = likelihood.run(program, likelihood.clip(start), control)
-        lnl = found.control[:, Control.BEST].reshape(-1, len(number)).sum(axis=0)
-        return found.lengths.reshape(own.lengths.shape), lnl
-
-    done = in_batches(count, _quartets_at_once(likelihood, base), score)
-    lengths, lnl = zip(*done, strict=True)
-    return replace(others, lengths=np.concatenate(lengths, axis=-2)), np.concatenate(lnl)
+    Where sites were left out that is, without ``turns``, the lnL if as many were as the tree
+    expects: a lower bound.
+    """
+    around = _Around(likelihood, tree, case, others, passes)
+    lengths, lnl = likelihood.optimised(around, turns)
+    return replace(others, lengths=lengths), lnl
 
 
 def rows_of_quartets(
     likelihood: Likelihood, tree: Tree, case: Case, quartets: Quartets, weights: Float64
 ) -> SiteRows:
     """A row for each of the quartets' trees, and a last one for the tree that they are about."""
-    count, base = len(quartets.halves), planner.slots_of(tree)
-    cases = Cases.of([case] * (count + 1), unlinked=tree.lengths.ndim > 1)
-
-    def score(number: Int32, own: Quartets) -> Float64:
-        likelihood.hold([tree], [case])
-        program, lengths = site_lnls(tree, own, number, base, cases)
-        return _lnls(likelihood.run(program, lengths).sums, len(number))
+    every = quartets.joined(Quartets.of(tree, tree.inner_edges[:1]))
+    around, count = _Around(likelihood, tree, case, every), len(every.halves)
 
     def several(batch: slice) -> Float64:
         number = np.arange(batch.start, batch.stop, dtype=np.int32)
-        return score(number, quartets.part(batch))
+        return around.scored(number, every.part(batch), count)
 
-    lnl = in_batches(count, _quartets_at_once(likelihood, base), several)
-    lnl.append(score(np.array([count], np.int32), Quartets.of(tree, tree.inner_edges[:1])))
-    return SiteRows(likelihood.engine, weights, np.concatenate(lnl))
+    lnl = in_batches(count, lambda _: around.room_for(INNER), several)
+    return SiteRows.of(likelihood, weights, np.concatenate(lnl), [case] * count)
 
 
-def _quartets_at_once(likelihood: Likelihood, base: int) -> Callable[[int], int]:
-    """As many as there is room for beside the tree's own CLAs."""
-    return lambda _: max(1, likelihood.engine.room.near_at_once(base) // SLOTS)
+@dataclass(frozen=True)
+class _Around:
+    """The programs for neighbours of a tree; :class:`.Alternatives`."""
+
+    likelihood: Likelihood
+    tree: Tree
+    case: Case
+    quartets: Quartets
+    passes: int = INTERCHANGE_PASSES
+
+    @property
+    def lengths(self) -> Float64:
+        """f64[..., n, 5]."""
+        return self.quartets.lengths
+
+    @property
+    def at_once(self) -> int:
+        """As many as there is room for beside the tree's own CLAs."""
+        return self.room_for(SLOTS)
+
+    def room_for(self, slots: int) -> int:
+        """How many there is room for that take so many slots each."""
+        return max(1, self.likelihood.engine.room.near_at_once(self._base) // slots)
+
+    @property
+    def _base(self) -> int:
+        return planner.slots_of(self.tree)
+
+    def newton(
+        self, which: Numbers, lengths: Float64, cases: Sequence[Case]
+    ) -> tuple[Float64, Float64]:
+        """Some of them, each in its case: lengths that are optimised, and lnL."""
+        some = replace(self.quartets.part(which), lengths=lengths)
+        table = Cases.of(cases, unlinked=self.tree.lengths.ndim > 1)
+
+        def climb(batch: slice) -> tuple[Float64, Float64]:
+            self.likelihood.hold([self.tree], [self.case])
+            number = np.arange(batch.start, batch.stop, dtype=np.int32)
+            own = some.part(batch)
+            program, start = optimisation(self.tree, own, number, self._base, self.passes, table)
+            groups = max(program.groups, 1)
+            control = planner.control_records(groups, LOCAL_EPSILON, self.passes)
+            found = self.likelihood.run(program, self.likelihood.clip(start), control)
+            lnl = found.control[:, Control.BEST].reshape(-1, len(number)).sum(axis=0)
+            return found.lengths.reshape(own.lengths.shape), lnl
+
+        done = in_batches(len(cases), lambda _: self.at_once, climb)
+        climbed, lnl = zip(*done, strict=True)
+        return np.concatenate(climbed, axis=-2), np.concatenate(lnl)
+
+    def score(self, which: Numbers, lengths: Float64) -> Float64:
+        """LnL of some of them, whose site lnL are the engine's rows from then on."""
+        some = replace(self.quartets.part(which), lengths=lengths)
+        return self.scored(np.arange(len(which), dtype=np.int32), some, len(which))
+
+    def scored(self, number: Int32, some: Quartets, rows: int) -> Float64:
+        """LnL of quartets whose site lnL are rows of these numbers among so many."""
+        table = Cases.of([self.case] * rows, unlinked=self.tree.lengths.ndim > 1)
+        self.likelihood.hold([self.tree], [self.case])
+        program, lengths = site_lnls(self.tree, some, number, self._base, table)
+        return _lnls(self.likelihood.run(program, lengths).sums, len(number))
 
 
 def _lnls(sums: Float64, count: int) -> Float64:

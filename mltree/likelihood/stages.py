@@ -7,7 +7,6 @@ that nothing here or above dispatches over operations to find what they read and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from mltree import contract
 from mltree.contract import RESULT, ROOT_LEVEL, RUNS, Op, Role, RunKind, fields
+from mltree.values import Value
 
 __all__ = [
     "Optimise",
@@ -40,16 +40,14 @@ Records: TypeAlias = npt.NDArray[np.void]
 Int32: TypeAlias = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
-class PMatrices:
+class PMatrices(Value):
     """P matrices of branches (:data:`contract.PMATRIX` records)."""
 
     op: ClassVar = Op.PMATRICES
     records: Records
 
 
-@dataclass(frozen=True)
-class Sites:
+class Sites(Value):
     """Site-local runs in order: newview levels and edges, in streams side by side.
 
     ``first_run`` of a stream (:data:`contract.STREAM`) counts ``runs`` here, ``first`` of a run
@@ -92,8 +90,7 @@ class Sites:
                 yield parts, RunKind(run["kind"]), self.of_run(run)
 
 
-@dataclass(frozen=True)
-class Reduce:
+class Reduce(Value):
     """Sums of cells over the chunks of some parts (:data:`contract.REDUCTION` records)."""
 
     op: ClassVar = Op.REDUCE
@@ -105,8 +102,7 @@ class Reduce:
         return cls(np.array([(0, 0, count, 0, parts)], contract.REDUCTION))
 
 
-@dataclass(frozen=True)
-class Optimise:
+class Optimise(Value):
     """One guarded Newton step of every group; ``alone`` for many small groups."""
 
     op: ClassVar = Op.OPTIMISE
@@ -114,8 +110,7 @@ class Optimise:
     alone: bool = False
 
 
-@dataclass(frozen=True)
-class Repeat:
+class Repeat(Value):
     """Back to stage ``to`` while one of ``groups`` groups is active, at most ``times``."""
 
     op: ClassVar = Op.REPEAT
@@ -124,8 +119,7 @@ class Repeat:
     groups: int
 
 
-@dataclass(frozen=True)
-class Scan:
+class Scan(Value):
     """Insertion walks. ``records.first_step`` counts records of ``steps`` here, words on the wire.
 
     Outputs are cells that get a score or, where it ``stores``, slots that keep the near vector.
@@ -158,16 +152,14 @@ class Scan:
         return np.stack([self.steps["left_level"], self.steps["right_level"]], axis=1)
 
 
-@dataclass(frozen=True)
-class Tripods:
+class Tripods(Value):
     """Sums around insertion points (:data:`contract.TRIPOD` records)."""
 
     op: ClassVar = Op.TRIPOD
     records: Records
 
 
-@dataclass(frozen=True)
-class Walk:
+class Walk(Value):
     """Depth-first walks of trees, or of pieces of them that later ones go on from.
 
     ``records`` (:data:`contract.WALK`): ``first_step`` counts records of ``steps``; ``levels``:
@@ -182,8 +174,7 @@ class Walk:
     sites: bool = False
 
 
-@dataclass(frozen=True)
-class Rell:
+class Rell(Value):
     """Products of kept lnL and rows of weights (:data:`contract.RELL` records)."""
 
     op: ClassVar = Op.RELL

@@ -5,7 +5,7 @@ ModelFinder (Kalyaanamoorthy et al. 2017, Nat. Methods 14:587-589) and jModelTes
 sites:
 
     AIC   2k - 2 lnL
-    AICc  AIC + 2k(k + 1) / (n - k - 1)
+    AICc  AIC + 2k(k + 1) / (n - k - 1), divided by 1 at least, as in IQ-TREE
     BIC   k ln n - 2 lnL
 """
 
@@ -21,12 +21,10 @@ import numpy as np
 
 from mltree.alignment.alphabet import Alphabet
 from mltree.model.empirical import PROTEIN_MODELS
-from mltree.model.free_rates import FreeRates
-from mltree.model.names import known_models
-from mltree.model.parameters import starting_models
+from mltree.model.names import family_of
 from mltree.model.portable import exp, log
 from mltree.model.rates import Heterogeneity, OneRate
-from mltree.model.substitution import DNA_MODELS, Model, expand_rates
+from mltree.model.substitution import DNA_MODELS, Model, expand_rates, n_classes
 
 __all__ = [
     "MOST_FREE_RATES",
@@ -37,7 +35,6 @@ __all__ = [
     "is_held",
     "matrices",
     "started_from",
-    "starts_of_rates",
     "thawed",
     "with_matrix_held",
     "with_rates_held",
@@ -48,10 +45,6 @@ REFERENCE_RATES = ("", "+I", "+G4", "+I+G4")
 
 MOST_FREE_RATES = 10
 """Categories of free rates, as in ModelFinder."""
-
-_REFERENCE = {"DNA": "GTR+FC", "AA": "LG", "BIN": "BIN+FC"}
-"""The matrix under which the rates are compared: the most general one, or the most usual. Of
-multistate characters Mk."""
 
 
 class Criterion(StrEnum):
@@ -68,8 +61,7 @@ class Criterion(StrEnum):
         aic = 2 * parameters - 2 * lnl
         if self is Criterion.AIC:
             return aic
-        spare = sites - parameters - 1
-        return aic + 2 * parameters * (parameters + 1) / spare if spare > 0 else math.inf
+        return aic + 2 * parameters * (parameters + 1) / max(sites - parameters - 1, 1)
 
 
 @dataclass(frozen=True)
@@ -90,21 +82,18 @@ class Candidate:
 def matrices(alphabet: Alphabet) -> list[str]:
     """Every matrix for a kind of data with each of its frequencies, the reference first.
 
-    Nucleotides: equal ones, or counted where a name says that they differ. Proteins: the model's
-    own, or counted; other characters: equal, or counted. GTR of more than two states is left out:
-    multistate data are few for so many parameters.
+    The reference, under which the rates are compared, is the most general one, or the most usual.
+    Nucleotides: equal frequencies, or counted where a name says that they differ. Proteins: the
+    model's own, or counted. Of other data their family says.
     """
+    family = family_of(alphabet)
+    if family is not None:
+        return family.matrices(alphabet)
     if alphabet.name == "DNA":
-        every = [
+        return [
             name + "+FC" * model.free_frequencies for name, model in reversed(DNA_MODELS.items())
         ]
-    elif alphabet.name == "AA":
-        every = [name + term for name in PROTEIN_MODELS for term in ("", "+FC")]
-    else:
-        names = [name for name in known_models(alphabet) if not name.endswith("_GTR")]
-        every = [name + term for name in names for term in ("+FE", "+FC")]
-    first = _REFERENCE.get(alphabet.name, every[0])
-    return [first, *(name for name in every if name != first)]
+    return [name + term for name in PROTEIN_MODELS for term in ("", "+FC")]
 
 
 def free_rates(categories: int) -> str:
@@ -120,19 +109,17 @@ def started_from(model: Model, other: Model) -> Model:
         model = dataclasses.replace(
             model, heterogeneity=other.heterogeneity, p_invariant=_of_both(model, other)
         )
+    if model.codon is not None and other.codon is not None:
+        return model.with_codon(model.codon.like(other.codon))
     if not model.rate_classes or len(model.rates) != len(other.rates) or not other.rate_classes:
         return model
     classes = np.array(model.rate_classes)
     logs = log(np.maximum(other.rates, np.finfo(np.float64).tiny))
-    means = exp(np.array([logs[classes == one].mean() for one in range(classes.max() + 1)]))
+    means = exp(
+        np.array([logs[classes == one].mean() for one in range(n_classes(model.rate_classes))])
+    )
     rates = expand_rates(model.rate_classes, means)
     return dataclasses.replace(model, rates=rates / rates[-1])
-
-
-def starts_of_rates(model: Model) -> list[Model]:
-    """Where the rates of a model may have maxima; of free rates one start, which found the best."""
-    starts = starting_models(model)
-    return starts[:1] if isinstance(model.heterogeneity, FreeRates) else starts
 
 
 def with_rates_held(model: Model) -> Model:
@@ -153,6 +140,8 @@ def thawed(held: Model, model: Model) -> Model:
 
 def with_matrix_held(model: Model) -> Model:
     """The model with its exchangeabilities, where it has free ones, fixed as they are."""
+    if model.codon is not None:
+        return model.with_codon(model.codon.held())
     return dataclasses.replace(model, rates_fixed=True) if model.rate_classes else model
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,9 @@ __all__ = [
     "random_reversible",
     "rate_matrix",
 ]
+
+Table: TypeAlias = NDArray[np.float64]
+System: TypeAlias = tuple[Table, Table, Table, Table]
 
 MIN_FREQUENCY = 1e-10
 """Rarer states count as this frequent: V has 1/√π in it. libpll leaves states below 1e-6 out; at
@@ -122,21 +126,33 @@ def decompose(
 
     See `rate_matrix` for the arguments and what it raises; `rates`, `weights` f64 [..., K].
     """
-    guarded = np.maximum(np.asarray(frequencies, np.float64), MIN_FREQUENCY)
+    matrix = np.asarray(exchangeabilities, np.float64), np.asarray(frequencies, np.float64)
+    is_lone = matrix[0].ndim == 1
+    system = _lone_system(*(own.tobytes() for own in matrix)) if is_lone else _system(*matrix)
+    return ModelArrays(*system, np.asarray(rates, np.float64), np.asarray(weights, np.float64))
+
+
+@lru_cache(maxsize=64)
+def _lone_system(exchangeabilities: bytes, frequencies: bytes) -> System:
+    """That of one matrix, which many models share that differ in their rates among sites."""
+    system = _system(np.frombuffer(exchangeabilities), np.frombuffer(frequencies))
+    for table in system:
+        table.setflags(write=False)
+    return system
+
+
+def _system(exchangeabilities: NDArray[np.float64], frequencies: NDArray[np.float64]) -> System:
+    """Eigenvalues, V, V⁻¹ and guarded frequencies."""
+    guarded = np.maximum(frequencies, MIN_FREQUENCY)
     guarded = guarded / guarded.sum(axis=-1, keepdims=True)
     root = np.sqrt(guarded)
     similar = rate_matrix(exchangeabilities, guarded) * root[..., :, None] / root[..., None, :]
     eigenvalues, u = eigensystem(0.5 * (similar + similar.swapaxes(-1, -2)))
     eigenvalues = np.minimum(eigenvalues, 0.0)
     eigenvalues[..., -1] = 0.0
-    return ModelArrays(
-        eigenvalues=eigenvalues,
-        right=np.ascontiguousarray(u / root[..., :, None]),
-        left=np.ascontiguousarray(u.swapaxes(-1, -2) * root[..., None, :]),
-        frequencies=guarded,
-        rates=np.asarray(rates, np.float64),
-        weights=np.asarray(weights, np.float64),
-    )
+    right = np.ascontiguousarray(u / root[..., :, None])
+    left = np.ascontiguousarray(u.swapaxes(-1, -2) * root[..., None, :])
+    return eigenvalues, right, left, guarded
 
 
 def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) -> ModelArrays:

@@ -47,12 +47,12 @@ _FOLDER = Path(__file__).parent / "matrices"
 
 
 class Replacement(NamedTuple):
-    """A model of amino acid replacement; the arrays are read-only."""
+    """A model of replacement, of amino acids or codons; the arrays are read-only. S states."""
 
     exchangeabilities: NDArray[np.float64]
-    """f64 [190]: upper triangle by rows."""
+    """f64 [S(S-1)/2]: upper triangle by rows."""
     frequencies: NDArray[np.float64]
-    """f64 [20]: sum 1."""
+    """f64 [S]: sum 1."""
 
 
 @cache
@@ -69,9 +69,9 @@ def protein_model(name: str) -> Replacement:
     return read_table(name.lower())
 
 
-def read_table(file: str) -> Replacement:
-    """A table of the package, by its file's name without the ending."""
-    return _replacement(_numbers((_FOLDER / f"{file}.dat").read_text("utf-8")))
+def read_table(file: str, states: int = _STATES) -> Replacement:
+    """A table of the package, by its file's name without the ending; of so many states."""
+    return _replacement(_numbers((_FOLDER / f"{file}.dat").read_text("utf-8")), states)
 
 
 def read_matrix(path: str) -> Replacement:
@@ -111,12 +111,12 @@ def _numbers(text: str) -> NDArray[np.float64]:
     return np.array([decimal(word) for word in takewhile(is_decimal, words)])
 
 
-def _replacement(values: NDArray[np.float64]) -> Replacement:
-    """Of the f64 [210] of a table."""
-    symmetric = np.zeros((_STATES, _STATES))
-    symmetric[np.tril_indices(_STATES, -1)] = values[:_PAIRS]
-    exchangeabilities = symmetric.T[np.triu_indices(_STATES, 1)]
-    frequencies = values[_PAIRS:] / values[_PAIRS:].sum()
+def _replacement(values: NDArray[np.float64], states: int = _STATES) -> Replacement:
+    """Of the f64 [210] of a table, or as many as other states make."""
+    symmetric = np.zeros((states, states))
+    symmetric[np.tril_indices(states, -1)] = values[:-states]
+    exchangeabilities = symmetric.T[np.triu_indices(states, 1)]
+    frequencies = values[-states:] / values[-states:].sum()
     exchangeabilities.setflags(write=False)
     frequencies.setflags(write=False)
     return Replacement(exchangeabilities, frequencies)

@@ -1,7 +1,9 @@
 """Model strings in RAxML-NG's grammar: parsing them, and printing them as its .bestModel does.
 
-    MODEL[{rates}] [+C10|...|+C60[{weights}]] [+F|+FC|+FE|+FO|+FU{frequencies}]
-        [+G[K][m|a][{alpha}]|+R[K][{rates}{weights}]] [+I|+IO|+IU{p}|+I{p}]
+    MODEL[{rates}]|MIX{MODEL...[:rate:weight],...}
+        [+C10|...|+C60[{weights}]|+FMIX{FREQUENCIES[:rate:weight],...}]
+        [+F|+FC|+FE|+FO|+FU{frequencies}|+F1X4|+F3X4]
+        [+G[K][m|a][{alpha}]|+R[K][{rates}{weights}]|+PSR[n]] [+I|+IO|+IU{p}|+I{p}]
         [+ASC_LEWIS|+ASC_FELS{sites}|+ASC_STAM{sites}]
         [+B|+BO|+BU{scale}|+B{scale}]
 
@@ -10,6 +12,8 @@ value in braces is fixed, everything else is estimated. What follows the first c
 braces (``, noname = 1-603``) is a partition's name and is ignored. RAxML-NG's defaults: frequencies
 of nucleotide models are equal or estimated as the model says, of protein models the model's own;
 +F is +FC; +G is four categories, mean rates. Terms may come in any order.
+
+Of codons, ``GY{omega/kappa}``, ``MG{omega}`` and ``MGK{omega/kappa}``, as IQ-TREE has it.
 
 ``PROTGTR{file}``, or the file's name alone, is a matrix of the user's, in PAML's format.
 """
@@ -27,18 +31,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import ModelError
-from mltree.model import morphology
+from mltree.model.class_terms import mixed, outside_braces
+from mltree.model.codon import CodonRates
 from mltree.model.empirical import PROTEIN_MODELS, protein_model, read_matrix
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import Gamma
-from mltree.model.mixtures import PAIRED, PROFILES, paired_mixture, profile_mixture
-from mltree.model.names import POISSON, PROTEIN_GTR, default_model_name, unknown_name
+from mltree.model.mixtures import (
+    PAIRED,
+    PROFILES,
+    Mixed,
+    Profiles,
+    paired_mixture,
+    profile_mixture,
+)
+from mltree.model.names import (
+    FAMILIES,
+    POISSON,
+    PROTEIN_GTR,
+    default_model_name,
+    unknown_name,
+)
+from mltree.model.rates import ONE_RATE
+from mltree.model.site_rates import DEFAULT_SITE_RATES, SiteRates
 from mltree.model.substitution import (
     DNA_MODELS,
     FrequencyMode,
     Model,
     RateClasses,
     expand_rates,
+    n_classes,
     n_pairs,
     unique_rates,
 )
@@ -53,7 +74,7 @@ from mltree.model.terms import (
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
 
-__all__ = ["format_best_model", "format_model", "parse_model"]
+__all__ = ["data_of", "format_best_model", "format_model", "parse_model"]
 
 PRECISION = 6
 """Decimals in .bestModel files, as in RAxML-NG 1.2."""
@@ -72,9 +93,11 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     Raises: ModelError naming the term that is wrong and, for a name, the nearest known; InputError
     where a user's matrix cannot be used.
     """
-    head, *options = _split_terms(text)
+    head, *options = outside_braces(outside_braces(text, ",")[0], "+")
     term = Term.read(head, text)
-    if not _is_known(term.key) and _is_file(head):
+    if term.key == "MIX":
+        return with_options(_mixed(term, alphabet), options)
+    if data_of(term.key) is None and _is_file(head):
         term = Term(head, PROTEIN_GTR, (head,))
     model = _base_model(term.key, alphabet)
     values = term.only()
@@ -85,33 +108,33 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     return with_options(model, options)
 
 
-def _split_terms(text: str) -> list[str]:
-    """Terms between the plus signs outside braces, up to the first comma outside braces."""
-    terms, depth = [""], 0
-    for character in text.strip():
-        if character == "," and depth == 0:
-            break
-        if character == "+" and depth == 0:
-            terms.append("")
-            continue
-        depth += (character in "{[") - (character in "}]")
-        terms[-1] += character
-    if depth != 0:
-        raise ModelError(f"model {text.strip()!r}: a brace is not closed")
-    return [term.strip() for term in terms]
+def _mixed(term: Term, alphabet: Alphabet) -> Model:
+    """``MIX{...}``: classes that have exchangeabilities and frequencies, and nothing else."""
+    mixture = mixed(term.key, term.only() or "", lambda text: _class(text, alphabet))
+    first = mixture.classes[0]
+    return Model(term.key, alphabet, (), first.rates, first.frequencies, "model", mixture=mixture)
 
 
-def _is_known(name: str) -> bool:
-    return _data_of(name) is not None
+def _class(text: str, alphabet: Alphabet) -> Model:
+    model = parse_model(text, alphabet)
+    if model.codon is not None:
+        raise ModelError(f"MIX{{...}}: no mixtures of models with omega yet, such as {text!r}")
+    own = model.p_invariant, model.branch_scaler, model.mixture, model.ascertainment
+    if model.heterogeneity is not ONE_RATE or any(value is not None for value in own):
+        raise ModelError(
+            f"MIX{{...}}: the class {text!r} has more than exchangeabilities and frequencies",
+            hint="what holds for all classes stands behind the braces: MIX{LG,WAG}+G4",
+        )
+    return model
 
 
-def _data_of(name: str) -> str | None:
-    """The name of the alphabet that a model is for; None where there is no such model."""
+def data_of(name: str) -> str | None:
+    """The data type that a model's name in capitals is for; None where there is no such model."""
     if name in _DNA_NAMES or _CUSTOM_CLASSES.fullmatch(name) is not None:
         return "DNA"
     if name in (*PROTEIN_MODELS, PROTEIN_GTR, POISSON, *PAIRED, *PROFILES):
         return "AA"
-    return morphology.data_of(name)
+    return next((data for family in FAMILIES if (data := family.data_of(name))), None)
 
 
 def _is_file(name: str) -> bool:
@@ -126,14 +149,15 @@ _DNA_NAMES = {known.upper(): known for known in DNA_MODELS}
 
 def _base_model(name: str, alphabet: Alphabet) -> Model:
     """The model of a bare name, nothing fixed."""
-    of_characters = morphology.model_of(name, alphabet)
-    if of_characters is not None:
-        return of_characters
-    data = _data_of(name)
+    for family in FAMILIES:
+        model = family.model_of(name, alphabet)
+        if model is not None:
+            return model
+    data = data_of(name)
     if data is None:
         raise unknown_name(name, alphabet)
     if data != alphabet.name:
-        wanted = {"DNA": "nucleotides", "AA": "proteins"}.get(data, data)
+        wanted = {"DNA": "nucleotides", "AA": "proteins", "CODON": "codons"}.get(data, data)
         raise ModelError(
             f"model {name} is for {wanted}, but the alignment's data type is {alphabet.name}",
             hint=f"try {default_model_name(alphabet)}",
@@ -198,6 +222,8 @@ def _in_order(classes: str) -> RateClasses:
 
 def _with_values(model: Model, values: str, head: str) -> Model:
     """The model with what stands in the braces behind its name, be it numbers or a file."""
+    if model.codon is not None:
+        return _with_ratios(model, model.codon, numbers(values, head))
     if not model.rate_classes:
         raise ModelError(f"model {model.name} has exchangeabilities of its own: none can be given")
     if model.name == PROTEIN_GTR and not _LIST_OF_NUMBERS.fullmatch(values):
@@ -206,6 +232,17 @@ def _with_values(model: Model, values: str, head: str) -> Model:
             model, rates=rates, rates_fixed=True, frequencies=frequencies, frequency_mode="FU"
         )
     return _with_rates(model, numbers(values, head))
+
+
+def _with_ratios(model: Model, codon: CodonRates, values: NDArray[np.float64]) -> Model:
+    """The model of codons with ω, or ω and κ, fixed."""
+    if len(values) != len(codon.values) or not (values > 0.0).all():
+        wanted = "omega and kappa" if codon.has_kappa else "omega alone"
+        raise ModelError(
+            f"model {model.name}: {wanted} above 0 in braces, please",
+            hint=f"write {model.name}{'{0.2/2.5}' if codon.has_kappa else '{0.2}'}",
+        )
+    return model.with_codon(codon.at(values.tolist()).held())
 
 
 def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
@@ -217,7 +254,7 @@ def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
     """
     if (values < 0.0).any():
         raise ModelError(f"model {model.name}: exchangeabilities must not be negative")
-    classes = len(set(model.rate_classes))
+    classes = n_classes(model.rate_classes)
     reference = model.rate_classes[-1]
     if len(values) == n_pairs(model.n_states):
         unique = _classes_of_pairs(model, values)
@@ -249,7 +286,8 @@ def _classes_of_pairs(model: Model, values: NDArray[np.float64]) -> NDArray[np.f
 
 def _hint_at_classes(model: Model) -> str:
     if model.alphabet.name != "DNA":
-        return f"the upper triangle by rows, of states in the order {model.alphabet.states}"
+        order = " ".join(model.alphabet.states)
+        return f"the upper triangle by rows, or its classes, of states in the order {order}"
     classes = "".join(map(str, model.rate_classes))
     return f"AC AG AT CG CT GT have the classes {classes}: one value for each"
 
@@ -261,19 +299,44 @@ def format_model(model: Model, precision: int = PRECISION) -> str:
     +FC, since whoever reads the line has the alignment. `precision` is in decimals.
     """
     braces = partial(_braces, precision)
-    text = model.name
-    if len(set(model.rate_classes)) > 1:
-        text += braces(*unique_rates(model.rate_classes, model.rates))
-    if model.mixture is not None and not model.mixture.is_paired:
-        text += f"+{model.mixture.name}{braces(*model.mixture.weights)}"
-    if model.frequency_mode in ("FO", "FU"):
-        text += "+FU" + braces(*model.frequencies)
-    elif model.frequency_mode != "model":
-        text += f"+{model.frequency_mode}"
-    text += "".join(_at_sites(model, braces))
+    text = _matrix(model, braces) + "".join(_at_sites(model, braces))
     if model.branch_scaler is not None:
         text += "+BU" + braces(model.branch_scaler)
     return text
+
+
+def _matrix(model: Model, braces: Callable[..., str]) -> str:
+    """The name and the terms of exchangeabilities, classes and frequencies."""
+    mixture = model.mixture
+    text = model.name
+    if isinstance(mixture, Mixed) and not mixture.is_linked:
+        return text + _classes(mixture, [_matrix(own, braces) for own in mixture.classes], braces)
+    if n_classes(model.rate_classes) > 1:
+        text += braces(*unique_rates(model.rate_classes, model.rates))
+    if model.codon is not None:
+        text += braces(*model.codon.values)
+    if isinstance(mixture, Mixed):
+        terms = [_frequencies(own, braces)[1:] for own in mixture.classes]
+        return f"{text}+{mixture.name}{_classes(mixture, terms, braces)}"
+    if isinstance(mixture, Profiles):
+        text += f"+{mixture.name}{braces(*mixture.weights)}"
+    return text + _frequencies(model, braces)
+
+
+def _frequencies(model: Model, braces: Callable[..., str]) -> str:
+    if model.frequency_mode in ("FO", "FU"):
+        return "+FU" + braces(*model.frequencies)
+    if model.frequency_mode == "model":
+        return ""
+    given = model.codon.given_nucleotides if model.codon is not None else ()
+    return f"+{model.frequency_mode}{braces(*given) if given else ''}"
+
+
+def _classes(mixture: Mixed, texts: list[str], braces: Callable[..., str]) -> str:
+    """The classes in braces, with rates and weights."""
+    numbers_of = zip(mixture.speeds.tolist(), mixture.weights.tolist(), strict=True)
+    ends = [":".join(["", *(braces(value)[1:-1] for value in own)]) for own in numbers_of]
+    return "{" + ",".join(text + end for text, end in zip(texts, ends, strict=True)) + "}"
 
 
 def _braces(precision: int, *values: float) -> str:
@@ -292,6 +355,8 @@ def _at_sites(model: Model, braces: Callable[..., str]) -> Iterator[str]:
         is_paired = model.mixture is not None and model.mixture.is_paired
         rates, weights = form.categories if is_paired else form.ascending()
         yield f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
+    if isinstance(form, SiteRates):
+        yield "+PSR" if form.most == DEFAULT_SITE_RATES else f"+PSR{form.most}"
     if model.ascertainment is not None:
         yield model.ascertainment.text
 

@@ -4,7 +4,7 @@
 changes are equally likely, frequencies equal), ``MULTIx_GTR`` (every pair of states has its
 exchangeability, frequencies estimated); and IQ-TREE's ``ORDERED``, here ``MULTIx_ORDERED``: a state
 changes to its neighbours only. Without their first half, ``MK``, ``ORDERED`` and ``GTR`` are of as
-many states as the data have.
+many states as the data have, of two where those are binary.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mltree.model.substitution import Model, n_pairs
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
 
-__all__ = ["data_of", "model_of", "names_of"]
+__all__ = ["data_of", "default_of", "matrices", "model_of", "names_of"]
 
 _KINDS = ("MK", "ORDERED", "GTR")
 _NAME = re.compile(rf"(MULTI[0-9]+)_({'|'.join(_KINDS)})")
@@ -37,23 +37,38 @@ def data_of(name: str) -> str | None:
 
 
 def names_of(alphabet: Alphabet) -> list[str]:
-    """The names of the models for such characters, the simplest first."""
+    """The names of the models for such characters, the simplest first; none for other data."""
     if alphabet.name == "BIN":
         return ["BIN"]
-    return [f"{alphabet.name}_{kind}" for kind in _KINDS]
+    return [f"{alphabet.name}_{kind}" for kind in _KINDS if alphabet.name.startswith("MULTI")]
+
+
+def default_of(alphabet: Alphabet) -> str:
+    """The simplest, with gamma rates."""
+    return "BIN+FC+G4" if alphabet.name == "BIN" else f"{alphabet.name}_MK+G4"
+
+
+def matrices(alphabet: Alphabet) -> list[str]:
+    """Those to choose from, with their frequencies, the reference first.
+
+    GTR of more than two states is none of them: multistate data are few for so many parameters.
+    """
+    terms = ("+FC", "+FE") if alphabet.name == "BIN" else ("+FE", "+FC")
+    names = [name for name in names_of(alphabet) if not name.endswith("_GTR")]
+    return [name + term for name in names for term in terms]
 
 
 def model_of(name: str, alphabet: Alphabet) -> Model | None:
     """The model of a name in capitals, nothing fixed; None where there is none for such data."""
-    if alphabet.name == "BIN":
-        return _mk("BIN", alphabet, free=True) if name == "BIN" else None
-    kind = name.removeprefix(f"{alphabet.name}_")
-    if not alphabet.name.startswith("MULTI") or kind not in _KINDS:
+    if name == alphabet.name == "BIN":
+        return _mk("BIN", alphabet, free=True)
+    states = alphabet.n_states
+    kind = name.removeprefix(f"MULTI{states}_")
+    if not alphabet.name.startswith(("BIN", "MULTI")) or kind not in _KINDS:
         return None
-    full = f"{alphabet.name}_{kind}"
+    full = f"MULTI{states}_{kind}"
     if kind == "MK":
         return _mk(full, alphabet, free=False)
-    states = alphabet.n_states
     equal = np.full(states, 1.0 / states)
     if kind == "ORDERED":
         row, column = np.triu_indices(states, 1)

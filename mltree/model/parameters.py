@@ -1,10 +1,11 @@
 """The free parameters of a model as one vector, for the optimiser.
 
 Every element is on a scale where steps are relative: the natural log of an exchangeability and of
-alpha, the log-ratio of a frequency to the last one, the logit of the proportion of invariable
-sites. Order: exchangeability classes, frequencies, proportion of invariable sites, rates among the
-other sites. Whatever the user fixed, and frequencies that are counted, equal or the model's own, is
-left out.
+alpha, the log-ratio of a frequency, or of a class's weight, to the last one, the logit of the
+proportion of invariable sites. Order: exchangeability classes, or ω and κ of codons, and
+frequencies (of MIX{...} class by class), weights of such classes, proportion of invariable sites,
+rates among the other sites. Whatever the user fixed, and frequencies that are counted, equal or the
+model's own, is left out.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.model.codon import POSITIONS
 from mltree.model.eigen import ModelArrays, decompose, fitted
-from mltree.model.free_rates import FreeRates
-from mltree.model.gamma import Gamma
+from mltree.model.mixtures import LEAST_WEIGHT, Matrices, Mixed
 from mltree.model.portable import exp
 from mltree.model.rates import Categories, Variable, categories_at, with_invariable
-from mltree.model.substitution import Model, expand_rates, unique_rates
+from mltree.model.substitution import Model, expand_rates, n_classes, unique_rates
 
 __all__ = [
+    "among_sites",
     "arrays_of",
     "bounds",
     "free_parameters",
     "names",
-    "starting_models",
+    "variables_of_matrix",
     "vector",
     "with_vector",
 ]
@@ -55,66 +57,23 @@ MANY_CLASSES = 40
 """Exchangeability classes from which on all of them are variables."""
 
 
-FEW_INVARIABLE = (0.001, 0.1)
-MANY_INVARIABLE = (0.8, 5.0)
-"""(p, alpha) of +I+G: a site that never changes is invariable, or slow as many others are, and
-either way lnL may have a maximum. Of 21 data sets, 15 starts each, 13 had both: the one with many
-was reached from here in all, the one with few in 12, and in the last it is the lower one by 72."""
-
-LOW_SHARE = 0.15
-"""Proportion of invariable sites that tells which of the two maxima a model is nearer to."""
-
-FREE_START = (1.0, 0.1)
-"""(alpha, p) of the gamma distribution from which free rates start, and of invariable sites beside
-them. Of 12 fits to real and 53 to simulated data, R2 to R10 with and without +I, this start ended
-at the best of 2 to 15, to 0.05, in all. Others did not: alpha 0.3 ended 12.7 lower once and 3.8
-lower under LG+F+R4 on a protein, 2.0 1.5 and 0.6 lower."""
-
-FEW_FAST = (100.0, 0.3)
-"""(span, p) of the other start: the fastest category is so many times as fast as the slowest, and
-as much rarer. Where a few sites change at almost every branch, lnL may have a maximum that no gamma
-distribution leads to: of 34 fits of R4 and I+R3 to 200 to 400 simulated sites of 5 to 8 taxa, the
-start above (and alpha 0.5 and 0.2) missed 4, by 0.14 to 1.74, all of which this one found. A fitted
-model starts from both too."""
-
-
-def starting_models(model: Model) -> list[Model]:
-    """The model, and others from where a climb may reach another maximum of rates among sites."""
-    form = model.heterogeneity
-    if isinstance(form, FreeRates) and not form.fixed:
-        k, p_is_free = len(form.rates), bool(_invariable(model))
-        alpha, few = FREE_START
-        span, some = FEW_FAST
-        others = [
-            dataclasses.replace(
-                model, heterogeneity=rates, p_invariant=p if p_is_free else model.p_invariant
-            )
-            for rates, p in (
-                (FreeRates.from_gamma(k, alpha), few),
-                (FreeRates.with_few_fast(k, span), some),
-            )
-        ]
-        x = vector(model)
-        return [model, *(other for other in others if not np.array_equal(vector(other), x))]
-    if isinstance(form, Gamma) and not form.fixed and _invariable(model):
-        few = model.p_invariant is not None and model.p_invariant < LOW_SHARE
-        p, alpha = MANY_INVARIABLE if few else FEW_INVARIABLE
-        steeper = dataclasses.replace(form, alpha=alpha)
-        return [model, dataclasses.replace(model, p_invariant=p, heterogeneity=steeper)]
-    return [model]
-
-
 def free_parameters(model: Model) -> int:
     """How many parameters of the model fit the data, as IQ-TREE and RAxML-NG count for AIC and BIC.
 
-    Frequencies count where they are estimated or counted in the data, and an exchangeability less
-    than there are classes, since their scale means nothing. Branch lengths come on top.
+    Frequencies count where they are estimated or counted in the data, those once for all classes of
+    a mixture; and an exchangeability less than there are of them, since their scale means nothing.
+    Branch lengths come on top.
     """
-    classes = 0 if _are_given(model) else len(set(model.rate_classes)) - 1
-    frequencies = model.n_states - 1 if model.frequency_mode in ("FC", "FO") else 0
+    own = model.components
+    classes = sum(n_classes(one.rate_classes) - 1 for one in own if not _are_given(one))
+    codon = 0 if model.codon is None else len(model.codon.variables())
+    modes = [one.frequency_mode for one in own]
+    counted = (modes.count("FO") + ("FC" in modes)) * (model.n_states - 1)
+    if model.codon is not None and not model.codon.given_nucleotides:
+        counted += 3 * POSITIONS.get(model.frequency_mode, 0)
     among = len(_invariable(model)) + len(model.heterogeneity.variables())
     weights = 0 if model.mixture is None else model.mixture.free_weights
-    return classes + frequencies + among + weights
+    return classes + codon + counted + among + weights
 
 
 def names(model: Model) -> list[str]:
@@ -137,14 +96,17 @@ def with_vector(model: Model, x: NDArray[np.float64]) -> Model:
 
     Raises: ValueError where the length of the vector is not the number of free parameters.
     """
-    x = np.asarray(x, np.float64)
-    values = _values(model, x[None])
+    values = _values(model, np.asarray(x, np.float64)[None])
+    moved = model.with_matrices([Matrices(*(table[0] for table in own)) for own in values.matrices])
+    mixture = moved.mixture
+    if mixture is not None and values.weights is not None:
+        mixture = mixture.with_weights(values.weights[0])
     return dataclasses.replace(
-        model,
-        rates=values.rates[0],
-        frequencies=values.frequencies[0],
+        moved,
+        codon=model.codon and model.codon.with_vector(x[: len(model.codon.variables())]),
         p_invariant=None if values.p_invariant is None else float(values.p_invariant[0]),
         heterogeneity=model.heterogeneity.with_vector(values.among_sites[0]),
+        mixture=mixture,
     )
 
 
@@ -173,7 +135,7 @@ def arrays_of(
             rates, weights = with_invariable(variable, own.p_invariant)
             mixture = models[n].mixture
             if mixture is not None:
-                rates, weights = mixture.spread(variable, Categories(rates, weights))
+                rates, weights = mixture.spread(variable, Categories(rates, weights), own.weights)
             shape = shapes[n]
             missing = max(0, shape[1] - rates.shape[1]) if shape[0] == 1 else 0
             none = np.zeros((len(rates), missing))
@@ -188,18 +150,26 @@ def arrays_of(
     return found
 
 
+def among_sites(model: Model, points: Float64) -> Categories:
+    """The categories f64 [M, K] of a model at the rows of f64 [M, n], invariable ones included."""
+    values = _values(model, points)
+    return with_invariable(model.heterogeneity.at(values.among_sites), values.p_invariant)
+
+
 def _systems(
     models: Sequence[Model], values: Sequence[_Values]
 ) -> Iterator[Iterable[tuple[Float64, Float64, Float64, Float64]]]:
     """Eigenvalues, right, left and frequencies of each model's points; of all, where they agree."""
-    free = [bool(_free_classes(model) or _free_frequencies(model)) for model in models]
+    free = [any(map(_has_free_matrix, model.components)) for model in models]
     spans = [slice(None) if moves else slice(1) for moves in free]
     pairs = list(zip(models, values, spans, strict=True))
     matrices = [_matrices(model, own, span) for model, own, span in pairs]
     rates, frequencies = (np.concatenate(rows) for rows in zip(*matrices, strict=True))
-    one = np.ones((len(rates), 1))
-    every = decompose(rates, frequencies, one, one)
-    tables = (every.eigenvalues, every.right, every.left, every.frequencies)
+    first_of, back = _distinct(rates, frequencies)
+    one = np.ones((len(first_of), 1))
+    every = decompose(rates[first_of], frequencies[first_of], one, one)
+    found = (every.eigenvalues, every.right, every.left, every.frequencies)
+    tables = [table[back] for table in found]
     first = 0
     for (model, own, _), moves in zip(pairs, free, strict=True):
         count, classes = len(own.among_sites), model.mixture.n_classes if model.mixture else 1
@@ -212,22 +182,72 @@ def _systems(
         first = last
 
 
+def _distinct(rates: Float64, frequencies: Float64) -> tuple[list[int], list[int]]:
+    """Rows that differ, the first of each, and which of them every row is.
+
+    Points that differ in alpha alone share a matrix, whose eigen system takes 0.05 s for codons.
+    """
+    place: dict[bytes, int] = {}
+    first_of: list[int] = []
+    back: list[int] = []
+    for row, (own, of_states) in enumerate(zip(rates, frequencies, strict=True)):
+        number = place.setdefault(own.tobytes() + of_states.tobytes(), len(place))
+        if number == len(first_of):
+            first_of.append(row)
+        back.append(number)
+    return first_of, back
+
+
 def _matrices(model: Model, own: _Values, points: slice) -> tuple[Float64, Float64]:
     """Exchangeabilities and frequencies, f64 [n, ...]: class by class of every point."""
-    rates, frequencies = own.rates[points], own.frequencies[points]
+    matrices = [Matrices(*(table[points] for table in of_one)) for of_one in own.matrices]
     if model.mixture is None:
-        return rates, frequencies
-    rates, frequencies = model.mixture.matrices(rates, frequencies)
+        return matrices[0]
+    rates, frequencies = model.mixture.matrices(matrices)
     return rates.reshape(-1, rates.shape[-1]), frequencies.reshape(-1, frequencies.shape[-1])
 
 
 def _variables(model: Model) -> list[Variable]:
     return [
-        *_exchangeabilities(model),
-        *_frequencies(model),
+        *_of_matrices(model),
+        *_of_weights(model),
         *_invariable(model),
         *model.heterogeneity.variables(),
     ]
+
+
+def _of_matrices(model: Model) -> Iterator[Variable]:
+    """Of the exchangeabilities and frequencies, class by class where each is a model."""
+    several = len(model.components) > 1
+    for number, own in enumerate(model.components, 1):
+        for variable in variables_of_matrix(own):
+            of_class = f"{variable.name} of class {number}"
+            yield variable._replace(name=of_class) if several else variable
+
+
+def variables_of_matrix(model: Model) -> list[Variable]:
+    """Of a component's exchangeabilities and frequencies."""
+    return [*_exchangeabilities(model), *_frequencies(model)]
+
+
+def _of_weights(model: Model) -> list[Variable]:
+    """Of the weights of models, whose matrices change with them; of others EM is enough."""
+    mixture = model.mixture
+    if mixture is None or not mixture.models or not mixture.free_weights:
+        return []
+    limit, last = -math.log(LEAST_WEIGHT), _log(mixture.weights[-1])
+    return [
+        Variable(f"weight of class {number}", -limit, limit, _log(weight) - last)
+        for number, weight in enumerate(mixture.weights[:-1].tolist(), 1)
+    ]
+
+
+def _has_free_matrix(model: Model) -> bool:
+    return bool(_free_exchangeabilities(model) or _free_frequencies(model))
+
+
+def _free_exchangeabilities(model: Model) -> int:
+    return len(_free_classes(model) if model.codon is None else model.codon.variables())
 
 
 def _are_given(model: Model) -> bool:
@@ -243,7 +263,7 @@ def _free_classes(model: Model) -> list[int]:
     """
     if _are_given(model):
         return []
-    classes = sorted(set(model.rate_classes))
+    classes = list(range(n_classes(model.rate_classes)))
     if len(classes) <= MANY_CLASSES:
         classes.remove(model.rate_classes[-1])
     return classes
@@ -254,10 +274,14 @@ def _free_frequencies(model: Model) -> int:
 
 
 def _exchangeabilities(model: Model) -> Iterator[Variable]:
+    if model.codon is not None:
+        yield from model.codon.variables()
     free = _free_classes(model)
     if not free:
         return
-    pairs = ["".join(pair) for pair in combinations(model.alphabet.states, 2)]
+    states = model.alphabet.states
+    between = "-" if len(states[0]) > 1 else ""
+    pairs = [between.join(pair) for pair in combinations(states, 2)]
     unique = unique_rates(model.rate_classes, model.rates)
     least = RATE_MIN if len(free) < MANY_CLASSES else RATE_MIN_OF_MANY
     low, high = math.log(least), math.log(RATE_MAX)
@@ -285,41 +309,57 @@ def _invariable(model: Model) -> list[Variable]:
 class _Values(NamedTuple):
     """The values of M models that differ in their free parameters."""
 
-    rates: NDArray[np.float64]
-    """f64 [M, S(S-1)/2]"""
-    frequencies: NDArray[np.float64]
-    """f64 [M, S]"""
-    p_invariant: NDArray[np.float64] | None
+    matrices: list[Matrices]
+    """f64 [M, S(S-1)/2] and f64 [M, S]: of each component."""
+    weights: Float64 | None
+    """f64 [M, classes]; None where they are no variables."""
+    p_invariant: Float64 | None
     """f64 [M]"""
-    among_sites: NDArray[np.float64]
+    among_sites: Float64
     """f64 [M, variables of the heterogeneity]"""
 
 
-def _values(model: Model, points: NDArray[np.float64]) -> _Values:
+def _values(model: Model, points: Float64) -> _Values:
     """What the rows of f64 [M, n] stand for, beside what is fixed."""
-    classes, many = _free_classes(model), len(points)
+    own, many = model.components, len(points)
     sizes = [
-        len(classes),
-        _free_frequencies(model),
+        *(n for one in own for n in (_free_exchangeabilities(one), _free_frequencies(one))),
+        len(_of_weights(model)),
         len(_invariable(model)),
         len(model.heterogeneity.variables()),
     ]
     if points.shape[1] != sum(sizes):
         raise ValueError(f"{sum(sizes)} free parameters, not {points.shape[1]}")
-    logs, ratios, logits, among_sites = np.split(points, np.cumsum(sizes)[:-1], axis=1)
+    *of_matrices, ratios, logits, among_sites = np.split(points, np.cumsum(sizes)[:-1], axis=1)
+    pairs = zip(own, of_matrices[::2], of_matrices[1::2], strict=True)
+    matrices = [_matrices_at(one, logs, of_states) for one, logs, of_states in pairs]
+    if isinstance(model.mixture, Mixed):
+        matrices = model.mixture.linked(matrices)
+    p_invariant = None if model.p_invariant is None else np.full(many, model.p_invariant)
+    if logits.size:
+        p_invariant = 1.0 / (1.0 + exp(-logits[:, 0]))
+    return _Values(matrices, _shares(ratios) if ratios.size else None, p_invariant, among_sites)
+
+
+def _matrices_at(model: Model, logs: Float64, ratios: Float64) -> Matrices:
+    """Of f64 [M, ...] variables of exchangeabilities and of frequencies."""
+    many, classes = len(logs), _free_classes(model)
     rates = np.broadcast_to(model.rates, (many, model.rates.size))
     if classes:
         unique = np.tile(unique_rates(model.rate_classes, model.rates), (many, 1))
         unique[:, classes] = exp(logs)
         rates = expand_rates(model.rate_classes, unique)
+    elif model.codon is not None:
+        rates = model.codon.rates_at(logs)
     frequencies = np.broadcast_to(model.frequencies, (many, model.n_states))
-    if ratios.size:
-        relative = exp(np.column_stack([ratios, np.zeros(many)]))
-        frequencies = relative / relative.sum(axis=1, keepdims=True)
-    p_invariant = None if model.p_invariant is None else np.full(many, model.p_invariant)
-    if logits.size:
-        p_invariant = 1.0 / (1.0 + exp(-logits[:, 0]))
-    return _Values(rates, frequencies, p_invariant, among_sites)
+    return Matrices(rates, _shares(ratios) if ratios.size else frequencies)
+
+
+def _shares(ratios: Float64) -> Float64:
+    """f64 [M, n + 1]: of sum 1, from logs f64 [M, n] of their ratios to the last one."""
+    relative = exp(np.column_stack([ratios, np.zeros(len(ratios))]))
+    shares: Float64 = relative / relative.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _log(value: float) -> float:

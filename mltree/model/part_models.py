@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from mltree.alignment import morphology
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
+from mltree.alignment.codons import codon_alphabet
+from mltree.alignment.datatype import named_alphabet
 from mltree.alignment.partitions import Partitioned
 from mltree.alignment.parts import Scheme
 from mltree.errors import ModelError
-from mltree.model.grammar import parse_model
+from mltree.model.grammar import data_of, parse_model
 from mltree.model.names import default_model_name, from_iq_tree
 from mltree.model.substitution import Model
 
-_DATA = re.compile(r"[_+{\[,]")
-"""What ends the data type in a model's string: ``MULTI6_MK+G4``."""
+_NAME_END = re.compile(r"[+{\[,]")
+"""What ends the name in a model's string: ``MULTI6_MK+G4``."""
 
 __all__ = ["in_our_words", "model_alphabet", "model_names", "part_models", "without_models"]
 
@@ -42,12 +43,16 @@ def without_models(scheme: Scheme) -> Scheme:
 
 
 def model_alphabet(model: str) -> Alphabet | None:
-    """The alphabet that a model's string is for; None where the string is wrong.
+    """The alphabet that a model's string is for, by its name; None where it is for none.
 
     Raises: InputError where it is for characters of too many states.
     """
-    named = morphology.named(_DATA.split(model.strip().upper(), maxsplit=1)[0])
-    for alphabet in (DNA, PROTEIN) if named is None else (named,):
+    first = model.strip().upper().removeprefix("MIX{").strip()
+    data = data_of(_NAME_END.split(first, maxsplit=1)[0].strip())
+    named = named_alphabet(data) if data else None
+    if named is not None:
+        return named
+    for alphabet in (DNA, PROTEIN, codon_alphabet()):
         try:
             parse_model(model, alphabet)
         except ModelError:
@@ -62,7 +67,8 @@ def model_names(data: Partitioned, default: str | None = None) -> tuple[str, ...
     names = []
     for number, part in enumerate(data.parts):
         alphabet = data.alphabet(number)
-        fallback = default if default and suits is alphabet else default_model_name(alphabet)
+        is_for = suits is alphabet or (suits is not None and suits.width == alphabet.width > 1)
+        fallback = default if default and is_for else default_model_name(alphabet)
         names.append(part.model or fallback)
     return tuple(names)
 

@@ -15,9 +15,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.errors import ModelError
 from mltree.model.eigen import ModelArrays, fitted
+from mltree.model.gamma import Gamma
 from mltree.model.grammar import format_model
+from mltree.model.site_rates import SiteRates
 from mltree.model.substitution import Model
+from mltree.model.terms import DEFAULT_CATEGORIES, START_ALPHA
 
 __all__ = ["SCALER_MAX", "SCALER_MIN", "Linkage", "PartitionModel", "alone"]
 
@@ -87,6 +91,43 @@ class PartitionModel:
             own = model.arrays().n_systems
             most[model.n_states] = max(own, most.get(model.n_states, 1))
         return tuple(most[model.n_states] for model in self.models)
+
+    @property
+    def has_site_rates(self) -> bool:
+        """Whether sites have a rate each (+PSR), as those of all parts or of none have."""
+        return bool(self.site_rates)
+
+    def check_site_rates(self) -> None:
+        """Make sure that rates of sites, if there are any, can be found.
+
+        Raises: ModelError where only some parts have them, or lengths are not shared by all.
+        """
+        count = len(self.site_rates)
+        if count == 0:
+            return
+        if count < self.n_parts:
+            raise ModelError(
+                f"{count} of {self.n_parts} parts have +PSR", hint="give it to all of them or none"
+            )
+        if self.n_parts > 1 and self.linkage == Linkage.UNLINKED:
+            raise ModelError(
+                "+PSR does not go with branch lengths of every part's own",
+                hint="--brlen scaled or linked, or +G4",
+            )
+
+    @property
+    def under_gamma(self) -> PartitionModel:
+        """With gamma rates in place of the rates of sites: what trees are scored under."""
+        form = Gamma(DEFAULT_CATEGORIES, START_ALPHA)
+        return self.with_parts(
+            [dataclasses.replace(model, heterogeneity=form) for model in self.models]
+        )
+
+    @property
+    def site_rates(self) -> list[SiteRates]:
+        """Of all parts; empty where sites have none."""
+        forms = (model.heterogeneity for model in self.models)
+        return [form for form in forms if isinstance(form, SiteRates)]
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:

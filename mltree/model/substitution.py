@@ -9,7 +9,7 @@ are equal or free. Names and defaults are RAxML-NG's.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import ModelError
+from mltree.model.codon import POSITIONS, CodonRates, nucleotide_frequencies
 from mltree.model.eigen import ModelArrays, decompose
-from mltree.model.mixtures import LEAST_WEIGHT, Mixture
+from mltree.model.mixtures import LEAST_WEIGHT, Matrices, Mixed, Mixture
 from mltree.model.rates import ONE_RATE, Heterogeneity, with_invariable
 
 if TYPE_CHECKING:
@@ -29,22 +30,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DNA_MODELS",
+    "NO_CHANGE",
     "FrequencyMode",
     "Model",
     "NucleotideModel",
     "RateClasses",
     "expand_rates",
+    "n_classes",
     "n_pairs",
     "unique_rates",
 ]
 
-FrequencyMode = Literal["FC", "FE", "FO", "FU", "model"]
-"""Counted in the alignment, equal, estimated by ML, given by the user, or the model's own."""
+FrequencyMode = Literal["FC", "FE", "FO", "FU", "F1X4", "F3X4", "model"]
+"""Counted in the alignment, equal, estimated by ML, given by the user, products of nucleotides'
+(`mltree.model.codon`), or the model's own."""
 
 
 RateClasses = tuple[int, ...]
 """Class of each pair of states, 0, 1, ... in order of appearance: pairs of a class share an
 exchangeability. Empty where a model's exchangeabilities are its own (LG)."""
+
+NO_CHANGE = -1
+"""The class of pairs whose exchangeability is 0."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +106,22 @@ def n_pairs(states: int) -> int:
 
 def expand_rates(classes: RateClasses, unique: NDArray[np.float64]) -> NDArray[np.float64]:
     """f64 [..., S(S-1)/2]: one exchangeability per pair from f64 [..., classes], one per class."""
-    rates: NDArray[np.float64] = np.asarray(unique, np.float64)[..., list(classes)]
+    unique = np.asarray(unique, np.float64)
+    with_none = np.concatenate([unique, np.zeros_like(unique[..., :1])], axis=-1)
+    rates: NDArray[np.float64] = with_none[..., list(classes)]  # the last one is NO_CHANGE's
     return rates
 
 
 def unique_rates(classes: RateClasses, rates: NDArray[np.float64]) -> NDArray[np.float64]:
     """f64 [classes]: the exchangeability of each class."""
-    unique = np.empty(max(classes) + 1)
-    unique[list(classes)] = rates
-    return unique
+    with_none = np.empty(n_classes(classes) + 1)
+    with_none[list(classes)] = rates
+    return with_none[:-1]
+
+
+def n_classes(classes: RateClasses) -> int:
+    """How many exchangeabilities pairs of states share."""
+    return max(classes, default=NO_CHANGE) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +149,10 @@ class Model:
     """Factor on the branch lengths of the part that the model is for; None where it has none of its
     own. Nothing here multiplies by it."""
     mixture: Mixture | None = None
-    """Of whose classes the sites are; `rates` and `frequencies` serve those without their own."""
+    """Of whose classes the sites are; `rates` and `frequencies` serve those without their own, and
+    are those of the first where every class has a model."""
+    codon: CodonRates | None = None
+    """What `rates` are made of, in models of codons."""
     ascertainment: Ascertainment | None = None
     """That the data have no constant sites. Nothing here corrects for it."""
     rates_fixed: bool = False
@@ -147,6 +164,11 @@ class Model:
         """S."""
         return len(self.frequencies)
 
+    @property
+    def components(self) -> tuple[Model, ...]:
+        """Whose exchangeabilities and frequencies are parameters: itself, or its classes."""
+        return (self.mixture and self.mixture.models) or (self,)
+
     def arrays(self) -> ModelArrays:
         """The eigen system and rate categories that the likelihood is computed from.
 
@@ -156,27 +178,57 @@ class Model:
 
     @cached_property
     def _arrays(self) -> ModelArrays:
-        if np.isnan(self.frequencies).any():
+        own = [Matrices(model.rates, model.frequencies) for model in self.components]
+        unknown = (m.frequency_mode for m in self.components if np.isnan(m.frequencies).any())
+        mode = next(unknown, None)
+        if mode is not None:
+            given = "FU" if mode == "FC" else mode
             raise ModelError(
-                f"the frequencies of {self.name}+FC are not known without an alignment",
-                hint="count them (with_empirical_frequencies) or give them, +FU{...}",
+                f"the frequencies of {self.name}+{mode} are not known without an alignment",
+                hint=f"give them, +{given}{{...}}; --frequencies-from of simulate counts them",
             )
         variable = self.heterogeneity.categories
         categories = with_invariable(variable, self.p_invariant)
         if self.mixture is None:
             return decompose(self.rates, self.frequencies, *categories)
-        matrices = self.mixture.matrices(self.rates, self.frequencies)
-        return decompose(*matrices, *self.mixture.spread(variable, categories))
+        return decompose(*self.mixture.matrices(own), *self.mixture.spread(variable, categories))
 
     def with_empirical_frequencies(self, patterns: Patterns) -> Model:
         """The same model with state frequencies counted in the alignment, where it asks for them.
 
         Mode "FC" takes them as they are, "FO" as the start of its estimate; the other modes are
-        left alone. How they are counted: `Patterns.base_frequencies`.
+        left alone. How they are counted: `Patterns.base_frequencies`; nucleotides in codons
+        ("F1X4", "F3X4"): `mltree.model.codon.nucleotide_frequencies`.
         """
-        if self.frequency_mode not in ("FC", "FO"):
+        positions = POSITIONS.get(self.frequency_mode)
+        if self.codon is not None and positions and not self.codon.given_nucleotides:
+            counted = nucleotide_frequencies(patterns.alphabet, patterns.code_counts(), positions)
+            return self.with_codon(self.codon.with_nucleotides(counted))
+        wanted = [model.frequency_mode in ("FC", "FO") for model in self.components]
+        if not any(wanted):
             return self
-        return dataclasses.replace(self, frequencies=patterns.base_frequencies())
+        counted = patterns.base_frequencies()
+        if not isinstance(self.mixture, Mixed):
+            return dataclasses.replace(self, frequencies=counted)
+        return self.with_matrices(
+            [
+                Matrices(model.rates, counted if counts else model.frequencies)
+                for model, counts in zip(self.components, wanted, strict=True)
+            ]
+        )
+
+    def with_matrices(self, own: Sequence[Matrices]) -> Model:
+        """The same with other values of its components, f64 [pairs] and f64 [S] each."""
+        rates, frequencies = own[0]
+        mixture = self.mixture
+        if isinstance(mixture, Mixed):
+            mixture = mixture.with_matrices(own)
+        return dataclasses.replace(self, rates=rates, frequencies=frequencies, mixture=mixture)
+
+    def with_codon(self, codon: CodonRates) -> Model:
+        """The same model with other rates between codons, and frequencies that come with them."""
+        frequencies = self.frequencies if codon.nucleotides is None else codon.frequencies
+        return dataclasses.replace(self, codon=codon, rates=codon.rates, frequencies=frequencies)
 
     def with_class_weights(self, weights: NDArray[np.float64]) -> Model:
         """The same mixture with other weights f64 [classes, or more], none too small to grow again.
@@ -194,16 +246,26 @@ class Model:
             **{name: _plain(getattr(self, name)) for name in _VALUES},
             "heterogeneity": {k: _plain(v) for k, v in vars(self.heterogeneity).items()},
             **({} if self.mixture is None else {"classes": _plain(self.mixture.weights)}),
+            **({} if self.codon is None else {"codon": self.codon.values}),
+            **({"models": self._of_classes()} if isinstance(self.mixture, Mixed) else {}),
         }
+
+    def _of_classes(self) -> list[list[object]]:
+        return [[_plain(own.rates), _plain(own.frequencies)] for own in self.components]
 
     def with_values(self, values: Mapping[str, Any]) -> Model:
         """The same model with the `values` of another one like it, to the last bit."""
         among = {k: _array(v) for k, v in values["heterogeneity"].items()}
+        mixture = self.mixture
+        if isinstance(mixture, Mixed):
+            own = (Matrices(*map(np.array, tables)) for tables in values["models"])
+            mixture = mixture.with_matrices(list(own))
         return dataclasses.replace(
             self,
             **{name: _array(values[name]) for name in _VALUES},
             heterogeneity=type(self.heterogeneity)(**among),
-            mixture=self.mixture and self.mixture.with_weights(np.array(values["classes"])),
+            mixture=mixture and mixture.with_weights(np.array(values["classes"])),
+            codon=self.codon and self.codon.at(values["codon"]),
         )
 
 

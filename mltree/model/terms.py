@@ -1,4 +1,4 @@
-"""The terms behind a model's name: +F, +G, +R, +I, +ASC and +B, read as RAxML-NG does."""
+"""The terms behind a model's name: +F, +G, +R, +PSR, +I, +ASC and +B, read as RAxML-NG does."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from mltree.alignment.ascertainment import Ascertainment, Correction
 from mltree.alignment.numerals import decimal
 from mltree.errors import ModelError
+from mltree.model.class_terms import mixed
+from mltree.model.codon import POSITIONS
 from mltree.model.empirical import FREQUENCY_SLACK
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import ALPHA_MIN, Gamma, GammaMode
-from mltree.model.mixtures import PROFILES, profile_mixture
-from mltree.model.substitution import Model
+from mltree.model.mixtures import PROFILES, Mixed, Paired, Profiles, profile_mixture
+from mltree.model.site_rates import SiteRates, check_beside
+from mltree.model.substitution import FrequencyMode, Model
 
-__all__ = ["Term", "numbers", "with_options"]
+__all__ = ["DEFAULT_CATEGORIES", "START_ALPHA", "Term", "numbers", "with_options"]
 
 DEFAULT_CATEGORIES = 4
 """+G and +R without a number, as everywhere in the field."""
@@ -33,8 +36,10 @@ START_ALPHA = 1.0
 START_P_INVARIANT = 0.1
 """Start of the estimate of the proportion of invariable sites."""
 
-_TERM = re.compile(r"([^{}\[\]]*)((?:[{\[][^{}\[\]]*[}\]])*)")
-_BRACES = re.compile(r"[{\[]([^{}\[\]]*)[}\]]")
+_INSIDE = r"(?:[^{}\[\]]|[{\[][^{}\[\]]*[}\]])*"
+"""Of braces: the classes of MIX have some of their own."""
+_TERM = re.compile(rf"([^{{}}\[\]]*)((?:[{{\[]{_INSIDE}[}}\]])*)")
+_BRACES = re.compile(rf"[{{\[]({_INSIDE})[}}\]]")
 _GAMMA = re.compile(r"G(?P<categories>[0-9]{0,9})(?P<mode>[AM]?)")
 _FREE = re.compile(r"R(?P<categories>[0-9]{0,9})")
 
@@ -114,16 +119,81 @@ def _option(term: Term) -> _Option:
     letter = term.key[:1]
     if letter in _OPTIONS and not term.key.startswith("IC"):
         return _OPTIONS[letter]
-    if letter in ("M", "I"):
+    if letter in ("M", "I", "E"):
         raise ModelError(
             f"+{term.text} is not supported yet",
             hint="use +I instead" if letter == "I" else "leave it out",
         )
     raise ModelError(
         f"unknown model term +{term.text}",
-        hint="terms are +F, +FC, +FE, +FO, +FU{...}, +G[n][m|a][{alpha}], +R[n][{...}{...}], "
-        "+I[{p}], +ASC_LEWIS, +ASC_FELS{...}, +ASC_STAM{...}, +B[{scale}]",
+        hint="terms are +F, +FC, +FE, +FO, +FU{...}, +F1X4, +F3X4, +G[n][m|a][{alpha}], "
+        "+R[n][{...}{...}], "
+        "+PSR[n], +I[{p}], +ASC_LEWIS, +ASC_FELS{...}, +ASC_STAM{...}, +B[{scale}]",
     )
+
+
+def _with_nucleotides(model: Model, term: Term, mode: FrequencyMode) -> Model:
+    """Of codons: the products of the frequencies of nucleotides, of each position or of all."""
+    codon, positions, values = model.codon, POSITIONS[mode], term.only()
+    if codon is None:
+        raise ModelError(
+            f"+{term.text}: model {model.name} is not made of nucleotides' frequencies",
+            hint="models of codons are: GY+F3X4, MG+F1X4",
+        )
+    model = dataclasses.replace(
+        model, frequencies=np.full(model.n_states, np.nan), frequency_mode=mode
+    )
+    if values is None:
+        return model
+    given = numbers(values, term.text)
+    if len(given) != 4 * positions:
+        raise ModelError(f"+{term.text}: {4 * positions} frequencies are wanted, not {len(given)}")
+    rows = given.reshape(positions, 4)
+    if not (rows > 0.0).all() or (abs(rows.sum(axis=1) - 1.0) > FREQUENCY_SLACK).any():
+        raise ModelError(
+            f"+{term.text}: frequencies of nucleotides must be above 0 and sum to 1",
+            hint="in the order ACGT, those of the first position first",
+        )
+    codon = dataclasses.replace(codon, given_nucleotides=tuple(given.tolist()))
+    return model.with_codon(codon.with_nucleotides(np.broadcast_to(rows, (3, 4))))
+
+
+_IN_IQ_TREE = {"EMPIRICAL": "FC", "OPTIMIZE": "FO"}
+"""Its words for frequencies in FMIX."""
+
+
+def _with_frequency_classes(model: Model, term: Term) -> Model:
+    """``+FMIX{...}``: classes that have the model's exchangeabilities."""
+    if model.mixture is not None:
+        raise ModelError(f"model {model.name} has classes of its own: +FMIX cannot be added")
+    if model.codon is not None:
+        raise ModelError(f"model {model.name} has omega: +FMIX cannot be added yet")
+
+    def read(text: str) -> Model:
+        own = Term.read(_IN_IQ_TREE.get(text.upper(), text), f"FMIX{{{text}}}")
+        return _with_frequencies(model, own)
+
+    mixture = mixed(term.key, term.only() or "", read)
+    first, *others = mixture.classes
+    classes = first, *(dataclasses.replace(own, rates_fixed=True) for own in others)
+    return dataclasses.replace(
+        model, mixture=dataclasses.replace(mixture, classes=classes), frequency_mode="model"
+    )
+
+
+def _with_frequency_term(model: Model, term: Term) -> Model:
+    if term.key == "FMIX":
+        return _with_frequency_classes(model, term)
+    if isinstance(model.mixture, Mixed):
+        raise ModelError(f"+{term.text}: the classes of {model.name} have frequencies of their own")
+    if term.key in POSITIONS:
+        return _with_nucleotides(model, term, "F1X4" if term.key == "F1X4" else "F3X4")
+    if model.codon is not None and model.codon.by_nucleotide and term.key != "FE":
+        raise ModelError(
+            f"+{term.text}: the rates of {model.name} go by frequencies of nucleotides",
+            hint="write +F3X4, +F1X4 or +FE; GY takes frequencies of codons",
+        )
+    return _with_frequencies(model, term)
 
 
 def _with_frequencies(model: Model, term: Term) -> Model:
@@ -150,7 +220,8 @@ def _with_frequencies(model: Model, term: Term) -> Model:
         return dataclasses.replace(model, frequencies=equal, frequency_mode="FO")
     raise ModelError(
         f"cannot read the frequencies +{term.text}",
-        hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them",
+        hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them; of codons "
+        "+F1X4 and +F3X4",
     )
 
 
@@ -200,11 +271,16 @@ def _with_free_rates(model: Model, term: Term) -> Model:
     return dataclasses.replace(model, heterogeneity=form)
 
 
+def _with_site_rates(model: Model, term: Term) -> Model:
+    return dataclasses.replace(model, heterogeneity=SiteRates.read(term.text))
+
+
 def _with_profiles(model: Model, term: Term) -> Model:
     if term.key not in PROFILES:
-        raise ModelError(
-            f"cannot read the profiles +{term.text}", hint=f"write one of +{', +'.join(PROFILES)}"
-        )
+        hint = f"write one of +{', +'.join(PROFILES)}"
+        if term.key == "CAT":
+            hint = "RAxML's CAT, a rate a site, is +PSR; profiles are +C10 to +C60"
+        raise ModelError(f"cannot read the profiles +{term.text}", hint=hint)
     if model.alphabet.name != "AA":
         raise ModelError(f"+{term.text}: profiles are for proteins, not for {model.alphabet.name}")
     if model.mixture is not None and model.mixture.name != term.key:
@@ -224,9 +300,9 @@ def _completed(model: Model) -> Model:
     Raises: ModelError where they contradict each other.
     """
     mixture = model.mixture
-    if mixture is None:
-        return model
-    if mixture.is_paired:
+    if isinstance(model.heterogeneity, SiteRates):
+        check_beside(model.p_invariant, model.ascertainment, mixture)
+    if isinstance(mixture, Paired):
         k = len(model.heterogeneity.categories.rates)
         if k != mixture.n_classes:
             raise ModelError(
@@ -235,6 +311,7 @@ def _completed(model: Model) -> Model:
             )
         if model.frequency_mode != "model":
             raise ModelError(f"model {model.name} has frequencies of its own: leave out +F")
+    if not isinstance(mixture, Profiles):
         return model
     if model.frequency_mode != "model":
         return dataclasses.replace(model, mixture=mixture.with_own_class())
@@ -277,7 +354,8 @@ def _with_scaler(model: Model, term: Term) -> Model:
 def _with_ascertainment(model: Model, term: Term) -> Model:
     values = term.only()
     kind = term.key.removeprefix("ASC_") if term.key != "ASC" else Correction.LEWIS
-    wanted = {Correction.LEWIS: 0, Correction.FELSENSTEIN: 1, Correction.STAMATAKIS: model.n_states}
+    states = len(model.alphabet.certain_codes)
+    wanted = {Correction.LEWIS: 0, Correction.FELSENSTEIN: 1, Correction.STAMATAKIS: states}
     if kind not in wanted:
         raise ModelError(
             f"cannot read the correction for constant sites +{term.text}",
@@ -304,9 +382,10 @@ def _number(values: str, term: Term) -> float:
 
 
 _OPTIONS = {
-    "F": _Option("the frequencies", _with_frequencies),
+    "F": _Option("the frequencies", _with_frequency_term),
     "G": _Option("the rates among sites", _with_gamma),
     "R": _Option("the rates among sites", _with_free_rates),
+    "P": _Option("the rates among sites", _with_site_rates),
     "I": _Option("the invariable sites", _with_invariant),
     "C": _Option("the classes", _with_profiles),
     "A": _Option("the constant sites", _with_ascertainment),

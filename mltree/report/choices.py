@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mltree.alignment.partition_files import NO_NAME
 from mltree.choice_events import CandidatesScored, ModelChosen, ModelsRanked, PartsMerged
 
 __all__ = ["best_fit_line", "chosen_line", "merged_line", "ranking_lines", "scored_line"]
@@ -30,7 +31,8 @@ def merged_line(event: PartsMerged) -> str:
 def chosen_line(event: ModelChosen) -> str:
     """The best model of a part."""
     criterion = _criterion(event.criterion)
-    return f"{event.part}: {event.model}  {criterion} {event.score:.3f}  lnL {event.lnl:.3f}"
+    part = "best model" if event.part == NO_NAME else event.part
+    return f"{part}: {event.model}  {criterion} {event.score:.3f}  lnL {event.lnl:.3f}"
 
 
 def ranking_lines(event: ModelsRanked) -> list[str]:
@@ -38,7 +40,8 @@ def ranking_lines(event: ModelsRanked) -> list[str]:
     criterion = _criterion(event.criterion)
     width = max(len("Model"), *(len(one.model) for one in event.models))
     least = event.models[0].score
-    title = f"{event.part}: the best {len(event.models):,} of {event.candidates:,} candidates"
+    part = "" if event.part == NO_NAME else f"{event.part}: "
+    title = f"{part}the best {len(event.models):,} of {event.candidates:,} candidates"
     heads = f"{'lnL':>14} {'free':>5} {criterion:>14} {'delta':>9} {'weight':>7}"
     rows = [
         f"{one.model:<{width}} {one.lnl:14.3f} {one.parameters:5} {one.score:14.3f} "

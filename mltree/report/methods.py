@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mltree import __version__
+from mltree.model.class_terms import outside_braces
 
 __all__ = ["REFERENCES", "Methods", "methods_text", "without_values"]
 
@@ -39,10 +40,22 @@ REFERENCES = {
     "multiple protein families using a maximum-likelihood approach. Mol Biol Evol 18:691-699.",
     "JTT": "Jones DT, Taylor WR, Thornton JM (1992) The rapid generation of mutation data matrices "
     "from protein sequences. Comput Appl Biosci 8:275-282.",
+    "GY": "Goldman N, Yang Z (1994) A codon-based model of nucleotide substitution for "
+    "protein-coding DNA sequences. Mol Biol Evol 11:725-736.",
+    "MG": "Muse SV, Gaut BS (1994) A likelihood approach for comparing synonymous and "
+    "nonsynonymous nucleotide substitution rates, with application to the chloroplast genome. Mol "
+    "Biol Evol 11:715-724.",
+    "ECMK07": "Kosiol C, Holmes I, Goldman N (2007) An empirical codon model for protein sequence "
+    "evolution. Mol Biol Evol 24:1464-1479.",
+    "GT10": "Kozlov A, Alves JM, Stamatakis A, Posada D (2022) CellPhy: accurate and fast "
+    "probabilistic inference of single-cell phylogenies from scDNA-seq data. Genome Biol 23:37, "
+    "doi:10.1186/s13059-021-02583-w.",
     "+G": "Yang Z (1994) Maximum likelihood phylogenetic estimation from DNA sequences with "
     "variable rates over sites: approximate methods. J Mol Evol 39:306-314.",
     "+R": "Yang Z (1995) A space-time process model for the evolution of DNA sequences. Genetics "
     "139:993-1005.",
+    "+PSR": "Stamatakis A (2006) Phylogenetic models of rate heterogeneity: a high performance "
+    "computing perspective. Proc 20th IEEE Int Parallel Distrib Process Symp 1-8.",
     "+I": "Gu X, Fu YX, Li WH (1995) Maximum likelihood estimation of the heterogeneity of "
     "substitution rate among nucleotide sites. Mol Biol Evol 12:546-557.",
     "parsimony": "Fitch WM (1971) Toward defining the course of evolution: minimum change for a "
@@ -98,6 +111,8 @@ FREQUENCIES = {
     "FE": "equal",
     "FO": "estimated",
     "FU": "given",
+    "F1X4": "products of nucleotides'",
+    "F3X4": "products of nucleotides', by codon position",
 }
 
 
@@ -136,6 +151,7 @@ def methods_text(done: Methods) -> str:
         return f" [{', '.join(numbers)}]" if numbers else ""
 
     kind = {"DNA": "nucleotide", "AA": "protein"}.get(done.data, done.data)
+    kind = "codon" if kind.startswith("CODON") else kind
     begin = f"{_what(done)} with mltree {__version__}{cite('mltree', 'pruning')}"
     size = f"{done.taxa:,} taxa and {done.sites:,} sites ({done.patterns:,} distinct patterns)"
     sentences = [f"{begin} from a {kind} alignment of {size}."]
@@ -171,8 +187,8 @@ def methods_text(done: Methods) -> str:
 
 
 def without_values(model: str) -> str:
-    """A model's string without the values in its braces."""
-    return re.sub(r"\{[^}]*\}", "", model)
+    """A model's string without the values in its braces, and behind the colons of classes."""
+    return re.sub(r"\{[-+.\d/e]*\}|:[-+.\de]+", "", model)
 
 
 def _what(done: Methods) -> str:
@@ -184,15 +200,21 @@ def _what(done: Methods) -> str:
 
 
 def _model(model: str, cite: Cite) -> str:
-    base, *terms = model.split("+")
+    base, *terms = outside_braces(model, "+")
+    if base.startswith("MIX{"):
+        families = (_family(name.split("+")[0]) for name in outside_braces(base[4:-1], ","))
+        return "".join([f"{base}, a mixture", cite(*families), *(_term(t, cite) for t in terms)])
     return "".join([base, cite(_family(base)), *(_term(term, cite) for term in terms)])
 
 
 def _family(base: str) -> str:
     """The name under which a model is cited: K80 for itself, K81 for K81uf."""
+    base = re.sub("^CODON[0-9]+_", "", base)
     if base in REFERENCES:
         return base
-    return next((name for name in ("TN93", "K81") if base.startswith(name)), "")
+    if base.startswith(("GT10", "GT16")):
+        return "GT10"
+    return next((name for name in ("TN93", "K81", "MG") if base.startswith(name)), "")
 
 
 def _term(term: str, cite: Cite) -> str:
@@ -208,6 +230,10 @@ def _term(term: str, cite: Cite) -> str:
         return (
             f", with rates that vary over sites in {free[1] or 4} categories, rates and weights "
             f"free{cite('+R')}"
+        )
+    if re.fullmatch(r"PSR[0-9]*", term.upper()) is not None:
+        return (
+            f", with a rate for every site{cite('+PSR')} during the search and Γ rates at its end"
         )
     if term.upper().startswith("I"):
         return f", with a proportion of invariable sites{cite('+I')}"

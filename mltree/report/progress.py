@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -44,6 +43,7 @@ from mltree.report.results import Ending, result
 from mltree.report.status import Status, StatusLine
 from mltree.report.terminal import Terminal
 from mltree.run_events import Busy, CommandEnded, ResourcesSpent, RunDescribed, TimeSpent
+from mltree.shares import cpu_seconds
 from mltree.stopping import before_leaving, no_longer
 from mltree.streams import turn_away
 from mltree.tree_events import (
@@ -57,6 +57,7 @@ from mltree.tree_events import (
     SupportsDrawn,
     TreesWritten,
 )
+from mltree.values import plain
 
 __all__ = ["Log", "Reporter", "Verbosity"]
 
@@ -110,7 +111,7 @@ class Reporter:
         verbosity: Verbosity = Verbosity.NORMAL,
         json_lines: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        cpu_clock: Callable[[], float] = time.thread_time,
+        cpu_clock: Callable[[], float] = cpu_seconds,
         results: Console | None = None,
     ) -> None:
         """``results``: where results go; to ``console`` where None."""
@@ -159,7 +160,7 @@ class Reporter:
 
     @property
     def busy(self) -> float:
-        """CPU seconds of the host's thread since then."""
+        """CPU seconds of the host since then: of this thread, and of shares of its work."""
         return self._cpu_clock() - self._cpu_began
 
     def log_to(self, log: Log | None) -> None:
@@ -286,21 +287,12 @@ JSON_NAMES: dict[type[Event], str] = {CommandEnded: "result"}
 
 
 def as_json(event: Event, elapsed: float) -> str:
-    """One line: the event's kind, the time (seconds) and its fields; infinities as text."""
-    fields = _plain(dataclasses.asdict(event))
+    """One line: the event's kind, the time (seconds) and its fields."""
+    fields = plain(dataclasses.asdict(event))
     if isinstance(event, CommandEnded):
         fields = {"command": event.command, **fields["values"]}
     name = JSON_NAMES.get(type(event), type(event).__name__)
     return json.dumps({"event": name, "elapsed": round(elapsed, 3), **fields})
-
-
-def _plain(value: Any) -> Any:
-    """As strict JSON takes it, whatever it is inside of."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _styled(event: Event, elapsed: float) -> Text:

@@ -105,7 +105,7 @@ class Status:
 
     @_take.register
     def _(self, event: PhaseStarted, _: float) -> None:
-        self._phase, self._trees = event, event.trees
+        self._phase, self._trees, self._batches = event, event.trees, []
         self._name_round()
 
     @_take.register

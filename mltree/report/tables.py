@@ -49,9 +49,9 @@ FUNCTION_NAMES = {
 
 @runtime_checkable
 class Timed(Protocol):
-    """An engine that knows where its time went."""
+    """An engine that may know where its time went."""
 
-    def breakdown(self) -> Breakdown:
+    def breakdown(self) -> Breakdown | None:
         """Seconds and work per likelihood function, and what the host waited for."""
 
 

@@ -6,7 +6,6 @@ all trees) and turns one :class:`SearchState` into the next.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from mltree.events import Notice, PhaseStarted, StartsEnded, StartTree, TreePerturbed, TreesCulled
@@ -15,8 +14,10 @@ from mltree.search.model_optimiser import best_fit, optimise_models
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
 from mltree.search.quest import Quest
 from mltree.search.requests import Steps
+from mltree.search.site_rates import FitSiteRates
 from mltree.search.state import Lineage, best_of, shapes
 from mltree.settings import PhaseSettings, SearchSettings
+from mltree.values import Value
 
 __all__ = ["Act", "acts", "replicate_acts", "survivors"]
 
@@ -28,8 +29,7 @@ class Act(Protocol):
         """One step; True when the act is over."""
 
 
-@dataclass(frozen=True)
-class Smooth:
+class Smooth(Value):
     """Branch lengths of every tree."""
 
     epsilon: float
@@ -45,8 +45,7 @@ class Smooth:
         return True
 
 
-@dataclass(frozen=True)
-class OptimiseModel:
+class OptimiseModel(Value):
     """Model parameters on the best tree; the others' lnLs are stale until they are smoothed."""
 
     afresh: bool = False
@@ -63,8 +62,7 @@ class OptimiseModel:
         return True
 
 
-@dataclass(frozen=True)
-class Rearrange:
+class Rearrange(Value):
     """SPR rounds until no tree gains."""
 
     phase: PhaseSettings
@@ -86,8 +84,7 @@ class Rearrange:
         return over
 
 
-@dataclass(frozen=True)
-class Cull:
+class Cull(Value):
     """Starts that cannot catch up are dropped."""
 
     def step(self, quest: Quest) -> Steps[bool]:
@@ -106,8 +103,7 @@ class Cull:
         return True
 
 
-@dataclass(frozen=True)
-class EndStarts:
+class EndStarts(Value):
     """The best tree goes on alone, and it is told how many starts led to it."""
 
     def step(self, quest: Quest) -> Steps[bool]:
@@ -120,8 +116,7 @@ class EndStarts:
         return True
 
 
-@dataclass(frozen=True)
-class Perturb:
+class Perturb(Value):
     """Batches of perturbed copies of the best tree."""
 
     def step(self, quest: Quest) -> Steps[bool]:
@@ -161,8 +156,7 @@ class Perturb:
         state.copies = []
 
 
-@dataclass(frozen=True)
-class Finish:
+class Finish(Value):
     """Model and branch lengths of the best tree in turn, up to a maximum."""
 
     def step(self, quest: Quest) -> Steps[bool]:
@@ -178,12 +172,14 @@ class Finish:
         return True
 
 
-def acts(settings: SearchSettings) -> tuple[Act, ...]:
-    """The acts of a search."""
+def acts(settings: SearchSettings, site_rates: bool = False) -> tuple[Act, ...]:
+    """The acts of a search; with rates of sites it ends near a maximum, for it is but a means."""
     smooth = Smooth(settings.rounds.smooth_epsilon)
-    between: tuple[Act, ...] = (OptimiseModel(), smooth)
+    rates: tuple[Act, ...] = (FitSiteRates(),) if site_rates else ()
+    between: tuple[Act, ...] = (*rates, OptimiseModel(), smooth)
     every: list[Act] = [
         Smooth(settings.first_smooth_epsilon, opens=True),
+        *rates,
         OptimiseModel(afresh=True),
         smooth,
     ]
@@ -196,8 +192,11 @@ def acts(settings: SearchSettings) -> tuple[Act, ...]:
     if settings.phases:
         every.append(EndStarts())
     if settings.perturbation.patience > 0:
-        every.extend((*between, Perturb()))
-    every.append(Finish())
+        every.extend((*between, *_perturbation(settings)))
+    if not site_rates:
+        every.append(Finish())
+    elif not settings.phases:
+        every.extend(between)
     return tuple(every)
 
 
@@ -208,9 +207,17 @@ def replicate_acts(settings: SearchSettings) -> tuple[Act, ...]:
         Smooth(settings.rounds.smooth_epsilon),
         *(Rearrange(phase, number) for number, phase in enumerate(settings.phases, 1)),
         EndStarts(),
-        *((Perturb(),) if settings.perturbation.patience > 0 else ()),
+        *_perturbation(settings),
         Smooth(settings.rounds.trial_epsilon),
     )
+
+
+def _perturbation(settings: SearchSettings) -> tuple[Act, ...]:
+    """Batches of copies, and a last look around the best tree, which forgets what copies taught."""
+    if settings.perturbation.patience == 0:
+        return ()
+    last = [Rearrange(phase, n) for n, phase in enumerate(settings.phases, 1)][-1:]
+    return (Perturb(), *last)
 
 
 def survivors(lineages: list[Lineage], settings: SearchSettings) -> list[Lineage]:

@@ -12,14 +12,14 @@ from mltree.search.model_optimiser import Fit, optimise_models
 from mltree.search.requests import Steps, smoothed
 from mltree.settings import SearchSettings
 
-__all__ = ["alternate", "settle"]
+__all__ = ["Course", "alternate", "settle"]
 
 LEAST_PACE, MOST_PACE = 0.5, 0.95
 """Bounds on what a turn gains as a share of the turn before: the first turns tell little."""
 
 
 @dataclass
-class _Course:
+class Course:
     """How a fit gets on, turn by turn."""
 
     fit: Fit
@@ -60,7 +60,7 @@ def settle(
     Model and lengths are coupled, so that turns converge at a pace of their own: a small gain says
     little where turn after turn brings as much.
     """
-    under_way = [_Course(fit) for fit in fits]
+    under_way = [Course(fit) for fit in fits]
     for _ in range(settings.max_alternations):
         before = [course.fit.lnl for course in under_way]
         moving = [course.fit for course in under_way]

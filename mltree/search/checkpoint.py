@@ -15,6 +15,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.errors import InputError
 from mltree.events import CheckpointWritten, Emit
 from mltree.files import naming, unusable, write_whole
 from mltree.model.partitioned import PartitionModel
@@ -94,6 +96,12 @@ class Checkpoint:
         body = buffer.getvalue()
         first_line = f"mltree checkpoint {VERSION}\n".encode()
         write_whole(self.path, first_line + hashlib.sha256(body).digest() + body)
+
+    def rescue(self) -> None:
+        """Write what is kept, where it can be, for the search has failed."""
+        if self.kept is not None:
+            with suppress(InputError):
+                self.save(self.kept)
 
     def load(self, model: PartitionModel) -> SearchState | None:
         """The state on file, or None without a file.

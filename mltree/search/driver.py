@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mltree.errors import InputError
+from mltree.errors import InputError, MltreeError
 from mltree.events import (
     Emit,
     Event,
@@ -27,8 +27,9 @@ from mltree.search.acts import Act, acts
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.constraint import Constraint
 from mltree.search.quest import Quest
-from mltree.search.requests import Steps, perform
+from mltree.search.requests import Ask, Steps, perform
 from mltree.search.scoring import SearchLikelihood
+from mltree.search.site_rates import group_patterns
 from mltree.search.state import Lineage, Pool, SearchState, best_of
 from mltree.settings import SearchSettings
 from mltree.tree.topology import Tree
@@ -77,8 +78,11 @@ def search(
     emit: Emit = ignore,
     checkpoint: Checkpoint | None = None,
     constraint: Constraint | None = None,
+    ask: Ask | None = None,
 ) -> SearchResult:
     """Search from all starts side by side; the trees given are not changed.
+
+    ask  answers what the likelihood would otherwise
 
     Raises:
         InputError: a start violates the constraint, or the checkpoint belongs to another search.
@@ -92,7 +96,12 @@ def search(
     elif checkpoint is not None:
         emit(SearchResumed(str(checkpoint.path), state.rounds, best_of(state.lineages).lnl))
     quest = Quest(settings, state, emit, constraint)
-    return perform(likelihood, search_steps(quest, checkpoint))
+    try:
+        return perform(likelihood, search_steps(quest, checkpoint), ask)
+    except MltreeError:  # of a rank, say, that has died
+        if checkpoint is not None:
+            checkpoint.rescue()
+        raise
 
 
 def beginning(
@@ -118,7 +127,8 @@ def beginning(
 def search_steps(quest: Quest, checkpoint: Checkpoint | None = None) -> Steps[SearchResult]:
     """A search from its state on, for whoever drives it."""
     state = quest.state
-    yield from play(quest, acts(quest.settings), checkpoint)
+    yield from group_patterns(quest)
+    yield from play(quest, acts(quest.settings, state.model.has_site_rates), checkpoint)
     if checkpoint is not None:
         checkpoint.step(state, quest.emit, is_last=True)
     best = best_of(state.lineages)

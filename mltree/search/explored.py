@@ -9,7 +9,8 @@ things are remembered, each as 64 bits of the sets of tips that make it up:
 * an *end*: a topology from which a phase found nothing to do.
 
 A key holds for any numbering and any tree of these tips. What lies farther away may have changed
-since, and with it the lnL by a little: "far" and "near" leave room for that.
+since, and with it the lnL: by a little near the top, for which "far" and "near" leave room, and by
+more on the way there from a start, so that phases which look farther forget.
 """
 
 from __future__ import annotations
@@ -160,13 +161,16 @@ class Explored:
     least."""
 
     def enter(self, phase: PhaseSettings) -> None:
-        """Rounds of a phase begin: what was seen in narrower ones does not count there."""
+        """Rounds of a phase begin: what was seen in narrower ones does not count there.
+
+        Hopeless moves are forgotten too: around a better tree some of them help.
+        """
         new = (float(phase.radius), phase.cut, phase.breadth, float(phase.trials))
         wider = [own > known for own, known in zip(new, self.reach, strict=True)]
         if any(wider):
             self.ends = NOTHING
         if any(wider[:-1]):
-            self.prunes = NOTHING
+            self.moves = self.prunes = NOTHING
         self.reach = new
 
     def add(self, lesson: Lesson) -> None:

@@ -12,19 +12,29 @@ what models of many variables are left with.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
-from mltree.model.parameters import arrays_of, bounds, starting_models, vector, with_vector
+from mltree.model.eigen import ModelArrays
+from mltree.model.parameters import arrays_of, bounds, vector, with_vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
 from mltree.model.portable import exp
+from mltree.model.starting_models import starting_models
 from mltree.model.substitution import Model
 from mltree.search.quasi_newton import MANY, Ascent
-from mltree.search.requests import Steps, class_weights, part_log_likelihoods
+from mltree.search.requests import (
+    Answers,
+    Request,
+    Steps,
+    Stepwise,
+    class_weights,
+    part_log_likelihoods,
+)
 from mltree.search.trust_region import Climb, Way, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
@@ -95,11 +105,38 @@ def optimise_models(
     Each stops when no step promises ``epsilon`` (natural log units, of a part) any more, and never
     ends worse than it started.
     """
-    for fit in fits:
-        fit.converged = True
-    yield from _weigh_classes(fits)
-    climbs = [_FitClimb(fit, settings, branches, epsilon) for fit in fits]
-    yield from _climb(climbs, settings.iterations)
+    trees, cases = [fit.tree for fit in fits], [fit.case for fit in fits]
+    yield _OptimiseModels(trees, cases, fits, settings, branches, epsilon)
+
+
+@dataclass(frozen=True, eq=False)
+class _OptimiseModels(Stepwise):
+    """The models of fits: of all searches that wait for theirs, so that climbs share algebra."""
+
+    fits: Sequence[Fit]
+    settings: ModelSettings
+    branches: BranchSettings
+    epsilon: float
+
+    @property
+    def kind(self) -> Hashable:
+        """Of the same settings."""
+        return super().kind, self.settings, self.branches, self.epsilon
+
+    def joined_with(self, others: Sequence[Request]) -> Request:
+        """With the fits of all."""
+        every = [self, *(request for request in others if isinstance(request, _OptimiseModels))]
+        fits = list(chain.from_iterable(request.fits for request in every))
+        return super(_OptimiseModels, replace(self, fits=fits)).joined_with(others)
+
+    def steps(self) -> Steps[Answers]:
+        """To nothing: the fits have changed."""
+        for fit in self.fits:
+            fit.converged = True
+        yield from _weigh_classes(self.fits)
+        climbs = [_FitClimb(fit, self.settings, self.branches, self.epsilon) for fit in self.fits]
+        yield from _climb(climbs, self.settings.iterations)
+        return [None] * len(self.fits)
 
 
 def _weigh_classes(fits: Sequence[Fit]) -> Steps[None]:
@@ -128,8 +165,7 @@ def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
         if not under_way:
             break
         trees, cases, ends = [], [], [0]
-        for climb in under_way:
-            more, under = climb.candidates()
+        for more, under in _candidates(under_way):
             trees += more
             cases += under
             ends.append(len(trees))
@@ -142,6 +178,17 @@ def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
         advance(climbs_of_parts, values)
     for climb in climbs:
         climb.finish()
+
+
+def _candidates(climbs: Sequence[_FitClimb]) -> Iterator[tuple[list[Tree], list[Case]]]:
+    """Trees and cases whose lnLs each climb wants; the models of all are found at once."""
+    asked = [climb.points() for climb in climbs]
+    models = [model for climb in climbs for model in climb.models]
+    shapes = [shape for climb in climbs for shape in climb.shapes]
+    points, speeds = (list(chain.from_iterable(rows)) for rows in zip(*asked, strict=True))
+    arrays = iter(arrays_of(models, [own[:, :-1] for own in points], speeds, shapes))
+    for climb, (own, _) in zip(climbs, asked, strict=True):
+        yield climb.candidates(own, list(islice(arrays, len(own))))
 
 
 class _FitClimb:
@@ -167,16 +214,32 @@ class _FitClimb:
         """Whether there is nothing more to try."""
         return all(part.done for part in self._parts)
 
-    def candidates(self) -> tuple[list[Tree], list[Case]]:
-        """Trees and cases whose lnLs are wanted, part by part: those of the n-th points."""
-        fit, model = self._fit, self._fit.model
+    @property
+    def models(self) -> Sequence[Model]:
+        """Of the parts, as they started."""
+        return self._fit.model.models
+
+    @property
+    def shapes(self) -> Sequence[tuple[int, int]]:
+        """Eigen systems and categories of each part."""
+        return self._fit.model.shapes
+
+    def points(self) -> tuple[list[Float], list[Float]]:
+        """f64[n, variables], f64[n]: where lnLs of each part are wanted, factors on its rates."""
+        model = self._fit.model
         points = [part.variables() for part in self._parts]
-        scales = [exp(own[:, -1]) for own in points]
         speeds = [
-            scale * scaler if model.linkage == Linkage.SCALED else np.ones_like(scale)
-            for scale, scaler in zip(scales, model.scalers.tolist(), strict=True)
+            exp(own[:, -1]) * scaler if model.linkage == Linkage.SCALED else np.ones(len(own))
+            for own, scaler in zip(points, model.scalers.tolist(), strict=True)
         ]
-        arrays = arrays_of(model.models, [own[:, :-1] for own in points], speeds, model.shapes)
+        return points, speeds
+
+    def candidates(
+        self, points: Sequence[Float], arrays: Sequence[list[ModelArrays]]
+    ) -> tuple[list[Tree], list[Case]]:
+        """Trees and cases whose lnLs are wanted, part by part: those of the n-th points."""
+        fit = self._fit
+        scales = [exp(own[:, -1]) for own in points]
         count = max(map(len, arrays))
         every = [own + own[-1:] * (count - len(own)) for own in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]

@@ -60,6 +60,7 @@ class Neighbourhood:
         empty = np.empty(0, dtype=np.int32)
         self.target: Int = empty
         """int32[candidates]: half-edge of the target edge, on the near side."""
+        self._far: Int = empty
         self.parent: Int = empty
         """int32[candidates]: the candidate one edge nearer to the pruning point, or -1."""
         self.side: Int = empty
@@ -109,6 +110,7 @@ class Neighbourhood:
         start = self.size
         side, parent, far = self._standpoints(alive)
         targets, parents, sides = [self.target], [self.parent], [self.side]
+        fars = [self._far]
         first = start
         for _ in range(self.depth_reached, depth_limit):
             inner = np.flatnonzero(self.forest.is_inner[far])
@@ -121,10 +123,12 @@ class Neighbourhood:
             sides.append(np.repeat(side, 2))
             parents.append(np.repeat(parent, 2))
             side, far = sides[-1], self._twin[target]
+            fars.append(far)
             parent = np.arange(first, first + target.size, dtype=np.int32)
             first += target.size
             self._layers.append(first)
         self.target = np.concatenate(targets)
+        self._far = np.concatenate(fars)
         self.parent = np.concatenate(parents)
         self.side = np.concatenate(sides)
         return slice(start, first)
@@ -160,20 +164,20 @@ class Neighbourhood:
         walked = np.flatnonzero(size)
         order = np.empty(walked.size, dtype=np.int32)
         order[position[walked]] = walked
-        near = self.target[order]
+        across = order ^ 1
         return ScanTasks(
             tree=self.tree_of_prune[sides >> 1],
             prune=self.prunes[sides >> 1],
             root=self._side_root[sides],
             join_length=joins[..., sides >> 1],
             first_step=first_step,
-            near=near,
-            far=self._twin[near],
-            sibling=self._twin[self.target[order ^ 1]],
-            level_in=level_in[order],
-            level_out=np.where(size[order] > 1, level_out[order], np.int32(-1)),
-            partner=np.where(size[order ^ 1] > 0, position[order ^ 1], np.int32(-1)),
-            output=rank[order],
+            near=self.target.take(order),
+            far=self._far.take(order),
+            sibling=self._far.take(across),
+            level_in=level_in.take(order),
+            level_out=np.where(size > 1, level_out, np.int32(-1)).take(order),
+            partner=np.where(size > 0, position, np.int32(-1)).take(across),
+            output=rank.take(order),
             outputs=int(n_outputs),
         )
 
@@ -185,7 +189,7 @@ class Neighbourhood:
         index = np.arange(self.size, dtype=np.int32)[self.frontier]
         if alive is not None:
             index = index[alive]
-        return self.side[index], index, self._twin[self.target[index]]
+        return self.side[index], index, self._far[index]
 
     def _slices(self) -> list[slice]:
         """One slice per depth, shallowest first."""

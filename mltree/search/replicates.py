@@ -24,9 +24,11 @@ from mltree.search.duplicates import Collapsed
 from mltree.search.quest import Quest
 from mltree.search.requests import Request, Steps
 from mltree.search.scoring import SearchLikelihood
+from mltree.search.site_rates import group_patterns
 from mltree.settings import SearchSettings
 from mltree.supports.resampling import Resampling
 from mltree.tree.fitch import InformativeSites
+from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
 from mltree.tree.parsimony_spr import reweighted_trees
 from mltree.tree.topology import Tree
 
@@ -109,6 +111,8 @@ class Replicates:
     given: Sequence[Tree] = ()
     """Where replicates 1, 2, ... start, over the distinct sequences; at trees of their own if none.
     """
+    parsimony: ParsimonyEngine = REFERENCE
+    """Which makes those."""
 
     def searches(self, numbers: Iterable[int], at_once: int) -> Iterator[Steps[Replicate]]:
         """The searches of these replicates, of which so many are under way at a time.
@@ -126,7 +130,7 @@ class Replicates:
                 starts = [[self.given[number - 1].copy()] for number in batch]
             else:
                 tries = [
-                    replicate_starts(groups, weights, rngs, self.constraint)
+                    replicate_starts(groups, weights, rngs, self.constraint, self.parsimony)
                     for _ in range(self.settings.parsimony_starts)
                 ]
                 starts = [list(own) for own in zip(*tries, strict=True)]
@@ -154,6 +158,7 @@ class Replicates:
         state = beginning(first, self.model, self.settings, rng)
         quest = Quest(self.settings, state, ignore, self.constraint, weights=row)
         yield _LoadWeights(starts[:1], [quest.case], rows)
+        yield from group_patterns(quest)
         yield from play(quest, replicate_acts(self.settings))
         rows.give_back(row)
         (found,) = state.lineages
@@ -166,6 +171,7 @@ def replicate_starts(
     weights: Float,
     rngs: Sequence[np.random.Generator],
     constraint: Constraint | None = None,
+    engine: ParsimonyEngine = REFERENCE,
 ) -> list[Tree]:
     """A start for every row of weights f64[n, L], by its rng: parsimony, or what fits a constraint.
 
@@ -173,4 +179,4 @@ def replicate_starts(
     """
     if constraint is not None:
         return [constrained_start(constraint, rng) for rng in rngs]
-    return reweighted_trees(InformativeSites.of(*groups), weights, rngs)
+    return reweighted_trees(InformativeSites.of(*groups), weights, rngs, engine=engine)

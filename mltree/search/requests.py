@@ -9,7 +9,7 @@ answer depends on what it was joined with.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, pairwise
 from typing import Any, TypeAlias, TypeVar
@@ -19,16 +19,18 @@ from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
 from mltree.search.explored import Explored
-from mltree.search.scoring import Rules, ScoredMoves, SearchLikelihood, score_moves
+from mltree.search.scoring import ALL, Rules, ScoredMoves, SearchLikelihood, Share, score_moves
 from mltree.tree.topology import Tree
 
 __all__ = [
+    "Ask",
     "ClassWeights",
     "PartLogLikelihoods",
     "Request",
     "ScoreMoves",
     "SmoothTrees",
     "Steps",
+    "Stepwise",
     "class_weights",
     "part_log_likelihoods",
     "perform",
@@ -71,9 +73,36 @@ class Request(ABC):
     def answer(self, likelihood: SearchLikelihood) -> Answers:
         """What was asked, an answer a tree."""
 
+    def shares(self, count: int) -> Sequence[Request]:  # noqa: ARG002
+        """The same in so many requests at most, for as many ranks: itself if it goes alone."""
+        return [self]
+
+    def whole(self, answers: Sequence[Answers]) -> Answers:
+        """The answer, from those to its shares."""
+        (answer,) = answers
+        return answer
+
+
+class _ByTree(Request):
+    """One whose shares are trees."""
+
+    def shares(self, count: int) -> Sequence[Request]:
+        """Every so many trees."""
+        return [
+            replace(self, trees=self.trees[n::count], cases=self.cases[n::count])
+            for n in range(min(count, len(self.trees)))
+        ]
+
+    def whole(self, answers: Sequence[Answers]) -> Answers:
+        """Those to all trees in order."""
+        found: list[Any] = [None] * len(self.trees)
+        for n, own in enumerate(answers):
+            found[n :: len(answers)] = own
+        return found
+
 
 @dataclass(frozen=True, eq=False)
-class SmoothTrees(Request):
+class SmoothTrees(_ByTree):
     """Branch lengths, which change in place; lnL f64[n]."""
 
     epsilon: float
@@ -89,7 +118,7 @@ class SmoothTrees(Request):
 
 
 @dataclass(frozen=True, eq=False)
-class PartLogLikelihoods(Request):
+class PartLogLikelihoods(_ByTree):
     """lnL of every part, f64[n, parts]."""
 
     def answer(self, likelihood: SearchLikelihood) -> Float:
@@ -98,7 +127,7 @@ class PartLogLikelihoods(Request):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassWeights(Request):
+class ClassWeights(_ByTree):
     """The best weights of every part's classes, f64 [classes] each."""
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[Float]]:
@@ -115,6 +144,8 @@ class ScoreMoves(Request):
     explored: Sequence[Explored]
     """What is known of the surroundings of each tree."""
     rules: Rules
+    share: Share = ALL
+    """Of the prunes."""
 
     @property
     def kind(self) -> Hashable:
@@ -133,11 +164,36 @@ class ScoreMoves(Request):
 
     def answer(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
         """Moves, tree by tree."""
-        return score_moves(likelihood, self.trees, self.cases, self.lnls, self.explored, self.rules)
+        return score_moves(
+            likelihood, self.trees, self.cases, self.lnls, self.explored, self.rules, self.share
+        )
+
+    def shares(self, count: int) -> Sequence[Request]:
+        """Every so many subtrees that are moved, of all trees."""
+        return [replace(self, share=Share(n, count)) for n in range(count)]
+
+    def whole(self, answers: Sequence[Answers]) -> Answers:
+        """Moves, tree by tree."""
+        return [ScoredMoves.of(shares) for shares in zip(*answers, strict=True)]
 
 
 Steps: TypeAlias = Generator[Request, Answers, T]
 """Something that needs likelihoods on the way to its result."""
+
+Ask: TypeAlias = Callable[[Request], Answers]
+"""Whoever answers."""
+
+
+class Stepwise(Request):
+    """One that is answered by steps of its own."""
+
+    @abstractmethod
+    def steps(self) -> Steps[Answers]:
+        """The way to the answer."""
+
+    def answer(self, likelihood: SearchLikelihood) -> Answers:
+        """Go through the steps."""
+        return perform(likelihood, self.steps())
 
 
 def smoothed(trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> Steps[list[float]]:
@@ -172,14 +228,17 @@ def scored_moves(
     return found
 
 
-def perform(likelihood: SearchLikelihood, steps: Steps[T]) -> T:
-    """Go through the steps alone, to their result."""
-    ((_, result),) = perform_all(likelihood, [steps], 1)
+def perform(likelihood: SearchLikelihood, steps: Steps[T], ask: Ask | None = None) -> T:
+    """Go through the steps alone, to their result; ``ask``: answers instead of the likelihood."""
+    ((_, result),) = perform_all(likelihood, [steps], 1, ask)
     return result
 
 
 def perform_all(
-    likelihood: SearchLikelihood, every: Iterable[Steps[T]], at_once: int
+    likelihood: SearchLikelihood,
+    every: Iterable[Steps[T]],
+    at_once: int,
+    ask: Ask | None = None,
 ) -> Iterator[tuple[int, T]]:
     """Go through many at once; gives each one's number and result as it ends.
 
@@ -205,7 +264,8 @@ def perform_all(
             return
         numbers = _largest_kind({number: request for number, (_, request) in waiting.items()})
         first, *others = (waiting[number][1] for number in numbers)
-        answer = first.joined_with(others).answer(likelihood)
+        request = first.joined_with(others)
+        answer = request.answer(likelihood) if ask is None else ask(request)
         ends = np.cumsum([0, *(len(request.trees) for request in (first, *others))]).tolist()
         for number, (begin, end) in zip(numbers, pairwise(ends), strict=True):
             steps, _ = waiting.pop(number)

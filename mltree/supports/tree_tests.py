@@ -34,6 +34,9 @@ __all__ = [
     "weighted_tests",
 ]
 
+BLOCK = 1 << 12
+"""Patterns whose differences are summed at a time, so that they take little memory."""
+
 LEVEL = 0.05
 """Of significance: a tree of a smaller p-value is rejected."""
 
@@ -121,8 +124,12 @@ def deviations(sites: Float64Array, weights: Float64Array) -> Float64Array:
     sites  f64 [n, L] site lnL of every pattern; weights f64 [L] its sites
     """
     n_sites = weights.sum()
-    centred = sites - (sites @ weights / n_sites)[:, None]
-    product = (centred * weights) @ centred.T
+    means = sites @ weights / n_sites
+    product = np.zeros((len(sites), len(sites)))
+    for first in range(0, weights.size, BLOCK):
+        some = slice(first, first + BLOCK)
+        centred = sites[:, some] - means[:, None]
+        product += (centred * weights[some]) @ centred.T
     own = np.diagonal(product)
     variance = np.maximum(own[:, None] + own - product - product.T, 0.0)
     deviation: Float64Array = np.sqrt(variance * n_sites / max(n_sites - 1.0, 1.0))
@@ -140,13 +147,16 @@ def weighted_tests(
     with np.errstate(divide="ignore"):
         scale = np.where(deviation > 0.0, 1.0 / deviation, 0.0)
     single, several = [], []
+    ahead = np.empty_like(centred)
     for tree, factor in enumerate(scale):
-        others = np.arange(lnl.size) != tree
-        lead = (lnl[others] - lnl[tree]) * factor[others]
-        rival = np.flatnonzero(others)[lead.argmax()]
+        lead = (lnl - lnl[tree]) * factor
+        lead[tree] = -np.inf
+        rival = lead.argmax()
         single.append(np.count_nonzero(centred[rival] - centred[tree] > lnl[rival] - lnl[tree]))
-        resampled_lead = ((centred - centred[tree]) * factor[:, None])[others].max(axis=0)
-        several.append(np.count_nonzero(resampled_lead > lead.max()))
+        np.subtract(centred, centred[tree], out=ahead)
+        ahead *= factor[:, None]
+        ahead[tree] = -np.inf
+        several.append(np.count_nonzero(ahead.max(axis=0) > lead.max()))
     return _share(single, resampled), _share(several, resampled)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.tree.forest import GOLDEN, mixed
-from mltree.tree.split_sums import SplitSums
+from mltree.tree.split_sums import splits_of
 from mltree.tree.topology import Float64Array, Tree
 
 __all__ = ["CORRELATION", "Ultrafast"]
@@ -48,7 +48,7 @@ class Ultrafast:
         self.trees: dict[int, Tree] = {}
         """Those that are held, by key."""
         self._counts = np.zeros(replicates)
-        self._known: dict[int, float] = {}
+        self._known: set[int] = set()
         self._splits: dict[int, UInt64Array] = {}
         self._snapshots: list[tuple[UInt64Array, Float64Array]] = []
 
@@ -62,13 +62,9 @@ class Ultrafast:
         """LnL from which on trees are worth being offered."""
         return float(self.lnl.min()) - MARGIN
 
-    def wanted(self, keys: UInt64Array, lnl: Float64Array) -> NDArray[np.intp]:
-        """Those of some trees that are worth being offered.
-
-        A topology is, again, once it has become better by more than EPSILON.
-        """
-        known = np.array([self._known.get(key, -np.inf) for key in keys.tolist()])
-        return np.flatnonzero((lnl >= self.cutoff) & (lnl > known + EPSILON))
+    def knows(self, keys: UInt64Array) -> NDArray[np.bool_]:
+        """Which topologies were offered."""
+        return np.array([key in self._known for key in keys.tolist()], np.bool_)
 
     def offer(
         self,
@@ -83,8 +79,9 @@ class Ultrafast:
         resampled  f64[n, B]
         make       gives the n-th tree, which nobody changes
         """
-        self._known.update(zip(keys.tolist(), lnl.tolist(), strict=True))
+        self._known.update(keys.tolist())
         hopeful = (resampled > self.best - EPSILON).any(axis=1)
+        fresh: dict[int, int] = {}
         for n in np.flatnonzero(hopeful).tolist():
             taken = self._takers(keys[n], resampled[n])
             if not taken.size:
@@ -93,9 +90,11 @@ class Ultrafast:
             self._counts[taken] = np.where(is_better, 1, self._counts[taken] + 1)
             self.best[taken] = np.maximum(self.best[taken], resampled[n, taken])
             self.lnl[taken], self.held[taken] = lnl[n], keys[n]
-            self.trees[int(keys[n])] = make(n)
-        held = set(self.held.tolist())
-        self.trees = {key: tree for key, tree in self.trees.items() if key in held}
+            fresh[int(keys[n])] = n
+        self.trees = {
+            key: make(fresh[key]) if key in fresh else self.trees[key]
+            for key in np.unique(self.held).tolist()
+        }
 
     def _takers(self, key: np.uint64, resampled: Float64Array) -> NDArray[np.intp]:
         """The replicates that take a tree. Chance knows its key and their numbers, and no order."""
@@ -121,13 +120,14 @@ class Ultrafast:
 
     def _supports(self) -> tuple[UInt64Array, Float64Array]:
         """Keys of the splits of all that is held, rising, and the share of replicates of each."""
-        holders = self.holders()
-        self._splits = {
-            key: self._splits[key] if key in self._splits else SplitSums(self.trees[key]).splits
-            for key, _ in holders
-        }
-        keys = np.concatenate([self._splits[key] for key, _ in holders])
-        counts = np.repeat([count for _, count in holders], len(keys) // len(holders))
+        holders = dict(self.holders())
+        new = [key for key in holders if key not in self._splits]
+        if new:
+            rows = splits_of([self.trees[key] for key in new])
+            self._splits.update(zip(new, rows, strict=True))
+        self._splits = {key: self._splits[key] for key in holders}
+        keys = np.concatenate(list(self._splits.values()))
+        counts = np.repeat(list(holders.values()), len(keys) // len(holders))
         distinct, of_key = np.unique(keys, return_inverse=True)
         return distinct, np.bincount(of_key, counts) / self.replicates
 

@@ -15,4 +15,5 @@ fitch          bit-parallel Fitch sets over packed sites
 directional_sets  the sets behind every half-edge of trees side by side, kept up
 parsimony      the parsimony score, randomised stepwise addition
 parsimony_spr  parsimony_trees: the usual starts, improved by batched SPR
+reference_parsimony  what they rest on, with NumPy; a device's is mltree.device.parsimony
 """

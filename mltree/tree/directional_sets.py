@@ -84,31 +84,11 @@ class DirectionalSets:
         self._is_due[due] = False
         return due
 
-    def towards_tips(self, trees: Int32Array) -> tuple[Int32Array, NDArray[np.bool_]]:
-        """The inner half-edges that face tip 0 of some trees; bool[n]: which of those are trees."""
-        wave = self.twin[trees * np.int32(self.n_halves)]
-        waves = []
-        for _ in range(self.n_tips):  # in a circle they would go on for ever
-            wave = wave[self.is_inner[wave]]
-            waves.append(wave)
-            if not wave.size:
-                break
-            wave = np.concatenate([self.twin[side[wave]] for side in self.siblings])
-        facing = np.concatenate(waves)
-        count = np.bincount(facing // self.n_halves, minlength=self.n_trees)
-        return facing, count == self.n_tips - 2
+    def scores(self, facing: Int32Array, trees: Int32Array) -> Float64Array:
+        """f64[n]: changes on some trees, with those that any tree needs; others' mean nothing.
 
-    def scores(
-        self, facing: Int32Array | None = None, trees: Int32Array | None = None
-    ) -> Float64Array:
-        """f64[n]: changes on every tree, with those that any tree needs.
-
-        facing, trees: see :meth:`towards_tips`; of all where None, else others' are meaningless
+        facing: all their half-edges that face tip 0 (:meth:`mltree.tree.forest.Forest.facing`)
         """
-        if trees is None:
-            trees = np.arange(self.n_trees, dtype=np.int32)
-        if facing is None:
-            facing, _ = self.towards_tips(trees)
         one, other = (self.behind(self.twin[side[facing]]) for side in self.siblings)
         changes = self.sites.misses(one, other)
         scores: Float64Array = np.zeros(self.n_trees) + self.sites.constant

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
 
-__all__ = ["InformativeSites", "PackedSites", "Sets", "pack_sites"]
+__all__ = ["WORD_BITS", "InformativeSites", "PackedSites", "Sets", "pack_sites"]
 
 Sets: TypeAlias = NDArray[np.uint64]
 """uint64 [F, n]: n state sets of every site, plane after plane; NumPy's loops run over the sets,
@@ -34,6 +34,7 @@ which are many: join takes a third of the time that it takes on [n, F]."""
 Float64 = NDArray[np.float64]
 
 WORD_BITS = 64
+"""Sites of a word."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,6 +112,23 @@ class Forest:
             wave = np.concatenate([one[wave], other[wave]])
         return waves
 
+    def facing(self, trees: Int32Array) -> tuple[Int32Array, NDArray[np.bool_]]:
+        """The inner half-edges of some trees that face tip 0, nearest first.
+
+        Returns: them, and bool[n]: which of those are trees, with no branches in a circle.
+        """
+        wave = self.twin[self.first_half[trees]]
+        waves = []
+        for _ in range(int(self.n_tips.max())):  # in a circle they would go on for ever
+            wave = wave[self.is_inner[wave]]
+            waves.append(wave)
+            if not wave.size:
+                break
+            wave = np.concatenate([self.twin[side[wave]] for side in self.siblings])
+        facing = np.concatenate(waves)
+        count = np.bincount(self.tree_of_half[facing], minlength=self.n_trees)
+        return facing, count == self.n_tips - 2
+
     def levels(self) -> Int32Array:
         """int32[3N of all]: 1 + the highest level of what a half-edge is made from; tips are 0.
 

@@ -1,25 +1,27 @@
 """The parsimony score, and trees by randomised stepwise addition.
 
-Every directional Fitch set is kept (:mod:`mltree.tree.directional_sets`), so a new tip is tried on
-all edges at once: on edge {g, h} it costs the sites where its set misses join(set[g], set[h]).
-
-Letters: T tips, E edges, F words of all planes (see fitch).
+Who does the work is an engine: NumPy here, or a device (:mod:`mltree.device.parsimony`). All
+numbers are whole, so that every engine finds the same trees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
-from mltree.tree.directional_sets import DirectionalSets
-from mltree.tree.fitch import PackedSites, Sets, pack_sites
+from mltree.tree.fitch import PackedSites, pack_sites
 from mltree.tree.forest import Forest
-from mltree.tree.topology import DEFAULT_LENGTH, NONE, Int32Array, Tree
+from mltree.tree.reference_parsimony import ReferenceParsimony
+from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree
 
 __all__ = [
+    "REFERENCE",
+    "Grove",
+    "ParsimonyEngine",
     "groves",
     "packed",
     "parsimony_score",
@@ -31,13 +33,53 @@ __all__ = [
 SETS_A_TIP = 5
 """Fitch sets of half-edges and edges that a growing tree keeps for every tip."""
 
-GROVE_BYTES = 1 << 26
-"""Sets of trees that stand side by side: for more of them, NumPy's calls cost little anyway."""
+
+class Grove(Protocol):
+    """Trees that stand side by side, with the Fitch sets of all their half-edges."""
+
+    def scores(self) -> Float64Array:
+        """f64[trees]: changes on every tree, with those that any tree needs."""
+
+    def renew(self, trees: Int32Array, facing: Int32Array) -> Float64Array:
+        """Follow the forest, in which some trees have changed.
+
+        facing   all half-edges of those trees that face tip 0, nearest first
+        Returns: f64[trees]: as :meth:`scores`; of other trees they mean nothing.
+        """
+
+    def best_targets(
+        self, prunes: Int32Array, cuts: Float64Array
+    ) -> tuple[Int32Array, Int32Array, Float64Array]:
+        """Of the prunes that gain, the branch each is best put on, and the changes that saves.
+
+        The most gain, then the nearest, then the first half-edge. ``cuts`` f64[prunes]: a walk ends
+        where the subtree would cost more than here by more than this.
+        """
+
+
+class ParsimonyEngine(Protocol):
+    """What makes trees by parsimony."""
+
+    grove_bytes: int
+    """Of the sets of trees that are best worked on side by side."""
+
+    def grow(self, sites: PackedSites, orders: Int32Array, draws: NDArray[np.uint32]) -> list[Tree]:
+        """Trees by stepwise addition, all lengths 0.
+
+        orders  int32[trees, T]: the tips as they come
+        draws   uint32[trees, T]: of n branches where a tip costs least, number draw * n / 2^32
+        """
+
+    def grove(self, forest: Forest, sites: PackedSites) -> Grove:
+        """Whole trees, which the caller changes in place."""
+
+
+REFERENCE: ParsimonyEngine = ReferenceParsimony()
 
 
 def parsimony_score(tree: Tree, patterns: Patterns | PackedSites) -> float:
     """The least number of state changes on the tree, site weights included (Fitch 1971)."""
-    return float(DirectionalSets.of_trees(Forest([tree]), packed(patterns)).scores()[0])
+    return float(REFERENCE.grove(Forest([tree]), packed(patterns)).scores()[0])
 
 
 def stepwise_addition(
@@ -56,130 +98,41 @@ def stepwise_additions(
     patterns: Patterns | PackedSites,
     rngs: Sequence[np.random.Generator],
     length: float = DEFAULT_LENGTH,
+    engine: ParsimonyEngine = REFERENCE,
 ) -> list[Tree]:
     """A tree by stepwise addition for every rng, and for every row of weights where sites have any.
 
-    They grow side by side: the same rng several times gives several trees, which differ from those
-    that it would give one by one.
+    The same rng several times gives several trees, those that it would give one by one.
     """
+    sites = packed(patterns)
+    orders, draws = [], []
+    for rng in rngs:
+        orders.append(rng.permutation(sites.n_tips))
+        draws.append(rng.integers(1 << 32, size=sites.n_tips, dtype=np.uint32))
+    all_orders, all_draws = np.array(orders, np.int32), np.array(draws)
     trees: list[Tree] = []
-    for some, sites in groves(packed(patterns), len(rngs)):
-        trees += _grown(sites, rngs[some], length)
-    return trees
-
-
-def groves(sites: PackedSites, count: int) -> Iterator[tuple[slice, PackedSites]]:
-    """Some of ``count`` trees at a time, with their sites: as many as are best side by side."""
-    size = trees_at_once(sites.n_tips, len(sites.tips) * sites.tips.itemsize)
-    for first in range(0, count, size):
-        some = slice(first, first + size)
-        yield some, sites.rows(some) if sites.tips.ndim > 2 else sites
-
-
-def trees_at_once(n_tips: int, set_bytes: int) -> int:
-    """Trees that are best worked on side by side, by the bytes of a set."""
-    return max(1, GROVE_BYTES // (SETS_A_TIP * n_tips * set_bytes))
-
-
-def _grown(sites: PackedSites, rngs: Sequence[np.random.Generator], length: float) -> list[Tree]:
-    """A tree by each generator; the same one again where all draw from one stream."""
-    growth = _Growth(sites, len(rngs))
-    orders = [rng.permutation(growth.n_tips) for rng in rngs]
-    order = np.stack(orders, axis=1).astype(np.int32)
-    growth.star(order[:3])
-    for tips in order[3:]:
-        costs = growth.costs(tips)
-        cheapest = [np.flatnonzero(own) for own in costs == costs.min(axis=1, keepdims=True)]
-        growth.insert(
-            tips,
-            np.array(
-                [own[rng.integers(own.size)] for own, rng in zip(cheapest, rngs, strict=True)]
-            ),
-        )
-    trees = growth.trees()
+    for some, own in groves(sites, len(rngs), engine):
+        trees += engine.grow(own, all_orders[some], all_draws[some])
     for tree in trees:
         tree.lengths[:] = length
     return trees
 
 
+def groves(
+    sites: PackedSites, count: int, engine: ParsimonyEngine
+) -> Iterator[tuple[slice, PackedSites]]:
+    """Some of ``count`` trees at a time, with their sites: as many as are best side by side."""
+    size = trees_at_once(sites.n_tips, len(sites.tips) * sites.tips.itemsize, engine)
+    for first in range(0, count, size):
+        some = slice(first, first + size)
+        yield some, sites.rows(some) if sites.tips.ndim > 2 else sites
+
+
+def trees_at_once(n_tips: int, set_bytes: int, engine: ParsimonyEngine) -> int:
+    """Trees that are best worked on side by side, by the bytes of a set."""
+    return max(1, engine.grove_bytes // (SETS_A_TIP * n_tips * set_bytes))
+
+
 def packed(patterns: Patterns | PackedSites) -> PackedSites:
     """The packed sites of either."""
     return patterns if isinstance(patterns, PackedSites) else pack_sites(patterns)
-
-
-class _Growth:
-    """Trees that gain one tip each at a time, with the sets of all half-edges and edges kept up.
-
-    Half-edge h of tree k is ``k * 3N + h``, edge e is ``k * E + e``, as in a Forest. All trees
-    have the same nodes and edges at any time; they differ in the tips, and where those went.
-    """
-
-    def __init__(self, sites: PackedSites, count: int = 1) -> None:
-        self.sites = sites
-        self.n_tips = sites.n_tips
-        n_halves, n_edges = 3 * (2 * self.n_tips - 2), 2 * self.n_tips - 3
-        self.first_half = n_halves * np.arange(count, dtype=np.int32)
-        self.first_edge = n_edges * np.arange(count, dtype=np.int32)
-        self.twin = np.full(count * n_halves, NONE, dtype=np.int32)
-        self.edge = np.full(count * n_halves, NONE, dtype=np.int32)
-        self.sets = DirectionalSets(self.twin, count, sites)
-        self.edge_sets: Sets = np.empty((len(sites.tips), count, n_edges), dtype=np.uint64)
-        self.edge_half = np.empty(count * n_edges, dtype=np.int32)
-        self.next_node = self.n_tips
-        self.n_edges = 0
-
-    def trees(self) -> list[Tree]:
-        """The trees, once every tip is there."""
-        count, n_edges = self.edge_sets.shape[1:]
-        used = self.twin >= 0
-        twin = np.where(used, self.twin - np.repeat(self.first_half, self.twin.size // count), NONE)
-        edge = np.where(used, self.edge - np.repeat(self.first_edge, self.edge.size // count), NONE)
-        halves = zip(twin.reshape(count, -1), edge.reshape(count, -1), strict=True)
-        return [Tree(t.copy(), e.copy(), np.zeros(n_edges), self.n_tips) for t, e in halves]
-
-    def star(self, tips: Int32Array) -> None:
-        """The trees of the first three tips, int [3, trees]."""
-        base = self.first_half + 3 * self.next_node
-        for slot, tip in enumerate(tips):
-            self._link(base + slot, self.first_half + 3 * tip, self.first_edge + slot)
-        self.next_node, self.n_edges = self.next_node + 1, 3
-        self.sets.refresh(np.concatenate([base, base + 1, base + 2]))
-        self._refresh_edges((self.first_edge + np.arange(3)[:, None]).ravel())
-
-    def costs(self, tips: Int32Array) -> NDArray[np.float64]:
-        """float64 [trees, edges so far]: the changes that each tree's tip adds on each edge."""
-        new = self.sets.behind(self.first_half + 3 * tips)
-        return self.sites.misses(self.edge_sets[:, :, : self.n_edges], new[:, :, None])
-
-    def insert(self, tips: Int32Array, edges: Int32Array) -> None:
-        """Put a tip onto an edge of every tree; its near half keeps the edge's id."""
-        old = self.first_edge + edges
-        near = self.edge_half[old]
-        far = self.twin[near]
-        base = self.first_half + 3 * self.next_node
-        self._link(near, base, old)
-        self._link(base + 1, far, self.first_edge + self.n_edges)
-        self._link(base + 2, self.first_half + 3 * tips, self.first_edge + self.n_edges + 1)
-        self.next_node, self.n_edges = self.next_node + 1, self.n_edges + 2
-        # The neighbours saw each other until now; behind the tip's half-edge is the old edge.
-        rows, sets = self.sets.row_of, self.sets.sets
-        sets[:, rows[base]], sets[:, rows[base + 1]] = sets[:, rows[far]], sets[:, rows[near]]
-        sets[:, rows[base + 2]] = self._flat_edge_sets[:, old]
-        changed = self.sets.refresh(np.concatenate([base, base + 1]))
-        touched = np.concatenate([changed, base, base + 1, base + 2])
-        self._refresh_edges(np.flatnonzero(np.bincount(self.edge[touched])).astype(np.int32))
-
-    @property
-    def _flat_edge_sets(self) -> Sets:
-        """[F, n * E]: the edges of all trees."""
-        return self.edge_sets.reshape(len(self.edge_sets), -1)
-
-    def _link(self, one: Int32Array, other: Int32Array, edge: Int32Array) -> None:
-        self.twin[one], self.twin[other] = other, one
-        self.edge[one] = self.edge[other] = edge
-        self.edge_half[edge] = one
-
-    def _refresh_edges(self, edges: Int32Array) -> None:
-        halves = self.edge_half[edges]
-        one, other = self.sets.behind(halves), self.sets.behind(self.twin[halves])
-        self._flat_edge_sets[:, edges] = self.sites.join(one, other)

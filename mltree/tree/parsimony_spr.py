@@ -1,39 +1,35 @@
 """Parsimony SPR in batches: every subtree is tried everywhere, many moves are made at once.
 
-For a pruned subtree with set P, and a target edge with the sets N (near side, without the
-subtree) and D (far side), the tree costs
-
-    constant + sites where join(N, D) misses P
-
-so a prune's gain is that count at the edge it came from less the count at the target. D is a
-directional set of the tree as it is; N is carried along while walking away from the attachment
-node, for all prunes of a chunk at once. Gains are exact one by one, not together: the moves go in
-under the loose rule (docs/search.md, "Loose acceptance"), and where the sum falls short the better
-half is tried again.
+What a move gains is exact one by one, not together: the moves go in under the loose rule
+(docs/search.md, "Loose acceptance"), and where the sum falls short the better half is tried again.
 
 Trees stand side by side, as in a Forest, and do their rounds together; none depends on another.
-Letters: T tips, N nodes, C candidates, F words of all planes (see fitch).
+Letters: T tips, L patterns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
-from mltree.threads import threads
-from mltree.tree.directional_sets import DirectionalSets
-from mltree.tree.fitch import InformativeSites, PackedSites, Sets
+from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
 from mltree.tree.forest import Forest
 from mltree.tree.moves import apply_sprs, compatible, rewire
-from mltree.tree.parsimony import groves, packed, stepwise_additions, trees_at_once
+from mltree.tree.parsimony import (
+    REFERENCE,
+    ParsimonyEngine,
+    groves,
+    packed,
+    stepwise_additions,
+    trees_at_once,
+)
 from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree
 
-__all__ = ["improve", "parsimony_trees", "reweighted_trees"]
+__all__ = ["improve", "parsimony_trees", "parsimony_trees_of_each", "reweighted_trees"]
 
 NEAR_CUT = 0.5
 """A walk ends where the subtree would cost more than here by this many mean changes a branch, as
@@ -47,11 +43,8 @@ place of the cut is 0.4 % above it at 2,000 taxa."""
 
 CUTS = (NEAR_CUT, LOSS_CUT)
 
-CHUNK_WORDS = 1 << 18
-"""64-bit words of one wave's sets: 2 MB; with fewer NumPy calls count."""
-
-WALKS = 8
-"""Walks under way that one prune is expected to have; more only cost memory."""
+MOST_WEIGHTS = 1 << 22
+"""Rows x patterns of alignments whose starts are made side by side: 32 MB."""
 
 Bool = NDArray[np.bool_]
 
@@ -61,6 +54,7 @@ def parsimony_trees(
     count: int,
     rng: np.random.Generator,
     length: float = DEFAULT_LENGTH,
+    engine: ParsimonyEngine = REFERENCE,
 ) -> list[Tree]:
     """``count`` usual starts: randomised stepwise addition, then SPR until no move helps.
 
@@ -71,9 +65,83 @@ def parsimony_trees(
     Returns: trees with all branches of the given length; the same for the same state of rng.
     """
     sites = packed(patterns)
-    added = stepwise_additions(sites, [rng] * count, length)
+    (starts,) = _starts(sites, [count], [rng], length, engine)
+    return starts
+
+
+def parsimony_trees_of_each(
+    alignments: Sequence[Sequence[Patterns]],
+    counts: Sequence[int],
+    rngs: Sequence[np.random.Generator],
+    length: float = DEFAULT_LENGTH,
+    engine: ParsimonyEngine = REFERENCE,
+) -> list[list[Tree]]:
+    """What :func:`parsimony_trees` makes of each alignment, those of as many taxa side by side.
+
+    alignments  each the patterns of one data type, or of several, over its taxa
+    """
+    starts: list[list[Tree]] = [[] for _ in alignments]
+    for alike in _side_by_side(alignments, counts):
+        own_counts, own_rngs = [counts[n] for n in alike], [rngs[n] for n in alike]
+        sites = _sites_of_rows([alignments[n] for n in alike], own_counts)
+        made = _starts(sites, own_counts, own_rngs, length, engine)
+        for n, own in zip(alike, made, strict=True):
+            starts[n] = own
+    return starts
+
+
+def _side_by_side(
+    alignments: Sequence[Sequence[Patterns]], counts: Sequence[int]
+) -> Iterator[list[int]]:
+    """The numbers of alignments of as many taxa, within :data:`MOST_WEIGHTS`."""
+    n_tips = [groups[0].n_tips for groups in alignments]
+    some: list[int] = []
+    n_rows = n_patterns = 0
+    for n in sorted(range(len(alignments)), key=n_tips.__getitem__):
+        own = sum(patterns.n_patterns for patterns in alignments[n])
+        is_much = (n_rows + counts[n]) * (n_patterns + own) > MOST_WEIGHTS
+        if some and (is_much or n_tips[n] != n_tips[some[0]]):
+            yield some
+            some, n_rows, n_patterns = [], 0, 0
+        some.append(n)
+        n_rows, n_patterns = n_rows + counts[n], n_patterns + own
+    if some:
+        yield some
+
+
+def _sites_of_rows(alignments: Sequence[Sequence[Patterns]], counts: Sequence[int]) -> PackedSites:
+    """The sites of alignments that stand side by side, as rows of weights: so many of each.
+
+    A row counts the sites of its own alignment alone.
+    """
+    if len(alignments) == 1:
+        return pack_sites(*alignments[0])
+    sites = InformativeSites.of(*chain.from_iterable(alignments))
+    widths = [sum(patterns.n_patterns for patterns in groups) for groups in alignments]
+    alignment_of_row = np.repeat(np.arange(len(alignments)), counts)
+    alignment_of_pattern = np.repeat(np.arange(len(alignments)), widths)
+    is_own = alignment_of_row[:, None] == alignment_of_pattern
+    return sites.reweighted(np.where(is_own, sites.weights, 0))
+
+
+def _starts(
+    sites: PackedSites,
+    counts: Sequence[int],
+    rngs: Sequence[np.random.Generator],
+    length: float,
+    engine: ParsimonyEngine,
+) -> list[list[Tree]]:
+    """So many usual starts by each rng; see :func:`parsimony_trees`."""
+    rng_of_row = [rng for rng, count in zip(rngs, counts, strict=True) for _ in range(count)]
+    added = stepwise_additions(sites, rng_of_row, length, engine)
     improved = [tree.copy() for tree in added]
-    improve(improved, sites)
+    improve(improved, sites, engine=engine)
+    ends = np.cumsum([0, *counts]).tolist()
+    return [_unlike(added[one:end], improved[one:end]) for one, end in pairwise(ends)]
+
+
+def _unlike(added: Sequence[Tree], improved: Sequence[Tree]) -> list[Tree]:
+    """The improved trees; where one has been met, the tree by addition."""
     found: set[int] = set()
     starts = []
     for before, tree, key in zip(added, improved, Forest(improved).topology_keys(), strict=True):
@@ -87,30 +155,29 @@ def reweighted_trees(
     weights: Float64Array,
     rngs: Sequence[np.random.Generator],
     length: float = DEFAULT_LENGTH,
+    engine: ParsimonyEngine = REFERENCE,
 ) -> list[Tree]:
     """A start for every row of weights f64[n, L], by its rng; none depends on the others.
 
     As :func:`parsimony_trees`, but that walks stay near: going far brings 0.03 % of the score, for
     half of the time (218 taxa).
     """
-    from concurrent.futures import ThreadPoolExecutor  # a start without replicates goes without
-
-    count, workers = len(rngs), threads().number
-    size = min(trees_at_once(sites.n_tips, sites.set_bytes), -(-count // workers))
-
-    def grove(first: int) -> list[Tree]:
+    size = trees_at_once(sites.n_tips, sites.set_bytes, engine)
+    trees: list[Tree] = []
+    for first in range(0, len(rngs), size):
         some = slice(first, first + size)
         own = sites.reweighted(weights[some])
-        trees = stepwise_additions(own, rngs[some], length)
-        improve(trees, own, cuts=(NEAR_CUT,))
-        return trees
-
-    with ThreadPoolExecutor(workers) as pool:
-        return list(chain.from_iterable(pool.map(grove, range(0, count, size))))
+        added = stepwise_additions(own, rngs[some], length, engine)
+        improve(added, own, (NEAR_CUT,), engine)
+        trees += added
+    return trees
 
 
 def improve(
-    trees: Sequence[Tree], patterns: Patterns | PackedSites, cuts: Sequence[float] = CUTS
+    trees: Sequence[Tree],
+    patterns: Patterns | PackedSites,
+    cuts: Sequence[float] = CUTS,
+    engine: ParsimonyEngine = REFERENCE,
 ) -> Float64Array:
     """SPR rounds in place until no move within the last cut helps; f64[trees]: the scores then.
 
@@ -118,14 +185,17 @@ def improve(
     weights, every tree is improved under its own.
     """
     scores = [
-        _improve(trees[some], sites, cuts) for some, sites in groves(packed(patterns), len(trees))
+        _improve(trees[some], sites, cuts, engine)
+        for some, sites in groves(packed(patterns), len(trees), engine)
     ]
     return np.concatenate(scores)
 
 
-def _improve(trees: Sequence[Tree], sites: PackedSites, cuts: Sequence[float]) -> Float64Array:
+def _improve(
+    trees: Sequence[Tree], sites: PackedSites, cuts: Sequence[float], engine: ParsimonyEngine
+) -> Float64Array:
     """As :func:`improve`, all side by side."""
-    rounds = _Rounds(trees, sites, cuts)
+    rounds = _Rounds(trees, sites, cuts, engine)
     while rounds.step():
         pass
     for number, tree in enumerate(trees):
@@ -137,10 +207,16 @@ def _improve(trees: Sequence[Tree], sites: PackedSites, cuts: Sequence[float]) -
 class _Rounds:
     """Rounds on trees side by side."""
 
-    def __init__(self, trees: Sequence[Tree], sites: PackedSites, cuts: Sequence[float]) -> None:
+    def __init__(
+        self,
+        trees: Sequence[Tree],
+        sites: PackedSites,
+        cuts: Sequence[float],
+        engine: ParsimonyEngine,
+    ) -> None:
         self.forest = Forest(trees)
-        self.sets = DirectionalSets.of_trees(self.forest, sites)
-        self.scores = self.sets.scores()
+        self.grove = engine.grove(self.forest, sites)
+        self.scores = self.grove.scores()
         """f64[trees]"""
         self.cuts = np.asarray(cuts)
         self.phase = np.zeros(len(trees), np.int8)
@@ -159,66 +235,12 @@ class _Rounds:
 
     def _best_moves(self, prunes: Int32Array) -> tuple[Int32Array, Int32Array]:
         """The prunes that gain, and their best targets; tree by tree, best first."""
-        step = max(1, CHUNK_WORDS // (len(self.sets.sets) * WALKS))
-        chunks = [prunes[first : first + step] for first in range(0, prunes.size, step)]
-        best = [self._best_targets(chunk) for chunk in chunks]
-        prune, target, gain = (np.concatenate(columns) for columns in zip(*best, strict=True))
-        order = np.lexsort((-gain, self.forest.tree_of_half[prune]))
-        return prune[order], target[order]
-
-    def _best_targets(self, prunes: Int32Array) -> tuple[Int32Array, Int32Array, Float64Array]:
-        """For a chunk of prunes: those that gain, their nearest best target, and the gain."""
-        subtrees = self.sets.behind(self.sets.twin[prunes])
-        here = self._costs_here(prunes, subtrees)
+        number = self.forest.tree_of_half
         a_branch = self.scores / self.forest.n_edges
-        cut = (self.cuts.take(self.phase, mode="clip") * a_branch)[self.forest.tree_of_half[prunes]]
-        wave = self._start(prunes)
-        found = [(prunes[:0], prunes[:0], here[:0])]
-        while wave.at.size:
-            targets, costs, wave = self._advance(wave, subtrees)
-            gain = here[wave.prune] - costs
-            better = np.flatnonzero(gain > 0)
-            found.append((wave.prune[better], targets[better], gain[better]))
-            wave = self._kept(wave, gain >= -cut[wave.prune])
-        prune, target, gain = (np.concatenate(columns) for columns in zip(*found, strict=True))
-        order = np.lexsort((-gain, prune))
-        first = order[np.flatnonzero(np.diff(prune[order], prepend=-1))]
-        return prunes[prune[first]], target[first], gain[first]
-
-    def _costs_here(self, prunes: Int32Array, subtrees: Sets) -> Float64Array:
-        """The changes that each subtree costs where it is."""
-        sets = self.sets
-        left, right = (sets.behind(sets.twin[side[prunes]]) for side in sets.siblings)
-        return sets.sites.misses(sets.sites.join(left, right), subtrees)
-
-    def _start(self, prunes: Int32Array) -> _Wave:
-        """Both ways out of every attachment node, with the other way's subtree behind."""
-        left, right = (self.sets.twin[side[prunes]] for side in self.sets.siblings)
-        ahead, behind = np.concatenate((left, right)), np.concatenate((right, left))
-        index = np.tile(np.arange(prunes.size, dtype=np.int32), 2)
-        wave = _Wave(index, ahead, self.sets.behind(behind))
-        return self._kept(wave, np.ones(ahead.size, dtype=np.bool_))
-
-    def _kept(self, wave: _Wave, keep: Bool) -> _Wave:
-        """The walks to keep, but for those that have come to a tip."""
-        on = np.flatnonzero(keep & self.sets.is_inner[wave.at])
-        return _Wave(wave.prune[on], wave.at[on], wave.near.take(on, axis=1))
-
-    def _advance(self, wave: _Wave, subtrees: Sets) -> tuple[Int32Array, Float64Array, _Wave]:
-        """Cross both edges ahead of every walk.
-
-        Returns: the edges crossed, by their near halves, what the subtree costs there, the walks.
-        """
-        sets, sites, n_walks = self.sets, self.sets.sites, wave.at.size
-        targets = np.concatenate([side[wave.at] for side in sets.siblings])
-        ahead = sets.twin[targets]
-        far = sets.behind(ahead)
-        near = np.empty_like(far)
-        near[:, :n_walks] = sites.join(wave.near, far[:, n_walks:])
-        near[:, n_walks:] = sites.join(wave.near, far[:, :n_walks])
-        prune = np.concatenate((wave.prune, wave.prune))
-        costs = sites.misses(sites.join(near, far), subtrees.take(prune, axis=1))
-        return targets, costs, _Wave(prune, ahead, near)
+        cuts = self.cuts.take(self.phase, mode="clip") * a_branch
+        prune, target, gain = self.grove.best_targets(prunes, cuts[number[prunes]])
+        order = np.lexsort((-gain, number[prune]))
+        return prune[order], target[order]
 
     def _make_moves(self, prune: Int32Array, target: Int32Array) -> None:
         """Apply the moves, best first, fewer and fewer until a tree's score falls."""
@@ -239,7 +261,7 @@ class _Rounds:
         chosen = compatible(forest.edge[np.stack(sides, axis=1)])
         number = forest.tree_of_half[prune]
         links = rewire(forest.twin, forest.edge, prune[chosen], target[chosen])
-        _, whole = self.sets.towards_tips(_present(number[chosen]))
+        _, whole = forest.facing(_present(number[chosen]))
         links.restore(forest.twin, forest.edge)
         # Where they make a circle one by one, for some targets come to lie inside their subtrees.
         for tree in _present(number[chosen & ~whole[number]]).tolist():
@@ -253,32 +275,22 @@ class _Rounds:
 
         Returns: which trees' scores fell, bool[trees].
         """
-        forest, sets = self.forest, self.sets
+        forest = self.forest
         links = rewire(forest.twin, forest.edge, prune, target)
         trees = _present(number)
-        facing, whole = sets.towards_tips(trees)
+        facing, whole = forest.facing(trees)
         circles = ~whole[number]  # through which sets would be renewed for ever
         links.at(circles).restore(forest.twin, forest.edge)
-        sets.refresh(sets.made_from(links.at(~circles).halves.ravel()))
-        scores = sets.scores(facing, trees)
+        trees, facing = trees[whole[trees]], facing[whole[forest.tree_of_half[facing]]]
+        scores = self.grove.renew(trees, facing)
         fell: Bool = whole & (scores < self.scores)
         self.scores[fell] = scores[fell]
         back = links.at(~circles & ~fell[number])
-        back.restore(forest.twin, forest.edge)
-        sets.refresh(sets.made_from(back.halves.ravel()))
+        if back.halves.size:
+            back.restore(forest.twin, forest.edge)
+            trees = trees[~fell[trees]]
+            self.grove.renew(trees, forest.facing(trees)[0])
         return fell
-
-
-@dataclass
-class _Wave:
-    """Where the walks of a chunk of prunes stand: just across an edge, at half-edge ``at``."""
-
-    prune: Int32Array
-    """int32 [C]: the prune's number in the chunk"""
-    at: Int32Array
-    """int32 [C]: the half-edge by which the walk arrives"""
-    near: Sets
-    """[F, C]: the set of all that lies behind the walk, without the subtree"""
 
 
 def _present(numbers: Int32Array) -> Int32Array:

@@ -8,13 +8,15 @@ probability of about 2^-64 a pair. Letters: T tips.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.tree.forest import Forest, mixed
 from mltree.tree.topology import Int32Array, Tree, siblings
 
-__all__ = ["SplitSums"]
+__all__ = ["SplitSums", "splits_of"]
 
 UInt64Array = NDArray[np.uint64]
 
@@ -42,5 +44,33 @@ class SplitSums:
         without = np.uint64(self.topology) - self.splits
         return np.stack([without + self._key(side) for side in joined], axis=1).ravel()
 
+    def quartets(self, halves: Int32Array) -> tuple[UInt64Array, NDArray[np.intp]]:
+        """Keys of subtrees joined two and two, uint64[n], the same in any tree; and their order.
+
+        halves  int32[n, 4]: half-edges that face them, those that are joined beside each other
+        The order, int[n, 4], puts them in the same places whatever tree they are in.
+        """
+        tips = self._faced[halves]
+        pairs = mixed(mixed(tips).reshape(-1, 2, 2).sum(axis=2, dtype=np.uint64))
+        inside = np.argsort(tips.reshape(-1, 2, 2), axis=2)
+        inside[:, 1] += 2
+        order = np.take_along_axis(inside, np.argsort(pairs, axis=1)[:, :, None], axis=1)
+        return mixed(pairs.sum(axis=1, dtype=np.uint64)), order.reshape(-1, 4)
+
     def _key(self, side: UInt64Array) -> UInt64Array:
-        return mixed(mixed(side) + mixed(self._all - side))
+        return _split(side, self._all - side)
+
+
+def splits_of(trees: Sequence[Tree]) -> UInt64Array:
+    """uint64[n, T - 3]: the keys of the inner splits of many trees of as many tips, in no order."""
+    forest = Forest(trees)
+    inner = forest.inner
+    twin = forest.twin[inner]
+    halves = inner[(inner < twin) & forest.is_inner[twin]]
+    keys = _split(forest.tip_sets[halves], forest.tip_sets[forest.twin[halves]])
+    return keys.reshape(len(trees), -1)
+
+
+def _split(one: UInt64Array, other: UInt64Array) -> UInt64Array:
+    """The keys of splits, of the sums of their sides."""
+    return mixed(mixed(one) + mixed(other))

@@ -100,6 +100,14 @@ class Tree:
         """The other two half-edges of the same inner node, in ring order (scalar or array)."""
         return siblings(half)
 
+    def is_same(self, other: Tree) -> bool:
+        """Whether two trees are equal, numbering and lengths included."""
+        return (
+            np.array_equal(self.twin, other.twin)
+            and np.array_equal(self.edge, other.edge)
+            and np.array_equal(self.lengths, other.lengths)
+        )
+
     def copy(self) -> Tree:
         """An independent tree with the same numbering."""
         return Tree(self.twin.copy(), self.edge.copy(), self.lengths.copy(), self.n_tips)

@@ -49,7 +49,7 @@ def test_shares(summary: AlignmentSummary) -> None:
 def test_frequencies(summary: AlignmentSummary) -> None:
     assert summary.states == "ACGT"
     assert summary.frequencies == pytest.approx([18.5 / 32, 8 / 32, 3.5 / 32, 2 / 32])
-    assert summary.absent_states == ""
+    assert summary.absent_states == ()
 
 
 def test_sites_that_do_not_vary_and_sites_that_tell(summary: AlignmentSummary) -> None:
@@ -72,7 +72,7 @@ def test_identical_sequences(tmp_path: Path) -> None:
 
 
 def test_absent_states(tmp_path: Path) -> None:
-    assert summary_of(tmp_path, a="AC", b="AA", c="AA", d="CC").absent_states == "GT"
+    assert summary_of(tmp_path, a="AC", b="AA", c="AA", d="CC").absent_states == ("G", "T")
 
 
 def test_suspicious_characters_of_dna(tmp_path: Path) -> None:

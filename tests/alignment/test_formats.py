@@ -233,8 +233,8 @@ def test_the_data_type_can_be_forced(tmp_path: Path) -> None:
     path = saved(tmp_path, sequential().replace("R", "A").replace("Y", "C"))
     assert read_alignment(path, "protein").alphabet is PROTEIN
     assert read_alignment(path, "dna").alphabet is read_alignment(path, "RNA").alphabet is DNA
-    with pytest.raises(InputError, match="unknown data type 'codon'"):
-        alphabet_named("codon")
+    with pytest.raises(InputError, match="unknown data type 'codons'"):
+        alphabet_named("codons")
 
 
 def test_a_few_typing_errors_do_not_make_a_protein() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mltree.alignment.alphabet import DNA
+from mltree.alignment.codons import codon_alphabet
 from mltree.alignment.formats import Alignment
 from mltree.alignment.loci import table_of_tips
 from mltree.alignment.patterns import Patterns, compress
@@ -33,3 +34,16 @@ def test_every_part_is_a_locus_above_rows_of_gaps() -> None:
 def test_a_lone_locus_is_one_part() -> None:
     own = locus("AACG", "ACGT", "AAAA")
     assert table_of_tips([own]).parts == own.parts
+
+
+def test_loci_of_codons_have_codes_for_each_other_s_triplets() -> None:
+    rows = (("ATGRAA", "ATGAAA"), ("TTYATG", "TTCATG"), ("ATGATG", "ATGATA"))
+    loci = []
+    for own in rows:
+        characters = np.array([list(row.encode()) for row in own], np.uint8)
+        alphabet = codon_alphabet(1).covering([characters])
+        loci.append(compress(Alignment(("a", "b"), characters, "", alphabet)))
+    table = table_of_tips(loci)
+    for locus, part in zip(loci, table.parts, strict=True):
+        known = locus.alphabet.tip_table[locus.codes]
+        assert np.array_equal(table.alphabet.tip_table[table.codes[:, part]], known)

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
+from mltree.alignment.codons import codon_alphabet
 from mltree.alignment.formats import read_alignment
+from mltree.alignment.genotypes import PHASED
+from mltree.alignment.morphology import BINARY
 from mltree.alignment.writing import ENDINGS, FORMATS, format_of, write_alignment
 from mltree.errors import InputError
 
@@ -66,7 +69,10 @@ def test_nexus_has_a_data_block() -> None:
         "  ;",
         "END;",
     ]
-    assert "DATATYPE=PROTEIN" in write_alignment(["a", "b"], rows, PROTEIN, "nexus").decode()
+    kinds = {PROTEIN: "PROTEIN", codon_alphabet(): "DNA", PHASED: "DNA", BINARY: "STANDARD"}
+    for alphabet, word in kinds.items():
+        text = write_alignment(["a", "b"], rows, alphabet, "nexus").decode()
+        assert f"DATATYPE={word} " in text
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

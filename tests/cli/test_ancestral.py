@@ -103,3 +103,15 @@ def test_what_cannot_be(run: Run, tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "exclude each other" in result.stderr
     assert run("ancestral", "a.fa", "--tree", "no.nwk").exit_code == 2
+
+
+def test_codons(run: Run, tmp_path: Path) -> None:
+    rows = {"a": "ATGTTY", "b": "ATGTTC", "c": "ATA---", "d": "ATGTTC"}
+    (tmp_path / "a.fa").write_text("".join(f">{name}\n{row}\n" for name, row in rows.items()))
+    (tmp_path / "t.nwk").write_text("(a:0.1,b:0.1,(c:0.1,d:0.1):0.1);\n")
+    fine(run("ancestral", "a.fa", "--tree", "t.nwk", "--model", "GY{0.2/2}+FE", *FIXED))
+    lines = (tmp_path / "a.fa.mltree.ancestralProbs").read_text().splitlines()
+    assert lines[0].split("\t")[3:5] == ["p_AAA", "p_AAC"]
+    assert len(lines[0].split("\t")) == 3 + 61
+    states = (tmp_path / "a.fa.mltree.ancestralStates").read_text()
+    assert states == "Node1\tATGTTC\nNode2\tATGTTC\n"

@@ -220,6 +220,16 @@ def test_a_stop_codon_in_dna(run: Run, tmp_path: Path) -> None:
     assert run("check", path, "--data-type", "protein").exit_code == 0
 
 
+def test_what_is_no_codon(run: Run, good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "stop.fa"
+    path.write_text(">a\nACGTAC\n>b\nACGTTC\n>c\nACGTGA\n>d\nAGGTAC\n")
+    told = ("taxon c, codon 2 (from site 4): TGA is a stop codon", "--data-type codon:CODE")
+    assert_one_line(run("search", path, "--data-type", "codon"), "stop.fa", "line 6", *told)
+    assert_one_line(run("search", path, "--model", "GY+F3X4"), *told)
+    path.write_text(">a\nACGTA\n>b\nACGTT\n>c\nACGTA\n>d\nAGGTA\n")
+    assert_one_line(run("check", path, "--data-type", "codon:2"), "5 nucleotides, which are no")
+
+
 def test_protein_given_as_dna(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "protein.fa"
     path.write_text(PROTEIN)
@@ -314,7 +324,8 @@ def test_contradicting_switches(run: Run, good: Path) -> None:
         (["search", "a", "--collapse", "nan"], "'nan' is not a number"),
         (["search", "a", "--collapse", "-1"], "'-1' is no branch length"),
         (["bootstop", "a", "--cutoff", "3"], "'3' is not between 0 and 1"),
-        (["check", "a", "--data-type", "codons"], "'codons' is not one of 'dna',"),
+        (["check", "a", "--data-type", "codons"], "unknown data type 'codons' (dna, protein,"),
+        (["check", "a", "--data-type", "codon:7"], "'7' is no genetic code (NCBI's, by number"),
     ],
 )
 def test_usage_errors(run: Run, arguments: list[str], message: str) -> None:

@@ -13,7 +13,7 @@ import typer
 from typer.testing import Result
 
 from mltree.cli.help import COMMANDS
-from mltree.cli.main import app
+from mltree.cli.main import app, main
 from mltree.device import calibration
 from mltree.device.calibration import Calibration, Choice, Kind
 from mltree.device.info import DeviceInfo
@@ -84,3 +84,24 @@ def test_every_command_is_in_one_group(run: Run) -> None:
     assert headings == [*COMMANDS, "Options"]
     shown = re.findall(r"^  ([a-z]+)  ", text, re.MULTILINE)
     assert shown == grouped
+
+
+@pytest.mark.parametrize("name", ["search", "evaluate", "check"])
+@pytest.mark.parametrize("config", ["", "threads = 1\n"])
+def test_a_command_alone_is_what_it_is_among_all(
+    name: str,
+    config: str,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = run(name, "--help").stdout.replace("Usage: root", "Usage: mltree")
+    count = len(app.registered_commands)
+    monkeypatch.setattr(app, "registered_commands", app.registered_commands)
+    monkeypatch.setattr("sys.argv", ["mltree", name, "--help"])
+    if config:  # which is looked through for the options of every command
+        Path("mltree.toml").write_text(config)
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert capsys.readouterr().out == whole
+    assert len(app.registered_commands) == (count if config else 1)

@@ -24,6 +24,7 @@ CASES = [
         "two.model: a model file has one line",
     ),
     (("search", "a.fa", "--sh-alrt", "0"), "between 1 and 1,000,000 resamplings, please"),
+    (("search", "a.fa", "--metric", "foo"), "--metric: 'foo' is none of fbp, tbe"),
     (("search", "a.fa", "--ufboot", "10"), " replicates, please"),
     (("check", "few.nex"), "NTAX is 5, but the MATRIX has 4 taxa"),
     (("search", "a.fa", "--model", "lg.part"), "model LG is for proteins, but"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shlex
@@ -144,24 +145,30 @@ def test_without_searched_replicates(run: Run, data: str, monkeypatch: pytest.Mo
     assert "exclude each other" in both.stderr
 
 
-def test_data_without_constant_sites_have_a_bootstrap_alone(run: Run) -> None:
+@pytest.mark.parametrize("correction", ["LEWIS", "STAM{9/2/3/6}"])
+def test_data_without_constant_sites_have_all_supports(run: Run, correction: str) -> None:
     rows = ("ACGTACGTAC", "CGTACGTACG", "ACTAACGTCG", "CGGTGTACAA", "TTGTGTACAA")
     Path("v.fa").write_text(
         "".join(f">{name}\n{row}\n" for name, row in zip("abcde", rows, strict=True))
     )
-    options = ("v.fa", "--model", "JC+ASC_LEWIS", "--preset", "fast", "--prefix", "v")
-    result = fine(run("run", *options))
-    assert "bootstrap alone" in result.stderr
-    assert Path("v.mltree.bootstraps").exists()
-    assert not Path("v.mltree.branchTests").exists()
-    refused = run("search", *options, "--ufboot", "1000", "--redo")
-    assert refused.exit_code == 2
-    assert (
-        "--ufboot takes no data without constant sites (+ASC) (--bootstrap does)" in refused.stderr
-    )
+    model = ("--model", f"JC+ASC_{correction}")
+    options = ("v.fa", *model, "--preset", "fast", "--prefix", "v")
+    fine(run("run", *options, "--bootstrap", "9"))
+    assert len(re.findall(r"\)[\d.]+/[\d.]+:", Path("v.mltree.support").read_text())) == 2
+    tests = ("--sh-alrt", "50", "--lbp", "50", "--alrt", "--abayes", "--ufboot", "1000", "--bnni")
+    fine(run("search", *options, *tests, "--redo"))
+    assert len(re.findall(r"\)([\d.]+/){4}[\d.]+:", Path("v.mltree.support").read_text())) == 2
+    trees = ("--trees", "v.mltree.ufboot", "--replicates", "50")
+    fine(run("test", "v.fa", *model, *trees, "--prefix", "t"))
+    fine(run("sitelh", "v.fa", *model, "--trees", "v.mltree.bestTree", "--prefix", "t"))
+    sites = Path("t.mltree.sitelh").read_text().splitlines()[1].split()[1:]
+    (lnl,) = json.loads(Path("t.mltree.sitelh.json").read_text())["lnl"]
+    assert sum(map(float, sites)) == pytest.approx(lnl)
+    assert lnl == pytest.approx(json.loads(Path("v.mltree.json").read_text())["lnl"], abs=0.02)
 
 
 def test_what_replicates_cost_decides() -> None:
     assert replicates_pay(64, 890, on_cpu=True)
-    assert not replicates_pay(714, 1231, on_cpu=True)
-    assert replicates_pay(500, 1231, on_cpu=False)
+    assert not replicates_pay(101, 1630, on_cpu=True)
+    assert replicates_pay(101, 1630, on_cpu=False)
+    assert not replicates_pay(500, 1231, on_cpu=False)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import Result
 
 Run = Callable[..., Result]
+
+ROOT = Path(__file__).parents[2]
 
 FIXED = ("--no-opt-model", "--no-opt-branches")
 
@@ -43,6 +46,48 @@ def test_site_lnls_sum_to_the_lnl(run: Run, primates: str, precision: str) -> No
     sites = [float(line) for line in Path("e.mltree.siteLnL").read_text().split()]
     assert len(sites) == 898
     assert sum(sites) == pytest.approx(final_lnl(result.output), abs=1e-4)
+
+
+CLASSES = "MIX{JC:1:0.3,HKY{3}+FU{0.4/0.3/0.1/0.2}:2:0.7}+G4{0.5}"
+
+
+def test_classes_and_frequencies_of_sites(run: Run, primates: str) -> None:
+    """A site's frequencies are those of its classes, by their probabilities, in IQ-TREE's files."""
+    taxa = [line.split()[0] for line in Path(primates).read_text().splitlines()[1:]]
+    comb = taxa[0]
+    for taxon in taxa[1:-1]:
+        comb = f"({comb}:0.1,{taxon}:0.1)"
+    Path("t.nwk").write_text(f"{comb[:-1]},{taxa[-1]}:0.1);")
+    result = run(
+        "evaluate", primates, "--tree", "t.nwk", "--model", CLASSES, *FIXED,
+        "--site-prob", "--site-freq", "--prefix", "e",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    header, *rows = Path("e.mltree.siteprob").read_text().splitlines()
+    assert header.split("\t") == ["Site", "p1", "p2"]
+    posteriors = np.array([row.split() for row in rows], np.float64)
+    assert posteriors[:, 0].tolist() == list(range(1, 899))
+    np.testing.assert_allclose(posteriors[:, 1:].sum(axis=1), 1.0, atol=1e-5)
+    found = np.loadtxt("e.mltree.sitefreq")
+    frequencies = np.array([[0.25] * 4, [0.4, 0.3, 0.1, 0.2]])
+    np.testing.assert_allclose(found[:, 1:], posteriors[:, 1:] @ frequencies, atol=1e-5)
+    assert np.ptp(posteriors[:, 1]) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("GTR+G4", "GTR has no classes of sites"),
+        (str(ROOT / "datasets" / "primates.part"), "those of one model, not of parts"),
+    ],
+)
+def test_sites_without_classes_are_refused(
+    run: Run, primates: str, model: str, message: str
+) -> None:
+    Path("t.nwk").write_text("(a,b,c);")
+    result = run("evaluate", primates, "--tree", "t.nwk", "--model", model, "--site-prob")
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
 CONFLICT = "minus infinity: a and b exclude each other at site 2"

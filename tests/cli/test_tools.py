@@ -13,6 +13,7 @@ import pytest
 from typer.testing import Result
 
 from mltree.alignment.formats import read_alignment
+from mltree.alignment.patterns import compress
 from mltree.tree.newick import read_newick
 
 Run = Callable[..., Result]
@@ -130,6 +131,22 @@ def test_a_tree_and_its_models_file_with_gaps(run: Run, tmp_path: Path, primates
     np.testing.assert_array_equal(made.characters == ord("-"), wanted)
     counts = np.array([(made.characters == ord(state)).mean() for state in "ACGT"])
     assert counts == pytest.approx([0.3, 0.3, 0.1, 0.3], abs=0.08)
+
+
+def test_codons_are_as_many_as_the_gaps_are_for(run: Run, tmp_path: Path, primates: str) -> None:
+    options = ("--taxa", "9", "--model", "GY{0.2/2}+FE", "--gaps-from", primates)
+    fine(run("simulate", *options, "-o", "s.fasta"))
+    assert read_alignment(tmp_path / "s.fasta").n_sites == read_alignment(primates).n_sites // 3 * 3
+
+
+def test_frequencies_are_counted_where_asked_for(run: Run, tmp_path: Path, primates: str) -> None:
+    (tmp_path / "x.bestModel").write_text("HKY{1/3}+FC+G4m{0.5}, noname = 1-898\n")
+    drawn = ("simulate", "--taxa", "9", "--sites", "4000", "-o", "s.fasta")
+    fine(run(*drawn, "--model", "x.bestModel", "--frequencies-from", primates))
+    made, real = (compress(read_alignment(path)) for path in (tmp_path / "s.fasta", primates))
+    np.testing.assert_allclose(made.base_frequencies(), real.base_frequencies(), atol=0.03)
+    refused = run(*drawn, "--redo", "--model", "LG+FC", "--frequencies-from", primates)
+    assert "model LG is for proteins" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ BAD = {
     ),
     "few replicates": (
         "bootstop others.nwk",
-        "others.nwk: 3 trees are too few to tell: it takes 50",
+        "others.nwk: too few trees to tell: it takes 50, not 3",
     ),
     "missing file": ("support none.nwk --trees others.nwk", "none.nwk: no such file"),
     "missing replicates": ("support best.nwk --trees none.nwk", "none.nwk: no such file"),

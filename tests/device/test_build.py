@@ -140,3 +140,11 @@ def test_kernels_are_new_until_they_were_built(
     assert not build.is_built(device, gpu_layout(4, 16, 8, 32, False, 1))
     monkeypatch.setattr(build, "source_hash", lambda: "another")
     assert not build.is_built(device, layout)
+
+
+def test_builds_are_silent(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    device = choose_device(None).handle
+    with (folder / "parsimony.cl").open("a") as file:
+        file.write("__kernel void of_doubtful_worth(__global int *x) { int unused; *x = 1.5; }\n")
+    build.build_parsimony(cl.Context([device]), device)
+    assert capfd.readouterr().err == ""

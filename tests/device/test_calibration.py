@@ -46,13 +46,26 @@ def test_what_was_saved_is_found(folder: Path) -> None:
         replace(DEVICE, name="another"),
         replace(DEVICE, driver="2"),
         replace(DEVICE, platform="another"),
-        replace(DEVICE, compute_units=1),
+        replace(DEVICE, is_cpu=False, compute_units=1),
     ],
     ids=lambda other: repr(other)[:60],
 )
 def test_another_device_or_driver_is_not_known(other: DeviceInfo) -> None:
     save(DEVICE, KNOWN)
     assert load(other) == Calibration()
+
+
+def test_a_cpu_has_layouts_for_any_number_of_cores_and_a_bandwidth_for_each(folder: Path) -> None:
+    fewer = replace(DEVICE, compute_units=1)
+    save(DEVICE, KNOWN)
+    assert load(fewer) == replace(KNOWN, copy_bytes=None)
+    save(fewer, replace(KNOWN, copy_bytes=1e10))
+    assert load(fewer).copy_bytes == 1e10
+    assert load(DEVICE) == KNOWN
+    newer = {LITTLE.key: Choice(4, 1)}
+    save(fewer, Calibration(None, newer))
+    assert load(DEVICE) == Calibration(KNOWN.copy_bytes, newer)
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_other_kernels_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,14 +75,14 @@ def test_other_kernels_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BROKEN = [
-    "", "{", "[]", "null", "{}", '{"copy_bytes": 1}', '{"copy_bytes": null, "layouts": []}',
-    '{"copy_bytes": null, "layouts": {"x": {"vw": 0, "rows": 1}}}',
-    '{"copy_bytes": null, "layouts": {"x": {"vw": "8", "rows": 1}}}',
-    '{"copy_bytes": null, "layouts": {"x": 8}}', "\\ud800",
-    "[" * 100_000, '{"x":' * 100_000, '{"copy_bytes": 1e999, "layouts": {}}',
-    '{"copy_bytes": -1, "layouts": {}}', '{"copy_bytes": NaN, "layouts": {}}',
-    f'{{"copy_bytes": 1{"0" * 400}, "layouts": {{}}}}',
-    f'{{"copy_bytes": 1{"0" * 5000}, "layouts": {{}}}}',
+    "", "{", "[]", "null", "{}", '{"copy_bytes": {}}', '{"copy_bytes": {}, "layouts": []}',
+    '{"copy_bytes": {}, "layouts": {"x": {"vw": 0, "rows": 1}}}',
+    '{"copy_bytes": {}, "layouts": {"x": {"vw": "8", "rows": 1}}}',
+    '{"copy_bytes": {}, "layouts": {"x": 8}}', "\\ud800", '{"copy_bytes": 1, "layouts": {}}',
+    "[" * 100_000, '{"x":' * 100_000, '{"copy_bytes": {"2": 1e999}, "layouts": {}}',
+    '{"copy_bytes": {"2": -1}, "layouts": {}}', '{"copy_bytes": {"2": NaN}, "layouts": {}}',
+    f'{{"copy_bytes": {{"2": 1{"0" * 400}}}, "layouts": {{}}}}',
+    f'{{"copy_bytes": {{"2": 1{"0" * 5000}}}, "layouts": {{}}}}',
 ]  # fmt: skip
 
 

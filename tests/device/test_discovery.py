@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyopencl as cl
 import pytest
 
@@ -100,3 +102,38 @@ def test_lists_of_devices() -> None:
     assert everything == [info for info in found if not info.is_cpu] or everything == [found[0]]
     with pytest.raises(DeviceError, match="no device matches 'nowhere'"):
         choose_devices("0,nowhere")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ranks", "expected"),
+    [
+        (None, 1, ["0"]),
+        (None, 3, ["0", "1", "0"]),  # the third GPU is another kind
+        ("all", 1, ["012"]),
+        ("all", 2, ["02", "1"]),
+        ("all", 4, ["0", "1", "2", "0"]),
+        ("0,2", 2, ["0", "2"]),
+        ("3", 2, ["3", "3"]),
+        ("gpu", 2, ["0", "0"]),
+        (REFERENCE, 2, ["", ""]),
+    ],
+)
+def test_ranks_of_a_host_share_out_its_devices(
+    monkeypatch: pytest.MonkeyPatch, wanted: str | None, ranks: int, expected: list[str]
+) -> None:
+    (cpu, *_) = (info for info in find_devices() if info.is_cpu)
+    gpus = [
+        replace(cpu, index=n, name=name, is_cpu=False) for n, name in enumerate(["A", "A", "B"])
+    ]
+    monkeypatch.setattr(discovery, "find_devices", lambda: [*gpus, replace(cpu, index=3)])
+    for number, own in enumerate(expected):
+        monkeypatch.setattr(discovery, "turn", lambda number=number: (number, ranks))
+        assert "".join(str(info.index) for info in choose_devices(wanted)) == own
+
+
+def test_ranks_share_a_lone_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    (cpu, *_) = (info for info in find_devices() if info.is_cpu)
+    monkeypatch.setattr(discovery, "find_devices", lambda: [replace(cpu, index=0)])
+    monkeypatch.setattr(discovery, "turn", lambda: (1, 2))
+    for wanted in (None, "all", "cpu"):
+        assert [info.name for info in choose_devices(wanted)] == [cpu.name]

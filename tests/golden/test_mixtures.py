@@ -1,8 +1,9 @@
 """Mixtures at fixed trees, lengths and parameters, against IQ-TREE 2.0.7 and RAxML-NG 1.2.2.
 
 iqtree2 -s ../../datasets/proteins.phy -te trees/proteins.nwk -blfix -nt 1 -m <model>: LG+C10+G4,
-C20 (which is POISSON+C20+G4), LG4M; alpha as it prints it. LG4X at its start is RAxML-NG's
-(lnl.tsv says how), which does not scale frequencies of sum 1.000002. The files' sha256 are there.
+C20 (which is POISSON+C20+G4), LG4M, MIX{...}; alpha as it prints it. LG4X at its start is
+RAxML-NG's (lnl.tsv says how), which does not scale frequencies of sum 1.000002. The files' sha256
+are there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ FOLDER = Path(__file__).parent
         ("POISSON+C20+G4{0.6973}", -12427.7720),
         ("LG4M+G4{0.8962}", -12423.4294),
         ("LG4X", -12393.2917),
+        ("MIX{LG:1:0.3,WAG:2:0.7}+G4{0.5}", -12531.2728),
+        ("MIX{JTT:1:0.2,VT:0.5:0.5,MTREV:3:0.3}+I{0.1}", -12846.7579),
     ],
 )
 def test_lnl(model: str, lnl: float, open_native: Callable[..., Engine]) -> None:

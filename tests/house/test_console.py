@@ -58,13 +58,14 @@ def test_commands_print_what_the_page_says(
 ) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
+    measuring = {**shell, "XDG_CACHE_HOME": str(tmp_path / "cache")}  # no other test's layouts
     (folder / "datasets").symlink_to(ROOT / "datasets")
     for command, expected in BLOCK.findall(page.read_text(encoding="utf-8")):
         assert command.split()[0] in PROGRAMS
         run = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=folder,
-            env=shell,
+            env=measuring if command == "mltree devices" else shell,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,  # as a terminal shows it
             text=True,

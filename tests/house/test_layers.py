@@ -20,6 +20,10 @@ LAYERS = (
         "mltree.heap",
         "mltree.habits",
         "mltree.config",
+        "mltree.ranks",
+        "mltree.mpi",
+        "mltree.values",
+        "mltree.shares",
     ),
     ("mltree.launch",),
     ("mltree.header",),
@@ -40,15 +44,18 @@ LAYERS = (
         "mltree.starts",
         "mltree.model_option",
         "mltree.problem",
+        "mltree.scored_models",
+        "mltree.rate_screening",
         "mltree.model_choice",
         "mltree.merging",
     ),
+    ("mltree.computation",),
     ("mltree.run", "mltree.journal"),
     ("mltree.bootstrap", "mltree.ultrafast", "mltree.choosing", "mltree.loci"),
     ("mltree.commands", "mltree.compare"),
     ("mltree.cli.help",),
     ("mltree.exits", "mltree.cli.options"),
-    ("mltree.cli.support_options",),
+    ("mltree.cli.site_options", "mltree.cli.support_options"),
     ("mltree.api",),
     (
         "mltree.cli.ancestral",
@@ -68,6 +75,7 @@ STRANGERS = (("mltree.search", "mltree.device"), ("mltree.device", "mltree.searc
 """Neighbours that know each other only through the engine protocol."""
 
 HOMES = {
+    "mpi4py": ("mltree.mpi",),
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.newick",),
     "typer": ("mltree.cli", "mltree.exits"),

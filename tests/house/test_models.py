@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from mltree.alignment.alphabet import DNA, PROTEIN
+from mltree.alignment.codons import codon_alphabet
+from mltree.alignment.genotypes import UNPHASED
 from mltree.alignment.morphology import BINARY, multistate
 from mltree.model.grammar import parse_model
 from mltree.model.mixtures import PAIRED
@@ -27,8 +29,10 @@ ROWS = {
 
 def test_every_model_has_a_row_and_every_row_a_model() -> None:
     characters = [name.replace("MULTI6", "MULTIx") for name in known_models(multistate(6))]
-    of_characters = [*known_models(BINARY), *characters]
-    assert list(ROWS)[: -len(of_characters)] == known_models(DNA) + known_models(PROTEIN)
+    of_characters = [*known_models(BINARY), *characters, *known_models(UNPHASED)]
+    kinds = (DNA, PROTEIN, codon_alphabet())
+    of_sequences = [name for alphabet in kinds for name in known_models(alphabet)]
+    assert list(ROWS)[: -len(of_characters)] == of_sequences
     assert sorted(list(ROWS)[-len(of_characters) :]) == sorted(of_characters)
 
 

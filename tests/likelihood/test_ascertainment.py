@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,21 @@ from scipy.optimize import minimize
 
 from mltree.alignment.ascertainment import Ascertainment, Correction, with_unseen
 from mltree.alignment.patterns import Patterns
-from mltree.errors import ModelError
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.ascertainment import AscertainedLikelihood, conditioned_parts
+from mltree.likelihood.cases import Case
 from mltree.likelihood.classes import Columns
+from mltree.likelihood.interchanges import interchanged, neighbours
+from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
+from mltree.likelihood.site_rows import (
+    optimised_quartets,
+    rows_of_neighbours,
+    rows_of_quartets,
+    rows_of_trees,
+)
 from mltree.search.neighbourhood import Neighbourhood
-from mltree.tree.moves import spr
+from mltree.tree.moves import nni, spr
 from mltree.tree.topology import Tree
 
 BOUNDS = (1e-6, 100.0)
@@ -96,6 +105,35 @@ def test_an_independent_optimiser_gains_nothing_where_smoothing_ends(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.cases(1, 30)
+def test_derivatives_are_those_of_the_corrected_lnl(
+    kind: str, case: int, open_native: Callable[..., Any], make_problem: Callable[..., Any]
+) -> None:
+    """Of two parts, with and without branch lengths of their own."""
+    problem = variable(make_problem(5, 40, states=2 + 2 * (case % 2), seed=case))
+    width, states = problem.patterns.n_patterns, problem.patterns.alphabet.n_states
+    parted = replace(problem.patterns, ends=(width // 2, width))
+    first = KINDS[kind](states)
+    extended = with_unseen(parted, [first, None if case % 3 else KINDS["LEWIS"](states)])
+    used = corrected(open_native(extended, problem.categories), extended)
+    under, rng = Case((problem.model, problem.model)), np.random.default_rng(case)
+    lengths = rng.uniform(0.05, 0.5, (2, problem.tree.n_edges))
+    for own in (lengths[0], lengths):
+        tree = Tree(problem.tree.twin, problem.tree.edge, own, problem.tree.n_tips)
+        lnl, slope, curve = used.derivatives(tree, under)
+        k, step = (*rng.integers(0, own.shape),), 1e-3
+        lnls = []
+        for by in (-step, 0.0, step):
+            moved = tree.copy()
+            moved.lengths[k] += by
+            lnls.append(float(used.log_likelihoods([moved], [under])[0]))
+        assert lnl == pytest.approx(lnls[1], rel=1e-9)
+        assert slope[k] == pytest.approx((lnls[2] - lnls[0]) / (2 * step), rel=1e-2, abs=1e-2)
+        second = (lnls[0] - 2 * lnls[1] + lnls[2]) / step**2
+        assert curve[k] == pytest.approx(second, rel=1e-2, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_told_of_insertions_is_never_too_high(
     kind: str, make_problem: Callable[..., Any]
 ) -> None:
@@ -130,5 +168,114 @@ def test_replicates_and_sites(make_problem: Callable[..., Any]) -> None:
     cases = [problem.case._replace(weights=row) for row in (1, 0)]
     twice, once = used.log_likelihoods([problem.tree] * 2, cases)
     assert (twice, once) == pytest.approx((2 * whole, whole))
-    with pytest.raises(ModelError, match="not corrected"):
-        used.take([problem.tree], cases)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.cases(1, 30)
+def test_neighbours_are_as_good_as_their_five_branches_allow(
+    kind: str, case: int, open_native: Callable[..., Any], make_problem: Callable[..., Any]
+) -> None:
+    problem = variable(make_problem(6, 30, states=2 + 2 * (case % 2), seed=case, alpha=0.7))
+    tree, states = problem.tree, problem.patterns.alphabet.n_states
+    extended = with_unseen(problem.patterns, [KINDS[kind](states)])
+    reference = corrected(ReferenceEngine(extended, problem.categories, BOUNDS), extended)
+    device = corrected(open_native(extended, problem.categories), extended)
+    device.smooth([tree], [problem.case], 0.01)
+    rows = rows_of_neighbours(device, tree, problem.case, extended.weights)
+    np.testing.assert_allclose(rows.sites() @ extended.weights, rows.lnl, rtol=1e-9)
+    own = reference.log_likelihoods([tree], [problem.case])
+    assert rows.lnl[-1] == pytest.approx(own[0], rel=1e-9)
+    row = case % (len(rows.lnl) - 1)
+    edge = int(tree.inner_edges[row // 2])
+    other = tree.copy()
+    nni(other, edge, row % 2)
+    ends = tree.edge_halves[edge].tolist()
+    branches = [edge, *(int(tree.edge[half]) for end in ends for half in tree.siblings(end))]
+
+    def loss(logs: np.ndarray) -> float:
+        other.lengths[branches] = np.exp(logs)
+        return -float(reference.log_likelihoods([other], [problem.case])[0])
+
+    limits = [(np.log(1e-6), np.log(100.0))] * len(branches)
+    starts = [np.log(np.maximum(tree.lengths[branches], least)) for least in (0.01, 0.3)]
+    best = -min(minimize(loss, x, method="L-BFGS-B", bounds=limits).fun for x in starts)
+    assert rows.lnl[row] >= best - 0.02
+    around = neighbours(tree, tree.inner_edges)
+    own, told = optimised_quartets(device, tree, problem.case, around)
+    np.testing.assert_allclose(told, rows.lnl[:-1], rtol=1e-9)
+    every = [interchanged(tree, own, n) for n in range(len(told))]
+    np.testing.assert_allclose(
+        reference.log_likelihoods(every, [problem.case] * len(every)), told, rtol=1e-9
+    )
+    near, told = optimised_quartets(device, tree, problem.case, around, turns=0)
+    exact = rows_of_quartets(device, tree, problem.case, near, extended.weights).lnl
+    assert (told <= exact[:-1] + 1e-6).all()
+    assert (told >= exact[:-1] - 20).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.cases(1, 30)
+def test_resampled_lnls_have_the_correction_of_the_sites_drawn(
+    kind: str, case: int, open_native: Callable[..., Any], make_problem: Callable[..., Any]
+) -> None:
+    """Of two parts, of which the other is the same as ever, or another kind of correction."""
+    problem = variable(make_problem(6, 60, trees=3, seed=case))
+    width = problem.patterns.n_patterns
+    parted = replace(problem.patterns, ends=(width // 3, width))
+    rng = np.random.default_rng(case)
+    first, second = KINDS[kind](4), rng.choice([None, KINDS["LEWIS"](4), KINDS["STAM"](4)])
+    extended = with_unseen(parted, [first, second])
+    cases = [Case((model, model)) for model in problem.models]
+    device = corrected(open_native(extended, problem.categories), extended)
+    drawn = np.zeros((7, extended.n_patterns))
+    ranges = [slice(0, width // 3), slice(width // 3 + 4, width + 4)]
+    for part in ranges:
+        drawn[:, part] = rng.integers(0, 4, (7, part.stop - part.start))
+    rows = rows_of_trees(device, problem.trees, cases, extended.weights)
+    found = rows.resampled(drawn)
+    np.testing.assert_allclose(rows.sites() @ drawn.T, found, rtol=1e-9)
+    plain = Likelihood(ReferenceEngine(extended, problem.categories, BOUNDS), BOUNDS)
+    for tree, own, lnls in zip(problem.trees, cases, found, strict=True):
+        sites = plain.site_log_likelihoods(tree, own)
+        expected = drawn @ sites
+        for part, about in zip(ranges, (first, second), strict=True):
+            logs, share = sites[part.stop : part.stop + 4], drawn[:, part].sum(axis=1)
+            if about is None:
+                continue
+            if about.correction is Correction.LEWIS:
+                expected -= share * np.log(1 - np.exp(logs).sum())
+                continue
+            share = share / extended.weights[part].sum()
+            if about.correction is Correction.FELSENSTEIN:
+                expected += share * 40.0 * np.log(np.exp(logs).sum())
+            else:
+                expected += share * (np.array(about.counts) @ logs)
+        np.testing.assert_allclose(lnls, expected, rtol=1e-9)
+    whole = device.log_likelihoods(problem.trees, cases)
+    np.testing.assert_allclose(rows.lnl, whole, rtol=1e-9)
+
+
+def test_parts_of_several_state_counts_are_corrected_each_by_its_own(
+    open_native: Callable[..., Any], make_problem: Callable[..., Any]
+) -> None:
+    problems = [variable(make_problem(6, 40, states=states)) for states in (4, 2)]
+    kinds = [KINDS["LEWIS"](4), KINDS["STAM"](2)]
+    groups = [with_unseen(own.patterns, [kind]) for own, kind in zip(problems, kinds, strict=True)]
+    tree, weights = problems[0].tree, np.concatenate([own.weights for own in groups])
+    case = Case(tuple(own.model for own in problems))
+    drawn = np.random.default_rng(1).integers(0, 3, (5, weights.size)) * (weights > 0)
+    expected = np.zeros((1, 5))
+    drawn_of = np.hsplit(drawn, [groups[0].n_patterns])
+    for own, patterns, part in zip(problems, groups, drawn_of, strict=True):
+        alone = corrected(ReferenceEngine(patterns, own.categories, BOUNDS), patterns)
+        rows = rows_of_trees(alone, [tree], [own.case], patterns.weights)
+        expected += rows.resampled(part.astype(np.float64))
+    widths = [own.n_patterns for own in groups]
+    openers = partial(ReferenceEngine, length_bounds=BOUNDS), partial(open_native, parted=True)
+    for opened in openers:
+        engines = [opened(own, problems[0].categories) for own in groups]
+        joint = JointEngine(engines, (4, 2), widths, BOUNDS)
+        parts = conditioned_parts(groups)
+        used = AscertainedLikelihood(joint, BOUNDS, Columns.of(groups), parts)
+        rows = rows_of_trees(used, [tree], [case], weights)
+        np.testing.assert_allclose(rows.resampled(drawn.astype(np.float64)), expected, rtol=1e-9)

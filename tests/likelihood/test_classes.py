@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,12 @@ from scipy.optimize import minimize
 
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
-from mltree.likelihood.classes import Columns, best_weights
+from mltree.likelihood.classes import (
+    Columns,
+    best_weights,
+    class_posteriors,
+    class_weights_of,
+)
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.model.eigen import ModelArrays, random_reversible
 
@@ -69,6 +75,21 @@ def test_weights_are_as_good_as_an_independent_optimiser_s(
     best = minimize(loss, np.log(weights), method="L-BFGS-B", bounds=limits).fun
     assert found.sum() == pytest.approx(1.0)
     assert -float(counts @ np.log(found @ likelihoods)) <= best + 1e-3
+
+
+def test_posteriors_are_bayes_s(make_problem: Callable[..., Any]) -> None:
+    """Of classes one of which has no weight."""
+    problem = make_problem(6, 20, categories=2)
+    arrays, (alone, weights) = mixture(4, 3, np.random.default_rng(2))
+    weights[1] = 0.0
+    shares = np.concatenate([w * own.weights for w, own in zip(weights, alone, strict=True)])
+    arrays = replace(arrays, weights=shares)
+    used = Likelihood(ReferenceEngine(problem.patterns, 6, BOUNDS, 3), BOUNDS)
+    lnls = used.class_log_likelihoods(problem.tree, Case((arrays,)))
+    joint = weights[:, None] * np.exp(by_class(problem, alone))
+    np.testing.assert_allclose(
+        class_posteriors(lnls, class_weights_of(arrays)), joint / joint.sum(axis=0), rtol=1e-9
+    )
 
 
 def test_patterns_that_do_not_occur_have_no_say() -> None:

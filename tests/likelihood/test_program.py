@@ -87,7 +87,7 @@ def test_scan_words_point_at_their_steps(tree: Tree) -> None:
 
 def test_sizes(tree: Tree) -> None:
     program = programs.traversal([tree, tree])
-    assert program.slots == 2 * (tree.n_tips - 2)
+    assert program.slots == tree.n_tips - 2
     assert programs.update([tree, tree]).slots == 2 * planner.slots_of(tree)
     assert program.cells == 2
     assert program.stack_levels == 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mltree.alignment.alphabet import DNA, PROTEIN
+from mltree.alignment.codons import codon_alphabet
 from mltree.model.candidates import (
     REFERENCE_RATES,
     Candidate,
@@ -17,7 +18,6 @@ from mltree.model.candidates import (
     is_held,
     matrices,
     started_from,
-    starts_of_rates,
     thawed,
     with_matrix_held,
     with_rates_held,
@@ -44,9 +44,10 @@ def test_criteria_against_exact_fractions(case: int) -> None:
     assert (Criterion.BIC.score(lnl, k, n) + 2 * lnl) / k == pytest.approx(math.log(n), rel=1e-9)
 
 
-def test_the_correction_has_no_value_without_sites_to_spare() -> None:
-    assert Criterion.AICC.score(-100.0, 9, 10) == math.inf
-    assert math.isfinite(Criterion.AICC.score(-100.0, 8, 10))
+def test_the_correction_is_iq_tree_s_without_sites_to_spare() -> None:
+    aic = 2 * 9 + 200.0
+    assert [Criterion.AICC.score(-100.0, 9, n) for n in (1, 9, 10, 11)] == [aic + 180] * 4
+    assert Criterion.AICC.score(-100.0, 9, 12) == aic + 90
 
 
 def test_every_matrix_of_a_kind_of_data_is_there_once() -> None:
@@ -112,6 +113,27 @@ def test_matrices_that_are_less_free_start_from_the_mean() -> None:
     assert start.rates[1] / start.rates[0] == pytest.approx(transitions / transversions)
 
 
-def test_free_rates_have_one_start_and_invariable_sites_beside_gamma_two() -> None:
-    counts = {rates: len(starts_of_rates(parse_model("GTR+FC" + rates, DNA))) for rates in RATES}
-    assert counts == dict.fromkeys(RATES, 1) | {"+I+G4": 2}
+def test_matrices_of_codons() -> None:
+    every = matrices(codon_alphabet(2))
+    assert every[0] == "CODON2_GY+F3X4"
+    assert len(every) == 9
+    assert set(matrices(codon_alphabet(1))) - {name[7:] for name in every} == {
+        "ECMK07",
+        "ECMK07+FC",
+    }
+    for name in every:
+        assert parse_model(name, codon_alphabet(2)).codon is not None
+
+
+def test_codons_begin_where_another_model_of_them_ended() -> None:
+    alphabet = codon_alphabet(1)
+    ended = parse_model("GY{0.3/4}+FE", alphabet)
+    for name, values in (("MGK", (0.3, 4.0)), ("MG", (0.3,)), ("GY{0.1/2}+FE", (0.1, 2.0))):
+        model = parse_model(name, alphabet)
+        began = started_from(model, ended).codon
+        assert began is not None
+        assert began.values == values
+    held = with_matrix_held(ended)
+    assert held.codon is not None
+    assert held.codon.variables() == []
+    assert vector(thawed(held, parse_model("GY+FE", alphabet))).shape == (2,)

@@ -172,3 +172,14 @@ def test_random_models_are_reproducible() -> None:
     assert (a.right == b.right).all()
     assert a.weights @ a.rates == pytest.approx(1.0)
     assert (a.n_states, a.n_categories) == (61, 4)
+
+
+def test_models_that_differ_in_rates_among_sites_share_an_eigen_system() -> None:
+    matrix = np.array([1.2, 3.4, 0.7, 0.9, 4.1, 1.0]), np.array([0.31, 0.22, 0.19, 0.28])
+    one = decompose(*matrix, np.ones(1), np.ones(1))
+    other = decompose(*matrix, np.array([0.5, 1.5]), np.array([0.5, 0.5]))
+    assert other.right is one.right
+    assert not other.right.flags.writeable
+    stacked = decompose(*(table[None] for table in matrix), np.ones((1, 1)), np.ones((1, 1)))
+    np.testing.assert_array_equal(stacked.right[0], one.right)
+    np.testing.assert_array_equal(stacked.eigenvalues[0], one.eigenvalues)

@@ -13,6 +13,7 @@ import pytest
 from mltree.alignment.alphabet import PROTEIN
 from mltree.errors import InputError
 from mltree.model import empirical
+from mltree.model.codon_models import EMPIRICAL
 from mltree.model.empirical import PROTEIN_MODELS, protein_model, read_matrix
 from mltree.model.grammar import parse_model
 from mltree.model.mixtures import PAIRED, PROFILES
@@ -79,7 +80,8 @@ def test_table_says_where_it_comes_from(name: str) -> None:
 
 def test_every_table_has_a_name() -> None:
     names = {path.stem.upper() for path in FOLDER.glob("*.dat")}
-    assert names == {*PROTEIN_MODELS, *(f"{name}{k}" for name in PAIRED for k in (1, 2, 3, 4))}
+    paired = (f"{name}{k}" for name in PAIRED for k in (1, 2, 3, 4))
+    assert names == {*PROTEIN_MODELS, *paired, EMPIRICAL}
     assert {path.stem.upper() for path in FOLDER.glob("*.profiles")} == set(PROFILES)
 
 

@@ -36,12 +36,14 @@ def test_profiles(name: str) -> None:
 @pytest.mark.parametrize("name", PAIRED)
 def test_paired_tables(name: str) -> None:
     mixture = paired_mixture(name)
-    assert mixture.exchangeabilities is not None
-    assert mixture.exchangeabilities.shape == (4, 190)
+    assert mixture.tables.exchangeabilities.shape == (4, 190)
     assert parameters.free_parameters(parse_model(name, PROTEIN)) == {"LG4M": 1, "LG4X": 6}[name]
 
 
-MODELS = ["LG+C10", "C20", "WAG+C10+I{0.2}+R3", "LG+C10+F+G4", "LG4M", "LG4X+I", "PROTGTR+C10+FO"]
+MODELS = [
+    "LG+C10", "C20", "WAG+C10+I{0.2}+R3", "LG+C10+F+G4", "LG4M", "LG4X+I", "PROTGTR+C10+FO",
+    "MIX{LG,WAG+FO}+G4", "MIX{LG:1:0.2,JTT:3:0.8}+I{0.1}+R2", "PROTGTR+FMIX{FO,FE}+I",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", MODELS)
@@ -78,7 +80,9 @@ def test_points_of_an_optimiser_are_models(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["LG+C10{1/2/1/1/1/1/1/1/1/1}+G4{0.5}", "LG4M+G4{0.7}",
-                                  "LG4X+R4{0.9/0.1/1.5/1.5}{0.25/0.25/0.25/0.25}"])  # fmt: skip
+                                  "LG4X+R4{0.9/0.1/1.5/1.5}{0.25/0.25/0.25/0.25}",
+                                  "MIX{LG,WAG+FO}+G4{0.5}", "PROTGTR+FMIX{FO,FE}",
+                                  "LG+FMIX{optimize:1:0.3,FE:2:0.7}+I{0.2}"])  # fmt: skip
 def test_what_is_written_is_read(text: str) -> None:
     model = parse_model(text, PROTEIN)
     again = parse_model(format_model(model), PROTEIN)

@@ -20,6 +20,8 @@ from mltree.model.names import default_model_name
 from mltree.model.parameters import free_parameters
 from mltree.model.part_models import model_alphabet
 
+_TWO = multistate(2)
+
 
 @pytest.mark.parametrize("states", [2, 3, 64])
 def test_mk_is_lewis_s_formula(states: int) -> None:
@@ -52,6 +54,16 @@ def test_free_parameters() -> None:
     for name, free in expected.items():
         alphabet = BINARY if name.startswith("BIN") else multistate(6)
         assert free_parameters(parse_model(name, alphabet)) == free, name
+
+
+@pytest.mark.parametrize("kind", ["MK", "ORDERED", "GTR"])
+def test_binary_data_take_the_models_of_two_states(kind: str) -> None:
+    binary, of_two = (replace(parse_model(kind, a), frequency_mode="FE") for a in (BINARY, _TWO))
+    written = format_model(binary)
+    assert model_alphabet(written) is _TWO
+    assert written == format_model(of_two)
+    lengths = np.array([0.1, 2.0])
+    np.testing.assert_array_equal(*(p_matrices(m.arrays(), lengths) for m in (binary, of_two)))
 
 
 def test_models_of_other_data() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mltree.alignment.alphabet import DNA, PROTEIN
+from mltree.alignment.morphology import BINARY
 from mltree.errors import ModelError
 from mltree.model.grammar import parse_model
 from mltree.model.mixtures import PAIRED
@@ -47,7 +48,7 @@ def test_asking_for_a_choice_is_told_how(name: str) -> None:
         assert "--model auto" in str(error.value.hint)
 
 
-@pytest.mark.parametrize("name", ["EX2+G4", "UL3", "MIX{GTR,JC}"])
+@pytest.mark.parametrize("name", ["EX2+G4", "UL3", "EHO"])
 def test_mixtures_are_told_apart_from_slips(name: str) -> None:
     with pytest.raises(ModelError, match="mixture of models, which is not supported yet"):
         parse_model(name, PROTEIN)
@@ -83,8 +84,38 @@ def test_what_is_written_for_iq_tree_is_the_same_model_again(alphabet, terms: st
         ("TN{2/3}+F+G4{0.5}", "TN93{2/3}+F+G4{0.5}"),
         ("gtr+fq", "gtr+FE"),
         ("JTTDCMut+FO", "JTT-DCMUT+FO"),
+        ("MIX{GTR+FQ,HKY+FO}+G4", "MIX{GTR+FE,HKY+FO}+G4"),
         ("nonsense+G", "nonsense+G"),
     ],
 )
 def test_iq_tree_s_words(theirs: str, ours: str) -> None:
     assert from_iq_tree(theirs) == ours
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("GTRGAMMA", "GTR+FC+G4"),
+        ("GTRGAMMAIX", "GTR+FO+I+G4"),
+        ("BINGAMMA", "BIN+FC+G4"),
+        ("PROTGAMMAWAG", "WAG+G4"),
+        ("PROTGAMMAILGF", "LG+FC+I+G4"),
+        ("PROTGAMMADAYHOFF", "DAYHOFF+G4"),
+        ("PROTGAMMAJTTDCMUTX", "JTT-DCMUT+FO+G4"),
+        ("PROTGAMMAGTR", "PROTGTR+G4"),
+        ("PROTGAMMAAUTO", "auto"),
+    ],
+)
+def test_raxml_s_names_of_models(theirs: str, ours: str) -> None:
+    alphabet = PROTEIN if theirs.startswith("PROT") else BINARY if ours[0] == "B" else DNA
+    with pytest.raises(ModelError, match=f"unknown model '{theirs}'") as error:
+        parse_model(theirs, alphabet)
+    assert f"--model {ours} here" in str(error.value.hint)
+    if ours != "auto":
+        assert parse_model(ours, alphabet).heterogeneity.n_categories == 4
+
+
+@pytest.mark.parametrize("name", ["GTRGAMMAZ", "PROTGAMMAXYZ", "DNAGAMMA"])
+def test_names_that_only_look_like_raxml_s(name: str) -> None:
+    with pytest.raises(ModelError, match="the nearest known is"):
+        parse_model(name, DNA)

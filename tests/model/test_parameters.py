@@ -188,29 +188,3 @@ def test_no_scale_is_missed_where_all_exchangeabilities_vary() -> None:
     (found,) = parameters.arrays_of([model], [points], [np.ones(2)], alone(model).shapes)
     one, other = found
     np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-12)
-
-
-def test_starting_models_are_the_model_and_others_that_differ_among_sites() -> None:
-    for text in ("GTR+G4", "GTR+I", "GTR+I+G4{0.5}", "GTR+I{0.2}+G4", "GTR", "GTR+R2{1/2}"):
-        assert len(parameters.starting_models(parse_model(text, DNA))) == 1
-    model = parse_model("GTR+I+G4", DNA)
-    few, other = parameters.starting_models(model)
-    assert few is model
-    assert other.p_invariant > 0.5 > few.p_invariant
-    assert parameters.starting_models(other)[1].p_invariant < 0.01
-
-
-@pytest.mark.parametrize("text", ["HKY+FC+R4", "HKY+FC+I+R3", "LG+I{0.2}+R2"])
-def test_free_rates_start_from_a_gamma_distribution_and_with_few_fast_sites(text: str) -> None:
-    model = parse_model(text, PROTEIN if text[0] == "L" else DNA)
-    fresh, other = parameters.starting_models(model)
-    assert fresh is model
-    assert np.ptp(fresh.heterogeneity.weights) < 1e-12
-    assert other.heterogeneity.weights[-1] < 0.05
-    assert (other.p_invariant == model.p_invariant) == ("+I+" not in text)
-    moved = parameters.with_vector(model, parameters.vector(model) + 0.1)
-    kept, first, second = parameters.starting_models(moved)
-    assert kept is moved
-    for one, same in ((first, fresh), (second, other)):
-        np.testing.assert_array_equal(one.heterogeneity.rates, same.heterogeneity.rates)
-        np.testing.assert_array_equal(one.rates, moved.rates)

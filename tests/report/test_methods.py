@@ -99,3 +99,5 @@ def test_references_have_year_and_pages() -> None:
 
 def test_values_go() -> None:
     assert without_values("GTR{1/2}+FU{0.1/0.9}+G4m{0.5}") == "GTR+FU+G4m"
+    mixture = "MIX{GTR{1/2}+FU{0.1/0.9}:1.0:0.25,JC:1.0:0.75}+G4m{0.5}"
+    assert without_values(mixture) == "MIX{GTR+FU,JC}+G4m"

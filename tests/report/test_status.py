@@ -46,6 +46,7 @@ STORY: list[tuple[Event, str]] = [
     (round_done(3, -18.0), "phase 2 of 2, round 4, 3 trees · lnL -18.000 (+0.500)"),
     (round_done(4, -18.0, radius=8), "perturbation 1, round 5 · lnL -18.000"),
     (TreePerturbed(1, 8, 1, -17.0), "perturbation 2, round 5 · lnL -17.000 (+1.000)"),
+    (PhaseStarted(2, 25, 100.0, 1), "phase 2 of 2, round 5, 1 tree · lnL -17.000 (+1.000)"),
     (SearchFinished(-17.0, 4, 10, 1), "final score · lnL -17.000"),
     (ReplicateDone(2, -9.0, 1, 4), "bootstrap, 1 of 4 replicates · lnL -17.000"),
 ]
@@ -79,7 +80,7 @@ def test_what_is_left_of_a_bootstrap_goes_by_its_pace() -> None:
 
 def test_what_is_left_at_least_is_batches_without_a_better_tree() -> None:
     status = Status()
-    for event, _ in STORY[:-2]:
+    for event, _ in STORY[:-3]:
         status.heed(event, 100.0)
     status.heed(TreePerturbed(2, 8, 0, -17.0), 120.0)
     assert status.text(120.0).endswith("00:02:00 · at least 00:00:10 left")

@@ -31,7 +31,7 @@ def names(settings: SearchSettings) -> str:
         ((), 0, ""),
         ((3,), 0, "Rearrange Cull EndStarts"),
         ((3, 5), 0, "Rearrange Cull OptimiseModel Smooth Rearrange EndStarts"),
-        ((3,), 2, "Rearrange Cull EndStarts OptimiseModel Smooth Perturb"),
+        ((3,), 2, "Rearrange Cull EndStarts OptimiseModel Smooth Perturb Rearrange"),
     ],
 )
 def test_the_model_follows_the_trees_and_the_end_is_last(
@@ -49,8 +49,9 @@ def test_phases_come_in_their_order_and_starts_are_culled_after_the_first() -> N
     settings = preset("default")
     every = acts(settings)
     rearranging = [act for act in every if isinstance(act, Rearrange)]
-    assert [act.phase for act in rearranging] == list(settings.phases)
-    assert [act.number for act in rearranging] == list(range(1, len(settings.phases) + 1))
+    assert [act.phase for act in rearranging] == [*settings.phases, settings.phases[-1]]
+    assert [act.number for act in rearranging] == [1, 2, 2]
+    assert every[-3:] == (Perturb(), rearranging[-1], Finish())
     assert every.index(rearranging[0]) + 1 == every.index(Cull())
     assert every.index(OptimiseModel(afresh=True)) == 1
 

@@ -130,16 +130,17 @@ def edges_between(tree: Tree, edge: int) -> dict[int, int]:
 
 
 def test_a_wider_phase_looks_again_and_a_narrower_one_does_not() -> None:
-    tree = some_tree()
-    explored, _ = learned(tree, moves_of(tree, -9.0), near=-5.0)
+    some = Lesson(np.arange(4, dtype=np.uint64), np.arange(3, dtype=np.uint64))
+    explored = Explored()
+    explored.add(some)
     explored.enter(PHASE)
-    assert explored.prunes.size == 0 < explored.moves.size
+    assert (explored.moves.size, explored.prunes.size) == (0, 0)
     for narrower in (PhaseSettings(7, 30.0), PhaseSettings(7, 20.0)):
-        explored.add(Lesson(np.empty(0, np.uint64), np.arange(3, dtype=np.uint64)))
+        explored.add(some)
         explored.enter(narrower)
-        assert explored.prunes.size == 3
+        assert (explored.moves.size, explored.prunes.size) == (4, 3)
     explored.enter(PHASE)
-    assert explored.prunes.size == 0, "some were looked at in narrower phases alone"
+    assert (explored.moves.size, explored.prunes.size) == (0, 0), "seen in narrower phases alone"
 
 
 def test_trials_look_again_at_ends() -> None:

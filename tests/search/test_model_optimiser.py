@@ -16,7 +16,7 @@ from mltree.model.parameters import bounds, vector, with_vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
 from mltree.search.alternation import alternate
 from mltree.search.model_optimiser import Fit, best_fit, optimise_models, starts_of
-from mltree.search.requests import perform
+from mltree.search.requests import perform, perform_all
 from mltree.settings import BranchSettings, ModelSettings, SearchSettings
 
 if TYPE_CHECKING:
@@ -64,6 +64,21 @@ def lnl_of(case: Simulated, fit: Fit) -> float:
 
 def fit_of(case: Simulated, text: str) -> Fit:
     return Fit(case.tree.copy(), alone(parse_model(text, case.patterns.alphabet)))
+
+
+def test_searches_share_launches_and_change_nothing(case: Simulated) -> None:
+    """Models of several searches, which are as many fits of one, and the same bits."""
+    texts = ("GTR+FE+G2", "JC+G2", "HKY+FO+G2", "K80+G2")
+    lone = [optimise(case, text) for text in texts]
+    fits, likelihood = [fit_of(case, text) for text in texts], Counting(case)
+    searches = (optimise_models([fit], ModelSettings(), BRANCHES, 1e-4) for fit in fits)
+    ended = perform_all(likelihood, searches, len(texts))
+    assert sorted(number for number, _ in ended) == list(range(len(texts)))
+    assert len(likelihood.points) == max(launches for _, launches in lone)
+    for own, (other, _) in zip(fits, lone, strict=True):
+        assert own.lnl == other.lnl
+        np.testing.assert_array_equal(own.tree.lengths, other.tree.lengths)
+        np.testing.assert_array_equal(vector(own.model.lone), vector(other.model.lone))
 
 
 def test_climbs_to_a_stationary_point(case: Simulated) -> None:

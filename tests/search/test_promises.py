@@ -27,9 +27,13 @@ from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import PartitionModel, alone
-from mltree.search.driver import SearchResult, StartingTree, search
+from mltree.search.acts import replicate_acts
+from mltree.search.driver import SearchResult, StartingTree, beginning, play, search
+from mltree.search.quest import Quest
+from mltree.search.requests import perform
 from mltree.settings import (
     PRESETS,
+    REPLICATE,
     PerturbationSettings,
     PhaseSettings,
     RoundSettings,
@@ -203,6 +207,23 @@ def left_to_gain(
     trees = random_trees(patterns, starts, seed)
     found = searched(likelihood, patterns, settings, trees, model)
     return searched(likelihood, patterns, EXHAUSTIVE, [found.tree], model).lnl - found.lnl
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_replicate_ends_where_its_last_phase_finds_nothing(
+    seed: int, make_rugged: MakeRugged, open_native: Open
+) -> None:
+    """However much was hopeless on the way: remembered to the end, it hid 5.7 and 4.4 lnL."""
+    patterns = make_rugged(40, 300, 3, seed)
+    model = alone(parse_model("JC", patterns.alphabet))
+    likelihood = likelihood_of(open_native, patterns, model)
+    settings = REPLICATE.for_data(patterns.n_tips, patterns.n_sites)
+    starts = [StartingTree(tree, "random") for tree in random_trees(patterns, 3, seed)]
+    state = beginning(starts, model, settings, np.random.default_rng(5))
+    perform(likelihood, play(Quest(settings, state, ignore), replicate_acts(settings)))
+    (found,) = state.lineages
+    again = replace(without_perturbation(settings), phases=settings.phases[-1:])
+    assert searched(likelihood, patterns, again, [found.tree], model).lnl - found.lnl <= SHORT
 
 
 @pytest.mark.parametrize(("data", "seed"), [(HARD, 6), ((16, 120, 3), 9)])

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from mltree.model.partitioned import Linkage
+from mltree.search import scoring
+from mltree.search.explored import Explored
 from mltree.search.neighbourhood import Neighbourhood
-from mltree.search.scoring import rescore, scan, shortlist
+from mltree.search.scoring import Rules, ScoredMoves, rescore, scan, score_moves, shortlist
 from mltree.settings import PhaseSettings, RoundSettings
 from mltree.tree.moves import SprLengths, spr
 
@@ -97,3 +99,37 @@ def test_the_shortlist_is_the_best_few_of_every_prune(case: Simulated) -> None:
         mine = np.flatnonzero(found.prune == prune)
         best = [c for c in mine[np.argsort(-s0[mine])][:3] if s0[c] > -0.5]
         assert sorted(best) == [c for c in listed if found.prune[c] == prune]
+
+
+def test_shares_score_as_the_whole(data: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = data.tree.copy()
+    other.lengths[:] *= 1.5
+    trees, cases = [data.tree, other], [data.under] * 2
+    lnls = data.likelihood.log_likelihoods(trees, cases).tolist()
+    rules = Rules(PhaseSettings(25, 40.0), RoundSettings(waves=(2, 3)))
+    known = [Explored(), Explored()]
+
+    def scored() -> list[ScoredMoves]:
+        return score_moves(data.likelihood, trees, cases, lnls, known, rules)
+
+    whole = scored()
+    for found in whole:  # so that some prunes and moves are known to be hopeless the second time
+        known[0].add(found.lesson)
+    whole += scored()
+    monkeypatch.setattr(scoring, "LEAST_SHARE", 12)
+    monkeypatch.setattr(data.likelihood, "planners", 3)
+    known = [Explored(), Explored()]
+    shared = scored()
+    for found in shared:
+        known[0].add(found.lesson)
+    shared += scored()
+    assert sum(found.moves.prune.size for found in whole) > 50
+    for one, many in zip(whole, shared, strict=True):
+        assert many.candidates == one.candidates
+        for keys, of_shares in zip(one.lesson, many.lesson, strict=True):
+            np.testing.assert_array_equal(np.sort(of_shares), np.sort(keys))
+        first, second = (
+            moves.at(np.lexsort((moves.target, moves.prune))) for moves in (one.moves, many.moves)
+        )
+        for column, of_shares in zip(first, second, strict=True):
+            np.testing.assert_array_equal(of_shares, column)

@@ -42,6 +42,7 @@ class Flatterer:
         self.insertions = case.likelihood.insertions
         self.join_lengths = case.likelihood.join_lengths
         self.trees_at_once = case.likelihood.trees_at_once
+        self.planners = case.likelihood.planners
 
     def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> np.ndarray:
         return self._true.smooth(trees, cases, epsilon)

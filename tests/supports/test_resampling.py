@@ -1,7 +1,10 @@
 import numpy as np
 import pytest
 
+from mltree.shares import in_shares
+from mltree.supports import resampling
 from mltree.supports.resampling import Resampling, share_error
+from mltree.threads import Threads
 
 WEIGHTS = np.array([3.0, 1.0, 4.0, 0.0, 12.0, 5.0])
 PARTS = (slice(0, 3), slice(3, 6))
@@ -21,11 +24,35 @@ def test_a_replicate_is_the_same_whatever_is_drawn_beside_it() -> None:
     np.testing.assert_array_equal(np.concatenate(list(draws().batches(40))), together)
 
 
-def test_batches_are_as_large_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mltree.supports.resampling.BATCH_BYTES", 8 * WEIGHTS.size * 7)
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [((7, 1, 64), [7] * 5 + [5]), ((7, 9, 64), [9] * 4 + [4]), ((0, 9, 2), [2] * 20)],
+)
+def test_batches_are_as_large_as_memory_allows(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int], expected: list[int]
+) -> None:
+    """Rows that fit the cheap batch, that a product wants at least, and that memory allows it."""
+    cheap, least, most = sizes
+    monkeypatch.setattr(resampling, "BATCH_BYTES", 8 * WEIGHTS.size * cheap)
+    monkeypatch.setattr(resampling, "LEAST_ROWS", least)
+    monkeypatch.setattr(resampling, "MOST_BYTES", 8 * WEIGHTS.size * most)
     batches = list(draws().batches(40))
-    assert [len(batch) for batch in batches] == [7, 7, 7, 7, 7, 5]
+    assert [len(batch) for batch in batches] == expected
     np.testing.assert_array_equal(np.concatenate(batches), draws().rows(range(40)))
+
+
+def test_threads_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = draws().rows(range(5, 45))
+    monkeypatch.setattr(resampling, "SHARE", 100)
+    monkeypatch.setattr(resampling, "threads", lambda: Threads(3, "--threads", 3))
+    shares = []
+    monkeypatch.setattr(
+        resampling,
+        "in_shares",
+        lambda work, own, at_once: shares.append(at_once) or in_shares(work, own, at_once),
+    )
+    np.testing.assert_array_equal(draws().rows(range(5, 45)), alone)
+    assert shares == [3]
 
 
 def test_replicates_seeds_and_names_differ() -> None:

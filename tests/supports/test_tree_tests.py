@@ -66,7 +66,10 @@ def test_kh_and_sh_are_those_of_the_definitions(case: int) -> None:
 
 
 @pytest.mark.cases(4, 100)
-def test_weighted_tests_are_those_of_the_definitions(case: int) -> None:
+def test_weighted_tests_are_those_of_the_definitions(
+    case: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mltree.supports.tree_tests.BLOCK", 7)
     data = random_data(case)
     centred, replicates = data.centred, data.resampled.shape[1]
     n_sites = int(data.weights.sum())

@@ -58,19 +58,15 @@ def test_trees_that_are_as_good_are_held_by_as_many() -> None:
     assert set(own.held.tolist()) == set(keys.tolist())
 
 
-def test_what_is_far_below_or_known_is_not_wanted() -> None:
+def test_it_knows_what_was_offered_and_how_far_below_the_rest_may_be() -> None:
     trees, keys = offered(np.random.default_rng(2), 3)
     own = Ultrafast(B)
-    assert own.wanted(keys, np.array([-1e9, -5.0, -7.0])).tolist() == [0, 1, 2]
+    assert (own.knows(keys).any(), own.cutoff) == (False, -np.inf)
     resampled = np.zeros((2, B))
     resampled[1, : B // 2] = 9.0
     own.offer(keys[:2], np.array([-10.0, -12.0]), resampled, trees.__getitem__)
-    assert own.wanted(keys[2:], np.array([-12.0 - MARGIN])).tolist() == [0]
-    assert own.wanted(keys[2:], np.array([-12.1 - MARGIN])).tolist() == []
-    assert own.wanted(keys, np.array([-10.0 + EPSILON, -12.0 + 1.1 * EPSILON, 0])).tolist() == [
-        1,
-        2,
-    ]
+    assert own.knows(keys).tolist() == [True, True, False]
+    assert own.cutoff == -12.0 - MARGIN
     assert own.offered == 2
 
 

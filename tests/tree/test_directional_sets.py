@@ -40,7 +40,7 @@ def test_sets_that_are_kept_up_are_those_of_the_trees_as_they_are(n_tips: int, s
     prunes, targets = prunes[made], targets[made]
     links = rewire(forest.twin, forest.edge, prunes, targets)
     trees = np.arange(3, dtype=np.int32)
-    facing, whole = sets.towards_tips(trees)
+    facing, whole = forest.facing(trees)
     number = forest.tree_of_half[prunes]
     links.at(~whole[number]).restore(forest.twin, forest.edge)
     sets.refresh(sets.made_from(links.at(whole[number]).halves.ravel()))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
-from mltree.tree import parsimony
+from mltree.tree import parsimony_spr
 from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
 from mltree.tree.moves import nni
 from mltree.tree.parsimony import (
@@ -16,8 +16,16 @@ from mltree.tree.parsimony import (
     stepwise_addition,
     stepwise_additions,
 )
-from mltree.tree.parsimony_spr import NEAR_CUT, improve, parsimony_trees, reweighted_trees
+from mltree.tree.parsimony_spr import (
+    MOST_WEIGHTS,
+    NEAR_CUT,
+    improve,
+    parsimony_trees,
+    parsimony_trees_of_each,
+    reweighted_trees,
+)
 from mltree.tree.random_trees import random_topology
+from mltree.tree.reference_parsimony import Growth
 from mltree.tree.splits import robinson_foulds, topology_key
 from mltree.tree.topology import Tree, siblings, tree_from_edges
 
@@ -134,7 +142,7 @@ def test_insertion_costs_are_the_changes_that_a_tip_adds(
     """The sets kept up step by step give the cost of the next tip on every edge."""
     rng = np.random.default_rng(seed)
     patterns = random_patterns(n_tips, rng, alphabet)
-    growth = parsimony._Growth(pack_sites(patterns), 2)
+    growth = Growth(pack_sites(patterns), 2)
     tips = np.stack([np.arange(n_tips), rng.permutation(n_tips)], axis=1)
     growth.star(tips[:3])
     for step in range(3, n_tips):
@@ -149,7 +157,7 @@ def test_insertion_costs_are_the_changes_that_a_tip_adds(
         tree.validate()
 
 
-def _scores_of_parts(growth: parsimony._Growth, tips: np.ndarray, patterns: Patterns) -> np.ndarray:
+def _scores_of_parts(growth: Growth, tips: np.ndarray, patterns: Patterns) -> np.ndarray:
     """The scores of both trees so far on the words of all sites, by trees of their own."""
     scores = []
     sites, n_tips = growth.sites, len(tips)
@@ -189,6 +197,30 @@ def test_starts_are_improved_unless_that_leads_where_another_already_is(
         ends.append(topology_key(end))
         wanted = before if ends[-1] in ends[:-1] else end
         assert topology_key(start) == topology_key(wanted)
+
+
+@given(st.lists(st.tuples(st.integers(5, 9), st.integers(1, 3)), min_size=1, max_size=9), SEEDS)
+@settings(max_examples=20)
+@pytest.mark.parametrize("most", [1, MOST_WEIGHTS])
+def test_alignments_side_by_side_have_the_starts_of_each(
+    most: int, every: list[tuple[int, int]], seed: int
+) -> None:
+    """Of any sizes, as many of them at a time as may be, and the generators are where they were."""
+    rng = np.random.default_rng(seed)
+    alignments = [
+        [random_patterns(n_tips, rng, (DNA, PROTEIN)[n % 2])] for n, (n_tips, _) in enumerate(every)
+    ]
+    counts = [count for _, count in every]
+    rngs, others = ([np.random.default_rng(n) for n in range(len(every))] for _ in range(2))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parsimony_spr, "MOST_WEIGHTS", most)
+        found = parsimony_trees_of_each(alignments, counts, rngs)
+    for (patterns,), own, count, used, other in zip(
+        alignments, found, counts, rngs, others, strict=True
+    ):
+        alone = parsimony_trees(patterns, count, other)
+        assert [topology_key(tree) for tree in own] == [topology_key(tree) for tree in alone]
+        assert used.bit_generator.state == other.bit_generator.state
 
 
 def parsimony_tree(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:

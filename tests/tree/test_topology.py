@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.tree.forest import Forest
+from mltree.tree.moves import nni
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import NONE, Tree, siblings, tree_from_edges
 
@@ -178,3 +179,13 @@ def _cherry_sets(tree: Tree) -> list[tuple[int, int]]:
 def test_unused_half_edges_of_tips_hold_none() -> None:
     tree = random_topology(4, np.random.default_rng(1))
     assert tree.twin[1] == tree.twin[2] == tree.edge[1] == NONE
+
+
+def test_trees_are_the_same_only_with_their_lengths_and_numbering() -> None:
+    tree = random_topology(7, np.random.default_rng(1))
+    assert tree.is_same(tree.copy())
+    longer, joined = tree.copy(), tree.copy()
+    longer.lengths[3] += 1e-9
+    nni(joined, int(tree.inner_edges[0]), 0)
+    assert not tree.is_same(longer)
+    assert not tree.is_same(joined)

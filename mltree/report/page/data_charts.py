@@ -68,7 +68,7 @@ def _by_site(patterns: Patterns) -> tuple[Float64Array, Float64Array]:
     alphabet = patterns.alphabet
     gaps = (patterns.codes == alphabet.gap_code).mean(axis=0)
     seen = np.zeros(patterns.n_patterns)
-    for state in alphabet.encode(np.frombuffer(alphabet.states.encode("ascii"), np.uint8)):
+    for state in alphabet.state_codes:
         seen += (patterns.codes == state).any(axis=0)
     return gaps[patterns.site_pattern], np.maximum(seen, 1.0)[patterns.site_pattern]
 
@@ -131,7 +131,7 @@ def _deviation(patterns: Patterns, tip: int, p_values: Sequence[float]) -> str:
 def _shares(patterns: Patterns) -> Float64Array:
     """f64 [T, S]: of each state among the certain characters of a sequence; NaN without any."""
     alphabet = patterns.alphabet
-    codes = alphabet.encode(np.frombuffer(alphabet.states.encode("ascii"), np.uint8))
+    codes = alphabet.state_codes
     rows = [
         np.bincount(row, patterns.weights, minlength=alphabet.n_codes)[codes]
         for row in patterns.codes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -63,7 +64,7 @@ def matrix_chart(model: Model, frequencies: Float64Array | None) -> str:
 
 
 def _frequency_bars(
-    states: str, frequencies: Float64Array, x: float, top: float, cell: float
+    states: Sequence[str], frequencies: Float64Array, x: float, top: float, cell: float
 ) -> list[str]:
     across = Scale(0.0, float(frequencies.max()), 0.0, BAR_LENGTH)
     parts = [words(x, top - 9, "frequency", "tick")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import re
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ import numpy as np
 
 from mltree.alignment.checks import AlignmentSummary
 from mltree.alignment.patterns import Patterns
+from mltree.model.mixtures import Matrices
 from mltree.model.substitution import Model
 from mltree.report.methods import REFERENCES, without_values
 from mltree.report.page.data_charts import composition_chart, site_chart, taxon_gap_chart
@@ -179,11 +179,19 @@ def _models(subject: Subject) -> str:
 def _pictures(part: PartModel, subject: Subject) -> str:
     """What a model looks like; counted frequencies are those of the data, where it has them all."""
     model = part.model
-    known = _frequencies(model, subject, len(subject.models) == 1)
-    states = len(model.alphabet.states)
-    usable = np.full(states, 1.0 / states) if known is None else known
-    arrays = dataclasses.replace(model, frequencies=usable).arrays()
-    drawn = [_figure(matrix_chart(model, known), "Exchangeabilities: areas of the bubbles.")]
+    is_lone, states = len(subject.models) == 1, len(model.alphabet.states)
+    known = [_frequencies(own, subject, is_lone) for own in model.components]
+    equal = np.full(states, 1.0 / states)
+    usable = [
+        Matrices(own.rates, equal if frequencies is None else frequencies)
+        for own, frequencies in zip(model.components, known, strict=True)
+    ]
+    arrays = model.with_matrices(usable).arrays()
+    caption = "Exchangeabilities: areas of the bubbles."
+    drawn = [
+        _figure(matrix_chart(own, frequencies), caption)
+        for own, frequencies in zip(model.components, known, strict=True)
+    ]
     if arrays.n_categories > 1:
         caption = "Rate categories: as wide as their share of the sites, as high as their rate."
         drawn.append(_figure(categories_chart(arrays), caption))

@@ -1,0 +1,133 @@
+"""``bench reach``: whole runs as loci, taxa and ranks grow, and whether their bits agree."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.processes import Finished
+from bench.processes import run as run_process
+from bench.results import Row, Run, repeated
+from mltree.alignment.alphabet import DNA
+from mltree.model.grammar import parse_model
+from mltree.simulation import letters, sites
+from mltree.tree.random_trees import random_topology
+
+__all__ = ["POINTS", "SEARCHES", "SMOKE", "SMOKE_SEARCHES", "measure"]
+
+POINTS = tuple((loci, ranks) for loci in (8, 32, 128) for ranks in (1, 2, 4))
+SMOKE = ((3, 1), (3, 2))
+"""(loci, ranks), fewer ranks first."""
+
+SEARCHES = tuple((taxa, ranks) for taxa in (50, 100) for ranks in (1, 2, 4))
+SMOKE_SEARCHES = ((12, 1), (12, 2))
+"""(taxa, ranks) of searches of one alignment, likewise."""
+
+TAXA, SITES = 20, 300
+"""Of a locus."""
+
+SEARCH_SITES = 8_000
+"""Of the one alignment."""
+
+MODEL = "GTR+G4"
+
+
+def measure(
+    run: Run,
+    points: Sequence[tuple[int, int]],
+    searches: Sequence[tuple[int, int]],
+    repetitions: int,
+    timeout: float,
+    seed: int,
+) -> None:
+    """Fill the run with a row per point, and a check of every one against the fewest ranks.
+
+    Each rank has one thread. Without an mpiexec one rank is all that is measured.
+    """
+    launcher = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}") or shutil.which(
+        "mpiexec"
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        whole: dict[tuple[str, int], bytes] = {}
+        every = [("loci", *point) for point in points] + [("taxa", *point) for point in searches]
+        for axis, size, ranks in every:
+            if ranks > 1 and launcher is None:
+                continue
+            what, kind = _loci(folder, size, seed), "bestTrees"
+            if axis == "taxa":
+                what, kind = _alignment(folder, size, seed), "bestTree"
+            command = [sys.executable, "-m", "mltree", "search", *what, "--model", MODEL,
+                       "--threads", "1", "--prefix", "x", "--redo"]  # fmt: skip
+            if ranks > 1:
+                command = [str(launcher), "-n", str(ranks), *command]
+            found, first = [], []
+            for _ in range(repetitions):
+                found.append(run_process(command, folder, timeout))
+                if axis == "taxa":
+                    first.append(_cpu_of_rank_0(folder))
+            row = _row(axis, size, ranks, found, first)
+            run.add(row)
+            print({key: row[key] for key in ("axis", "point", "status")}, flush=True)
+            if row["status"] == "done":
+                trees = (folder / f"x.mltree.{kind}").read_bytes()
+                agree = whole.setdefault((axis, size), trees) == trees
+                run.check(what="bits of one rank", axis=axis, point=[size, ranks], holds=agree)
+
+
+def _cpu_of_rank_0(folder: Path) -> float:
+    """CPU seconds of the first rank of a search, which has most to do; 0 where it did not end."""
+    try:
+        result = json.loads((folder / "x.mltree.json").read_text(encoding="utf-8"))
+    except OSError:
+        return 0.0
+    return float(result["spent"]["cpu"])
+
+
+def _row(
+    axis: str, size: int, ranks: int, found: Sequence[Finished], first: Sequence[float]
+) -> Row:
+    shape = (TAXA, SITES) if axis == "loci" else (size, SEARCH_SITES)
+    row: Row = {"axis": axis, "point": [size, ranks], "taxa": shape[0], "sites": shape[1]}
+    failed = next((one for one in found if one.status != "done"), None)
+    if failed is not None:
+        return {**row, "status": failed.status, "output": failed.output}
+    return {
+        **row,
+        "status": "done",
+        "wall_s": repeated([one.wall for one in found]),
+        "cpu_s": repeated([one.user for one in found]),
+        **({"rank_0_cpu_s": repeated(first)} if first else {}),
+    }
+
+
+def _loci(folder: Path, count: int, seed: int) -> list[str]:
+    """What names a folder of loci, each evolved along a tree of its own."""
+    loci = folder / f"loci{count}"
+    loci.mkdir(exist_ok=True)
+    for number in range(count):
+        rng = np.random.default_rng([seed, number])
+        _write(loci / f"{number:05d}.fa", TAXA, SITES, 0.05, rng)
+    return [loci.name, "--preset", "fast"]
+
+
+def _alignment(folder: Path, taxa: int, seed: int) -> list[str]:
+    """What names an alignment of so many taxa."""
+    file = folder / f"taxa{taxa}.fa"
+    _write(file, taxa, SEARCH_SITES, 0.02, np.random.default_rng([seed, taxa]))
+    return [file.name]
+
+
+def _write(file: Path, taxa: int, count: int, length: float, rng: np.random.Generator) -> None:
+    """Sequences under the model's defaults; ``length``: of a branch, in the mean."""
+    tree = random_topology(taxa, rng)
+    tree.lengths[:] = rng.exponential(length, tree.n_edges) + 1e-4
+    rows = letters(sites(tree, parse_model("JC+G4{0.7}", DNA).arrays(), count, rng), DNA)
+    text = "".join(f">t{tip}\n{row.tobytes().decode()}\n" for tip, row in enumerate(rows))
+    file.write_text(text, encoding="utf-8")

@@ -1,0 +1,114 @@
+"""State frequencies of sites, as IQ-TREE's -ft writes and its -fs reads them (``.sitefreq``).
+
+A line a site: its number, from 1 on, and the frequencies of its states in the order of the
+alphabet, for amino acids ARNDCQEGHILKMFPSTWYV.
+
+What they are computed by, under the exchangeabilities of a model, are eigen systems
+(:mod:`mltree.model.site_systems`), which go with patterns wherever those go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.numerals import decimal, whole
+from mltree.alignment.source import read_text
+from mltree.errors import InputError
+
+__all__ = ["SiteSystems", "read_site_frequencies", "site_frequencies_of", "site_frequencies_text"]
+
+Float64 = NDArray[np.float64]
+
+SLACK = 1e-3
+"""That frequencies may miss 1 by in all, as IQ-TREE lets them; they are scaled to it."""
+
+DIGITS = 9
+"""Significant ones in a file."""
+
+
+@dataclass(frozen=True, eq=False)
+class SiteSystems:
+    """Those of L patterns, S states."""
+
+    eigenvalues: Float64
+    """f64 [L, S]: ascending, the last exactly 0."""
+    vectors: Float64
+    """f64 [L, S, S]: U, a vector in each column."""
+    roots: Float64
+    """f64 [L, S]: √π."""
+
+    def take(self, which: NDArray[np.intp] | slice) -> SiteSystems:
+        """Those of some patterns."""
+        return SiteSystems(self.eigenvalues[which], self.vectors[which], self.roots[which])
+
+    @property
+    def right(self) -> Float64:
+        """f64 [L, S, S]: V."""
+        return self.vectors / self.roots[:, :, None]
+
+    @property
+    def left(self) -> Float64:
+        """f64 [L, S, S]: V⁻¹."""
+        return self.vectors.swapaxes(1, 2) * self.roots[:, None, :]
+
+    @property
+    def frequencies(self) -> Float64:
+        """f64 [L, S]: π."""
+        return self.roots**2
+
+
+def read_site_frequencies(path: str, states: int, n_sites: int) -> Float64:
+    """f64 [n_sites, states] of a file.
+
+    Raises:
+        InputError: it cannot be read, or has no frequencies for some site.
+    """
+    return site_frequencies_of(read_text(path).decode(errors="replace"), states, n_sites, path)
+
+
+def site_frequencies_of(text: str, states: int, n_sites: int, path: str) -> Float64:
+    """As :func:`read_site_frequencies`, of what stands in the file ``path``."""
+    found = np.full((n_sites, states), np.nan)
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.split()
+        if not fields:
+            continue
+        try:
+            site, row = whole(fields[0]), np.array([decimal(field) for field in fields[1:]])
+        except ValueError as error:
+            raise InputError(str(error), file=path, line=number) from None
+        if len(row) != states:
+            raise InputError(
+                f"site {site} has {len(row)} frequencies, not {states}", file=path, line=number
+            )
+        if not 1 <= site <= n_sites:
+            raise InputError(
+                f"there is no site {site}: the alignment has {n_sites}", file=path, line=number
+            )
+        if not np.isnan(found[site - 1, 0]):
+            raise InputError(f"site {site} has frequencies already", file=path, line=number)
+        if not (row > 0.0).all() or not abs(row.sum() - 1.0) <= SLACK:
+            raise InputError(
+                "frequencies must be positive and must sum to 1", file=path, line=number
+            )
+        found[site - 1] = row / row.sum()
+    missing = np.flatnonzero(np.isnan(found[:, 0]))
+    if missing.size:
+        raise InputError(
+            f"no frequencies for site {missing[0] + 1}",
+            file=path,
+            hint="a line for every site of the alignment is wanted",
+        )
+    return found
+
+
+def site_frequencies_text(frequencies: Float64) -> str:
+    """The file of frequencies f64 [sites, states]."""
+    rows = (
+        f"{site:<6} " + "".join(f"{value:<15.{DIGITS}g} " for value in row)
+        for site, row in enumerate(frequencies.tolist(), 1)
+    )
+    return "".join(f"{row}\n" for row in rows)

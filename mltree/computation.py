@@ -1,0 +1,208 @@
+"""Where a run computes, and what it finds there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mltree.alignment.patterns import Patterns
+from mltree.device.layout_choice import KeptLayouts
+from mltree.device.parsimony import parsimony_engine
+from mltree.device.rate_groups import RateGroupEngine, alike
+from mltree.events import Emit, Notice, RunFinished, ignore
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
+from mltree.likelihood.classes import Columns
+from mltree.likelihood.engine import Engine
+from mltree.likelihood.site_rates import PerSiteLikelihood
+from mltree.model.partitioned import PartitionModel
+from mltree.model.site_rates import rates_for
+from mltree.placement import JointPlacement, Resources, place_all
+from mltree.problem import Problem
+from mltree.search.driver import SearchResult
+from mltree.search.model_optimiser import Fit
+from mltree.settings import SearchSettings, preset
+from mltree.tree.parsimony import ParsimonyEngine
+from mltree.tree.topology import Tree
+
+__all__ = ["ANY_DEVICE", "DEFAULT", "Computation", "Found", "open_computation"]
+
+DEFAULT = preset("default")
+
+ANY_DEVICE = Resources()
+
+
+@dataclass(frozen=True)
+class Computation:
+    """Where a run computes: as it was placed, and in fp64 where it reports from."""
+
+    placement: JointPlacement
+    likelihood: Likelihood
+    all_patterns: Sequence[Patterns]
+    """Of all taxa, a data type each: what is reported is scored on them."""
+    is_whole: bool
+    """Whether it is computed on all taxa: no copies of sequences were left out."""
+    asked: tuple[Any, ...]
+    """What :func:`open_computation` was."""
+    reported: JointPlacement | None = None
+    """Where the model is computed that results are reported under, if that is another (+PSR)."""
+
+    def __reduce__(self) -> tuple[Callable[..., Computation], tuple[Any, ...]]:
+        """What another rank is sent, to open its own."""
+        return open_computation, self.asked
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether what it computes is what is reported."""
+        return self.placement.is_exact and self.reported is None
+
+    @cached_property
+    def exact(self) -> Likelihood:
+        """In fp64, whatever precision was asked for, of what is reported; opened when needed."""
+        return self.likelihood if self.is_exact else self._whole()
+
+    @cached_property
+    def of_all_taxa(self) -> Likelihood:
+        """In fp64, of the tree with the copies of sequences that the search went without."""
+        return self.exact if self.is_whole or not self.is_exact else self._whole()
+
+    def _whole(self) -> Likelihood:
+        placement = self.reported or self.placement
+        return placement.exact(self.all_patterns).likelihood(self.all_patterns)
+
+    def exactly(self, found: Found, emit: Emit) -> Found:
+        """With its lnL in fp64, and a notice of the difference where there was another."""
+        if self.placement.is_exact or self.reported is not None:
+            return found
+        lnl = float(self.exact.log_likelihoods([found.tree], [Case(found.model.arrays())])[0])
+        emit(Notice(f"scored again in fp64: lnL {lnl:.6f}, {lnl - found.lnl:+.1e} from fp32"))
+        return replace(found, lnl=lnl)
+
+    @cached_property
+    def parsimony(self) -> ParsimonyEngine:
+        """What makes starting trees."""
+        return parsimony_engine(self.placement.devices)
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether trees side by side take less time than one after the other: on GPUs."""
+        devices = self.placement.devices
+        return bool(devices) and not all(device.is_cpu for device in devices)
+
+    @property
+    def engines(self) -> list[Engine]:
+        """The engine that it was placed on, and the exact one where that is another."""
+        others = [] if self.is_exact else [self.exact.engine]
+        return [self.likelihood.engine, *others]
+
+
+def open_computation(
+    problem: Problem,
+    resources: Resources,
+    emit: Emit,
+    groups: Sequence[Patterns] | None = None,
+    settings: SearchSettings = DEFAULT,
+    trees: int | None = None,
+    kept: KeptLayouts | None = None,
+) -> Computation:
+    """Plan where a run computes, show that, and open it.
+
+    groups  patterns of a search without copies; the problem's where None
+    trees   that a search will have; None where one is evaluated
+    kept    layouts that a search goes on in
+
+    Raises:
+        DeviceError: a device cannot be found or used.
+    """
+    groups, model = groups or problem.groups, problem.model
+    bounds = settings.branches.bounds(problem.n_sites)
+    is_whole = groups[0].n_tips == len(problem.taxa)
+    likelihood: Likelihood
+    reported = None
+    if not model.has_site_rates:
+        placement = _placed(resources, groups, model, bounds, trees, kept)
+        placement.show(emit)
+        likelihood = placement.likelihood(groups, emit)
+    else:
+        largest = max(own.stop - own.start for patterns in groups for own in patterns.parts)
+        count = rates_for(largest, max(form.most for form in model.site_rates))
+        one = [1] * len(groups)
+        placement = place_all(resources, alike(groups, count), one, bounds, trees, kept)
+        placement.show(emit)
+        engine = RateGroupEngine(placement.open, groups, count, emit)
+        likelihood = PerSiteLikelihood(engine, bounds, Columns.of(groups), count)
+        reported = _placed(
+            resources, problem.groups, model.under_gamma, bounds, kept=placement.kept
+        )
+    asked = problem, resources, ignore, groups, settings, trees, placement.kept
+    return Computation(placement, likelihood, problem.groups, is_whole, asked, reported)
+
+
+def _placed(
+    resources: Resources,
+    groups: Sequence[Patterns],
+    model: PartitionModel,
+    bounds: tuple[float, float],
+    trees: int | None = None,
+    kept: KeptLayouts | None = None,
+) -> JointPlacement:
+    """Where these patterns are computed under a model of as many parts."""
+    firsts = np.cumsum([0, *(len(patterns.parts) for patterns in groups[:-1])]).tolist()
+    widths = [model.categories[first] for first in firsts]
+    systems = [model.systems[first] for first in firsts]
+    return place_all(resources, groups, widths, bounds, trees, kept, systems)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run's result."""
+
+    tree: Tree
+    """Of all taxa."""
+    model: PartitionModel
+    """Scalers of mean 1."""
+    lnl: float
+    """Natural log, as computed on the way; see :meth:`Computation.exactly`."""
+    seconds: float
+    """Wall time of the search or the optimisation alone."""
+    search: SearchResult | None = None
+    """How it was found, without the copies of sequences; None where the topology was given."""
+    per_site: PartitionModel | None = None
+    """The model with the rates of sites that it was found under, where they have any (+PSR)."""
+
+    @classmethod
+    def of(cls, fit: Fit, seconds: float, search: SearchResult | None = None) -> Found:
+        """What a tree and a model were brought to."""
+        model, factor = fit.model.normalised()
+        tree = fit.tree.copy()
+        tree.lengths *= factor
+        return cls(tree, model, fit.lnl, seconds, search)
+
+    @property
+    def mean_tree(self) -> Tree:
+        """The tree with one length a branch: where parts have their own, the mean over sites."""
+        lengths = self.model.mean_lengths(self.tree.lengths)
+        return Tree(self.tree.twin, self.tree.edge, lengths, self.tree.n_tips)
+
+    @property
+    def part_trees(self) -> list[Tree]:
+        """The tree with the lengths of each part, where parts have their own."""
+        rows = list(self.tree.lengths) if self.tree.lengths.ndim > 1 else []
+        return [Tree(self.tree.twin, self.tree.edge, row, self.tree.n_tips) for row in rows]
+
+    def event(self, newick: str, files: Sequence[str] = (), support: str = "") -> RunFinished:
+        """The result as the last event of a run that wrote these files."""
+        return RunFinished(
+            lnl=self.lnl,
+            model=self.model.text,
+            tree=newick,
+            tree_length=float(self.mean_tree.lengths.sum()),
+            taxa=self.tree.n_tips,
+            files=tuple(files),
+            seconds=self.seconds,
+            support=support,
+        )

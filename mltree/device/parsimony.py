@@ -1,0 +1,241 @@
+"""Parsimony on a device: opencl/parsimony.cl, and the trees and sets that go to it and back.
+
+Stepwise additions of all trees are one launch, a tree a work-group. A round of SPR is two: subtrees
+tried everywhere, a subtree a work-group, and the sets of the trees that came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyopencl as cl
+
+from mltree.device.build import build_parsimony
+from mltree.device.faults import NamingDevice
+from mltree.device.info import DeviceInfo
+from mltree.device.memory import Memory
+from mltree.tree.fitch import WORD_BITS, PackedSites
+from mltree.tree.forest import Forest
+from mltree.tree.parsimony import REFERENCE, Grove, ParsimonyEngine
+from mltree.tree.topology import NONE, Float64Array, Int32Array, Tree
+
+__all__ = ["DeviceGrove", "DeviceParsimony", "parsimony_engine"]
+
+GROW_ITEMS, RENEW_ITEMS, WALK_ITEMS = 256, 32, 32
+"""Work-items of a GPU's group: branches that a tip is tried on; words of a set."""
+
+CPU_SPAN = 64
+"""Words that a CPU's work-group makes of all sets: they stay in its cache."""
+
+LEAST_WORK = 1 << 18
+"""Trees x T x T x words that are worth a device's 60 ms of loading kernels: NumPy takes as long."""
+
+MOST_CHANGES = 1 << 31
+"""What a device counts in; where there may be more, NumPy does."""
+
+MOST_GROWN = 4000
+"""Taxa of a tree that one work-group grows: 1,288 take an H200's 0.4 s, 10,000 more than a minute,
+and NumPy half of that."""
+
+ROOM_BYTES = 1 << 28
+"""Of the sets along the walks under way."""
+
+CPU_GROUPS, GPU_GROUPS = 8, 32
+"""Work-groups of a core, and of a GPU's compute unit, that walk."""
+
+
+class DeviceParsimony:
+    """Implements :class:`mltree.tree.parsimony.ParsimonyEngine`."""
+
+    def __init__(self, device: cl.Device) -> None:
+        """Nothing is built before it is needed."""
+        self._device = device
+        self.is_cpu = bool(device.type & cl.device_type.CPU)
+        self.grove_bytes = 1 << 26 if self.is_cpu else 1 << 30
+        self._naming = NamingDevice(device)
+
+    def grow(
+        self, sites: PackedSites, orders: Int32Array, draws: npt.NDArray[np.uint32]
+    ) -> list[Tree]:
+        """Trees by stepwise addition."""
+        if sites.n_tips > MOST_GROWN or _is_for_host(sites, len(orders)):
+            return REFERENCE.grow(sites, orders, draws)
+        count, tips = orders.shape
+        memory, queue = self.memory()
+        fixed = load_sites(memory, sites, count)
+        n_halves, n_edges = 6 * (tips - 1), 2 * tips - 3
+        memory.put("twin", np.full(count * n_halves, NONE, np.int32))
+        memory.put("orders", orders)
+        memory.put("draws", draws)
+        for name in ("near", "costs"):
+            memory.reserve(name, 4 * count * n_edges)
+        memory.reserve("waves", 8 * count * n_edges)
+        names = ("orders", "draws", "near", "costs", "waves")
+        own = [memory[name] for name in names]
+        memory.expect(2.0 * count * tips * n_edges * len(sites.tips))
+        self.launch(queue, "grow", (count,), GROW_ITEMS, [*fixed, *own])
+        twin = np.empty((count, n_halves), np.int32)
+        near = np.empty((count, n_edges), np.int32)
+        memory.read("twin", twin)
+        memory.read("near", near)
+        return [_tree(*arrays) for arrays in zip(twin, near, strict=True)]
+
+    def grove(self, forest: Forest, sites: PackedSites) -> Grove:
+        """Whole trees with their sets."""
+        if _is_for_host(sites, forest.n_trees):
+            return REFERENCE.grove(forest, sites)
+        return DeviceGrove(self, forest, sites)
+
+    def memory(self) -> tuple[Memory, cl.CommandQueue]:
+        """Buffers of somebody's own."""
+        queue = cl.CommandQueue(self._context, self._device)
+        return Memory(self._context, queue, nullcontext()), queue
+
+    def launch(
+        self,
+        queue: cl.CommandQueue,
+        name: str,
+        groups: tuple[int, ...],
+        items: int,
+        arguments: list[Any],
+    ) -> None:
+        """Run a kernel by so many work-groups, of so many items on a GPU."""
+        items = 1 if self.is_cpu else items
+        size = (groups[0] * items, *groups[1:])
+        with self._naming:
+            self._kernels[name].set_args(*arguments)
+            local = (items, *(1 for _ in groups[1:]))
+            cl.enqueue_nd_range_kernel(queue, self._kernels[name], size, local)
+
+    @cached_property
+    def walkers(self) -> int:
+        """Work-groups that walk side by side at most."""
+        return int(self._device.max_compute_units) * (CPU_GROUPS if self.is_cpu else GPU_GROUPS)
+
+    @cached_property
+    def _context(self) -> cl.Context:
+        return cl.Context([self._device])
+
+    @cached_property
+    def _kernels(self) -> dict[str, cl.Kernel]:
+        program = build_parsimony(self._context, self._device)
+        return {kernel.function_name: kernel for kernel in program.all_kernels()}
+
+
+def parsimony_engine(devices: Sequence[DeviceInfo]) -> ParsimonyEngine:
+    """What makes starting trees: the first device, or NumPy where there is none."""
+    return DeviceParsimony(devices[0].handle) if devices else REFERENCE
+
+
+class DeviceGrove:
+    """Implements :class:`mltree.tree.parsimony.Grove`."""
+
+    def __init__(self, engine: DeviceParsimony, forest: Forest, sites: PackedSites) -> None:
+        self._engine = engine
+        self._forest = forest
+        self._n_tips = sites.n_tips
+        self._n_halves = 6 * (sites.n_tips - 1)
+        self._words, self._size = len(sites.word_weights), len(sites.tips)
+        self._span = CPU_SPAN if engine.is_cpu else RENEW_ITEMS
+        self._constant = np.zeros(forest.n_trees) + sites.constant
+        self._offsets = np.repeat(forest.first_half, forest.n_halves)
+        self._memory, self._queue = engine.memory()
+        self._memory.reserve("twin", forest.twin.nbytes)
+        self._memory.reserve("heights", forest.twin.nbytes)
+        self._fixed = load_sites(self._memory, sites, forest.n_trees)
+        self._longest = np.zeros(forest.n_trees, np.int32)
+        trees = np.arange(forest.n_trees, dtype=np.int32)
+        self._first_scores = self.renew(trees, forest.facing(trees)[0])
+
+    def scores(self) -> Float64Array:
+        """f64[trees]: of the trees as they came."""
+        return self._first_scores
+
+    def renew(self, trees: Int32Array, facing: Int32Array) -> Float64Array:
+        """f64[trees of all]: the changes of these, whose sets are all made again."""
+        scores = np.zeros(self._forest.n_trees)
+        if not trees.size:
+            return scores
+        memory, slices = self._memory, -(-self._words // self._span)
+        in_order = np.argsort(self._forest.tree_of_half[facing], kind="stable")
+        memory.write("twin", self._forest.twin - self._offsets)
+        memory.put("which", trees.astype(np.int32))
+        memory.put("facing", self._forest.in_tree(facing[in_order]))
+        memory.reserve("changes", 4 * trees.size * slices)
+        memory.reserve("longest", 4 * trees.size)
+        names = ("which", "facing", "changes", "heights", "longest")
+        arguments = [*(memory[name] for name in names), np.int32(self._span)]
+        memory.expect(6.0 * facing.size * self._size)
+        groups = (trees.size, slices)
+        self._engine.launch(self._queue, "renew", groups, RENEW_ITEMS, [*self._fixed, *arguments])
+        changes = np.empty((trees.size, slices), np.int32)
+        longest = np.empty(trees.size, np.int32)
+        memory.read("changes", changes)
+        memory.read("longest", longest)
+        self._longest[trees] = longest
+        scores[trees] = self._constant[trees] + changes.sum(axis=1)
+        return scores
+
+    def best_targets(
+        self, prunes: Int32Array, cuts: Float64Array
+    ) -> tuple[Int32Array, Int32Array, Float64Array]:
+        """Of the prunes that gain, the branch each is best put on, and the changes that saves."""
+        memory, levels = self._memory, int(self._longest.max()) + 1
+        fit = ROOM_BYTES // (levels * self._size * 8)
+        groups = max(1, min(prunes.size, self._engine.walkers, fit))
+        memory.put("prunes", prunes.astype(np.int32))
+        memory.put("cuts", np.floor(cuts).astype(np.int32))
+        memory.reserve("walked", groups * levels * self._size * 8)
+        memory.reserve("at", groups * levels * 4)
+        memory.reserve("found", 8 * prunes.size)
+        arguments = [
+            memory["prunes"], memory["cuts"], np.int32(prunes.size), memory["walked"],
+            memory["at"], np.int32(levels), memory["found"],
+        ]  # fmt: skip
+        memory.expect(6.0 * prunes.size * self._n_halves * self._size)
+        self._engine.launch(self._queue, "walk", (groups,), WALK_ITEMS, [*self._fixed, *arguments])
+        found = np.empty((prunes.size, 2), np.int32)
+        memory.read("found", found)
+        gaining = np.flatnonzero(found[:, 1] > 0)
+        prune = prunes[gaining]
+        target = found[gaining, 0] + self._offsets[prune]
+        return prune, target.astype(np.int32), found[gaining, 1].astype(np.float64)
+
+
+def load_sites(memory: Memory, sites: PackedSites, n_trees: int) -> list[Any]:
+    """What every kernel takes first (opencl/fitch.h), for trees whose ``twin`` is there or to come.
+
+    Room is made for their sets.
+    """
+    size, tips = len(sites.tips), sites.n_tips
+    rows = np.ascontiguousarray(np.moveaxis(sites.tips, 0, -1))
+    widths = np.array(sites.widths)
+    planes = np.concatenate([np.cumsum(widths) - widths, widths]).astype(np.int32)
+    memory.put("tip_sets", rows)
+    memory.put("plane", planes)
+    memory.put("weight", sites.word_weights.astype(np.int32))
+    memory.reserve("sets", n_trees * 3 * (tips - 2) * size * 8)
+    memory.reserve("twin", n_trees * 6 * (tips - 1) * 4)
+    numbers = (tips, len(sites.word_weights), size, widths.size)
+    stride = tips * size if sites.tips.ndim > 2 else 0
+    names = ("plane", "weight", "tip_sets", "sets", "twin")
+    return [*map(np.int32, numbers), np.int64(stride), *(memory[name] for name in names)]
+
+
+def _is_for_host(sites: PackedSites, trees: int) -> bool:
+    """Whether NumPy is done before a device begins, or changes may be more than one counts."""
+    is_little = trees * sites.n_tips**2 * len(sites.tips) < LEAST_WORK
+    return is_little or float(sites.word_weights.sum()) * WORD_BITS >= MOST_CHANGES
+
+
+def _tree(twin: Int32Array, near: Int32Array) -> Tree:
+    """A tree from where its half-edges lead, and one half-edge of every edge."""
+    edge = np.full(twin.size, NONE, np.int32)
+    numbers = np.arange(near.size, dtype=np.int32)
+    edge[near], edge[twin[near]] = numbers, numbers
+    return Tree(twin.copy(), edge, np.zeros(near.size), twin.size // 6 + 1)

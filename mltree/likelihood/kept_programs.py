@@ -1,0 +1,48 @@
+"""Programs that are kept, for trees of the same topologies ask for them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+from mltree.likelihood.cases import Cases
+from mltree.likelihood.program import Program
+from mltree.tree.topology import Tree
+
+__all__ = ["KeptPrograms"]
+
+PROGRAMS_KEPT = 8
+"""Programs of the latest topologies: model and branches are optimised in turn on one tree."""
+
+
+class KeptPrograms:
+    """The last programs. An engine knows one that it was given last time, and takes it in once."""
+
+    def __init__(self) -> None:
+        self._programs: dict[Hashable, Program] = {}
+
+    def of(
+        self,
+        build: Callable[..., Program],
+        trees: Sequence[Tree],
+        table: Cases,
+        *arguments: Hashable,
+    ) -> Program:
+        """The program for trees of these topologies, whatever their lengths."""
+        key = (build, arguments, table.key, *_topologies(trees))
+        if key not in self._programs:
+            if len(self._programs) == PROGRAMS_KEPT:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = build(trees, *arguments, cases=table)
+        return self._programs[key]
+
+
+def _topologies(trees: Sequence[Tree]) -> tuple[Hashable, ...]:
+    """What tells the topologies from others; one tree under many models is told but once."""
+    arrays = {(id(tree.twin), id(tree.edge)) for tree in trees}
+    if len(arrays) == 1:
+        return len(trees), _topology(trees[0])
+    return tuple(map(_topology, trees))
+
+
+def _topology(tree: Tree) -> bytes:
+    return tree.twin.tobytes() + tree.edge.tobytes()

@@ -1,0 +1,158 @@
+"""Rates among sites fitted to parts side by side, their matrices held: what a model choice screens.
+
+Rates and branch lengths take turns. For the rates a turn asks how the lnL of every pattern depends
+on its rate, in one launch for all that is fitted; the rest, whatever the number of rates and of
+starts, happens on the host (:mod:`mltree.search.rate_climb`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.alignment.patterns import Patterns
+from mltree.likelihood.api import Likelihood
+from mltree.likelihood.cases import Case
+from mltree.model.eigen import ModelArrays
+from mltree.model.rate_profiles import PROFILED, RateProfiles
+from mltree.model.substitution import Model
+from mltree.search.alternation import Course
+from mltree.search.model_optimiser import Fit
+from mltree.search.rate_climb import FittedAmongSites, Task, fitted_among_sites
+from mltree.search.requests import perform, smoothed
+from mltree.settings import SearchSettings
+from mltree.tree.topology import Tree
+
+__all__ = ["RateScreening"]
+
+Float = NDArray[np.float64]
+
+AT_ONCE = 2**24
+"""Numbers of profiles in a launch, 128 MiB: more are asked for one after the other."""
+
+
+@dataclass
+class RateScreening:
+    """Of the parts of some patterns."""
+
+    patterns: Patterns
+    settings: SearchSettings
+    likelihood_of: Callable[[int], Likelihood]
+    """With so many categories."""
+    width: int
+    """Categories of the likelihood that profiles are asked of."""
+    _known: dict[tuple[int, bytes], RateProfiles] = field(default_factory=dict)
+    """Profiles of parts that are asked for again, by the lengths and matrix that they are of."""
+
+    def fitted(self, wanted: Sequence[tuple[int, Tree, Sequence[Model]]]) -> list[FittedAmongSites]:
+        """The rates that suit parts best of some starts with one matrix, lengths as they are.
+
+        Raises: ValueError where that was not looked at.
+        """
+        keys = [(part, _key(tree, starts[0])) for part, tree, starts in wanted]
+        if not self._known.keys() >= set(keys):
+            raise ValueError("no profiles are known")
+        pairs = zip(keys, wanted, strict=True)
+        tasks = [Task(self._known[key], starts) for key, (_, _, starts) in pairs]
+        return fitted_among_sites(tasks, self.settings.model, self.settings.model.final_epsilon)
+
+    def look(self, where: Sequence[tuple[int, Tree, Model]]) -> None:
+        """Profiles of parts, each on its tree under a model's matrix; others are forgotten."""
+        keys = [(part, _key(tree, model)) for part, tree, model in where]
+        new = {key: at for key, at in zip(keys, where, strict=True) if key not in self._known}
+        self._known = {key: self._known[key] for key in keys if key in self._known}
+        if new:
+            self._known |= zip(new, self._profiles([*new.values()]), strict=True)
+
+    def settle(self, fits: Sequence[Fit]) -> None:
+        """Bring fits of single parts to a maximum over their rates and lengths, by turns.
+
+        They begin with rates that suit their lengths.
+        """
+        under_way = [Course(fit) for fit in fits]
+        for turn in range(self.settings.max_alternations):
+            before = [course.fit.lnl for course in under_way]
+            if turn:
+                self._turn([course.fit for course in under_way])
+            self._smooth([course.fit for course in under_way])
+            for course, lnl in zip(under_way, before, strict=True):
+                course.note(lnl)
+            under_way = [c for c in under_way if c.outlook >= self.settings.alternation_epsilon]
+            if not under_way:
+                break
+
+    def _turn(self, fits: Sequence[Fit]) -> None:
+        """Better rates for every fit."""
+        layers = _layers([fit.first_part for fit in fits])
+        step = max(1, AT_ONCE // (PROFILED.size * self.patterns.n_patterns))
+        for first in range(0, len(layers), step):
+            some = [fits[n] for layer in layers[first : first + step] for n in layer.values()]
+            self.look([(fit.first_part, fit.tree, fit.model.lone) for fit in some])
+            every = self.fitted([(fit.first_part, fit.tree, [fit.model.lone]) for fit in some])
+            for fit, found in zip(some, every, strict=True):
+                fit.model = fit.model.with_parts([found.model])
+                fit.tree.lengths[:] = self.settings.branches.scaled(fit.tree.lengths, found.scale)
+
+    def _smooth(self, fits: Sequence[Fit]) -> None:
+        """Better lengths, those of fits of one width at a time."""
+        for width in sorted({fit.model.least_categories for fit in fits}):
+            own = [fit for fit in fits if fit.model.least_categories == width]
+            trees, cases = [fit.tree for fit in own], [fit.case for fit in own]
+            steps = smoothed(trees, cases, self.settings.final_smooth_epsilon)
+            for fit, lnl in zip(own, perform(self.likelihood_of(width), steps), strict=True):
+                fit.lnl = lnl
+
+    def _profiles(self, where: Sequence[tuple[int, Tree, Model]]) -> Iterator[RateProfiles]:
+        """Those of parts, in one launch: a tree for as many parts as possible."""
+        layers = _layers([part for part, _, _ in where])
+        trees, cases = zip(*(self._layer(where, layer) for layer in layers), strict=True)
+        every = [tree for tree in trees for _ in PROFILED]
+        rows = self.likelihood_of(self.width).site_rows(every, [*chain.from_iterable(cases)])
+        place = {n: row for row, layer in enumerate(layers) for n in layer.values()}
+        for n, (part, _, _) in enumerate(where):
+            span, row = self.patterns.parts[part], place[n] * PROFILED.size
+            own = rows[row : row + PROFILED.size, span]
+            yield RateProfiles(own, self.patterns.weights[span])
+
+    def _layer(
+        self, where: Sequence[tuple[int, Tree, Model]], layer: dict[int, int]
+    ) -> tuple[Tree, list[Case]]:
+        """A tree with lengths for every part, and its cases: where a part has none, another's."""
+        some = next(iter(layer.values()))
+        own = [where[layer.get(part, some)] for part in range(len(self.patterns.parts))]
+        _, tree, _ = own[0]
+        lengths = np.stack([other.lengths for _, other, _ in own])
+        lengths = lengths if len(own) > 1 else lengths[0]
+        matrices = [model.arrays() for _, _, model in own]
+        cases = [
+            Case(tuple(_at(arrays, rate, self.width) for arrays in matrices))
+            for rate in PROFILED.tolist()
+        ]
+        return Tree(tree.twin, tree.edge, lengths, tree.n_tips), cases
+
+
+def _layers(parts: Sequence[int]) -> list[dict[int, int]]:
+    """Which of some things are of each part, no two of one part in a layer."""
+    layers: list[dict[int, int]] = []
+    before: Counter[int] = Counter()
+    for n, part in enumerate(parts):
+        if before[part] == len(layers):
+            layers.append({})
+        layers[before[part]][part] = n
+        before[part] += 1
+    return layers
+
+
+def _at(arrays: ModelArrays, rate: float, width: int) -> ModelArrays:
+    """A model all of whose sites have one rate, in the first of so many categories."""
+    return replace(arrays, rates=np.full(width, rate), weights=np.eye(width)[0])
+
+
+def _key(tree: Tree, model: Model) -> bytes:
+    """Of what profiles depend on."""
+    return tree.lengths.tobytes() + model.rates.tobytes() + model.frequencies.tobytes()

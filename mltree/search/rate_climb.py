@@ -1,0 +1,129 @@
+"""Rates among sites fitted to profiles: Newton's steps that take no launch at all.
+
+The variables are those of :mod:`mltree.search.model_optimiser`, the matrix held: the model's rates
+among sites, and the log of a factor on the part's branch lengths. lnL and its derivatives in the
+logs of rates and weights come from :class:`mltree.model.rate_profiles.RateProfiles`; how those
+depend on the variables, from differences, which cost as little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.model.parameters import among_sites, bounds, vector, with_vector
+from mltree.model.portable import exp, log, product
+from mltree.model.rate_profiles import RateProfiles
+from mltree.model.rates import Categories
+from mltree.model.substitution import Model
+from mltree.search.trust_region import FIRST, REACH, SHORTER, Quadratic, Stencil
+from mltree.settings import ModelSettings
+
+__all__ = ["FittedAmongSites", "Task", "fitted_among_sites"]
+
+Float = NDArray[np.float64]
+
+_TINIEST = np.finfo(np.float64).tiny
+
+
+class FittedAmongSites(NamedTuple):
+    """Rates among sites that suit the patterns of a part."""
+
+    model: Model
+    scale: float
+    """Factor on branch lengths."""
+    lnl: float
+    """Natural log; as good as the profiles are."""
+
+
+class Task(NamedTuple):
+    """What is to be fitted."""
+
+    profiles: RateProfiles
+    starts: Sequence[Model]
+    """Their matrices have nothing free."""
+
+
+def fitted_among_sites(
+    tasks: Sequence[Task], settings: ModelSettings, epsilon: float
+) -> list[FittedAmongSites]:
+    """The best of the maxima above the starts of each task; the climbs share their algebra.
+
+    A climb ends where no step promises ``epsilon`` (natural log units).
+    """
+    climbs = [[_Climb(task.profiles, one, settings) for one in task.starts] for task in tasks]
+    every = list(chain.from_iterable(climbs))
+    for _ in range(settings.iterations):
+        by_size: dict[int, list[_Climb]] = {}
+        for climb in every:
+            if not climb.done:
+                by_size.setdefault(climb.x.size, []).append(climb)
+        for alike in by_size.values():
+            _advance(alike, epsilon)
+    return [max((climb.end for climb in own), key=lambda end: end.lnl) for own in climbs]
+
+
+def _advance(climbs: Sequence[_Climb], epsilon: float) -> None:
+    """Take a step of climbs of as many variables, or end them."""
+    quadratics = Quadratic(*map(np.stack, zip(*(climb.quadratic for climb in climbs), strict=True)))
+    low = np.stack([climb.low - climb.x for climb in climbs])
+    high = np.stack([climb.high - climb.x for climb in climbs])
+    concave = quadratics.concave(low, high)
+    farthest = concave.summit(np.maximum(low, -REACH), np.minimum(high, REACH))
+    radius = np.array([[climb.radius] for climb in climbs])
+    steps = concave.summit(np.maximum(low, -radius), np.minimum(high, radius))
+    for climb, promise, step in zip(climbs, quadratics.gain(farthest), steps, strict=True):
+        climb.done = bool(promise < epsilon)
+        if not climb.done:
+            climb.take(step)
+
+
+class _Climb:
+    """The way up from a start."""
+
+    def __init__(self, profiles: RateProfiles, start: Model, settings: ModelSettings) -> None:
+        self._profiles, self._model = profiles, start
+        limit = settings.scale_limit
+        self.low, self.high = np.array([*bounds(start), (-limit, limit)], np.float64).T
+        self._stencil = Stencil.of(len(self.low), settings.step)
+        self.x: Float = np.append(vector(start), 0.0)
+        """f64[n]: the best point so far."""
+        self._lnl, self.quadratic = self._expanded(self.x)
+        """What it has, and what steps from it bring."""
+        self.radius = FIRST
+        """The longest next step."""
+        self.done = False
+
+    @property
+    def end(self) -> FittedAmongSites:
+        """Where it stands."""
+        scale = float(exp(self.x[-1:])[0])
+        return FittedAmongSites(with_vector(self._model, self.x[:-1]), scale, self._lnl)
+
+    def take(self, step: Float) -> None:
+        """A step f64[n], if it leads up; else the next is shorter, or none."""
+        x, length = np.clip(self.x + step, self.low, self.high), float(np.abs(step).max())
+        lnl, quadratic = self._expanded(x)
+        if lnl > self._lnl:
+            self.x, self._lnl, self.quadratic = x, lnl, quadratic
+            self.radius = min(max(self.radius, 2.0 * length), REACH)
+        else:
+            self.radius = SHORTER[1] * length
+            self.done = length < self._stencil.step
+
+    def _expanded(self, x: Float) -> tuple[float, Quadratic]:
+        """Of f64[n]: lnL, and what steps from there bring."""
+        n = x.size
+        points = x + self._stencil.offsets
+        rates, weights = among_sites(self._model, points[:, :-1])
+        rates = rates * exp(points[:, -1:])
+        here = self._profiles.expansion(Categories(rates[0], weights[0]))
+        logs = log(np.concatenate([weights, rates], axis=1).clip(_TINIEST))
+        slopes = (logs[1 : n + 1] - logs[n + 1 : 2 * n + 1]) / (2.0 * self._stencil.step)
+        along = self._stencil.quadratic((here.gradient * logs).sum(axis=1))
+        bends = product(product(slopes, here.hessian), slopes.T)
+        return here.lnl, Quadratic(along.gradient, along.curvature - bends)

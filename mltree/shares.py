@@ -1,0 +1,62 @@
+"""Work of the host in shares, several of them at once.
+
+Where the device computes by itself, the host lays out one share of a round while the device has
+another, and shares are laid out side by side: NumPy leaves Python's lock alone meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["are_at_work", "cpu_seconds", "in_shares"]
+
+Share = TypeVar("Share")
+Done = TypeVar("Done")
+
+MOST = 8
+"""Shares at once: with more, threads wait for Python's lock."""
+
+_lock = threading.Lock()
+_pools = 0
+_seconds = 0.0
+
+
+def in_shares(work: Callable[[Share], Done], shares: Sequence[Share], at_once: int) -> list[Done]:
+    """What the work makes of every share, in their order; so many of them at once."""
+    global _pools  # noqa: PLW0603
+    at_once = min(at_once, len(shares), MOST)
+    if at_once < 2:
+        return [work(share) for share in shares]
+    with _lock:
+        _pools += 1
+    try:
+        with ThreadPoolExecutor(at_once, "share") as pool:
+            return list(pool.map(lambda share: _timed(work, share), shares))
+    finally:
+        with _lock:
+            _pools -= 1
+
+
+def _timed(work: Callable[[Share], Done], share: Share) -> Done:
+    global _seconds  # noqa: PLW0603
+    began = time.thread_time()
+    try:
+        return work(share)
+    finally:
+        spent = time.thread_time() - began
+        with _lock:
+            _seconds += spent
+
+
+def are_at_work() -> bool:
+    """Whether shares are worked on just now: whoever polls keeps them from Python's lock."""
+    return _pools > 0
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this thread, and of all shares that others have worked on."""
+    return time.thread_time() + _seconds

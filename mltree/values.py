@@ -1,0 +1,81 @@
+"""Values: frozen dataclasses that take no compiler to define, and what JSON takes of them.
+
+A dataclass of the standard library writes six methods as text and compiles them, which takes 1 ms a
+class on the first second of every command. Those that all commands load are of this kind instead:
+fields, ``replace`` and ``asdict`` are the standard library's, the methods are here, once for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: object) -> Callable[[TypeVar], TypeVar]:
+        """Leave classes as they are: it speaks to type checkers."""
+        return lambda cls: cls
+
+
+__all__ = ["Value", "plain"]
+
+
+def plain(value: Any) -> Any:
+    """As strict JSON takes it, whatever it is inside of: numbers that are not finite as text."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Value:
+    """A frozen dataclass: whoever inherits becomes one."""
+
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(init=False, repr=False, eq=False)(cls)
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        """Raises: TypeError where values are missing, too many, or of no field."""
+        given = dict(zip(self.__match_args__, values, strict=False))
+        twice = given.keys() & named.keys()
+        given.update(named)
+        for name in self.__match_args__[len(values) :]:
+            own = self.__dataclass_fields__[name]
+            if name not in given and own.default_factory is not MISSING:
+                given[name] = own.default_factory()
+            elif name not in given and own.default is not MISSING:
+                given[name] = own.default
+        wrong = twice | (given.keys() ^ set(self.__match_args__))
+        if wrong or len(values) > len(self.__match_args__):
+            raise TypeError(f"{type(self).__name__}{self.__match_args__}: {sorted(wrong)}")
+        self.__dict__.update((name, given[name]) for name in self.__match_args__)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"{type(self).__name__}({shown})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._values()))
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__match_args__)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")

@@ -1,0 +1,65 @@
+// A vector seen from across a branch, P[p] x, and what else is asked of a model's eigen system:
+// that of a row, which all patterns share, or each pattern's own.
+#ifndef ACROSS_H
+#define ACROSS_H
+
+#include "matvec.h"
+#include "session.h"
+
+#if SITE_SYSTEMS
+#include "site_systems.h"
+#else
+
+typedef real frequency_t;
+
+// pi_i of a model row's category.
+#define FREQUENCY(s, model, block, k, i) ((model)[SYSTEM_AT(k) + MODEL_FREQUENCIES + (i)])
+
+// y = P x
+VECTOR_FUNCTION void across(const plf_t *s, int p, int block, int k, const real_v x[STATES],
+                            real_v y[STATES]) {
+  matvec(pmatrix_row(s, p, block, k), x, y);
+}
+
+// y = y * (P x), elementwise.
+VECTOR_FUNCTION void across_times(const plf_t *s, int p, int block, int k, const real_v x[STATES],
+                                  real_v y[STATES]) {
+  matvec_times(pmatrix_row(s, p, block, k), x, y);
+}
+
+// sum_i (P x)_i (P y)_i z_i
+VECTOR_FUNCTION real_v across_meeting(const plf_t *s, int p, int block, int k,
+                                      const real_v x[STATES], const real_v y[STATES],
+                                      const real_v z[STATES]) {
+  return matvec_meeting(pmatrix_row(s, p, block, k), x, y, z);
+}
+
+// sums = sum_i pi_i x_i (P y)_i and its first two derivatives in t, by way of the eigen system.
+VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, int p, int block, int k,
+                               const real_v x[STATES], const real_v y[STATES], real_v sums[3]) {
+  __global const real *system = model + SYSTEM_AT(k);
+  __global const real *expm1s = pmatrix_row(s, p, block, k) + SQUARE;
+  real_v sum = 0, slope = 0, curve = 0;
+  FOR_STATE(i) sum += system[MODEL_FREQUENCIES + i] * x[i] * y[i];
+  const real rate = model[MODEL_RATES + k];
+  FOR_STATE(m) {
+    real_v left = 0, right = 0;
+    FOR_STATE(i) {
+      left += system[MODEL_PI_RIGHT + i * STATES + m] * x[i];
+      right += system[MODEL_LEFT + m * STATES + i] * y[i];
+    }
+    const real_v a = left * right;
+    const real lambda = rate * system[m];
+    sum += expm1s[m] * a;
+    const real_v first = (lambda * (expm1s[m] + 1)) * a;
+    slope += first;
+    curve += lambda * first;
+  }
+  sums[0] = sum;
+  sums[1] = slope;
+  sums[2] = curve;
+}
+
+#endif
+
+#endif

@@ -1,0 +1,75 @@
+// Products of a matrix that all lanes share with every lane's vector.
+#ifndef MATVEC_H
+#define MATVEC_H
+
+#include "lanes.h"
+
+// (M x)_i for a row-major S x S matrix that all lanes share. On GPUs the matrix comes from memory
+// once per work-item: two entries a load halve those loads.
+#if LANES > 1 && STATES % 2 == 0
+VECTOR_FUNCTION real_v row_times(__global const real *m, int i, const real_v x[STATES]) {
+  __global const real_pair *row = (__global const real_pair *)m + i * (STATES / 2);
+  real_v sum = 0;
+  FOR_PAIR(j) {
+    const real_pair pair = row[j];
+    sum += pair.x * x[2 * j];
+    sum += pair.y * x[2 * j + 1];
+  }
+  return sum;
+}
+#else
+VECTOR_FUNCTION real_v row_times(__global const real *m, int i, const real_v x[STATES]) {
+  real_v sum = 0;
+  FOR_TERM(j) sum += m[i * STATES + j] * x[j];
+  return sum;
+}
+#endif
+
+// y = M x. On CPUs sums side by side hide each other's latency.
+#if LANES > 1
+VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
+  FOR_STATE(i) y[i] = row_times(m, i, x);
+}
+
+// y = y * (M x), elementwise.
+VECTOR_FUNCTION void matvec_times(__global const real *m, const real_v x[STATES],
+                                  real_v y[STATES]) {
+  FOR_STATE(i) y[i] *= row_times(m, i, x);
+}
+
+// sum_i (M x)_i (M y)_i z_i
+VECTOR_FUNCTION real_v matvec_meeting(__global const real *m, const real_v x[STATES],
+                                      const real_v y[STATES], const real_v z[STATES]) {
+  real_v sum = 0;
+  FOR_STATE(i) sum += row_times(m, i, x) * (row_times(m, i, y) * z[i]);
+  return sum;
+}
+#else
+VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[STATES], real_v y[STATES]) {
+  for (int next = 0; next < STATES; next += SUMS) {
+    const int i = min(next, STATES - SUMS);  // the last rows once more where SUMS does not divide
+    real_v sum[SUMS];
+    FOR_SUM(r) sum[r] = 0;
+    FOR_TERM(j) FOR_SUM(r) sum[r] += m[(i + r) * STATES + j] * x[j];
+    FOR_SUM(r) y[i + r] = sum[r];
+  }
+}
+
+VECTOR_FUNCTION void matvec_times(__global const real *m, const real_v x[STATES],
+                                  real_v y[STATES]) {
+  real_v product[STATES];
+  matvec(m, x, product);
+  FOR_STATE(i) y[i] *= product[i];
+}
+
+VECTOR_FUNCTION real_v matvec_meeting(__global const real *m, const real_v x[STATES],
+                                      const real_v y[STATES], const real_v z[STATES]) {
+  real_v one[STATES], other[STATES], sum = 0;
+  matvec(m, x, one);
+  matvec(m, y, other);
+  FOR_STATE(i) sum += one[i] * (other[i] * z[i]);
+  return sum;
+}
+#endif
+
+#endif

@@ -1,0 +1,344 @@
+"""Runs that MPI launches: the same bits as of one process, and what may happen to ranks."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mltree.device import calibration
+from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind
+from mltree.device.discovery import choose_device
+from mltree.device.layout_choice import block_widths, rule_layout
+
+ROOT = Path(__file__).parents[2]
+PRIMATES = str(ROOT / "datasets" / "primates.phy")
+
+PATIENCE = 600.0
+"""Seconds that no run here takes."""
+
+QUICK = ("--model", "JC", "--preset", "fast", "--moves", "nni", "--prefix", "x")
+
+BOOTSTRAP = (
+    "bootstrap", PRIMATES, "--model", "HKY+G2", "--replicates", "5", "--moves", "nni",
+    "--prefix", "x",
+)  # fmt: skip
+
+OUTLIVING = '"$@"; code=$?; [ $code = 137 ] && sleep 60; exit $code'
+"""A shell that hides a killed rank from its launcher, which would kill the others."""
+
+
+def mpiexec() -> str:
+    """MPICH's, which takes processes that end as they like; of the environment, before others."""
+    pytest.importorskip(
+        "mpi4py.MPI",
+        reason="ranks talk through mpi4py, an extra; '.[dev]' brings it and MPICH on x86-64 Linux",
+        exc_type=Exception,
+    )
+    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    found = shutil.which("mpiexec.hydra", path=beside)
+    if found is None:
+        pytest.skip(
+            "only MPICH's launcher takes ranks of different commands and environments, as these "
+            "tests give them; '.[dev]' brings it on x86-64 Linux, where CI runs them"
+        )
+    return found
+
+
+def launched(
+    folder: Path, *ranks: tuple[str, ...], options: tuple[tuple[str, ...], ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """mltree as ranks, a command each, with options of the launcher for each."""
+    command = [mpiexec()]
+    for n, arguments in enumerate(ranks):
+        own = options[n] if options else ()
+        command += [":"] * (n > 0) + ["-n", "1", *own, sys.executable, "-m", "mltree", *arguments]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+
+
+def alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Mltree as one process."""
+    command = [sys.executable, "-m", "mltree", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+
+
+def make_alignment(file: Path, taxa: int, sites: int = 200) -> None:
+    """Sequences that evolve."""
+    rng = np.random.default_rng([19, taxa])
+    rows = [rng.choice(list("ACGT"), sites)]
+    while len(rows) < taxa:
+        changes = rng.random(sites) < 0.1
+        parent = rows[rng.integers(len(rows))]
+        rows.append(np.where(changes, rng.choice(list("ACGT"), sites), parent))
+    file.write_text("".join(f">t{tip}\n{''.join(row)}\n" for tip, row in enumerate(rows)))
+
+
+def make_loci(folder: Path, count: int) -> None:
+    """Alignments, and a file that is none."""
+    folder.mkdir(parents=True)
+    for n in range(count):
+        make_alignment(folder / f"locus{n}.fa", 6 + n)
+    (folder / "README").write_text("No locus.\n")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Layouts were measured here, by a process with all CPUs, that the rules would not choose."""
+    folder, device = tmp_path_factory.mktemp("cache"), choose_device(None)
+    rule = rule_layout(device, 4, 16, CATEGORIES, 1)
+    other = next(width for width in block_widths(device) if width != rule.vw)
+    little = Kind(4, CATEGORIES, single=not device.has_fp64, size=0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(calibration, "cache_folder", lambda: folder / "mltree")
+        calibration.save(device, Calibration(None, {little.key: Choice(other, 1)}))
+        patched.setenv("XDG_CACHE_HOME", str(folder))
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``loci`` and the results of one process."""
+    mpiexec()
+    folder = tmp_path_factory.mktemp("whole")
+    make_loci(folder / "loci", 7)
+    alone(folder, "search", "loci", *QUICK)
+    return folder
+
+
+@pytest.fixture
+def loci(whole: Path, tmp_path: Path) -> Path:
+    """A folder with the same ``loci``."""
+    (tmp_path / "loci").symlink_to(whole / "loci")
+    return tmp_path
+
+
+def assert_same(one: Path, other: Path, *kinds: str) -> None:
+    for kind in kinds:
+        name = f"x.mltree.{kind}"
+        assert (one / name).read_bytes() == (other / name).read_bytes(), kind
+
+
+def test_loci_have_the_bits_of_one_process(whole: Path, loci: Path) -> None:
+    result = launched(loci, *[("search", "loci", *QUICK)] * 3)
+    assert result.returncode == 0, result.stderr
+    assert_same(loci, whole, "bestTrees", "lociTable")
+    assert result.stderr.count("README  skipped") == 1
+    assert "note: 3 ranks: 0 is process" in (loci / "x.mltree.log").read_text()
+    again = launched(loci, *[("search", "loci", *QUICK)] * 2)
+    assert again.returncode == 0
+    assert "has 7 loci" in again.stderr
+    assert_same(loci, whole, "bestTrees", "lociTable")
+
+
+def test_ranks_take_the_layouts_of_the_first(whole: Path, loci: Path, tmp_path: Path) -> None:
+    """The others have fewer CPUs than a lone process, and nothing was measured where they are."""
+    elsewhere = "-env", "XDG_CACHE_HOME", str(tmp_path / "empty")
+    command = ("search", "loci", *QUICK)
+    result = launched(loci, command, command, command, options=((), elsewhere, elsewhere))
+    assert result.returncode == 0, result.stderr
+    (head, *found), (known, *others) = (
+        (folder / "x.mltree.loci").read_text().splitlines() for folder in (loci, whole)
+    )
+    assert (head, sorted(found)) == (known, sorted(others))
+    assert '"layouts": {"' in head
+
+
+@pytest.mark.parametrize(
+    ("command", "kinds"),
+    [
+        (BOOTSTRAP, ("bootstraps", "consensusTreeMR")),
+        (("search", PRIMATES, *QUICK, "--bootstrap", "5"),
+         ("bootstraps", "support", "bestModel")),
+    ],
+    ids=["bootstrap", "search"],
+)  # fmt: skip
+def test_replicates_have_the_bits_of_one_process(
+    tmp_path: Path, command: tuple[str, ...], kinds: tuple[str, ...]
+) -> None:
+    folders = [tmp_path / name for name in ("alone", "ranks")]
+    for folder in folders:
+        folder.mkdir()
+    result = launched(folders[1], command, command)
+    assert result.returncode == 0, result.stderr
+    alone(folders[0], *command)
+    assert_same(*folders, *kinds)
+
+
+SEARCH = ("search", "x.fa", "--model", "HKY+G2", "--tree", "pars{2},rand{1}", "--prefix", "x")
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``x.fa``, which takes some seconds, and the results of one process."""
+    mpiexec()
+    folder = tmp_path_factory.mktemp("searched")
+    make_alignment(folder / "x.fa", 30, 1000)
+    alone(folder, *SEARCH)
+    return folder
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_search_has_the_bits_of_one_process(searched: Path, tmp_path: Path, ranks: int) -> None:
+    (tmp_path / "x.fa").symlink_to(searched / "x.fa")
+    result = launched(tmp_path, *[SEARCH] * ranks)
+    assert result.returncode == 0, result.stderr
+    assert_same(tmp_path, searched, "startTree", "bestTree", "bestModel")
+    events = [(folder / "x.mltree.events").read_text() for folder in (tmp_path, searched)]
+    of_ranks, of_one = (re.findall(r'"lnl": (-[0-9.]+)', text) for text in events)
+    assert of_ranks == of_one
+
+
+def test_a_dead_rank_of_a_search_is_named_and_it_goes_on(searched: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.fa").symlink_to(searched / "x.fa")
+    goes_on_without_a_rank(tmp_path, SEARCH)
+    assert_same(tmp_path, searched, "startTree", "bestTree", "bestModel")
+
+
+def test_a_bootstrap_ends_when_it_has_converged(tmp_path: Path) -> None:
+    """Whatever ranks are in the middle of is left; the same replicates count."""
+    make_loci(tmp_path / "loci", 1)
+    command = ("bootstrap", "../loci/locus0.fa", "--model", "JC", "--moves", "nni", "--prefix", "x")
+    folders = [tmp_path / name for name in ("alone", "ranks")]
+    for folder in folders:
+        folder.mkdir()
+    result = launched(folders[1], command, command)
+    assert result.returncode == 0, result.stderr
+    said = alone(folders[0], *command).stdout
+    assert_same(*folders, "bootstraps", "consensusTreeMR")
+    assert int(re.findall(r"^(\d+) replicates", said, re.MULTILINE)[0]) < 1000
+
+
+def test_a_dead_rank_is_named_and_the_run_goes_on(whole: Path, loci: Path) -> None:
+    goes_on_without_a_rank(loci, ("search", "loci", *QUICK))
+    assert_same(loci, whole, "bestTrees", "lociTable")
+
+
+def test_a_dead_rank_of_a_bootstrap_is_named_and_it_goes_on(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("alone", "ranks")]
+    for folder in folders:
+        folder.mkdir()
+    goes_on_without_a_rank(folders[1], BOOTSTRAP)
+    alone(folders[0], *BOOTSTRAP)
+    assert_same(*folders, "bootstraps", "consensusTreeMR")
+
+
+def goes_on_without_a_rank(folder: Path, command: tuple[str, ...]) -> None:
+    """Kill one of two ranks, which is told of, and give the command again."""
+    rank = ["sh", "-c", OUTLIVING, "sh", sys.executable, "-m", "mltree", *command]
+    numbers, said = watched(folder, rank, {1: signal.SIGKILL})
+    assert re.search(
+        rf"^mltree: rank 1 \(process {numbers[1]} on .*\) has died", said, re.MULTILINE
+    )
+    (log,) = folder.glob("x.mltree.*[lL]og")
+    assert "has died" in log.read_text()
+    result = launched(folder, command, command)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_signal_ends_all_ranks_and_the_run_goes_on(whole: Path, loci: Path) -> None:
+    """Rank 0 heeds it; the other leaves that to it."""
+    command = ("search", "loci", *QUICK)
+    rank = [sys.executable, "-m", "mltree", *command]
+    numbers, said = watched(loci, rank, {1: signal.SIGTERM, 0: signal.SIGTERM})
+    assert "mltree: stopped by SIGTERM: " in said
+    deadline = time.monotonic() + PATIENCE
+    while any(Path(f"/proc/{number}").exists() for number in numbers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert launched(loci, command, command).returncode == 0
+    assert_same(loci, whole, "bestTrees", "lociTable")
+
+
+def watched(
+    folder: Path, rank: list[str], signals: dict[int, signal.Signals]
+) -> tuple[list[int], str]:
+    """Two ranks, of which some get signals once they are known: their processes, all they said."""
+    command = [mpiexec(), "-n", "2", *rank]
+    numbers, said = [], ""
+    with subprocess.Popen(command, cwd=folder, text=True, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said += line
+            if found := re.search(r"0 is process (\d+) on .*, 1 is process (\d+) on", line):
+                numbers = [*map(int, found.groups())]
+                for number, sent in signals.items():
+                    os.kill(numbers[number], sent)
+    assert process.returncode != 0
+    return numbers, said
+
+
+def test_ranks_that_differ_are_one_line(loci: Path) -> None:
+    """Other commands, other files, other devices: nothing is begun."""
+    search = ("search", "loci", *QUICK[:-1], str(loci / "y"))
+    lone = ("search", PRIMATES, *QUICK[:-1], str(loci / "z"))
+    make_loci(loci / "other" / "loci", 7)
+    with (loci / "other" / "loci" / "locus3.fa").open("a") as file:
+        file.write(">more\n" + "A" * 200 + "\n")
+    here, there = ("-wdir", str(loci)), ("-wdir", str(loci / "other"))
+    basic = ("-env", "POCL_DEVICES", "basic")
+    for commands, options, said in (
+        ((("check", PRIMATES), ("devices",)), (), "was given another command than rank 0"),
+        ((search, search), (here, there), "loci/locus3.fa: is not the file that rank 0 reads"),
+        ((search, search), ((), basic), "its devices are not those of rank 0"),
+        ((lone, lone), ((), basic), "its devices are not those of rank 0"),
+    ):
+        result = launched(loci, *commands, options=options)
+        assert result.returncode != 0
+        complaints = [line for line in result.stderr.splitlines() if line.startswith("mltree: ")]
+        (line,) = complaints
+        assert line.startswith("mltree: rank 1 (process ")
+        assert said in line
+        assert "Traceback" not in result.stderr
+    assert not (loci / "y.mltree.loci").exists()
+
+
+def test_a_command_that_shares_nothing_is_done_once(tmp_path: Path) -> None:
+    result = launched(tmp_path, *[("check", PRIMATES)] * 2)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == alone(tmp_path, "check", PRIMATES).stdout
+    result = launched(tmp_path, *[("check", "none.phy")] * 2)
+    assert result.returncode == 2
+    assert result.stderr.count("mltree: ") == 1
+    command = ("search", PRIMATES, "--model", "GTR+PSR", *QUICK[2:])
+    result = launched(tmp_path, *[command] * 2)
+    assert "note: rates of sites (+PSR) are searched under by rank 0 alone" in result.stderr
+    assert (tmp_path / "x.mltree.bestTree").exists()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_without_mpi4py_the_first_rank_says_so(tmp_path: Path, rank: int) -> None:
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('no such thing')\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", str(ROOT))])
+    environment = {**os.environ, "PYTHONPATH": path, "PMI_RANK": str(rank), "PMI_SIZE": "2"}
+    result = subprocess.run(
+        [sys.executable, "-m", "mltree", "check", PRIMATES],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    said = (
+        "mltree: 2 processes were launched, but mpi4py cannot join them: no such thing "
+        "(pip install 'mltree[mpi]', which takes the MPI of the launcher)\n"
+    )
+    assert (result.returncode, result.stderr) == ((2, said) if rank == 0 else (0, ""))
+
+
+def test_processes_that_mpi_does_not_join(tmp_path: Path) -> None:
+    """As under another MPI's launcher."""
+    mpiexec()
+    environment = {**os.environ, "MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "3"}
+    result = subprocess.run(
+        [sys.executable, "-m", "mltree", "check", PRIMATES],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert "3 processes were launched, but MPI joins 1 (launch with" in result.stderr

@@ -1,0 +1,204 @@
+"""The first rank, with a line to others that do as they are told here."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mpi4py.MPI", reason="mpi4py or its MPI is not installed", exc_type=Exception)
+
+from mltree.errors import InputError
+from mltree.mpi import First
+from mltree.mpi.line import Greeting, Kind, Line, Message
+from mltree.mpi.world import DEAD_HINT, Failure, _Inbox, _obey
+
+
+def squares(tasks: Iterator[int]) -> Iterator[int]:
+    for task in tasks:
+        yield task * task
+
+
+def helping() -> Callable[[Iterator[int]], Iterator[int]]:
+    return squares
+
+
+class Others:
+    """A line to ranks that work whenever they are spoken to, so many tasks each."""
+
+    def __init__(self, *greetings: Greeting, tasks: int = 2) -> None:
+        self.greetings = greetings
+        self.tasks = tasks
+        self.ended: list[int] = []
+        self.asked: dict[int, Iterator[int]] = {}
+        self.work: Any = None
+
+    def answer(self, hear: Callable[[int, Message], None], lost: Callable[[int], None]) -> None:
+        self.hear, self.lost = hear, lost
+
+    def send(self, rank: int, kind: str, content: Any = None) -> None:
+        if kind == Kind.CALL:
+            self.work = pickle.loads(content)()
+            self.hear(rank, Message(Kind.READY))
+        elif kind == Kind.GO:
+            for _ in range(self.tasks):
+                self.hear(rank, Message(Kind.WANT))
+            self.hear(rank, Message(Kind.IDLE))
+        elif kind == Kind.TASK:
+            for result in self.work(iter([content])):
+                self.hear(rank, Message(Kind.RESULT, result))
+        elif kind == Kind.ASK:
+            number, task = content
+            self.hear(rank, Message(Kind.ANSWER, (number - 1, "late")))
+            self.hear(rank, Message(Kind.ANSWER, (number, self.work(task))))
+        elif kind == Kind.END:
+            self.ended.append(rank)
+
+    def expect(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def greeting(version: str = "1", command: str = "search") -> Greeting:
+    return Greeting("node7", 42, (0,), version, (command,))
+
+
+def first(*greetings: Greeting, tasks: int = 2) -> tuple[First, Others]:
+    others = Others(*greetings, tasks=tasks)
+    return First(others), others  # type: ignore[arg-type]
+
+
+def test_every_task_is_done_once() -> None:
+    ranks, others = first(*[greeting()] * 3)
+    ranks.agree(3)
+    for count in (0, 1, 3, 4, 20):
+        found = list(ranks.deal(range(count), squares, helping))
+        assert sorted(found) == [n * n for n in range(count)]
+    assert ranks.text == (
+        "3 ranks: 0 is process 42 on node7, 1 is process 42 on node7, 2 is process 42 on node7"
+    )
+    ranks.dismiss()
+    ranks.dismiss()
+    assert others.ended == [1, 2]
+
+
+def test_what_nobody_wants_any_more_is_passed_over() -> None:
+    ranks, _ = first(greeting(), greeting())
+    results = ranks.deal(range(100), squares, helping)
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert sorted(ranks.deal([5, 6, 7], squares, helping)) == [25, 36, 49]
+
+
+def negative() -> Callable[[int], int]:
+    return int.__neg__
+
+
+def test_answers_come_in_the_order_of_ranks() -> None:
+    """Those to an earlier question are passed over."""
+    ranks, others = first(*[greeting()] * 4)
+    ranks.everywhere(negative)
+    for count in (1, 2, 4):
+        assert ranks.gather(range(count), lambda task: 100 + task) == [
+            100, *(-task for task in range(1, count))
+        ]  # fmt: skip
+    others.lost(3)
+    with pytest.raises(InputError, match=r"rank 3 .* has died"):
+        ranks.gather(range(4), negative())
+
+
+class Told:
+    """A line that keeps what a rank says to the first one."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Any]] = []
+
+    def send(self, rank: int, kind: str, content: Any = None) -> None:
+        assert rank == 0
+        self.said.append((kind, content))
+
+
+def test_an_order_that_comes_before_the_end_of_tasks_is_obeyed() -> None:
+    """As where the first rank has left a bootstrap that had converged."""
+    line, inbox = Told(), _Inbox()
+    for kind, content in (
+        (Kind.CALL, pickle.dumps(helping)), (Kind.GO, None), (Kind.TASK, 3),
+        (Kind.CALL, pickle.dumps(negative)), (Kind.OVER, None), (Kind.ASK, (7, 5)),
+        (Kind.END, None),
+    ):  # fmt: skip
+        inbox.put(Message(kind, content))
+    _obey(line, inbox)  # type: ignore[arg-type]
+    assert line.said == [
+        (Kind.READY, None), (Kind.WANT, None), (Kind.RESULT, 9), (Kind.WANT, None),
+        (Kind.IDLE, None), (Kind.READY, None), (Kind.ANSWER, (7, -5)),
+    ]  # fmt: skip
+
+
+def test_the_end_is_heard_amid_tasks() -> None:
+    line, inbox = Told(), _Inbox()
+    for kind, content in ((Kind.CALL, pickle.dumps(helping)), (Kind.GO, None), (Kind.END, None)):
+        inbox.put(Message(kind, content))
+    _obey(line, inbox)  # type: ignore[arg-type]
+    assert line.said[1:] == [(Kind.WANT, None), (Kind.IDLE, None)]
+
+
+@pytest.mark.parametrize(
+    ("others", "launched", "said"),
+    [
+        ([greeting("2")], 2, r"rank 1 \(process 42 on node7\) is mltree 2, rank 0 is 1"),
+        ([greeting(), greeting("1", "run")], 3, r"rank 2 \(.*\) was given another command than"),
+        ([greeting()], 3, "3 processes were launched, but MPI joins 2"),
+    ],
+)
+def test_ranks_that_do_not_belong_together(
+    others: list[Greeting], launched: int, said: str
+) -> None:
+    ranks, _ = first(greeting(), *others)
+    with pytest.raises(InputError, match=said):
+        ranks.agree(launched)
+
+
+@pytest.mark.parametrize(
+    ("failure", "error", "said"),
+    [
+        (Failure("cannot take part: no disk", "buy one"), InputError, r"\) cannot take part: no"),
+        (Failure("Traceback ...", is_bug=True), RuntimeError, "Traceback"),
+        (None, InputError, "has died"),
+    ],
+)
+def test_what_goes_wrong_elsewhere_is_told_with_the_ranks_name(
+    failure: Failure | None, error: type[Exception], said: str
+) -> None:
+    ranks, others = first(greeting(), greeting(), tasks=0)
+    if failure is None:
+        others.lost(1)
+    else:
+        others.hear(1, Message(Kind.FAILED, failure))
+    with pytest.raises(error, match=rf"^rank 1 \(process 42 on node7.*{said}") as caught:
+        list(ranks.deal([1], squares, helping))
+    if isinstance(caught.value, InputError):
+        assert caught.value.hint == ("buy one" if failure else DEAD_HINT)
+
+
+def test_a_line_that_fails_ends_the_run() -> None:
+    ranks, others = first(greeting(), greeting(), tasks=0)
+    others.lost(0)
+    with pytest.raises(InputError, match=r"^rank 0 .* cannot speak to the others any more"):
+        list(ranks.deal([1], squares, helping))
+
+
+def test_a_line_tells_whoever_waits_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    line, lost = Line.__new__(Line), list[int]()
+    line.rank, line.greetings = 0, ()
+    line._answered = Event()
+    line.answer(lambda *_: None, lost.append)
+    monkeypatch.setattr(line, "_exchange", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        line._serve(SimpleNamespace(rank=0), SimpleNamespace(dead=()))
+    assert lost == [0]

@@ -1,0 +1,101 @@
+"""Rates among sites fitted to curves, against SciPy on the same curves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+from mltree.alignment.alphabet import DNA
+from mltree.model.candidates import with_matrix_held
+from mltree.model.gamma import gamma_rates
+from mltree.model.grammar import parse_model
+from mltree.model.rate_profiles import PROFILED, RateProfiles
+from mltree.model.rates import Categories, with_invariable
+from mltree.model.starting_models import starting_models
+from mltree.search.rate_climb import Task, fitted_among_sites
+from mltree.settings import ModelSettings
+
+EPSILON = 1e-3
+"""lnL: where a climb stops."""
+
+SHORT = 0.02
+"""lnL that a climb may lack to the best of all starts."""
+
+STARTS = 5
+
+Float = np.ndarray
+
+
+def curves(rng: np.random.Generator) -> RateProfiles:
+    """Of 300 patterns of 12 branches, each of which changes on some, at rates of a few classes."""
+    classes = int(rng.integers(1, 5))
+    rates = np.exp(rng.uniform(-3.0, 1.5, classes))
+    own = rng.choice(rates, 300)
+    own[rng.random(300) < rng.uniform(0.0, 0.5)] = 0.0
+    branches = rng.uniform(0.02, 0.3, 12)
+    stays = 0.25 + 0.75 * np.exp(-4.0 / 3.0 * np.multiply.outer(PROFILED, branches))
+    changes = rng.random((300, 12)) < 0.75 * (1.0 - np.exp(-np.multiply.outer(own, branches)))
+    logs = np.log(stays) @ ~changes.T + np.log((1.0 - stays) / 3.0) @ changes.T
+    return RateProfiles(logs, np.ones(300))
+
+
+def free(x: Float, k: int) -> Categories:
+    return Categories(np.exp(x[:k]), softmax(np.append(x[k:], 0.0)))
+
+
+def form(text: str, x: Float) -> Categories:
+    """Categories of a term at any x, in other variables than the model's."""
+    k = {"+R2": 2, "+R3": 3, "+R4": 4}.get(text)
+    if k is not None:
+        return free(x, k)
+    alpha, p, speed = np.exp(x[0]), 1.0 / (1.0 + np.exp(-x[1])), np.exp(x[2])
+    gamma = gamma_rates(alpha, 4) if "G" in text else np.ones(1)
+    among = Categories(gamma, np.full(gamma.size, 1.0 / gamma.size))
+    rates, weights = with_invariable(among, p if "I" in text else None)
+    return Categories(rates * speed, weights)
+
+
+def best_of_scipy(profiles: RateProfiles, text: str, rng: np.random.Generator) -> float:
+    size = {"+R2": 3, "+R3": 5, "+R4": 7}.get(text, 3)
+    low, high = (-7.0, 4.0) if "R" in text else (-3.0, 3.0)
+
+    def loss(x: Float) -> float:
+        return -profiles.lnl(form(text, x))
+
+    bounds = [(low, high)] * size
+    starts = rng.uniform(-2.0, 1.5, (STARTS, size))
+    return max(-minimize(loss, start, bounds=bounds, method="L-BFGS-B").fun for start in starts)
+
+
+@pytest.mark.parametrize("text", ["", "+I", "+G4", "+I+G4", "+R2", "+R3", "+R4"])
+@pytest.mark.cases(1, 40)
+def test_no_start_of_scipy_ends_above(text: str, case: int) -> None:
+    rng = np.random.default_rng([case, 141])
+    profiles = curves(rng)
+    starts = starting_models(with_matrix_held(parse_model("GTR+FE" + text, DNA)))
+    (found,) = fitted_among_sites([Task(profiles, starts)], ModelSettings(), EPSILON)
+    assert found.lnl > best_of_scipy(profiles, text, rng) - SHORT
+    categories = with_invariable(found.model.heterogeneity.categories, found.model.p_invariant)
+    scaled = Categories(categories.rates * found.scale, categories.weights)
+    assert found.lnl == pytest.approx(profiles.lnl(scaled), abs=1e-9)
+
+
+def test_a_climb_never_ends_below_its_start() -> None:
+    profiles = curves(np.random.default_rng(2))
+    model = with_matrix_held(parse_model("JC+R3{0.01/1/30}{0.4/0.3/0.3}", DNA))
+    start = profiles.lnl(model.heterogeneity.categories)
+    (found,) = fitted_among_sites([Task(profiles, [model])], ModelSettings(), EPSILON)
+    assert found.lnl >= start - 1e-9
+
+
+def test_tasks_side_by_side_are_as_each_alone() -> None:
+    tasks = [
+        Task(curves(np.random.default_rng(seed)), [with_matrix_held(parse_model("JC" + text, DNA))])
+        for seed, text in enumerate(["+R2", "+R2", "+G4", "+R3"])
+    ]
+    every = fitted_among_sites(tasks, ModelSettings(), EPSILON)
+    for task, found in zip(tasks, every, strict=True):
+        (alone,) = fitted_among_sites([task], ModelSettings(), EPSILON)
+        assert (found.lnl, found.scale) == (alone.lnl, alone.scale)

@@ -1,0 +1,58 @@
+"""Work in shares: all of it, in order, as many at once as was said, and what fails says so."""
+
+import threading
+import time
+
+import pytest
+
+from mltree.shares import are_at_work, cpu_seconds, in_shares
+
+PATIENCE = 60.0
+"""Seconds after which two shares that wait for each other never met."""
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 9])
+def test_answers_keep_their_order(at_once: int) -> None:
+    seen = []
+
+    def work(share: int) -> int:
+        time.sleep(0.01 * (5 - share))
+        seen.append(are_at_work())
+        return share * share
+
+    assert in_shares(work, range(5), at_once) == [0, 1, 4, 9, 16]
+    assert seen == [at_once > 1] * 5
+    assert not are_at_work()
+
+
+def test_shares_are_worked_on_at_once() -> None:
+    both = threading.Barrier(2, timeout=PATIENCE)
+    assert sorted(in_shares(lambda _: both.wait(), range(2), 2)) == [0, 1]
+
+
+def test_what_fails_fails_the_whole_once_nothing_is_under_way() -> None:
+    under_way = []
+
+    def work(share: int) -> None:
+        if share == 1:
+            raise KeyError(share)
+        under_way.append(share)
+        time.sleep(0.05)
+        under_way.remove(share)
+
+    with pytest.raises(KeyError):
+        in_shares(work, range(3), 3)
+    assert not under_way
+    assert not are_at_work()
+
+
+def test_the_time_of_all_threads_counts() -> None:
+    def burn(_: object) -> float:
+        began = time.thread_time()
+        while time.thread_time() - began < 0.05:
+            pass
+        return time.thread_time() - began
+
+    before = cpu_seconds()
+    spent = sum(in_shares(burn, range(3), 3)) + burn(None)
+    assert cpu_seconds() - before >= spent
