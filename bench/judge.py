@@ -17,7 +17,7 @@ from mltree.events import ignore
 from mltree.likelihood.cases import Case
 from mltree.placement import Resources, place
 from mltree.problem import load_problem
-from mltree.run import FIXED_TOPOLOGY, evaluate
+from mltree.runs.run import FIXED_TOPOLOGY, evaluate
 from mltree.settings import ModelSettings, SearchSettings
 from mltree.tree.newick import read_newick
 from mltree.tree.splits import topology_key

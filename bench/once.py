@@ -27,7 +27,7 @@ from mltree.likelihood.api import Likelihood  # noqa: E402
 from mltree.likelihood.cases import Case  # noqa: E402
 from mltree.likelihood.engine import Engine  # noqa: E402
 from mltree.problem import Problem, load_problem  # noqa: E402
-from mltree.run import Found, prepare_search  # noqa: E402
+from mltree.runs.run import Found, prepare_search  # noqa: E402
 from mltree.search.neighbourhood import Neighbourhood  # noqa: E402
 from mltree.settings import preset  # noqa: E402
 from mltree.tree.newick import write_newick  # noqa: E402

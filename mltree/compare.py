@@ -11,11 +11,11 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
 from mltree.device.discovery import REFERENCE, DeviceInfo, find_devices
 from mltree.errors import MltreeError
+from mltree.events.run import EngineScore
 from mltree.likelihood.cases import Case
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import PartitionModel
 from mltree.placement import Placement, Resources, place
-from mltree.run_events import EngineScore
 from mltree.settings import BranchSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree

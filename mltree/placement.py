@@ -29,14 +29,14 @@ from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
 from mltree.device.speed import measured_speeds
-from mltree.events import DeviceChosen, Emit, MemoryPlanned, Notice, ignore
+from mltree.events import Emit, Notice, ignore
+from mltree.events.run import Busy, DeviceChosen, MemoryPlanned
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.ascertainment import AscertainedLikelihood, conditioned_parts
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.engine import Engine, Room
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
-from mltree.run_events import Busy
 from mltree.settings import PRESETS
 from mltree.threads import threads
 

@@ -19,7 +19,8 @@ from mltree.alignment.parts import Scheme
 from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file
 from mltree.errors import InputError, ModelError, NumericalError
-from mltree.events import AlignmentLoaded, Emit, Notice
+from mltree.events import Emit, Notice
+from mltree.events.alignments import AlignmentLoaded
 from mltree.model.grammar import parse_model
 from mltree.model.names import default_model_name
 from mltree.model.part_models import in_our_words, model_alphabet, part_models, without_models

@@ -19,7 +19,7 @@ from mltree.alignment.genetic_codes import GENETIC_CODES
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import alone
 from mltree.placement import Resources, place
-from mltree.run import evaluate
+from mltree.runs.run import evaluate
 from mltree.simulation import evolve, letters
 from mltree.tree.newick import read_newick
 

@@ -22,7 +22,7 @@ from mltree.alignment.genotypes import PHASED, UNPHASED
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import alone
 from mltree.placement import Resources, place
-from mltree.run import evaluate
+from mltree.runs.run import evaluate
 from mltree.simulation import evolve, letters
 from mltree.tree.newick import read_newick
 

@@ -17,7 +17,6 @@ import sys, mltree
 assert not {"numpy", "pyopencl", "rich", "typer", "ete3"} & set(sys.modules), sys.modules.keys()
 from mltree.search.driver import search as step
 from mltree.model import grammar
-import mltree.bootstrap
 assert callable(mltree.search) and mltree.search is not step, mltree.search
 assert callable(mltree.model) and callable(mltree.bootstrap)
 assert set(mltree.__all__) <= set(dir(mltree))

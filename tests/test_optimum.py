@@ -15,7 +15,8 @@ from scipy.optimize import OptimizeResult, minimize
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
-from mltree.events import Event, StoppedShort
+from mltree.events import Event
+from mltree.events.search import StoppedShort
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.model.grammar import format_model, parse_model
@@ -23,7 +24,7 @@ from mltree.model.parameters import arrays_of, bounds, vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
 from mltree.model.substitution import Model
 from mltree.placement import Resources, place
-from mltree.run import evaluate
+from mltree.runs.run import evaluate
 from mltree.simulation import evolve
 from mltree.tree.random_trees import uniform_tree
 from mltree.tree.topology import Tree

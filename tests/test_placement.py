@@ -14,11 +14,11 @@ from mltree.device.discovery import REFERENCE, choose_device, find_devices
 from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
 from mltree.errors import DeviceError
-from mltree.events import DeviceChosen, Event, MemoryPlanned, Notice
+from mltree.events import Event, Notice
+from mltree.events.run import Busy, DeviceChosen, MemoryPlanned
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.placement import Placement, Resources, place
-from mltree.run_events import Busy
 from mltree.search.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pytest
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.errors import InputError, MltreeError, ModelError
-from mltree.events import AlignmentLoaded, Event, Notice, ignore
+from mltree.events import Event, Notice, ignore
+from mltree.events.alignments import AlignmentLoaded
 from mltree.problem import Problem, load_problem, read_problem
 from mltree.report.tables import warning_lines
 

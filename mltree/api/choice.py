@@ -11,13 +11,13 @@ from mltree.api.alignments import AlignmentLike, source_of
 from mltree.api.calls import Progress, calling, one_of, resources_of
 from mltree.api.results import table
 from mltree.api.trees import TreeLike, newick_of
+from mltree.choice.scored_models import Choice
 from mltree.commands.choice_files import part_row
 from mltree.commands.model import SHOWN, scheme_of
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
 from mltree.model.partitioned import Linkage
 from mltree.problem import load_problem, read_tree
-from mltree.scored_models import Choice
 from mltree.values import plain
 
 __all__ = ["ModelChoice", "model"]

@@ -29,7 +29,7 @@ from mltree.likelihood.cases import Case
 from mltree.model.parameters import arrays_of, names, vector, with_vector
 from mltree.model.partitioned import Linkage
 from mltree.problem import load_problem, read_trees
-from mltree.run import Computation, open_computation, with_own_lengths
+from mltree.runs.run import Computation, open_computation, with_own_lengths
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 

@@ -19,11 +19,12 @@ from mltree.commands.request import model_text, part_trees
 from mltree.commands.results import RESULT_FORMAT
 from mltree.commands.supports import Drawn
 from mltree.commands.trees import support_facts
-from mltree.events import StartsEnded, ignore
+from mltree.events import ignore
+from mltree.events.search import StartsEnded
 from mltree.likelihood.cases import Case
 from mltree.placement import Resources
 from mltree.problem import Problem
-from mltree.run import Found, open_computation
+from mltree.runs.run import Found, open_computation
 from mltree.tree.newick import write_newick
 from mltree.values import plain
 

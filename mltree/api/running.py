@@ -11,7 +11,6 @@ from mltree.api.alignments import AlignmentLike, source_of, written
 from mltree.api.calls import Call, Progress, calling, one_of, resources_of
 from mltree.api.results import BootstrapResult, Evaluation, SearchResult
 from mltree.api.trees import PhyloTree, TreeLike, newick_of
-from mltree.bootstrap import Bootstrap, bootstrap_after, prepare_bootstrap
 from mltree.commands.bootstrap import BOOTSTRAPS, Wanted, finished, replicate_settings
 from mltree.commands.fitting import fitted, given_tree
 from mltree.commands.model import scheme_of
@@ -27,8 +26,9 @@ from mltree.commands.trees import (
     support_texts,
 )
 from mltree.errors import InputError
-from mltree.events import Emit, StartsEnded
-from mltree.journal import MemoryJournal
+from mltree.events import Emit
+from mltree.events.search import StartsEnded
+from mltree.events.trees import BootstrapFinished, SupportsDrawn
 from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.model_option import is_choice
 from mltree.outputs import Outputs
@@ -38,7 +38,9 @@ from mltree.problem import (
     read_problem,
     read_tree,
 )
-from mltree.run import (
+from mltree.runs.bootstrap import Bootstrap, bootstrap_after, prepare_bootstrap
+from mltree.runs.journal import MemoryJournal
+from mltree.runs.run import (
     Computation,
     Found,
     TreeSearch,
@@ -50,7 +52,6 @@ from mltree.supports.consensus import Consensus
 from mltree.tree.newick import write_newick
 from mltree.tree.newick_clades import read_clades, read_labelled
 from mltree.tree.topology import Tree
-from mltree.tree_events import BootstrapFinished, SupportsDrawn
 
 __all__ = ["bootstrap", "evaluate", "search"]
 

@@ -11,12 +11,13 @@ from mltree import __version__
 from mltree.alignment.patterns import Patterns
 from mltree.commands.fitting import FitRequest, fitted, given_tree
 from mltree.commands.results import by_kind, command_result, deliver
-from mltree.events import RunStarted, TreeScored
+from mltree.events.run import RunStarted
+from mltree.events.search import TreeScored
 from mltree.likelihood.ancestral import inner_nodes, marginal_states
 from mltree.model.eigen import ModelArrays
 from mltree.problem import Problem
 from mltree.report.progress import Reporter
-from mltree.run import Found, open_computation
+from mltree.runs.run import Found, open_computation
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Float64Array, Int32Array, Tree
 

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from mltree import __version__
-from mltree.bootstrap import Bootstrap, Outcome, prepare_bootstrap
 from mltree.commands.request import Request, begin_log, open_log, show_times
 from mltree.commands.results import by_kind, command_result, deliver, result_text
 from mltree.commands.trees import (
@@ -20,13 +19,16 @@ from mltree.commands.trees import (
     support_texts,
 )
 from mltree.errors import InputError
-from mltree.events import Notice, RunStarted
-from mltree.journal import Journal
+from mltree.events import Notice
+from mltree.events.run import RunStarted
+from mltree.events.trees import BootstrapFinished, SupportsDrawn
 from mltree.log import RunLog
 from mltree.outputs import Outputs
 from mltree.problem import read_tree
 from mltree.ranks import here
 from mltree.report.progress import Reporter
+from mltree.runs.bootstrap import Bootstrap, Outcome, prepare_bootstrap
+from mltree.runs.journal import Journal
 from mltree.search.saving import Saving
 from mltree.settings import REPLICATE, SearchSettings
 from mltree.stopping import Farewell, parting
@@ -34,7 +36,6 @@ from mltree.supports.bootstop import STEP
 from mltree.supports.consensus import Consensus
 from mltree.tree.clades import Clades
 from mltree.tree.newick_clades import read_clades
-from mltree.tree_events import BootstrapFinished, SupportsDrawn
 
 __all__ = [
     "BOOTSTRAPS",

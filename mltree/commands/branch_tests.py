@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mltree.alignment.patterns import Patterns
+from mltree.events.trees import SupportsDrawn
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.site_rows import rows_of_neighbours
@@ -20,7 +21,6 @@ from mltree.supports.resampling import Resampling, share_error
 from mltree.supports.table import members
 from mltree.tree.splits import splits
 from mltree.tree.topology import Float64Array, Tree
-from mltree.tree_events import SupportsDrawn
 
 __all__ = ["BRANCHES", "BRANCH_TESTS", "FEWEST_TAXA", "LocalTests", "TestedBranches"]
 

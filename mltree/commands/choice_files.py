@@ -13,13 +13,13 @@ from mltree.alignment.nexus_sets import nexus_scheme_text
 from mltree.alignment.partition_files import best_model_text, best_scheme_text
 from mltree.alignment.patterns import Patterns
 from mltree.alignment.source import read_text
-from mltree.choosing import Scheme, regrouped
+from mltree.choice.choosing import Scheme, regrouped
+from mltree.choice.scored_models import Choice
 from mltree.errors import InputError
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.names import in_iq_tree
 from mltree.problem import Problem
-from mltree.scored_models import Choice
 from mltree.values import plain
 
 __all__ = [

@@ -13,7 +13,8 @@ from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file
 from mltree.commands.results import finish
 from mltree.errors import InputError
-from mltree.events import RunStarted
+from mltree.events.run import RunStarted
+from mltree.events.trees import SupportsDrawn, TreesLoaded
 from mltree.outputs import Outputs
 from mltree.report.progress import Reporter
 from mltree.supports.concordance import (
@@ -28,7 +29,6 @@ from mltree.tree.clades import Clades, write_clades
 from mltree.tree.newick import listed
 from mltree.tree.newick_clades import read_gene_trees, read_labelled
 from mltree.tree.topology import Float64Array
-from mltree.tree_events import SupportsDrawn, TreesLoaded
 
 __all__ = ["ConcordanceRequest", "run_concordance"]
 

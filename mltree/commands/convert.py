@@ -16,13 +16,15 @@ from mltree.alignment.writing import FORMATS, format_of, write_alignment
 from mltree.commands.results import command_result
 from mltree.drawing.exports import auspice, itol, multiqc
 from mltree.errors import InputError
-from mltree.events import AlignmentWritten, Event, RunStarted
+from mltree.events import Event
+from mltree.events.alignments import AlignmentWritten
+from mltree.events.run import RunStarted
+from mltree.events.trees import ResultWritten, TreesWritten
 from mltree.files import write_whole
 from mltree.outputs import claim_file
 from mltree.report.progress import Reporter
 from mltree.tree.nexus import nexus_trees
 from mltree.tree.written import read_written
-from mltree.tree_events import ResultWritten, TreesWritten
 
 __all__ = ["ConversionRequest", "run_convert"]
 

@@ -11,12 +11,13 @@ from mltree.drawing.figure import figure
 from mltree.drawing.layouts import Style, draw
 from mltree.drawing.svg import svg
 from mltree.errors import InputError
-from mltree.events import Notice, RunStarted
+from mltree.events import Notice
+from mltree.events.run import RunStarted
+from mltree.events.trees import TreesWritten
 from mltree.files import write_whole
 from mltree.outputs import claim_file
 from mltree.report.progress import Reporter
 from mltree.tree.written import read_written
-from mltree.tree_events import TreesWritten
 
 __all__ = ["PictureRequest", "run_draw"]
 

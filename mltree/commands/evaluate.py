@@ -10,10 +10,10 @@ from mltree.commands.request import Run, model_text, open_log, part_trees
 from mltree.commands.site_classes import SITE_FREQUENCIES, SiteClasses, check_classes
 from mltree.commands.site_frequencies import frequencies_file
 from mltree.commands.site_rates import check_rates, site_rates
-from mltree.events import RunStarted
+from mltree.events.run import RunStarted
 from mltree.likelihood.cases import Case
 from mltree.report.progress import Reporter
-from mltree.run import open_computation
+from mltree.runs.run import open_computation
 from mltree.tree.newick import write_newick
 
 __all__ = ["EvaluateRequest", "run_evaluate"]

@@ -9,7 +9,7 @@ from mltree.errors import ModelError
 from mltree.events import Emit
 from mltree.model.partitioned import PartitionModel
 from mltree.problem import Problem, check_possible, lone_trees, read_trees
-from mltree.run import FIXED_TOPOLOGY, Computation, Found, as_reported, evaluate
+from mltree.runs.run import FIXED_TOPOLOGY, Computation, Found, as_reported, evaluate
 from mltree.tree.topology import Tree
 
 __all__ = ["FitRequest", "fitted", "given_tree"]

@@ -12,14 +12,15 @@ from mltree.device.discovery import find_devices, no_device
 from mltree.device.info import DeviceInfo
 from mltree.device.speed import build_all, calibrate
 from mltree.errors import DeviceError, NumericalError
-from mltree.events import AlignmentChecked, Notice, PartFacts, PartitionsLoaded
+from mltree.events import Notice
+from mltree.events.alignments import AlignmentChecked, PartFacts, PartitionsLoaded
+from mltree.events.run import Busy, EnginesCompared
 from mltree.model.part_models import in_our_words, model_alphabet, model_names, part_models
 from mltree.placement import Resources, place
 from mltree.problem import check_possible, load_problem, read_problem, read_tree
 from mltree.report import tables
 from mltree.report.lines import describe
 from mltree.report.progress import Reporter
-from mltree.run_events import Busy, EnginesCompared
 from mltree.settings import preset
 
 __all__ = ["run_compare", "show_check", "show_devices", "show_parts"]

@@ -13,9 +13,10 @@ from mltree.alignment.source import STDIN, expect_file, read_text
 from mltree.commands.request import Request, begin_log, open_log
 from mltree.commands.results import by_kind, command_result, deliver, result_text
 from mltree.errors import InputError
-from mltree.events import Notice, RunStarted
+from mltree.events import Notice
+from mltree.events.run import RunStarted
+from mltree.events.trees import LociFinished
 from mltree.files import is_folder, is_there
-from mltree.loci import LociJournal, LociSearch, Locus, LocusTree
 from mltree.log import RunLog
 from mltree.model.partitioned import alone
 from mltree.model.substitution import Model
@@ -24,10 +25,10 @@ from mltree.outputs import Outputs
 from mltree.problem import Problem, read_problem
 from mltree.ranks import here
 from mltree.report.progress import Reporter
+from mltree.runs.loci import LociJournal, LociSearch, Locus, LocusTree
 from mltree.settings import SearchSettings, preset
 from mltree.starts import terms_of
 from mltree.stopping import Farewell, parting
-from mltree.tree_events import LociFinished
 
 __all__ = ["LociRequest", "run_loci"]
 

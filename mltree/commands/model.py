@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mltree import __version__
-from mltree.choice_events import ModelsRanked, RankedModel
-from mltree.choosing import Scheme, check_mergeable, choose, choose_scheme
+from mltree.choice.choosing import Scheme, check_mergeable, choose, choose_scheme
+from mltree.choice.scored_models import Choice
 from mltree.commands.choice_files import TABLE, choice_kinds, choice_texts, recalled
 from mltree.commands.request import Request, begin_log, open_log
 from mltree.commands.results import by_kind, command_result, deliver
-from mltree.events import Emit, Notice, RunStarted
+from mltree.events import Emit, Notice
+from mltree.events.choice import ModelsRanked, RankedModel
+from mltree.events.run import RunStarted
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
 from mltree.placement import Resources
 from mltree.problem import Problem, read_tree
 from mltree.report.choices import best_fit_line
 from mltree.report.progress import Reporter
-from mltree.scored_models import Choice
 from mltree.tree.topology import Tree
 
 __all__ = ["SHOWN", "ModelRequest", "chosen", "run_model", "scheme_of"]

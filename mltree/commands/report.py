@@ -15,7 +15,8 @@ from mltree.alignment.patterns import compress
 from mltree.alignment.source import read_text
 from mltree.commands.results import by_kind, command_result
 from mltree.errors import InputError
-from mltree.events import Notice, RunStarted
+from mltree.events import Notice
+from mltree.events.run import RunStarted
 from mltree.model_option import read_model
 from mltree.outputs import Outputs
 from mltree.report.page.document import document

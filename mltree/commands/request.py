@@ -22,7 +22,9 @@ from mltree.device.load import load_meter
 from mltree.device.speed import joint_bandwidth
 from mltree.device.timing import Breakdown
 from mltree.errors import ModelError
-from mltree.events import Emit, Event, Notice, RunFinished, StartsEnded
+from mltree.events import Emit, Event, Notice
+from mltree.events.run import ResourcesSpent, RunDescribed, RunFinished
+from mltree.events.search import StartsEnded
 from mltree.log import RunLog
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.partitioned import Linkage, PartitionModel
@@ -34,8 +36,7 @@ from mltree.report.lines import describe
 from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.tables import Timed, time_spent
-from mltree.run import Computation, Found
-from mltree.run_events import ResourcesSpent, RunDescribed
+from mltree.runs.run import Computation, Found
 from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
 

@@ -21,12 +21,14 @@ from mltree.commands.site_rates import check_rates, site_rates
 from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports, replicates_of
 from mltree.commands.trees import support_facts
 from mltree.errors import InputError
-from mltree.events import Notice, RunStarted, SearchPlanned
+from mltree.events import Notice
+from mltree.events.run import RunStarted
+from mltree.events.search import SearchPlanned
 from mltree.log import RunLog
 from mltree.model_option import is_choice
 from mltree.ranks import here
 from mltree.report.progress import Reporter
-from mltree.run import Found, TreeSearch, prepare_search
+from mltree.runs.run import Found, TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.driver import StartingTree
 from mltree.settings import SearchSettings, preset

@@ -14,7 +14,10 @@ from mltree.alignment.patterns import compress
 from mltree.alignment.writing import format_of, write_alignment
 from mltree.commands.results import command_result
 from mltree.errors import InputError, ModelError
-from mltree.events import AlignmentWritten, Notice, RunStarted
+from mltree.events import Notice
+from mltree.events.alignments import AlignmentWritten
+from mltree.events.run import RunStarted
+from mltree.events.trees import TreesWritten
 from mltree.files import write_together
 from mltree.model.grammar import format_model, parse_model
 from mltree.model.part_models import model_alphabet
@@ -28,7 +31,6 @@ from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.newick_clades import read_clades
 from mltree.tree.random_trees import uniform_tree, yule_tree
 from mltree.tree.topology import Tree
-from mltree.tree_events import TreesWritten
 
 __all__ = ["SHAPES", "SimulationRequest", "run_simulate"]
 

@@ -27,7 +27,7 @@ from mltree.model.site_systems import site_systems
 from mltree.model.substitution import Model
 from mltree.placement import Resources
 from mltree.problem import Problem, read_tree
-from mltree.run import evaluate, open_computation
+from mltree.runs.run import evaluate, open_computation
 
 __all__ = ["SiteFrequencies", "frequencies_file"]
 

@@ -9,7 +9,7 @@ from mltree.likelihood.api import Likelihood
 from mltree.likelihood.empirical_rates import EmpiricalRates, empirical_rates
 from mltree.model.partitioned import PartitionModel
 from mltree.problem import Problem
-from mltree.run import Found
+from mltree.runs.run import Found
 
 __all__ = ["check_rates", "site_rates"]
 

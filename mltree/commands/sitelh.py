@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from mltree import __version__
 from mltree.commands.fitting import FitRequest, fitted
 from mltree.commands.results import finish
-from mltree.events import Notice, RunStarted
+from mltree.events import Notice
+from mltree.events.run import RunStarted
+from mltree.events.trees import TreesLoaded
 from mltree.likelihood.cases import Case
 from mltree.problem import check_possible
 from mltree.report.progress import Reporter
-from mltree.run import open_computation
+from mltree.runs.run import open_computation
 from mltree.tree.newick import read_newicks
 from mltree.tree.topology import Float64Array
-from mltree.tree_events import TreesLoaded
 
 __all__ = ["FORMATS", "SiteRequest", "run_sitelh"]
 

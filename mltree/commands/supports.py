@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from mltree.bootstrap import bootstrap_after
 from mltree.commands.bootstrap import (
     JOURNAL,
     Wanted,
@@ -18,15 +17,16 @@ from mltree.commands.bootstrap import (
 from mltree.commands.branch_tests import BRANCHES, FEWEST_TAXA, LocalTests
 from mltree.commands.ultrafast import ULTRAFAST_KINDS, WantedUltrafast, ultrafast_texts
 from mltree.events import Emit
-from mltree.journal import Journal
+from mltree.events.trees import SupportsDrawn
 from mltree.log import RunLog
 from mltree.model.partitioned import Linkage
 from mltree.problem import read_problem
 from mltree.report.progress import Reporter
-from mltree.run import Found, TreeSearch
+from mltree.runs.bootstrap import bootstrap_after
+from mltree.runs.journal import Journal
+from mltree.runs.run import Found, TreeSearch
 from mltree.tree.newick_clades import read_labelled
 from mltree.tree.topology import Tree
-from mltree.tree_events import SupportsDrawn
 
 if TYPE_CHECKING:
     from mltree.commands.search import SearchRequest

@@ -16,7 +16,7 @@ from mltree import __version__
 from mltree.alignment.source import read_bytes
 from mltree.device.discovery import DeviceInfo
 from mltree.errors import InputError
-from mltree.run_events import InputFile, ResourcesSpent, RunDescribed
+from mltree.events.run import InputFile, ResourcesSpent, RunDescribed
 from mltree.threads import threads
 
 __all__ = ["describe_run", "expect_files", "input_files", "spent_so_far"]

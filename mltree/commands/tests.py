@@ -12,13 +12,15 @@ from mltree.commands.branch_tests import BRANCH_TESTS, BRANCHES, FEWEST_TAXA, Lo
 from mltree.commands.fitting import FitRequest, fitted
 from mltree.commands.results import finish
 from mltree.errors import InputError
-from mltree.events import Notice, RunStarted
+from mltree.events import Notice
+from mltree.events.run import RunStarted
+from mltree.events.trees import TestedTree, TestValue, TreesLoaded, TreesTested
 from mltree.likelihood.cases import Case
 from mltree.likelihood.site_rows import rows_of_trees
 from mltree.model.partitioned import Linkage
 from mltree.problem import Problem, check_possible, read_tree
 from mltree.report.progress import Reporter
-from mltree.run import FIXED_TOPOLOGY, Computation, Found, open_computation
+from mltree.runs.run import FIXED_TOPOLOGY, Computation, Found, open_computation
 from mltree.supports.battery import TESTS, tree_tests
 from mltree.supports.table import members, sides, unit_bits
 from mltree.supports.tree_tests import TreeTest
@@ -27,7 +29,6 @@ from mltree.tree.newick import read_newicks, write_newick
 from mltree.tree.newick_clades import read_labelled
 from mltree.tree.splits import splits
 from mltree.tree.topology import Float64Array, Tree
-from mltree.tree_events import TestedTree, TestValue, TreesLoaded, TreesTested
 
 __all__ = ["BranchTestRequest", "TreeTestRequest", "run_alrt", "run_test"]
 

@@ -12,7 +12,9 @@ from mltree import __version__
 from mltree.alignment.source import expect_file
 from mltree.commands.results import command_result, finish
 from mltree.errors import InputError
-from mltree.events import Emit, Notice, RunStarted
+from mltree.events import Emit, Notice
+from mltree.events.run import RunStarted
+from mltree.events.trees import ConsensusBuilt, DistancesMeasured, SupportsDrawn, TreesLoaded
 from mltree.outputs import Outputs
 from mltree.report.progress import Reporter
 from mltree.supports.bootstop import STEP, bootstop
@@ -23,7 +25,6 @@ from mltree.supports.table import Index, SplitTable, members, split_table
 from mltree.tree.clades import Clades, nested, write_clades
 from mltree.tree.newick_clades import read_clades
 from mltree.tree.topology import Float64Array
-from mltree.tree_events import ConsensusBuilt, DistancesMeasured, SupportsDrawn, TreesLoaded
 
 __all__ = [
     "CONSENSUS_FILES",

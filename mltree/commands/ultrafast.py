@@ -9,9 +9,11 @@ import numpy as np
 
 from mltree.commands.trees import support_texts
 from mltree.events import Emit
+from mltree.events.trees import BootstrapFinished, SupportsDrawn
 from mltree.likelihood.cases import Case
 from mltree.model.partitioned import PartitionModel
-from mltree.run import Found, TreeSearch
+from mltree.runs.run import Found, TreeSearch
+from mltree.runs.ultrafast import ultrafast
 from mltree.supports.consensus import Consensus, consensus
 from mltree.supports.table import Bool, SplitTable, members, split_table
 from mltree.tree.clades import nested, write_clades
@@ -19,8 +21,6 @@ from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.newick_clades import read_clades, read_labelled
 from mltree.tree.splits import splits
 from mltree.tree.topology import Tree
-from mltree.tree_events import BootstrapFinished, SupportsDrawn
-from mltree.ultrafast import ultrafast
 
 __all__ = ["ULTRAFAST_KINDS", "WantedUltrafast", "ultrafast_texts"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mltree.alignment.partition_files import NO_NAME
-from mltree.choice_events import CandidatesScored, ModelChosen, ModelsRanked, PartsMerged
+from mltree.events.choice import CandidatesScored, ModelChosen, ModelsRanked, PartsMerged
 
 __all__ = ["best_fit_line", "chosen_line", "merged_line", "ranking_lines", "scored_line"]
 

@@ -6,19 +6,23 @@ import dataclasses
 import math
 from functools import singledispatch
 
-from mltree.choice_events import CandidatesScored, ModelChosen, PartsMerged
-from mltree.events import (
-    AlignmentLoaded,
-    AlignmentWritten,
-    CheckpointWritten,
+from mltree.events import Event, Notice, Unsaved
+from mltree.events.alignments import AlignmentLoaded, AlignmentWritten
+from mltree.events.choice import CandidatesScored, ModelChosen, PartsMerged
+from mltree.events.run import (
+    Busy,
+    CommandEnded,
     DeviceChosen,
-    Event,
     MemoryPlanned,
+    ResourcesSpent,
+    RunDescribed,
+    RunStarted,
+)
+from mltree.events.search import (
+    CheckpointWritten,
     ModelOptimised,
-    Notice,
     PhaseStarted,
     RoundDone,
-    RunStarted,
     SearchFinished,
     SearchPlanned,
     SearchResumed,
@@ -28,11 +32,8 @@ from mltree.events import (
     TreePerturbed,
     TreeScored,
     TreesCulled,
-    Unsaved,
 )
-from mltree.report.choices import chosen_line, merged_line, scored_line
-from mltree.run_events import Busy, CommandEnded, ResourcesSpent, RunDescribed
-from mltree.tree_events import (
+from mltree.events.trees import (
     BootstopChecked,
     BootstrapFinished,
     ConsensusBuilt,
@@ -47,6 +48,7 @@ from mltree.tree_events import (
     TreesOffered,
     TreesWritten,
 )
+from mltree.report.choices import chosen_line, merged_line, scored_line
 
 __all__ = ["clock_time", "describe", "stamp", "starts_text"]
 

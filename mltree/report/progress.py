@@ -18,13 +18,19 @@ from rich.console import Console
 from rich.text import Text
 
 from mltree.errors import InputError
-from mltree.events import (
-    AlignmentWritten,
-    CheckpointWritten,
-    Event,
+from mltree.events import Event, Notice, Unsaved
+from mltree.events.alignments import AlignmentWritten
+from mltree.events.run import (
+    Busy,
+    CommandEnded,
     MemoryPlanned,
+    ResourcesSpent,
+    RunDescribed,
+    TimeSpent,
+)
+from mltree.events.search import (
+    CheckpointWritten,
     ModelOptimised,
-    Notice,
     PhaseStarted,
     RoundDone,
     SearchFinished,
@@ -35,18 +41,8 @@ from mltree.events import (
     TreePerturbed,
     TreeScored,
     TreesCulled,
-    Unsaved,
 )
-from mltree.report.lines import describe, stamp
-from mltree.report.record import Record
-from mltree.report.results import Ending, result
-from mltree.report.status import Status, StatusLine
-from mltree.report.terminal import Terminal
-from mltree.run_events import Busy, CommandEnded, ResourcesSpent, RunDescribed, TimeSpent
-from mltree.shares import cpu_seconds
-from mltree.stopping import before_leaving, no_longer
-from mltree.streams import turn_away
-from mltree.tree_events import (
+from mltree.events.trees import (
     BootstopChecked,
     BootstrapFinished,
     ConsensusBuilt,
@@ -57,6 +53,14 @@ from mltree.tree_events import (
     SupportsDrawn,
     TreesWritten,
 )
+from mltree.report.lines import describe, stamp
+from mltree.report.record import Record
+from mltree.report.results import Ending, result
+from mltree.report.status import Status, StatusLine
+from mltree.report.terminal import Terminal
+from mltree.shares import cpu_seconds
+from mltree.stopping import before_leaving, no_longer
+from mltree.streams import turn_away
 from mltree.values import plain
 
 __all__ = ["Log", "Reporter", "Verbosity"]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from rich.console import RenderableType
 
-from mltree.choice_events import ModelsRanked
-from mltree.events import (
-    AlignmentChecked,
-    Event,
-    PartitionsLoaded,
-    RunFinished,
-    StartsEnded,
-)
+from mltree.events import Event
+from mltree.events.alignments import AlignmentChecked, PartitionsLoaded
+from mltree.events.choice import ModelsRanked
+from mltree.events.run import EnginesCompared, ResourcesSpent, RunFinished, TimeSpent
+from mltree.events.search import StartsEnded
+from mltree.events.trees import TreesTested
 from mltree.report.choices import ranking_lines
 from mltree.report.lines import starts_text
 from mltree.report.tables import (
@@ -21,9 +19,7 @@ from mltree.report.tables import (
     timing_table,
     tree_test_lines,
 )
-from mltree.run_events import EnginesCompared, ResourcesSpent, TimeSpent
 from mltree.tree.newick import ascii_drawing
-from mltree.tree_events import TreesTested
 
 __all__ = ["Ending", "is_drawn", "result", "summary_text"]
 

@@ -9,11 +9,11 @@ from functools import singledispatchmethod
 from rich.live import Live
 from rich.text import Text
 
-from mltree.choice_events import CandidatesScored, ModelChosen
-from mltree.events import (
-    AlignmentLoaded,
-    DeviceChosen,
-    Event,
+from mltree.events import Event
+from mltree.events.alignments import AlignmentLoaded
+from mltree.events.choice import CandidatesScored, ModelChosen
+from mltree.events.run import Busy, DeviceChosen
+from mltree.events.search import (
     ModelOptimised,
     PhaseStarted,
     RoundDone,
@@ -25,10 +25,9 @@ from mltree.events import (
     TreeScored,
     TreesCulled,
 )
+from mltree.events.trees import ReplicateDone
 from mltree.report.lines import clock_time
 from mltree.report.terminal import Terminal
-from mltree.run_events import Busy
-from mltree.tree_events import ReplicateDone
 
 __all__ = ["Status", "StatusLine"]
 

@@ -12,9 +12,9 @@ from mltree.contract import Function
 from mltree.device.calibration import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.discovery import DeviceInfo
 from mltree.device.timing import Breakdown, Cost
-from mltree.events import PartitionsLoaded
-from mltree.run_events import EngineScore, FunctionTime, TimeSpent
-from mltree.tree_events import TestedTree
+from mltree.events.alignments import PartitionsLoaded
+from mltree.events.run import EngineScore, FunctionTime, TimeSpent
+from mltree.events.trees import TestedTree
 
 __all__ = [
     "MAX_P_VALUE",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mltree.events import Notice, PhaseStarted, StartsEnded, StartTree, TreePerturbed, TreesCulled
+from mltree.events import Notice
+from mltree.events.search import PhaseStarted, StartsEnded, StartTree, TreePerturbed, TreesCulled
 from mltree.search.alternation import alternate
 from mltree.search.model_optimiser import best_fit, optimise_models
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies

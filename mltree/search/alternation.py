@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mltree.events import Emit, StoppedShort
+from mltree.events import Emit
+from mltree.events.search import StoppedShort
 from mltree.search.model_optimiser import Fit, optimise_models
 from mltree.search.requests import Steps, smoothed
 from mltree.settings import SearchSettings

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import InputError
-from mltree.events import CheckpointWritten, Emit
+from mltree.events import Emit
+from mltree.events.search import CheckpointWritten
 from mltree.files import naming, unusable, write_whole
 from mltree.model.partitioned import PartitionModel
 from mltree.search.explored import Explored

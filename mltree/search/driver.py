@@ -13,15 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mltree.errors import InputError, MltreeError
-from mltree.events import (
-    Emit,
-    Event,
-    SearchFinished,
-    SearchResumed,
-    StartTree,
-    TreeScored,
-    ignore,
-)
+from mltree.events import Emit, Event, ignore
+from mltree.events.search import SearchFinished, SearchResumed, StartTree, TreeScored
 from mltree.model.partitioned import PartitionModel
 from mltree.search.acts import Act, acts
 from mltree.search.checkpoint import Checkpoint

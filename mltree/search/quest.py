@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 
-from mltree.events import Emit, ModelOptimised, RoundDone, StartTree
+from mltree.events import Emit
+from mltree.events.search import ModelOptimised, RoundDone, StartTree
 from mltree.likelihood.cases import Case
 from mltree.search.constraint import Constraint
 from mltree.search.model_optimiser import Fit, starts_of

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from mltree.events import ModelOptimised
+from mltree.events.search import ModelOptimised
 from mltree.likelihood.cases import Case
 from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.model.site_rates import FittedRates, SiteRates

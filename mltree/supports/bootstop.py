@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mltree.events.trees import BootstopChecked
 from mltree.supports.consensus import canonical, conflicts, greedy
 from mltree.supports.table import Bool, Index, SplitTable
-from mltree.tree_events import BootstopChecked
 
 __all__ = ["CUTOFF", "HALVINGS", "STEP", "Verdict", "bootstop"]
 

@@ -11,7 +11,9 @@ import pytest
 import mltree
 from mltree.api.calls import calling, resources_of
 from mltree.errors import InputError
-from mltree.events import AlignmentLoaded, Event, Notice, RoundDone
+from mltree.events import Event, Notice
+from mltree.events.alignments import AlignmentLoaded
+from mltree.events.search import RoundDone
 
 TREE = "(t0,t1,(t2,(t3,(t4,(t5,t6)))));"
 

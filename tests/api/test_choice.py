@@ -16,9 +16,9 @@ from mltree.errors import InputError
 @pytest.fixture(autouse=True)
 def _two_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """A choice among few: what is tested here is who asks."""
-    monkeypatch.setattr("mltree.model_choice.matrices", lambda _: ("GTR+FC", "JC"))
-    monkeypatch.setattr("mltree.model_choice.REFERENCE_RATES", ("+G4",))
-    monkeypatch.setattr("mltree.model_choice.free_rates", lambda _: "+G4")
+    monkeypatch.setattr("mltree.choice.model_choice.matrices", lambda _: ("GTR+FC", "JC"))
+    monkeypatch.setattr("mltree.choice.model_choice.REFERENCE_RATES", ("+G4",))
+    monkeypatch.setattr("mltree.choice.model_choice.free_rates", lambda _: "+G4")
 
 
 def test_a_choice_is_the_commands(file: str) -> None:

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 import mltree
 from mltree.cli.main import app
 from mltree.errors import InputError, ModelError
-from mltree.events import Event, RoundDone
+from mltree.events import Event
+from mltree.events.search import RoundDone
 
 FAST = {"model": "HKY+G4", "preset": "fast"}
 OPTIONS = ("--model", "HKY+G4")

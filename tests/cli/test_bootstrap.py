@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mltree.bootstrap import Bootstrap
+from mltree.runs.bootstrap import Bootstrap
 
 Run = Callable[..., Result]
 

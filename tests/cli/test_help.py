@@ -55,9 +55,9 @@ def measured(device: DeviceInfo, tell: Callable[[str], None]) -> Calibration:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few models to choose among, and devices as measured: those would take most of the time."""
     monkeypatch.setattr("mltree.commands.inspect.calibrate", measured)
-    monkeypatch.setattr("mltree.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
-    monkeypatch.setattr("mltree.model_choice.REFERENCE_RATES", ("+G4",))
-    monkeypatch.setattr("mltree.model_choice.free_rates", lambda _: "+G4")
+    monkeypatch.setattr("mltree.choice.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
+    monkeypatch.setattr("mltree.choice.model_choice.REFERENCE_RATES", ("+G4",))
+    monkeypatch.setattr("mltree.choice.model_choice.free_rates", lambda _: "+G4")
 
 
 # test_run.py runs that of `run`, and looks at all that it does.

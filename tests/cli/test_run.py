@@ -34,9 +34,9 @@ KINDS = ("bestTree", "bestModel", "bestFitModel", "modelTest", "support", "boots
 @pytest.fixture
 def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """A choice among few."""
-    monkeypatch.setattr("mltree.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
-    monkeypatch.setattr("mltree.model_choice.REFERENCE_RATES", ("+G4",))
-    monkeypatch.setattr("mltree.model_choice.free_rates", lambda _: "+G4")
+    monkeypatch.setattr("mltree.choice.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
+    monkeypatch.setattr("mltree.choice.model_choice.REFERENCE_RATES", ("+G4",))
+    monkeypatch.setattr("mltree.choice.model_choice.free_rates", lambda _: "+G4")
 
 
 @pytest.fixture

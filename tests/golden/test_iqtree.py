@@ -42,7 +42,7 @@ from mltree.events import ignore
 from mltree.model.partitioned import Linkage
 from mltree.placement import Resources
 from mltree.problem import load_problem, read_tree, read_trees
-from mltree.run import evaluate, open_computation
+from mltree.runs.run import evaluate, open_computation
 
 FOLDER = Path(__file__).parent
 DATASETS = FOLDER.parents[1] / "datasets"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mltree.choice_events import CandidatesScored, ModelChosen, ModelsRanked, RankedModel
+from mltree.events.choice import CandidatesScored, ModelChosen, ModelsRanked, RankedModel
 from mltree.report.choices import best_fit_line, chosen_line, ranking_lines, scored_line
 
 RANKED = ModelsRanked(

@@ -13,24 +13,23 @@ from typing import Any, get_type_hints
 import pytest
 from rich.console import Console
 
-from mltree.choice_events import ModelsRanked
 from mltree.errors import InputError
-from mltree.events import (
-    AlignmentChecked,
-    CheckpointWritten,
-    Event,
-    Notice,
-    PartitionsLoaded,
-    PhaseStarted,
-    RoundDone,
+from mltree.events import Event, Notice, Unsaved
+from mltree.events.alignments import AlignmentChecked, PartitionsLoaded
+from mltree.events.choice import ModelsRanked
+from mltree.events.run import (
+    CommandEnded,
+    EnginesCompared,
+    InputFile,
+    RunDescribed,
     RunFinished,
-    Unsaved,
+    TimeSpent,
 )
+from mltree.events.search import CheckpointWritten, PhaseStarted, RoundDone
+from mltree.events.trees import SupportsDrawn, TreesTested
 from mltree.report.lines import describe
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.terminal import Terminal
-from mltree.run_events import CommandEnded, EnginesCompared, InputFile, RunDescribed, TimeSpent
-from mltree.tree_events import SupportsDrawn, TreesTested
 
 SAMPLES: dict[Any, Any] = {str: "text", int: 3, float: 2.5, tuple[str, ...]: ("one", "two")}
 

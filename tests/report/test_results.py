@@ -10,11 +10,20 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from mltree.events import Event, Notice, PartFacts, PartitionsLoaded, RunFinished, StartsEnded
+from mltree.events import Event, Notice
+from mltree.events.alignments import PartFacts, PartitionsLoaded
+from mltree.events.run import (
+    EnginesCompared,
+    EngineScore,
+    FunctionTime,
+    ResourcesSpent,
+    RunFinished,
+    TimeSpent,
+)
+from mltree.events.search import StartsEnded
+from mltree.events.trees import TestedTree, TestValue, TreesTested
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.results import Ending, is_drawn, result, summary_text
-from mltree.run_events import EnginesCompared, EngineScore, FunctionTime, ResourcesSpent, TimeSpent
-from mltree.tree_events import TestedTree, TestValue, TreesTested
 
 FOUND = RunFinished(
     lnl=-12.34567, model="JC", tree="(one:0.1,'a b':0.2,(c:0.1,d:0.3):0.05);", tree_length=0.75,

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from mltree.choice_events import CandidatesScored, ModelChosen
-from mltree.events import (
-    DeviceChosen,
-    Event,
+from mltree.events import Event
+from mltree.events.choice import CandidatesScored, ModelChosen
+from mltree.events.run import Busy, DeviceChosen
+from mltree.events.search import (
     ModelOptimised,
     PhaseStarted,
     RoundDone,
@@ -20,9 +20,8 @@ from mltree.events import (
     TreePerturbed,
     TreesCulled,
 )
+from mltree.events.trees import ReplicateDone
 from mltree.report.status import Status
-from mltree.run_events import Busy
-from mltree.tree_events import ReplicateDone
 
 PLAN = SearchPlanned(starts=6, phases=2, patience=2)
 PHASES = PhaseStarted(1, 25, 50.0, 6), PhaseStarted(2, 25, 100.0, 3)

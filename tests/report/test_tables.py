@@ -12,6 +12,8 @@ from mltree.contract import Function
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind
 from mltree.device.discovery import DeviceInfo
 from mltree.device.timing import Breakdown, Cost
+from mltree.events.run import EngineScore
+from mltree.events.trees import TestedTree, TestValue
 from mltree.report.tables import (
     FUNCTION_NAMES,
     compare_table,
@@ -21,8 +23,6 @@ from mltree.report.tables import (
     timing_table,
     tree_test_lines,
 )
-from mltree.run_events import EngineScore
-from mltree.tree_events import TestedTree, TestValue
 
 
 def rendered(table: RenderableType, width: int = 100) -> list[str]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mltree.events import Event, StoppedShort
+from mltree.events import Event
+from mltree.events.search import StoppedShort
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import alone
 from mltree.search.alternation import alternate

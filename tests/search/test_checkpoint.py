@@ -11,7 +11,8 @@ import pytest
 
 from mltree.alignment.alphabet import DNA
 from mltree.errors import InputError
-from mltree.events import CheckpointWritten, Event, Notice, ignore
+from mltree.events import Event, Notice, ignore
+from mltree.events.search import CheckpointWritten
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import Linkage, PartitionModel, alone
 from mltree.search.checkpoint import VERSION, Checkpoint, fingerprint

@@ -11,16 +11,13 @@ import numpy as np
 import pytest
 
 from mltree.errors import InputError
-from mltree.events import (
+from mltree.events import Emit, Event, Notice, ignore
+from mltree.events.search import (
     CheckpointWritten,
-    Emit,
-    Event,
-    Notice,
     SearchFinished,
     StartsEnded,
     StartTree,
     TreesCulled,
-    ignore,
 )
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case

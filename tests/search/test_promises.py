@@ -13,15 +13,8 @@ import numpy as np
 import pytest
 
 from mltree.alignment.patterns import Patterns
-from mltree.events import (
-    Emit,
-    Event,
-    ModelOptimised,
-    RoundDone,
-    SearchFinished,
-    TreePerturbed,
-    ignore,
-)
+from mltree.events import Emit, Event, ignore
+from mltree.events.search import ModelOptimised, RoundDone, SearchFinished, TreePerturbed
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.events import Event, StartTree
+from mltree.events import Event
+from mltree.events.search import StartTree
 from mltree.search.driver import StartingTree, beginning
 from mltree.search.quest import Quest
 from mltree.search.requests import perform

@@ -13,14 +13,15 @@ import pytest
 
 from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
-from mltree.computation import open_computation
-from mltree.events import Event, ModelOptimised, RoundDone, ignore
+from mltree.events import Event, ignore
+from mltree.events.search import ModelOptimised, RoundDone
 from mltree.likelihood.cases import Case
 from mltree.likelihood.site_rates import PerSiteLikelihood
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.placement import Resources
 from mltree.problem import Problem
+from mltree.runs.computation import open_computation
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.driver import SearchResult, StartingTree, search
 from mltree.search.site_rates import _per_site

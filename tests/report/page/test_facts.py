@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import json
 
-from mltree.events import (
-    AlignmentLoaded,
-    Event,
-    ModelOptimised,
-    Notice,
-    PhaseStarted,
-    RoundDone,
-    RunFinished,
-    RunStarted,
-    SearchFinished,
-    StartTree,
-)
+from mltree.events import Event, Notice
+from mltree.events.alignments import AlignmentLoaded
+from mltree.events.run import FunctionTime, RunFinished, RunStarted, TimeSpent
+from mltree.events.search import ModelOptimised, PhaseStarted, RoundDone, SearchFinished, StartTree
 from mltree.report.page.facts import Point, facts_of
 from mltree.report.progress import as_json
-from mltree.run_events import FunctionTime, TimeSpent
 
 
 def lines_of(*events: tuple[float, Event]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What happens when models are chosen; see :mod:`mltree.events`."""
+"""What happens when models are chosen."""
 
 from __future__ import annotations
 

@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.subsets import side_by_side
-from mltree.choice_events import PartsMerged
+from mltree.choice.model_choice import FITTING, engine_width
+from mltree.choice.scored_models import Choice
 from mltree.events import Emit
+from mltree.events.choice import PartsMerged
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.model.candidates import Criterion
@@ -32,10 +34,8 @@ from mltree.model.parameters import arrays_of, free_parameters, vector, with_vec
 from mltree.model.partitioned import Linkage
 from mltree.model.portable import exp
 from mltree.model.substitution import Model
-from mltree.model_choice import FITTING, engine_width
 from mltree.placement import Resources, place
 from mltree.problem import Problem
-from mltree.scored_models import Choice
 from mltree.search.model_optimiser import PartClimb, scale_bounds
 from mltree.search.trust_region import advance
 from mltree.tree.topology import Tree

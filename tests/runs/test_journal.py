@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mltree.errors import InputError
-from mltree.journal import Entry, Head, Journal, MemoryJournal
+from mltree.runs.journal import Entry, Head, Journal, MemoryJournal
 
 HEAD = Head("mine", {"a device": (4, 2)})
 ENTRIES = {

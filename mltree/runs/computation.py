@@ -13,7 +13,8 @@ from mltree.alignment.patterns import Patterns
 from mltree.device.layout_choice import KeptLayouts
 from mltree.device.parsimony import parsimony_engine
 from mltree.device.rate_groups import RateGroupEngine, alike
-from mltree.events import Emit, Notice, RunFinished, ignore
+from mltree.events import Emit, Notice, ignore
+from mltree.events.run import RunFinished
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.classes import Columns

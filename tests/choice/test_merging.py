@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from mltree.alignment.alphabet import DNA
-from mltree.choice_events import PartsMerged
-from mltree.choosing import check_mergeable, regrouped
+from mltree.choice.choosing import check_mergeable, regrouped
+from mltree.choice.merging import merge_parts
+from mltree.choice.scored_models import Choice, Scored
 from mltree.errors import InputError
 from mltree.events import Event, ignore
-from mltree.merging import merge_parts
+from mltree.events.choice import PartsMerged
 from mltree.model.candidates import Candidate, Criterion
 from mltree.model.grammar import parse_model
 from mltree.model.parameters import free_parameters
 from mltree.model.partitioned import Linkage
 from mltree.placement import Resources
 from mltree.problem import Problem, load_problem
-from mltree.run import evaluate, open_computation
-from mltree.scored_models import Choice, Scored
+from mltree.runs.run import evaluate, open_computation
 from mltree.simulation import letters, sites
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree

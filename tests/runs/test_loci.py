@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mltree import loci as module
 from mltree.errors import InputError
 from mltree.events import Event, Notice, ignore
-from mltree.loci import LociJournal, LociSearch, Locus, LocusTree, without_gaps
+from mltree.events.trees import LocusDone, LocusSkipped
 from mltree.placement import Resources
 from mltree.problem import read_problem
-from mltree.run import prepare_search
+from mltree.runs import loci as module
+from mltree.runs.loci import LociJournal, LociSearch, Locus, LocusTree, without_gaps
+from mltree.runs.run import prepare_search
 from mltree.settings import preset
 from mltree.tree.newick import write_newick
-from mltree.tree_events import LocusDone, LocusSkipped
 
 FAST = preset("fast").nni_only()
 

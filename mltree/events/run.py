@@ -1,7 +1,4 @@
-"""Events of a run as a whole: what it is made of, what it takes, and how it ends.
-
-See :mod:`mltree.events` for what happens in between.
-"""
+"""Events of a run as a whole: what it is made of, what it takes, and how it ends."""
 
 from __future__ import annotations
 
@@ -14,14 +11,81 @@ from mltree.values import Value
 __all__ = [
     "Busy",
     "CommandEnded",
+    "DeviceChosen",
     "EngineScore",
     "EnginesCompared",
     "FunctionTime",
     "InputFile",
+    "MemoryPlanned",
     "ResourcesSpent",
     "RunDescribed",
+    "RunFinished",
+    "RunStarted",
     "TimeSpent",
 ]
+
+
+class RunStarted(Event):
+    """The first event of a run."""
+
+    version: str
+    command: str
+    """As it was typed."""
+    seed: int | None = None
+    """None where nothing is random."""
+
+
+class MemoryPlanned(Event):
+    """What a run will take at its peak, before it takes anything; bytes."""
+
+    device: str
+    """One, or several with commas."""
+    layout: str
+    trees: int
+    """Trees side by side; others of the run follow after them."""
+    slots: int
+    """CLAs of a tree: one for every directed edge out of an inner node."""
+    clas: int
+    """Of those trees, with their scaling counts."""
+    near: int
+    """CLAs of the insertions that are re-scored at once, beside the trees'."""
+    tips: int
+    """One byte a pattern, and the eigen systems of patterns that have their own; shared by all
+    trees."""
+    matrices: int
+    """P matrices of the largest launch."""
+    process: int
+    """The process's largest resident size; a CPU's CLAs, matrices and tips are among it."""
+    available: int
+    """Memory of the devices."""
+
+
+class DeviceChosen(Event):
+    """An engine stands ready."""
+
+    name: str
+    """Device and layout."""
+
+
+class RunFinished(Event):
+    """What a run found."""
+
+    lnl: float
+    """In fp64, whatever precision it was found in."""
+    model: str
+    """With its values; ``--model`` takes it."""
+    tree: str
+    """In Newick, as in its file."""
+    tree_length: float
+    """Sum of all branch lengths, expected substitutions per site."""
+    taxa: int
+    files: tuple[str, ...]
+    """That were written, the log among them."""
+    seconds: float
+    """Wall time of the search or the optimisation in this process; reading and opening are not
+    among it."""
+    support: str = ""
+    """The tree with supports as labels, where there are any."""
 
 
 class InputFile(Value):

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from mltree.alignment.alphabet import DNA
-from mltree.choice_events import CandidatesScored, ModelChosen
+from mltree.choice.model_choice import choose_models
+from mltree.choice.scored_models import Choice
 from mltree.device.discovery import REFERENCE
 from mltree.events import Emit, Event, ignore
+from mltree.events.choice import CandidatesScored, ModelChosen
 from mltree.likelihood.cases import Case
 from mltree.model.candidates import Criterion, matrices
 from mltree.model.eigen import p_matrices
 from mltree.model.grammar import parse_model
 from mltree.model.parameters import free_parameters
 from mltree.model.partitioned import alone
-from mltree.model_choice import choose_models
 from mltree.placement import Resources
 from mltree.problem import Problem, load_problem
-from mltree.run import FIXED_TOPOLOGY, evaluate, open_computation
-from mltree.scored_models import Choice
+from mltree.runs.run import FIXED_TOPOLOGY, evaluate, open_computation
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import mltree.rate_screening
+import mltree.choice.rate_screening
 from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
+from mltree.choice.model_choice import FITTING
+from mltree.choice.rate_screening import RateScreening
 from mltree.device.discovery import REFERENCE
 from mltree.likelihood.api import Likelihood
 from mltree.model.candidates import with_matrix_held
@@ -18,9 +20,7 @@ from mltree.model.grammar import parse_model
 from mltree.model.partitioned import alone
 from mltree.model.starting_models import starting_models
 from mltree.model.substitution import Model
-from mltree.model_choice import FITTING
 from mltree.placement import Resources, place
-from mltree.rate_screening import RateScreening
 from mltree.search.alternation import settle
 from mltree.search.model_optimiser import Fit
 from mltree.search.requests import perform
@@ -121,7 +121,7 @@ def test_a_layer_after_the_other_is_as_all_at_once(
 ) -> None:
     wanted = [(0, "+R2"), (1, "+R2"), (1, "+G4")]
     together = data(2).screened(wanted)
-    monkeypatch.setattr(mltree.rate_screening, "AT_ONCE", 1)
+    monkeypatch.setattr(mltree.choice.rate_screening, "AT_ONCE", 1)
     for fit, other in zip(together, data(2).screened(wanted), strict=True):
         assert fit.lnl == other.lnl
 

@@ -10,12 +10,14 @@ import pytest
 
 from mltree.device.discovery import REFERENCE
 from mltree.errors import InputError
-from mltree.events import Event, Notice, RunFinished, SearchFinished, SearchResumed, ignore
+from mltree.events import Event, Notice, ignore
+from mltree.events.run import RunFinished
+from mltree.events.search import SearchFinished, SearchResumed
 from mltree.likelihood.cases import Case
 from mltree.model.grammar import format_model
 from mltree.placement import Resources
 from mltree.problem import Problem, load_problem
-from mltree.run import FIXED_TOPOLOGY, TreeSearch, evaluate, open_computation, prepare_search
+from mltree.runs.run import FIXED_TOPOLOGY, TreeSearch, evaluate, open_computation, prepare_search
 from mltree.search.checkpoint import Checkpoint
 from mltree.settings import preset
 from mltree.tree.newick import read_newick, write_newick

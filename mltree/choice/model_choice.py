@@ -3,10 +3,10 @@
 As in ModelFinder (Kalyaanamoorthy et al. 2017) the rates among sites are compared under one matrix,
 then the matrices under the best rates. Either is done in two steps: a *screening*, in which the
 other half of the model stays as the last fit left it, a lower bound of lnL for little work, least
-where rates are screened (:mod:`mltree.rate_screening`); then those that came near the best are
-fitted whole. The parts of an alignment are problems of their own, each with branch lengths of its
-own, and are gone through together: the candidates of all of them share launches, each a case of the
-patterns of its part.
+where rates are screened (:mod:`mltree.choice.rate_screening`); then those that came near the best
+are fitted whole. The parts of an alignment are problems of their own, each with branch lengths of
+its own, and are gone through together: the candidates of all of them share launches, each a case of
+the patterns of its part.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
-from mltree.choice_events import CandidatesScored, ModelChosen
+from mltree.choice.rate_screening import RateScreening
+from mltree.choice.scored_models import Choice, Scored
 from mltree.events import Emit
+from mltree.events.choice import CandidatesScored, ModelChosen
 from mltree.likelihood.api import Likelihood
 from mltree.model.candidates import (
     MOST_FREE_RATES,
@@ -40,8 +42,6 @@ from mltree.model.partitioned import alone
 from mltree.model.starting_models import starting_models
 from mltree.model.substitution import Model
 from mltree.placement import Resources, place
-from mltree.rate_screening import RateScreening
-from mltree.scored_models import Choice, Scored
 from mltree.search.alternation import settle
 from mltree.search.model_optimiser import Fit
 from mltree.search.rate_climb import FittedAmongSites

@@ -18,14 +18,15 @@ import numpy as np
 from mltree.device.layout_choice import KeptLayouts
 from mltree.errors import InputError
 from mltree.events import Emit, ignore
-from mltree.journal import Entry, Head, Journal
+from mltree.events.trees import ReplicateDone
 from mltree.likelihood.cases import Case
 from mltree.model.parameters import bounds
 from mltree.model.partitioned import PartitionModel
 from mltree.placement import Resources
 from mltree.problem import Problem
 from mltree.ranks import ALIKE_HINT, LONE, Ranks, Work
-from mltree.run import (
+from mltree.runs.journal import Entry, Head, Journal
+from mltree.runs.run import (
     ANY_DEVICE,
     FIXED_TOPOLOGY,
     Computation,
@@ -50,7 +51,6 @@ from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
-from mltree.tree_events import ReplicateDone
 
 __all__ = ["MOST", "Bootstrap", "Outcome", "bootstrap_after", "prepare_bootstrap"]
 

@@ -12,16 +12,16 @@ from mltree.likelihood.cases import Case
 from mltree.likelihood.interchanges import neighbours
 from mltree.likelihood.site_rows import rows_of_trees
 from mltree.problem import load_problem
-from mltree.run import TreeSearch, prepare_search
+from mltree.runs.run import TreeSearch, prepare_search
+from mltree.runs.ultrafast import Met, ultrafast, weight_rows
 from mltree.search.driver import SearchResult
 from mltree.settings import preset
 from mltree.tree.moves import nni
 from mltree.tree.random_trees import random_topology
 from mltree.tree.split_sums import SplitSums
 from mltree.tree.topology import Tree
-from mltree.ultrafast import Met, ultrafast, weight_rows
 
-DATASETS = Path(__file__).parents[1] / "datasets"
+DATASETS = Path(__file__).parents[2] / "datasets"
 MODEL = "HKY{1/8}+FC+G4{0.4}"
 ASCERTAINED = {"+ASC_LEWIS": 60, "+ASC_STAM{40/20/10/30}": 60}
 """Corrections, and how many sites that vary they are tried with."""

@@ -15,10 +15,10 @@ import numpy as np
 
 from mltree import __version__
 from mltree.alignment.patterns import Patterns
-from mltree.computation import ANY_DEVICE, DEFAULT, Computation, Found, open_computation
 from mltree.device.layout_choice import KeptLayouts
 from mltree.errors import InputError
-from mltree.events import Emit, Notice, StoppedShort, ignore
+from mltree.events import Emit, Notice, ignore
+from mltree.events.search import StoppedShort
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.site_rates import PerSiteLikelihood
 from mltree.model.grammar import format_model
@@ -27,6 +27,7 @@ from mltree.placement import Resources
 from mltree.problem import Problem
 from mltree.ranks import ALIKE_HINT, LONE, Ranks
 from mltree.report.tables import listed
+from mltree.runs.computation import ANY_DEVICE, DEFAULT, Computation, Found, open_computation
 from mltree.search.alternation import alternate
 from mltree.search.among_ranks import AmongRanks
 from mltree.search.checkpoint import Checkpoint, fingerprint

@@ -1,7 +1,4 @@
-"""What is said of files of trees: supports, consensus, distances, replicates and tests.
-
-See :mod:`mltree.events` for what events are.
-"""
+"""What is said of files of trees: supports, consensus, distances, replicates and tests."""
 
 from __future__ import annotations
 

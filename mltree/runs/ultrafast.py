@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.events import Emit, Notice, ignore
+from mltree.events.trees import ReplicateDone, TreesOffered
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.interchanges import LEGS, Quartets, interchanged, neighbours
 from mltree.likelihood.site_rows import optimised_quartets, rows_of_quartets
-from mltree.run import TreeSearch
+from mltree.runs.run import TreeSearch
 from mltree.search.constraint import Constraint
 from mltree.search.driver import SearchResult
 from mltree.search.replicates import Replicates
@@ -31,7 +32,6 @@ from mltree.supports.resampling import Resampling
 from mltree.supports.ultrafast import CORRELATION, Ultrafast
 from mltree.tree.split_sums import SplitSums
 from mltree.tree.topology import Float64Array, Tree
-from mltree.tree_events import ReplicateDone, TreesOffered
 
 __all__ = ["Met", "Outcome", "ultrafast"]
 

@@ -24,13 +24,14 @@ from mltree.device.memory import cla_memory
 from mltree.device.parsimony import parsimony_engine
 from mltree.errors import InputError, ModelError, NumericalError
 from mltree.events import Emit, Event, Notice, ignore
-from mltree.journal import Head, LineJournal
+from mltree.events.trees import LocusDone, LocusSkipped
 from mltree.likelihood.cases import Case
 from mltree.model.grammar import format_model
 from mltree.placement import JointPlacement, Resources, place_all
 from mltree.problem import Problem
 from mltree.ranks import ALIKE_HINT, LONE, Ranks, Work
-from mltree.run import with_own_lengths, without_copies
+from mltree.runs.journal import Head, LineJournal
+from mltree.runs.run import with_own_lengths, without_copies
 from mltree.search.checkpoint import fingerprint
 from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
 from mltree.search.duplicates import Collapsed
@@ -40,7 +41,6 @@ from mltree.settings import SearchSettings
 from mltree.starts import Term, starting_trees_of_each, usual_terms
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
-from mltree.tree_events import LocusDone, LocusSkipped
 
 __all__ = ["LociJournal", "LociSearch", "Locus", "LocusTree"]
 

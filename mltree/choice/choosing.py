@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from mltree.alignment.subsets import merged, only, refuse_files
+from mltree.choice.merging import merge_parts
+from mltree.choice.model_choice import choose_models
+from mltree.choice.scored_models import Choice
 from mltree.errors import InputError
 from mltree.events import Emit, ignore
-from mltree.merging import merge_parts
 from mltree.model.candidates import Criterion
 from mltree.model.part_models import part_models
 from mltree.model.partitioned import Linkage
-from mltree.model_choice import choose_models
 from mltree.placement import Resources
 from mltree.problem import Problem, in_parts
-from mltree.run import ANY_DEVICE, Found, open_computation, with_own_lengths
-from mltree.scored_models import Choice
+from mltree.runs.run import ANY_DEVICE, Found, open_computation, with_own_lengths
 from mltree.search.driver import StartingTree, search
 from mltree.search.model_optimiser import Fit
 from mltree.settings import preset

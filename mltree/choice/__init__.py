@@ -1,0 +1,1 @@
+"""Model choice: candidates side by side, parts at once, and parts merged."""

@@ -1,0 +1,1 @@
+"""What a command runs, from where it computes to what it found: a search, replicates, loci."""
