@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
-from mltree.model.parameters import arrays_of, bounds, vector, with_vector
+from mltree.model.parameters import (
+    arrays_of,
+    bounds,
+    shared_exchangeabilities,
+    vector,
+    with_vector,
+)
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
 from mltree.model.portable import exp
 from mltree.model.starting_models import starting_models
@@ -35,6 +41,7 @@ from mltree.search.requests import (
     class_weights,
     part_log_likelihoods,
 )
+from mltree.search.shared_rates import share_exchangeabilities
 from mltree.search.trust_region import Climb, Way, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
@@ -134,6 +141,7 @@ class _OptimiseModels(Stepwise):
         for fit in self.fits:
             fit.converged = True
         yield from _weigh_classes(self.fits)
+        yield from share_exchangeabilities(self.fits, self.settings, self.epsilon)
         climbs = [_FitClimb(fit, self.settings, self.branches, self.epsilon) for fit in self.fits]
         yield from _climb(climbs, self.settings.iterations)
         return [None] * len(self.fits)
@@ -296,6 +304,7 @@ class PartClimb:
     ) -> None:
         self._model = model
         low, high = np.array([*bounds(model), scale], dtype=np.float64).T
+        low[: shared_exchangeabilities(model)] = high[: shared_exchangeabilities(model)]
         self._free = np.flatnonzero(high > low)
         self._start: Float = np.append(vector(model), 0.0)
         """f64[variables]: the free and the fixed ones, the scale last."""
