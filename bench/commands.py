@@ -130,6 +130,7 @@ def _add_reach(benches: Benches[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--searches", type=_points, default=reach.SEARCHES, help="TAXA:RANKS,... of one alignment"
     )
+    parser.add_argument("--mpi", action="store_true", help="ranks by mpiexec, not by --ranks")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one run")
     parser.set_defaults(run=_reach)
 
@@ -301,7 +302,7 @@ def _reach(options: argparse.Namespace) -> None:
     points, searches = options.points, options.searches
     if options.smoke:
         points, searches = reach.SMOKE, reach.SMOKE_SEARCHES
-    reach.measure(run, points, searches, repetitions, options.timeout, options.seed)
+    reach.measure(run, points, searches, repetitions, options.timeout, options.seed, options.mpi)
     run.save()
 
 

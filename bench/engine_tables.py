@@ -102,7 +102,9 @@ def reach(run: Run) -> str:
     head = ["run", "ranks", "wall", "CPU seconds", "CPU against fewest ranks", "CPU of rank 0",
             "efficiency"]  # fmt: skip
     body, base, lone = [], dict[tuple[str, int], float](), dict[int, float]()
-    for row in sorted(run.rows, key=lambda row: (row["axis"], row["point"])):
+    for row in sorted(
+        run.rows, key=lambda row: (row["axis"], row["point"], row.get("starter", ""))
+    ):
         size, ranks = row["point"]
         name = f"{size:,} loci" if row["axis"] == "loci" else f"{size:,} × {row['sites']:,}"
         if row["status"] != "done":
@@ -112,7 +114,7 @@ def reach(run: Run) -> str:
         first = base.setdefault((row["axis"], size), cpu)
         body.append([
             name,
-            str(ranks),
+            f"{ranks}, {row['starter']}" if "starter" in row else str(ranks),
             engineering_time(row["wall_s"]["median"]),
             f"{cpu:.1f}",
             f"{cpu / first:.2f} ×",

@@ -45,11 +45,13 @@ def measure(
     repetitions: int,
     timeout: float,
     seed: int,
+    by_mpi: bool,
 ) -> None:
     """Fill the run with a row per point, and a check of every one against the fewest ranks.
 
-    Each rank has one thread. Without an mpiexec one rank is all that is measured.
+    Each rank has one thread. Without an mpiexec one rank is all that is measured by MPI.
     """
+    starter = "mpiexec" if by_mpi else "--ranks"
     launcher = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}") or shutil.which(
         "mpiexec"
     )
@@ -58,14 +60,18 @@ def measure(
         whole: dict[tuple[str, int], bytes] = {}
         every = [("loci", *point) for point in points] + [("taxa", *point) for point in searches]
         for axis, size, ranks in every:
-            if ranks > 1 and launcher is None:
+            if by_mpi and ranks > 1 and launcher is None:
                 continue
             what, kind = _loci(folder, size, seed), "bestTrees"
             if axis == "taxa":
                 what, kind = _alignment(folder, size, seed), "bestTree"
             command = [sys.executable, "-m", "mltree", "search", *what, "--model", MODEL,
-                       "--threads", "1", "--prefix", "x", "--redo"]  # fmt: skip
-            if ranks > 1:
+                       "--prefix", "x", "--redo"]  # fmt: skip
+            if by_mpi or ranks == 1:
+                command += ["--threads", "1"]
+            else:
+                command += ["--ranks", str(ranks), "--threads", str(ranks)]
+            if by_mpi and ranks > 1:
                 command = [str(launcher), "-n", str(ranks), *command]
             found, first = [], []
             for _ in range(repetitions):
@@ -73,12 +79,17 @@ def measure(
                 if axis == "taxa":
                     first.append(_cpu_of_rank_0(folder))
             row = _row(axis, size, ranks, found, first)
+            if ranks > 1:
+                row["starter"] = starter
             run.add(row)
             print({key: row[key] for key in ("axis", "point", "status")}, flush=True)
             if row["status"] == "done":
                 trees = (folder / f"x.mltree.{kind}").read_bytes()
                 agree = whole.setdefault((axis, size), trees) == trees
-                run.check(what="bits of one rank", axis=axis, point=[size, ranks], holds=agree)
+                run.check(
+                    what="bits of one rank", axis=axis, point=[size, ranks],
+                    **({"starter": starter} if ranks > 1 else {}), holds=agree,
+                )  # fmt: skip
 
 
 def _cpu_of_rank_0(folder: Path) -> float:

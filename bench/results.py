@@ -21,7 +21,7 @@ SCHEMA = 1
 Row = dict[str, Any]
 
 _IDENTITY = ("what", "contender", "threads", "dataset", "seed", "kind", "taxa", "patterns", "model",
-             "precision", "operation", "axis", "point")  # fmt: skip
+             "precision", "operation", "axis", "point", "starter")  # fmt: skip
 
 
 @dataclass

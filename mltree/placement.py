@@ -24,7 +24,7 @@ from mltree.device.layout_choice import (
     measured_layouts,
 )
 from mltree.device.load import occupied
-from mltree.device.memory import LEAST_BATCH, cla_memory, room_on
+from mltree.device.memory import LEAST_BATCH, cla_memory, limit_on, room_on
 from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
@@ -180,14 +180,15 @@ class Placement:
         layout = replace(layout, parted=layout.parted or len(patterns.parts) > 1)
         return Session(
             device.handle, patterns, layout, self.bounds,
-            memory_limit=self.resources.memory_limit, slots=self._demand.own + self._demand.near,
+            memory_limit=limit_on(device, self.resources.memory_limit),
+            slots=self._demand.own + self._demand.near,
             ahead=None if self.trees is None else Ahead.of_search(device, layout),
         )  # fmt: skip
 
     def _open_panels(self, patterns: Patterns) -> PanelEngine:
         speeds = measured_speeds(self.devices, self.layouts, patterns)
         places = [
-            Place(info.handle, layout, speed, self.resources.memory_limit)
+            Place(info.handle, layout, speed, limit_on(info, self.resources.memory_limit))
             for info, layout, speed in zip(self.devices, self.layouts, speeds, strict=True)
         ]
         return PanelEngine(patterns, places, self.bounds, self._least_slots)
@@ -216,9 +217,8 @@ class Placement:
     @property
     def _room(self) -> Room:
         """Of the first device."""
-        limit = self.resources.memory_limit
-        handle, layout = self.devices[0].handle, self.layouts[0]
-        return room_on(handle, layout, self.n_patterns, limit, self.parts)
+        device, limit = self.devices[0], limit_on(self.devices[0], self.resources.memory_limit)
+        return room_on(device.handle, self.layouts[0], self.n_patterns, limit, self.parts)
 
     @property
     def _demand(self) -> _Demand:

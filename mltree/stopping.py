@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 __all__ = [
+    "SIGNALS",
     "STDERR",
     "Farewell",
     "before_leaving",

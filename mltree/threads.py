@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["VARIABLE", "Threads", "limit_drivers", "threads"]
+__all__ = ["VARIABLE", "Threads", "limit_drivers", "share_out", "threads"]
 
 VARIABLE = "MLTREE_THREADS"
 """What ``--threads`` sets, and what may be set instead of it."""
@@ -34,9 +34,19 @@ class Threads(NamedTuple):
 
     number: int
     source: str
-    """``CPU affinity``, ``cgroup quota``, ``SLURM_CPUS_PER_TASK`` or ``--threads``."""
+    """``CPU affinity``, ``cgroup quota``, ``SLURM_CPUS_PER_TASK`` or ``--threads``; and among how
+    many processes that number was shared out."""
     usable: int
     """What the machine grants; ``--threads`` may ask for more."""
+
+
+_sharers = 1
+
+
+def share_out(processes: int) -> None:
+    """Take this process's part of what so many share; called before any driver is loaded."""
+    global _sharers  # noqa: PLW0603
+    _sharers = processes
 
 
 def threads(
@@ -50,9 +60,12 @@ def threads(
     if (tasks := _positive(environment.get(SLURM, ""))) is not None:
         limits.append((tasks, SLURM))
     usable, source = min(limits, key=lambda limit: limit[0])
+    number = usable
     if (asked := _positive(environment.get(VARIABLE, ""))) is not None:
-        return Threads(asked, "--threads", usable)
-    return Threads(usable, source, usable)
+        number, source = asked, "--threads"
+    if _sharers > 1:
+        number, source = max(1, number // _sharers), f"{source}, {number} for {_sharers} ranks"
+    return Threads(number, source, usable)
 
 
 def limit_drivers(environment: MutableMapping[str, str] = os.environ) -> None:

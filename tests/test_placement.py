@@ -48,6 +48,21 @@ def layouts_of(engine: Engine) -> set[object]:
     return {engine.layout} if isinstance(engine, Session) else set()
 
 
+def test_ranks_share_the_memory_of_a_device(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is planned, and what is opened; the same comes out."""
+    lone = placed(problem, 40, memory_limit=1 << 23)
+    monkeypatch.setattr(discovery, "turn", lambda: (1, 2))
+    shared = placed(problem, 40, memory_limit=1 << 23)
+    assert lone.memory is not None
+    assert shared.memory is not None
+    assert shared.memory.clas + shared.memory.near <= 1 << 22 < lone.memory.clas + lone.memory.near
+    engine = shared.likelihood(problem.patterns).engine
+    assert engine.room.most == shared._room.most <= lone._room.most // 2
+    assert lnl(shared, problem) == lnl(lone, problem)
+
+
 def test_planning_takes_nothing(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     def taken(*_: object, **__: object) -> None:
         pytest.fail("opened")

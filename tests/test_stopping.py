@@ -101,8 +101,8 @@ import signal
 from mltree.stopping import give_way
 give_way()  # nobody has asked for a stop
 with parting(lambda: Farewell("kept")):
-    signal.raise_signal(signal.SIGTERM)
     ready()
+    signal.raise_signal(signal.SIGTERM)
     give_way()
     sys.exit(2)
 """)

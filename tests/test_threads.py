@@ -50,6 +50,17 @@ def test_the_smallest_counts(environment: dict[str, str], expected: tuple[int, s
     assert threads(environment, *NOWHERE) == expected
 
 
+def test_ranks_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_sharers", 1)
+    module.share_out(5)
+    assert threads({}, *NOWHERE) == (3, "CPU affinity, 16 for 5 ranks", 16)
+    assert threads({"MLTREE_THREADS": "4"}, *NOWHERE) == (1, "--threads, 4 for 5 ranks", 16)
+    monkeypatch.setattr(module, "_quotas", lambda *_: [])
+    environment = {"MLTREE_THREADS": "10"}
+    limit_drivers(environment)
+    assert {environment[variable] for variable in DRIVERS} == {"2"}
+
+
 @pytest.mark.parametrize(
     ("own", "quotas", "expected"),
     [

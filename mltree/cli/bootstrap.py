@@ -33,8 +33,10 @@ from mltree.cli.options import (
     reporter_of,
     resources_of,
 )
+from mltree.cli.rank_options import RanksOption
 from mltree.cli.site_options import GuideTreeOption, SiteFrequenciesOption
 from mltree.cli.support_options import MetricOption, replicates_of
+from mltree.ranks import start
 
 __all__ = ["BOOTSTRAP_COMMANDS"]
 
@@ -72,6 +74,7 @@ def _bootstrap(
     prefix: PrefixOption = None,
     seed: SeedOption = 1,
     threads: ThreadsOption = None,
+    ranks: RanksOption = 1,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
     vw: WidthOption = None,
@@ -91,6 +94,7 @@ def _bootstrap(
     given, .support, or .supportFBP and .supportTBE. The same command with a larger N adds to what
     is there.
     """
+    start(ranks)
     from mltree.commands.bootstrap import BootstrapRequest, Wanted, run_bootstrap
     from mltree.commands.site_frequencies import SiteFrequencies
 

@@ -47,6 +47,7 @@ from mltree.cli.options import (
     reporter_of,
     resources_of,
 )
+from mltree.cli.rank_options import RanksOption
 from mltree.cli.run import RUN_COMMANDS
 from mltree.cli.site_options import GuideTreeOption, SiteFrequenciesOption, SiteRatesOption
 from mltree.cli.support_options import (
@@ -66,6 +67,7 @@ from mltree.cli.tests import TEST_COMMANDS
 from mltree.cli.tools import TOOL_COMMANDS
 from mltree.cli.trees import TREE_COMMANDS
 from mltree.exits import EXIT_CODES, Commands, exit_code, leave_out_others
+from mltree.ranks import start
 
 __all__ = ["app", "main"]
 
@@ -152,6 +154,7 @@ def search(
     prefix: PrefixOption = None,
     seed: SeedOption = 1,
     threads: ThreadsOption = None,
+    ranks: RanksOption = 1,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
     vw: WidthOption = None,
@@ -175,6 +178,7 @@ def search(
     Several alignments, or a folder, are loci: each has a tree and a model of its own, in
     .bestTrees (Newick, a tree a line, in order) and .lociTable.
     """
+    start(ranks)
     options = dict(origins())
     if separate or is_many(alignment):
         from mltree.commands.loci import LociRequest, run_loci

@@ -31,6 +31,7 @@ from mltree.cli.options import (
     resources_of,
     whole_of,
 )
+from mltree.cli.rank_options import RanksOption
 from mltree.cli.support_options import (
     ClimbOption,
     UltrafastOption,
@@ -38,6 +39,7 @@ from mltree.cli.support_options import (
     local_tests_of,
     ultrafast_of,
 )
+from mltree.ranks import start
 
 __all__ = ["RUN_COMMANDS"]
 
@@ -94,6 +96,7 @@ def _run(
     prefix: PrefixOption = None,
     seed: SeedOption = 1,
     threads: ThreadsOption = None,
+    ranks: RanksOption = 1,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
@@ -109,6 +112,7 @@ def _run(
     same files. Stopped by whatever means, it goes on where it was when the same command is given
     again.
     """
+    start(ranks)
     from mltree.commands.supports import Supports
     from mltree.commands.whole import WholeRequest, run_whole
 

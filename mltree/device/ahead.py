@@ -8,7 +8,6 @@ is started for nothing. A process that fails leaves its build to whoever needs i
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from mltree.clean_start import clean_start
 from mltree.device.build import source_hash
 from mltree.device.cache import cache_folder, write_whole
 from mltree.device.discovery import choose_device
@@ -30,13 +30,6 @@ from mltree.device.worker import Worker
 from mltree.errors import DeviceError
 
 __all__ = ["Ahead", "build"]
-
-_COMMAND = (
-    "import json, sys; sys.path[:], *job = json.loads(sys.argv[1]);"
-    "from mltree.device.ahead import build; build(*job)"
-)
-"""Run without the user's settings (-I), on this process's own path: it does not matter where from
-or by whom mltree was imported."""
 
 
 class Ahead:
@@ -74,11 +67,8 @@ def build(index: int, worker: str, numbers: dict[str, Any]) -> None:
 
 
 def _start(device: DeviceInfo, layout: Layout, worker: str) -> subprocess.Popen[bytes]:
-    job = json.dumps([sys.path, device.index, worker, asdict(layout)])
-    silent = subprocess.DEVNULL
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", _COMMAND, job], stdin=silent, stdout=silent, stderr=silent
-    )
+    command, silent = clean_start(build, device.index, worker, asdict(layout)), subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
 
 
 def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyopencl as cl
 
 from mltree.device.cache import cache_folder
@@ -131,9 +133,11 @@ def choose_devices(wanted: str | None) -> list[DeviceInfo]:
     elif wanted is None and ranks > 1:
         first = choose_device(None)
         alike = [device for device in find_devices() if device.name == first.name]
-        found = [] if first.is_cpu else alike[number % len(alike) :][:1]
+        found = [first] if first.is_cpu else alike[:ranks]
     else:
         names = [None] if wanted is None else wanted.split(",")
         found = [choose_device(name and name.strip()) for name in names]
     found = found or [choose_device(None)]
-    return found[number % len(found) :: ranks]
+    own = number % len(found)
+    sharers = len(range(own, ranks, len(found)))
+    return [replace(device, sharers=sharers) for device in found[own::ranks]]

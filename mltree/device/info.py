@@ -30,3 +30,5 @@ class DeviceInfo:
     vector_width: int
     """Doubles of a native vector: VW on a CPU where nothing was measured."""
     handle: cl.Device
+    sharers: int = 1
+    """Ranks that compute on it, this one among them."""

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.device.channel import Channel
+from mltree.device.info import DeviceInfo
 from mltree.device.layout import Layout
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood.engine import Room
 
-__all__ = ["LEAST_BATCH", "MEMORY_HINT", "Memory", "cla_memory", "room_on"]
+__all__ = ["LEAST_BATCH", "MEMORY_HINT", "Memory", "cla_memory", "limit_on", "room_on"]
 
 MEMORY_SHARE = 0.8
 """Share of the device's memory that CLAs may take."""
@@ -148,6 +149,16 @@ def cla_memory(device: cl.Device) -> int:
     """Bytes that CLAs may take: a share of the memory, within one buffer."""
     largest = int(BUFFER_SHARE * device.max_mem_alloc_size)
     return min(largest, int(MEMORY_SHARE * device.global_mem_size))
+
+
+def limit_on(device: DeviceInfo, limit: int | None) -> int | None:
+    """Bytes that CLAs of this rank may take: its part, where several share the device.
+
+    limit  of the device; its own where None, and so is what a rank by itself may take
+    """
+    if device.sharers == 1:
+        return limit
+    return (limit or cla_memory(device.handle)) // device.sharers
 
 
 def room_on(

@@ -20,7 +20,7 @@ from mltree.alignment.loci import table_of_tips
 from mltree.alignment.patterns import Patterns
 from mltree.device.discovery import choose_devices
 from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
-from mltree.device.memory import cla_memory
+from mltree.device.memory import cla_memory, limit_on
 from mltree.device.parsimony import parsimony_engine
 from mltree.errors import InputError, ModelError, NumericalError
 from mltree.events import Emit, Event, Notice, ignore
@@ -190,8 +190,8 @@ class LociSearch:
         devices = choose_devices(self.resources.device)
         if not devices or devices[0].is_cpu:
             return min(self.resources.memory_limit or CPU_BYTES, CPU_BYTES)
-        limit = self.resources.memory_limit or cla_memory(devices[0].handle)
-        return int(GPU_SHARE * limit)
+        limit = limit_on(devices[0], self.resources.memory_limit)
+        return int(GPU_SHARE * (limit or cla_memory(devices[0].handle)))
 
     def _side_by_side(
         self, kind: _Kind, loci: Sequence[_Ready]

@@ -1,4 +1,4 @@
-"""Runs that MPI launches: the same bits as of one process, and what may happen to ranks."""
+"""Runs of several ranks, which MPI launches or mltree starts: the bits of one process, and ends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -26,12 +27,19 @@ PRIMATES = str(ROOT / "datasets" / "primates.phy")
 PATIENCE = 600.0
 """Seconds that no run here takes."""
 
+MLTREE = (sys.executable, "-m", "mltree")
+
 QUICK = ("--model", "JC", "--preset", "fast", "--moves", "nni", "--prefix", "x")
+
+LOCI = ("search", "loci", *QUICK)
 
 BOOTSTRAP = (
     "bootstrap", PRIMATES, "--model", "HKY+G2", "--replicates", "5", "--moves", "nni",
     "--prefix", "x",
 )  # fmt: skip
+
+Launch: TypeAlias = Callable[..., list[str]]
+"""The command that runs one of mltree's as so many ranks."""
 
 OUTLIVING = '"$@"; code=$?; [ $code = 137 ] && sleep 60; exit $code'
 """A shell that hides a killed rank from its launcher, which would kill the others."""
@@ -54,23 +62,39 @@ def mpiexec() -> str:
     return found
 
 
-def launched(
-    folder: Path, *ranks: tuple[str, ...], options: tuple[tuple[str, ...], ...] = ()
-) -> subprocess.CompletedProcess[str]:
-    """mltree as ranks, a command each, with options of the launcher for each."""
-    command = [mpiexec()]
-    for n, arguments in enumerate(ranks):
-        own = options[n] if options else ()
-        command += [":"] * (n > 0) + ["-n", "1", *own, sys.executable, "-m", "mltree", *arguments]
+@pytest.fixture(params=["mpi", "started"])
+def launch(request: pytest.FixtureRequest) -> Launch:
+    """Both ways in which a run gets ranks."""
+    if request.param == "started":
+        return lambda command, count: [*MLTREE, *command, "--ranks", str(count)]
+    launcher = mpiexec()
+    return lambda command, count: [
+        launcher, "-n", str(count), "sh", "-c", OUTLIVING, "sh", *MLTREE, *command
+    ]  # fmt: skip
+
+
+def ran(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
 
 
+def launched(
+    folder: Path, *ranks: tuple[str, ...], options: tuple[tuple[str, ...], ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """mltree as ranks of MPI, a command each, with options of the launcher for each."""
+    command = [mpiexec()]
+    for n, arguments in enumerate(ranks):
+        own = options[n] if options else ()
+        command += [":"] * (n > 0) + ["-n", "1", *own, *MLTREE, *arguments]
+    return ran(folder, command)
+
+
 def alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Mltree as one process."""
-    command = [sys.executable, "-m", "mltree", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return subprocess.run(
+        [*MLTREE, *arguments], cwd=folder, capture_output=True, text=True, check=True
+    )
 
 
 def make_alignment(file: Path, taxa: int, sites: int = 200) -> None:
@@ -109,10 +133,9 @@ def _measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``loci`` and the results of one process."""
-    mpiexec()
     folder = tmp_path_factory.mktemp("whole")
     make_loci(folder / "loci", 7)
-    alone(folder, "search", "loci", *QUICK)
+    alone(folder, *LOCI)
     return folder
 
 
@@ -129,13 +152,13 @@ def assert_same(one: Path, other: Path, *kinds: str) -> None:
         assert (one / name).read_bytes() == (other / name).read_bytes(), kind
 
 
-def test_loci_have_the_bits_of_one_process(whole: Path, loci: Path) -> None:
-    result = launched(loci, *[("search", "loci", *QUICK)] * 3)
+def test_loci_have_the_bits_of_one_process(launch: Launch, whole: Path, loci: Path) -> None:
+    result = ran(loci, launch(LOCI, 3))
     assert result.returncode == 0, result.stderr
     assert_same(loci, whole, "bestTrees", "lociTable")
     assert result.stderr.count("README  skipped") == 1
     assert "note: 3 ranks: 0 is process" in (loci / "x.mltree.log").read_text()
-    again = launched(loci, *[("search", "loci", *QUICK)] * 2)
+    again = ran(loci, launch(LOCI, 2))
     assert again.returncode == 0
     assert "has 7 loci" in again.stderr
     assert_same(loci, whole, "bestTrees", "lociTable")
@@ -144,8 +167,7 @@ def test_loci_have_the_bits_of_one_process(whole: Path, loci: Path) -> None:
 def test_ranks_take_the_layouts_of_the_first(whole: Path, loci: Path, tmp_path: Path) -> None:
     """The others have fewer CPUs than a lone process, and nothing was measured where they are."""
     elsewhere = "-env", "XDG_CACHE_HOME", str(tmp_path / "empty")
-    command = ("search", "loci", *QUICK)
-    result = launched(loci, command, command, command, options=((), elsewhere, elsewhere))
+    result = launched(loci, LOCI, LOCI, LOCI, options=((), elsewhere, elsewhere))
     assert result.returncode == 0, result.stderr
     (head, *found), (known, *others) = (
         (folder / "x.mltree.loci").read_text().splitlines() for folder in (loci, whole)
@@ -164,12 +186,12 @@ def test_ranks_take_the_layouts_of_the_first(whole: Path, loci: Path, tmp_path: 
     ids=["bootstrap", "search"],
 )  # fmt: skip
 def test_replicates_have_the_bits_of_one_process(
-    tmp_path: Path, command: tuple[str, ...], kinds: tuple[str, ...]
+    launch: Launch, tmp_path: Path, command: tuple[str, ...], kinds: tuple[str, ...]
 ) -> None:
     folders = [tmp_path / name for name in ("alone", "ranks")]
     for folder in folders:
         folder.mkdir()
-    result = launched(folders[1], command, command)
+    result = ran(folders[1], launch(command, 2))
     assert result.returncode == 0, result.stderr
     alone(folders[0], *command)
     assert_same(*folders, *kinds)
@@ -181,7 +203,6 @@ SEARCH = ("search", "x.fa", "--model", "HKY+G2", "--tree", "pars{2},rand{1}", "-
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``x.fa``, which takes some seconds, and the results of one process."""
-    mpiexec()
     folder = tmp_path_factory.mktemp("searched")
     make_alignment(folder / "x.fa", 30, 1000)
     alone(folder, *SEARCH)
@@ -189,9 +210,11 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_a_search_has_the_bits_of_one_process(searched: Path, tmp_path: Path, ranks: int) -> None:
+def test_a_search_has_the_bits_of_one_process(
+    launch: Launch, searched: Path, tmp_path: Path, ranks: int
+) -> None:
     (tmp_path / "x.fa").symlink_to(searched / "x.fa")
-    result = launched(tmp_path, *[SEARCH] * ranks)
+    result = ran(tmp_path, launch(SEARCH, ranks))
     assert result.returncode == 0, result.stderr
     assert_same(tmp_path, searched, "startTree", "bestTree", "bestModel")
     events = [(folder / "x.mltree.events").read_text() for folder in (tmp_path, searched)]
@@ -199,72 +222,93 @@ def test_a_search_has_the_bits_of_one_process(searched: Path, tmp_path: Path, ra
     assert of_ranks == of_one
 
 
-def test_a_dead_rank_of_a_search_is_named_and_it_goes_on(searched: Path, tmp_path: Path) -> None:
+def test_a_dead_rank_of_a_search_is_named_and_it_goes_on(
+    launch: Launch, searched: Path, tmp_path: Path
+) -> None:
     (tmp_path / "x.fa").symlink_to(searched / "x.fa")
-    goes_on_without_a_rank(tmp_path, SEARCH)
+    goes_on_without_a_rank(tmp_path, launch(SEARCH, 2))
     assert_same(tmp_path, searched, "startTree", "bestTree", "bestModel")
 
 
-def test_a_bootstrap_ends_when_it_has_converged(tmp_path: Path) -> None:
+def test_a_bootstrap_ends_when_it_has_converged(launch: Launch, tmp_path: Path) -> None:
     """Whatever ranks are in the middle of is left; the same replicates count."""
     make_loci(tmp_path / "loci", 1)
     command = ("bootstrap", "../loci/locus0.fa", "--model", "JC", "--moves", "nni", "--prefix", "x")
     folders = [tmp_path / name for name in ("alone", "ranks")]
     for folder in folders:
         folder.mkdir()
-    result = launched(folders[1], command, command)
+    result = ran(folders[1], launch(command, 2))
     assert result.returncode == 0, result.stderr
     said = alone(folders[0], *command).stdout
     assert_same(*folders, "bootstraps", "consensusTreeMR")
     assert int(re.findall(r"^(\d+) replicates", said, re.MULTILINE)[0]) < 1000
 
 
-def test_a_dead_rank_is_named_and_the_run_goes_on(whole: Path, loci: Path) -> None:
-    goes_on_without_a_rank(loci, ("search", "loci", *QUICK))
+def test_a_dead_rank_is_named_and_the_run_goes_on(launch: Launch, whole: Path, loci: Path) -> None:
+    goes_on_without_a_rank(loci, launch(LOCI, 2))
     assert_same(loci, whole, "bestTrees", "lociTable")
 
 
-def test_a_dead_rank_of_a_bootstrap_is_named_and_it_goes_on(tmp_path: Path) -> None:
+def test_a_dead_rank_of_a_bootstrap_is_named_and_it_goes_on(launch: Launch, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("alone", "ranks")]
     for folder in folders:
         folder.mkdir()
-    goes_on_without_a_rank(folders[1], BOOTSTRAP)
+    goes_on_without_a_rank(folders[1], launch(BOOTSTRAP, 2))
     alone(folders[0], *BOOTSTRAP)
     assert_same(*folders, "bootstraps", "consensusTreeMR")
 
 
-def goes_on_without_a_rank(folder: Path, command: tuple[str, ...]) -> None:
+def goes_on_without_a_rank(folder: Path, command: list[str]) -> None:
     """Kill one of two ranks, which is told of, and give the command again."""
-    rank = ["sh", "-c", OUTLIVING, "sh", sys.executable, "-m", "mltree", *command]
-    numbers, said = watched(folder, rank, {1: signal.SIGKILL})
+    numbers, said = watched(folder, command, {1: signal.SIGKILL})
     assert re.search(
         rf"^mltree: rank 1 \(process {numbers[1]} on .*\) has died", said, re.MULTILINE
     )
     (log,) = folder.glob("x.mltree.*[lL]og")
     assert "has died" in log.read_text()
-    result = launched(folder, command, command)
+    result = ran(folder, command)
     assert result.returncode == 0, result.stderr
 
 
-def test_a_signal_ends_all_ranks_and_the_run_goes_on(whole: Path, loci: Path) -> None:
+def test_a_signal_ends_all_ranks_and_the_run_goes_on(
+    launch: Launch, whole: Path, loci: Path
+) -> None:
     """Rank 0 heeds it; the other leaves that to it."""
-    command = ("search", "loci", *QUICK)
-    rank = [sys.executable, "-m", "mltree", *command]
-    numbers, said = watched(loci, rank, {1: signal.SIGTERM, 0: signal.SIGTERM})
+    command = launch(LOCI, 2)
+    numbers, said = watched(loci, command, {1: signal.SIGTERM, 0: signal.SIGTERM})
     assert re.search(r"^mltree: stopped by SIGTERM(: .*)?$", said, re.MULTILINE), said
-    deadline = time.monotonic() + PATIENCE
-    while any(Path(f"/proc/{number}").exists() for number in numbers):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert launched(loci, command, command).returncode == 0
+    wait_for_the_end_of(numbers)
+    assert ran(loci, command).returncode == 0
     assert_same(loci, whole, "bestTrees", "lociTable")
 
 
+def test_ranks_that_were_started_end_with_the_first(whole: Path, loci: Path) -> None:
+    command = [*MLTREE, *LOCI, "--ranks", "2"]
+    numbers, _ = watched(loci, command, {0: signal.SIGKILL})
+    wait_for_the_end_of(numbers)
+    assert ran(loci, command).returncode == 0
+    assert_same(loci, whole, "bestTrees", "lociTable")
+
+
+def wait_for_the_end_of(processes: list[int]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while any(runs(number) for number in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def runs(process: int) -> bool:
+    """Whether a process has not ended; whoever inherits it may leave it a zombie."""
+    try:
+        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+
+
 def watched(
-    folder: Path, rank: list[str], signals: dict[int, signal.Signals]
+    folder: Path, command: list[str], signals: dict[int, signal.Signals]
 ) -> tuple[list[int], str]:
     """Two ranks, of which some get signals once they are known: their processes, all they said."""
-    command = [mpiexec(), "-n", "2", *rank]
     numbers, said = [], ""
     with subprocess.Popen(command, cwd=folder, text=True, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
@@ -314,6 +358,13 @@ def test_a_command_that_shares_nothing_is_done_once(tmp_path: Path) -> None:
     result = launched(tmp_path, *[command] * 2)
     assert "note: rates of sites (+PSR) are searched under by rank 0 alone" in result.stderr
     assert (tmp_path / "x.mltree.bestTree").exists()
+
+
+def test_ranks_of_a_launcher_start_no_others(tmp_path: Path) -> None:
+    result = launched(tmp_path, *[("search", PRIMATES, *QUICK, "--ranks", "2")] * 2)
+    assert result.returncode == 2
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("mltree: ")]
+    assert line.startswith("mltree: --ranks: a launcher has started ranks already (leave out")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

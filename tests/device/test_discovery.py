@@ -128,7 +128,9 @@ def test_ranks_of_a_host_share_out_its_devices(
     monkeypatch.setattr(discovery, "find_devices", lambda: [*gpus, replace(cpu, index=3)])
     for number, own in enumerate(expected):
         monkeypatch.setattr(discovery, "turn", lambda number=number: (number, ranks))
-        assert "".join(str(info.index) for info in choose_devices(wanted)) == own
+        devices = choose_devices(wanted)
+        assert "".join(str(info.index) for info in devices) == own
+        assert all(info.sharers == expected.count(own) for info in devices)
 
 
 def test_ranks_share_a_lone_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,4 +138,4 @@ def test_ranks_share_a_lone_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "find_devices", lambda: [replace(cpu, index=0)])
     monkeypatch.setattr(discovery, "turn", lambda: (1, 2))
     for wanted in (None, "all", "cpu"):
-        assert [info.name for info in choose_devices(wanted)] == [cpu.name]
+        assert choose_devices(wanted) == [replace(cpu, index=0, sharers=2)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,9 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
+from mltree.device.discovery import find_devices
 from mltree.device.layout import gpu_layout
-from mltree.device.memory import BUFFER_SHARE, LEAST_BATCH, Memory, room_on
+from mltree.device.memory import BUFFER_SHARE, LEAST_BATCH, Memory, cla_memory, limit_on, room_on
 from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
@@ -51,6 +52,14 @@ def searched(engine: Any, problem: Problem) -> list[np.ndarray]:
 def assert_same_bits(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
     for mine, theirs in zip(got, expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_ranks_share_what_a_device_may_hold() -> None:
+    for device in find_devices():
+        assert limit_on(device, None) is None
+        assert limit_on(device, 70) == 70
+        assert limit_on(replace(device, sharers=3), 70) == 23
+        assert limit_on(replace(device, sharers=3), None) == cla_memory(device.handle) // 3
 
 
 BOOKS = 1 << 20

@@ -20,8 +20,8 @@ LAYERS = (
         "mltree.heap",
         "mltree.habits",
         "mltree.config",
+        "mltree.clean_start",
         "mltree.ranks",
-        "mltree.mpi",
         "mltree.values",
         "mltree.shares",
     ),
@@ -49,7 +49,7 @@ LAYERS = (
     ("mltree.commands", "mltree.compare"),
     ("mltree.cli.help",),
     ("mltree.exits", "mltree.cli.options"),
-    ("mltree.cli.site_options", "mltree.cli.support_options"),
+    ("mltree.cli.rank_options", "mltree.cli.site_options", "mltree.cli.support_options"),
     ("mltree.api",),
     (
         "mltree.cli.ancestral",
@@ -69,7 +69,7 @@ STRANGERS = (("mltree.search", "mltree.device"), ("mltree.device", "mltree.searc
 """Neighbours that know each other only through the engine protocol."""
 
 HOMES = {
-    "mpi4py": ("mltree.mpi",),
+    "mpi4py": ("mltree.ranks.mpi",),
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.newick",),
     "typer": ("mltree.cli", "mltree.exits"),

@@ -1,4 +1,4 @@
-"""The line of a rank: a thread that alone speaks MPI, so that the others compute or wait.
+"""The line of ranks that MPI has launched, by a thread that alone speaks MPI: others compute.
 
 It never blocks in MPI, which would take a core: it looks for messages, and sleeps in between. It
 also tells its peers that it is alive, and learns whether they are: a rank that was killed takes its
@@ -7,26 +7,23 @@ line along, and most launchers, though not all, take all ranks then.
 
 from __future__ import annotations
 
-import os
 import pickle
-import platform
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import mpi4py
 
 mpi4py.rc.initialize = mpi4py.rc.finalize = False
 from mpi4py import MPI  # noqa: E402
 
-from mltree import __version__  # noqa: E402
+from mltree.ranks.line import Greeting, Message  # noqa: E402
 
-__all__ = ["Greeting", "Kind", "Line", "Message"]
+__all__ = ["MpiLine"]
 
 SHORTEST, LONGEST = 1e-4, 1e-2
 """Seconds between two looks for messages: after one, and when nothing has come for long."""
@@ -39,45 +36,8 @@ GOODBYE = 10.0
 """Seconds that the last messages may take."""
 
 
-class Kind:
-    """What a message is about."""
-
-    CALL, GO, TASK, OVER, ASK, END = "call", "go", "task", "over", "ask", "end"
-    """From the first rank: call this; go through tasks; here is one; there is none; answer this; go
-    home."""
-    READY, WANT, RESULT, IDLE, ANSWER, FAILED = (
-        "ready", "want", "result", "idle", "answer", "failed",
-    )  # fmt: skip
-    """From the others: has called it; wants a task; has a result; is through; has an answer; cannot
-    go on."""
-
-
-class Message(NamedTuple):
-    """From a rank to another."""
-
-    kind: str
-    content: Any = None
-
-
-class Greeting(NamedTuple):
-    """What ranks tell each other at first."""
-
-    host: str
-    process: int
-    cpus: tuple[int, ...]
-    """That it may run on."""
-    version: str
-    command: tuple[str, ...]
-
-    @classmethod
-    def own(cls) -> Greeting:
-        """Of this process."""
-        cpus = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
-        return cls(platform.node(), os.getpid(), cpus, __version__, tuple(sys.argv[1:]))
-
-
-class Line:
-    """A rank's connection to its peers: the first has all others, the others have the first."""
+class MpiLine:
+    """A rank's connection to its peers, which MPI has launched."""
 
     def __init__(self) -> None:
         """Greet all ranks.
@@ -100,11 +60,7 @@ class Line:
             raise RuntimeError(str(self._problem)) from self._problem
 
     def answer(self, hear: Callable[[int, Message], None], lost: Callable[[int], None]) -> None:
-        """Speak with the peers from now on.
-
-        hear  called by the line's thread with every message, and the rank that it is from
-        lost  called by it with a peer that has died, once; with this rank where the line fails
-        """
+        """Speak with the peers from now on; see :class:`.Line`."""
         self._hear, self._lost = hear, lost
         self._answered.set()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from mltree.mpi.line import Greeting
+from mltree.ranks.line import Greeting
 
 __all__ = ["keep_to", "share", "turn"]
 

@@ -1,4 +1,4 @@
-"""The ranks of an MPI world: what the first one deals out, and what the others do."""
+"""Several ranks: what the first one deals out, and what the others do."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from threading import Lock
 from typing import Any, Generic, NamedTuple, NoReturn
 
 from mltree.errors import InputError, MltreeError
-from mltree.mpi.line import Greeting, Kind, Line, Message
 from mltree.ranks import Ranks, Result, Task, Work
+from mltree.ranks.line import Greeting, Kind, Line, Message
 from mltree.stopping import before_leaving, no_longer
 
 __all__ = ["First", "follow"]

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from threading import Event
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-pytest.importorskip("mpi4py.MPI", reason="mpi4py or its MPI is not installed", exc_type=Exception)
-
 from mltree.errors import InputError
-from mltree.mpi import First
-from mltree.mpi.line import Greeting, Kind, Line, Message
-from mltree.mpi.world import DEAD_HINT, Failure, _Inbox, _obey
+from mltree.ranks.line import Greeting, Kind, Message
+from mltree.ranks.world import DEAD_HINT, Failure, First, _Inbox, _obey
 
 
 def squares(tasks: Iterator[int]) -> Iterator[int]:
@@ -191,14 +186,3 @@ def test_a_line_that_fails_ends_the_run() -> None:
     others.lost(0)
     with pytest.raises(InputError, match=r"^rank 0 .* cannot speak to the others any more"):
         list(ranks.deal([1], squares, helping))
-
-
-def test_a_line_tells_whoever_waits_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    line, lost = Line.__new__(Line), list[int]()
-    line.rank, line.greetings = 0, ()
-    line._answered = Event()
-    line.answer(lambda *_: None, lost.append)
-    monkeypatch.setattr(line, "_exchange", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        line._serve(SimpleNamespace(rank=0), SimpleNamespace(dead=()))
-    assert lost == [0]

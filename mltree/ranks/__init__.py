@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from mltree.errors import InputError, MltreeError
 from mltree.stopping import ignore
+from mltree.threads import share_out
 
 __all__ = [
     "ALIKE_HINT",
@@ -27,6 +28,8 @@ __all__ = [
     "join",
     "launched",
     "leave",
+    "start",
+    "take_part",
     "trouble",
     "turn",
 ]
@@ -128,21 +131,23 @@ def join(environment: Mapping[str, str] = os.environ) -> None:
     if size == 1:
         return
     try:
-        from mltree import mpi
+        from mltree.ranks.mpi import MpiLine
 
-        line = mpi.Line()
+        line = MpiLine()
     except (ImportError, RuntimeError) as error:
         text = f"{size} processes were launched, but mpi4py cannot join them: {error}"
         _trouble = InputError(text, hint=MISSING_HINT)
         if number > 0:
             sys.exit()  # the first says why
         return
-    mpi.keep_to(mpi.share(line.rank, line.greetings))
-    _turn = mpi.turn(line.rank, line.greetings)
+    from mltree.ranks import hosts, world
+
+    hosts.keep_to(hosts.share(line.rank, line.greetings))
+    _turn = hosts.turn(line.rank, line.greetings)
     if line.rank > 0:
         ignore()  # the first decides when it is over
-        mpi.follow(line)
-    _here = first = mpi.First(line)
+        world.follow(line)
+    _here = first = world.First(line)
     try:
         first.agree(size)
     except InputError as error:
@@ -150,6 +155,32 @@ def join(environment: Mapping[str, str] = os.environ) -> None:
         leave()
         if number > 0:
             sys.exit()
+
+
+def start(count: int) -> None:
+    """Become the first of so many ranks on this machine, and start the others.
+
+    Called before drivers are loaded, which are told how many CPUs there are for each.
+
+    Raises: InputError: a launcher has started ranks, or processes cannot be started.
+    """
+    global _here  # noqa: PLW0603
+    if count == 1:
+        return
+    if _here is not LONE:
+        hint = "leave out --ranks, or start mltree by itself"
+        raise InputError("--ranks: a launcher has started ranks already", hint=hint)
+    from mltree.ranks import local, world
+
+    take_part(0, count)
+    _here = world.First(local.start(count))
+
+
+def take_part(number: int, count: int) -> None:
+    """Be this one of so many ranks on this machine, and take its part of the CPUs."""
+    global _turn  # noqa: PLW0603
+    _turn = number, count
+    share_out(count)
 
 
 def leave() -> None:

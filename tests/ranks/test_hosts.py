@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("mpi4py.MPI", reason="mpi4py or its MPI is not installed", exc_type=Exception)
-
-from mltree.mpi import share, turn
-from mltree.mpi.line import Greeting
+from mltree.ranks.hosts import share, turn
+from mltree.ranks.line import Greeting
 
 
 def ranks(*hosts: tuple[str, tuple[int, ...]]) -> list[Greeting]:
