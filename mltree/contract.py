@@ -204,8 +204,8 @@ SATURATED = 1
 """Expected substitutions per site: beyond it lnL may be so flat that a step to a maximum far below
 gains nothing yet, and only its wrong curvature tells."""
 
-MODEL_SQUARES = 5
-"""S x S tables of a model's eigen system: right, left, pi_right, the generator Q and Q Q."""
+MODEL_SQUARES = 4
+"""S x S tables of a model's eigen system: right, left, the generator Q and Q Q."""
 
 RELL_TILE = 4
 """Trees and rows of weights whose products a work-item sums together, in registers."""

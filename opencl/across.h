@@ -37,18 +37,20 @@ VECTOR_FUNCTION real_v across_meeting(const plf_t *s, int p, int block, int k,
 // sums = sum_i pi_i x_i (P y)_i and its first two derivatives in t, by way of the eigen system.
 VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, int p, int block, int k,
                                const real_v x[STATES], const real_v y[STATES], real_v sums[3]) {
-  __global const real *system = model + SYSTEM_AT(k);
+  __global const real *system = model + SYSTEM_AT(k), *left = system + MODEL_LEFT;
   __global const real *expm1s = pmatrix_row(s, p, block, k) + SQUARE;
   real_v sum = 0, slope = 0, curve = 0;
   FOR_STATE(i) sum += system[MODEL_FREQUENCIES + i] * x[i] * y[i];
   const real rate = model[MODEL_RATES + k];
+#if LANES > 1
+#define MEETING(m) row_times(left, m, x) * row_times(left, m, y)
+#else
+  real_v met[STATES];
+  matvec_met(left, x, y, met);
+#define MEETING(m) met[m]
+#endif
   FOR_STATE(m) {
-    real_v left = 0, right = 0;
-    FOR_STATE(i) {
-      left += system[MODEL_PI_RIGHT + i * STATES + m] * x[i];
-      right += system[MODEL_LEFT + m * STATES + i] * y[i];
-    }
-    const real_v a = left * right;
+    const real_v a = MEETING(m);
     const real lambda = rate * system[m];
     sum += expm1s[m] * a;
     const real_v first = (lambda * (expm1s[m] + 1)) * a;

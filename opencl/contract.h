@@ -72,7 +72,7 @@
 #define MOST_GROWTH (10)
 #define LEAST_REACH (0.1)
 #define SATURATED (1)
-#define MODEL_SQUARES (5)
+#define MODEL_SQUARES (4)
 #define RELL_TILE (4)
 #define FUNCTIONS (9)
 #define SYNC_WORDS (4)

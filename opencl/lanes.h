@@ -11,9 +11,11 @@
 #if SINGLE
 typedef float real;
 typedef float2 real_pair;
+typedef float4 real_quad __attribute__((aligned(4)));  // wherever they begin
 #else
 typedef double real;
 typedef double2 real_pair;
+typedef double4 real_quad __attribute__((aligned(8)));
 #endif
 #if FP64
 typedef double acc;  // sums, branch lengths, eigen systems
@@ -83,6 +85,11 @@ typedef uchar code_v;
 #define CATEGORY_FIRST ((int)get_local_id(1))
 #endif
 #define FOR_CATEGORY(k) for (int k = CATEGORY_FIRST; k < CATEGORIES; k += CATEGORY_ITEMS)
+// Categories that a CPU takes through many blocks before the others: those of a mixture's matrices
+// do not fit its nearest caches.
+#define CATEGORIES_AT_ONCE (LANES == 1 && CATEGORIES % 4 == 0 ? 4 : CATEGORIES)
+#define FOR_CATEGORY_FROM(first, k) \
+  for (int k = (first) + CATEGORY_FIRST; k < (first) + CATEGORIES_AT_ONCE; k += CATEGORY_ITEMS)
 
 #if WIDTH > 1
 // any() of a mask, without the call that PoCL makes of it.
@@ -112,7 +119,8 @@ static inline bool any_lane(VECTOR(char) mask) {
 // memory. On CPUs PoCL leaves loops rolled, and 20 vectors do not fit its registers anyway.
 #define UNROLLED(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
 #define ROLLED(i, count) for (int i = 0; i < (count); ++i)
-#define SUMS (STATES <= 8 ? STATES : STATES == 20 ? 20 : WIDTH <= 4 ? 8 : 4)
+#define SUMS (STATES <= 8 ? STATES : STATES == 20 ? 10 : WIDTH <= 4 ? 8 : 4)
+#define SUMS_MET (STATES <= 8 ? STATES : STATES == 20 ? 5 : WIDTH <= 4 ? 4 : 2)
 #if STATES <= (LANES == 1 ? 8 : 32)
 #define FOR_STATE(i) UNROLLED(i, STATES)
 #define FOR_TERM(j) UNROLLED(j, STATES)
@@ -123,6 +131,7 @@ static inline bool any_lane(VECTOR(char) mask) {
 #define FOR_PAIR(j) ROLLED(j, STATES / 2)
 #endif
 #define FOR_SUM(r) UNROLLED(r, SUMS)
+#define FOR_SUM_MET(r) UNROLLED(r, SUMS_MET)
 
 // Position of this work-item in its row, and in its work-group.
 #define MEMBER (CATEGORY_FIRST * COLUMNS + COLUMN)

@@ -62,12 +62,29 @@ VECTOR_FUNCTION void matvec_times(__global const real *m, const real_v x[STATES]
   FOR_STATE(i) y[i] *= product[i];
 }
 
+// z = (M x) * (M y), elementwise; an entry of M is read once for both.
+VECTOR_FUNCTION void matvec_met(__global const real *m, const real_v x[STATES],
+                                const real_v y[STATES], real_v z[STATES]) {
+  for (int next = 0; next < STATES; next += SUMS_MET) {
+    const int i = min(next, STATES - SUMS_MET);
+    real_v one[SUMS_MET], other[SUMS_MET];
+    FOR_SUM_MET(r) one[r] = other[r] = 0;
+    FOR_TERM(j) {
+      FOR_SUM_MET(r) {
+        const real entry = m[(i + r) * STATES + j];
+        one[r] += entry * x[j];
+        other[r] += entry * y[j];
+      }
+    }
+    FOR_SUM_MET(r) z[i + r] = one[r] * other[r];
+  }
+}
+
 VECTOR_FUNCTION real_v matvec_meeting(__global const real *m, const real_v x[STATES],
                                       const real_v y[STATES], const real_v z[STATES]) {
-  real_v one[STATES], other[STATES], sum = 0;
-  matvec(m, x, one);
-  matvec(m, y, other);
-  FOR_STATE(i) sum += one[i] * (other[i] * z[i]);
+  real_v met[STATES], sum = 0;
+  matvec_met(m, x, y, met);
+  FOR_STATE(i) sum += met[i] * z[i];
   return sum;
 }
 #endif

@@ -21,8 +21,19 @@ VECTOR_FUNCTION void table_rows(__global const real *table, code_v code, real_v 
 #if WIDTH > 1
 #define LANE_ROW(lane) table + (uint)code.JOIN(s, lane) * STATES
   __global const real *rows[] = {EACH_LANE(LANE_ROW)};
+#if LANES == 1 && WIDTH >= 4 && STATES >= 4
+  // Four states at a time, the last ones twice where four does not divide them.
+  for (int next = 0; next < STATES; next += 4) {
+    const int i = min(next, STATES - 4);
+#define LANE_QUAD(lane) *(__global const real_quad *)(rows[0x##lane] + i)
+    const real_quad quads[] = {EACH_LANE(LANE_QUAD)};
+#define OF_QUAD(lane) quads[0x##lane][n]
+    UNROLLED(n, 4) x[i + n] = (real_v)(EACH_LANE(OF_QUAD));
+  }
+#else
 #define OF_LANE(lane) rows[0x##lane][i]
   FOR_STATE(i) x[i] = (real_v)(EACH_LANE(OF_LANE));
+#endif
 #else
   FOR_STATE(i) x[i] = table[code * STATES + i];
 #endif

@@ -8,18 +8,35 @@
 // Rows of a P matrix that a work-item makes: one on GPUs, all from the same exponentials on CPUs.
 #define MATRIX_ROWS (LANES == 1 ? STATES : 1)
 
+// Columns of a row that are summed side by side, on CPUs in registers.
+#if LANES == 1 && STATES >= 20 && FP64
+#define COLUMNS_MADE 20
+typedef double4 acc_piece __attribute__((aligned(8)));
+#define FOR_PIECE(n) UNROLLED(n, COLUMNS_MADE / 4)
+#else
+#define COLUMNS_MADE STATES
+typedef acc acc_piece;
+#define FOR_PIECE(n) ROLLED(n, STATES)
+#endif
+
 // Row i of P, to memory and to hand.
 static inline void pmatrix_row_fill(__global const acc *system, const acc exponentials[STATES],
                                     int i, __global real *p, acc out[STATES]) {
-  for (int j = 0; j < STATES; ++j) out[j] = i == j;
-  for (int m = 0; m < STATES; ++m) {
-    const acc weighted = system[MODEL_RIGHT + i * STATES + m] * exponentials[m];
-    for (int j = 0; j < STATES; ++j) out[j] += weighted * system[MODEL_LEFT + m * STATES + j];
-    if (m == i) p[SQUARE + m] = exponentials[m];
+  for (int next = 0; next < STATES; next += COLUMNS_MADE) {
+    const int first = min(next, STATES - COLUMNS_MADE);  // the last columns once more
+    acc_piece *sum = (acc_piece *)(out + first);
+    FOR_PIECE(n) sum[n] = 0;
+    for (int m = 0; m < STATES; ++m) {
+      const acc weighted = system[MODEL_RIGHT + i * STATES + m] * exponentials[m];
+      __global const acc *left = system + MODEL_LEFT + m * STATES + first;
+      FOR_PIECE(n) sum[n] += weighted * ((__global const acc_piece *)left)[n];
+    }
   }
   for (int j = 0; j < STATES; ++j) {
-    out[j] = fmax(out[j], (acc)0);
+    const acc change = out[j] + (i == j);
+    out[j] = change > 0 ? change : 0;
     p[i * STATES + j] = out[j];
+    if (j == i) p[SQUARE + j] = exponentials[j];
   }
 }
 

@@ -5,14 +5,12 @@
 #include "lanes.h"
 
 // A model row: SYSTEMS times
-//   eigenvalues[S] | right[S][S] | left[S][S] | pi_right[S][S] | Q[S][S] | Q Q[S][S] |
-//   frequencies[S]
+//   eigenvalues[S] | right[S][S] | left[S][S] | Q[S][S] | Q Q[S][S] | frequencies[S]
 // and then rates[K] | weights[K].
 #define SQUARE (STATES * STATES)
 #define MODEL_RIGHT STATES
 #define MODEL_LEFT (MODEL_RIGHT + SQUARE)
-#define MODEL_PI_RIGHT (MODEL_LEFT + SQUARE)
-#define MODEL_GENERATOR (MODEL_PI_RIGHT + SQUARE)
+#define MODEL_GENERATOR (MODEL_LEFT + SQUARE)
 #define MODEL_GENERATOR_2 (MODEL_GENERATOR + SQUARE)
 #define MODEL_FREQUENCIES (MODEL_GENERATOR_2 + SQUARE)
 #define SYSTEM_WORDS (MODEL_FREQUENCIES + STATES)

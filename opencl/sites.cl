@@ -27,13 +27,14 @@ static inline void own_stage(const plf_t *s, __global const int *streams, int co
     for (int tile = chunk_begin(s, chunk); tile < end; tile += s->tile_blocks) {
       const int tile_end = min(tile + s->tile_blocks, end);
       for (int r = 0; r < run_count; ++r) {
+        const int levels = newview_runs(s, runs + r * RUN_WORDS, run_count - r, tile, tile_end);
+        if (levels > 0) mark(book, since, FN_NEWVIEW);
+        r += levels;
+        if (r == run_count) break;
         __global const int *run = runs + r * RUN_WORDS;
         const int kind = run[RUN_KIND];
-        __global const int *records = s->program + run[RUN_FIRST];
-        if (kind == DO_NEWVIEW)
-          newview_level(s, records, run[RUN_COUNT], tile, tile_end);
-        else
-          edges_run(s, records, run[RUN_COUNT], kind, chunk, tile, tile_end, terms, counts, lanes);
+        edges_run(s, s->program + run[RUN_FIRST], run[RUN_COUNT], kind, chunk, tile, tile_end,
+                  terms, counts, lanes);
         mark(book, since, functions[kind]);
       }
     }

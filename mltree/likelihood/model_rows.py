@@ -30,7 +30,6 @@ class ModelRow(NamedTuple):
     right: Float64
     """f64[K, S, S], as all the squares"""
     left: Float64
-    pi_right: Float64
     generator: Float64
     """Q"""
     generator_2: Float64
@@ -55,7 +54,7 @@ def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
     """
     right, left = systems.right, systems.left
     generator = product(right * systems.eigenvalues[:, None], left)
-    squares = right, left, systems.roots[..., None] ** 2 * right, generator
+    squares = right, left, generator
     tables = systems.eigenvalues, *squares, product(generator, generator), systems.roots**2
     return tuple(table[:, None] for table in tables)
 
@@ -98,8 +97,7 @@ def model_rows(models: Sequence[ModelArrays]) -> Float64:
         np.stack(parts) for parts in zip(*(vars(model).values() for model in models), strict=True)
     )
     generator = product(right * eigenvalues[..., None, :], left)
-    pi_right = frequencies[..., :, None] * right
-    squares = (right, left, pi_right, generator, product(generator, generator))
+    squares = (right, left, generator, product(generator, generator))
     count, systems = len(models), models[0].n_systems
     flat = [part.reshape(count, systems, -1) for part in (eigenvalues, *squares, frequencies)]
     tables = np.concatenate(flat, axis=2).reshape(count, -1)

@@ -251,9 +251,9 @@ class ReferenceEngine:
         del case  # its part is at hand
         row, expm1 = self._model(model), self._expm1[p + self._part]
         a, b = self._operand(x), self._operand(y)
-        sum_gamma = np.einsum("lkim,lki->lkm", row.pi_right, a.values) * np.einsum(
-            "lkmi,lki->lkm", row.left, b.values
-        )
+        sum_gamma = np.einsum(
+            "lki,lkim,lki->lkm", row.frequencies, row.right, a.values
+        ) * np.einsum("lkmi,lki->lkm", row.left, b.values)
         same = np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
         lam = row.rates[:, None] * row.eigenvalues
         likelihood = same + np.einsum("k,lkm,lkm->lk", row.weights, sum_gamma, expm1)

@@ -14,7 +14,7 @@ def test_model_rows_come_back_as_they_went_in() -> None:
     layout = RowLayout(5, 3)
     assert rows.shape == (2, layout.words)
     for row, model in zip(layout.unpack(rows), models, strict=True):
-        values, right, left, pi_right, generator, twice, *rest = row
+        values, right, left, generator, twice, *rest = row
         frequencies, rates, weights = rest
         np.testing.assert_allclose(twice, generator @ generator)
         for category in range(3):
@@ -23,7 +23,7 @@ def test_model_rows_come_back_as_they_went_in() -> None:
             np.testing.assert_array_equal(left[category], model.left)
         np.testing.assert_array_equal(rates, model.rates)
         np.testing.assert_array_equal(weights, model.weights)
-        np.testing.assert_allclose(pi_right, frequencies[..., None] * right)
+        np.testing.assert_allclose(left.swapaxes(1, 2), frequencies[..., None] * right)
         np.testing.assert_allclose(generator.sum(axis=2), 0, atol=1e-12)
         for pi, q in zip(frequencies, generator, strict=True):
             np.testing.assert_allclose(pi @ q, 0, atol=1e-12)
