@@ -355,11 +355,9 @@ def place_all(
 def _share(resources: Resources, patterns: Patterns, groups: Sequence[Patterns]) -> int | None:
     """Bytes that the CLAs of one of several groups may take of those that all may."""
     devices = choose_devices(resources.device)
-    limit = resources.memory_limit
-    if limit is None and devices:
-        limit = min(cla_memory(info.handle) for info in devices)
-    if limit is None:
+    if not devices:
         return None
+    limit = min(cla_memory(info.handle, resources.memory_limit) for info in devices)
     sizes = [group.n_patterns * group.alphabet.n_states for group in groups]
     own = patterns.n_patterns * patterns.alphabet.n_states
     return limit * own // sum(sizes)

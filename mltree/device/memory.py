@@ -145,20 +145,21 @@ MATRICES_A_SLOT = 4
 re-scoring 3 for every near vector."""
 
 
-def cla_memory(device: cl.Device) -> int:
-    """Bytes that CLAs may take: a share of the memory, within one buffer."""
+def cla_memory(device: cl.Device, limit: int | None = None) -> int:
+    """Bytes that CLAs may take: a share of the memory, within one buffer and the user's limit."""
     largest = int(BUFFER_SHARE * device.max_mem_alloc_size)
-    return min(largest, int(MEMORY_SHARE * device.global_mem_size))
+    most = min(largest, int(MEMORY_SHARE * device.global_mem_size))
+    return most if limit is None else min(most, limit)
 
 
 def limit_on(device: DeviceInfo, limit: int | None) -> int | None:
     """Bytes that CLAs of this rank may take: its part, where several share the device.
 
-    limit  of the device; its own where None, and so is what a rank by itself may take
+    limit  that the user sets to all of them together; None where there is none
     """
     if device.sharers == 1:
         return limit
-    return (limit or cla_memory(device.handle)) // device.sharers
+    return cla_memory(device.handle, limit) // device.sharers
 
 
 def room_on(
@@ -176,7 +177,7 @@ def room_on(
     slot, units = layout.cla_bytes(n_patterns), device.max_compute_units
     if parts > 1:
         slot += MATRICES_A_SLOT * parts * layout.matrix_bytes
-    most = max(1, (limit or cla_memory(device)) // slot)
+    most = max(1, cla_memory(device, limit) // slot)
     if device.type & cl.device_type.CPU:
         cached = max(CPU_BATCH, units * CORE_BATCH) // slot
         return Room(most, cached, near=max(LEAST_BATCH, cached), matrices=CPU_MATRICES)

@@ -71,7 +71,7 @@ class Seat:
         self._blocks = Blocks.of(self._patterns, blocks.vw, chunk_blocks)
         self._weights = self._patterns.weights[None]
         self._layout = place.layout
-        self._limit = place.memory_limit or cla_memory(place.device)
+        self._limit = cla_memory(place.device, place.memory_limit)
         self.panels = self._split(slots, place.device.name.strip())
         self.session = Session(
             place.device, self.panels[0].patterns, place.layout, length_bounds, dispatch,

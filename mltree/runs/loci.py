@@ -191,7 +191,7 @@ class LociSearch:
         if not devices or devices[0].is_cpu:
             return min(self.resources.memory_limit or CPU_BYTES, CPU_BYTES)
         limit = limit_on(devices[0], self.resources.memory_limit)
-        return int(GPU_SHARE * (limit or cla_memory(devices[0].handle)))
+        return int(GPU_SHARE * cla_memory(devices[0].handle, limit))
 
     def _side_by_side(
         self, kind: _Kind, loci: Sequence[_Ready]

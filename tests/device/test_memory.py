@@ -59,6 +59,7 @@ def test_ranks_share_what_a_device_may_hold() -> None:
         assert limit_on(device, None) is None
         assert limit_on(device, 70) == 70
         assert limit_on(replace(device, sharers=3), 70) == 23
+        assert limit_on(replace(device, sharers=3), 1 << 60) == cla_memory(device.handle) // 3
         assert limit_on(replace(device, sharers=3), None) == cla_memory(device.handle) // 3
 
 
@@ -183,6 +184,16 @@ def test_proteins_that_filled_the_largest_buffer() -> None:
     assert 4 * slots <= own < 8 * slots
     assert (own + room.near_at_once(own)) * slot <= BUFFER_SHARE * 34.9 * GIB
     assert room.near_at_once(own) >= LEAST_BATCH
+
+
+def test_no_limit_makes_a_device_larger() -> None:
+    """One that is beyond its largest buffer had CLAs asked for that it refused."""
+    device, layout = h200(), gpu_layout(4, 16, 4, 16, False, 8, 2)
+    own = room_on(device, layout, 100_000)
+    assert room_on(device, layout, 100_000, 200 * GIB) == own
+    assert room_on(device, layout, 100_000, 10 * GIB).most < own.most
+    assert cla_memory(device, 200 * GIB) == cla_memory(device)
+    assert cla_memory(device, 10 * GIB) == 10 * GIB
 
 
 def test_little_data_leaves_a_gpu_all_its_trees() -> None:
