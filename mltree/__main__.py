@@ -7,9 +7,10 @@ from mltree.heap import keep_freed_memory
 from mltree.ranks import join, leave
 from mltree.stopping import STDERR, ignore, listen
 
-YOUNG_OBJECTS = 50_000
-"""Made before Python looks for garbage among them: its own 700 had it look through what imports
-make a dozen times, 4 % of the instructions of a start. Little here is ever part of a cycle."""
+YOUNG_OBJECTS = 200_000
+"""Made before Python looks for garbage among them, twice as many as imports make, which stay: its
+own 700 had it look through those a dozen times, 4 % of the instructions of a start, and 50,000
+once, for 10 ms. Little here is ever part of a cycle."""
 
 
 def main() -> None:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from typing import Any
 
 from mltree.threads import threads
@@ -28,6 +25,10 @@ def prebuild(
 
     What fails is left to whoever needs it.
     """
+    from concurrent.futures import ProcessPoolExecutor, as_completed  # all commands load this file
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
     most = min(MOST, threads().number, len(jobs))
     if most < 2:
         return

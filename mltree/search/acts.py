@@ -49,14 +49,11 @@ class Smooth(Value):
 class OptimiseModel(Value):
     """Model parameters on the best tree; the others' lnLs are stale until they are smoothed."""
 
-    afresh: bool = False
-    """From every start that a model has, not only from where it stands."""
-
     def step(self, quest: Quest) -> Steps[bool]:
-        """In one step."""
+        """In one step, from every start that a model has."""
         settings = quest.settings
         best = best_of(quest.state.lineages)
-        fits = quest.fits(best, self.afresh)
+        fits = quest.fits(best)
         epsilon = settings.model.rough_epsilon
         yield from optimise_models(fits, settings.model, settings.branches, epsilon)
         quest.adopt(best, best_fit(fits))
@@ -111,6 +108,8 @@ class EndStarts(Value):
         """Without any likelihood."""
         state = quest.state
         ended = sum(lineage.starts for lineage in state.lineages)
+        for lineage in state.lineages:
+            state.pool.add(lineage.tree, lineage.lnl)
         quest.emit(StartsEnded(state.starts, ended, quest.reached(state.lineages)))
         state.lineages = [best_of(state.lineages)]
         yield from ()
@@ -119,6 +118,9 @@ class EndStarts(Value):
 
 class Perturb(Value):
     """Batches of perturbed copies of the best tree."""
+
+    refit: tuple[Act, ...] = ()
+    """What follows where a copy has become the best tree, so that its model is not another's."""
 
     def step(self, quest: Quest) -> Steps[bool]:
         """A batch set up, or a round on it; over after batches in a row that brought nothing."""
@@ -130,14 +132,15 @@ class Perturb(Value):
             )
             yield from quest.smooth(state.copies, quest.settings.rounds.smooth_epsilon)
             return False
-        if (yield from quest.round(state.copies, settings.phase)):
-            self._accept(quest)
+        if (yield from quest.round(state.copies, settings.phase)) and self._accept(quest):
+            for act in self.refit:
+                yield from act.step(quest)
         return not state.copies and (
             state.failures >= settings.patience or state.returned >= settings.returns
         )
 
-    def _accept(self, quest: Quest) -> None:
-        """Replace the best tree by a better copy, and end the batch."""
+    def _accept(self, quest: Quest) -> bool:
+        """Replace the best tree by a better copy, and end the batch; whether much was gained."""
         state, settings = quest.state, quest.settings.perturbation
         best = state.lineages[0]
         for copy in state.copies:
@@ -155,21 +158,32 @@ class Perturb(Value):
         lnl = state.lineages[0].lnl
         quest.emit(TreePerturbed(state.batches, len(state.copies), len(better), lnl))
         state.copies = []
+        return gained
 
 
 class Finish(Value):
-    """Model and branch lengths of the best tree in turn, up to a maximum."""
+    """Model and branch lengths in turn, up to a maximum: of the best tree and of its rivals.
+
+    A search goes by one model, its best tree's. Where data say little of it, a rival may be better
+    under a model of its own, and so may trees that were passed over.
+    """
+
+    looks_again: bool = False
+    """Whether the phase before it is played again where that gained a round's worth."""
 
     def step(self, quest: Quest) -> Steps[bool]:
         """In one step."""
-        state = quest.state
+        state, settings = quest.state, quest.settings
         best = best_of(state.lineages)
-        fits = quest.fits(best, afresh=True)
-        fits[0].lnl = best.lnl
         state.lineages = [best]
-        found = yield from alternate(fits, quest.settings, quest.emit)
+        rivals = (yield from quest.rivals(best)) if self.looks_again else []
+        fits = [fit for lineage in (best, *rivals) for fit in quest.fits(lineage)]
+        fits[0].lnl = before = best.lnl
+        found = yield from alternate(fits, settings, quest.emit)
         quest.adopt(best, found)
         state.pool.add(best.tree, best.lnl)
+        if self.looks_again and best.lnl > before + settings.phases[-1].min_round_gain:
+            state.act -= 2
         return True
 
 
@@ -181,7 +195,7 @@ def acts(settings: SearchSettings, site_rates: bool = False) -> tuple[Act, ...]:
     every: list[Act] = [
         Smooth(settings.first_smooth_epsilon, opens=True),
         *rates,
-        OptimiseModel(afresh=True),
+        OptimiseModel(),
         smooth,
     ]
     for number, phase in enumerate(settings.phases, 1):
@@ -192,10 +206,11 @@ def acts(settings: SearchSettings, site_rates: bool = False) -> tuple[Act, ...]:
             every.extend(between)
     if settings.phases:
         every.append(EndStarts())
-    if settings.perturbation.patience > 0:
-        every.extend((*between, *_perturbation(settings)))
+    further = _perturbation(settings, () if site_rates else (OptimiseModel(), smooth))
+    if further:
+        every.extend((*between, *further))
     if not site_rates:
-        every.append(Finish())
+        every.append(Finish(looks_again=bool(further)))
     elif not settings.phases:
         every.extend(between)
     return tuple(every)
@@ -213,12 +228,12 @@ def replicate_acts(settings: SearchSettings) -> tuple[Act, ...]:
     )
 
 
-def _perturbation(settings: SearchSettings) -> tuple[Act, ...]:
+def _perturbation(settings: SearchSettings, refit: tuple[Act, ...] = ()) -> tuple[Act, ...]:
     """Batches of copies, and a last look around the best tree, which forgets what copies taught."""
     if settings.perturbation.patience == 0:
         return ()
     last = [Rearrange(phase, n) for n, phase in enumerate(settings.phases, 1)][-1:]
-    return (Perturb(), *last)
+    return (Perturb(refit), *last)
 
 
 def survivors(lineages: list[Lineage], settings: SearchSettings) -> list[Lineage]:

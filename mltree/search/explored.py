@@ -182,6 +182,10 @@ class Explored:
         """Nothing was found to do from these."""
         self.ends = _joined(self.ends, np.array(list(topologies), np.uint64))
 
+    def forget_ends(self) -> None:
+        """The model is another one, under which more may be found to do."""
+        self.ends = NOTHING
+
     def has_ended(self, topologies: Sequence[int]) -> list[bool]:
         """Which of these are among the ends."""
         found: list[bool] = _among(np.array(topologies, np.uint64), self.ends).tolist()

@@ -108,14 +108,30 @@ class Quest:
         """See :func:`mltree.search.state.shapes`."""
         return shapes(lineages, self.settings.perturbation.free_length)
 
+    def rivals(self, best: Lineage) -> Steps[list[Lineage]]:
+        """Other trees of the search that are near the best one under its model.
+
+        Branch lengths of all of them are brought to a maximum, and those of the best one.
+        """
+        settings = self.settings
+        pooled = [Lineage(entry.tree.copy(), entry.lnl, "pool") for entry in self.state.pool.trees]
+        shape, *others = self.shapes([best, *pooled])
+        distinct: dict[int, Lineage] = {}
+        for own, lineage in zip(others, pooled, strict=True):
+            if own != shape:
+                distinct.setdefault(own, lineage)
+        rivals = list(distinct.values())[: settings.max_survivors - 1]
+        yield from self.smooth([best, *rivals], settings.final_smooth_epsilon)
+        return [one for one in rivals if one.lnl > best.lnl - settings.cull_margin]
+
     def adopt(self, lineage: Lineage, fit: Fit) -> None:
         """A lineage goes on with the tree of a fit, and the search with its model."""
         self.state.model = fit.model
+        self.state.explored.forget_ends()
         lineage.tree, lineage.lnl = fit.tree, fit.lnl
         self.emit(ModelOptimised(fit.model.text, fit.lnl))
 
-    def fits(self, lineage: Lineage, afresh: bool) -> list[Fit]:
-        """The model on a tree; ``afresh`` also from the other start that a model may have."""
-        models = starts_of(self.state.model) if afresh else [self.state.model]
+    def fits(self, lineage: Lineage) -> list[Fit]:
+        """The model on a tree, and from the other start that a model may have."""
         row = self.weights, self.first_part
-        return [Fit(lineage.tree.copy(), model, *row) for model in models]
+        return [Fit(lineage.tree.copy(), own, *row) for own in starts_of(self.state.model)]

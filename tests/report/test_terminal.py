@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from mltree.report.terminal import Terminal
+from mltree.report.terminal import Terminal, progress_terminal, result_terminal
 from mltree.streams import turn_away
 
 
@@ -17,3 +17,9 @@ def test_a_closed_pipe_is_an_error_like_any_other() -> None:
         with pytest.raises(BrokenPipeError):
             Terminal(file=pipe).print("one")
         turn_away(pipe)
+
+
+def test_names_between_colons_stay_names(capsys: pytest.CaptureFixture[str]) -> None:
+    result_terminal().print(":cat:")
+    progress_terminal().print(":cat:")
+    assert capsys.readouterr() == (":cat:\n", ":cat:\n")

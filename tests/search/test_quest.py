@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from mltree.events import Event
-from mltree.events.search import StartTree
+from mltree.events.search import StartTree, TreePerturbed
+from mltree.search.acts import Finish, Perturb
 from mltree.search.driver import StartingTree, beginning
 from mltree.search.quest import Quest
-from mltree.search.requests import perform
+from mltree.search.requests import Steps, perform
 from mltree.search.state import Lineage
-from mltree.settings import PhaseSettings, SearchSettings
+from mltree.settings import PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import topology_key
 
@@ -90,3 +91,71 @@ def test_the_starts_of_one_shape_count_together(make_quest: Make) -> None:
     one.lnl, other.lnl, third.lnl = -3.0, -5.0, -4.0
     other.tree, other.starts = one.tree.copy(), 4
     assert quest.reached([one, other, third]) == 5
+
+
+def test_rivals_are_pooled_trees_of_other_shapes_that_are_as_good(
+    data: Simulated, make_quest: Make
+) -> None:
+    quest = make_quest(max_survivors=4, cull_margin=0.0)
+    wrong, *others = (lineage.tree for lineage in quest.state.lineages)
+    best = Lineage(wrong.copy(), -np.inf, "x")
+    for rank, tree in enumerate([data.tree, wrong, *others]):
+        quest.state.pool.add(tree, -float(rank))
+    rivals = perform(data.likelihood, quest.rivals(best))
+    first = [tree.copy() for tree in (wrong, data.tree, *others[:2])]
+    epsilon = quest.settings.final_smooth_epsilon
+    own, *lnls = data.likelihood.smooth(first, [quest.case] * 4, epsilon)
+    assert best.lnl == pytest.approx(own)
+    wanted = [lnl for lnl in lnls if lnl > own]
+    assert len(wanted) > 0
+    assert [one.lnl for one in rivals] == pytest.approx(wanted)
+
+
+def test_a_search_that_ends_on_another_tree_looks_again(data: Simulated, make_quest: Make) -> None:
+    quest = make_quest()
+    state = quest.state
+    state.lineages = state.lineages[:1]
+    state.pool.add(data.tree, -9e3)
+    state.explored.ended([1])
+    state.act = 7
+    assert perform(data.likelihood, Finish(looks_again=True).step(quest))
+    assert topology_key(state.best.tree) == topology_key(data.tree)
+    assert (state.act, state.explored.has_ended([1])) == (5, [False])
+    assert perform(data.likelihood, Finish(looks_again=True).step(quest))
+    assert state.act == 5
+
+
+def test_a_search_without_a_phase_ends_on_its_tree(data: Simulated, make_quest: Make) -> None:
+    quest = make_quest()
+    key = topology_key(quest.state.lineages[0].tree)
+    quest.state.lineages = quest.state.lineages[:1]
+    quest.state.pool.add(data.tree, -9e3)
+    assert perform(data.likelihood, Finish().step(quest))
+    assert (topology_key(quest.state.best.tree), quest.state.act) == (key, 0)
+
+
+class Counted:
+    """An act that does nothing but count."""
+
+    times = 0
+
+    def step(self, quest: Quest) -> Steps[bool]:
+        self.times += 1
+        yield from ()
+        return True
+
+
+def test_a_copy_that_is_better_has_a_model_of_its_own(data: Simulated, make_quest: Make) -> None:
+    events: list[Event] = []
+    quest = make_quest(events.append, perturbation=PerturbationSettings(copies=2, patience=3))
+    quest.state.lineages = quest.state.lineages[:1]
+    perform(data.likelihood, quest.smooth(quest.state.lineages, 0.1))
+    before = quest.state.best.lnl
+    refit = Counted()
+    perturb = Perturb((refit,))
+    while not perform(data.likelihood, perturb.step(quest)):
+        pass
+    lnls = [before, *(event.lnl for event in events if isinstance(event, TreePerturbed))]
+    gains = np.diff(lnls)
+    assert refit.times == (gains > quest.settings.rounds.min_gain).sum()
+    assert 0 < refit.times < len(gains)
