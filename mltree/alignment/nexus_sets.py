@@ -17,7 +17,7 @@ used. Commands that name no sites are passed over, whatever block they are in.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mltree.alignment.parts import Part, at_line, format_sites, parse_sites
@@ -27,18 +27,18 @@ __all__ = ["is_nexus", "located", "nexus_scheme_text", "read_sets"]
 
 EXAMPLE = "begin sets; charset gene1 = 1-500; charpartition mine = GTR+G4: gene1; end;"
 
-_QUOTED = r"'(?:[^'\n]|'')*'"
+_QUOTED = r"""(?:'(?:[^'\n]|'')*'|"[^"\n]*")"""
 _HEADER = re.compile(r"\s*#nexus\b", re.IGNORECASE)
 _COMMAND = re.compile(r"(charset|charpartition)\b", re.IGNORECASE)
 _DEFINITION = re.compile(
-    rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:']+)\s*(\([^)]*\))?\s*="
+    rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:'\"]+)\s*(\([^)]*\))?\s*="
     r"(?P<body>.*)",
     re.DOTALL,
 )
 _OUTSIDE = re.compile(rf"{_QUOTED}|\[")
 _INSIDE = re.compile(r"[\[\]]")
 _END = re.compile(rf"{_QUOTED}|;")
-_ITEM = re.compile(rf"(?:{_QUOTED}|\{{[^{{}}]*\}}|[^,{{}}'])+")
+_ITEM = re.compile(rf"(?:{_QUOTED}|\{{[^{{}}]*\}}|[^,{{}}'\"])+")
 _TYPED = re.compile(r"\s*([A-Za-z]\w*)\s*,(.*)", re.DOTALL)
 _TREE_LENGTH = re.compile(r"\{[^{}]*\}\s*$")
 _WORD = re.compile(rf"{_QUOTED}|[^\s,]+")
@@ -56,16 +56,16 @@ def read_sets(path: str, text: str) -> list[Part]:
     Raises:
         InputError: it names none, or a command cannot be read.
     """
-    sets: dict[str, Part] = {}
+    sets = _Sets()
     partitions: list[tuple[int, re.Match[str]]] = []
     for line, command in _commands(path, text):
         with at_line(path, line, EXAMPLE):
             match = _definition(command)
             if match["kind"].lower() == "charset":
-                _add(sets, _unquoted(match["name"]), _located(match["body"], sets), line)
+                sets.add(_unquoted(match["name"]), _located(match["body"], sets), line)
             else:
                 partitions.append((line, match))
-    if not sets and not partitions:
+    if not sets.by_name and not partitions:
         raise InputError("no charset in it", file=path, hint=EXAMPLE)
     return _chosen(path, sets, partitions)
 
@@ -111,10 +111,26 @@ def _definition(command: str) -> re.Match[str]:
     return match
 
 
-def _add(sets: dict[str, Part], name: str, part: Part, line: int) -> None:
-    if name in sets:
-        raise ValueError(f"two charsets are called {name} (the first on line {sets[name].line})")
-    sets[name] = replace(part, name=name, line=line)
+class _Sets:
+    """Charsets by their names, in whatever case where that leaves no doubt: NEXUS tells none."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Part] = {}
+        self._alike: dict[str, list[Part]] = {}
+
+    def add(self, name: str, part: Part, line: int) -> None:
+        """One more; raises ValueError where there is one of this very name."""
+        if name in self.by_name:
+            first = self.by_name[name].line
+            raise ValueError(f"two charsets are called {name} (the first on line {first})")
+        self.by_name[name] = replace(part, name=name, line=line)
+        self._alike.setdefault(name.lower(), []).append(self.by_name[name])
+
+    def called(self, name: str) -> Part | None:
+        """The set of a name, quoted or not."""
+        name = _unquoted(name)
+        alike = self._alike.get(name.lower(), [])
+        return self.by_name.get(name, alike[0] if len(alike) == 1 else None)
 
 
 def located(text: str) -> Part:
@@ -122,13 +138,13 @@ def located(text: str) -> Part:
 
     ``1-900\3``, ``gene.phy: 1-100``, ``gene.phy: DNA, *``, ``gene.phy:``. Raises: ValueError.
     """
-    return _located(text, {})
+    return _located(text, _Sets())
 
 
-def _located(text: str, sets: Mapping[str, Part]) -> Part:
+def _located(text: str, sets: _Sets) -> Part:
     file, colon, rest = text.rpartition(":")
     typed = _TYPED.fullmatch(rest)
-    if typed and typed[1] in sets:
+    if typed and sets.called(typed[1]):
         typed = None
     if colon and not file.strip():
         raise ValueError("no file before the colon")
@@ -139,13 +155,13 @@ def _located(text: str, sets: Mapping[str, Part]) -> Part:
         name="",
         runs=parse_sites(" ".join(words)),
         datatype=typed[1].upper() if typed else None,
-        file=_unquoted(file.strip()) or None,
+        file=_unquoted(" ".join(file.strip().splitlines())) or None,
     )
 
 
-def _sites_of(word: str, sets: Mapping[str, Part]) -> str:
+def _sites_of(word: str, sets: _Sets) -> str:
     """The sites of the set that a word names; any other word as it is."""
-    named = None if word.isdigit() else sets.get(_unquoted(word))
+    named = None if word.isdigit() else sets.called(word)
     if named is None:
         return word
     if named.file:
@@ -153,12 +169,10 @@ def _sites_of(word: str, sets: Mapping[str, Part]) -> str:
     return format_sites(named.runs, " ")
 
 
-def _chosen(
-    path: str, sets: Mapping[str, Part], partitions: Sequence[tuple[int, re.Match[str]]]
-) -> list[Part]:
+def _chosen(path: str, sets: _Sets, partitions: Sequence[tuple[int, re.Match[str]]]) -> list[Part]:
     """The parts of the only charpartition, or the starred one; else every set."""
     if not partitions:
-        return list(sets.values())
+        return list(sets.by_name.values())
     starred = [entry for entry in partitions if entry[1]["star"]]
     candidates = starred or partitions
     line, match = candidates[-1]
@@ -170,21 +184,23 @@ def _chosen(
         return [_assigned(item, sets, line) for item in _ITEM.findall(match["body"])]
 
 
-def _assigned(item: str, sets: Mapping[str, Part], line: int) -> Part:
+def _assigned(item: str, sets: _Sets, line: int) -> Part:
     """A part of a charpartition: a set under a model, or a name for some sites."""
     label, colon, place = item.partition(":")
-    label, place = label.strip(), _TREE_LENGTH.sub("", place).strip()
+    label, place = " ".join(label.split()), " ".join(_TREE_LENGTH.sub("", place).split())
     if not (label and colon and place):
         raise ValueError(f"cannot read {' '.join(item.split())[:60]!r}: MODEL: charset is wanted")
-    known = sets.get(_unquoted(place))
+    known = sets.called(place)
     if known:
         return replace(known, model=label)
-    if place[0].isalpha() and not any(_unquoted(word) in sets for word in _WORD.findall(place)):
+    if place[0].isalpha() and not any(sets.called(word) for word in _WORD.findall(place)):
         raise ValueError(f"there is no charset {place[:40]}")
     return replace(_located(place, sets), name=_unquoted(label), line=line)
 
 
 def _unquoted(name: str) -> str:
+    if name.startswith('"'):
+        return name[1:-1]
     return name[1:-1].replace("''", "'") if name.startswith("'") else name
 
 

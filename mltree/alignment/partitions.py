@@ -151,7 +151,7 @@ def read_partitioned(
     told = partial(_told, scheme=scheme, alphabet_of=alphabet_of, datatype=datatype)
     sources = {
         file: read_sequences(
-            _found(file, scheme.path) if file else alignment,
+            _found(file, scheme) if file else alignment,
             partial(_judged, file=file, scheme=scheme, told=told),
         )
         for file in dict.fromkeys(part.file for part in scheme.parts)
@@ -164,10 +164,15 @@ def read_partitioned(
     return _assembled(fitted, sources, blocks, alphabets, notices)
 
 
-def _found(file: str, scheme: str) -> str:
+def _found(file: str, scheme: Scheme) -> str:
     """A part's file, beside the partition file where the working folder has none of that name."""
-    beside = Path(scheme).parent / file
-    return str(beside) if not Path(file).exists() and beside.exists() else file
+    places = (Path(file), Path(scheme.path).parent / file)
+    found = next((place for place in places if place.exists()), None)
+    if found is None:
+        part = next(part for part in scheme.parts if part.file == file)
+        hint = "it is looked for in the working folder and beside the partition file"
+        raise scheme.error(f"part {part.name}: there is no file {file}", part, hint)
+    return str(found)
 
 
 def _told(

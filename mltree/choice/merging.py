@@ -36,7 +36,7 @@ from mltree.model.portable import exp
 from mltree.model.substitution import Model
 from mltree.placement import Resources, place
 from mltree.problem import Problem
-from mltree.search.model_optimiser import PartClimb, scale_bounds
+from mltree.search.part_climb import PartClimb, scale_bounds
 from mltree.search.trust_region import advance
 from mltree.tree.topology import Tree
 

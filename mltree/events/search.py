@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from mltree.events import Event
 
 __all__ = [
@@ -78,6 +80,13 @@ class StoppedShort(Event):
 
     what: str
     """What was optimised: ``model and branch lengths``, ``model``, ``branch lengths``."""
+    lacking: float | None
+    """lnL by which the maximum is higher, as far as the last steps tell; None: they do not."""
+
+    @classmethod
+    def by(cls, what: str, lacking: float) -> StoppedShort:
+        """Where so much lnL was still promised, or infinitely much: nothing was."""
+        return cls(what, lacking if math.isfinite(lacking) else None)
 
 
 class TreesCulled(Event):

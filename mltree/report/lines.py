@@ -174,7 +174,11 @@ describe.register(PartsMerged, merged_line)
 
 @describe.register
 def _(event: StoppedShort) -> str:
-    return f"warning: the optimisation of {event.what} stopped short of a maximum"
+    below = "" if event.lacking is None else f", about {event.lacking:.2g} lnL below it"
+    return (
+        f"warning: the optimisation of {event.what} stopped short of a maximum{below}; "
+        "mltree evaluate of the tree found, with the same --model, goes on from there"
+    )
 
 
 @describe.register

@@ -286,8 +286,8 @@ def _optimised(
         steps = optimise_models(fits, fixed, settings.branches, fixed.final_epsilon)
         perform(likelihood, steps)
         best = best_fit(fits)
-        if not best.converged:
-            emit(StoppedShort("model"))
+        if best.lacking:
+            emit(StoppedShort.by("model", best.lacking))
         return best
     fit.lnl = float(likelihood.log_likelihoods([fit.tree], [fit.case])[0])
     return fit

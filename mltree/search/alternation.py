@@ -48,14 +48,16 @@ def alternate(
     """The best of some fits, each brought to a maximum; of its lengths alone, if asked for."""
     unsettled = yield from settle(fits, settings, parameters=parameters)
     best = max(fits, key=lambda fit: fit.lnl)
-    if any(fit is best for fit in unsettled) or not best.converged:
-        emit(StoppedShort("model and branch lengths" if parameters else "branch lengths"))
+    what = "model and branch lengths" if parameters else "branch lengths"
+    ahead = [course.outlook for course in unsettled if course.fit is best]
+    if ahead or best.lacking:
+        emit(StoppedShort.by(what, max([best.lacking, *ahead])))
     return best
 
 
 def settle(
     fits: Sequence[Fit], settings: SearchSettings, *, parameters: bool = True
-) -> Steps[list[Fit]]:
+) -> Steps[list[Course]]:
     """Bring every fit to a maximum, side by side; those that were still moving at the end.
 
     Model and lengths are coupled, so that turns converge at a pace of their own: a small gain says
@@ -74,7 +76,7 @@ def settle(
         under_way = [c for c in under_way if c.outlook >= settings.alternation_epsilon]
         if not under_way:
             break
-    return [course.fit for course in under_way]
+    return under_way
 
 
 def _smooth(fits: Sequence[Fit], epsilon: float) -> Steps[None]:

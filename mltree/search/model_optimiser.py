@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
-from mltree.model.parameters import arrays_of, bounds, vector, with_vector
-from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
+from mltree.model.parameters import arrays_of
+from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.model.portable import exp
 from mltree.model.starting_models import starting_models
 from mltree.model.substitution import Model
-from mltree.search.quasi_newton import MANY, Ascent
+from mltree.search.part_climb import PartClimb, scale_bounds
 from mltree.search.requests import (
     Answers,
     Request,
@@ -35,13 +35,20 @@ from mltree.search.requests import (
     class_weights,
     part_log_likelihoods,
 )
-from mltree.search.trust_region import Climb, Way, advance
+from mltree.search.trust_region import Way, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["Fit", "PartClimb", "best_fit", "optimise_models", "scale_bounds", "starts_of"]
+__all__ = ["Fit", "best_fit", "optimise_models", "starts_of"]
 
 Float = NDArray[np.float64]
+
+SPARSE = 0.75
+"""Share of the points of all parts from which on trees of single parts are less work: a part and a
+point cost either the same (PoCL, 100 parts, 40 taxa)."""
+
+RECORDS = 50_000
+"""Tips of such trees in a launch, at most: about 1 us each to plan, which a GPU waits for."""
 
 
 @dataclass
@@ -57,10 +64,12 @@ class Fit:
     """Of the engine's parts."""
     lnl: float = -np.inf
     """Natural log."""
-    converged: bool = True
-    """False after an optimisation of the model that ended where a step still promises to gain."""
+    lacking: float = 0.0
+    """lnL that steps still promised where an optimisation of the model ended; 0 once converged."""
     part_lnls: Float | None = None
     """f64[parts], after an optimisation of the model."""
+    curvatures: Sequence[Float | None] = ()
+    """f64[n, n] of each part's free variables, after an optimisation of the model."""
 
     @property
     def case(self) -> Case:
@@ -92,8 +101,9 @@ def best_fit(fits: Sequence[Fit]) -> Fit:
         best.tree.lengths[part] = fits[n].tree.lengths[part]
     best.model = best.model.with_parts(models, scalers)
     best.part_lnls = lnls.max(axis=0)
+    best.curvatures = ()
     best.lnl = float(best.part_lnls.sum())
-    best.converged = all(fits[n].converged for n in set(chosen.tolist()))
+    best.lacking = max(fits[n].lacking for n in set(chosen.tolist()))
     return best
 
 
@@ -132,7 +142,7 @@ class _OptimiseModels(Stepwise):
     def steps(self) -> Steps[Answers]:
         """To nothing: the fits have changed."""
         for fit in self.fits:
-            fit.converged = True
+            fit.lacking = 0.0
         yield from _weigh_classes(self.fits)
         climbs = [_FitClimb(fit, self.settings, self.branches, self.epsilon) for fit in self.fits]
         yield from _climb(climbs, self.settings.iterations)
@@ -164,20 +174,30 @@ def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
         under_way = [climb for climb in climbs if not climb.done]
         if not under_way:
             break
-        trees, cases, ends = [], [], [0]
-        for more, under in _candidates(under_way):
-            trees += more
-            cases += under
-            ends.append(len(trees))
-        lnls = yield from part_log_likelihoods(trees, cases)
-        climbs_of_parts, values = [], []
-        for climb, own in zip(under_way, np.split(lnls, ends[1:-1]), strict=True):
-            for part, column in climb.under_way(own):
-                climbs_of_parts.append(part)
+        ways: list[Way] = []
+        values: list[Float] = []
+        rows = yield from _part_lnls(list(_candidates(under_way)))
+        for climb, own in zip(under_way, rows, strict=True):
+            for way, column in climb.under_way(own):
+                ways.append(way)
                 values.append(column)
-        advance(climbs_of_parts, values)
+        advance(ways, values)
     for climb in climbs:
         climb.finish()
+
+
+def _part_lnls(asked: Sequence[tuple[list[Tree], list[Case]]]) -> Steps[list[Float]]:
+    """f64[n, parts] of each of some trees and their cases, those of as many parts at once."""
+    found: list[Float] = [np.empty(0)] * len(asked)
+    for parts in dict.fromkeys(len(cases[0].models) for _, cases in asked):
+        which = [n for n, (_, cases) in enumerate(asked) if len(cases[0].models) == parts]
+        trees = list(chain.from_iterable(asked[n][0] for n in which))
+        cases = list(chain.from_iterable(asked[n][1] for n in which))
+        lnls = yield from part_log_likelihoods(trees, cases)
+        ends = np.cumsum([len(asked[n][0]) for n in which])[:-1]
+        for n, own in zip(which, np.split(lnls, ends), strict=True):
+            found[n] = own
+    return found
 
 
 def _candidates(climbs: Sequence[_FitClimb]) -> Iterator[tuple[list[Tree], list[Case]]]:
@@ -203,10 +223,15 @@ class _FitClimb:
     ) -> None:
         self._fit = fit
         self._branches = branches
+        self._is_sparse = False
+        """Whether trees are of single parts."""
         model = fit.model
+        known = fit.curvatures or [None] * model.n_parts
         self._parts = [
-            PartClimb(part, scale_bounds(model, scaler, settings.scale_limit), settings, epsilon)
-            for part, scaler in zip(model.models, model.scalers.tolist(), strict=True)
+            PartClimb(
+                part, scale_bounds(model, scaler, settings.scale_limit), settings, epsilon, own
+            )
+            for part, scaler, own in zip(model.models, model.scalers.tolist(), known, strict=True)
         ]
 
     @property
@@ -237,19 +262,49 @@ class _FitClimb:
     def candidates(
         self, points: Sequence[Float], arrays: Sequence[list[ModelArrays]]
     ) -> tuple[list[Tree], list[Case]]:
-        """Trees and cases whose lnLs are wanted, part by part: those of the n-th points."""
+        """Trees and cases whose lnLs are wanted, part by part: those of the n-th points.
+
+        Where few points are left of few parts, each has a tree of that part alone.
+        """
         fit = self._fit
         scales = [exp(own[:, -1]) for own in points]
         count = max(map(len, arrays))
+        self._is_sparse = self._is_little(count)
+        if self._is_sparse:
+            return self._by_part(scales, arrays)
         every = [own + own[-1:] * (count - len(own)) for own in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]
         padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
         return [self._scaled(scale) for scale in np.array(padded).T], cases
 
     def under_way(self, lnls: Float) -> list[tuple[Way, Float]]:
-        """The climbs that go on, and their values among lnLs f64[n, parts]."""
+        """The climbs that go on, and their values among lnLs f64[n, parts], or f64[n, 1]."""
+        if self._is_sparse:
+            parts = [part for part in self._parts if not part.done]
+            ends = np.cumsum([part.points for part in parts])[:-1]
+            rows = np.split(lnls[:, 0], ends)
+            return [(part.climb, own) for part, own in zip(parts, rows, strict=True)]
         pairs = zip(self._parts, lnls.T, strict=True)
         return [(part.climb, own[: part.points]) for part, own in pairs if not part.done]
+
+    def _is_little(self, count: int) -> bool:
+        """Whether trees of single parts are less to do than ``count`` of all."""
+        wanted = sum(part.points for part in self._parts if not part.done)
+        few = wanted * self._fit.tree.n_tips <= RECORDS
+        return few and wanted <= SPARSE * count * len(self._parts)
+
+    def _by_part(
+        self, scales: Sequence[Float], arrays: Sequence[list[ModelArrays]]
+    ) -> tuple[list[Tree], list[Case]]:
+        """A tree for every point of the parts that are not done."""
+        fit = self._fit
+        trees, cases = [], []
+        for number, part in enumerate(self._parts):
+            if not part.done:
+                trees += [self._lone(number, scale) for scale in scales[number].tolist()]
+                first = fit.first_part + number
+                cases += [Case((own,), fit.weights, first) for own in arrays[number]]
+        return trees, cases
 
     def finish(self) -> None:
         """Leave the fit at the top of the climbs."""
@@ -262,7 +317,16 @@ class _FitClimb:
         )
         fit.part_lnls = np.array([part.value for part in self._parts])
         fit.lnl = float(fit.part_lnls.sum())
-        fit.converged &= all(part.converged for part in self._parts)
+        fit.curvatures = [part.curvature for part in self._parts]
+        fit.lacking = math.fsum(part.lacking for part in self._parts)
+
+    def _lone(self, part: int, scale: float) -> Tree:
+        """The tree of one of several parts, its branches as long as a factor makes them."""
+        tree = self._fit.tree
+        if tree.lengths.ndim == 1:
+            return tree
+        lengths = self._branches.scaled(tree.lengths[part], scale)
+        return Tree(tree.twin, tree.edge, lengths, tree.n_tips)
 
     def _scaled(self, scales: Float) -> Tree:
         """The tree with branches as long as factors f64[parts] make them."""
@@ -272,67 +336,3 @@ class _FitClimb:
         factor = scales[:, None] if tree.lengths.ndim > 1 else scales
         lengths = self._branches.scaled(tree.lengths, factor)
         return Tree(tree.twin, tree.edge, lengths, tree.n_tips)
-
-
-def scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[float, float]:
-    """Bounds on the log of the factor on a part's branch lengths, ``limit`` at most."""
-    if model.linkage == Linkage.LINKED and model.n_parts > 1:
-        return 0.0, 0.0
-    if model.linkage != Linkage.SCALED:
-        return -limit, limit
-    low, high = math.log(SCALER_MIN / scaler), math.log(SCALER_MAX / scaler)
-    return min(max(low, -limit), 0.0), max(min(high, limit), 0.0)
-
-
-class PartClimb:
-    """The climb of one part: variables that are free, in terms of models and scales."""
-
-    def __init__(
-        self,
-        model: Model,
-        scale: tuple[float, float],
-        settings: ModelSettings,
-        epsilon: float,
-    ) -> None:
-        self._model = model
-        low, high = np.array([*bounds(model), scale], dtype=np.float64).T
-        self._free = np.flatnonzero(high > low)
-        self._start: Float = np.append(vector(model), 0.0)
-        """f64[variables]: the free and the fixed ones, the scale last."""
-        start, low, high = (every[self._free] for every in (self._start, low, high))
-        kind = Climb if len(start) < MANY else Ascent
-        self.climb = kind(start, low, high, settings.step, epsilon)
-        self.points = 0
-        """How many were asked for last."""
-
-    @property
-    def done(self) -> bool:
-        """Whether there is nothing more to try."""
-        return self.climb.done
-
-    @property
-    def value(self) -> float:
-        """LnL at the end."""
-        return self.climb.value
-
-    @property
-    def converged(self) -> bool:
-        """Whether the end is a maximum."""
-        return self.climb.converged
-
-    def variables(self) -> Float:
-        """f64[n, variables]: where lnLs are wanted; at the end once done."""
-        points = self.climb.x[None] if self.done else self.climb.points()
-        self.points = len(points)
-        return self._variables(points)
-
-    def end(self) -> tuple[Model, float]:
-        """The best model, and its factor."""
-        (best,) = self._variables(self.climb.x[None])
-        return with_vector(self._model, best[:-1]), math.exp(best[-1])
-
-    def _variables(self, points: Float) -> Float:
-        """f64[n, variables]: the free ones of f64[n, free] beside the fixed ones."""
-        every = np.tile(self._start, (len(points), 1))
-        every[:, self._free] = points
-        return every

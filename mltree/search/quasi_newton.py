@@ -107,12 +107,12 @@ class Ascent(Way):
         slope = np.where(held, 0.0, slope)
         move = np.where(held, 0.0, self._uphill(slope))
         longest = np.abs(move).max(initial=0.0)
-        promise = (slope * move).sum() / 2
+        promise = self.promise = float((slope * move).sum() / 2)
         is_over = promise < self._epsilon or self.radius < self._step**2
         if is_over and not self._is_fresh:
             self._measures, self._ends = True, self.x[None]
             return
-        self.converged = bool(promise < self._epsilon)
+        self.converged = promise < self._epsilon
         self.done = bool(is_over)
         move = move * min(1.0, self.radius / max(longest, np.finfo(np.float64).tiny))
         shares = np.array([1.0, *SHORTER])

@@ -43,6 +43,15 @@ CONVEX = 1.0
 """Negative curvature from which on a direction is left even where its slope is zero: beyond what
 mixed precision, good to 1e-5, puts into a difference (0.1)."""
 
+NEAR = 0.25
+"""Length of the steps after which a curvature is measured anew."""
+
+DOUBT = 0.03
+"""Share of the curvature along the axes by which one that was not measured may be too steep."""
+
+SURE = 2.0
+"""By how much a doubt may raise a promise for the next end's curvature not to be measured."""
+
 
 class Way(ABC):
     """The way uphill from one start within low <= x <= high, from the values of points."""
@@ -53,6 +62,8 @@ class Way(ABC):
         self.value = -np.inf
         """What it is worth: never less than the start."""
         self.done = False
+        self.promise = np.inf
+        """What a step promised when one was last planned."""
         self.converged = False
         """Whether no step promises ``epsilon`` any more."""
         self.low, self.high = low, high
@@ -72,17 +83,41 @@ class Way(ABC):
 
 
 class Climb(Way):
-    """By Newton's steps."""
+    """By Newton's steps.
 
-    def __init__(self, start: Float, low: Float, high: Float, step: float, epsilon: float) -> None:
+    The curvature is measured wherever a step of some length may end. Around the end of a short one,
+    or where it is known from a climb nearby, it is measured along the axes alone, a third of the
+    points or less: it is off by as little as the step is long. Where that leaves the end in doubt,
+    all of it is measured there after all.
+    """
+
+    def __init__(
+        self,
+        start: Float,
+        low: Float,
+        high: Float,
+        step: float,
+        epsilon: float,
+        curvature: Float | None = None,
+    ) -> None:
+        """``curvature``: f64[n, n], minus the Hessian somewhere near; of other shapes, not used."""
         super().__init__(start, low, high, epsilon)
         self._stencil = Stencil.of(len(start), step)
+        self.curvature: Float | None = None
+        """f64[n, n]: minus the Hessian, as it was last told."""
+        if curvature is not None and curvature.shape == (len(start), len(start)):
+            self.curvature = curvature
+        self._measures = self.curvature is None
+        """Whether all of it is wanted of the next launch."""
+        self._strayed = 0.0
+        """The length of the steps since it was all measured."""
         self.quadratic: Quadratic | None = None
         """The expansion about x; None where x is new and nothing around it is known."""
 
     def points(self) -> Float:
         """The stencil around the end of the longest step, and the other ends."""
-        return np.concatenate([self._ends[0] + self._stencil.offsets, self._ends[1:]])
+        offsets = self._stencil.offsets if self._measures else self._stencil.axes
+        return np.concatenate([self._ends[0] + offsets, self._ends[1:]])
 
     def take(self, values: Float) -> None:
         """Go on from the f64[m] values at the points; see :func:`advance`."""
@@ -90,28 +125,56 @@ class Climb(Way):
 
     def note(self, values: Float) -> None:
         """Find the best end of a step, and what is known around it, in f64[m] values."""
-        around, beside = np.split(values, [len(self._stencil.offsets)])
+        around, beside = np.split(values, [len(values) - len(self._ends) + 1])
         at_ends = np.append(around[0], beside)
         best = int(at_ends.argmax())
         lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
         if self.quadratic is not None and at_ends[best] <= self.value:
             self.radius = SHORTER[1] * lengths[-1]
+            self._measures = True
         else:
             self.x, self.value = self._ends[best], float(at_ends[best])
-            self.quadratic = self._stencil.quadratic(around) if best == 0 else None
+            self.quadratic = self._expanded(around, lengths[0]) if best == 0 else None
             longer = max(self.radius, 2.0 * lengths[0])
             self.radius = min(longer, REACH) if best == 0 else lengths[best]
         if self.quadratic is None:
-            self._ends = self.x[None]
+            self._measures, self._ends = True, self.x[None]
 
-    def end_at(self, promise: float) -> None:
-        """Stop where no step within reach promises enough, or the steps have become too short."""
-        self.converged = promise < self._epsilon
-        self.done = self.converged or self.radius < self._stencil.step
+    def go_on(self, promise: float, doubt: float, steps: Float) -> None:
+        """Stop where no step within reach promises enough, or the steps have become too short.
 
-    def try_steps(self, steps: Float) -> None:
-        """Take f64[steps, n], the longest first, for the next ones."""
+        ``doubt``: what might be promised if the curvature were measured; if that is enough, it is.
+        ``steps``: f64[steps, n], the longest first, to be tried next.
+        """
+        self.promise, is_little = promise, promise < self._epsilon
+        self.done = is_little or self.radius < self._stencil.step
         self._ends = np.clip(self.x + steps, self.low, self.high)
+        if self.done and self._strayed and doubt >= self._epsilon:
+            self.done, self.quadratic, self._ends = False, None, self.x[None]
+        self.converged = self.done and is_little
+        strayed = self._strayed + np.abs(steps[0]).max(initial=0.0)
+        self._measures = self.quadratic is None or strayed > NEAR or doubt > SURE * promise
+
+    def _expanded(self, values: Float, length: float) -> Quadratic:
+        """The expansion about x, from the values around it, at the end of a step so long."""
+        if self._measures or self.curvature is None:
+            found, self._strayed = self._stencil.quadratic(values), 0.0
+        else:
+            gradient, along = self._stencil.slopes(values)
+            found = Quadratic(gradient, _rescaled(self.curvature, along))
+            self._strayed += max(length, np.finfo(np.float64).tiny)
+        self.curvature = found.curvature
+        return found
+
+
+def _rescaled(curvature: Float, along: Float) -> Float:
+    """f64[n, n]: with diagonal f64[n], and the same correlations, where there are some."""
+    before = np.diagonal(curvature)
+    is_both = (along > FLAT) & (before > FLAT)
+    ratio = np.sqrt(np.divide(along, before, out=np.ones_like(along), where=is_both))
+    scaled = curvature * ratio[:, None] * ratio
+    np.fill_diagonal(scaled, along)
+    return scaled
 
 
 def advance(climbs: Sequence[Way], values: Sequence[Float]) -> None:
@@ -137,13 +200,16 @@ def _plan_steps(climbs: Sequence[Climb]) -> None:
     def steps(radius: Float) -> Float:
         return concave.summit(np.maximum(low, -radius[:, None]), np.minimum(high, radius[:, None]))
 
-    promises = quadratics.gain(steps(np.full(len(climbs), REACH)))
+    within = np.maximum(low, -REACH), np.minimum(high, REACH)
+    promises = quadratics.gain(concave.summit(*within))
+    flatter = quadratics.flatter(DOUBT)
+    doubts = flatter.gain(flatter.concave(low, high).summit(*within))
     whole = steps(np.array([climb.radius for climb in climbs]))
     length = np.abs(whole).max(axis=1, initial=0.0)
     every = np.stack([whole, *(steps(share * length) for share in SHORTER)], axis=1)
-    for climb, promise, own in zip(climbs, promises.tolist(), every, strict=True):
-        climb.end_at(promise)
-        climb.try_steps(own)
+    rows = zip(climbs, promises.tolist(), doubts.tolist(), every, strict=True)
+    for climb, promise, doubt, own in rows:
+        climb.go_on(promise, doubt, own)
 
 
 class Stencil(NamedTuple):
@@ -153,6 +219,11 @@ class Stencil(NamedTuple):
     """f64[1 + 2n + n(n-1)/2, n]"""
     step: float
 
+    @property
+    def axes(self) -> Float:
+        """f64[1 + 2n, n]: the middle, and the steps along each axis."""
+        return self.offsets[: 1 + 2 * self.offsets.shape[1]]
+
     @classmethod
     def of(cls, n: int, step: float) -> Stencil:
         """The stencil of n variables."""
@@ -160,14 +231,22 @@ class Stencil(NamedTuple):
         one, other = np.triu_indices(n, 1)
         return cls(np.concatenate([np.zeros((1, n)), axes, -axes, axes[one] + axes[other]]), step)
 
+    def slopes(self, values: Float) -> tuple[Float, Float]:
+        """f64[n] each: gradient in the middle and curvature along the axes, from values there."""
+        n = self.offsets.shape[1]
+        up, down = np.split(values[1 : 1 + 2 * n] - values[0], 2)
+        return (up - down) / (2 * self.step), (-up - down) / self.step**2
+
     def quadratic(self, values: Float) -> Quadratic:
         """The second-order expansion about the middle, from f64[points] values."""
         n = self.offsets.shape[1]
-        up, down, both = np.split(values[1:] - values[0], (n, 2 * n))
+        gradient, along = self.slopes(values)
+        up, _, both = np.split(values[1:] - values[0], (n, 2 * n))
         one, other = np.triu_indices(n, 1)
-        curvature = np.diag(-up - down)
-        curvature[one, other] = curvature[other, one] = up[one] + up[other] - both
-        return Quadratic((up - down) / (2 * self.step), curvature / self.step**2)
+        curvature = np.diag(along)
+        between = (up[one] + up[other] - both) / self.step**2
+        curvature[one, other] = curvature[other, one] = between
+        return Quadratic(gradient, curvature)
 
 
 class Quadratic(NamedTuple):
@@ -183,6 +262,12 @@ class Quadratic(NamedTuple):
         bend = (step * (self.curvature * step[..., None, :]).sum(axis=-1)).sum(axis=-1)
         gain: Float = (self.gradient * step).sum(axis=-1) - np.maximum(bend, 0.0) / 2
         return gain
+
+    def flatter(self, share: float) -> Quadratic:
+        """The same with so much less of the curvature along each axis."""
+        along = np.abs(np.diagonal(self.curvature, axis1=-2, axis2=-1))
+        less = share * along[..., None] * np.eye(self.gradient.shape[-1])
+        return Quadratic(self.gradient, self.curvature - less)
 
     def concave(self, low: Float, high: Float) -> Quadratic:
         """About straight where it is convex, within low <= 0 <= high f64[..., n].

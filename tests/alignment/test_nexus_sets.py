@@ -77,6 +77,35 @@ def test_files_and_data_types() -> None:
     ]
 
 
+def test_the_case_of_letters_tells_sets_apart_where_it_must() -> None:
+    text = "#nexus\nBEGIN SETS; CHARSET CytB=1-9; charset nd1 = 10-20; charset ND1 = 21-30;\n"
+    assert [
+        (part.name, part.model)
+        for part in parts_of(text + "charpartition m = JC: cytb, HKY: nd1, GTR: ND1; end;")
+    ] == [("CytB", "JC"), ("nd1", "HKY"), ("ND1", "GTR")]
+    with pytest.raises(InputError, match="there is no charset Nd1$"):
+        parts_of(text + "charpartition m = JC: Nd1; end;")
+
+
+def test_double_quotes_are_quotes() -> None:
+    text = """#nexus
+    begin sets;
+      charset "gene; one" = 1-9;
+      charset two = "my [gene].phy": 1-5;
+      charpartition m = JC: "gene; one", HKY: two;
+    end;"""
+    assert [(part.name, part.file) for part in parts_of(text)] == [
+        ("gene; one", None),
+        ("two", "my [gene].phy"),
+    ]
+
+
+def test_names_that_go_over_lines_leave_a_message_on_one() -> None:
+    text = "#nexus\nbegin sets; charset a = 1-9;\ncharpartition m = JC: b\n c;"
+    with pytest.raises(InputError, match=r"^genes.nex, line 3: there is no charset b c$"):
+        parts_of(text)
+
+
 def test_other_commands_are_passed_over() -> None:
     text = """#NEXUS
 [!a comment [in a comment]; charset no = 1;]

@@ -235,7 +235,7 @@ def test_parts_that_cannot_be_cut(tmp_path: Path, case: str) -> None:
 
 
 def test_a_missing_file_of_a_part(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nothing\.phy: no such file"):
+    with pytest.raises(InputError, match=r"line 2: part \w+: there is no file nothing\.phy$"):
         cut(tmp_path, ROWS, "#nexus\ncharset x = nothing.phy: 1-9;")
 
 

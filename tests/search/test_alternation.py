@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from mltree.events import Event
 from mltree.events.search import StoppedShort
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import alone
+from mltree.report.lines import describe
 from mltree.search.alternation import alternate
 from mltree.search.model_optimiser import Fit
 from mltree.search.requests import perform
@@ -85,16 +87,22 @@ def test_a_long_ridge_is_walked_to_its_end(case: Simulated) -> None:
 def test_stopping_short_is_told(case: Simulated) -> None:
     slow = Approaching(gain=1.0, pace=0.99)
     _, events = alternated(slow, [fit_of(case)], parameters=False)
-    assert events == [StoppedShort("branch lengths")]
+    (event,) = events
+    assert event.what == "branch lengths"
+    assert event.lacking == pytest.approx(slow.lacking, rel=0.9)
+    assert f"about {event.lacking:.2g} lnL below it" in describe(event)
     settings = replace(SETTINGS, max_alternations=1)
     _, events = alternated(case.likelihood, [fit_of(case)], settings)
-    assert events == [StoppedShort("model and branch lengths")]
+    assert events == [StoppedShort("model and branch lengths", None)]
+    assert "lnL" not in describe(events[0])
 
 
 def test_a_model_that_stops_short_is_told(case: Simulated) -> None:
-    settings = replace(SETTINGS, model=ModelSettings(iterations=1))
-    _, events = alternated(case.likelihood, [fit_of(case)], settings)
-    assert events == [StoppedShort("model and branch lengths")]
+    settings = replace(SETTINGS, model=ModelSettings(iterations=1), max_alternations=40)
+    found, events = alternated(case.likelihood, [fit_of(case)], settings)
+    (event,) = events
+    whole, _ = alternated(case.likelihood, [Fit(found.tree.copy(), found.model)])
+    assert event.lacking == pytest.approx(whole.lnl - found.lnl, rel=0.5, abs=0.01)
 
 
 def test_lengths_alone_leave_the_model(case: Simulated) -> None:

@@ -129,6 +129,41 @@ def test_a_long_tail_is_walked_to_its_end() -> None:
     assert found.value > -2e-3
 
 
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=50, deadline=None)
+def test_a_curvature_that_is_off_costs_no_height(seed: int) -> None:
+    """One that is too steep promises too little: where it may be, all of it is measured."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 5))
+    axes, _ = np.linalg.qr(rng.normal(size=(n, n)))
+    bends = np.exp(rng.uniform(-3.0, 5.0, n))
+    top = rng.uniform(-0.1, 0.1, n)
+
+    def ridge(x: np.ndarray) -> np.ndarray:
+        along = (x - top) @ axes
+        return -(bends * along**2 + 0.3 * np.abs(along) ** 3).sum(axis=1)
+
+    wrong = axes @ np.diag(2.0 * bends * rng.uniform(0.98, 1.02, n)) @ axes.T
+    found = Climb(np.zeros(n), np.full(n, -9.0), np.full(n, 9.0), STEP, 1e-3, wrong)
+    while not found.done:
+        found.take(ridge(found.points()))
+    assert found.converged
+    assert found.value > -2e-3
+
+
+def test_around_a_short_step_only_the_axes_are_measured() -> None:
+    """Of 6 variables 13 points instead of 28, beside the ends of three shorter steps."""
+    at = np.linspace(-0.1, 0.1, 6)
+    found = Climb(np.zeros(6), np.full(6, -9.0), np.full(6, 9.0), STEP, EPSILON)
+    counts = []
+    while not found.done:
+        points = found.points()
+        counts.append(len(points))
+        found.take(bowl(*at)(points))
+    assert counts == [1 + 12 + 15, 1 + 12 + 3]
+    assert found.converged
+
+
 def test_nothing_to_vary_is_an_end() -> None:
     found, launches = climb(lambda x: np.full(len(x), 7.0), [])
     assert (launches, found.value, found.converged) == (1, 7.0, True)

@@ -1,0 +1,93 @@
+"""The climb of one part's model: its free variables and a factor on its branch lengths."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.model.parameters import bounds, vector, with_vector
+from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
+from mltree.model.substitution import Model
+from mltree.search.quasi_newton import MANY, Ascent
+from mltree.search.trust_region import Climb
+from mltree.settings import ModelSettings
+
+__all__ = ["PartClimb", "scale_bounds"]
+
+Float = NDArray[np.float64]
+
+
+def scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[float, float]:
+    """Bounds on the log of the factor on a part's branch lengths, ``limit`` at most."""
+    if model.linkage == Linkage.LINKED and model.n_parts > 1:
+        return 0.0, 0.0
+    if model.linkage != Linkage.SCALED:
+        return -limit, limit
+    low, high = math.log(SCALER_MIN / scaler), math.log(SCALER_MAX / scaler)
+    return min(max(low, -limit), 0.0), max(min(high, limit), 0.0)
+
+
+class PartClimb:
+    """The climb of one part: variables that are free, in terms of models and scales."""
+
+    def __init__(
+        self,
+        model: Model,
+        scale: tuple[float, float],
+        settings: ModelSettings,
+        epsilon: float,
+        curvature: Float | None = None,
+    ) -> None:
+        """``curvature``: of the free variables, f64[n, n], as a climb near this one left it."""
+        self._model = model
+        low, high = np.array([*bounds(model), scale], dtype=np.float64).T
+        self._free = np.flatnonzero(high > low)
+        self._start: Float = np.append(vector(model), 0.0)
+        """f64[variables]: the free and the fixed ones, the scale last."""
+        start, low, high = (every[self._free] for every in (self._start, low, high))
+        self.climb = (
+            Climb(start, low, high, settings.step, epsilon, curvature)
+            if len(start) < MANY
+            else Ascent(start, low, high, settings.step, epsilon)
+        )
+        self.points = 0
+        """How many were asked for last."""
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing more to try."""
+        return self.climb.done
+
+    @property
+    def value(self) -> float:
+        """LnL at the end."""
+        return self.climb.value
+
+    @property
+    def curvature(self) -> Float | None:
+        """f64[n, n]: minus the Hessian in the free variables, as far as it is known."""
+        return self.climb.curvature if isinstance(self.climb, Climb) else None
+
+    @property
+    def lacking(self) -> float:
+        """LnL that a step still promises at the end; 0 where that is a maximum."""
+        return 0.0 if self.climb.converged else self.climb.promise
+
+    def variables(self) -> Float:
+        """f64[n, variables]: where lnLs are wanted; at the end once done."""
+        points = self.climb.x[None] if self.done else self.climb.points()
+        self.points = len(points)
+        return self._variables(points)
+
+    def end(self) -> tuple[Model, float]:
+        """The best model, and its factor."""
+        (best,) = self._variables(self.climb.x[None])
+        return with_vector(self._model, best[:-1]), math.exp(best[-1])
+
+    def _variables(self, points: Float) -> Float:
+        """f64[n, variables]: the free ones of f64[n, free] beside the fixed ones."""
+        every = np.tile(self._start, (len(points), 1))
+        every[:, self._free] = points
+        return every
