@@ -6,15 +6,16 @@ under the model of either; pairs that make the criterion of the whole scheme bet
 best first, no subset twice; until none does. The tree and its lengths stay, times a factor of each
 subset where lengths are scaled.
 
-Given the lengths, the lnL of a subset is the sum of what its parts have under its model. So no pair
-needs patterns of its own: pairs without a part in common are fitted in one tree of a launch.
+Given the lengths, the lnL of a subset is the sum of what its parts have under its model
+(:mod:`mltree.choice.part_sets`), and so is its curvature, about, of what two of one model have.
+Most pairs are far from being worth it: they are left as soon as no step promises enough.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
@@ -22,16 +23,14 @@ from numpy.typing import NDArray
 
 from mltree.alignment.subsets import side_by_side
 from mltree.choice.model_choice import FITTING, engine_width
+from mltree.choice.part_sets import PartSets
 from mltree.choice.scored_models import Choice
 from mltree.events import Emit
 from mltree.events.choice import PartsMerged
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
 from mltree.model.candidates import Criterion
-from mltree.model.eigen import ModelArrays
 from mltree.model.grammar import parse_model
 from mltree.model.parameters import arrays_of, free_parameters, vector, with_vector
-from mltree.model.partitioned import Linkage
+from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage
 from mltree.model.portable import exp
 from mltree.model.substitution import Model
 from mltree.placement import Resources, place
@@ -56,11 +55,14 @@ MOST_PAIRS, MOST_PAIRS_A_PART = 1000, 10
 TIE = 1e-6
 """Of the criterion: what rounding makes of nothing. Linked parts under JC are one for free."""
 
+HOPE = 2.0
+"""How many times what a step promises a pair may still gain, beside the margin."""
+
+MARGIN = 10.0
+"""lnL: a pair that ends so much below where it would be worth it is not climbed to its end."""
+
 EPSILON = 0.01
 """lnL that a fit may still lack; a pair gains or loses units of the criterion."""
-
-AT_ONCE = 50_000
-"""Models of parts in a launch: as many as the optimiser of a thousand parts has there."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class _Subset:
     free: int
     """Parameters of the model."""
     lnl: float = -math.inf
+    curvature: Float | None = field(default=None, compare=False)
+    """f64[n, n]: minus the Hessian in the model's free variables and the scale, about there."""
 
 
 def merge_parts(
@@ -122,18 +126,20 @@ class _Merger:
         self._problem = problem
         self._tree = tree
         self._criterion = criterion
-        self._settings = replace(FITTING.model, final_epsilon=EPSILON)
+        self._settings = replace(
+            FITTING.model, final_epsilon=EPSILON, scale_limit=math.log(SCALER_MAX / SCALER_MIN)
+        )
         self._widths: list[int] = []
-        self._likelihoods: list[Likelihood] = []
+        self._likelihoods: list[PartSets] = []
         starts, left = [], list(choices)
         for number, patterns in enumerate(problem.groups):
             own = [left.pop(0) for _ in patterns.parts]
             self._widths.append(engine_width([choice.best.model for choice in own]))
             bounds = FITTING.branches.bounds(problem.n_sites)
-            placement = place(resources, patterns, self._widths[-1], bounds)
-            self._likelihoods.append(placement.likelihood(patterns))
+            likelihood = place(resources, patterns, self._widths[-1], bounds).likelihood(patterns)
+            self._likelihoods.append(PartSets(likelihood, tree, len(own)))
             starts += [_lone(number, part, choice) for part, choice in enumerate(own)]
-        self.subsets = self._fitted(starts)
+        self.subsets = self._fitted(starts, [-math.inf] * len(starts))
         self._pairs: dict[tuple[_Subset, _Subset], _Subset] = {}
 
     def rounds(self) -> Iterator[PartsMerged]:
@@ -171,7 +177,8 @@ class _Merger:
             if pair not in self._pairs
             for start in self._starts(*pair)
         ]
-        fitted = self._fitted([start for _, start in owners])
+        wanted = [self._break_even(*owner) for owner in owners]
+        fitted = self._fitted([start for _, start in owners], wanted)
         for (pair, _), one in zip(owners, fitted, strict=True):
             known = self._pairs.get(pair)
             if known is None or self._worth(pair, one) > self._worth(pair, known):
@@ -197,6 +204,11 @@ class _Merger:
         free = merged.free - one.free - other.free - self._is_scaled
         gain = self._score() - self._score(lnl, free)
         return -math.inf if math.isnan(gain) else gain
+
+    def _break_even(self, pair: tuple[_Subset, _Subset], merged: _Subset) -> float:
+        """The lnL from which on a pair is better off as one."""
+        as_good = pair[0].lnl + pair[1].lnl
+        return as_good - self._worth(pair, replace(merged, lnl=as_good)) / 2.0
 
     def _score(self, lnl: float = 0.0, free: int = 0) -> float:
         """The criterion of the scheme, with so much more lnL and so many more parameters."""
@@ -228,27 +240,42 @@ class _Merger:
                 length=_between(one.length, other.length, share),
                 free=free_parameters(model),
                 sites=one.sites + other.sites,
+                curvature=_of_both(own, one, other),
             )
 
-    def _fitted(self, starts: Sequence[_Subset]) -> list[_Subset]:
-        """Subsets at the maximum over their parameters, in the same order."""
+    def _fitted(self, starts: Sequence[_Subset], wanted: Sequence[float]) -> list[_Subset]:
+        """Subsets at the maximum over their parameters, in the same order.
+
+        One that will not reach the lnL that is ``wanted`` of it is left on its way.
+        """
         found: dict[int, _Subset] = {}
         for group in range(len(self._likelihoods)):
             own = [n for n, start in enumerate(starts) if start.group == group]
-            found |= zip(own, self._climbed(group, [starts[n] for n in own]), strict=True)
+            found |= zip(
+                own,
+                self._climbed(group, [starts[n] for n in own], [wanted[n] for n in own]),
+                strict=True,
+            )
         return [found[n] for n in range(len(starts))]
 
-    def _climbed(self, group: int, starts: Sequence[_Subset]) -> list[_Subset]:
+    def _climbed(
+        self, group: int, starts: Sequence[_Subset], wanted: Sequence[float]
+    ) -> list[_Subset]:
         linked, settings = self._problem.model, self._settings
         climbs = [
             PartClimb(
                 start.model, scale_bounds(linked, start.scaler, settings.scale_limit),
-                settings, EPSILON,
+                settings, EPSILON, start.curvature,
             )
             for start in starts
         ]  # fmt: skip
         for _ in range(settings.iterations):
-            live = [n for n, climb in enumerate(climbs) if not climb.done]
+            rows = enumerate(zip(climbs, wanted, strict=True))
+            live = [
+                n
+                for n, (climb, least) in rows
+                if not climb.done and climb.hope(HOPE) + MARGIN >= least
+            ]
             if not live:
                 break
             points = [climbs[n].variables() for n in live]
@@ -262,51 +289,16 @@ class _Merger:
                 speeds,
                 [(1, self._widths[group])] * len(live),
             )
-            values = self._values(group, [starts[n].parts for n in live], arrays)
+            values = self._likelihoods[group].lnls([starts[n].parts for n in live], arrays)
             advance([climbs[n].climb for n in live], values)
         ends = [climb.end() for climb in climbs]
         return [
-            replace(start, model=model, scaler=start.scaler * scale, lnl=climb.value)
+            replace(
+                start, model=model, scaler=start.scaler * scale, lnl=climb.value,
+                curvature=climb.curvature,
+            )
             for start, climb, (model, scale) in zip(starts, climbs, ends, strict=True)
-        ]
-
-    def _values(
-        self,
-        group: int,
-        parts: Sequence[tuple[int, ...]],
-        arrays: Sequence[Sequence[ModelArrays]],
-    ) -> list[Float]:
-        """f64[points] for each of some sets of parts: their lnL under each of its models."""
-        many, rows = len(self._problem.groups[group].parts), _apart(parts)
-        models = [_row([parts[n] for n in row], [arrays[n] for n in row], many) for row in rows]
-        lnls = self._part_lnls(group, [Case(own) for of_row in models for own in of_row], many)
-        found: dict[int, Float] = {}
-        ends = np.cumsum([len(of_row) for of_row in models])[:-1]
-        for row, own in zip(rows, np.split(lnls, ends), strict=True):
-            for n in row:
-                found[n] = own[: len(arrays[n]), list(parts[n])].sum(axis=1)
-        return [found[n] for n in range(len(parts))]
-
-    def _part_lnls(self, group: int, cases: Sequence[Case], many: int) -> Float:
-        """f64[cases, parts] of the tree."""
-        step = max(1, AT_ONCE // many)
-        chunks = [cases[first : first + step] for first in range(0, len(cases), step)]
-        likelihood = self._likelihoods[group]
-        return np.concatenate(
-            [likelihood.part_log_likelihoods([self._tree] * len(own), own) for own in chunks]
-        )
-
-
-def _row(
-    parts: Sequence[tuple[int, ...]], arrays: Sequence[Sequence[ModelArrays]], many: int
-) -> list[tuple[ModelArrays, ...]]:
-    """The models of ``many`` parts, point by point, of sets of parts that have none in common."""
-    models = [[arrays[0][0]] * many for _ in range(max(map(len, arrays)))]
-    for subset, own in zip(parts, arrays, strict=True):
-        for k, row in enumerate(models):
-            for part in subset:
-                row[part] = own[min(k, len(own) - 1)]
-    return [tuple(row) for row in models]
+        ]  # fmt: skip
 
 
 def _lone(group: int, part: int, choice: Choice) -> _Subset:
@@ -315,6 +307,16 @@ def _lone(group: int, part: int, choice: Choice) -> _Subset:
     length = float(best.tree.lengths.sum())
     free = free_parameters(best.model)
     return _Subset(group, (part,), best.name, best.model, 1.0, length, best.sites, free)
+
+
+def _of_both(own: _Subset, one: _Subset, other: _Subset) -> Float | None:
+    """The curvature of two subsets under the model of one: of both, or as one's sites have it."""
+    if own.curvature is None or one.curvature is None or other.curvature is None:
+        return None
+    if one.name == other.name and one.curvature.shape == other.curvature.shape:
+        both: Float = one.curvature + other.curvature
+        return both
+    return own.curvature * ((one.sites + other.sites) / own.sites)
 
 
 def _ranks(values: Float) -> NDArray[np.int64]:
@@ -326,18 +328,3 @@ def _ranks(values: Float) -> NDArray[np.int64]:
 
 def _between(one: float, other: float, share: float) -> float:
     return share * one + (1.0 - share) * other
-
-
-def _apart(parts: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    """Sets of parts in rows, none of which has a part twice; the largest first, where they fit."""
-    rows: list[list[int]] = []
-    taken: list[int] = []
-    for n in sorted(range(len(parts)), key=lambda n: -len(parts[n])):
-        own = sum(1 << part for part in parts[n])
-        row = next((r for r, used in enumerate(taken) if not used & own), len(rows))
-        if row == len(rows):
-            rows.append([])
-            taken.append(0)
-        rows[row].append(n)
-        taken[row] |= own
-    return rows

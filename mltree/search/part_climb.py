@@ -77,6 +77,11 @@ class PartClimb:
         """LnL that a step still promises at the end; 0 where that is a maximum."""
         return 0.0 if self.climb.converged else self.climb.promise
 
+    def hope(self, times: float) -> float:
+        """LnL that the end may have, if it gains so many times what a step promises."""
+        promise = self.climb.promise
+        return self.climb.value + times * promise if math.isfinite(promise) else math.inf
+
     def variables(self) -> Float:
         """f64[n, variables]: where lnLs are wanted; at the end once done."""
         points = self.climb.x[None] if self.done else self.climb.points()

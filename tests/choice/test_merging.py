@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mltree.alignment.alphabet import DNA
+from mltree.choice import merging
 from mltree.choice.choosing import check_mergeable, regrouped
 from mltree.choice.merging import merge_parts
 from mltree.choice.scored_models import Choice, Scored
@@ -103,6 +104,29 @@ def test_genes_of_a_regime_become_one(tmp_path: Path, linkage: Linkage) -> None:
     fewer = regrouped(data.problem, subsets)
     assert fewer.model.names == ("g0_g3", "g1_g2_g4")
     assert_score(data, fewer.under(["HKY+FC+G4", "JC"]), rounds[-1].score)
+
+
+@pytest.mark.cases(2, 30)
+def test_pairs_that_are_left_early_would_not_have_been_merged(
+    case: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As against every pair climbed to its end, from no curvature that is known."""
+    rng = np.random.default_rng([case, 77])
+    regimes = rng.integers(0, 2, 5).tolist()
+    data = simulated(tmp_path, regimes, int(rng.integers(60, 300)), case, Linkage.SCALED)
+    schemes, scores = [], []
+    for is_whole in (False, True):
+        if is_whole:
+            monkeypatch.setattr(merging, "MARGIN", np.inf)
+            monkeypatch.setattr(merging, "_of_both", lambda *_: None)
+        events: list[Event] = []
+        subsets = merge_parts(
+            data.problem, data.choices, data.tree, Resources(), Criterion.BIC, events.append
+        )
+        schemes.append(sorted(map(sorted, subsets)))
+        scores.append([event.score for event in events if isinstance(event, PartsMerged)][-1])
+    assert schemes[0] == schemes[1]
+    assert scores[0] == pytest.approx(scores[1], abs=0.1)
 
 
 def assert_score(data: Data, problem: Problem, score: float) -> None:

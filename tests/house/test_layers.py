@@ -41,6 +41,7 @@ LAYERS = (
         "mltree.choice.scored_models",
         "mltree.choice.rate_screening",
         "mltree.choice.model_choice",
+        "mltree.choice.part_sets",
         "mltree.choice.merging",
     ),
     ("mltree.runs.computation",),
