@@ -40,7 +40,7 @@ def test_failures_are_left_to_whoever_needs_it(job: object, tmp_path: Path) -> N
 
 
 def test_what_gains_nothing_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", lambda *_: pytest.fail("started"))
     prebuild(leave, [(str(tmp_path), "a")], print)
     monkeypatch.setattr(module, "threads", lambda: Threads(1, "CPU affinity", 1))
     prebuild(leave, [(str(tmp_path), "a"), (str(tmp_path), "b")], print)
