@@ -20,7 +20,7 @@ from mltree.errors import DeviceMemoryError
 from mltree.likelihood import planner, programs
 from mltree.likelihood.batches import in_batches, trees_at_once
 from mltree.likelihood.cases import Case, Cases, distinct
-from mltree.likelihood.classes import Columns, best_weights, class_weights_of, single_classes
+from mltree.likelihood.classes import Columns, single_classes
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.kept_programs import KeptPrograms
@@ -131,21 +131,22 @@ class Likelihood:
 
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """The best weights of the classes of every part of every tree, all else as it is."""
-        return [self._class_weights(tree, case) for tree, case in zip(trees, cases, strict=True)]
+        columns, found = self._known_columns, []
+        for tree, case in zip(trees, cases, strict=True):
+            lnls = self.class_log_likelihoods(tree, case)
+            found.append(columns.best_weights(lnls, self._counts(tree, case), case))
+        return found
 
-    def _class_weights(self, tree: Tree, case: Case) -> list[Float64]:
+    def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
+        """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
+        columns, pairs = self._known_columns, zip(trees, cases, strict=True)
+        return [columns.flow_slopes(tree, self._counts(tree, case), case) for tree, case in pairs]
+
+    @property
+    def _known_columns(self) -> Columns:
         if self._columns is None:
             raise ValueError("a likelihood without columns")
-        lnls = self.class_log_likelihoods(tree, case)
-        counts, parts = self._counts(tree, case), self._columns.parts[case.first_part :]
-        found = []
-        for arrays, where in zip(case.models, parts, strict=False):
-            weights = class_weights_of(arrays)
-            has_any = weights > 0.0
-            own = lnls[: has_any.sum(), where]
-            weights[has_any] = best_weights(own, counts[where], weights[has_any])
-            found.append(weights)
-        return found
+        return self._columns
 
     def class_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
         """f64[M, L]: lnL of every pattern under each class alone that its part's model has.

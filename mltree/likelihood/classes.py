@@ -21,8 +21,10 @@ import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
 from mltree.likelihood.cases import Case
+from mltree.likelihood.flow_slopes import flow_slopes
 from mltree.model.eigen import ModelArrays
 from mltree.model.portable import exp, log
+from mltree.tree.topology import Tree
 
 __all__ = [
     "Columns",
@@ -49,6 +51,7 @@ class Columns:
     """f64[L]: how many sites show each."""
     parts: tuple[slice, ...]
     """Those of every part."""
+    groups: tuple[Patterns, ...] = ()
 
     @classmethod
     def of(cls, groups: Sequence[Patterns]) -> Columns:
@@ -59,7 +62,36 @@ class Columns:
             for first, patterns in zip(firsts, groups, strict=False)
             for part in patterns.parts
         )
-        return cls(np.concatenate([patterns.weights for patterns in groups]), parts)
+        weights = np.concatenate([patterns.weights for patterns in groups])
+        return cls(weights, parts, tuple(groups))
+
+    def best_weights(self, lnls: Float64, counts: Float64, case: Case) -> list[Float64]:
+        """The best weights of the classes of every part of a case.
+
+        ``lnls`` f64[M, L]: under each class alone that has a weight; ``counts`` f64[L].
+        """
+        found = []
+        for arrays, where in zip(case.models, self.parts[case.first_part :], strict=False):
+            weights = class_weights_of(arrays)
+            has_any = weights > 0.0
+            own = lnls[: has_any.sum(), where]
+            weights[has_any] = best_weights(own, counts[where], weights[has_any])
+            found.append(weights)
+        return found
+
+    def flow_slopes(self, tree: Tree, counts: Float64, case: Case) -> list[Float64]:
+        """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
+        parts = [(own, part) for own in self.groups for part in own.parts][case.first_part :]
+        rows = np.broadcast_to(tree.lengths, (len(case.models), tree.lengths.shape[-1]))
+        wheres = self.parts[case.first_part :]
+        found = []
+        for arrays, (patterns, part), where, lengths in zip(
+            case.models, parts, wheres, rows, strict=False
+        ):
+            tips = patterns.alphabet.tip_table[patterns.codes[: tree.n_tips, part]]
+            own = Tree(tree.twin, tree.edge, lengths, tree.n_tips)
+            found.append(flow_slopes(own, tips, counts[where], arrays))
+        return found
 
 
 def class_weights_of(arrays: ModelArrays) -> Float64:

@@ -46,6 +46,7 @@ from mltree.model.mixtures import (
 )
 from mltree.model.names import (
     FAMILIES,
+    GTR20,
     POISSON,
     PROTEIN_GTR,
     default_model_name,
@@ -97,6 +98,8 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     term = Term.read(head, text)
     if term.key == "MIX":
         return with_options(_mixed(term, alphabet), options)
+    if term.key == GTR20:
+        term = term._replace(key=PROTEIN_GTR)
     if data_of(term.key) is None and _is_file(head):
         term = Term(head, PROTEIN_GTR, (head,))
     model = _base_model(term.key, alphabet)
@@ -132,7 +135,7 @@ def data_of(name: str) -> str | None:
     """The data type that a model's name in capitals is for; None where there is no such model."""
     if name in _DNA_NAMES or _CUSTOM_CLASSES.fullmatch(name) is not None:
         return "DNA"
-    if name in (*PROTEIN_MODELS, PROTEIN_GTR, POISSON, *PAIRED, *PROFILES):
+    if name in (*PROTEIN_MODELS, PROTEIN_GTR, GTR20, POISSON, *PAIRED, *PROFILES):
         return "AA"
     return next((data for family in FAMILIES if (data := family.data_of(name))), None)
 

@@ -53,6 +53,9 @@ FAMILIES: tuple[Family, ...] = (morphology, codon_models, genotypes)
 PROTEIN_GTR = "PROTGTR"
 """All exchangeabilities of amino acids estimated, or read from a user's file."""
 
+GTR20 = "GTR20"
+"""The same, by IQ-TREE's name, which is read too: mixtures of it, GTR20+C60, have no other."""
+
 POISSON = "POISSON"
 """All exchangeabilities of amino acids equal, and the frequencies."""
 
@@ -82,7 +85,7 @@ _ALIASES = {
     **{f"TIM{n}EF": f"TIM{n}" for n in (1, 2, 3)},
     **{f"TIM{n}U": f"TIM{n}uf" for n in (1, 2, 3)},
     "REV": "GTR",
-    "GTR20": PROTEIN_GTR,
+    GTR20: PROTEIN_GTR,
     "PROTREV": PROTEIN_GTR,
     "JTTDCMUT": "JTT-DCMUT",
     "DAYHOFF-DCMUT": "DCMUT",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mltree.model.codon import POSITIONS
 from mltree.model.eigen import ModelArrays, decompose, fitted
-from mltree.model.mixtures import LEAST_WEIGHT, Matrices, Mixed
+from mltree.model.mixtures import LEAST_WEIGHT, Matrices, Mixed, Profiles
 from mltree.model.portable import exp
 from mltree.model.rates import Categories, Variable, categories_at, with_invariable
 from mltree.model.substitution import Model, expand_rates, n_classes, unique_rates
@@ -32,6 +32,7 @@ __all__ = [
     "bounds",
     "free_parameters",
     "names",
+    "shared_exchangeabilities",
     "variables_of_matrix",
     "vector",
     "with_vector",
@@ -244,6 +245,12 @@ def _of_weights(model: Model) -> list[Variable]:
 
 def _has_free_matrix(model: Model) -> bool:
     return bool(_free_exchangeabilities(model) or _free_frequencies(model))
+
+
+def shared_exchangeabilities(model: Model) -> int:
+    """Leading elements of the vector that all profiles share, where they are many; else 0."""
+    free = _free_exchangeabilities(model)
+    return free if isinstance(model.mixture, Profiles) and free >= MANY_CLASSES else 0
 
 
 def _free_exchangeabilities(model: Model) -> int:

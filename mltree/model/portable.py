@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["eigensystem", "exp", "log", "product", "solve"]
+__all__ = ["eigensystem", "exp", "expm1", "log", "product", "solve"]
 
 Float64 = NDArray[np.float64]
 Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -29,6 +29,11 @@ MAX_SWEEPS = 30
 def exp(x: Float64) -> Float64:
     """e^x elementwise, of an array small enough for Python."""
     return np.array([math.exp(value) for value in x.flat]).reshape(x.shape)
+
+
+def expm1(x: Float64) -> Float64:
+    """e^x - 1 elementwise, of an array small enough for Python."""
+    return np.array([math.expm1(value) for value in x.flat]).reshape(x.shape)
 
 
 def log(x: Float64) -> Float64:

@@ -35,6 +35,7 @@ from mltree.search.requests import (
     class_weights,
     part_log_likelihoods,
 )
+from mltree.search.shared_rates import share_exchangeabilities
 from mltree.search.trust_region import Way, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
@@ -144,6 +145,7 @@ class _OptimiseModels(Stepwise):
         for fit in self.fits:
             fit.lacking = 0.0
         yield from _weigh_classes(self.fits)
+        yield from share_exchangeabilities(self.fits, self.settings, self.epsilon)
         climbs = [_FitClimb(fit, self.settings, self.branches, self.epsilon) for fit in self.fits]
         yield from _climb(climbs, self.settings.iterations)
         return [None] * len(self.fits)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.parameters import bounds, vector, with_vector
+from mltree.model.parameters import bounds, shared_exchangeabilities, vector, with_vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
 from mltree.model.substitution import Model
 from mltree.search.quasi_newton import MANY, Ascent
@@ -43,6 +43,8 @@ class PartClimb:
         """``curvature``: of the free variables, f64[n, n], as a climb near this one left it."""
         self._model = model
         low, high = np.array([*bounds(model), scale], dtype=np.float64).T
+        shared = shared_exchangeabilities(model)  # mltree.search.shared_rates has moved them
+        low[:shared] = high[:shared]
         self._free = np.flatnonzero(high > low)
         self._start: Float = np.append(vector(model), 0.0)
         """f64[variables]: the free and the fixed ones, the scale last."""

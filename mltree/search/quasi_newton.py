@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mltree.search.trust_region import REACH, SHORTER, Way
 
-__all__ = ["MANY", "Ascent"]
+__all__ = ["MANY", "Ascent", "Guided"]
 
 Float = NDArray[np.float64]
 
@@ -129,3 +129,36 @@ class Ascent(Way):
         for (step, fall), share in zip(self._learnt, reversed(shares), strict=True):
             move += step * (share - (fall * move).sum() / (step * fall).sum())
         return move
+
+
+class Guided(Ascent):
+    """The same where the gradient is told, so that a launch holds but the ends of steps."""
+
+    def points(self) -> Float:
+        """The ends of the next steps; at first the start."""
+        return self._ends
+
+    def note(self, values: Float) -> None:
+        """Stand on the best end, or plan shorter steps where none is better."""
+        best = int(values.argmax())
+        lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
+        if values[best] <= self.value:
+            self.radius = SHORTER[0] * lengths[-1]
+            self._plan()
+            return
+        self.x, self.value = self._ends[best], float(values[best])
+        longer = min(2.0 * max(self.radius, lengths[0]), REACH)
+        self.radius = longer if best == 0 else lengths[best]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the slope where the climb stands is yet to be told."""
+        return self._at is not self.x or self._slope is None
+
+    def tell(self, slope: Float, curvature: Float) -> None:
+        """Go on from f64[n], f64[n]: the gradient, and about what lnL curves by along each axis."""
+        self._curvature = np.maximum(curvature, FLATTEST)
+        self._learn(self.x, slope)
+        self._at, self._slope = self.x, slope
+        self._measures, self._is_fresh = False, True
+        self._plan()

@@ -25,6 +25,7 @@ from mltree.tree.topology import Tree
 __all__ = [
     "Ask",
     "ClassWeights",
+    "FlowSlopes",
     "PartLogLikelihoods",
     "Request",
     "ScoreMoves",
@@ -32,6 +33,7 @@ __all__ = [
     "Steps",
     "Stepwise",
     "class_weights",
+    "flow_slopes",
     "part_log_likelihoods",
     "perform",
     "perform_all",
@@ -136,6 +138,15 @@ class ClassWeights(_ByTree):
 
 
 @dataclass(frozen=True, eq=False)
+class FlowSlopes(_ByTree):
+    """What every part's lnL gains with the rates of its classes, f64 [M, S, S] each."""
+
+    def answer(self, likelihood: SearchLikelihood) -> list[list[Float]]:
+        """Those of the parts of every tree."""
+        return likelihood.flow_slopes(self.trees, self.cases)
+
+
+@dataclass(frozen=True, eq=False)
 class ScoreMoves(Request):
     """The moves around every tree that are worth a look."""
 
@@ -211,6 +222,13 @@ def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[
 def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float]]]:
     """The best weights of the classes of every part of every tree."""
     answer: Any = yield ClassWeights(trees, cases)
+    found: list[list[Float]] = answer
+    return found
+
+
+def flow_slopes(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float]]]:
+    """What the lnL of every part of every tree gains with the rates of its classes."""
+    answer: Any = yield FlowSlopes(trees, cases)
     found: list[list[Float]] = answer
     return found
 

@@ -66,6 +66,9 @@ class SearchLikelihood(Protocol):
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
         """The best weights of the classes of every part of every tree, all else as it is."""
 
+    def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
+        """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
+
     def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> Float:
         """f64[n]: lnL after optimising all lengths in place; never worse than before."""
 

@@ -249,6 +249,7 @@ def test_the_last_pair_may_never_change() -> None:
 
 
 def test_all_exchangeabilities_of_proteins_start_from_lg() -> None:
+    assert format_model(parse_model("GTR20+C20+G4", PROTEIN)).startswith("PROTGTR{")
     model = parse_model("PROTGTR+G4", PROTEIN)
     lg = parse_model("LG", PROTEIN)
     np.testing.assert_array_equal(model.rates, lg.rates)

@@ -22,7 +22,7 @@ ELSEWHERE = {
 """Names in IQ-TREE's and RAxML-NG's lists that are not here, and the same models here."""
 
 PROTEINS = {
-    "GTR20": "PROTGTR", "JTTDCMut": "JTT-DCMUT", "mtREV24": "MTREV", "cpREV10": "CPREV",
+    "PROTREV": "PROTGTR", "JTTDCMut": "JTT-DCMUT", "mtREV24": "MTREV", "cpREV10": "CPREV",
     "Dayhoff-dcmut": "DCMUT",
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.search.quasi_newton import Ascent
+from mltree.search.quasi_newton import Ascent, Guided
 from mltree.search.trust_region import advance
 
 STEP = 1e-3
@@ -74,3 +74,35 @@ def test_a_start_at_its_bounds_leaves_only_inwards() -> None:
     low, high = np.zeros(40), np.ones(40)
     found = climbed(lambda x: (x * slope).sum(axis=-1), np.zeros(40), low, high)
     np.testing.assert_allclose(found.x, np.where(slope > 0, 1.0, 0.0))
+
+
+@pytest.mark.cases(3, 60)
+def test_told_slopes_lead_to_scipy_s_tops(case: int) -> None:
+    """Gradients of the same lnL, and what its counts alone would curve by."""
+    rng = np.random.default_rng([case, 78])
+    n = int(rng.integers(5, 90))
+    mix = np.eye(n) + rng.normal(0, 0.3 / np.sqrt(n), (n, n))
+    counts = rng.gamma(0.3, 20.0, n)
+
+    def lnl(x: np.ndarray) -> np.ndarray:
+        logs = (x[..., None, :] * mix).sum(axis=-1)
+        return np.asarray((counts * logs - np.exp(logs)).sum(axis=-1))
+
+    def slope(x: np.ndarray) -> np.ndarray:
+        return np.asarray((counts - np.exp(mix @ x)) @ mix)
+
+    low, high = rng.uniform(-6, -1, n), rng.uniform(0.5, 5, n)
+    climb = Guided(rng.uniform(low, high), low, high, STEP, 1e-3)
+    for _ in range(LAUNCHES):
+        if climb.done:
+            break
+        before = climb.value
+        climb.note(lnl(climb.points()))
+        assert climb.value >= before
+        if climb.is_lost:
+            climb.tell(slope(climb.x), counts)
+    best = minimize(
+        lambda x: -float(lnl(x)), np.zeros(n), jac=lambda x: -slope(x),
+        bounds=list(zip(low, high, strict=True)), options={"maxiter": 5_000, "ftol": 1e-13},
+    )  # fmt: skip
+    assert -best.fun - SHORT < climb.value
