@@ -12,6 +12,7 @@ import atexit
 import threading
 import time
 from typing import Protocol
+from weakref import WeakSet
 
 import pyopencl as cl
 
@@ -29,6 +30,9 @@ as many."""
 
 SPIN = 0.1
 """Seconds of polling on a GPU; a thread's wake-up is little beside a longer wait."""
+
+OUT = 0.01
+"""Seconds between two looks whether all threads are back, at the very end."""
 
 _COMPLETE = int(cl.command_execution_status.COMPLETE)
 
@@ -100,7 +104,7 @@ class _Waiter:
     """A thread that waits for one event after the other on behalf of another thread."""
 
     def __init__(self) -> None:
-        self._box: _Box = [None]
+        self._box = _Box()
         self._asked, self._answered = threading.Lock(), threading.Lock()
         self._asked.acquire()
         self._answered.acquire()
@@ -111,27 +115,35 @@ class _Waiter:
 
     def wait(self, event: Waitable, limit: float) -> bool:
         """Whether the event came within so many seconds; raises what its command raised."""
-        self._box[0] = event
-        self._asked.release()
         self.is_stuck = True
-        try:
-            if not self._answered.acquire(timeout=limit):
-                return False
-        except BaseException:
-            _deserted.append(self._answered)
-            raise
+        self._box.content, self._box.is_out = event, True
+        self._asked.release()
+        if not self._answered.acquire(timeout=limit):
+            _boxes.discard(self._box)
+            return False
         self.is_stuck = False
-        problem, self._box[0] = self._box[0], None
+        problem, self._box.content = self._box.content, None
         if isinstance(problem, BaseException):
             raise problem
         return True
 
     def __del__(self) -> None:
-        self._box[0] = None
+        self._box.content = None
         self._asked.release()
 
 
-_Box = list[Waitable | BaseException | None]
+class _Box:
+    """What a waiter and its thread hand each other."""
+
+    def __init__(self) -> None:
+        self.content: Waitable | BaseException | None = None
+        self.is_out = False
+        """While the thread is in OpenCL, or about to be."""
+        _boxes.add(self)
+
+
+_boxes: WeakSet[_Box] = WeakSet()
+"""Those of all waits that may still come to an end."""
 
 
 def _serve(box: _Box, asked: threading.Lock, answered: threading.Lock) -> None:
@@ -142,32 +154,32 @@ def _serve(box: _Box, asked: threading.Lock, answered: threading.Lock) -> None:
     """
     while True:
         asked.acquire()
-        event = box[0]
+        event = box.content
         if event is None or isinstance(event, BaseException):
             return
-        box[0] = None
+        box.content = None
         try:
             event.wait()
         except cl.Error as error:
-            box[0] = error
+            box.content = error
         del event
+        box.is_out = False
         answered.release()
 
 
 _local = threading.local()
-
-_deserted: list[threading.Lock] = []
-"""Answers of the waits that an exception ended, a notebook's interrupt, say."""
 
 
 @atexit.register
 def _see_them_out() -> None:
     """Let no thread come back from OpenCL into an interpreter that is shutting down.
 
-    Python would end it there by unwinding its stack, which C++ answers with ``terminate``.
+    Python would end it there by unwinding its stack, which C++ answers with ``terminate``. One is
+    still there where an exception ended the wait for it: a notebook's interrupt, a rank's end.
     """
-    for answered in _deserted:
-        answered.acquire(timeout=LEAST_PATIENCE)
+    deadline = time.monotonic() + LEAST_PATIENCE
+    while any(box.is_out for box in _boxes) and time.monotonic() < deadline:
+        time.sleep(OUT)
 
 
 def _waiter() -> _Waiter:

@@ -176,3 +176,35 @@ def test_no_thread_is_inside_open_cl_when_the_interpreter_ends() -> None:
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stdout) == (0, "interrupted\ncame back\n"), result.stderr
+
+
+LATE = """
+from mltree.device import waiting
+
+class Launch:
+    command_execution_status = 2
+    def wait(self):
+        pass
+
+class Answered:
+    def __init__(self, lock):
+        self.lock = lock
+    def acquire(self, timeout):
+        self.lock.acquire(timeout=timeout)
+        raise KeyboardInterrupt
+
+waiter = waiting._waiter()
+waiter._answered = Answered(waiter._answered)
+try:
+    waiting.Watch("a device").wait(Launch())
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_an_interrupt_just_after_the_answer_holds_nothing_up() -> None:
+    """The end waited ten minutes for an answer that had been taken."""
+    result = subprocess.run(
+        [sys.executable, "-c", LATE], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (result.returncode, result.stdout) == (0, "interrupted\n"), result.stderr
