@@ -183,7 +183,7 @@ class Finish(Value):
         quest.adopt(best, found)
         state.pool.add(best.tree, best.lnl)
         if self.looks_again and best.lnl > before + settings.phases[-1].min_round_gain:
-            state.act -= 2
+            state.act -= 2  # one is added where an act is over
         return True
 
 
