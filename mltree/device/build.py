@@ -23,6 +23,7 @@ __all__ = [
     "WORKERS",
     "build_parsimony",
     "build_worker",
+    "context_on",
     "is_built",
     "is_nvidia",
     "local_memory",
@@ -100,6 +101,12 @@ def source_hash() -> str:
 def is_nvidia(device: cl.Device) -> bool:
     """Whether it is NVIDIA's own runtime, with its options and its kernels' clock."""
     return "nvidia" in str(device.platform.name).lower()
+
+
+@cache
+def context_on(device: cl.Device) -> cl.Context:
+    """The process's one context on a device; NVIDIA's driver takes 0.1 s for each."""
+    return cl.Context([device])
 
 
 def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layout) -> cl.Kernel:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.device.build import build_parsimony
+from mltree.device.build import build_parsimony, context_on
 from mltree.device.faults import NamingDevice
 from mltree.device.info import DeviceInfo
 from mltree.device.memory import Memory
@@ -101,8 +101,9 @@ class DeviceParsimony:
 
     def memory(self) -> tuple[Memory, cl.CommandQueue]:
         """Buffers of somebody's own."""
-        queue = cl.CommandQueue(self._context, self._device)
-        return Memory(self._context, queue, nullcontext()), queue
+        context = context_on(self._device)
+        queue = cl.CommandQueue(context, self._device)
+        return Memory(context, queue, nullcontext()), queue
 
     def launch(
         self,
@@ -126,12 +127,9 @@ class DeviceParsimony:
         return int(self._device.max_compute_units) * (CPU_GROUPS if self.is_cpu else GPU_GROUPS)
 
     @cached_property
-    def _context(self) -> cl.Context:
-        return cl.Context([self._device])
-
-    @cached_property
     def _kernels(self) -> dict[str, cl.Kernel]:
-        program = build_parsimony(self._context, self._device, CPU_EDGES if self.is_cpu else 1)
+        edges = CPU_EDGES if self.is_cpu else 1
+        program = build_parsimony(context_on(self._device), self._device, edges)
         return {kernel.function_name: kernel for kernel in program.all_kernels()}
 
 

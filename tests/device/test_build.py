@@ -148,3 +148,8 @@ def test_builds_are_silent(folder: Path, capfd: pytest.CaptureFixture[str]) -> N
         file.write("__kernel void of_doubtful_worth(__global int *x) { int unused; *x = 1.5; }\n")
     build.build_parsimony(cl.Context([device]), device, edges=1)
     assert capfd.readouterr().err == ""
+
+
+def test_a_device_has_one_context() -> None:
+    device = choose_device(None).handle
+    assert build.context_on(device) is build.context_on(choose_device(None).handle)
