@@ -139,13 +139,15 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     return cl.Kernel(program, "worker")
 
 
-def build_parsimony(context: cl.Context, device: cl.Device) -> cl.Program:
+def build_parsimony(context: cl.Context, device: cl.Device, edges: int) -> cl.Program:
     """The kernels of parsimony.cl, which know no layout.
+
+    edges  that a work-item tries a tip on side by side
 
     Raises:
         DeviceError: the driver could not compile them.
     """
-    options = _plain_options()
+    options = [*_plain_options(), f"-DEDGES={edges}"]
     source = f'#include "parsimony.cl" // {source_hash()}\n'
     try:
         with warnings.catch_warnings():
