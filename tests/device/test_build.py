@@ -98,6 +98,7 @@ def _runs(device: cl.Device) -> int:
     return int(found[0])
 
 
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 def test_binaries_are_kept_where_the_driver_keeps_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,14 @@ def test_choosing() -> None:
         choose_device(str(len(found)))
 
 
+def test_a_number_is_no_part_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = replace(find_devices()[0], index=0, name="H200")
+    monkeypatch.setattr(discovery, "find_devices", lambda: [named])
+    assert choose_device("h200") == named
+    with pytest.raises(DeviceError, match="no device matches '2'"):
+        choose_device("2")
+
+
 def test_lists_of_devices() -> None:
     found = find_devices()
     assert choose_devices(None) == [found[0]]
