@@ -28,17 +28,17 @@ MAX_SWEEPS = 30
 
 def exp(x: Float64) -> Float64:
     """e^x elementwise, of an array small enough for Python."""
-    return np.array([math.exp(value) for value in x.flat]).reshape(x.shape)
+    return np.array(list(map(math.exp, x.ravel().tolist()))).reshape(x.shape)
 
 
 def expm1(x: Float64) -> Float64:
     """e^x - 1 elementwise, of an array small enough for Python."""
-    return np.array([math.expm1(value) for value in x.flat]).reshape(x.shape)
+    return np.array(list(map(math.expm1, x.ravel().tolist()))).reshape(x.shape)
 
 
 def log(x: Float64) -> Float64:
     """The natural logarithm elementwise, of an array small enough for Python."""
-    return np.array([math.log(value) for value in x.flat]).reshape(x.shape)
+    return np.array(list(map(math.log, x.ravel().tolist()))).reshape(x.shape)
 
 
 def product(a: Float64, b: Float64) -> Float64:
