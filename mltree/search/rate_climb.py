@@ -74,9 +74,8 @@ def _advance(climbs: Sequence[_Climb], epsilon: float) -> None:
     low = np.stack([climb.low - climb.x for climb in climbs])
     high = np.stack([climb.high - climb.x for climb in climbs])
     concave = quadratics.concave(low, high)
-    farthest = concave.summit(np.maximum(low, -REACH), np.minimum(high, REACH))
-    radius = np.array([[climb.radius] for climb in climbs])
-    steps = concave.summit(np.maximum(low, -radius), np.minimum(high, radius))
+    radii = np.array([[(REACH,) for _ in climbs], [(climb.radius,) for climb in climbs]])
+    farthest, steps = concave.summit(low, high, radii)
     for climb, promise, step in zip(climbs, quadratics.gain(farthest), steps, strict=True):
         climb.done = bool(promise < epsilon)
         if not climb.done:

@@ -11,6 +11,7 @@ that bounds on the variables and on the step are one thing.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
@@ -197,18 +198,14 @@ def _plan_steps(climbs: Sequence[Climb]) -> None:
     quadratics = Quadratic(*(np.stack(every) for every in zip(*known, strict=True)))
     low = np.stack([climb.low - climb.x for climb in climbs])
     high = np.stack([climb.high - climb.x for climb in climbs])
-    concave = quadratics.concave(low, high)
-
-    def steps(radius: Float) -> Float:
-        return concave.summit(np.maximum(low, -radius[:, None]), np.minimum(high, radius[:, None]))
-
-    within = np.maximum(low, -REACH), np.minimum(high, REACH)
-    promises = quadratics.gain(concave.summit(*within))
-    flatter = quadratics.flatter(DOUBT)
-    doubts = flatter.gain(flatter.concave(low, high).summit(*within))
-    whole = steps(np.array([climb.radius for climb in climbs]))
+    both = Quadratic(*map(np.stack, zip(quadratics, quadratics.flatter(DOUBT), strict=True)))
+    concave = both.concave(low, high)
+    promises, doubts = both.gain(concave.summit(low, high, REACH))
+    sure = Quadratic(concave.gradient[0], concave.curvature[0])
+    whole = sure.summit(low, high, np.array([[climb.radius] for climb in climbs]))
     length = np.abs(whole).max(axis=1, initial=0.0)
-    every = np.stack([whole, *(steps(share * length) for share in SHORTER)], axis=1)
+    shorter = sure.summit(low, high, np.array(SHORTER)[:, None, None] * length[:, None])
+    every = np.concatenate([whole[None], shorter]).swapaxes(0, 1)
     rows = zip(climbs, promises.tolist(), doubts.tolist(), every, strict=True)
     for climb, promise, doubt, own in rows:
         climb.go_on(promise, doubt, own)
@@ -297,8 +294,22 @@ class Quadratic(NamedTuple):
             product(vectors * values[..., None, :], vectors.swapaxes(-1, -2)),
         )
 
-    def summit(self, low: Float, high: Float) -> Float:
-        """f64[m, n]: the highest points of m concave quadratics in boxes around 0, by active sets.
+    def summit(self, low: Float, high: Float, radius: Float | float) -> Float:
+        """f64[..., n]: the highest points, where they are concave, in boxes around 0.
+
+        A box reaches from low to high, but no farther than the radius; shapes are broadcast.
+        """
+        low, high = np.maximum(low, -radius), np.minimum(high, radius)
+        shape = np.broadcast_shapes(self.gradient.shape, low.shape)
+        count, n = math.prod(shape[:-1]), shape[-1]
+        gradient, low, high = (
+            np.broadcast_to(part, shape).reshape(count, n) for part in (self.gradient, low, high)
+        )
+        curvature = np.broadcast_to(self.curvature, (*shape, n)).reshape(count, n, n)
+        return Quadratic(gradient, curvature)._summit(low, high).reshape(shape)
+
+    def _summit(self, low: Float, high: Float) -> Float:
+        """f64[m, n]: of m quadratics, by active sets.
 
         Nocedal & Wright, algorithm 16.3: towards the top of the face that the bounds met so far
         leave free, as far as the next bound; from a face's top, off the bound that holds back most.
