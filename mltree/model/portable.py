@@ -53,7 +53,7 @@ def exp(x: Float64) -> Float64:
 
 def expm1(x: Float64) -> Float64:
     """e^x - 1 elementwise, of an array small enough for Python."""
-    return np.array([math.expm1(value) for value in x.flat]).reshape(x.shape)
+    return np.array(list(map(math.expm1, x.ravel().tolist()))).reshape(x.shape)
 
 
 def log(x: Float64) -> Float64:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.parameters import among_sites, bounds, vector, with_vector
+from mltree.model.parameters import bounds, vector
+from mltree.model.points import among_sites, with_vector
 from mltree.model.portable import exp, log, product
 from mltree.model.rate_profiles import RateProfiles
 from mltree.model.rates import Categories

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -126,7 +127,8 @@ class Climb(Way):
 
     def note(self, values: Float) -> None:
         """Find the best end of a step, and what is known around it, in f64[m] values."""
-        around, beside = np.split(values, [len(values) - len(self._ends) + 1])
+        middle = len(values) - len(self._ends) + 1
+        around, beside = values[:middle], values[middle:]
         at_ends = np.append(around[0], beside)
         best = int(at_ends.argmax())
         lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
@@ -215,6 +217,8 @@ class Stencil(NamedTuple):
     offsets: Float
     """f64[1 + 2n + n(n-1)/2, n]"""
     step: float
+    pairs: tuple[Int, Int]
+    """i64[n(n-1)/2] each: the two axes of the last points."""
 
     @property
     def axes(self) -> Float:
@@ -222,24 +226,28 @@ class Stencil(NamedTuple):
         return self.offsets[: 1 + 2 * self.offsets.shape[1]]
 
     @classmethod
+    @lru_cache(maxsize=64)  # a thousand parts have the same
     def of(cls, n: int, step: float) -> Stencil:
-        """The stencil of n variables."""
+        """The stencil of n variables, read-only."""
         axes = step * np.eye(n)
-        one, other = np.triu_indices(n, 1)
-        return cls(np.concatenate([np.zeros((1, n)), axes, -axes, axes[one] + axes[other]]), step)
+        pairs = np.triu_indices(n, 1)
+        one, other = (axes[each] for each in pairs)
+        offsets = np.concatenate([np.zeros((1, n)), axes, -axes, one + other])
+        offsets.setflags(write=False)
+        return cls(offsets, step, pairs)
 
     def slopes(self, values: Float) -> tuple[Float, Float]:
         """f64[n] each: gradient in the middle and curvature along the axes, from values there."""
         n = self.offsets.shape[1]
-        up, down = np.split(values[1 : 1 + 2 * n] - values[0], 2)
+        up, down = values[1 : 1 + n] - values[0], values[1 + n : 1 + 2 * n] - values[0]
         return (up - down) / (2 * self.step), (-up - down) / self.step**2
 
     def quadratic(self, values: Float) -> Quadratic:
         """The second-order expansion about the middle, from f64[points] values."""
         n = self.offsets.shape[1]
         gradient, along = self.slopes(values)
-        up, _, both = np.split(values[1:] - values[0], (n, 2 * n))
-        one, other = np.triu_indices(n, 1)
+        up, both = values[1 : 1 + n] - values[0], values[1 + 2 * n :] - values[0]
+        one, other = self.pairs
         curvature = np.diag(along)
         between = (up[one] + up[other] - both) / self.step**2
         curvature[one, other] = curvature[other, one] = between
