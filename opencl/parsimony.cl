@@ -5,107 +5,34 @@
 //   walk    the best target of a pruned subtree, one a work-group at a time
 
 #include "fitch.h"
-
-#define MOST_ITEMS 256
-
-// Lets two half-edges lead to each other.
-static inline void lead(const tree_t *t, int one, int other) {
-  t->twin[one] = other;
-  t->twin[other] = one;
-}
-
-// Of the edges that cost a new tip least, the one that its draw picks: number draw * count / 2^32.
-static inline int cheapest_edge(const tree_t *t, int tip, uint draw, int edges,
-                                __global const int *near, __global int *costs, __local int *counts,
-                                __local int *least) {
-  __global const ulong *third = behind(t, 3 * tip);
-  if (ITEM == 0) *least = INT_MAX;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int e = ITEM; e < edges; e += ITEMS) {
-    __global const ulong *a = behind(t, near[e]), *b = behind(t, t->twin[near[e]]);
-    int sum = 0;
-    for (int w = 0; w < t->words; ++w) sum += cost(t, a, b, third, w);
-    costs[e] = sum;
-    atomic_min(least, sum);
-  }
-  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-  const int share = (edges + ITEMS - 1) / ITEMS, first = min(edges, ITEM * share);
-  const int end = min(edges, first + share), wanted = *least;
-  int own = 0;
-  for (int e = first; e < end; ++e) own += costs[e] == wanted;
-  counts[ITEM] = own;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  int before = 0, all = 0;
-  for (int n = 0; n < ITEMS; ++n) {
-    before += n < ITEM ? counts[n] : 0;
-    all += counts[n];
-  }
-  const int chosen = (int)mul_hi(draw, (uint)all) - before;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  if (0 <= chosen && chosen < own)
-    for (int e = first, met = 0; e < end; ++e)
-      if (costs[e] == wanted && met++ == chosen) *least = e;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  return *least;
-}
-
-#define TEAM min(ITEMS, 32)
-#define TEAMS (ITEMS / TEAM)
-
-// Makes sets again outwards from two half-edges, for as long as it makes a difference: what is as
-// far away is made side by side, a set a team of work-items. waves [2][size]: room.
-static inline void spread(const tree_t *t, int one, int other, __global int *waves, int size,
-                          __local int *count, __local int *differs) {
-  __global int *wave = waves, *further = waves + size;
-  const int team = ITEM / TEAM, lane = ITEM % TEAM;
-  if (ITEM == 0) wave[0] = one, wave[1] = other;
-  for (int here = 2; here > 0;) {
-    if (ITEM == 0) *count = 0;
-    for (int first = 0; first < here; first += TEAMS) {
-      const int n = first + team;
-      if (lane == 0) differs[team] = 0;
-      barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-      if (n < here && remake(t, wave[n], lane, TEAM)) differs[team] = 1;
-      barrier(CLK_LOCAL_MEM_FENCE);
-      const int across = n < here ? t->twin[wave[n]] : 0;
-      if (lane == 0 && n < here && differs[team] && is_inner(t, across)) {
-        const int place = atomic_add(count, 2);
-        further[place] = next(across);
-        further[place + 1] = next(next(across));
-      }
-    }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    here = *count;
-    __global int *behind_us = wave;
-    wave = further, further = behind_us;
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
-}
+#include "growth.h"
 
 // Stepwise addition. orders [trees][T]: tips as they come; draws [trees][T]: of the tip that comes
-// then. near [trees][2T - 3]: a half-edge of every edge; costs [trees][2T - 3], waves [trees][2][2T
-// - 3]: room.
+// then. edge [trees][half-edges], near [trees][2T - 3]: see edges_t. Room: joined
+// [trees][size][stride], costs [trees][stride], waves [trees][2][2T - 3].
 __kernel void grow(TREE_ARGUMENTS, __global const int *orders, __global const uint *draws,
-                   __global int *near, __global int *costs, __global int *waves) {
+                   __global int *edge, __global int *near, __global ulong *joined,
+                   __global int *costs, __global int *waves, int stride) {
   __local int counts[MOST_ITEMS], count, least;
   const int k = get_group_id(0), most_edges = 2 * tips - 3;
   const tree_t tree = TREE(k), *t = &tree;
+  const edges_t kept = {joined + (size_t)k * size * stride, near + (size_t)k * most_edges,
+                        edge + (size_t)k * all_halves(tips), stride};
   orders += (size_t)k * tips, draws += (size_t)k * tips;
-  near += (size_t)k * most_edges, costs += (size_t)k * most_edges;
-  waves += (size_t)k * 2 * most_edges;
+  costs += (size_t)k * stride, waves += (size_t)k * 2 * most_edges;
   int node = 3 * tips, edges = 3;
   if (ITEM == 0)
-    for (int n = 0; n < 3; ++n) {
-      lead(t, node + n, 3 * orders[n]);
-      near[n] = node + n;
-    }
+    for (int n = 0; n < 3; ++n) link(t, &kept, node + n, 3 * orders[n], n);
   barrier(CLK_GLOBAL_MEM_FENCE);
-  for (int n = 0; n < 3; ++n) remake(t, node + n, ITEM, ITEMS);
+  for (int n = 0; n < 3; ++n) {
+    remake(t, node + n, ITEM, ITEMS);
+    remake_edge(t, &kept, node + n, ITEM, ITEMS);
+  }
   barrier(CLK_GLOBAL_MEM_FENCE);
   for (int step = 3; step < tips; ++step) {
     const int tip = orders[step];
-    const int edge = cheapest_edge(t, tip, draws[step], edges, near, costs, counts, &least);
-    const int here = near[edge], far = t->twin[here];
+    const int found = cheapest_edge(t, &kept, tip, draws[step], edges, costs, counts, &least);
+    const int here = kept.near[found], far = t->twin[here];
     node += 3;
     // Until now the edge's ends saw each other.
     for (int w = ITEM; w < t->words; w += ITEMS) FOR_PLANES(t, w, at) {
@@ -114,16 +41,16 @@ __kernel void grow(TREE_ARGUMENTS, __global const int *orders, __global const ui
       }
     barrier(CLK_GLOBAL_MEM_FENCE);
     if (ITEM == 0) {
-      lead(t, here, node);
-      lead(t, node + 1, far);
-      lead(t, node + 2, 3 * tip);
-      near[edges] = node + 1;
-      near[edges + 1] = node + 2;
+      link(t, &kept, here, node, found);
+      link(t, &kept, node + 1, far, edges);
+      link(t, &kept, node + 2, 3 * tip, edges + 1);
     }
     edges += 2;
     barrier(CLK_GLOBAL_MEM_FENCE);
     remake(t, node + 2, ITEM, ITEMS);
-    spread(t, node, node + 1, waves, most_edges, &count, counts);
+    spread(t, &kept, node, node + 1, waves, most_edges, &count, counts);
+    for (int n = 0; n < 3; ++n) remake_edge(t, &kept, node + n, ITEM, ITEMS);
+    barrier(CLK_GLOBAL_MEM_FENCE);
   }
 }
 

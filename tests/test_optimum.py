@@ -20,8 +20,9 @@ from mltree.events.search import StoppedShort
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.model.grammar import format_model, parse_model
-from mltree.model.parameters import arrays_of, bounds, vector
+from mltree.model.parameters import bounds, vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
+from mltree.model.points import arrays_of
 from mltree.model.substitution import Model
 from mltree.placement import Resources, place
 from mltree.runs.run import evaluate

@@ -9,8 +9,10 @@ r"""NEXUS sets: which sites belong together, and under which model.
 
 Maddison, Swofford and Maddison (1997) define the block; a model before a set's name, a file and a
 data type before its sites are IQ-TREE's. ``charpartition mine = codons: 1-900\3, ...`` names the
-parts as in the definition. Where there is no charpartition, every charset is a part. Sets may be
-made of sets. A tree's length in braces behind a set, as IQ-TREE writes it, is no scaler and is not
+parts as in the definition, ``charpartition mine = codons, cytb`` by their sets, and MrBayes's
+``partition mine = 2: codons, cytb``, of which ``set partition = mine`` chooses one, likewise; its
+models (lset) are not read. Where there is neither, every charset is a part. Sets may be made of
+sets. A tree's length in braces behind a set, as IQ-TREE writes it, is no scaler and is not
 used. Commands that name no sites are passed over, whatever block they are in.
 """
 
@@ -29,7 +31,8 @@ EXAMPLE = "begin sets; charset gene1 = 1-500; charpartition mine = GTR+G4: gene1
 
 _QUOTED = r"""(?:'(?:[^'\n]|'')*'|"[^"\n]*")"""
 _HEADER = re.compile(r"\s*#nexus\b", re.IGNORECASE)
-_COMMAND = re.compile(r"(charset|charpartition)\b", re.IGNORECASE)
+_COMMAND = re.compile(r"(charset|(char)?partition)\b|set\b.*\bpartition\s*=", re.I | re.DOTALL)
+_CHOICE = re.compile(rf"set\b.*\bpartition\s*=\s*({_QUOTED}|[^\s,;]+)", re.I | re.DOTALL)
 _DEFINITION = re.compile(
     rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:'\"]+)\s*(\([^)]*\))?\s*="
     r"(?P<body>.*)",
@@ -58,7 +61,11 @@ def read_sets(path: str, text: str) -> list[Part]:
     """
     sets = _Sets()
     partitions: list[tuple[int, re.Match[str]]] = []
+    wanted = None
     for line, command in _commands(path, text):
+        if choice := _CHOICE.match(command):
+            wanted = _unquoted(choice[1])
+            continue
         with at_line(path, line, EXAMPLE):
             match = _definition(command)
             if match["kind"].lower() == "charset":
@@ -67,7 +74,8 @@ def read_sets(path: str, text: str) -> list[Part]:
                 partitions.append((line, match))
     if not sets.by_name and not partitions:
         raise InputError("no charset in it", file=path, hint=EXAMPLE)
-    return _chosen(path, sets, partitions)
+    named = [entry for entry in partitions if _unquoted(entry[1]["name"]) == wanted]
+    return _chosen(path, sets, named or partitions)
 
 
 def _commands(path: str, text: str) -> Iterator[tuple[int, str]]:
@@ -170,7 +178,7 @@ def _sites_of(word: str, sets: _Sets) -> str:
 
 
 def _chosen(path: str, sets: _Sets, partitions: Sequence[tuple[int, re.Match[str]]]) -> list[Part]:
-    """The parts of the only charpartition, or the starred one; else every set."""
+    """The parts of the only partition, or the starred one; else every set."""
     if not partitions:
         return list(sets.by_name.values())
     starred = [entry for entry in partitions if entry[1]["star"]]
@@ -181,13 +189,33 @@ def _chosen(path: str, sets: _Sets, partitions: Sequence[tuple[int, re.Match[str
         hint = "mark one, charpartition * mine = ..., or keep one"
         raise InputError(f"several charpartitions: {names}", file=path, line=line, hint=hint)
     with at_line(path, line, EXAMPLE):
+        if match["kind"].lower() == "partition":
+            return _counted(match, sets, line)
         return [_assigned(item, sets, line) for item in _ITEM.findall(match["body"])]
+
+
+def _counted(match: re.Match[str], sets: _Sets, line: int) -> list[Part]:
+    """The parts of MrBayes's ``partition mine = 2: codons, 901-.``."""
+    count, colon, body = match["body"].rpartition(":")
+    items = [item.strip() for item in body.split(",")]
+    told = count.strip() if colon else "no number"
+    if told != str(len(items)):
+        name = _unquoted(match["name"])
+        raise ValueError(f"partition {name} tells {told[:20]} of parts, and names {len(items)}")
+    parts = []
+    for number, item in enumerate(items, 1):
+        known = sets.called(item)
+        part = known or replace(_located(item, sets), line=line)
+        parts.append(part if known else replace(part, name=f"{_unquoted(match['name'])}_{number}"))
+    return parts
 
 
 def _assigned(item: str, sets: _Sets, line: int) -> Part:
     """A part of a charpartition: a set under a model, or a name for some sites."""
     label, colon, place = item.partition(":")
     label, place = " ".join(label.split()), " ".join(_TREE_LENGTH.sub("", place).split())
+    if label and not colon and (alone := sets.called(label)):
+        return alone
     if not (label and colon and place):
         raise ValueError(f"cannot read {' '.join(item.split())[:60]!r}: MODEL: charset is wanted")
     known = sets.called(place)

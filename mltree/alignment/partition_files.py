@@ -7,7 +7,8 @@ r"""Partition files: RAxML 8's, RAxML-NG's, its .bestModel files, and NEXUS sets
 A line is a part: its data type or its model, its name, its sites. ``+BU{...}`` is the part's
 branch-length scaler. ``#`` begins a comment. RAxML 8's words become models in RAxML-NG's grammar:
 WAGF is WAG+FC, WAGX WAG+FO; DNA, AA, BIN and MULTI are data types that leave the model open, and
-AUTO is one for proteins whose model is to be chosen. One file a part, which no RAxML has, is
+AUTO is one for proteins whose model is to be chosen. ASC_ before a word says that a part has no
+constant sites; the correction is Lewis's, as +ASC has it. One file a part, which no RAxML has, is
 written as in NEXUS: ``LG, gene4 = gene4.phy: 1-200``.
 """
 
@@ -45,6 +46,7 @@ SCALER_DECIMALS = 6
 _BRACED = re.compile(r"[{\[].*?[}\]]")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _SCALER = re.compile(r"\+BU?[{\[]([^}\]]*)[}\]]", re.IGNORECASE)
+_ASCERTAINED = "ASC_"
 _FREQUENCIES = {"": "", "F": "+FC", "X": "+FO"}
 _OTHER_DATA = re.compile(r"(BIN|MULTI[0-9]+|CODON[0-9]*)(?![A-Z0-9])", re.IGNORECASE)
 _PROTEINS = (
@@ -145,10 +147,14 @@ def _described(part: Part, path: str) -> Part:
     with at_line(path, part.line, "write one +BU{1.3}: a number above 0"):
         scaler = _scaler(part)
     model = _SCALER.sub("", part.model)
+    corrects = model.upper().startswith(_ASCERTAINED)
+    model = model[len(_ASCERTAINED) :] if corrects else model
     other = _OTHER_DATA.match(model)
     told, named = _WORDS.get(model.upper(), (other and other[1].upper(), model))
     if told and told.startswith("CODON") and other and other[0] == model:
         named = None
+    if corrects:
+        named = f"{named or ''}+ASC_LEWIS"
     return replace(part, datatype=part.datatype or told, model=named, scaler=scaler)
 
 

@@ -42,7 +42,7 @@ class Part:
     datatype: str | None = None
     """The word that the file has for it: ``"DNA"``, ``"AA"``, ``"BIN"``."""
     model: str | None = None
-    """The model's string; None where the file leaves it open."""
+    """The model's string; None where the file leaves it open, terms alone where those are told."""
     scaler: float | None = None
     """Its branch lengths are the tree's times this (``+BU{...}``)."""
     file: str | None = None

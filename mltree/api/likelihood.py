@@ -26,8 +26,9 @@ from mltree.errors import InputError
 from mltree.events import ignore
 from mltree.likelihood import api as engine
 from mltree.likelihood.cases import Case
-from mltree.model.parameters import arrays_of, names, vector, with_vector
+from mltree.model.parameters import names, vector
 from mltree.model.partitioned import Linkage
+from mltree.model.points import arrays_of, with_vector
 from mltree.problem import load_problem, read_trees
 from mltree.runs.run import Computation, open_computation, with_own_lengths
 from mltree.tree.newick import write_newick

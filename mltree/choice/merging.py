@@ -29,13 +29,14 @@ from mltree.events import Emit
 from mltree.events.choice import PartsMerged
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import parse_model
-from mltree.model.parameters import arrays_of, free_parameters, vector, with_vector
+from mltree.model.parameters import free_parameters, vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage
+from mltree.model.points import arrays_of, with_vector
 from mltree.model.portable import exp
 from mltree.model.substitution import Model
 from mltree.placement import Resources, place
 from mltree.problem import Problem
-from mltree.search.part_climb import PartClimb, scale_bounds
+from mltree.search.part_climb import PartClimb, ends_of, scale_bounds
 from mltree.search.trust_region import advance
 from mltree.tree.topology import Tree
 
@@ -291,13 +292,14 @@ class _Merger:
             )
             values = self._likelihoods[group].lnls([starts[n].parts for n in live], arrays)
             advance([climbs[n].climb for n in live], values)
-        ends = [climb.end() for climb in climbs]
+        models, scales = ends_of(climbs)
+        ends = zip(starts, climbs, models, scales.tolist(), strict=True)
         return [
             replace(
                 start, model=model, scaler=start.scaler * scale, lnl=climb.value,
                 curvature=climb.curvature,
             )
-            for start, climb, (model, scale) in zip(starts, climbs, ends, strict=True)
+            for start, climb, model, scale in ends
         ]  # fmt: skip
 
 

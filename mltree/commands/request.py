@@ -28,6 +28,7 @@ from mltree.events.search import StartsEnded
 from mltree.log import RunLog
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.partitioned import Linkage, PartitionModel
+from mltree.model.substitution import Model
 from mltree.outputs import Outputs
 from mltree.placement import Resources
 from mltree.problem import Problem, load_problem
@@ -243,7 +244,8 @@ class Run:
         """
         placement = computation.placement
         data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
-        models = ", ".join(without_values(format_model(own)) for own in problem.model.models)
+        names = tuple(map(_named, problem.model.models))
+        models = ", ".join(names)
         chosen = {
             "model": models if request.chooses else request.model or models,
             "data_type": data,
@@ -258,7 +260,7 @@ class Run:
             sites=problem.n_sites,
             patterns=problem.n_patterns,
             data=data,
-            models=tuple(format_model(own) for own in problem.model.models),
+            models=names,
             starts=starts,
             seed=seed,
             chooses=request.chooses,
@@ -352,6 +354,12 @@ def breakdown_of(computation: Computation) -> Breakdown | None:
     timed = [engine.breakdown() for engine in computation.engines if isinstance(engine, Timed)]
     known = [spent for spent in timed if spent is not None]
     return Breakdown.one_after_the_other(known) if known else None
+
+
+def _named(model: Model) -> str:
+    """A model without values, as it is asked for: frequencies that are estimated are +FO."""
+    name = without_values(format_model(model))
+    return name.replace("+FU", "+FO") if model.frequency_mode == "FO" else name
 
 
 def _numbers(devices: Sequence[DeviceInfo]) -> str:

@@ -18,10 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyopencl as cl
-
 from mltree.clean_start import clean_start
-from mltree.device.build import source_hash
+from mltree.device.build import context_on, source_hash
 from mltree.device.cache import cache_folder, write_whole
 from mltree.device.discovery import choose_device
 from mltree.device.info import DeviceInfo
@@ -60,7 +58,7 @@ class Ahead:
 def build(index: int, worker: str, numbers: dict[str, Any]) -> None:
     """Build a worker for a device and a layout's fields, and leave the mark."""
     device, layout = choose_device(str(index)), Layout(**numbers)
-    context = cl.Context([device.handle])
+    context = context_on(device.handle)
     built = Worker(context, device.handle, worker, layout.of_worker(worker))
     built.rehearse(context)
     write_whole(_mark(device, layout, worker), b"")

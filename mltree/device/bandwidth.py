@@ -6,6 +6,8 @@ import time
 
 import pyopencl as cl
 
+from mltree.device.build import context_on
+
 __all__ = ["copy_bandwidth"]
 
 FIRST_BYTES = 1 << 25
@@ -21,7 +23,7 @@ TRIES = 3
 
 def copy_bandwidth(device: cl.Device, tries: int = TRIES) -> float:
     """Bytes a second that a copy on the device reads and writes together; takes some 0.1 s."""
-    context = cl.Context([device])
+    context = context_on(device)
     queue = cl.CommandQueue(context)
     most = min(MOST_BYTES, device.max_mem_alloc_size // 4, device.global_mem_size // 16)
     size = min(FIRST_BYTES, most)

@@ -23,6 +23,7 @@ __all__ = [
     "WORKERS",
     "build_parsimony",
     "build_worker",
+    "context_on",
     "is_built",
     "is_nvidia",
     "local_memory",
@@ -102,6 +103,12 @@ def is_nvidia(device: cl.Device) -> bool:
     return "nvidia" in str(device.platform.name).lower()
 
 
+@cache
+def context_on(device: cl.Device) -> cl.Context:
+    """The process's one context on a device; NVIDIA's driver takes 0.1 s for each."""
+    return cl.Context([device])
+
+
 def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layout) -> cl.Kernel:
     """The kernel of one front file (:data:`WORKERS`).
 
@@ -132,13 +139,15 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     return cl.Kernel(program, "worker")
 
 
-def build_parsimony(context: cl.Context, device: cl.Device) -> cl.Program:
+def build_parsimony(context: cl.Context, device: cl.Device, edges: int) -> cl.Program:
     """The kernels of parsimony.cl, which know no layout.
+
+    edges  that a work-item tries a tip on side by side
 
     Raises:
         DeviceError: the driver could not compile them.
     """
-    options = _plain_options()
+    options = [*_plain_options(), f"-DEDGES={edges}"]
     source = f'#include "parsimony.cl" // {source_hash()}\n'
     try:
         with warnings.catch_warnings():

@@ -95,6 +95,8 @@ def no_device() -> DeviceError:
 def choose_device(wanted: str | None) -> DeviceInfo:
     """The device of that number or part of a name; the first (a GPU, if any) where None.
 
+    A number is no part of a name: the H200 is not device 2.
+
     Raises:
         DeviceError: there is no such device, or none at all.
     """
@@ -107,7 +109,7 @@ def choose_device(wanted: str | None) -> DeviceInfo:
     for device in devices:
         if wanted == str(device.index):
             return device
-    for device in devices if wanted.strip() else []:
+    for device in devices if wanted.strip() and not wanted.isdecimal() else []:
         if wanted.lower() in f"{device.name} {device.platform}".lower():
             return device
         if kinds.get(wanted.lower()) == device.is_cpu:

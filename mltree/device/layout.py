@@ -177,10 +177,21 @@ class Layout:
 
     def chunk_blocks(self, n_patterns: int) -> int:
         """Blocks whose sums are taken together; depends on the data, on VW, and on CPU or GPU."""
-        is_gpu = self.lanes > 1
-        least = 1 if is_gpu else -(-MIN_CPU_CHUNK // self.vw)
-        most = MAX_GPU_CHUNKS if is_gpu else MAX_CHUNKS
+        least, most = self._least_and_most
         return max(least, -(-self.blocks(n_patterns) // most))
+
+    @property
+    def patterns_in_least_chunks(self) -> int:
+        """So many patterns at most have chunks as small as any."""
+        least, most = self._least_and_most
+        return self.vw * least * most
+
+    @property
+    def _least_and_most(self) -> tuple[int, int]:
+        """Blocks of a chunk at least, chunks at most."""
+        if self.lanes > 1:
+            return 1, MAX_GPU_CHUNKS
+        return -(-MIN_CPU_CHUNK // self.vw), MAX_CHUNKS
 
     def tile_blocks(self, chunk_blocks: int, slots: int) -> int:
         """Blocks that a CPU takes through the whole stream before the next ones."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.device.build import build_parsimony
+from mltree.device.build import build_parsimony, context_on
 from mltree.device.faults import NamingDevice
 from mltree.device.info import DeviceInfo
 from mltree.device.memory import Memory
@@ -29,6 +29,9 @@ __all__ = ["DeviceGrove", "DeviceParsimony", "parsimony_engine"]
 GROW_ITEMS, RENEW_ITEMS, WALK_ITEMS = 256, 32, 32
 """Work-items of a GPU's group: branches that a tip is tried on; words of a set."""
 
+CPU_EDGES = 8
+"""Edges that a CPU's work-item tries a tip on side by side: a vector's width."""
+
 CPU_SPAN = 64
 """Words that a CPU's work-group makes of all sets: they stay in its cache."""
 
@@ -39,8 +42,9 @@ MOST_CHANGES = 1 << 31
 """What a device counts in; where there may be more, NumPy does."""
 
 MOST_GROWN = 4000
-"""Taxa of a tree that one work-group grows: 1,288 take an H200's 0.4 s, 10,000 more than a minute,
-and NumPy half of that."""
+"""Taxa of a tree that a GPU's work-group grows: 1,288 took an H200's 0.4 s, 10,000 more than a
+minute, with the sets of edges made again for every tip; since they are kept nobody has measured it.
+A CPU's grows 10,000 in 6 s."""
 
 ROOM_BYTES = 1 << 28
 """Of the sets along the walks under way."""
@@ -63,7 +67,8 @@ class DeviceParsimony:
         self, sites: PackedSites, orders: Int32Array, draws: npt.NDArray[np.uint32]
     ) -> list[Tree]:
         """Trees by stepwise addition."""
-        if sites.n_tips > MOST_GROWN or _is_for_host(sites, len(orders)):
+        is_too_large = sites.n_tips > MOST_GROWN and not self.is_cpu
+        if is_too_large or _is_for_host(sites, len(orders)):
             return REFERENCE.grow(sites, orders, draws)
         count, tips = orders.shape
         memory, queue = self.memory()
@@ -72,11 +77,14 @@ class DeviceParsimony:
         memory.put("twin", np.full(count * n_halves, NONE, np.int32))
         memory.put("orders", orders)
         memory.put("draws", draws)
-        for name in ("near", "costs"):
-            memory.reserve(name, 4 * count * n_edges)
+        stride = -(-n_edges // CPU_EDGES) * CPU_EDGES
+        memory.reserve("edge", 4 * count * n_halves)
+        memory.reserve("near", 4 * count * n_edges)
+        memory.reserve("joined", 8 * count * stride * len(sites.tips))
+        memory.reserve("costs", 4 * count * stride)
         memory.reserve("waves", 8 * count * n_edges)
-        names = ("orders", "draws", "near", "costs", "waves")
-        own = [memory[name] for name in names]
+        names = ("orders", "draws", "edge", "near", "joined", "costs", "waves")
+        own = [*(memory[name] for name in names), np.int32(stride)]
         memory.expect(2.0 * count * tips * n_edges * len(sites.tips))
         self.launch(queue, "grow", (count,), GROW_ITEMS, [*fixed, *own])
         twin = np.empty((count, n_halves), np.int32)
@@ -93,8 +101,9 @@ class DeviceParsimony:
 
     def memory(self) -> tuple[Memory, cl.CommandQueue]:
         """Buffers of somebody's own."""
-        queue = cl.CommandQueue(self._context, self._device)
-        return Memory(self._context, queue, nullcontext()), queue
+        context = context_on(self._device)
+        queue = cl.CommandQueue(context, self._device)
+        return Memory(context, queue, nullcontext()), queue
 
     def launch(
         self,
@@ -118,12 +127,9 @@ class DeviceParsimony:
         return int(self._device.max_compute_units) * (CPU_GROUPS if self.is_cpu else GPU_GROUPS)
 
     @cached_property
-    def _context(self) -> cl.Context:
-        return cl.Context([self._device])
-
-    @cached_property
     def _kernels(self) -> dict[str, cl.Kernel]:
-        program = build_parsimony(self._context, self._device)
+        edges = CPU_EDGES if self.is_cpu else 1
+        program = build_parsimony(context_on(self._device), self._device, edges)
         return {kernel.function_name: kernel for kernel in program.all_kernels()}
 
 

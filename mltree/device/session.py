@@ -14,7 +14,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function
 from mltree.device.ahead import Ahead
 from mltree.device.blocks import Blocks
-from mltree.device.build import is_nvidia, worker_of
+from mltree.device.build import context_on, is_nvidia, worker_of
 from mltree.device.faults import NamingDevice, raise_fault
 from mltree.device.layout import Layout, longest_walk
 from mltree.device.memory import LEAST, Memory, room_on
@@ -95,7 +95,7 @@ class Session:
         self.times = DeviceTimes(from_events=not is_nvidia(device))
         self._naming = NamingDevice(device)
         self._ahead = ahead
-        self._context = cl.Context([device])
+        self._context = context_on(device)
         self._queue = self._open_queue()
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
         self._real = np.dtype(np.float32 if layout.single else np.float64)

@@ -94,7 +94,8 @@ class RowLayout:
 def model_rows(models: Sequence[ModelArrays]) -> Float64:
     """f64[n, words], a row per model (see ``opencl/session.h``)."""
     eigenvalues, right, left, frequencies, rates, weights = (
-        np.stack(parts) for parts in zip(*(vars(model).values() for model in models), strict=True)
+        np.concatenate(tables).reshape(len(models), *tables[0].shape)  # stack takes three times it
+        for tables in zip(*(vars(model).values() for model in models), strict=True)
     )
     generator = product(right * eigenvalues[..., None, :], left)
     squares = (right, left, generator, product(generator, generator))

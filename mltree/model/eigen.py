@@ -9,8 +9,9 @@ solver gives real eigenvalues and orthogonal vectors U even where eigenvalues co
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -22,15 +23,22 @@ from mltree.model.portable import eigensystem, product
 __all__ = [
     "MIN_FREQUENCY",
     "ModelArrays",
+    "System",
     "decompose",
     "fitted",
+    "known_systems",
     "p_matrices",
     "random_reversible",
     "rate_matrix",
+    "systems_of",
 ]
 
 Table: TypeAlias = NDArray[np.float64]
 System: TypeAlias = tuple[Table, Table, Table, Table]
+"""Eigenvalues, V, V⁻¹ and guarded frequencies; of many matrices along the first axis."""
+
+MOST_KNOWN = 64
+"""Matrices whose eigen systems are remembered, beside those of the last call."""
 
 MIN_FREQUENCY = 1e-10
 """Rarer states count as this frequent: V has 1/√π in it. libpll leaves states below 1e-6 out; at
@@ -127,18 +135,63 @@ def decompose(
     See `rate_matrix` for the arguments and what it raises; `rates`, `weights` f64 [..., K].
     """
     matrix = np.asarray(exchangeabilities, np.float64), np.asarray(frequencies, np.float64)
-    is_lone = matrix[0].ndim == 1
-    system = _lone_system(*(own.tobytes() for own in matrix)) if is_lone else _system(*matrix)
+    if matrix[0].ndim > 1:
+        system = _system(*matrix)
+    else:
+        (system,) = known_systems(*(own[None] for own in matrix))
     return ModelArrays(*system, np.asarray(rates, np.float64), np.asarray(weights, np.float64))
 
 
-@lru_cache(maxsize=64)
-def _lone_system(exchangeabilities: bytes, frequencies: bytes) -> System:
-    """That of one matrix, which many models share that differ in their rates among sites."""
-    system = _system(np.frombuffer(exchangeabilities), np.frombuffer(frequencies))
-    for table in system:
-        table.setflags(write=False)
-    return system
+def systems_of(exchangeabilities: Table, frequencies: Table) -> System:
+    """Those of n matrices, f64 [n, ...], equal ones found once; see `rate_matrix`.
+
+    Points that differ in alpha alone share a matrix, whose eigen system takes 0.05 s for codons.
+    """
+    keys = _keys(exchangeabilities, frequencies)
+    rows = _first_rows(keys)
+    place = dict(zip(rows, range(len(rows)), strict=True))
+    back, first = [place[key] for key in keys], list(rows.values())
+    tables = _system(exchangeabilities[first], frequencies[first])
+    eigenvalues, right, left, guarded = (table[back] for table in tables)
+    return eigenvalues, right, left, guarded
+
+
+def known_systems(exchangeabilities: Table, frequencies: Table) -> list[System]:
+    """Those of n matrices, f64 [n, ...], the very same ones for matrices of calls before.
+
+    Many models share a matrix that differ in their rates among sites, or keep it from fit to fit.
+    """
+    global _known  # noqa: PLW0603 - one assignment: other threads see the old or the new one
+    keys = _keys(exchangeabilities, frequencies)
+    rows = _first_rows(keys)
+    used = {key: _known[key] for key in rows if key in _known}
+    missing = {key: row for key, row in rows.items() if key not in used}
+    if missing:
+        which = list(missing.values())
+        tables = _system(exchangeabilities[which], frequencies[which])
+        for table in tables:
+            table.setflags(write=False)
+        used |= dict(zip(missing, zip(*tables, strict=True), strict=True))
+    others = list(_known)[-MOST_KNOWN:]
+    _known = {key: _known[key] for key in others} | used
+    return [used[key] for key in keys]
+
+
+def _keys(exchangeabilities: Table, frequencies: Table) -> list[bytes]:
+    """What tells the matrices apart."""
+    values = np.concatenate([exchangeabilities, frequencies], axis=1)
+    keys: list[bytes] = values.view(f"V{values[0].nbytes}")[:, 0].tolist()
+    return keys
+
+
+def _first_rows(keys: Sequence[bytes]) -> dict[bytes, int]:
+    """The first row of every key, in order."""
+    last_first = zip(reversed(keys), reversed(range(len(keys))), strict=True)
+    return dict(reversed(dict(last_first).items()))
+
+
+_known: dict[bytes, System] = {}
+"""Those that were asked for last, at the end; see `known_systems`."""
 
 
 def _system(exchangeabilities: NDArray[np.float64], frequencies: NDArray[np.float64]) -> System:

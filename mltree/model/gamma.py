@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from mltree.errors import ModelError
 from mltree.model.gamma_quantiles import LARGEST_SHAPE, quantiles
 from mltree.model.portable import exp
-from mltree.model.rates import Categories, Variable
+from mltree.model.rates import Categories, Heterogeneity, Variable
 
-__all__ = ["ALPHA_MAX", "ALPHA_MIN", "Gamma", "GammaMode", "gamma_rates"]
+__all__ = ["ALPHA_MAX", "ALPHA_MIN", "Gamma", "GammaMode", "categories_of", "gamma_rates"]
 
 GammaMode = Literal["mean", "median"]
 
@@ -46,8 +46,8 @@ class Gamma:
     @property
     def categories(self) -> Categories:
         """The K categories."""
-        rates, weights = self._of(np.array([self.alpha]))
-        return Categories(rates[0], weights[0])
+        (own,) = categories_of([self])
+        return own
 
     @property
     def kind(self) -> Hashable:
@@ -72,6 +72,19 @@ class Gamma:
         unlike, which = np.unique(alpha, return_inverse=True)
         rates = gamma_rates(unlike, self.n_categories, self.mode)[which]
         return Categories(rates, np.full_like(rates, 1.0 / self.n_categories))
+
+
+def categories_of(forms: Sequence[Heterogeneity]) -> list[Categories]:
+    """The categories of every form, those of gamma distributions of a kind at once."""
+    kinds: dict[tuple[int, GammaMode], list[Gamma]] = {}
+    for form in dict.fromkeys(form for form in forms if isinstance(form, Gamma)):
+        kinds.setdefault((form.n_categories, form.mode), []).append(form)
+    found: dict[Gamma, Categories] = {}
+    for (count, mode), alike in kinds.items():
+        rates = gamma_rates([form.alpha for form in alike], count, mode)
+        weights = np.full_like(rates, 1.0 / count)
+        found |= zip(alike, map(Categories, rates, weights), strict=True)
+    return [found[form] if isinstance(form, Gamma) else form.categories for form in forms]
 
 
 def gamma_rates(alpha: ArrayLike, categories: int, mode: GammaMode = "mean") -> NDArray[np.float64]:

@@ -105,4 +105,4 @@ def _excess(a: float) -> float:
 
 def _each(function: Callable[[float], float], x: Float64) -> Float64:
     """A function of Python's elementwise, of an array small enough for that."""
-    return np.array([function(value) for value in x.flat]).reshape(x.shape)
+    return np.array(list(map(function, x.ravel().tolist()))).reshape(x.shape)

@@ -22,14 +22,26 @@ __all__ = ["in_our_words", "model_alphabet", "model_names", "part_models", "with
 
 
 def in_our_words(scheme: Scheme) -> Scheme:
-    """The scheme with the models of a NEXUS file, which are IQ-TREE's, under our names."""
+    """The scheme with the models of a NEXUS file, which are IQ-TREE's, under our names.
+
+    Where none of several labels is a model, they are names, as in the definition of NEXUS.
+    """
     if scheme.covers:
         return scheme
+    labels = [part.model for part in scheme.parts if part.model is not None]
+    if len(labels) == len(scheme.parts) > 1 and not any(map(_is_model, labels)):
+        named = (replace(part, name=part.model or "", model=None) for part in scheme.parts)
+        return replace(scheme, parts=tuple(named))
     parts = (
         part if part.model is None else replace(part, model=from_iq_tree(part.model))
         for part in scheme.parts
     )
     return replace(scheme, parts=tuple(parts))
+
+
+def _is_model(label: str) -> bool:
+    """Whether a label may be meant as a model: it is one, or has terms as models have."""
+    return bool(_NAME_END.search(label)) or model_alphabet(from_iq_tree(label)) is not None
 
 
 def without_models(scheme: Scheme) -> Scheme:
@@ -62,14 +74,18 @@ def model_alphabet(model: str) -> Alphabet | None:
 
 
 def model_names(data: Partitioned, default: str | None = None) -> tuple[str, ...]:
-    """Each part's model string: its own; else the default where it is for such data; else ours."""
+    """Each part's model string: its own; else the default where it is for such data; else ours.
+
+    Where its own are terms alone (``+ASC_LEWIS``), they stand behind that.
+    """
     suits = None if default is None else model_alphabet(default)
     names = []
     for number, part in enumerate(data.parts):
         alphabet = data.alphabet(number)
         is_for = suits is alphabet or (suits is not None and suits.width == alphabet.width > 1)
         fallback = default if default and is_for else default_model_name(alphabet)
-        names.append(part.model or fallback)
+        text = part.model or fallback
+        names.append(fallback + text if text.startswith("+") else text)
     return tuple(names)
 
 

@@ -20,7 +20,7 @@ from mltree.model.eigen import ModelArrays, fitted
 from mltree.model.gamma import Gamma
 from mltree.model.grammar import format_model
 from mltree.model.site_rates import SiteRates
-from mltree.model.substitution import Model
+from mltree.model.substitution import Model, arrays_of_all
 from mltree.model.terms import DEFAULT_CATEGORIES, START_ALPHA
 
 __all__ = ["SCALER_MAX", "SCALER_MIN", "Linkage", "PartitionModel", "alone"]
@@ -76,20 +76,18 @@ class PartitionModel:
     def categories(self) -> tuple[int, ...]:
         """K of each part: parts of one state count are computed with as many categories."""
         most: dict[int, int] = {}
-        for model, systems in zip(self.models, self.systems, strict=True):
-            arrays = model.arrays()
+        for arrays, systems in zip(self._own, self.systems, strict=True):
             own = systems * (arrays.n_categories // arrays.n_systems)
             least = -(-self.least_categories // systems) * systems
-            most[model.n_states] = max(own, most.get(model.n_states, least))
+            most[arrays.n_states] = max(own, most.get(arrays.n_states, least))
         return tuple(most[model.n_states] for model in self.models)
 
     @cached_property
     def systems(self) -> tuple[int, ...]:
         """Eigen systems of each part, of which mixtures have several, likewise."""
         most: dict[int, int] = {}
-        for model in self.models:
-            own = model.arrays().n_systems
-            most[model.n_states] = max(own, most.get(model.n_states, 1))
+        for arrays in self._own:
+            most[arrays.n_states] = max(arrays.n_systems, most.get(arrays.n_states, 1))
         return tuple(most[model.n_states] for model in self.models)
 
     @property
@@ -143,8 +141,13 @@ class PartitionModel:
 
     @cached_property
     def _arrays(self) -> tuple[ModelArrays, ...]:
-        each = zip(self.models, self.scalers.tolist(), self.shapes, strict=True)
-        return tuple(fitted(model.arrays(), scaler, *shape) for model, scaler, shape in each)
+        each = zip(self._own, self.scalers.tolist(), self.shapes, strict=True)
+        return tuple(fitted(arrays, scaler, *shape) for arrays, scaler, shape in each)
+
+    @cached_property
+    def _own(self) -> list[ModelArrays]:
+        """Of every part's model by itself."""
+        return arrays_of_all(self.models)
 
     def with_parts(self, models: Sequence[Model], scalers: Float | None = None) -> PartitionModel:
         """The same parts under other models, and with other scalers."""

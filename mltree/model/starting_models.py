@@ -9,7 +9,8 @@ import numpy as np
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import Gamma
 from mltree.model.mixtures import Mixed
-from mltree.model.parameters import variables_of_matrix, vector, with_vector
+from mltree.model.parameters import variables_of_matrix, vector
+from mltree.model.points import with_vector
 from mltree.model.substitution import Model
 
 __all__ = ["starting_models"]

@@ -7,6 +7,7 @@ in a journal as they end, so that a run goes on where it was stopped, whichever 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from mltree import __version__
 from mltree.alignment.loci import table_of_tips
 from mltree.alignment.patterns import Patterns
 from mltree.device.discovery import choose_devices
+from mltree.device.layout import Layout
 from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
 from mltree.device.memory import cla_memory, limit_on
 from mltree.device.parsimony import parsimony_engine
@@ -145,9 +147,8 @@ class LociSearch:
         search = replace(self, kept=journal.head.layouts)
         found: list[LocusTree | None] = [None] * len(loci)
         done = 0
-        at_once = AT_ONCE
-        if ranks.size > 1:
-            at_once = max(1, min(AT_ONCE, len(loci) // (SHARES * ranks.size)))
+        shares = SHARES * ranks.size if ranks.size > 1 else 1
+        at_once = max(1, min(AT_ONCE, len(loci) // shares))
         among = _Among(search, tuple(loci), frozenset(journal.done), at_once, self._mark())
         for ended in ranks.deal(range(len(loci)), among.searched, among.helping):
             if isinstance(ended, Event):
@@ -175,7 +176,8 @@ class LociSearch:
         for locus in loci:
             groups.setdefault(self._kind(locus.problem), []).append(locus)
         for kind, group in groups.items():
-            for some in _fitting(group, self._bytes()):
+            layout = self._layout(kind, group[0].problem.patterns, self.resources)
+            for some in _fitting(group, self._bytes(), layout):
                 yield from self._side_by_side(kind, some)
 
     def _kind(self, problem: Problem) -> _Kind:
@@ -192,6 +194,16 @@ class LociSearch:
             return min(self.resources.memory_limit or CPU_BYTES, CPU_BYTES)
         limit = limit_on(devices[0], self.resources.memory_limit)
         return int(GPU_SHARE * cla_memory(devices[0].handle, limit))
+
+    def _layout(self, kind: _Kind, patterns: Patterns, own: Resources) -> Layout | None:
+        """That of a kind's loci, whichever stand side by side; None on the reference."""
+        for device in choose_devices(own.device)[:1]:
+            alphabet = patterns.alphabet
+            return choose_layout(
+                device, alphabet.n_states, alphabet.n_codes, kind.categories, LOCUS_PATTERNS,
+                own.mixed, own.vw, self.kept,
+            )  # fmt: skip
+        return None
 
     def _side_by_side(
         self, kind: _Kind, loci: Sequence[_Ready]
@@ -218,12 +230,7 @@ class LociSearch:
 
     def _placed(self, kind: _Kind, patterns: Patterns, own: Resources) -> JointPlacement:
         """Where some loci are computed: in a layout that does not depend on which they are."""
-        for device in choose_devices(own.device)[:1]:
-            alphabet = patterns.alphabet
-            layout = choose_layout(
-                device, alphabet.n_states, alphabet.n_codes, kind.categories, LOCUS_PATTERNS,
-                own.mixed, own.vw, self.kept,
-            )  # fmt: skip
+        if layout := self._layout(kind, patterns, own):
             own = replace(own, vw=layout.vw)
         trees = self.settings.most_trees
         (placement,) = place_all(
@@ -370,19 +377,24 @@ def _batches(loci: Iterable[_Ready | Event], at_once: int) -> Iterator[list[_Rea
         yield batch
 
 
-def _fitting(loci: Sequence[_Ready], most: int) -> Iterator[list[_Ready]]:
-    """Loci whose CLAs fit side by side: rows of all patterns, as many as the largest tree has."""
+def _fitting(loci: Sequence[_Ready], most: int, layout: Layout | None) -> Iterator[list[_Ready]]:
+    """Loci whose CLAs, of all patterns and as many as the largest tree has, take no more bytes.
+
+    Of several no more patterns than are summed in the smallest chunks, as those of one are.
+    """
+    patterns = layout.patterns_in_least_chunks if layout else math.inf
     some: list[_Ready] = []
-    slots = words = 0
+    slots = words = count = 0
     for locus in loci:
         problem = locus.problem
-        (arrays,) = problem.model.arrays()
-        own = problem.n_patterns * arrays.n_categories * arrays.n_states
+        own = problem.n_patterns * problem.model.categories[0] * problem.patterns.alphabet.n_states
         slots = max(slots, 3 * (len(problem.taxa) - 2))
         words += own
-        if some and 8 * slots * words > most:
+        count += problem.n_patterns
+        if some and (8 * slots * words > most or count > patterns):
             yield some
-            some, slots, words = [], 3 * (len(problem.taxa) - 2), own
+            some, slots = [], 3 * (len(problem.taxa) - 2)
+            words, count = own, problem.n_patterns
         some.append(locus)
     if some:
         yield some

@@ -14,19 +14,19 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
-from mltree.model.parameters import arrays_of
 from mltree.model.partitioned import Linkage, PartitionModel
+from mltree.model.points import arrays_of
 from mltree.model.portable import exp
 from mltree.model.starting_models import starting_models
 from mltree.model.substitution import Model
-from mltree.search.part_climb import PartClimb, scale_bounds
+from mltree.search.part_climb import PartClimb, ends_of, scale_bounds
 from mltree.search.requests import (
     Answers,
     Request,
@@ -209,8 +209,8 @@ def _candidates(climbs: Sequence[_FitClimb]) -> Iterator[tuple[list[Tree], list[
     shapes = [shape for climb in climbs for shape in climb.shapes]
     points, speeds = (list(chain.from_iterable(rows)) for rows in zip(*asked, strict=True))
     arrays = iter(arrays_of(models, [own[:, :-1] for own in points], speeds, shapes))
-    for climb, (own, _) in zip(climbs, asked, strict=True):
-        yield climb.candidates(own, list(islice(arrays, len(own))))
+    for climb in climbs:
+        yield climb.candidates(list(islice(arrays, climb.n_parts)))
 
 
 class _FitClimb:
@@ -227,6 +227,8 @@ class _FitClimb:
         self._branches = branches
         self._is_sparse = False
         """Whether trees are of single parts."""
+        self._scales: list[Float] = []
+        """f64[n]: factors on the lengths of each part, at the points that were asked for last."""
         model = fit.model
         known = fit.curvatures or [None] * model.n_parts
         self._parts = [
@@ -242,6 +244,11 @@ class _FitClimb:
         return all(part.done for part in self._parts)
 
     @property
+    def n_parts(self) -> int:
+        """P."""
+        return len(self._parts)
+
+    @property
     def models(self) -> Sequence[Model]:
         """Of the parts, as they started."""
         return self._fit.model.models
@@ -255,25 +262,24 @@ class _FitClimb:
         """f64[n, variables], f64[n]: where lnLs of each part are wanted, factors on its rates."""
         model = self._fit.model
         points = [part.variables() for part in self._parts]
-        speeds = [
-            exp(own[:, -1]) * scaler if model.linkage == Linkage.SCALED else np.ones(len(own))
-            for own, scaler in zip(points, model.scalers.tolist(), strict=True)
-        ]
-        return points, speeds
+        scales = exp(np.concatenate([own[:, -1] for own in points]))
+        spans = list(accumulate(map(len, points), initial=0))
+        self._scales = [scales[first:last] for first, last in pairwise(spans)]
+        if model.linkage != Linkage.SCALED:
+            return points, [np.ones_like(own) for own in self._scales]
+        pairs = zip(self._scales, model.scalers.tolist(), strict=True)
+        return points, [own * scaler for own, scaler in pairs]
 
-    def candidates(
-        self, points: Sequence[Float], arrays: Sequence[list[ModelArrays]]
-    ) -> tuple[list[Tree], list[Case]]:
+    def candidates(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
         """Trees and cases whose lnLs are wanted, part by part: those of the n-th points.
 
         Where few points are left of few parts, each has a tree of that part alone.
         """
-        fit = self._fit
-        scales = [exp(own[:, -1]) for own in points]
+        fit, scales = self._fit, self._scales
         count = max(map(len, arrays))
         self._is_sparse = self._is_little(count)
         if self._is_sparse:
-            return self._by_part(scales, arrays)
+            return self._by_part(arrays)
         every = [own + own[-1:] * (count - len(own)) for own in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]
         padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
@@ -295,28 +301,23 @@ class _FitClimb:
         few = wanted * self._fit.tree.n_tips <= RECORDS
         return few and wanted <= SPARSE * count * len(self._parts)
 
-    def _by_part(
-        self, scales: Sequence[Float], arrays: Sequence[list[ModelArrays]]
-    ) -> tuple[list[Tree], list[Case]]:
+    def _by_part(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
         """A tree for every point of the parts that are not done."""
         fit = self._fit
         trees, cases = [], []
         for number, part in enumerate(self._parts):
             if not part.done:
-                trees += [self._lone(number, scale) for scale in scales[number].tolist()]
+                trees += [self._lone(number, scale) for scale in self._scales[number].tolist()]
                 first = fit.first_part + number
                 cases += [Case((own,), fit.weights, first) for own in arrays[number]]
         return trees, cases
 
     def finish(self) -> None:
         """Leave the fit at the top of the climbs."""
-        fit, ends = self._fit, [part.end() for part in self._parts]
-        scales = np.array([scale for _, scale in ends])
+        fit, (models, scales) = self._fit, ends_of(self._parts)
         fit.tree.lengths[:] = self._scaled(scales).lengths
         is_scaled = fit.model.linkage == Linkage.SCALED
-        fit.model = fit.model.with_parts(
-            [model for model, _ in ends], fit.model.scalers * scales if is_scaled else None
-        )
+        fit.model = fit.model.with_parts(models, fit.model.scalers * scales if is_scaled else None)
         fit.part_lnls = np.array([part.value for part in self._parts])
         fit.lnl = float(fit.part_lnls.sum())
         fit.curvatures = [part.curvature for part in self._parts]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.parameters import bounds, shared_exchangeabilities, vector, with_vector
+from mltree.model.parameters import bounds, shared_exchangeabilities, vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
+from mltree.model.points import with_vectors
+from mltree.model.portable import exp
 from mltree.model.substitution import Model
 from mltree.search.quasi_newton import MANY, Ascent
 from mltree.search.trust_region import Climb
 from mltree.settings import ModelSettings
 
-__all__ = ["PartClimb", "scale_bounds"]
+__all__ = ["PartClimb", "ends_of", "scale_bounds"]
 
 Float = NDArray[np.float64]
 
@@ -29,6 +32,13 @@ def scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[fl
     return min(max(low, -limit), 0.0), max(min(high, limit), 0.0)
 
 
+def ends_of(climbs: Sequence[PartClimb]) -> tuple[list[Model], Float]:
+    """The best model of every climb, and f64[n]: their factors."""
+    ends = [climb.end for climb in climbs]
+    models = with_vectors([climb.model for climb in climbs], [end[:-1] for end in ends])
+    return models, exp(np.array([end[-1] for end in ends]))
+
+
 class PartClimb:
     """The climb of one part: variables that are free, in terms of models and scales."""
 
@@ -41,7 +51,8 @@ class PartClimb:
         curvature: Float | None = None,
     ) -> None:
         """``curvature``: of the free variables, f64[n, n], as a climb near this one left it."""
-        self._model = model
+        self.model = model
+        """As it started."""
         low, high = np.array([*bounds(model), scale], dtype=np.float64).T
         shared = shared_exchangeabilities(model)  # mltree.search.shared_rates has moved them
         low[:shared] = high[:shared]
@@ -88,10 +99,12 @@ class PartClimb:
         self.points = len(points)
         return self._variables(points)
 
-    def end(self) -> tuple[Model, float]:
-        """The best model, and its factor."""
+    @property
+    def end(self) -> Float:
+        """f64[variables]: of the best model, and the log of its factor."""
         (best,) = self._variables(self.climb.x[None])
-        return with_vector(self._model, best[:-1]), math.exp(best[-1])
+        end: Float = best
+        return end
 
     def _variables(self, points: Float) -> Float:
         """f64[n, variables]: the free ones of f64[n, free] beside the fixed ones."""

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.parameters import among_sites, bounds, vector, with_vector
+from mltree.model.parameters import bounds, vector
+from mltree.model.points import among_sites, with_vector
 from mltree.model.portable import exp, log, product
 from mltree.model.rate_profiles import RateProfiles
 from mltree.model.rates import Categories
@@ -73,9 +74,8 @@ def _advance(climbs: Sequence[_Climb], epsilon: float) -> None:
     low = np.stack([climb.low - climb.x for climb in climbs])
     high = np.stack([climb.high - climb.x for climb in climbs])
     concave = quadratics.concave(low, high)
-    farthest = concave.summit(np.maximum(low, -REACH), np.minimum(high, REACH))
-    radius = np.array([[climb.radius] for climb in climbs])
-    steps = concave.summit(np.maximum(low, -radius), np.minimum(high, radius))
+    radii = np.array([[(REACH,) for _ in climbs], [(climb.radius,) for climb in climbs]])
+    farthest, steps = concave.summit(low, high, radii)
     for climb, promise, step in zip(climbs, quadratics.gain(farthest), steps, strict=True):
         climb.done = bool(promise < epsilon)
         if not climb.done:

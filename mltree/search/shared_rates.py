@@ -19,14 +19,9 @@ from numpy.typing import NDArray
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
 from mltree.model.exchangeability_slopes import exchangeability_slopes
-from mltree.model.parameters import (
-    arrays_of,
-    bounds,
-    shared_exchangeabilities,
-    vector,
-    with_vector,
-)
+from mltree.model.parameters import bounds, shared_exchangeabilities, vector
 from mltree.model.partitioned import PartitionModel
+from mltree.model.points import arrays_of, with_vector
 from mltree.model.substitution import Model
 from mltree.search.quasi_newton import Guided
 from mltree.search.requests import Steps, flow_slopes, part_log_likelihoods

@@ -11,8 +11,10 @@ that bounds on the variables and on the step are one thing.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -125,7 +127,8 @@ class Climb(Way):
 
     def note(self, values: Float) -> None:
         """Find the best end of a step, and what is known around it, in f64[m] values."""
-        around, beside = np.split(values, [len(values) - len(self._ends) + 1])
+        middle = len(values) - len(self._ends) + 1
+        around, beside = values[:middle], values[middle:]
         at_ends = np.append(around[0], beside)
         best = int(at_ends.argmax())
         lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
@@ -195,18 +198,14 @@ def _plan_steps(climbs: Sequence[Climb]) -> None:
     quadratics = Quadratic(*(np.stack(every) for every in zip(*known, strict=True)))
     low = np.stack([climb.low - climb.x for climb in climbs])
     high = np.stack([climb.high - climb.x for climb in climbs])
-    concave = quadratics.concave(low, high)
-
-    def steps(radius: Float) -> Float:
-        return concave.summit(np.maximum(low, -radius[:, None]), np.minimum(high, radius[:, None]))
-
-    within = np.maximum(low, -REACH), np.minimum(high, REACH)
-    promises = quadratics.gain(concave.summit(*within))
-    flatter = quadratics.flatter(DOUBT)
-    doubts = flatter.gain(flatter.concave(low, high).summit(*within))
-    whole = steps(np.array([climb.radius for climb in climbs]))
+    both = Quadratic(*map(np.stack, zip(quadratics, quadratics.flatter(DOUBT), strict=True)))
+    concave = both.concave(low, high)
+    promises, doubts = both.gain(concave.summit(low, high, REACH))
+    sure = Quadratic(concave.gradient[0], concave.curvature[0])
+    whole = sure.summit(low, high, np.array([[climb.radius] for climb in climbs]))
     length = np.abs(whole).max(axis=1, initial=0.0)
-    every = np.stack([whole, *(steps(share * length) for share in SHORTER)], axis=1)
+    shorter = sure.summit(low, high, np.array(SHORTER)[:, None, None] * length[:, None])
+    every = np.concatenate([whole[None], shorter]).swapaxes(0, 1)
     rows = zip(climbs, promises.tolist(), doubts.tolist(), every, strict=True)
     for climb, promise, doubt, own in rows:
         climb.go_on(promise, doubt, own)
@@ -218,6 +217,8 @@ class Stencil(NamedTuple):
     offsets: Float
     """f64[1 + 2n + n(n-1)/2, n]"""
     step: float
+    pairs: tuple[Int, Int]
+    """i64[n(n-1)/2] each: the two axes of the last points."""
 
     @property
     def axes(self) -> Float:
@@ -225,24 +226,28 @@ class Stencil(NamedTuple):
         return self.offsets[: 1 + 2 * self.offsets.shape[1]]
 
     @classmethod
+    @lru_cache(maxsize=64)  # a thousand parts have the same
     def of(cls, n: int, step: float) -> Stencil:
-        """The stencil of n variables."""
+        """The stencil of n variables, read-only."""
         axes = step * np.eye(n)
-        one, other = np.triu_indices(n, 1)
-        return cls(np.concatenate([np.zeros((1, n)), axes, -axes, axes[one] + axes[other]]), step)
+        pairs = np.triu_indices(n, 1)
+        one, other = (axes[each] for each in pairs)
+        offsets = np.concatenate([np.zeros((1, n)), axes, -axes, one + other])
+        offsets.setflags(write=False)
+        return cls(offsets, step, pairs)
 
     def slopes(self, values: Float) -> tuple[Float, Float]:
         """f64[n] each: gradient in the middle and curvature along the axes, from values there."""
         n = self.offsets.shape[1]
-        up, down = np.split(values[1 : 1 + 2 * n] - values[0], 2)
+        up, down = values[1 : 1 + n] - values[0], values[1 + n : 1 + 2 * n] - values[0]
         return (up - down) / (2 * self.step), (-up - down) / self.step**2
 
     def quadratic(self, values: Float) -> Quadratic:
         """The second-order expansion about the middle, from f64[points] values."""
         n = self.offsets.shape[1]
         gradient, along = self.slopes(values)
-        up, _, both = np.split(values[1:] - values[0], (n, 2 * n))
-        one, other = np.triu_indices(n, 1)
+        up, both = values[1 : 1 + n] - values[0], values[1 + 2 * n :] - values[0]
+        one, other = self.pairs
         curvature = np.diag(along)
         between = (up[one] + up[other] - both) / self.step**2
         curvature[one, other] = curvature[other, one] = between
@@ -289,8 +294,22 @@ class Quadratic(NamedTuple):
             product(vectors * values[..., None, :], vectors.swapaxes(-1, -2)),
         )
 
-    def summit(self, low: Float, high: Float) -> Float:
-        """f64[m, n]: the highest points of m concave quadratics in boxes around 0, by active sets.
+    def summit(self, low: Float, high: Float, radius: Float | float) -> Float:
+        """f64[..., n]: the highest points, where they are concave, in boxes around 0.
+
+        A box reaches from low to high, but no farther than the radius; shapes are broadcast.
+        """
+        low, high = np.maximum(low, -radius), np.minimum(high, radius)
+        shape = np.broadcast_shapes(self.gradient.shape, low.shape)
+        count, n = math.prod(shape[:-1]), shape[-1]
+        gradient, low, high = (
+            np.broadcast_to(part, shape).reshape(count, n) for part in (self.gradient, low, high)
+        )
+        curvature = np.broadcast_to(self.curvature, (*shape, n)).reshape(count, n, n)
+        return Quadratic(gradient, curvature)._summit(low, high).reshape(shape)
+
+    def _summit(self, low: Float, high: Float) -> Float:
+        """f64[m, n]: of m quadratics, by active sets.
 
         Nocedal & Wright, algorithm 16.3: towards the top of the face that the bounds met so far
         leave free, as far as the next bound; from a face's top, off the bound that holds back most.

@@ -45,7 +45,7 @@ class DirectionalSets:
         self.sets: Sets = np.zeros((n_words, n_trees * n_rows), dtype=np.uint64)
         tips = sites.tips.reshape(n_words, -1, self.n_tips)
         self.sets.reshape(n_words, n_trees, n_rows)[:, :, : self.n_tips] = tips
-        self._is_due = np.zeros(twin.size, dtype=np.bool_)
+        self._place = np.empty(twin.size, dtype=np.int32)
 
     @classmethod
     def of_trees(cls, forest: Forest, sites: PackedSites) -> DirectionalSets:
@@ -78,11 +78,11 @@ class DirectionalSets:
     def made_from(self, halves: Int32Array) -> Int32Array:
         """The half-edges, each once, whose sets are made from those behind the twins of these."""
         halves = halves[self.is_inner[halves]]
-        for side in self.siblings:
-            self._is_due[side[halves]] = True
-        due = np.flatnonzero(self._is_due).astype(np.int32)
-        self._is_due[due] = False
-        return due
+        due: Int32Array = np.concatenate([side[halves] for side in self.siblings])
+        place = np.arange(due.size, dtype=np.int32)
+        self._place[due] = place  # of those that are equal the last stays
+        is_last: NDArray[np.bool_] = self._place[due] == place
+        return due[is_last]
 
     def scores(self, facing: Int32Array, trees: Int32Array) -> Float64Array:
         """f64[n]: changes on some trees, with those that any tree needs; others' mean nothing.

@@ -78,6 +78,18 @@ class PackedSites:
         misses: Float64 = (self.word_weights @ counts).reshape(missing.shape[1:])
         return misses
 
+    def misses_within(self, first: Sets, second: Sets, begin: int, end: int) -> Float64:
+        """As :meth:`misses`, of some words only, of which those of most states are first."""
+        shape = np.broadcast_shapes(first.shape, second.shape)[1:]
+        seen = np.zeros((end - begin, *shape), np.uint64)
+        for plane, width in zip(self.planes, self.widths, strict=True):
+            some = slice(plane.start + begin, plane.start + min(width, end))
+            if some.start < some.stop:
+                seen[: some.stop - some.start] |= first[some] & second[some]
+        counts = np.bitwise_count(np.invert(seen, out=seen)).astype(np.float64)
+        misses: Float64 = np.tensordot(self.word_weights[begin:end], counts, 1)
+        return misses
+
     def rows(self, which: slice) -> PackedSites:
         """The sites under some of the rows of weights."""
         constant = np.asarray(self.constant)[which]

@@ -30,6 +30,15 @@ __all__ = ["ReferenceGrove", "ReferenceParsimony"]
 CHUNK_WORDS = 1 << 18
 """64-bit words of one wave's sets: 2 MB; with fewer NumPy calls count."""
 
+STEPS = 8
+"""Shares of the words in which a tip's costs are counted."""
+
+FEW_LEFT = 32
+"""Once one edge in so many is left, or fewer, its other words are counted by themselves."""
+
+LEAST_WORDS = 1 << 16
+"""64-bit words of all edges' sets from which counting in steps pays."""
+
 WALKS = 8
 """Walks under way that one prune is expected to have; more only cost memory."""
 
@@ -47,7 +56,7 @@ class ReferenceParsimony:
         growth = Growth(sites, len(orders))
         growth.star(orders.T[:3])
         for tips, draw in zip(orders.T[3:], draws.T[3:].astype(np.uint64), strict=True):
-            costs = growth.costs(tips)
+            costs = growth.costs_or_bounds(tips)
             least = costs == costs.min(axis=1, keepdims=True)
             picked = (draw * least.sum(axis=1, dtype=np.uint64)) >> np.uint64(32)
             is_picked = least & (np.cumsum(least, axis=1) == picked[:, None] + np.uint64(1))
@@ -103,6 +112,29 @@ class Growth:
         new = self.sets.behind(self.first_half + 3 * tips)
         return self.sites.misses(self.edge_sets[:, :, : self.n_edges], new[:, :, None])
 
+    def costs_or_bounds(self, tips: Int32Array) -> NDArray[np.float64]:
+        """As :meth:`costs`, but of edges out of the question less: still more than the least.
+
+        The first words tell most edges from the best: what they cost there is more already than
+        the edge costs in all that is best there.
+        """
+        sets, sites = self.edge_sets[:, :, : self.n_edges], self.sites
+        n_words = sites.widths[0]
+        if sets.size < LEAST_WORDS:
+            return self.costs(tips)
+        new = self.sets.behind(self.first_half + 3 * tips)
+        costs: NDArray[np.float64] = np.zeros(sets.shape[1:])
+        step = -(-n_words // STEPS)
+        for begin in range(0, n_words, step):
+            costs += sites.misses_within(sets, new[:, :, None], begin, min(begin + step, n_words))
+            best = self._flat_edge_sets.take(self.first_edge + costs.argmin(axis=1), axis=1)
+            tree, edge = np.nonzero(costs <= sites.misses(best, new)[:, None])
+            if tree.size < costs.size // FEW_LEFT:
+                left = self._flat_edge_sets.take(self.first_edge[tree] + edge, axis=1)
+                costs[tree, edge] = sites.misses(left, new.take(tree, axis=1))
+                break
+        return costs
+
     def insert(self, tips: Int32Array, edges: Int32Array) -> None:
         """Put a tip onto an edge of every tree; its near half keeps the edge's id."""
         old = self.first_edge + edges
@@ -119,7 +151,7 @@ class Growth:
         sets[:, rows[base + 2]] = self._flat_edge_sets[:, old]
         changed = self.sets.refresh(np.concatenate([base, base + 1]))
         touched = np.concatenate([changed, base, base + 1, base + 2])
-        self._refresh_edges(np.flatnonzero(np.bincount(self.edge[touched])).astype(np.int32))
+        self._refresh_edges(np.unique(self.edge[touched]))
 
     @property
     def _flat_edge_sets(self) -> Sets:

@@ -163,3 +163,41 @@ def test_models_are_written_where_all_are_known() -> None:
     parts = [Part("a", (range(4),)), Part("b", (range(4, 9),))]
     assert "charpartition" in nexus_scheme_text(parts, ["JC", "HKY"])
     assert "charpartition" not in nexus_scheme_text(parts, ["JC", None])
+
+
+MRBAYES = r"""#NEXUS
+begin mrbayes;
+  charset coi = 1-100;
+  charset cytb = 101-200;
+  partition genes = 2: coi, cytb;
+  partition codons = 3: 1-100\2, 2-100\2, cytb;
+  lset applyto=(all) nst=6 rates=gamma;
+  SET;
+end;
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "sites"),
+    [
+        ("partition=genes", ["coi", "cytb"], [100, 100]),
+        ("autoclose=yes Partition = codons", ["codons_1", "codons_2", "cytb"], [50, 50, 100]),
+    ],
+)
+def test_a_block_of_mrbayes(choice: str, names: list[str], sites: list[int]) -> None:
+    found = parts_of(MRBAYES.replace("SET", f"set {choice}"))
+    assert [part.name for part in found] == names
+    assert [part.n_sites for part in found] == sites
+    assert {part.model for part in found} == {None}
+
+
+@pytest.mark.parametrize("body", ["3: coi, cytb", "coi, cytb"])
+def test_a_partition_of_mrbayes_that_tells_another_number(body: str) -> None:
+    text = MRBAYES.replace("2: coi, cytb", body).replace("SET", "set partition=genes")
+    with pytest.raises(InputError, match=r"tells .* of parts, and names 2"):
+        parts_of(text)
+
+
+def test_a_charpartition_of_names_alone() -> None:
+    text = "#nexus\nbegin sets; charset a = 1-9; charset b = 10-.; charpartition m = a, b; end;"
+    assert facts(text) == [("a", None, [range(9)], 2), ("b", None, [range(9, LAST)], 2)]

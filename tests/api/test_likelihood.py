@@ -117,7 +117,7 @@ def test_derivatives_are_those_of_an_independent_pruning(case: int) -> None:
 def _exactly(likelihood: mltree.Likelihood, x: np.ndarray) -> str:
     """The model at x with all digits: of the parameters, from their own definition."""
     from mltree.model.grammar import format_model
-    from mltree.model.parameters import with_vector
+    from mltree.model.points import with_vector
 
     own = likelihood._problem.model.lone
     return format_model(with_vector(own, x[likelihood.n_branches :]), 17)

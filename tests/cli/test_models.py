@@ -179,3 +179,19 @@ def test_a_model_is_for_the_parts_that_name_none(run: Run, primates: str) -> Non
     assert result.exit_code == 0, result.output
     lines = Path("x.mltree.bestModel").read_text().splitlines()
     assert [line.split("{")[0].split("+")[0] for line in lines] == ["K80", "JC"]
+
+
+@pytest.mark.parametrize(
+    ("model", "frequencies"),
+    [
+        ("HKY+G4", "estimated"),
+        ("HKY+FC+G4", "counted in the alignment"),
+        ("HKY+FU{0.3/0.2/0.2/0.3}+G4", "given"),
+    ],
+)
+def test_the_log_says_where_frequencies_are_from(
+    run: Run, primates: str, model: str, frequencies: str
+) -> None:
+    result = run("evaluate", primates, "--model", model, "--tree", TREE, "--prefix", "x")
+    assert result.exit_code == 0, result.output
+    assert f"frequencies {frequencies}" in " ".join(Path("x.mltree.evalLog").read_text().split())

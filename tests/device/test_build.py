@@ -98,6 +98,7 @@ def _runs(device: cl.Device) -> int:
     return int(found[0])
 
 
+@pytest.mark.filterwarnings("ignore::pyopencl.CompilerWarning")
 def test_binaries_are_kept_where_the_driver_keeps_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,5 +147,10 @@ def test_builds_are_silent(folder: Path, capfd: pytest.CaptureFixture[str]) -> N
     device = choose_device(None).handle
     with (folder / "parsimony.cl").open("a") as file:
         file.write("__kernel void of_doubtful_worth(__global int *x) { int unused; *x = 1.5; }\n")
-    build.build_parsimony(cl.Context([device]), device)
+    build.build_parsimony(cl.Context([device]), device, edges=1)
     assert capfd.readouterr().err == ""
+
+
+def test_a_device_has_one_context() -> None:
+    device = choose_device(None).handle
+    assert build.context_on(device) is build.context_on(choose_device(None).handle)

@@ -93,6 +93,14 @@ def test_choosing() -> None:
         choose_device(str(len(found)))
 
 
+def test_a_number_is_no_part_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = replace(find_devices()[0], index=0, name="H200")
+    monkeypatch.setattr(discovery, "find_devices", lambda: [named])
+    assert choose_device("h200") == named
+    with pytest.raises(DeviceError, match="no device matches '2'"):
+        choose_device("2")
+
+
 def test_lists_of_devices() -> None:
     found = find_devices()
     assert choose_devices(None) == [found[0]]
@@ -121,11 +129,12 @@ def test_lists_of_devices() -> None:
 def test_ranks_of_a_host_share_out_its_devices(
     monkeypatch: pytest.MonkeyPatch, wanted: str | None, ranks: int, expected: list[str]
 ) -> None:
-    (cpu, *_) = (info for info in find_devices() if info.is_cpu)
+    some, *_ = find_devices()
     gpus = [
-        replace(cpu, index=n, name=name, is_cpu=False) for n, name in enumerate(["A", "A", "B"])
+        replace(some, index=n, name=name, is_cpu=False) for n, name in enumerate(["A", "A", "B"])
     ]
-    monkeypatch.setattr(discovery, "find_devices", lambda: [*gpus, replace(cpu, index=3)])
+    cpu = replace(some, index=3, name="C", is_cpu=True)
+    monkeypatch.setattr(discovery, "find_devices", lambda: [*gpus, cpu])
     for number, own in enumerate(expected):
         monkeypatch.setattr(discovery, "turn", lambda number=number: (number, ranks))
         devices = choose_devices(wanted)
@@ -134,8 +143,8 @@ def test_ranks_of_a_host_share_out_its_devices(
 
 
 def test_ranks_share_a_lone_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    (cpu, *_) = (info for info in find_devices() if info.is_cpu)
-    monkeypatch.setattr(discovery, "find_devices", lambda: [replace(cpu, index=0)])
+    cpu = replace(find_devices()[0], index=0, is_cpu=True)
+    monkeypatch.setattr(discovery, "find_devices", lambda: [cpu])
     monkeypatch.setattr(discovery, "turn", lambda: (1, 2))
     for wanted in (None, "all", "cpu"):
-        assert choose_devices(wanted) == [replace(cpu, index=0, sharers=2)]
+        assert choose_devices(wanted) == [replace(cpu, sharers=2)]

@@ -24,7 +24,8 @@ from mltree.model.candidates import (
 )
 from mltree.model.empirical import PROTEIN_MODELS
 from mltree.model.grammar import parse_model
-from mltree.model.parameters import free_parameters, names, vector, with_vector
+from mltree.model.parameters import free_parameters, names, vector
+from mltree.model.points import with_vector
 from mltree.model.substitution import DNA_MODELS
 
 RATES = (*REFERENCE_RATES, free_rates(2), free_rates(5))

@@ -14,6 +14,7 @@ from mltree.model import parameters
 from mltree.model.grammar import format_model, parse_model
 from mltree.model.mixtures import Mixed
 from mltree.model.part_models import model_alphabet
+from mltree.model.points import with_vector
 
 
 def mixture_of(text: str) -> Mixed:
@@ -55,7 +56,7 @@ def test_linked_classes_share_exchangeabilities_wherever_they_are() -> None:
     model = parse_model("GTR+FMIX{FO,FE}", DNA)
     x = parameters.vector(model)
     x[0] = np.log(7.0)
-    moved = parameters.with_vector(model, x)
+    moved = with_vector(model, x)
     assert [own.rates[0] for own in moved.components] == pytest.approx([7.0, 7.0])
     again = model.with_values(moved.values())
     assert format_model(again) == format_model(moved)

@@ -13,7 +13,8 @@ from mltree.alignment.genetic_codes import GENETIC_CODES
 from mltree.model.codon import HIGH, LOW, CodonRates, nucleotide_frequencies
 from mltree.model.eigen import p_matrices
 from mltree.model.grammar import parse_model
-from mltree.model.parameters import arrays_of, bounds, free_parameters, names, vector, with_vector
+from mltree.model.parameters import bounds, free_parameters, names, vector
+from mltree.model.points import arrays_of, with_vector
 
 TRANSITIONS = {"AG", "GA", "CT", "TC"}
 

@@ -21,6 +21,7 @@ from mltree.model.grammar import (
     format_model,
     parse_model,
 )
+from mltree.model.points import with_vector
 from mltree.model.rates import ONE_RATE
 from mltree.model.substitution import DNA_MODELS
 
@@ -140,7 +141,7 @@ def test_best_model_line() -> None:
 def test_optimised_model_round_trips(name: str) -> None:
     model = parse_model(f"{name}+I+G4a", DNA)
     x = np.random.default_rng(1).normal(size=len(parameters.vector(model)))
-    model = parameters.with_vector(model, x)
+    model = with_vector(model, x)
     again = parse_model(format_model(model, precision=12), DNA)
     assert again.rates == pytest.approx(model.rates, rel=1e-10)
     assert again.frequencies == pytest.approx(model.frequencies, rel=1e-10)
@@ -172,7 +173,7 @@ def test_any_model_is_read_as_it_was_printed(case: int) -> None:
     text, alphabet = random_text(rng)
     model = parse_model(text, alphabet)
     x = rng.normal(size=len(parameters.vector(model)))
-    model = parameters.with_vector(model, x)
+    model = with_vector(model, x)
     again = parse_model(format_best_model(model, 100), alphabet)
     assert parameters.names(again) == []
     assert blanked(format_model(again)) == blanked(format_model(model))

@@ -14,6 +14,7 @@ from mltree.model.eigen import fitted, p_matrices
 from mltree.model.grammar import format_model, parse_model
 from mltree.model.mixtures import PAIRED, PROFILES, paired_mixture, profile_mixture
 from mltree.model.partitioned import PartitionModel, alone
+from mltree.model.points import arrays_of, with_vector
 from mltree.model.substitution import Model
 
 
@@ -72,9 +73,9 @@ def test_points_of_an_optimiser_are_models(text: str) -> None:
     model = counted(text)
     x = parameters.vector(model)
     points = np.stack([x, x + 0.1])
-    (found,) = parameters.arrays_of([model], [points], [np.ones(2)], alone(model).shapes)
+    (found,) = arrays_of([model], [points], [np.ones(2)], alone(model).shapes)
     for point, arrays in zip(points, found, strict=True):
-        expected = parameters.with_vector(model, point).arrays()
+        expected = with_vector(model, point).arrays()
         for name, value in vars(expected).items():
             np.testing.assert_allclose(getattr(arrays, name), value, rtol=1e-12, atol=1e-15)
 

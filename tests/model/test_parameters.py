@@ -14,6 +14,7 @@ from mltree.model import parameters
 from mltree.model.gamma import Gamma
 from mltree.model.grammar import parse_model
 from mltree.model.partitioned import alone
+from mltree.model.points import arrays_of, with_vector
 from mltree.model.substitution import DNA_MODELS
 
 GTR_RATES = ["rate AC", "rate AG", "rate AT", "rate CG", "rate CT"]
@@ -68,7 +69,7 @@ def test_round_trip(name: str, seed: int) -> None:
     model = parse_model(f"{name}+I+{'G4' if seed % 2 else 'R3'}", DNA)
     low, high = np.array(parameters.bounds(model)).T
     x = np.random.default_rng(seed).uniform(low, high)
-    moved = parameters.with_vector(model, x)
+    moved = with_vector(model, x)
     assert parameters.vector(moved) == pytest.approx(x, abs=1e-9)
     assert moved.frequencies.sum() == pytest.approx(1.0)
     assert moved.rates[-1] == 1.0
@@ -81,7 +82,7 @@ def test_values_are_on_their_natural_scales() -> None:
     model = parse_model("GTR+FO+I+G4", DNA)
     x = np.zeros(10)
     x[1], x[5], x[8], x[9] = math.log(3.0), math.log(2.0), math.log(0.25 / 0.75), math.log(0.4)
-    moved = parameters.with_vector(model, x)
+    moved = with_vector(model, x)
     assert moved.rates == pytest.approx([1, 3, 1, 1, 1, 1])
     assert moved.frequencies == pytest.approx([0.4, 0.2, 0.2, 0.2])
     assert moved.p_invariant == pytest.approx(0.25)
@@ -102,7 +103,7 @@ def test_bounds_are_the_documented_ones() -> None:
 
 def test_the_vector_starts_within_its_bounds() -> None:
     counted = parse_model("GTR+FO", DNA)
-    edge = parameters.with_vector(counted, np.array([20.0, -20.0, 0, 0, 0, 30.0, 0, 0]))
+    edge = with_vector(counted, np.array([20.0, -20.0, 0, 0, 0, 30.0, 0, 0]))
     x = parameters.vector(edge)
     low, high = np.array(parameters.bounds(edge)).T
     assert ((low <= x) & (x <= high)).all()
@@ -112,7 +113,7 @@ def test_both_ends_of_the_bounds_give_a_usable_model() -> None:
     for text in ("GTR+FO+I+G4", "HKY+G4a"):
         model = parse_model(text, DNA)
         for end in np.array(parameters.bounds(model)).T:
-            arrays = parameters.with_vector(model, end).arrays()
+            arrays = with_vector(model, end).arrays()
             assert np.isfinite(arrays.right).all()
             assert arrays.weights @ arrays.rates == pytest.approx(1.0)
 
@@ -138,21 +139,21 @@ def test_arrays_at_many_points_are_those_of_each(text: str, alphabet: Alphabet) 
     model = parse_model(text, alphabet)
     ends = np.array(parameters.bounds(model)).reshape(-1, 2).T
     points = np.random.default_rng(1).uniform(*ends, size=(3, ends.shape[1]))
-    (together,) = parameters.arrays_of([model], [points], [np.ones(3)], alone(model).shapes)
+    (together,) = arrays_of([model], [points], [np.ones(3)], alone(model).shapes)
     for arrays, point in zip(together, points, strict=True):
-        one = parameters.with_vector(model, point).arrays()
+        one = with_vector(model, point).arrays()
         for name, values in vars(one).items():
             np.testing.assert_allclose(getattr(arrays, name), values, rtol=1e-12, err_msg=name)
 
 
 def test_a_vector_of_the_wrong_length_is_a_bug() -> None:
     with pytest.raises(ValueError, match="free parameters"):
-        parameters.with_vector(parse_model("GTR", DNA), np.zeros(3))
+        with_vector(parse_model("GTR", DNA), np.zeros(3))
 
 
 def test_the_model_that_is_moved_stays_as_it_was() -> None:
     model = parse_model("GTR+G4", DNA)
-    parameters.with_vector(model, parameters.vector(model) + 0.5)
+    with_vector(model, parameters.vector(model) + 0.5)
     assert model.rates.tolist() == [1.0] * 6
     assert model.heterogeneity == Gamma(4, 1.0)
 
@@ -185,6 +186,6 @@ def test_no_scale_is_missed_where_all_exchangeabilities_vary() -> None:
     model = parse_model("PROTGTR+FE", PROTEIN)
     x = parameters.vector(model)
     points = np.array([x, x + math.log(2.0)])
-    (found,) = parameters.arrays_of([model], [points], [np.ones(2)], alone(model).shapes)
+    (found,) = arrays_of([model], [points], [np.ones(2)], alone(model).shapes)
     one, other = found
     np.testing.assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-12)

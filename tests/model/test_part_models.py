@@ -12,7 +12,7 @@ from mltree.alignment.partition_files import best_model_text, read_partitions
 from mltree.alignment.partitions import Partitioned, read_partitioned
 from mltree.errors import InputError
 from mltree.model.grammar import format_model
-from mltree.model.part_models import model_alphabet, model_names, part_models
+from mltree.model.part_models import in_our_words, model_alphabet, model_names, part_models
 
 ROWS = {"a": "AACGTTMKVLE", "b": "AACGTTMKVLE", "c": "AACGTAMRILE", "d": "AAC-TAMKVFE"}
 
@@ -72,3 +72,34 @@ def test_a_best_model_file_comes_back(parts, tmp_path: Path) -> None:
 def test_models_that_cannot_be_used(parts, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         part_models(parts(text))
+
+
+def test_ascertained_parts_of_raxml(parts) -> None:
+    """ASC_ before a word: Lewis's correction, behind the model that the part has without it."""
+    data = parts("ASC_DNA, x = 1-4\nASC_HKY+FE, y = 5,6\nASC_WAGF, z = 7-11")
+    assert model_names(data) == ("GTR+FC+G4+ASC_LEWIS", "HKY+FE+ASC_LEWIS", "WAG+FC+ASC_LEWIS")
+    assert model_names(data, "JC")[0] == "JC+ASC_LEWIS"
+
+
+NAMES = """#nexus
+begin sets;
+  charset x = 1-3; charset y = 4-6;
+  charpartition mine = {}: x, {}: y;
+end;
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ("x", "y", [("x", None), ("y", None)]),
+        ("1", "2", [("1", None), ("2", None)]),
+        ("HKY", "second", [("x", "HKY"), ("y", "second")]),
+        ("GRT+G", "HYK+G", [("x", "GRT+G"), ("y", "HYK+G")]),
+    ],
+)
+def test_labels_are_names_where_none_may_be_a_model(tmp_path: Path, one, other, told) -> None:
+    (tmp_path / "p.nex").write_text(NAMES.format(one, other))
+    scheme = in_our_words(read_partitions(tmp_path / "p.nex"))
+    assert [(part.name, part.model) for part in scheme.parts] == told
+    assert [part.n_sites for part in scheme.parts] == [3, 3]

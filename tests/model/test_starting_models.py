@@ -8,6 +8,7 @@ import pytest
 from mltree.alignment.alphabet import DNA, PROTEIN
 from mltree.model import parameters
 from mltree.model.grammar import parse_model
+from mltree.model.points import with_vector
 from mltree.model.starting_models import TILTED, starting_models
 
 
@@ -29,7 +30,7 @@ def test_free_rates_start_from_a_gamma_distribution_and_with_few_fast_sites(text
     assert np.ptp(fresh.heterogeneity.weights) < 1e-12
     assert other.heterogeneity.weights[-1] < 0.05
     assert (other.p_invariant == model.p_invariant) == ("+I+" not in text)
-    moved = parameters.with_vector(model, parameters.vector(model) + 0.1)
+    moved = with_vector(model, parameters.vector(model) + 0.1)
     kept, first, second = starting_models(moved)
     assert kept is moved
     for one, same in ((first, fresh), (second, other)):

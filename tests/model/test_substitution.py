@@ -12,6 +12,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.errors import ModelError
 from mltree.model import parameters
 from mltree.model.grammar import parse_model
+from mltree.model.points import with_vector
 from mltree.model.substitution import DNA_MODELS, expand_rates, unique_rates
 
 
@@ -109,7 +110,7 @@ def test_values_are_kept_to_the_last_bit(text: str) -> None:
     """As a checkpoint does: through JSON."""
     model = parse_model(text, DNA).with_empirical_frequencies(patterns(["AACC", "GGTA"]))
     x = np.random.default_rng(1).normal(size=len(parameters.vector(model)))
-    moved = parameters.with_vector(model, x)
+    moved = with_vector(model, x)
     again = model.with_values(json.loads(json.dumps(moved.values())))
     for name, values in vars(moved.arrays()).items():
         np.testing.assert_array_equal(getattr(again.arrays(), name), values, err_msg=name)

@@ -77,6 +77,17 @@ def test_no_bit_depends_on_the_others(
     assert searched(loci, tmp_path / "c") == together
 
 
+def test_several_are_summed_as_one_is(
+    loci: list[Locus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In chunks no larger than their own, though all of them would be summed in larger ones."""
+    for least in ("MIN_CPU_CHUNK", "MAX_CHUNKS", "MAX_GPU_CHUNKS"):
+        monkeypatch.setattr(f"mltree.device.layout.{least}", 4)
+    together = searched(loci, tmp_path / "all")
+    alone = [searched([locus], tmp_path / f"{locus.name}.journal") for locus in loci]
+    assert [[tree] for tree in together] == alone
+
+
 def test_a_run_goes_on_with_what_its_journal_lacks(
     loci: list[Locus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

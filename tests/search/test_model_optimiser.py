@@ -12,8 +12,9 @@ from scipy.optimize import minimize
 
 from mltree.events import ignore
 from mltree.model.grammar import parse_model
-from mltree.model.parameters import bounds, vector, with_vector
+from mltree.model.parameters import bounds, vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
+from mltree.model.points import with_vector
 from mltree.search import model_optimiser
 from mltree.search.alternation import alternate
 from mltree.search.model_optimiser import Fit, best_fit, optimise_models, starts_of

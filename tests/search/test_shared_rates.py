@@ -18,8 +18,9 @@ from mltree.likelihood.reference import ReferenceEngine
 from mltree.model.exchangeability_slopes import exchangeability_slopes
 from mltree.model.grammar import parse_model
 from mltree.model.mixtures import Profiles
-from mltree.model.parameters import bounds, shared_exchangeabilities, vector, with_vector
+from mltree.model.parameters import bounds, shared_exchangeabilities, vector
 from mltree.model.partitioned import alone
+from mltree.model.points import with_vector
 from mltree.model.substitution import Model
 from mltree.search.model_optimiser import Fit
 from mltree.search.requests import perform

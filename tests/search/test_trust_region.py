@@ -194,8 +194,7 @@ def test_no_point_of_the_box_beats_the_step(n: int, seed: int) -> None:
     quadratic = Quadratic(rng.normal(scale=5, size=n), root @ root.T + 1e-2 * np.eye(n))
     low, high = -rng.exponential(size=n), rng.exponential(size=n)
     low[rng.random(n) < 0.2] = 0.0
-    box = low[None], high[None]
-    (step,) = Quadratic(*(part[None] for part in quadratic)).concave(*box).summit(*box)
+    step = quadratic.concave(low, high).summit(low, high, np.inf)
     assert np.all((low <= step) & (step <= high))
     # A point on the way from the step to any corner of the box brings no more (it is convex).
     held = ((low >= 0) & (quadratic.gradient <= 0)) | ((high <= 0) & (quadratic.gradient >= 0))

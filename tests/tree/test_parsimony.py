@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
-from mltree.tree import parsimony_spr
+from mltree.tree import parsimony_spr, reference_parsimony
 from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
 from mltree.tree.moves import nni
 from mltree.tree.parsimony import (
@@ -172,6 +172,34 @@ def _scores_of_parts(growth: Growth, tips: np.ndarray, patterns: Patterns) -> np
         packed = PackedSites(sites.tips[:, own], sites.widths, sites.word_weights, 0.0)
         scores.append(parsimony_score(tree_from_edges(ends, 0.1, n_tips), packed))
     return np.array(scores)
+
+
+@ALPHABETS
+@pytest.mark.cases(6, 200)
+def test_edges_out_of_the_question_cost_more_than_the_least(alphabet: Alphabet, case: int) -> None:
+    """Counting in steps finds the same least edges, at their costs; others' bounds are no more."""
+    rng = np.random.default_rng(case)
+    n_tips = int(rng.integers(10, 60))
+    if case % 2:
+        patterns = random_patterns(n_tips, rng, alphabet)
+    else:
+        _, patterns = evolved(n_tips, int(rng.integers(50, 900)), seed=case)
+    growth = Growth(pack_sites(patterns), 3)
+    tips = np.stack([rng.permutation(n_tips) for _ in range(3)], axis=1)
+    growth.star(tips[:3])
+    n_bounds = 0
+    for tip in tips[3:]:
+        costs = growth.costs(tip)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(reference_parsimony, "LEAST_WORDS", 0)
+            patched.setattr(reference_parsimony, "FEW_LEFT", 2)
+            bounds = growth.costs_or_bounds(tip)
+        least = costs.min(axis=1, keepdims=True)
+        assert np.all(bounds <= costs)
+        assert np.all((bounds == costs) | (bounds > least))
+        n_bounds += np.count_nonzero(bounds < costs)
+        growth.insert(tip, costs.argmin(axis=1))
+    assert case % 2 or n_bounds
 
 
 def test_trees_grown_side_by_side_are_starts_of_their_own() -> None:
