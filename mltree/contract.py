@@ -23,41 +23,12 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = [
-    "CASE",
-    "CONTROL_WORDS",
-    "EDGE",
-    "ENUMS",
-    "GPU_COLUMNS",
-    "GROUP",
-    "NEWVIEW",
-    "NO_CELL",
-    "NUMBERS",
-    "PMATRIX",
-    "RECORDS",
-    "RECORD_ALIGNMENT",
-    "REDUCTION",
-    "RELL",
-    "RESULT",
-    "RUN",
-    "RUNS",
-    "SCAN_STEP",
-    "SCAN_TASK",
-    "STAGE",
-    "STAGES",
-    "STREAM",
-    "TRIPOD",
-    "TRIPOD_CELLS",
-    "WALK",
-    "WALK_STEP",
-    "Control",
-    "GroupKind",
-    "Op",
-    "Operation",
-    "Role",
-    "RunKind",
-    "fields",
-    "roles",
-]
+    "CASE", "CONTROL_WORDS", "EDGE", "ENUMS", "FLOW", "GPU_COLUMNS", "GROUP", "NEWVIEW",
+    "NO_CELL", "NUMBERS", "PMATRIX", "RECORDS", "RECORD_ALIGNMENT", "REDUCTION", "RELL",
+    "RESULT", "RUN", "RUNS", "SCAN_STEP", "SCAN_TASK", "STAGE", "STAGES", "STREAM", "TRIPOD",
+    "TRIPOD_CELLS", "WALK", "WALK_STEP", "Control", "GroupKind", "Op", "Operation", "Role",
+    "RunKind", "fields", "roles",
+]  # fmt: skip
 
 
 class Op(enum.IntEnum):
@@ -99,6 +70,11 @@ class RunKind(enum.IntEnum):
     """cell, cell + 1 += dlnL/dt, d2lnL/dt2 at the edge (x, y): sumGAMMA fused with core."""
     EVALUATE_SITES = 3
     """EVALUATE that also writes the lnL of every pattern, into the row of its case's number."""
+    FLOW = 4
+    """cell + (m S + a) S + b += sum_k F_k[a, b] sum_l n_l w_k / L_l (V^-1 x)_a (V^-1 y)_b at the
+    edge (x, y), k being the categories of class m: what lnL gains with the class's rate matrix, in
+    terms of its eigenvectors (:mod:`mltree.likelihood.flow_slopes`). The run stands behind an
+    EVALUATE_SITES of its case, which left ln L_l; all its records add to the same cells."""
 
 
 class GroupKind(enum.IntEnum):
@@ -207,6 +183,9 @@ gains nothing yet, and only its wrong curvature tells."""
 MODEL_SQUARES = 4
 """S x S tables of a model's eigen system: right, left, the generator Q and Q Q."""
 
+FLOW_NEAR = 1e-3
+"""Difference of two exponents below which a divided difference is a series, good to 1e-13."""
+
 RELL_TILE = 4
 """Trees and rows of weights whose products a work-item sums together, in registers."""
 
@@ -276,6 +255,11 @@ STREAM = _record("first_part parts first_run runs")
 RUN = _record("kind first count")
 NEWVIEW = _record("dst:writes left:reads left_p:matrix right:reads right_p:matrix")
 EDGE = _record("x:reads y:reads p:matrix case:case model:model weights:weights cell:cell")
+FLOW = _record(
+    "x:reads y:reads length:length stride case:case model:model weights:weights cell:cell cells"
+)
+"""An edge whose length in part q is ``length + stride q``. ``cells``: as many as the classes of any
+part of the case need; those that its own does not have stay 0."""
 REDUCTION = _record("cell sum count first_part parts")
 """With residues w on a panel, strided sum v of the n-th cell is sum[w sum + v count + n]."""
 GROUP = _record("kind first_length:length count lnl_sum first_sum")
@@ -315,7 +299,7 @@ class Operation(NamedTuple):
     line: str
     """A record for a reader, its fields in braces."""
     cells: int = 0
-    """Cells that a record adds to, from its CELL on."""
+    """Cells that a record adds to, from its CELL on; 0 where its own ``cells`` tell."""
 
 
 _AT_EDGE = "{cell} at ({x}, {y}) {p} {case}"
@@ -326,6 +310,9 @@ RUNS = {
     RunKind.EVALUATE: Operation(EDGE, Function.EVALUATE, _AT_EDGE, cells=1),
     RunKind.DERIVE: Operation(EDGE, Function.DERIVE, _AT_EDGE, cells=2),
     RunKind.EVALUATE_SITES: Operation(EDGE, Function.EVALUATE, _AT_EDGE, cells=1),
+    RunKind.FLOW: Operation(
+        FLOW, Function.DERIVE, "{cell} and {cells} in all at ({x}, {y}) {length} {case}"
+    ),
 }
 """The operations of a SITES stage."""
 
@@ -374,15 +361,16 @@ RECORDS = {
     "RUN": RUN,
     "NEWVIEW": NEWVIEW,
     "EDGE": EDGE,
+    "FLOW": FLOW,
     "REDUCTION": REDUCTION,
     "GROUP": GROUP,
     "SCAN_TASK": SCAN_TASK,
     "SCAN_STEP": SCAN_STEP,
     "TRIPOD": TRIPOD,
     "WALK": WALK,
-    "WALK_STEP": WALK_STEP,
     "RELL": RELL,
 }
+"""Whose fields kernels name: the steps of walks are read as vectors of their four words."""
 ENUMS: dict[str, type[enum.IntEnum]] = {
     "OP": Op,
     "DO": RunKind,
@@ -393,7 +381,8 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
     FAR_COUNT PENDANT_LEVEL ROOT_LEVEL GPU_COLUMNS TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH HOPE
-    UPHILL MOST_GROWTH LEAST_REACH SATURATED MODEL_SQUARES RELL_TILE
+    UPHILL MOST_GROWTH LEAST_REACH SATURATED RELL_TILE
+    FLOW_NEAR
 """
 NUMBERS = {name: globals()[name] for name in _KNOWN_TO_KERNELS.split()} | {
     "FUNCTIONS": len(Function)

@@ -10,15 +10,13 @@
 #define OP_TRIPOD 6
 #define OP_WALK 7
 #define OP_RELL 8
-
 #define DO_NEWVIEW 0
 #define DO_EVALUATE 1
 #define DO_DERIVE 2
 #define DO_EVALUATE_SITES 3
-
+#define DO_FLOW 4
 #define STEP_DIAGONAL 0
 #define STEP_TRIPOD 1
-
 #define CONTROL_ACTIVE 0
 #define CONTROL_BEST 1
 #define CONTROL_STEP 2
@@ -28,7 +26,6 @@
 #define CONTROL_ACCEPTED 6
 #define CONTROL_FAR 7
 #define CONTROL_FLOOR 8
-
 #define FN_PMATRICES 0
 #define FN_NEWVIEW 1
 #define FN_EVALUATE 2
@@ -38,17 +35,14 @@
 #define FN_OPTIMISE 6
 #define FN_BARRIER 7
 #define FN_RELL 8
-
 #define FAULT_NONE 0
 #define FAULT_BARRIER 1
 #define FAULT_NOT_FINITE 2
 #define FAULT_UNKNOWN_OP 3
-
 #define SYNC_ARRIVED 0
 #define SYNC_ENTERED 1
 #define SYNC_LEFT 2
 #define SYNC_TAKEN 3
-
 #define MARK_STARTED 0
 #define MARK_ELAPSED 1
 #define MARK_BOOKS 2
@@ -72,8 +66,8 @@
 #define MOST_GROWTH (10)
 #define LEAST_REACH (0.1)
 #define SATURATED (1)
-#define MODEL_SQUARES (4)
 #define RELL_TILE (4)
+#define FLOW_NEAR (0.001)
 #define FUNCTIONS (9)
 #define SYNC_WORDS (4)
 #define STAGE_WORDS 4
@@ -115,6 +109,16 @@
 #define EDGE_MODEL 4
 #define EDGE_WEIGHTS 5
 #define EDGE_CELL 6
+#define FLOW_WORDS 9
+#define FLOW_X 0
+#define FLOW_Y 1
+#define FLOW_LENGTH 2
+#define FLOW_STRIDE 3
+#define FLOW_CASE 4
+#define FLOW_MODEL 5
+#define FLOW_WEIGHTS 6
+#define FLOW_CELL 7
+#define FLOW_CELLS 8
 #define REDUCTION_WORDS 5
 #define REDUCTION_CELL 0
 #define REDUCTION_SUM 1
@@ -172,11 +176,6 @@
 #define WALK_SLOT 6
 #define WALK_FIRST_STEP 7
 #define WALK_STEPS 8
-#define WALK_STEP_WORDS 4
-#define WALK_STEP_LEFT 0
-#define WALK_STEP_LEFT_P 1
-#define WALK_STEP_RIGHT 2
-#define WALK_STEP_RIGHT_P 3
 #define RELL_WORDS 7
 #define RELL_FIRST_ROW 0
 #define RELL_ROWS 1
@@ -186,7 +185,7 @@
 #define RELL_FIRST_PART 5
 #define RELL_PARTS 6
 
-#define RUN_FUNCTIONS {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE}
+#define RUN_FUNCTIONS {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE, FN_DERIVE}
 
 #define SESSION_MEMBERS \
   __global const int *program; /* stages and records */ \

@@ -1,12 +1,20 @@
 // The site-local worker: levels of newviews, evaluations and derivatives, chunk by chunk. A
 // work-group takes a chunk through the whole stream, tile by tile, without waiting for another.
 #include "edge.h"
+#if SYSTEMS > 1 && !SITE_SYSTEMS
+#define HAS_FLOW 1
+#include "flow.h"
+#else
+#define HAS_FLOW 0
+#endif
 #include "grid.h"
 #include "newview.h"
 
 #define OWN_OP OP_SITES
 #define WORKER_ROWS ROWS
-#define LOCAL_TERMS (TERMS * ROWS * CATEGORIES * LANES)
+#define EDGE_TERMS (TERMS * ROWS * CATEGORIES * LANES)
+#define FLOW_TERMS (HAS_FLOW && LANES > 1 ? 2 * STATES * LANES : 0)
+#define LOCAL_TERMS (EDGE_TERMS > FLOW_TERMS ? EDGE_TERMS : FLOW_TERMS)
 #define LOCAL_LANES (2 * ROWS * LANES)
 #define LOCAL_CELLS 1
 
@@ -32,9 +40,14 @@ static inline void own_stage(const plf_t *s, __global const int *streams, int co
         r += levels;
         if (r == run_count) break;
         __global const int *run = runs + r * RUN_WORDS;
-        const int kind = run[RUN_KIND];
-        edges_run(s, s->program + run[RUN_FIRST], run[RUN_COUNT], kind, chunk, tile, tile_end,
-                  terms, counts, lanes);
+        const int kind = run[RUN_KIND], records = run[RUN_COUNT];
+        __global const int *record = s->program + run[RUN_FIRST];
+        if (kind != DO_FLOW)
+          edges_run(s, record, records, kind, chunk, tile, tile_end, terms, counts, lanes);
+#if HAS_FLOW
+        else
+          flow_run(s, record, records, chunk, tile, tile_end, terms);
+#endif
         mark(book, since, functions[kind]);
       }
     }

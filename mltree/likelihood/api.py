@@ -22,6 +22,7 @@ from mltree.likelihood.batches import in_batches, trees_at_once
 from mltree.likelihood.cases import Case, Cases, distinct
 from mltree.likelihood.classes import Columns, single_classes
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result
+from mltree.likelihood.flow_slopes import flow_slopes
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.kept_programs import KeptPrograms
 from mltree.likelihood.left_out import Shares
@@ -139,8 +140,7 @@ class Likelihood:
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
-        columns, pairs = self._known_columns, zip(trees, cases, strict=True)
-        return [columns.flow_slopes(tree, self._counts(tree, case), case) for tree, case in pairs]
+        return [flow_slopes(self, tree, case) for tree, case in zip(trees, cases, strict=True)]
 
     @property
     def _known_columns(self) -> Columns:

@@ -203,6 +203,11 @@ class AscertainedLikelihood(Likelihood):
         with self._expecting(self._held(trees, cases), cases) as under:
             return super().join_lengths(trees, under, prunes)
 
+    def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
+        """What corrected lnL of parts gain with the rates of their classes, f64[M, S, S] each."""
+        with self._expecting(self._held(trees, cases), cases) as under:
+            return super().flow_slopes(trees, under)
+
     def _counts(self, tree: Tree, case: Case) -> Float64:
         """With the expected numbers of those that were left out."""
         counts: Float64 = self._with(self._held([tree], [case]), [case])[0]

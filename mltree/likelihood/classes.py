@@ -21,10 +21,8 @@ import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
 from mltree.likelihood.cases import Case
-from mltree.likelihood.flow_slopes import flow_slopes
 from mltree.model.eigen import ModelArrays
 from mltree.model.portable import exp, log
-from mltree.tree.topology import Tree
 
 __all__ = [
     "Columns",
@@ -51,7 +49,6 @@ class Columns:
     """f64[L]: how many sites show each."""
     parts: tuple[slice, ...]
     """Those of every part."""
-    groups: tuple[Patterns, ...] = ()
 
     @classmethod
     def of(cls, groups: Sequence[Patterns]) -> Columns:
@@ -63,7 +60,7 @@ class Columns:
             for part in patterns.parts
         )
         weights = np.concatenate([patterns.weights for patterns in groups])
-        return cls(weights, parts, tuple(groups))
+        return cls(weights, parts)
 
     def best_weights(self, lnls: Float64, counts: Float64, case: Case) -> list[Float64]:
         """The best weights of the classes of every part of a case.
@@ -77,20 +74,6 @@ class Columns:
             own = lnls[: has_any.sum(), where]
             weights[has_any] = best_weights(own, counts[where], weights[has_any])
             found.append(weights)
-        return found
-
-    def flow_slopes(self, tree: Tree, counts: Float64, case: Case) -> list[Float64]:
-        """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
-        parts = [(own, part) for own in self.groups for part in own.parts][case.first_part :]
-        rows = np.broadcast_to(tree.lengths, (len(case.models), tree.lengths.shape[-1]))
-        wheres = self.parts[case.first_part :]
-        found = []
-        for arrays, (patterns, part), where, lengths in zip(
-            case.models, parts, wheres, rows, strict=False
-        ):
-            tips = patterns.alphabet.tip_table[patterns.codes[: tree.n_tips, part]]
-            own = Tree(tree.twin, tree.edge, lengths, tree.n_tips)
-            found.append(flow_slopes(own, tips, counts[where], arrays))
         return found
 
 

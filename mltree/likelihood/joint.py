@@ -20,7 +20,6 @@ from mltree.likelihood.optimise import LengthOptimiser
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import (
     Optimise,
-    PMatrices,
     Records,
     Reduce,
     Rell,
@@ -163,10 +162,6 @@ def _stage_on(stage: Stage, first: int, end: int) -> Stage:
             return replace(stage, records=_clipped(records, first, end))
         case Scan(records, steps) | Walk(records, steps):
             return replace(stage, records=_moved(records, first), steps=_moved(steps, first))
-        case PMatrices(records):
-            moved_records = _moved(records, first)
-            moved_records["length"] += first * records["stride"]
-            return PMatrices(moved_records)
         case Optimise() | Repeat():
             return stage
         case _:
@@ -178,6 +173,8 @@ def _moved(records: Records, first: int) -> Records:
     moved = records.copy()
     for field in fields(records.dtype, Role.MATRIX, Role.MAKES, Role.MODEL):
         moved[field] += first
+    for field in fields(records.dtype, Role.LENGTH):
+        moved[field] += first * records["stride"]
     return moved
 
 

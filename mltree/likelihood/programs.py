@@ -37,6 +37,7 @@ from mltree.tree.topology import Tree, siblings
 __all__ = [
     "classes",
     "derivatives",
+    "flows",
     "join",
     "near_vectors",
     "rell",
@@ -151,6 +152,31 @@ def derivatives(trees: Sequence[Tree], cases: Cases | None = None) -> Program:
         _at_edges(RunKind.DERIVE, derive),
     ]
     stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
+    return Program(stages, sums.n_cells, cases.records)
+
+
+def flows(tree: Tree, most: int, cases: Cases) -> Program:
+    """lnL, and what it gains with the rate matrices of the classes, in ``most`` sums at least.
+
+    See :mod:`mltree.likelihood.flow_slopes`.
+    """
+    forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
+    sums = sums_of(number[:2], np.array([1, most], np.int32), cases)
+    edges = planner.branch_records(forest, cases)
+    lengths = planner.pmatrix_records(tree.n_edges, number, cases)
+    records: Records = np.empty(tree.n_edges, contract.FLOW)
+    for name in ("x", "y", "case", "model", "weights"):
+        records[name] = edges[name]
+    for name in ("length", "stride"):
+        records[name] = lengths[name]
+    edges["cell"], records["cell"] = sums.cells
+    records["cells"] = most
+    pieces = [
+        planner.all_newviews(forest, cases),
+        _at_edges(RunKind.EVALUATE_SITES, edges[:1]),
+        _at_edges(RunKind.FLOW, records),
+    ]
+    stages = (PMatrices(lengths), planner.sites(pieces, cases), sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
 

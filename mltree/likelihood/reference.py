@@ -24,6 +24,7 @@ from mltree.contract import (
 )
 from mltree.errors import NumericalError
 from mltree.likelihood.engine import Result, Room
+from mltree.likelihood.flow_slopes import divided
 from mltree.likelihood.model_rows import ModelRow, RowLayout, model_rows, tables_of
 from mltree.likelihood.optimise import LengthOptimiser
 from mltree.likelihood.program import Program
@@ -264,6 +265,23 @@ class ReferenceEngine:
         )
         self._cells[cell, self._part] = self._weighted(weights, l1 / l0)
         self._cells[cell + 1, self._part] = self._weighted(weights, l2 / l0 - (l1 / l0) ** 2)
+
+    def _flow(
+        self, x: int, y: int, length: int, stride: int, case: int, model: int, weights: int,
+        cell: int, cells: int,
+    ) -> None:  # fmt: skip
+        row, a, b = self._model(model), self._operand(x), self._operand(y)
+        where, size = self._ranges[self._part], self._row.states**2
+        time = self._lengths[length + stride * self._part] * row.rates
+        u = np.einsum("lkai,lki->lka", row.left, a.values)
+        v = np.einsum("lkbj,lkj->lkb", row.left, b.values)
+        logs = self._site_lnl[case, where, None] + (a.counts + b.counts) * _LN_SCALE
+        counts = self._weights[weights, where]
+        shares = np.where(counts > 0, counts, 0.0)[:, None] * row.weights * np.exp(-logs)
+        joint = np.einsum("lk,lka,lkb->kab", shares, u, v) * divided(row.eigenvalues[0], time)
+        of_classes = joint.reshape(self._row.systems, -1, size).sum(axis=1)
+        assert of_classes.size <= cells
+        self._cells[cell : cell + of_classes.size, self._part] += of_classes.ravel()
 
     def _walk(
         self, steps: Records, sites: bool, tip: int, p: int, case: int, model: int, weights: int,

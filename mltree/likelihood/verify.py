@@ -213,7 +213,23 @@ class _Check(TableChecks):
             first, count = self.owners(records)
             same = (first == parts.start) & (count == len(parts))
             self.require(same, "is in a stream of other parts than its case")
-            self.cells(records[field], own, RUNS[kind].cells)
+            if RUNS[kind].cells:
+                self.cells(records[field], own, RUNS[kind].cells)
+            else:
+                self._flow(records, own)
+
+    def _flow(self, records: Records, parts: Parts) -> None:
+        """Lengths are there, lnL of patterns will be, and all records add to the same cells."""
+        for part in (parts[0], parts[0] + parts[1] - 1):
+            self._length(records["length"] + records["stride"] * part)
+        self.require(
+            np.full(len(records), self.program.site_rows > 0), "needs lnL of patterns, which none"
+            " leaves",
+        )  # fmt: skip
+        same = (records["cell"] == records["cell"][0]) & (records["cells"] == records["cells"][0])
+        self.require(same, "has other cells than the first of its run")
+        first = np.zeros(1, np.intp)
+        self.cells(records["cell"][:1], parts_at(parts, first), int(records["cells"][0]))
 
     def _walk(self, stage: Walk) -> None:
         walks, steps = stage.records, stage.steps

@@ -8,18 +8,20 @@ whose step along each axis is the first one here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
+from mltree.model.eigen import ModelArrays
 from mltree.model.exchangeability_slopes import exchangeability_slopes
 from mltree.model.parameters import bounds, shared_exchangeabilities, vector
 from mltree.model.partitioned import PartitionModel
-from mltree.model.points import with_vector
+from mltree.model.points import arrays_of, with_vector
 from mltree.model.substitution import Model
 from mltree.search.quasi_newton import Guided
 from mltree.search.requests import Steps, flow_slopes, part_log_likelihoods
@@ -54,6 +56,8 @@ class _PartClimb:
     fit: SharedFit
     part: int
     climb: Guided
+    here: Case | None = None
+    """What the fit is computed under where the climb stands."""
 
     @classmethod
     def of(cls, fit: SharedFit, part: int, settings: ModelSettings, epsilon: float) -> _PartClimb:
@@ -64,27 +68,48 @@ class _PartClimb:
         start = vector(model)[:count]
         return cls(fit, part, Guided(start, low, high, settings.step, CAREFUL * epsilon))
 
-    def at(self, x: Float) -> Model:
-        """The part's model with others."""
-        model = self.fit.model.models[self.part]
-        return with_vector(model, np.append(x, vector(model)[len(x) :]))
+    @property
+    def model(self) -> Model:
+        """The part's, as the climb began."""
+        return self.fit.model.models[self.part]
 
-    def case(self, model: Model) -> Case:
-        """The fit's, with the part's model."""
-        fit, models = self.fit, list(self.fit.model.models)
-        models[self.part] = model
-        return Case(fit.model.with_parts(models).arrays(), fit.weights, fit.first_part)
+    def vectors(self, points: Float) -> Float:
+        """f64 [n, variables]: all parameters at some points."""
+        rest = vector(self.model)[points.shape[1] :]
+        return np.concatenate([points, np.tile(rest, (len(points), 1))], axis=1)
+
+    def end(self) -> Model:
+        """The part's model where the climb stands."""
+        return with_vector(self.model, self.vectors(self.climb.x[None])[0])
+
+    def case(self, arrays: ModelArrays) -> Case:
+        """The fit's, with the part under a model."""
+        fit, models = self.fit, list(self.fit.model.arrays())
+        models[self.part] = arrays
+        return Case(tuple(models), fit.weights, fit.first_part)
+
+    def note(self, values: Float, cases: Sequence[Case]) -> None:
+        """Go on from the lnL f64 [n] of cases at the points."""
+        if values.max() > self.climb.value:
+            self.here = cases[int(values.argmax())]
+        self.climb.note(values)
 
     def tell(self, slopes: Float) -> None:
         """Take in f64 [M, S, S], by the rates of classes."""
-        model = self.at(self.climb.x)
-        frequencies = model.arrays().frequencies
-        found = exchangeability_slopes(model.rates, frequencies, slopes[: len(frequencies)])
+        model, case = self.end(), self.standing
+        found = exchangeability_slopes(model.rates, case.models[self.part].frequencies, slopes)
         count = len(self.climb.x)
         slope, changes = (
             np.asarray(np.bincount(model.rate_classes, own, count), np.float64) for own in found
         )
         self.climb.tell(slope, changes)
+
+    @property
+    def standing(self) -> Case:
+        """The case of where the climb stands; there is one once lnL are known."""
+        if self.here is None:
+            raise ValueError("no lnL is known")
+        return self.here
 
 
 def share_exchangeabilities(
@@ -104,13 +129,13 @@ def share_exchangeabilities(
         yield from _take_steps(under_way)
         lost = [own for own in under_way if own.climb.is_lost]
         if lost:
-            cases = [own.case(own.at(own.climb.x)) for own in lost]
+            cases = [own.standing for own in lost]
             slopes = yield from flow_slopes([own.fit.tree for own in lost], cases)
             for own, of_parts in zip(lost, slopes, strict=True):
                 own.tell(of_parts[own.part])
     for own in climbs:
         models = list(own.fit.model.models)
-        models[own.part] = own.at(own.climb.x)
+        models[own.part] = own.end()
         own.fit.model = own.fit.model.with_parts(models)
 
 
@@ -118,9 +143,25 @@ def _take_steps(climbs: Sequence[_PartClimb]) -> Steps[None]:
     """Let climbs stand on the best ends of their next steps."""
     ends = [own.climb.points() for own in climbs]
     trees = [own.fit.tree for own, points in zip(climbs, ends, strict=True) for _ in points]
-    cases = [own.case(own.at(x)) for own, points in zip(climbs, ends, strict=True) for x in points]
-    lnls = yield from part_log_likelihoods(trees, cases)
+    cases = list(_cases(climbs, ends))
+    lnls = yield from part_log_likelihoods(trees, list(chain.from_iterable(cases)))
     first = 0
-    for own, points in zip(climbs, ends, strict=True):
-        own.climb.note(lnls[first : first + len(points), own.part])
-        first += len(points)
+    for own, under in zip(climbs, cases, strict=True):
+        own.note(lnls[first : first + len(under), own.part], under)
+        first += len(under)
+
+
+def _cases(climbs: Sequence[_PartClimb], ends: Sequence[Float]) -> Iterator[list[Case]]:
+    """The cases of each climb's ends; the eigen systems of all are found at once."""
+    wholes = [own.fit.model for own in climbs]
+    found = arrays_of(
+        [own.model for own in climbs],
+        [own.vectors(points) for own, points in zip(climbs, ends, strict=True)],
+        [
+            np.full(len(points), whole.scalers[own.part])
+            for own, whole, points in zip(climbs, wholes, ends, strict=True)
+        ],
+        [whole.shapes[own.part] for own, whole in zip(climbs, wholes, strict=True)],
+    )
+    for own, arrays in zip(climbs, found, strict=True):
+        yield [own.case(one) for one in arrays]

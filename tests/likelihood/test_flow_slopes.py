@@ -1,22 +1,28 @@
-"""What lnL gains with shared exchangeabilities, against differences of the reference's lnL."""
+"""What lnL gains with shared exchangeabilities, against differences of lnL, on every device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mltree.device.layout import cpu_layout, gpu_layout
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
-from mltree.likelihood.classes import Columns
 from mltree.likelihood.reference import ReferenceEngine
+from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.eigen import ModelArrays, decompose
 from mltree.model.exchangeability_slopes import exchangeability_slopes
 
 BOUNDS = (1e-6, 100.0)
 STEP = 1e-5
+RELATIVE = 1e-9
+"""Of a device, to the largest of a class's slopes; 100 taxa times 1e-16, with room to cancel."""
+
+SINGLE_RELATIVE = 1e-3
 
 
 @pytest.mark.cases(3, 40)
@@ -30,11 +36,8 @@ def test_slopes_are_differences(case: int, make_problem: Callable[..., Any]) -> 
     frequencies = rng.dirichlet(np.full(4, 3.0), classes)
     rates = np.tile([0.0 if case % 2 else 0.2, rng.uniform(0.5, 2)], classes)
     weights = rng.dirichlet(np.full(2 * classes, 3.0))
-    likelihood = Likelihood(
-        ReferenceEngine(problem.patterns, 2 * classes, BOUNDS, classes),
-        BOUNDS,
-        Columns.of([problem.patterns]),
-    )
+    engine = ReferenceEngine(problem.patterns, 2 * classes, BOUNDS, classes)
+    likelihood = Likelihood(VerifiedEngine(engine, taxa), BOUNDS)
 
     def arrays(logs: np.ndarray) -> ModelArrays:
         every = np.repeat(np.exp(logs)[None], classes, axis=0)
@@ -56,3 +59,52 @@ def test_slopes_are_differences(case: int, make_problem: Callable[..., Any]) -> 
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     assert (changes > 0).all()
     assert found.sum() == pytest.approx(0.0, abs=1e-8)
+
+
+def mixture(rng: np.random.Generator, states: int, classes: int, each: int) -> ModelArrays:
+    pairs = np.exp(rng.normal(size=(1, states * (states - 1) // 2)))
+    frequencies = rng.dirichlet(np.full(states, 2.0), classes)
+    rates = np.tile(rng.gamma(1.0, size=each) + 1e-3, classes)
+    weights = rng.dirichlet(np.full(each * classes, 3.0))
+    return decompose(np.repeat(pairs, classes, axis=0), frequencies, rates, weights)
+
+
+def compare(device: Any, problem: Any, arrays: ModelArrays, relative: float = RELATIVE) -> None:
+    size = arrays.n_categories, BOUNDS, arrays.n_systems
+    reference = Likelihood(ReferenceEngine(problem.patterns, *size), BOUNDS)
+    used = Likelihood(VerifiedEngine(device, problem.patterns.n_tips), BOUNDS)
+    case = Case((arrays,))
+    ((expected,),) = reference.flow_slopes([problem.tree], [case])
+    ((found,),) = used.flow_slopes([problem.tree], [case])
+    largest = np.abs(expected).max(axis=(1, 2), keepdims=True)
+    assert np.max(np.abs(found - expected) / (largest + 1)) < relative
+    again = used.flow_slopes([problem.tree], [case])[0][0]
+    np.testing.assert_array_equal(again, found)
+
+
+@pytest.mark.cases(2, 30)
+@pytest.mark.parametrize(("states", "classes", "each"), [(4, 3, 2), (20, 2, 1)])
+def test_devices(
+    case: int, states: int, classes: int, each: int, open_engine: Callable[..., Any],
+    make_problem: Callable[..., Any],
+) -> None:  # fmt: skip
+    """Of several chunks, with gaps, short and long branches, patterns that no site shows."""
+    rng = np.random.default_rng([case, states])
+    taxa, patterns = int(rng.integers(4, 12)), int(rng.choice([1, 9, 300, 700]))
+    problem = make_problem(taxa, patterns, states=states, categories=classes * each, seed=case)
+    problem.tree.lengths[:] = 10.0 ** rng.uniform(-6, 1, problem.tree.n_edges)
+    problem.patterns.weights[rng.permutation(patterns)[: patterns // 4]] = 0.0
+    device = open_engine(problem.patterns, classes * each, systems=classes)
+    compare(device, problem, mixture(rng, states, classes, each))
+
+
+def test_fp32(open_native: Callable[..., Any], make_problem: Callable[..., Any]) -> None:
+    """Also on devices without doubles."""
+    problem = make_problem(30, 90, categories=4, seed=9)
+    size = 4, problem.patterns.alphabet.n_codes, 4
+    is_cpu = open_native(problem.patterns, 4).layout.lanes == 1
+    layout = cpu_layout(*size, 8, True) if is_cpu else gpu_layout(*size, 8, True, 4)
+    arrays = mixture(np.random.default_rng(9), 4, 2, 2)
+    for own in (layout, replace(layout, fp64=False)):
+        device = open_native(problem.patterns, 4, layout=own, systems=2)
+        compare(device, problem, arrays, SINGLE_RELATIVE)

@@ -114,6 +114,39 @@ def test_newviews(fields: dict[str, int], wrong: str) -> None:
         check(newviews(1, **fields))
 
 
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"length": 200}, "needs length 200 of 200"),
+        ({"cell": 0}, "has other cells than the first of its run"),
+        ({"cells": 9}, "has other cells than the first of its run"),
+        ({"x": 1000}, "reads cla"),
+    ],
+)
+def test_flows(fields: dict[str, int], wrong: str) -> None:
+    program = programs.flows(TREE, 16, LONE)
+    check(program)
+    matrices, sites, *rest = program.stages
+    assert isinstance(sites, Sites)
+    tables = tuple(
+        changed(table, 1, **fields) if table.dtype == contract.FLOW else table
+        for table in sites.tables
+    )
+    with pytest.raises(WorkerFault, match=f"SITES.*FLOW.*{wrong}"):
+        check(replace(program, stages=(matrices, replace(sites, tables=tables), *rest)))
+
+
+def test_flows_need_what_patterns_have() -> None:
+    matrices, sites, *_ = programs.flows(TREE, 16, LONE).stages
+    assert isinstance(sites, Sites)
+    runs = [
+        (RunKind.EVALUATE if kind == RunKind.EVALUATE_SITES else kind, records)
+        for _, kind, records in sites.each()
+    ]
+    with pytest.raises(WorkerFault, match="needs lnL of patterns, which none leaves"):
+        check(Program((matrices, Sites.of(runs)), 17))
+
+
 def test_a_level_must_not_write_twice_nor_read_itself() -> None:
     (_, level), *others = runs()
     twice = changed(level, 1, dst=int(level["dst"][0]))
