@@ -53,7 +53,13 @@ class Quest:
             return True
         topologies, active = list(unfinished), list(unfinished.values())
         outcomes = yield from spr_round(
-            active, self.case, phase, self.settings.rounds, self.constraint, state.explored
+            active,
+            self.case,
+            phase,
+            self.settings.rounds,
+            self.constraint,
+            state.explored,
+            self.settings.perturbation.free_length,
         )
         idle = [outcome.moves == 0 for outcome in outcomes]
         state.explored.ended(compress(topologies, idle))

@@ -12,7 +12,7 @@ from mltree.search.explored import Explored
 from mltree.search.requests import Steps, scored_moves, smoothed
 from mltree.search.scoring import Moves, Rules
 from mltree.search.state import Lineage
-from mltree.search.trials import tried_moves
+from mltree.search.trials import Trials, tried_moves
 from mltree.settings import PhaseSettings, RoundSettings
 
 __all__ = ["RoundOutcome", "spr_round"]
@@ -41,11 +41,12 @@ def spr_round(
     settings: RoundSettings,
     constraint: Constraint | None = None,
     explored: Explored | None = None,
+    free_length: float = 0.0,
 ) -> Steps[list[RoundOutcome]]:
     """One round on all trees; trees and lnLs of the lineages change in place.
 
     A lineage stays active while its rounds gain enough.  ``explored``: what the search knows, and
-    learns from the round.
+    learns from the round.  ``free_length``: trees that differ in branches up to here alone are one.
     """
     explored = Explored() if explored is None else explored
     before = [lineage.lnl for lineage in lineages]
@@ -64,7 +65,8 @@ def spr_round(
     epsilon, enough = settings.smooth_epsilon, phase.min_round_gain
     if phase.trials:
         epsilon, enough = settings.trial_epsilon, settings.min_gain
-        wanted = yield from _with_trials(lineages, case, rescored, wanted, phase, settings)
+        trials = Trials(phase.trials, settings, free_length)
+        wanted = yield from _with_trials(lineages, case, rescored, wanted, trials)
     counts = yield from _apply_guarded(lineages, case, wanted, epsilon, constraint)
     outcomes = []
     for lineage, lnl, count, found in zip(lineages, before, counts, scored, strict=True):
@@ -81,18 +83,12 @@ def _with_trials(
     case: Case,
     rescored: Sequence[Moves],
     wanted: Sequence[Moves],
-    phase: PhaseSettings,
-    settings: RoundSettings,
+    trials: Trials,
 ) -> Steps[list[Moves]]:
     """The wanted moves; for a tree without any, the near misses that full smoothing redeems."""
     idle = [n for n, moves in enumerate(wanted) if moves.prune.size == 0]
-    tried = yield from tried_moves(
-        [lineages[n] for n in idle],
-        case,
-        [rescored[n] for n in idle],
-        phase.trials,
-        settings,
-    )
+    near = [lineages[n] for n in idle], case, [rescored[n] for n in idle]
+    tried = yield from tried_moves(*near, trials)
     found = dict(zip(idle, tried, strict=True))
     return [found.get(n, moves) for n, moves in enumerate(wanted)]
 

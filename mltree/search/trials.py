@@ -4,11 +4,15 @@ Near the optimum the joint score of three branches undervalues a move by a few t
 47-taxon set the two moves that improve the tree score -0.32 and -0.17 and end at +0.27 and +0.11
 once all branches follow.  So when a round finds nothing to apply, its best near misses are
 applied to copies of the tree, one each, and smoothed in one launch.
+
+Where inner branches have no length, the nearest misses by far are those that only put them in
+another order, and end where the tree is: trees that differ so are not tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,22 +27,28 @@ from mltree.tree.forest import Forest
 from mltree.tree.moves import SprLengths, spr
 from mltree.tree.topology import Tree
 
-__all__ = ["tried_moves"]
+__all__ = ["Trials", "tried_moves"]
+
+
+class Trials(NamedTuple):
+    """How near misses are tried."""
+
+    limit: int
+    """Trees smoothed for a lineage, at most."""
+    settings: RoundSettings
+    free_length: float = 0.0
+    """Inner branches up to here say nothing about the order of their neighbours."""
 
 
 def tried_moves(
-    lineages: Sequence[Lineage],
-    case: Case,
-    rescored: Sequence[Moves],
-    trials: int,
-    settings: RoundSettings,
+    lineages: Sequence[Lineage], case: Case, rescored: Sequence[Moves], trials: Trials
 ) -> Steps[list[Moves]]:
     """Of every lineage's near misses the one that gains most once all branches are smoothed.
 
-    At most ``trials`` different topologies a lineage are tried.  Only one move is returned, or
-    none: together, two such moves gained less than either (R_Laurasiatherian).
+    What is tried differs from the tree, and from each other, in shape.  Only one move is
+    returned, or none: together, two such moves gained less than either (R_Laurasiatherian).
     """
-    chosen, trees = [], []
+    settings, chosen, trees = trials.settings, [], []
     for lineage, moves in zip(lineages, rescored, strict=True):
         near = best_moves(moves, lineage.lnl, -settings.trial_margin)
         index, moved = _different(lineage.tree, near, trials)
@@ -55,15 +65,18 @@ def tried_moves(
     ]
 
 
-def _different(tree: Tree, moves: Moves, limit: int) -> tuple[NDArray[np.intp], list[Tree]]:
-    """The first moves that lead to different topologies: their indices, and the trees."""
+def _different(tree: Tree, moves: Moves, trials: Trials) -> tuple[NDArray[np.intp], list[Tree]]:
+    """The first moves that lead to different shapes: their indices, and the trees."""
+    limit, free_length = trials.limit, trials.free_length
+    (own,) = Forest([tree]).shape_keys(free_length)
     seen: dict[int, tuple[int, Tree]] = {}
     every = moves.prune.size
     for first in range(0, every, 2 * limit):
         span = range(first, min(first + 2 * limit, every))
         trees = [_moved(tree, moves, n) for n in span]
-        for n, moved, key in zip(span, trees, Forest(trees).topology_keys(), strict=True):
-            seen.setdefault(key, (n, moved))
+        for n, moved, key in zip(span, trees, Forest(trees).shape_keys(free_length), strict=True):
+            if key != own:
+                seen.setdefault(key, (n, moved))
         if len(seen) >= limit:
             break
     chosen = list(seen.values())[:limit]

@@ -12,11 +12,11 @@ from mltree.search.neighbourhood import Neighbourhood
 from mltree.search.requests import perform
 from mltree.search.scoring import Moves
 from mltree.search.state import Lineage
-from mltree.search.trials import tried_moves
+from mltree.search.trials import Trials, tried_moves
 from mltree.settings import RoundSettings
-from mltree.tree.moves import spr
+from mltree.tree.moves import SprLengths, spr
 from mltree.tree.random_trees import random_topology
-from mltree.tree.splits import same_topology, topology_key
+from mltree.tree.splits import same_topology, splits, topology_key
 from mltree.tree.topology import Tree
 
 SETTINGS = RoundSettings(trial_margin=2.0, min_gain=0.05)
@@ -69,7 +69,7 @@ def distinct_near(tree: Tree, moves: Moves) -> list[int]:
 
 
 def tried(oracle: Oracle, own: Lineage, moves: Moves, trials: int) -> Moves:
-    (found,) = perform(oracle, tried_moves([own], UNDER, [moves], trials, SETTINGS))  # type: ignore[arg-type]
+    (found,) = perform(oracle, tried_moves([own], UNDER, [moves], Trials(trials, SETTINGS)))  # type: ignore[arg-type]
     return found
 
 
@@ -82,6 +82,38 @@ def test_the_nearest_misses_are_tried_once_each(trials: int) -> None:
     expected = distinct_near(own.tree, moves)
     assert len(expected) > 5
     assert list(map(topology_key, oracle.trees)) == expected[:trials]
+
+
+FREE = 1e-4
+"""Longest branch that says nothing about the order of its neighbours."""
+
+
+def shape(tree: Tree) -> frozenset[bytes]:
+    """The splits of all longer branches."""
+    return frozenset(row.tobytes() for row in splits(tree)[tree.lengths > FREE])
+
+
+@pytest.mark.cases(3, 60)
+def test_the_order_of_branches_without_length_is_not_tried(case: int) -> None:
+    """Half of the inner branches have none, and so have many that the moves make."""
+    own, rng = lineage(case), np.random.default_rng(case)
+    inner = own.tree.inner_edges
+    own.tree.lengths[rng.choice(inner, inner.size // 2, replace=False)] = 1e-6
+    moves = moves_of(own.tree, lambda size: BEFORE - rng.uniform(0.0, 2.0, size))
+    moves.lengths[rng.random(moves.prune.size) < 0.7, 0] = 1e-6
+    expected = []
+    best: dict[int, int] = {}
+    for n in np.argsort(-moves.lnl, kind="stable").tolist():
+        best.setdefault(int(moves.prune[n]), n)
+    for prune, n in best.items():
+        moved = own.tree.copy()
+        spr(moved, prune, int(moves.target[n]), SprLengths(*moves.lengths[n]))
+        expected.append(shape(moved))
+    distinct = [found for found in dict.fromkeys(expected) if found != shape(own.tree)]
+    oracle = Oracle()
+    perform(oracle, tried_moves([own], UNDER, [moves], Trials(1000, SETTINGS, FREE)))  # type: ignore[arg-type]
+    assert [shape(tree) for tree in oracle.trees] == distinct
+    assert 5 < len(distinct) < len(expected)
 
 
 def test_of_those_that_are_redeemed_the_best_is_taken_alone() -> None:
@@ -118,5 +150,5 @@ def test_every_tree_has_trials_of_its_own() -> None:
         for own, lnl in zip(every, depths, strict=True)
     ]
     oracle = Oracle([BEFORE, BEFORE + 1.0, BEFORE + 4.0, BEFORE + 3.0])
-    found = perform(oracle, tried_moves(every, UNDER, moves, 2, SETTINGS))  # type: ignore[arg-type]
+    found = perform(oracle, tried_moves(every, UNDER, moves, Trials(2, SETTINGS)))  # type: ignore[arg-type]
     assert [part.lnl.tolist() for part in found] == [[BEFORE + 1.0], [], [BEFORE + 4.0]]
