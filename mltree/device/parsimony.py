@@ -41,11 +41,6 @@ LEAST_WORK = 1 << 18
 MOST_CHANGES = 1 << 31
 """What a device counts in; where there may be more, NumPy does."""
 
-MOST_GROWN = 4000
-"""Taxa of a tree that a GPU's work-group grows: 1,288 took an H200's 0.4 s, 10,000 more than a
-minute, with the sets of edges made again for every tip; since they are kept nobody has measured it.
-A CPU's grows 10,000 in 6 s."""
-
 ROOM_BYTES = 1 << 28
 """Of the sets along the walks under way."""
 
@@ -67,8 +62,7 @@ class DeviceParsimony:
         self, sites: PackedSites, orders: Int32Array, draws: npt.NDArray[np.uint32]
     ) -> list[Tree]:
         """Trees by stepwise addition."""
-        is_too_large = sites.n_tips > MOST_GROWN and not self.is_cpu
-        if is_too_large or _is_for_host(sites, len(orders)):
+        if _is_for_host(sites, len(orders)):
             return REFERENCE.grow(sites, orders, draws)
         count, tips = orders.shape
         memory, queue = self.memory()

@@ -48,23 +48,19 @@ class Ultrafast:
         self.trees: dict[int, Tree] = {}
         """Those that are held, by key."""
         self._counts = np.zeros(replicates)
-        self._known: set[int] = set()
+        self._met: dict[int, int] = {}
         self._splits: dict[int, UInt64Array] = {}
         self._snapshots: list[tuple[UInt64Array, Float64Array]] = []
 
     @property
     def offered(self) -> int:
         """Different topologies so far."""
-        return len(self._known)
+        return len(self._met)
 
     @property
     def cutoff(self) -> float:
         """LnL from which on trees are worth being offered."""
         return float(self.lnl.min()) - MARGIN
-
-    def knows(self, keys: UInt64Array) -> NDArray[np.bool_]:
-        """Which topologies were offered."""
-        return np.array([key in self._known for key in keys.tolist()], np.bool_)
 
     def offer(
         self,
@@ -79,7 +75,8 @@ class Ultrafast:
         resampled  f64[n, B]
         make       gives the n-th tree, which nobody changes
         """
-        self._known.update(keys.tolist())
+        for key in keys.tolist():
+            self._met[key] = self._met.get(key, 0) + 1
         hopeful = (resampled > self.best - EPSILON).any(axis=1)
         fresh: dict[int, int] = {}
         for n in np.flatnonzero(hopeful).tolist():
@@ -97,10 +94,11 @@ class Ultrafast:
         }
 
     def _takers(self, key: np.uint64, resampled: Float64Array) -> NDArray[np.intp]:
-        """The replicates that take a tree. Chance knows its key and their numbers, and no order."""
+        """The replicates that take a tree, by its key, their numbers and how often it was met."""
         lead = resampled - self.best
         near = np.flatnonzero(lead > -EPSILON)
-        bits = mixed(mixed(near.astype(np.uint64) * GOLDEN) + key)
+        met = mixed(np.array([self._met[int(key)]], np.uint64))
+        bits = mixed(mixed(near.astype(np.uint64) * GOLDEN) + key + met)
         chance = (bits >> np.uint64(11)) * 2.0**-53
         return near[(lead[near] > EPSILON) | (chance * (self._counts[near] + 1) <= 1)]
 

@@ -32,10 +32,10 @@ RELATIVE = 1e-9
 SIZES = ((4, 1), (4, 2), (2, 3), (4, 4), (4, 5), (20, 4), (61, 2))
 """States and categories: DNA, binary, protein and codon models; K from 1 to 5."""
 
-OWN_SIZES = ((4, 2), (20, 4))
+OWN_SIZES = ((2, 3), (4, 2), (20, 4))
 """Those of patterns that have frequencies of their own."""
 
-OWN_RELATIVE = 1e-7
+OWN_RELATIVE = 1e-6
 """Of derivatives there: a state that has one in a million at a pattern, seen on both ends of a long
 branch, leaves as much of the terms of its sums."""
 

@@ -58,14 +58,23 @@ def test_trees_that_are_as_good_are_held_by_as_many() -> None:
     assert set(own.held.tolist()) == set(keys.tolist())
 
 
-def test_it_knows_what_was_offered_and_how_far_below_the_rest_may_be() -> None:
+def test_a_tree_that_is_met_again_has_another_chance() -> None:
+    trees, keys = offered(np.random.default_rng(7), 2)
+    own = Ultrafast(20_000)
+    for n in (0, 1, 1):
+        own.offer(keys[n : n + 1], np.zeros(1), np.zeros((1, 20_000)), lambda _, n=n: trees[n])
+    share = 1 / 2 + 1 / 2 * 1 / 2
+    assert (own.held == keys[1]).mean() == pytest.approx(share, abs=0.015)
+    assert own.offered == 2
+
+
+def test_it_counts_what_was_offered_and_says_how_far_below_the_rest_may_be() -> None:
     trees, keys = offered(np.random.default_rng(2), 3)
     own = Ultrafast(B)
-    assert (own.knows(keys).any(), own.cutoff) == (False, -np.inf)
+    assert (own.offered, own.cutoff) == (0, -np.inf)
     resampled = np.zeros((2, B))
     resampled[1, : B // 2] = 9.0
     own.offer(keys[:2], np.array([-10.0, -12.0]), resampled, trees.__getitem__)
-    assert own.knows(keys).tolist() == [True, True, False]
     assert own.cutoff == -12.0 - MARGIN
     assert own.offered == 2
 
