@@ -2,8 +2,8 @@
 
 BLAS libraries pick their kernels by the processor, or as ``OPENBLAS_CORETYPE`` says, and each adds
 in an order of its own; NumPy picks its own for exp and log. Here every number comes from
-elementwise operations that IEEE 754 rounds in one way only, and none depends on what stands beside
-it in a stack of matrices.
+elementwise operations that IEEE 754 rounds in one way only, or from the C library, one number at a
+time; and none depends on what stands beside it in a stack of matrices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["eigensystem", "exp", "expm1", "log", "product", "solve"]
+__all__ = [
+    "eigensystem", "exp", "exp_of_many", "expm1", "log", "log_of_many", "product", "solve",
+]  # fmt: skip
 
 Float64 = NDArray[np.float64]
 Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -40,6 +42,16 @@ _ODD = [2.0 / n for n in range(3, 24, 2)]
 
 
 def exp(x: Float64) -> Float64:
+    """e^x elementwise, of an array small enough for Python; the same again of its own logarithm."""
+    return np.array([math.exp(value) for value in x.flat]).reshape(x.shape)
+
+
+def log(x: Float64) -> Float64:
+    """The natural logarithm elementwise, of an array small enough for Python."""
+    return np.array([math.log(value) for value in x.flat]).reshape(x.shape)
+
+
+def exp_of_many(x: Float64) -> Float64:
     """e^x elementwise, to 2 units in the last place: x = k ln 2 + r, and Taylor's series of e^r."""
     within = np.clip(x, -_FARTHEST, _FARTHEST)
     doublings = np.rint(within / _LN2)
@@ -56,7 +68,7 @@ def expm1(x: Float64) -> Float64:
     return np.array(list(map(math.expm1, x.ravel().tolist()))).reshape(x.shape)
 
 
-def log(x: Float64) -> Float64:
+def log_of_many(x: Float64) -> Float64:
     """The natural logarithm elementwise, to 2 units in the last place; -inf of 0.
 
     x = m 2^k with m about 1, and the series of ln m = 2 artanh((m - 1) / (m + 1)).

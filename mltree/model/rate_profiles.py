@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.portable import exp, log
+from mltree.model.portable import exp_of_many, log_of_many
 from mltree.model.rates import Categories
 from mltree.model.site_rates import GRID
 
@@ -69,13 +69,13 @@ class RateProfiles:
 
     def lnl(self, categories: Categories) -> float:
         """Natural log, under f64[K] rates and weights."""
-        return self._base + float((self._counts * log(self._shares(categories)[1])).sum())
+        return self._base + float((self._counts * log_of_many(self._shares(categories)[1])).sum())
 
     def expansion(self, categories: Categories) -> Expansion:
         """Around f64[K] rates and weights, of which none is 0 but the rate of a last category."""
         shares, whole, slopes, bends = self._shares(categories)
         q = shares / whole
-        lnl = self._base + float((self._counts * log(whole)).sum())
+        lnl = self._base + float((self._counts * log_of_many(whole)).sum())
         sides = np.concatenate([q, q * slopes])
         counted = sides * self._counts
         gradient = counted.sum(axis=1)
@@ -90,7 +90,7 @@ class RateProfiles:
     def _shares(self, categories: Categories) -> tuple[Float, Float, Float, Float]:
         """w_k f_i(r_k) f64[K, L], their sums f64[L], and d and b f64[K, L] of the curves."""
         logs, slopes, bends = self._curves(categories.rates)
-        shares = categories.weights[:, None] * exp(np.maximum(logs, LOWEST))
+        shares = categories.weights[:, None] * exp_of_many(np.maximum(logs, LOWEST))
         return shares, shares.sum(axis=0), slopes, bends
 
     def _curves(self, rates: Float) -> tuple[Float, Float, Float]:
