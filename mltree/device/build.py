@@ -103,9 +103,13 @@ def is_nvidia(device: cl.Device) -> bool:
     return "nvidia" in str(device.platform.name).lower()
 
 
-@cache
 def context_on(device: cl.Device) -> cl.Context:
-    """The process's one context on a device; NVIDIA's driver takes 0.1 s for each."""
+    """A context on a device; NVIDIA's driver takes 0.1 s for each, so that there is but one."""
+    return _context_on(device) if is_nvidia(device) else cl.Context([device])
+
+
+@cache
+def _context_on(device: cl.Device) -> cl.Context:
     return cl.Context([device])
 
 

@@ -151,6 +151,9 @@ def test_builds_are_silent(folder: Path, capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr().err == ""
 
 
-def test_a_device_has_one_context() -> None:
+def test_a_device_whose_contexts_take_long_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     device = choose_device(None).handle
-    assert build.context_on(device) is build.context_on(choose_device(None).handle)
+    for is_slow in (True, False):
+        monkeypatch.setattr(build, "is_nvidia", lambda _, slow=is_slow: slow)
+        again = choose_device(None).handle
+        assert (build.context_on(device) is build.context_on(again)) == is_slow
