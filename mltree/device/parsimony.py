@@ -95,9 +95,8 @@ class DeviceParsimony:
 
     def memory(self) -> tuple[Memory, cl.CommandQueue]:
         """Buffers of somebody's own."""
-        context = context_on(self._device)
-        queue = cl.CommandQueue(context, self._device)
-        return Memory(context, queue, nullcontext()), queue
+        queue = cl.CommandQueue(self._context, self._device)
+        return Memory(self._context, queue, nullcontext()), queue
 
     def launch(
         self,
@@ -121,9 +120,13 @@ class DeviceParsimony:
         return int(self._device.max_compute_units) * (CPU_GROUPS if self.is_cpu else GPU_GROUPS)
 
     @cached_property
+    def _context(self) -> cl.Context:
+        return context_on(self._device)
+
+    @cached_property
     def _kernels(self) -> dict[str, cl.Kernel]:
         edges = CPU_EDGES if self.is_cpu else 1
-        program = build_parsimony(context_on(self._device), self._device, edges)
+        program = build_parsimony(self._context, self._device, edges)
         return {kernel.function_name: kernel for kernel in program.all_kernels()}
 
 
