@@ -27,6 +27,7 @@ from mltree.runs.journal import Journal
 from mltree.runs.run import Found, TreeSearch
 from mltree.tree.newick_clades import read_labelled
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 if TYPE_CHECKING:
     from mltree.commands.search import SearchRequest
@@ -37,8 +38,7 @@ MODEL, SUPPORT = "bestModel", "support"
 """Kinds of the files with the search's model, and with the best tree and all its labels."""
 
 
-@dataclass(frozen=True)
-class Supports:
+class Supports(Value):
     """What is asked for."""
 
     tests: LocalTests | None = None
