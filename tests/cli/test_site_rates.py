@@ -108,7 +108,7 @@ def test_a_tree_is_evaluated(run: Run, inputs: None) -> None:
 
 @pytest.mark.parametrize("model", ["JC+I+R2", "gamma"])
 def test_a_search_tells_rates_by_categories(run: Run, inputs: None, model: str) -> None:
-    """The same as an evaluation of its result; parts one after the other, copies of sequences too."""
+    """The same as an evaluation of its result; parts one after the other, a sequence twice."""
     aligned = Path("aln.fa").read_text()
     Path("aln.fa").write_text(aligned + f">copy\n{aligned.split()[1]}\n")
     Path("gamma").write_text("HKY+FC+G4, one = 1-120\nJC+I, two = 121-200\n")
