@@ -117,7 +117,7 @@ def draw_supports(
     drawn = Drawn(draw(found.mean_tree))
     if asked.tests and len(problem.taxa) >= FEWEST_TAXA:
         tested = asked.tests.of(
-            ready.computation.of_all_taxa, found.tree, found.model, problem.groups, seed
+            ready.computation.exact, found.tree, found.model, problem.groups, seed
         )
         drawn.newick = draw(found.mean_tree, tested.labels())
         drawn.told = tested.events(drawn.newick)
