@@ -9,7 +9,6 @@ for such walks take the time of the steps that wait for one another.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +20,7 @@ from mltree.likelihood.cases import Cases
 from mltree.likelihood.stages import Records, Walk
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["walk_stages"]
 
@@ -64,8 +64,7 @@ def walk_stages(
     return stages
 
 
-@dataclass(frozen=True)
-class _Shapes:
+class _Shapes(Value):
     """Trees that share all arrays but their lengths', as one under many models does."""
 
     unlike: list[Tree]
@@ -113,8 +112,7 @@ def _within(counts: Int32) -> Int32:
     return within
 
 
-@dataclass(frozen=True)
-class _Pieces:
+class _Pieces(Value):
     """How trees fall into pieces; arrays are over a forest's half-edges that face its roots."""
 
     roots: Int32
