@@ -191,8 +191,7 @@ class ScoreMoves(Request, eq=False):
         return [ScoredMoves.of(shares) for shares in zip(*answers, strict=True)]
 
 
-@dataclass(frozen=True, eq=False)
-class TopologyKeys(Request):
+class TopologyKeys(Request, eq=False):
     """64 bits that equal topologies share."""
 
     is_quick = True
@@ -202,8 +201,7 @@ class TopologyKeys(Request):
         return Forest(self.trees).topology_keys()
 
 
-@dataclass(frozen=True, eq=False)
-class ShapeKeys(Request):
+class ShapeKeys(Request, eq=False):
     """64 bits that equal shapes share."""
 
     shortest: Sequence[float]
