@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mltree.commands.request import Request
 from mltree.errors import ModelError
 from mltree.events import Emit
@@ -15,8 +13,7 @@ from mltree.tree.topology import Tree
 __all__ = ["FitRequest", "fitted", "given_tree"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FitRequest(Request):
+class FitRequest(Request, kw_only=True):
     """What a command needs to know that takes topologies as they are."""
 
     optimise_model: bool
