@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mltree import __version__
-from mltree.commands.fitting import FitRequest, fitted
+from mltree.commands.fitting import FitRequest, check_resolved, fitted
 from mltree.commands.results import finish
 from mltree.events import Notice
 from mltree.events.run import RunStarted
@@ -54,6 +54,8 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
             reporter(Notice(f"{request.trees}: tree {number}: {notice}"))
         if not request.optimise_branches:
             check_possible(tree, problem.groups)
+    if request.optimise_branches:
+        check_resolved(request.trees)
     computation = open_computation(problem, request.resources, reporter)
     rows = []
     model = problem.model
