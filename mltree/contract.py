@@ -256,10 +256,12 @@ RUN = _record("kind first count")
 NEWVIEW = _record("dst:writes left:reads left_p:matrix right:reads right_p:matrix")
 EDGE = _record("x:reads y:reads p:matrix case:case model:model weights:weights cell:cell")
 FLOW = _record(
-    "x:reads y:reads length:length stride case:case model:model weights:weights cell:cell cells"
+    "x:reads y:reads length:length stride case:case model:model weights:weights cell:cell cells "
+    "first"
 )
-"""An edge whose length in part q is ``length + stride q``. ``cells``: as many as the classes of any
-part of the case need; those that its own does not have stay 0."""
+"""An edge whose length in part q is ``length + stride q``. Of the sums of all classes, one after
+the other, ``cells`` from number ``first`` on; those that a part's own classes do not have stay
+0."""
 REDUCTION = _record("cell sum count first_part parts")
 """With residues w on a panel, strided sum v of the n-th cell is sum[w sum + v count + n]."""
 GROUP = _record("kind first_length:length count lnl_sum first_sum")
@@ -311,7 +313,7 @@ RUNS = {
     RunKind.DERIVE: Operation(EDGE, Function.DERIVE, _AT_EDGE, cells=2),
     RunKind.EVALUATE_SITES: Operation(EDGE, Function.EVALUATE, _AT_EDGE, cells=1),
     RunKind.FLOW: Operation(
-        FLOW, Function.DERIVE, "{cell} and {cells} in all at ({x}, {y}) {length} {case}"
+        FLOW, Function.DERIVE, "{cell} and {cells} from {first} on at ({x}, {y}) {length} {case}"
     ),
 }
 """The operations of a SITES stage."""

@@ -24,7 +24,7 @@ from mltree.device.layout_choice import (
     measured_layouts,
 )
 from mltree.device.load import occupied
-from mltree.device.memory import LEAST_BATCH, cla_memory, limit_on, room_on
+from mltree.device.memory import LEAST_BATCH, PARTIAL_SUMS, cla_memory, limit_on, room_on
 from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
@@ -115,7 +115,9 @@ class Placement:
         clas, near = own * slot, min(demand.near, most - own) * slot
         matrices = demand.lengths * self.parts * layout.matrix_bytes
         tips = self.n_patterns * (self.n_tips + layout.site_bytes)
-        on_host = clas + near + matrices + tips if all(info.is_cpu for info in self.devices) else 0
+        sums = min(PARTIAL_SUMS, layout.flow_bytes(self.n_patterns))
+        taken = clas + near + matrices + tips + sums
+        on_host = taken if all(info.is_cpu for info in self.devices) else 0
         return MemoryPlanned(
             device=", ".join(info.name for info in self.devices),
             layout=str(layout),

@@ -109,7 +109,7 @@
 #define EDGE_MODEL 4
 #define EDGE_WEIGHTS 5
 #define EDGE_CELL 6
-#define FLOW_WORDS 9
+#define FLOW_WORDS 10
 #define FLOW_X 0
 #define FLOW_Y 1
 #define FLOW_LENGTH 2
@@ -119,6 +119,7 @@
 #define FLOW_WEIGHTS 6
 #define FLOW_CELL 7
 #define FLOW_CELLS 8
+#define FLOW_FIRST 9
 #define REDUCTION_WORDS 5
 #define REDUCTION_CELL 0
 #define REDUCTION_SUM 1

@@ -2,7 +2,8 @@
 // ends of an edge (x, y) of length t, in terms of eigenvectors:
 //   cell + (m S + a) S + b += sum_k F_k[a, b] sum_l n_l w_k / L_l u_a v_b,  u = V^-1 x,  v = V^-1 y
 //   F_k[a, b] = (e^(lambda_a r_k t) - e^(lambda_b r_k t)) / (lambda_a - lambda_b)
-// over the categories k of class m, with ln L_l as EVALUATE_SITES has left it.
+// over the categories k of class m, with ln L_l as EVALUATE_SITES has left it. A record has cells
+// for some of these sums only, from a first one on.
 #ifndef FLOW_H
 #define FLOW_H
 
@@ -53,8 +54,27 @@ static inline acc horizontal(real_v sum) {
 
 // The cells of classes that the model of these blocks does not have, and others do.
 static inline void flow_clear(const plf_t *s, __global const int *record, int chunk) {
-  for (int q = SYSTEMS * SQUARE + ITEM; q < record[FLOW_CELLS]; q += GROUP_SIZE(ROWS))
+  const int own = max(0, SYSTEMS * SQUARE - record[FLOW_FIRST]);
+  for (int q = own + ITEM; q < record[FLOW_CELLS]; q += GROUP_SIZE(ROWS))
     partial_add(s, record[FLOW_CELL] + q, chunk, true, 0);
+}
+
+// Adds to sum q of class m, if the record has a cell for it.
+static inline void flow_add(const plf_t *s, __global const int *record, int m, int q, int chunk,
+                            bool sets, acc value) {
+  const int at = m * SQUARE + q - record[FLOW_FIRST];
+  if (at >= 0 && at < record[FLOW_CELLS])
+    partial_add(s, record[FLOW_CELL] + at, chunk, sets, value);
+}
+
+// The classes of a record: from the first with a cell on, to the one behind the last.
+static inline int flow_begin(__global const int *record) {
+  return record[FLOW_FIRST] / SQUARE;
+}
+
+static inline int flow_end(__global const int *record) {
+  const int behind = record[FLOW_FIRST] + record[FLOW_CELLS];
+  return min(SYSTEMS, (behind + SQUARE - 1) / SQUARE);
 }
 
 #if LANES == 1
@@ -64,7 +84,8 @@ static inline void flow_edge(const plf_t *s, __global const int *record, bool se
   const int part = part_of(s, first_block);
   __global const acc *model = s->model + (size_t)(record[FLOW_MODEL] + part) * MODEL_WORDS;
   const acc length = LENGTHS_AT(s)[record[FLOW_LENGTH] + record[FLOW_STRIDE] * part];
-  for (int m = 0; m < SYSTEMS; ++m) {
+  const int end = flow_end(record);
+  for (int m = flow_begin(record); m < end; ++m) {
     __global const acc *system = model + m * SYSTEM_WORDS;
     acc total[SQUARE];
     for (int q = 0; q < SQUARE; ++q) total[q] = 0;
@@ -85,8 +106,7 @@ static inline void flow_edge(const plf_t *s, __global const int *record, bool se
           total[a * STATES + b] +=
               divided(system, time, a, b, change[a], change[b]) * horizontal(sum[a * STATES + b]);
     }
-    const int cell = record[FLOW_CELL] + m * SQUARE;
-    for (int q = 0; q < SQUARE; ++q) partial_add(s, cell + q, chunk, sets, total[q]);
+    for (int q = 0; q < SQUARE; ++q) flow_add(s, record, m, q, chunk, sets, total[q]);
   }
 }
 #else
@@ -96,8 +116,10 @@ static inline void flow_edge(const plf_t *s, __global const int *record, bool se
   const int part = part_of(s, first_block);
   __global const acc *model = s->model + (size_t)(record[FLOW_MODEL] + part) * MODEL_WORDS;
   const acc length = LENGTHS_AT(s)[record[FLOW_LENGTH] + record[FLOW_STRIDE] * part];
+  const int begin = flow_begin(record) * CLASS_CATEGORIES;
+  const int end = flow_end(record) * CLASS_CATEGORIES;
   for (int block = first_block; block < last_block; ++block)
-    for (int k = 0; k < CATEGORIES; ++k) {
+    for (int k = begin; k < end; ++k) {
       if (get_local_id(2) == 0 && CATEGORY_FIRST == 0) {
         real_v u[STATES], v[STATES];
         flow_sides(s, record, block, k, u, v);
@@ -115,8 +137,7 @@ static inline void flow_edge(const plf_t *s, __global const int *record, bool se
           sum += sides[a * LANES + lane] * sides[(STATES + b) * LANES + lane];
         const acc by =
             divided(system, time, a, b, expm1(system[a] * time), expm1(system[b] * time));
-        const int cell = record[FLOW_CELL] + k / CLASS_CATEGORIES * SQUARE;
-        partial_add(s, cell + q, chunk, first, by * horizontal(sum));
+        flow_add(s, record, k / CLASS_CATEGORIES, q, chunk, first, by * horizontal(sum));
       }
       sync_group(CLK_LOCAL_MEM_FENCE);
     }

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mltree.alignment.patterns import Patterns
 from mltree.choice.rate_screening import RateScreening
 from mltree.choice.scored_models import Choice, Scored
+from mltree.choice.sieve import settle_promising
 from mltree.events import Emit
 from mltree.events.choice import CandidatesScored, ModelChosen
 from mltree.likelihood.api import Likelihood
@@ -133,13 +134,14 @@ class _Chooser:
     def compare_matrices(self) -> None:
         """All matrices under the best rates, and the best of them under rates that came near."""
         others = matrices(self._patterns.alphabet)[1:]
+        near = [[one.rates for one in self._near(choice)] for choice in self.choices]
         rates = [choice.best.candidate.rates for choice in self.choices]
         self._screen_matrices([[Candidate(matrix, own) for matrix in others] for own in rates])
         self._fit_near()
         self._screen_rates(
             [
-                [Candidate(choice.best.candidate.matrix, term) for term in self._near_rates(choice)]
-                for choice in self.choices
+                [Candidate(choice.best.candidate.matrix, term) for term in terms]
+                for choice, terms in zip(self.choices, near, strict=True)
             ]
         )
         self._fit_near()
@@ -180,10 +182,6 @@ class _Chooser:
         near = (one for one in choice.ranked if one.score(self._criterion) <= limit)
         return [one.candidate for one in near]
 
-    def _near_rates(self, choice: Choice) -> list[str]:
-        """The rates that came near under the reference matrix."""
-        return [one.rates for one in self._near(choice) if one.matrix == self._matrix]
-
     def _fit_near(self) -> None:
         """Fit what came near whole, where that was not done, until the best is."""
         self._fit_whole(
@@ -202,10 +200,7 @@ class _Chooser:
         """Rates of candidates that suit parts best, all else as the best one of each has it."""
         names = [(part, one.name) for part, one in pairs]
         new = [pair for pair, name in zip(pairs, names, strict=True) if name not in self._found]
-        wanted = [
-            (part, self.choices[part].best.tree, self._starts_of_rates(part, one))
-            for part, one in new
-        ]
+        wanted = [(part, self._starts_of_rates(part, one)) for part, one in new]
         for (part, one), own in zip(new, self._rates.fitted(wanted), strict=True):
             self._found[part, one.name] = own
         return [self._found[name] for name in names]
@@ -243,7 +238,7 @@ class _Chooser:
     def _fit_of_rates(self, part: int, found: FittedAmongSites) -> Fit:
         """Where the screening of rates begins."""
         lengths = FITTING.branches.scaled(self.choices[part].best.tree.lengths, found.scale)
-        return self._fit_of(part, found.model, lengths, engine_width([found.model]))
+        return self._fit_of(part, found.model, lengths, engine_width([found.model]), found.lnl)
 
     def _screen_matrices(self, wanted: Sequence[Sequence[Candidate]]) -> None:
         """Fit the matrices of candidates with the rates of the best one, and branch lengths."""
@@ -264,7 +259,7 @@ class _Chooser:
         for width in WIDTHS:
             suiting = [own for own in starts if engine_width([own[1].model]) == width]
             if suiting:
-                self._fit(suiting, width)
+                self._fit(suiting, width, screens)
         if starts:
             self._tell([(part, start.candidate) for part, start in starts])
 
@@ -281,7 +276,7 @@ class _Chooser:
             return None
         model = self._model(part, candidate)
         if known is not None:
-            return _Start(candidate, thawed(known.model, model), known.tree)
+            return _Start(candidate, thawed(known.model, model), known.tree, known.lnl)
         if not scored:
             return _Start(candidate, model, self._tree)
         best = self.choices[part].best
@@ -296,14 +291,17 @@ class _Chooser:
         """Free parameters of a candidate, branch lengths included."""
         return free_parameters(self._model(part, candidate)) + self._tree.n_edges
 
-    def _fit(self, starts: Sequence[tuple[int, _Start]], width: int) -> None:
+    def _fit(self, starts: Sequence[tuple[int, _Start]], width: int, screens: bool) -> None:
         """Fit starts of parts side by side, each to its part alone."""
         fits = [
-            self._fit_of(part, start.model, start.tree.lengths.copy(), width)
+            self._fit_of(part, start.model, start.tree.lengths.copy(), width, start.lnl)
             for part, start in starts
         ]
         likelihood = self._likelihood(width)
-        perform(likelihood, settle(fits, FITTING))
+        if screens:
+            self._sieve(likelihood, starts, fits)
+        else:
+            perform(likelihood, settle(fits, FITTING))
         lnls = perform(
             likelihood,
             part_log_likelihoods([fit.tree for fit in fits], [fit.case for fit in fits]),
@@ -311,9 +309,20 @@ class _Chooser:
         for (part, start), fit, (lnl,) in zip(starts, fits, lnls.tolist(), strict=True):
             self._note(part, start.candidate, fit, lnl, start.is_whole)
 
-    def _fit_of(self, part: int, model: Model, lengths: Float, width: int) -> Fit:
+    def _sieve(
+        self, likelihood: Likelihood, starts: Sequence[tuple[int, _Start]], fits: Sequence[Fit]
+    ) -> None:
+        """Fit those of some starts that may come near the best of their parts."""
+        penalties = [
+            self._criterion.score(0.0, self._free(part, start.candidate), self._sites[part])
+            for part, start in starts
+        ]
+        best = [choice.best.score(self._criterion) for choice in self.choices]
+        settle_promising(likelihood, fits, np.array(penalties), np.array(best), FITTING)
+
+    def _fit_of(self, part: int, model: Model, lengths: Float, width: int, lnl: float) -> Fit:
         tree = Tree(self._tree.twin, self._tree.edge, lengths, self._tree.n_tips)
-        return Fit(tree, replace(alone(model), least_categories=width), first_part=part)
+        return Fit(tree, replace(alone(model), least_categories=width), first_part=part, lnl=lnl)
 
     def _note(self, part: int, candidate: Candidate, fit: Fit, lnl: float, whole: bool) -> None:
         """Keep what a fit found for a part."""
@@ -342,6 +351,8 @@ class _Start:
     candidate: Candidate
     model: Model
     tree: Tree
+    lnl: float = -np.inf
+    """Of both, natural log, where it is known."""
 
     @property
     def is_whole(self) -> bool:

@@ -46,28 +46,26 @@ class RateScreening:
     """With so many categories."""
     width: int
     """Categories of the likelihood that profiles are asked of."""
-    _known: dict[tuple[int, bytes], RateProfiles] = field(default_factory=dict)
-    """Profiles of parts that are asked for again, by the lengths and matrix that they are of."""
+    _known: dict[int, tuple[bytes, RateProfiles]] = field(default_factory=dict)
+    """Of parts: what they were last looked at with, and their profiles there."""
 
-    def fitted(self, wanted: Sequence[tuple[int, Tree, Sequence[Model]]]) -> list[FittedAmongSites]:
-        """The rates that suit parts best of some starts with one matrix, lengths as they are.
+    def fitted(self, wanted: Sequence[tuple[int, Sequence[Model]]]) -> list[FittedAmongSites]:
+        """The rates that suit parts best of some starts, all else as when the part was looked at.
 
-        Raises: ValueError where that was not looked at.
+        Raises: ValueError where a part was not.
         """
-        keys = [(part, _key(tree, starts[0])) for part, tree, starts in wanted]
-        if not self._known.keys() >= set(keys):
+        if not self._known.keys() >= {part for part, _ in wanted}:
             raise ValueError("no profiles are known")
-        pairs = zip(keys, wanted, strict=True)
-        tasks = [Task(self._known[key], starts) for key, (_, _, starts) in pairs]
-        return fitted_among_sites(tasks, self.settings.model, self.settings.model.final_epsilon)
+        return self._climbed([Task(self._known[part][1], starts) for part, starts in wanted])
 
     def look(self, where: Sequence[tuple[int, Tree, Model]]) -> None:
-        """Profiles of parts, each on its tree under a model's matrix; others are forgotten."""
-        keys = [(part, _key(tree, model)) for part, tree, model in where]
-        new = {key: at for key, at in zip(keys, where, strict=True) if key not in self._known}
-        self._known = {key: self._known[key] for key in keys if key in self._known}
+        """Profiles of parts, each on its tree under a model's matrix, where these have changed."""
+        keys = {part: _key(tree, model) for part, tree, model in where}
+        old = {part for part, (key, _) in self._known.items() if keys.get(part) == key}
+        new = {at[0]: at for at in where if at[0] not in old}
         if new:
-            self._known |= zip(new, self._profiles([*new.values()]), strict=True)
+            found = zip(new, self._profiles([*new.values()]), strict=True)
+            self._known |= {part: (keys[part], profiles) for part, profiles in found}
 
     def settle(self, fits: Sequence[Fit]) -> None:
         """Bring fits of single parts to a maximum over their rates and lengths, by turns.
@@ -92,11 +90,14 @@ class RateScreening:
         step = max(1, AT_ONCE // (PROFILED.size * self.patterns.n_patterns))
         for first in range(0, len(layers), step):
             some = [fits[n] for layer in layers[first : first + step] for n in layer.values()]
-            self.look([(fit.first_part, fit.tree, fit.model.lone) for fit in some])
-            every = self.fitted([(fit.first_part, fit.tree, [fit.model.lone]) for fit in some])
-            for fit, found in zip(some, every, strict=True):
+            each = self._profiles([(fit.first_part, fit.tree, fit.model.lone) for fit in some])
+            tasks = [Task(own, [fit.model.lone]) for own, fit in zip(each, some, strict=True)]
+            for fit, found in zip(some, self._climbed(tasks), strict=True):
                 fit.model = fit.model.with_parts([found.model])
                 fit.tree.lengths[:] = self.settings.branches.scaled(fit.tree.lengths, found.scale)
+
+    def _climbed(self, tasks: Sequence[Task]) -> list[FittedAmongSites]:
+        return fitted_among_sites(tasks, self.settings.model, self.settings.model.final_epsilon)
 
     def _smooth(self, fits: Sequence[Fit]) -> None:
         """Better lengths, those of fits of one width at a time."""
@@ -154,5 +155,5 @@ def _at(arrays: ModelArrays, rate: float, width: int) -> ModelArrays:
 
 
 def _key(tree: Tree, model: Model) -> bytes:
-    """Of what profiles depend on."""
+    """Of what profiles depend on: equal only where they are."""
     return tree.lengths.tobytes() + model.rates.tobytes() + model.frequencies.tobytes()

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mltree import __version__
-from mltree.commands.bootstrap import drop_replicates
+from mltree.commands.bootstrap import (
+    JOURNAL,
+    Wanted,
+    drop_replicates,
+    finished,
+    replicate_settings,
+    replicated,
+)
 from mltree.commands.choice_files import choice_kinds
 from mltree.commands.model import chosen
 from mltree.commands.report import REPORT, write_report
@@ -18,22 +25,28 @@ from mltree.commands.request import Request, Run, model_text, open_log, part_tre
 from mltree.commands.site_classes import SITE_FREQUENCIES
 from mltree.commands.site_frequencies import frequencies_file
 from mltree.commands.site_rates import check_rates, site_rates
-from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports, replicates_of
+from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports
 from mltree.commands.trees import support_facts
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.search import SearchPlanned
+from mltree.events.trees import SupportsDrawn
 from mltree.log import RunLog
+from mltree.model.partitioned import Linkage
 from mltree.model_option import is_choice
+from mltree.problem import read_problem
 from mltree.ranks import here
 from mltree.report.progress import Reporter
+from mltree.runs.bootstrap import bootstrap_after
+from mltree.runs.journal import Journal
 from mltree.runs.run import Found, TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.driver import StartingTree
 from mltree.settings import SearchSettings, preset
 from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
+from mltree.tree.newick_clades import read_labelled
 from mltree.tree.splits import facing
 from mltree.tree.topology import Tree
 
@@ -203,7 +216,7 @@ def _deliver(
     drawn = Drawn(newick)
     if request.supports.kinds:
         outputs.write(texts)
-        replicate = partial(replicates_of, request, ready, log, run.reporter, found)
+        replicate = partial(_replicates, request, ready, log, run.reporter, found)
         drawn = draw_supports(
             request.supports, ready, found, request.seed, draw, replicate, run.reporter
         )
@@ -213,6 +226,36 @@ def _deliver(
     run.files += map(outputs.path, (START, *models))
     run.deliver(found, newick, texts, spent)
     return drawn, run.conclude(found, newick)
+
+
+def _replicates(
+    request: SearchRequest,
+    ready: TreeSearch,
+    log: RunLog,
+    reporter: Reporter,
+    found: Found,
+    wanted: Wanted,
+    newick: str,
+) -> tuple[dict[str, str], list[SupportsDrawn]]:
+    """The bootstrap that follows, under the model as the search has written it.
+
+    So ``mltree bootstrap`` can add to it, given that file. Under rates of sites, which no file has,
+    the search itself can.
+    """
+    written = str(request.outputs.path(MODEL))
+    linkage = Linkage(request.linkage)
+    model = found.per_site or (
+        read_problem(request.alignment, written, request.datatype, linkage).model
+    )
+    settings = replicate_settings(request.nni_only)
+    bootstrap = bootstrap_after(ready, model, settings, request.seed)
+    best, before = read_labelled(newick)
+    with Journal(request.outputs.path(JOURNAL)) as journal:
+        texts, told, outcome = replicated(
+            bootstrap, wanted, journal, best, request, log, reporter, before
+        )
+    reporter(finished(outcome))
+    return texts, told
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:

@@ -4,34 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from mltree.commands.bootstrap import (
-    JOURNAL,
-    Wanted,
-    bootstrap_kinds,
-    finished,
-    replicate_settings,
-    replicated,
-)
+from mltree.commands.bootstrap import Wanted, bootstrap_kinds
 from mltree.commands.branch_tests import BRANCHES, FEWEST_TAXA, LocalTests
 from mltree.commands.ultrafast import ULTRAFAST_KINDS, WantedUltrafast, ultrafast_texts
 from mltree.events import Emit
 from mltree.events.trees import SupportsDrawn
-from mltree.log import RunLog
-from mltree.model.partitioned import Linkage
-from mltree.problem import read_problem
-from mltree.report.progress import Reporter
-from mltree.runs.bootstrap import bootstrap_after
-from mltree.runs.journal import Journal
 from mltree.runs.run import Found, TreeSearch
-from mltree.tree.newick_clades import read_labelled
 from mltree.tree.topology import Tree
 
-if TYPE_CHECKING:
-    from mltree.commands.search import SearchRequest
-
-__all__ = ["MODEL", "SUPPORT", "Draw", "Drawn", "Supports", "draw_supports", "replicates_of"]
+__all__ = ["MODEL", "SUPPORT", "Draw", "Drawn", "Supports", "draw_supports"]
 
 MODEL, SUPPORT = "bestModel", "support"
 """Kinds of the files with the search's model, and with the best tree and all its labels."""
@@ -117,7 +100,7 @@ def draw_supports(
     drawn = Drawn(draw(found.mean_tree))
     if asked.tests and len(problem.taxa) >= FEWEST_TAXA:
         tested = asked.tests.of(
-            ready.computation.of_all_taxa, found.tree, found.model, problem.groups, seed
+            ready.computation.exact, found.tree, found.model, problem.groups, seed
         )
         drawn.newick = draw(found.mean_tree, tested.labels())
         drawn.told = tested.events(drawn.newick)
@@ -129,33 +112,3 @@ def draw_supports(
     if asked.bootstrap:
         drawn.add(*replicate(asked.bootstrap, drawn.newick))
     return drawn
-
-
-def replicates_of(
-    request: SearchRequest,
-    ready: TreeSearch,
-    log: RunLog,
-    reporter: Reporter,
-    found: Found,
-    wanted: Wanted,
-    newick: str,
-) -> tuple[dict[str, str], list[SupportsDrawn]]:
-    """The bootstrap that follows, under the model as the search has written it.
-
-    So ``mltree bootstrap`` can add to it, given that file. Under rates of sites, which no file has,
-    the search itself can.
-    """
-    written = str(request.outputs.path(MODEL))
-    linkage = Linkage(request.linkage)
-    model = found.per_site or (
-        read_problem(request.alignment, written, request.datatype, linkage).model
-    )
-    settings = replicate_settings(request.nni_only)
-    bootstrap = bootstrap_after(ready, model, settings, request.seed)
-    best, before = read_labelled(newick)
-    with Journal(request.outputs.path(JOURNAL)) as journal:
-        texts, told, outcome = replicated(
-            bootstrap, wanted, journal, best, request, log, reporter, before
-        )
-    reporter(finished(outcome))
-    return texts, told

@@ -75,7 +75,7 @@ def _likely_consensus(table: SplitTable, ready: TreeSearch, model: PartitionMode
     tree, _ = read_newick(write_clades(shape, [""] * len(chosen)), taxa)
     tree.lengths = model.spread(tree.lengths)
     epsilon = ready.settings.final_smooth_epsilon
-    ready.computation.of_all_taxa.smooth([tree], [Case(model.arrays())], epsilon)
+    ready.computation.exact.smooth([tree], [Case(model.arrays())], epsilon)
     lone = Tree(tree.twin, tree.edge, model.mean_lengths(tree.lengths), tree.n_tips)
     shown = _by_split(table, chosen, taxa)
     labels: dict[int, str] = {}

@@ -180,6 +180,14 @@ class Layout:
         least, most = self._least_and_most
         return max(least, -(-self.blocks(n_patterns) // most))
 
+    def cell_bytes(self, n_patterns: int, parts: int = 1) -> int:
+        """Bytes of a cell's partial sums, a chunk each; a part's last chunk is its own."""
+        return 8 * (self.blocks(n_patterns) // self.chunk_blocks(n_patterns) + parts)
+
+    def flow_bytes(self, n_patterns: int) -> int:
+        """Bytes of the partial sums of all eigen systems' rate matrices; 0 of a single one's."""
+        return (self.systems > 1) * self.systems * self.states**2 * self.cell_bytes(n_patterns)
+
     @property
     def patterns_in_least_chunks(self) -> int:
         """So many patterns at most have chunks as small as any."""

@@ -16,7 +16,15 @@ from mltree.device.layout import Layout
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood.engine import Room
 
-__all__ = ["LEAST_BATCH", "MEMORY_HINT", "Memory", "cla_memory", "limit_on", "room_on"]
+__all__ = [
+    "LEAST_BATCH",
+    "MEMORY_HINT",
+    "PARTIAL_SUMS",
+    "Memory",
+    "cla_memory",
+    "limit_on",
+    "room_on",
+]
 
 MEMORY_SHARE = 0.8
 """Share of the device's memory that CLAs may take."""
@@ -45,6 +53,10 @@ LEAST_BATCH = 8
 
 MEMORY_HINT = "--precision mixed takes half as much, --device picks a device with more memory"
 """What to do where one tree is too much."""
+
+PARTIAL_SUMS = 1 << 25
+"""Bytes of the cells of a launch that has many: those of two classes of amino acids on a GPU, which
+has most chunks. All 60 of C60 take 0.8 GB."""
 
 LEAST = 64
 """Bytes of the smallest buffer: a kernel takes no empty one."""
@@ -178,7 +190,8 @@ def room_on(
     if parts > 1:
         slot += MATRICES_A_SLOT * parts * layout.matrix_bytes
     most = max(1, cla_memory(device, limit) // slot)
+    cells = PARTIAL_SUMS // layout.cell_bytes(n_patterns, parts)
     if device.type & cl.device_type.CPU:
         cached = max(CPU_BATCH, units * CORE_BATCH) // slot
-        return Room(most, cached, near=max(LEAST_BATCH, cached), matrices=CPU_MATRICES)
-    return Room(most, trees=most, near=max(LEAST_BATCH, units * GPU_BATCH // slot))
+        return Room(most, cached, max(LEAST_BATCH, cached), CPU_MATRICES, cells)
+    return Room(most, most, max(LEAST_BATCH, units * GPU_BATCH // slot), cells=cells)

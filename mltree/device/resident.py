@@ -101,6 +101,8 @@ def _writing(stage: Stage) -> Stage | None:
         case Sites(streams, runs, tables):
             writes = [kind for kind in RunKind if fields(RUNS[kind].record, Role.WRITES)]
             kept = np.isin(runs["kind"], writes)
+            if not kept.any():
+                return None
             before = np.concatenate([[0], np.cumsum(kept)])
             streams = streams.copy()
             ends = streams["first_run"] + streams["runs"]

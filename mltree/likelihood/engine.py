@@ -46,6 +46,8 @@ class Room(NamedTuple):
     matrices: int = 1 << 30
     """Bytes of P matrices of a launch that is after the lnL of trees: all that those leave behind.
     Of 1,000 taxa 1,000 trees of DNA or 40 of proteins, work enough for a GPU."""
+    cells: int = 1 << 30
+    """Of a launch that has many for each of few sums."""
 
     def trees_at_once(self, slots: int, beside: int = 0) -> int:
         """Trees of so many slots each that are best worked on side by side; one at least.

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from mltree.contract import FLOW_NEAR
 from mltree.likelihood import programs
 from mltree.likelihood.cases import Case, Cases
-from mltree.likelihood.engine import Result
+from mltree.likelihood.engine import Engine, Result
 from mltree.likelihood.program import Program
 from mltree.model.eigen import ModelArrays
 from mltree.model.portable import product
@@ -42,6 +42,8 @@ Float64 = npt.NDArray[np.float64]
 class Runs(Protocol):
     """What runs programs (:class:`mltree.likelihood.api.Likelihood`)."""
 
+    engine: Engine
+
     def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Load the models."""
 
@@ -53,7 +55,10 @@ def flow_slopes(likelihood: Runs, tree: Tree, case: Case) -> list[Float64]:
     """The derivative of lnL in every entry of every class's normalised Q, f64[M, S, S] a part."""
     table = likelihood.take([tree], [case]).summed_by_part
     most = max(own.n_systems * own.n_states**2 for own in case.models)
-    sums = likelihood.run(programs.flows(tree, most, table), tree.lengths.ravel()).sums
+    of_class = max(own.n_states for own in case.models) ** 2
+    at_once = of_class * max(1, likelihood.engine.room.cells // of_class)
+    program = programs.flows(tree, most, table, at_once)
+    sums = likelihood.run(program, tree.lengths.ravel()).sums
     rows = sums.reshape(len(case.models), 1 + most)[:, 1:]
     return [_in_states(own, row) for own, row in zip(case.models, rows, strict=True)]
 

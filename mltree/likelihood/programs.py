@@ -24,6 +24,7 @@ from mltree.likelihood.stages import (
     Optimise,
     PMatrices,
     Records,
+    Reduce,
     Rell,
     Repeat,
     Scan,
@@ -155,13 +156,13 @@ def derivatives(trees: Sequence[Tree], cases: Cases | None = None) -> Program:
     return Program(stages, sums.n_cells, cases.records)
 
 
-def flows(tree: Tree, most: int, cases: Cases) -> Program:
-    """lnL, and what it gains with the rate matrices of the classes, in ``most`` sums at least.
+def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
+    """lnL, and what it gains with the rate matrices of the classes, in ``most`` sums.
 
-    See :mod:`mltree.likelihood.flow_slopes`.
+    Those are made ``at_once`` at a time, in the same cells. See
+    :mod:`mltree.likelihood.flow_slopes`.
     """
     forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
-    sums = sums_of(number[:2], np.array([1, most], np.int32), cases)
     edges = planner.branch_records(forest, cases)
     lengths = planner.pmatrix_records(tree.n_edges, number, cases)
     records: Records = np.empty(tree.n_edges, contract.FLOW)
@@ -169,15 +170,20 @@ def flows(tree: Tree, most: int, cases: Cases) -> Program:
         records[name] = edges[name]
     for name in ("length", "stride"):
         records[name] = lengths[name]
-    edges["cell"], records["cell"] = sums.cells
-    records["cells"] = most
-    pieces = [
-        planner.all_newviews(forest, cases),
-        _at_edges(RunKind.EVALUATE_SITES, edges[:1]),
-        _at_edges(RunKind.FLOW, records),
-    ]
-    stages = (PMatrices(lengths), planner.sites(pieces, cases), sums.reduce)
-    return Program(stages, sums.n_cells, cases.records)
+    edges["cell"], records["cell"] = 0, 1
+    pieces = [planner.all_newviews(forest, cases), _at_edges(RunKind.EVALUATE_SITES, edges[:1])]
+    every = sums_of(number[:1], 1 + most, cases).reduce.records
+    stages: list[Stage] = [PMatrices(lengths)]
+    for first in range(0, most, at_once):
+        records["first"], records["cells"] = first, min(at_once, most - first)
+        pieces.append(_at_edges(RunKind.FLOW, records.copy()))
+        made: Records = every.copy()
+        made["cell"] = int(first > 0)  # lnL comes with the first of them
+        made["sum"] += made["cell"] + first
+        made["count"] = 1 - made["cell"] + records["cells"][0]
+        stages += [planner.sites(pieces, cases), Reduce(made)]
+        pieces = []
+    return Program(tuple(stages), 1 + min(at_once, most), cases.records)
 
 
 def smoothing(trees: Sequence[Tree], max_passes: int, cases: Cases | None = None) -> Program:

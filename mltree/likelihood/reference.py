@@ -191,6 +191,7 @@ class ReferenceEngine:
         self._sums[first_sum : first_sum + count] = cells.sum(axis=1)
         if not np.isfinite(cells).all():
             raise NumericalError("a log-likelihood came out as NaN or infinite")
+        cells[:] = 0.0  # a FLOW that follows adds to them
 
     def _rell(
         self, row: int, rows: int, first: int, weights: int, at: int, first_part: int, parts: int
@@ -268,7 +269,7 @@ class ReferenceEngine:
 
     def _flow(
         self, x: int, y: int, length: int, stride: int, case: int, model: int, weights: int,
-        cell: int, cells: int,
+        cell: int, cells: int, first: int,
     ) -> None:  # fmt: skip
         row, a, b = self._model(model), self._operand(x), self._operand(y)
         where, size = self._ranges[self._part], self._row.states**2
@@ -279,9 +280,9 @@ class ReferenceEngine:
         counts = self._weights[weights, where]
         shares = np.where(counts > 0, counts, 0.0)[:, None] * row.weights * np.exp(-logs)
         joint = np.einsum("lk,lka,lkb->kab", shares, u, v) * divided(row.eigenvalues[0], time)
-        of_classes = joint.reshape(self._row.systems, -1, size).sum(axis=1)
-        assert of_classes.size <= cells
-        self._cells[cell : cell + of_classes.size, self._part] += of_classes.ravel()
+        of_classes = joint.reshape(self._row.systems, -1, size).sum(axis=1).ravel()
+        wanted = of_classes[first : first + cells]
+        self._cells[cell : cell + wanted.size, self._part] += wanted
 
     def _walk(
         self, steps: Records, sites: bool, tip: int, p: int, case: int, model: int, weights: int,

@@ -226,8 +226,9 @@ class _Check(TableChecks):
             np.full(len(records), self.program.site_rows > 0), "needs lnL of patterns, which none"
             " leaves",
         )  # fmt: skip
-        same = (records["cell"] == records["cell"][0]) & (records["cells"] == records["cells"][0])
-        self.require(same, "has other cells than the first of its run")
+        for field in ("cell", "cells", "first"):
+            same = records[field] == records[field][0]
+            self.require(same, "has other cells than the first of its run")
         first = np.zeros(1, np.intp)
         self.cells(records["cell"][:1], parts_at(parts, first), int(records["cells"][0]))
 

@@ -115,6 +115,9 @@ _IN_IQ_TREE = {
 """IQ-TREE's names for models that it has under others."""
 
 _TERMS_IN_IQ_TREE = {"FC": "F", "FE": "FQ"}
+_CLASSES = re.compile(r"[0-9]{6}")
+"""IQ-TREE's own models of nucleotides, ``010020``."""
+
 _GENETIC_CODE = re.compile(r"^CODON[0-9]+_")
 _FQ = re.compile(r"\+FQ(?=[+,:}]|$)", re.IGNORECASE)
 
@@ -166,13 +169,19 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
         raxmls = "RAxML's CAT, a rate a site, is +PSR behind a model's name, as in GTR+PSR"
         return ModelError(f"unknown model {name!r}", hint=raxmls)
     by_capitals = {entry.upper(): entry for entry in known}
-    alias = _ALIASES.get(name)
+    alias = _alias(name)
     close = difflib.get_close_matches(name, by_capitals, n=1, cutoff=0.0)
-    nearest = alias if alias in known else by_capitals[close[0]]
+    is_for_these = alias in known or (_CLASSES.fullmatch(name) and alphabet.name == "DNA")
+    nearest = alias if is_for_these else by_capitals[close[0]]
     return ModelError(
         f"unknown model {name!r}; the nearest known is {nearest}",
         hint=f"known {alphabet.name} models: {', '.join(known)}",
     )
+
+
+def _alias(name: str) -> str | None:
+    """Our name for one in capitals that other programs have."""
+    return f"DNA{name}" if _CLASSES.fullmatch(name) else _ALIASES.get(name)
 
 
 def _from_raxml(name: str) -> str | None:
@@ -211,6 +220,7 @@ def from_iq_tree(text: str) -> str:
     bare, brace, values = name.partition("{")
     upper = bare.strip().upper()
     known = {one.upper() for one in (*DNA_MODELS, *PROTEIN_MODELS, PROTEIN_GTR)}
-    if upper not in known and _ALIASES.get(upper):
-        name = _ALIASES[upper] + brace + values
+    alias = _alias(upper)
+    if upper not in known and alias:
+        name = alias + brace + values
     return name + plus + _FQ.sub("+FE", "+" + rest)[1:]

@@ -63,9 +63,9 @@ class RateProfiles:
         lnls, self._counts = lnls[:, seen], counts[seen]
         peaks = lnls.max(axis=0)
         self._base = float((self._counts * peaks).sum())
-        still, self._values = np.split(lnls - peaks, [1])
-        self._still: Float = np.maximum(still, LOWEST)
+        (self._still,), self._values = np.split(lnls - peaks, [1])
         self._bends = _natural_spline(self._values)
+        self._at_zero, self._powers = self._on_the_way_down()
 
     def lnl(self, categories: Categories) -> float:
         """Natural log, under f64[K] rates and weights."""
@@ -102,13 +102,31 @@ class RateProfiles:
     def _at_rest(self) -> tuple[Float, Float, Float]:
         """Under rate 0."""
         none = np.zeros_like(self._counts)
-        return self._still[0], none, none
+        return self._still, none, none
+
+    def _on_the_way_down(self) -> tuple[Float, Float]:
+        """f64[L] each: f(0) as a share of f(g), and m."""
+        first, second = self._values[:2]
+        slope = (second - first) / _STEP - _STEP / 6.0 * self._bends[1]
+        share: Float = exp_of_many(self._still - first)
+        rise = 1.0 - share
+        return share, np.divide(slope, rise, out=np.ones_like(slope), where=slope * rise > 0)
+
+    def _below(self, beyond: float) -> tuple[Float, Float, Float]:
+        """f64[L] each, under a rate whose log lies so far beyond the first one's."""
+        moving = (1.0 - self._at_zero) * exp_of_many(self._powers * beyond)
+        whole = self._at_zero + moving
+        share = moving / whole
+        slope = self._powers * share
+        return self._values[0] + log_of_many(whole), slope, self._powers * slope * (1.0 - share)
 
     def _curve(self, at: float) -> tuple[Float, Float, Float]:
         """f64[L] each, under the rate of a log."""
         last = len(self._values) - 1
         place = (at - _FIRST) / _STEP
-        within = min(max(place, 0.0), float(last))
+        if place < 0.0:
+            return self._below(at - _FIRST)
+        within = min(place, float(last))
         low = min(int(within), last - 1)
         up = within - low
         down = 1.0 - up

@@ -104,7 +104,7 @@ def with_options(model: Model, texts: list[str]) -> Model:
             raise ModelError(f"model {model.name} has {two}", hint=f"say {option.about} once")
         seen[option.about] = letter
         model = option.apply(model, term)
-    return _completed(model)
+    return _completed(model, _OPTIONS["F"].about in seen)
 
 
 class _Option(NamedTuple):
@@ -294,10 +294,11 @@ def _with_profiles(model: Model, term: Term) -> Model:
     return dataclasses.replace(model, mixture=mixture)
 
 
-def _completed(model: Model) -> Model:
+def _completed(model: Model, has_frequencies: bool) -> Model:
     """The model with what its terms say together: +F adds a class to profiles.
 
-    Raises: ModelError where they contradict each other.
+    Frequencies that no term tells, such as PROTGTR's or a file's, are the profiles' then, as in
+    IQ-TREE. Raises: ModelError where terms contradict each other.
     """
     mixture = model.mixture
     if isinstance(model.heterogeneity, SiteRates):
@@ -313,12 +314,12 @@ def _completed(model: Model) -> Model:
             raise ModelError(f"model {model.name} has frequencies of its own: leave out +F")
     if not isinstance(mixture, Profiles):
         return model
-    if model.frequency_mode != "model":
+    if has_frequencies:
         return dataclasses.replace(model, mixture=mixture.with_own_class())
     if mixture.has_own:
         count = mixture.n_classes
         raise ModelError(f"+{mixture.name}: {count - 1} weights are wanted, not {count}")
-    return model
+    return dataclasses.replace(model, frequency_mode="model")
 
 
 def _with_invariant(model: Model, term: Term) -> Model:

@@ -63,15 +63,13 @@ class Computation:
 
     @cached_property
     def exact(self) -> Likelihood:
-        """In fp64, whatever precision was asked for, of what is reported; opened when needed."""
-        return self.likelihood if self.is_exact else self._whole()
+        """Of what is reported, opened when needed.
 
-    @cached_property
-    def of_all_taxa(self) -> Likelihood:
-        """In fp64, of the tree with the copies of sequences that the search went without."""
-        return self.exact if self.is_whole or not self.is_exact else self._whole()
-
-    def _whole(self) -> Likelihood:
+        In fp64, whatever precision was asked for; of all taxa, with the copies of sequences that
+        a search went without.
+        """
+        if self.is_exact and self.is_whole:
+            return self.likelihood
         placement = self.reported or self.placement
         return placement.exact(self.all_patterns).likelihood(self.all_patterns)
 

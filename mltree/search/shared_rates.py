@@ -56,6 +56,8 @@ class _PartClimb:
     fit: SharedFit
     part: int
     climb: Guided
+    rest: Float
+    """f64 [variables]: the other parameters, which stay."""
     here: Case | None = None
     """What the fit is computed under where the climb stands."""
 
@@ -65,8 +67,9 @@ class _PartClimb:
         model = fit.model.models[part]
         count = shared_exchangeabilities(model)
         low, high = np.array(bounds(model)[:count]).T
-        start = vector(model)[:count]
-        return cls(fit, part, Guided(start, low, high, settings.step, CAREFUL * epsilon))
+        start, rest = np.split(vector(model), [count])
+        climb = Guided(start, low, high, settings.step, CAREFUL * epsilon)
+        return cls(fit, part, climb, rest)
 
     @property
     def model(self) -> Model:
@@ -75,8 +78,7 @@ class _PartClimb:
 
     def vectors(self, points: Float) -> Float:
         """f64 [n, variables]: all parameters at some points."""
-        rest = vector(self.model)[points.shape[1] :]
-        return np.concatenate([points, np.tile(rest, (len(points), 1))], axis=1)
+        return np.concatenate([points, np.tile(self.rest, (len(points), 1))], axis=1)
 
     def end(self) -> Model:
         """The part's model where the climb stands."""

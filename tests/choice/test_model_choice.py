@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mltree.alignment.alphabet import DNA
-from mltree.choice.model_choice import choose_models
+from mltree.choice.model_choice import MARGIN, choose_models
 from mltree.choice.scored_models import Choice
 from mltree.device.discovery import REFERENCE
 from mltree.events import Emit, Event, ignore
@@ -153,6 +153,17 @@ def test_every_matrix_is_compared_and_counted(single) -> None:
     for name, one in choice.scored.items():
         free = free_parameters(parse_model(name, DNA)) + 2 * 6 - 3
         assert (one.name, one.parameters, one.sites) == (name, free, 300)
+
+
+def test_rates_that_came_near_are_tried_under_the_best_matrix(single) -> None:
+    """However much worse the reference is than that."""
+    _, choice, _ = single
+    reference = [one for one in choice.ranked if one.candidate.matrix == matrices(DNA)[0]]
+    scores = {one.candidate.rates: one.score(Criterion.BIC) for one in reference}
+    assert min(scores.values()) > choice.best.score(Criterion.BIC) + MARGIN
+    near = [rates for rates, score in scores.items() if score <= min(scores.values()) + MARGIN]
+    assert len(near) > 1
+    assert choice.scored.keys() >= {choice.best.candidate.matrix + rates for rates in near}
 
 
 @pytest.mark.parametrize("criterion", Criterion)

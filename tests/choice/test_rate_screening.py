@@ -74,7 +74,7 @@ class Data:
         """What the screening of rates of parts finds."""
         models = [(part, self.model(term)) for part, term in wanted]
         self.screening.look([(part, self.tree, model) for part, model in models])
-        starts = [(part, self.tree, starting_models(model)) for part, model in models]
+        starts = [(part, starting_models(model)) for part, model in models]
         fits = []
         for (part, _), found in zip(models, self.screening.fitted(starts), strict=True):
             lengths = FITTING.branches.scaled(self.tree.lengths, found.scale)
@@ -130,10 +130,21 @@ def test_profiles_are_looked_at_once(data: Callable[[int], Data]) -> None:
     own = data(3)
     screening, model = own.screening, own.model("+G4")
     with pytest.raises(ValueError, match="no profiles"):
-        screening.fitted([(0, own.tree, [model])])
+        screening.fitted([(0, [model])])
     screening.look([(0, own.tree, model), (0, own.tree, own.model("+R2"))])
-    (first,) = screening.fitted([(0, own.tree, [model])])
-    own.likelihood_of = pytest.fail
+    (first,) = screening.fitted([(0, [model])])
     screening.likelihood_of = pytest.fail
     screening.look([(0, own.tree, model)])
-    assert screening.fitted([(0, own.tree, [model])])[0].lnl == first.lnl
+    assert screening.fitted([(0, [model])])[0].lnl == first.lnl
+
+
+def test_another_tree_is_looked_at_anew(data: Callable[[int], Data]) -> None:
+    own = data(4)
+    screening, model = own.screening, own.model("+G4")
+    screening.look([(part, own.tree, model) for part in (0, 1)])
+    first, beside = screening.fitted([(0, [model]), (1, [model])])
+    longer = Tree(own.tree.twin, own.tree.edge, 3.0 * own.tree.lengths, own.tree.n_tips)
+    screening.look([(0, longer, model)])
+    again, still = screening.fitted([(0, [model]), (1, [model])])
+    assert again.scale == pytest.approx(first.scale / 3.0, rel=0.05)
+    assert still.lnl == beside.lnl

@@ -108,7 +108,9 @@ def test_a_tree_is_evaluated(run: Run, inputs: None) -> None:
 
 @pytest.mark.parametrize("model", ["JC+I+R2", "gamma"])
 def test_a_search_tells_rates_by_categories(run: Run, inputs: None, model: str) -> None:
-    """The same as an evaluation of its result; parts one after the other."""
+    """The same as an evaluation of its result; parts one after the other, a sequence twice."""
+    aligned = Path("aln.fa").read_text()
+    Path("aln.fa").write_text(aligned + f">copy\n{aligned.split()[1]}\n")
     Path("gamma").write_text("HKY+FC+G4, one = 1-120\nJC+I, two = 121-200\n")
     final_lnl(run("search", "aln.fa", "-m", model, *QUICK, "--site-rates", "--prefix", "s"))
     of = ("evaluate", "aln.fa", "-m", "s.mltree.bestModel", "-t", "s.mltree.bestTree")
@@ -122,6 +124,13 @@ def test_a_search_tells_rates_by_categories(run: Run, inputs: None, model: str) 
     np.testing.assert_array_equal(found[:, 0], np.arange(1, 201))
     np.testing.assert_allclose(found[:, 1], again[:, 1], atol=1e-3)
     assert set(found[:, 2]) <= {0.0, 1.0, 2.0, 3.0, 4.0}
+
+
+def test_a_chosen_model_of_one_rate(run: Run) -> None:
+    rows = ["AACCGGTTAC", "AACCGGTTAG", "CACCGGTTAG", "CACCGATTAG"]
+    Path("few.fa").write_text("".join(f">t{n}\n{row}\n" for n, row in enumerate(rows)))
+    final_lnl(run("search", "few.fa", "-m", "auto", *QUICK, "--site-rates", "--prefix", "f"))
+    np.testing.assert_array_equal(np.loadtxt("f.mltree.rate", skiprows=6)[:, 1:], 1.0)
 
 
 def test_a_bootstrap_alone(run: Run, inputs: None) -> None:

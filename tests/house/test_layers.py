@@ -39,6 +39,7 @@ LAYERS = (
         "mltree.model_option",
         "mltree.problem",
         "mltree.choice.scored_models",
+        "mltree.choice.sieve",
         "mltree.choice.rate_screening",
         "mltree.choice.model_choice",
         "mltree.choice.part_sets",

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from mltree.device.layout import cpu_layout, gpu_layout
+from mltree.device.panels import PanelEngine
+from mltree.device.seats import Place
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.reference import ReferenceEngine
@@ -96,6 +98,53 @@ def test_devices(
     problem.patterns.weights[rng.permutation(patterns)[: patterns // 4]] = 0.0
     device = open_engine(problem.patterns, classes * each, systems=classes)
     compare(device, problem, mixture(rng, states, classes, each))
+
+
+@pytest.mark.cases(2, 20)
+def test_in_slices(case: int, open_engine: Callable[..., Any], make_problem: Any) -> None:
+    """Cells for a few classes at a time make the same sums, in no more memory than that."""
+    rng = np.random.default_rng([case, 7])
+    states, classes = (4, 5) if case % 2 else (20, 3)
+    problem = make_problem(6, 700, states=states, categories=classes, seed=case)
+    arrays = mixture(rng, states, classes, 1)
+    found = []
+    for most in (1 << 30, 2 * states**2 + 1, 1):
+        engine = open_engine(problem.patterns, classes, systems=classes)
+        engine.room = engine.room._replace(cells=most)
+        used = Likelihood(VerifiedEngine(engine, 6), BOUNDS)
+        found.append(used.flow_slopes([problem.tree], [Case((arrays,))])[0][0])
+        if hasattr(engine, "memory"):
+            own = min(classes, max(1, most // states**2)) * states**2
+            a_cell = engine.layout.cell_bytes(700)
+            assert engine.memory.size("partial") <= (1 + own) * a_cell
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
+def test_in_slices_of_parts_and_panels(
+    open_native: Callable[..., Any], make_problem: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of two parts on a lone session, in slices, and with some of the patterns at a time."""
+    rng = np.random.default_rng(4)
+    problem = make_problem(6, 700, categories=3, seed=2)
+    patterns = replace(problem.patterns, ends=(300, 700))
+    cases = [Case((mixture(rng, 4, 3, 1), mixture(rng, 4, 3, 1)))]
+    lone = open_native(patterns, 3, systems=3)
+    monkeypatch.setattr("mltree.device.memory.PARTIAL_SUMS", 1)
+    sliced = open_native(patterns, 3, systems=3)
+    place = Place(sliced.device, sliced.layout, 1.0, 10 * sliced.layout.cla_bytes(500))
+    panels = PanelEngine(patterns, [place], BOUNDS, 13)
+    assert panels.n_panels > 1
+    expected: list[Any] = []
+    for engine in (lone, sliced, panels):
+        assert (engine.room.cells > 16) == (engine is lone)
+        used = Likelihood(VerifiedEngine(engine, 6), BOUNDS)
+        (found,) = used.flow_slopes([problem.tree], cases)
+        again = used.flow_slopes([problem.tree], cases)[0]
+        expected = expected or found
+        for own, other in zip(expected * 2, [*found, *again], strict=True):
+            np.testing.assert_array_equal(own, other)
 
 
 def test_fp32(open_native: Callable[..., Any], make_problem: Callable[..., Any]) -> None:

@@ -120,11 +120,12 @@ def test_newviews(fields: dict[str, int], wrong: str) -> None:
         ({"length": 200}, "needs length 200 of 200"),
         ({"cell": 0}, "has other cells than the first of its run"),
         ({"cells": 9}, "has other cells than the first of its run"),
+        ({"first": 9}, "has other cells than the first of its run"),
         ({"x": 1000}, "reads cla"),
     ],
 )
 def test_flows(fields: dict[str, int], wrong: str) -> None:
-    program = programs.flows(TREE, 16, LONE)
+    program = programs.flows(TREE, 16, LONE, 16)
     check(program)
     matrices, sites, *rest = program.stages
     assert isinstance(sites, Sites)
@@ -137,7 +138,7 @@ def test_flows(fields: dict[str, int], wrong: str) -> None:
 
 
 def test_flows_need_what_patterns_have() -> None:
-    matrices, sites, *_ = programs.flows(TREE, 16, LONE).stages
+    matrices, sites, *_ = programs.flows(TREE, 16, LONE, 16).stages
     assert isinstance(sites, Sites)
     runs = [
         (RunKind.EVALUATE if kind == RunKind.EVALUATE_SITES else kind, records)

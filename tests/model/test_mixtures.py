@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,6 +105,25 @@ def test_own_class_takes_part_with_a_weight() -> None:
     assert given.mixture is not None
     assert given.mixture.free_weights == 0
     assert given.arrays().weights[-1] == pytest.approx(1 / 3)
+
+
+def test_frequencies_that_no_term_tells_make_no_class(tmp_path: Path) -> None:
+    """PROTGTR's and a file's: IQ-TREE 2.0.7 has ten classes for GTR20+C10 and own.dat+C10."""
+    rng = np.random.default_rng(1)
+    file = tmp_path / "own.dat"
+    rows = [" ".join(map(str, rng.uniform(0.1, 2.0, n))) for n in range(1, 20)]
+    file.write_text("\n".join([*rows, " ".join(["0.05"] * 20)]))
+    for text in ("GTR20+C10+G4", "PROTGTR+G4+C10", f"PROTGTR{{{file}}}+C10"):
+        model = parse_model(text, PROTEIN)
+        assert model.mixture is not None
+        assert (model.mixture.n_classes, model.mixture.free_weights) == (10, 0)
+        again = parse_model(format_model(model), PROTEIN)
+        assert again.mixture is not None
+        assert again.mixture.n_classes == 10
+    assert parameters.free_parameters(parse_model("GTR20+C10+G4", PROTEIN)) == 189 + 1
+    with_own = counted("GTR20+FO+C10")
+    assert with_own.mixture is not None
+    assert (with_own.mixture.n_classes, with_own.mixture.free_weights) == (11, 10)
 
 
 def test_parts_are_filled_up() -> None:

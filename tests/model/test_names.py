@@ -34,6 +34,14 @@ def test_other_programs_names_lead_to_the_same_model(name: str) -> None:
         parse_model(f"{name}+F+G4", DNA)
 
 
+def test_a_code_of_classes_leads_to_a_model_of_ones_own() -> None:
+    with pytest.raises(ModelError, match=r"nearest known is DNA010020$"):
+        parse_model("010020+F+G4", DNA)
+    assert parse_model("DNA010020", DNA).rate_classes == (0, 1, 0, 0, 2, 0)
+    with pytest.raises(ModelError, match=r"nearest known is [^D]"):
+        parse_model("010020", PROTEIN)
+
+
 @pytest.mark.parametrize("name", PROTEINS)
 def test_other_programs_names_of_protein_models(name: str) -> None:
     with pytest.raises(ModelError, match=rf"nearest known is {PROTEINS[name]}$"):
@@ -85,6 +93,7 @@ def test_what_is_written_for_iq_tree_is_the_same_model_again(alphabet, terms: st
         ("gtr+fq", "gtr+FE"),
         ("JTTDCMut+FO", "JTT-DCMUT+FO"),
         ("MIX{GTR+FQ,HKY+FO}+G4", "MIX{GTR+FE,HKY+FO}+G4"),
+        ("010020+FQ+G4", "DNA010020+FE+G4"),
         ("nonsense+G", "nonsense+G"),
     ],
 )
