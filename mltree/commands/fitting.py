@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from mltree.commands.request import Request
 from mltree.errors import InputError, ModelError
@@ -12,9 +11,7 @@ from mltree.events import Emit
 from mltree.model.partitioned import PartitionModel
 from mltree.problem import Problem, check_possible, lone_trees, read_trees
 from mltree.runs.run import FIXED_TOPOLOGY, Computation, Found, as_reported, evaluate
-from mltree.supports.distances import largest
-from mltree.supports.table import split_table
-from mltree.tree.newick_clades import read_clades
+from mltree.tree.newick import Notices, had_polytomies
 from mltree.tree.topology import Tree
 
 __all__ = ["FitRequest", "check_resolved", "fitted", "given_tree"]
@@ -42,23 +39,23 @@ def given_tree(path: str, problem: Problem, emit: Emit, optimise_branches: bool)
     return tree
 
 
-def check_resolved(path: str) -> None:
+def check_resolved(path: str, notices: Sequence[Notices]) -> None:
     """See that what is said of a file's trees is not said of trees that nobody meant.
 
     Where branch lengths are optimised, the branches that resolve a polytomy would become as long as
     suits this one of its resolutions.
 
+    notices  of each tree, as it was read
     Raises:
         InputError: a tree has a polytomy.
     """
-    table = split_table(read_clades(path))
-    few = np.flatnonzero(2 * np.diff(table.bounds) < largest(len(table.taxa)))
-    if few.size:
-        raise InputError(
-            f"tree {few[0] + 1} has a polytomy: optimised, its branches would resolve it",
-            file=path,
-            hint="resolve it, or keep the trees' branch lengths: --no-opt-branches",
-        )
+    for number, own in enumerate(notices, 1):
+        if had_polytomies(own):
+            raise InputError(
+                f"tree {number} has a polytomy: optimised, its branches would resolve it",
+                file=path,
+                hint="resolve it, or keep the trees' branch lengths: --no-opt-branches",
+            )
 
 
 def fitted(

@@ -48,14 +48,14 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
     reporter(RunStarted(__version__, request.command))
     problem = request.load(reporter)
     read = read_newicks(request.trees, problem.taxa)
+    if request.optimise_branches:
+        check_resolved(request.trees, [notices for _, notices in read])
     reporter(TreesLoaded(request.trees, len(read), len(problem.taxa)))
     for number, (tree, notices) in enumerate(read, 1):
         for notice in notices:
             reporter(Notice(f"{request.trees}: tree {number}: {notice}"))
         if not request.optimise_branches:
             check_possible(tree, problem.groups)
-    if request.optimise_branches:
-        check_resolved(request.trees)
     computation = open_computation(problem, request.resources, reporter)
     rows = []
     model = problem.model

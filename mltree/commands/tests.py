@@ -156,13 +156,11 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
     outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = _loaded(request, reporter)
-    trees = _read(request.trees, problem, reporter)
+    trees = _read(request, problem, reporter)
     first = _first_of_their_kind(trees, by_lengths=not request.optimise_branches)
     different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
     if len(different) < 2:
         raise InputError("all trees are alike: there is nothing to compare", file=request.trees)
-    if request.optimise_branches:
-        check_resolved(request.trees)
     computation = open_computation(problem, request.resources, reporter)
     fitted = list(_fitted_trees(request, problem, computation, different, reporter))
     weights, parts = problem.patterns.weights, problem.patterns.parts
@@ -181,8 +179,11 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
     finish("test", request.command, outputs, texts, values, inputs, reporter)
 
 
-def _read(path: str, problem: Problem, reporter: Reporter) -> list[Tree]:
+def _read(request: TreeTestRequest, problem: Problem, reporter: Reporter) -> list[Tree]:
+    path = request.trees
     read = read_newicks(path, problem.patterns.taxa)
+    if request.optimise_branches:
+        check_resolved(path, [notices for _, notices in read])
     for number, (_, notices) in enumerate(read, 1):
         for notice in notices:
             reporter(Notice(f"{path}, tree {number}: {notice}"))
