@@ -6,6 +6,7 @@ import os
 from mltree.heap import keep_freed_memory
 from mltree.ranks import join, leave
 from mltree.stopping import STDERR, ignore, listen
+from mltree.threads import limit_drivers
 
 YOUNG_OBJECTS = 200_000
 """Made before Python looks for garbage among them, twice as many as imports make, which stay: its
@@ -20,6 +21,7 @@ def main() -> None:
     gc.set_threshold(YOUNG_OBJECTS)
     keep_freed_memory()
     join()
+    limit_drivers()
     from mltree.cli.main import main as run
 
     try:
@@ -30,6 +32,7 @@ def main() -> None:
         raise
     finally:
         leave()
+        gc.freeze()  # or Python, at its end, looks for garbage among all that there is: 0.1 s
 
 
 def _take_standard_streams() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mltree.alignment.source import STDIN
 from mltree.errors import InputError
 from mltree.files import DRAFT, naming, write_together
+from mltree.values import Value
 
 __all__ = ["Outputs", "claim_file"]
 
@@ -18,8 +18,7 @@ PIPED = "stdin"
 """What stands for an alignment's path where it has none."""
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(Value):
     """The file names of one run."""
 
     folder: Path

@@ -7,7 +7,7 @@ whether they share the patterns out in panels. No memory is taken before it is o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from mltree.alignment.patterns import Patterns
@@ -39,6 +39,7 @@ from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.settings import PRESETS
 from mltree.threads import threads
+from mltree.values import Value
 
 __all__ = ["JointPlacement", "Placement", "Resources", "place", "place_all"]
 
@@ -47,8 +48,7 @@ HOST_BYTES = 160 << 20
 differ (12 to 150 taxa), and as much again while kernels are compiled."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resources:
+class Resources(Value, kw_only=True):
     """What a run may use of the machine, as its user asks for it."""
 
     device: str | None = None
@@ -61,8 +61,7 @@ class Resources:
     """Patterns of a block; the device's own choice where None."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placement:
+class Placement(Value, kw_only=True):
     """What runs where; :func:`place` makes one."""
 
     resources: Resources
@@ -274,8 +273,7 @@ def place(
     )
 
 
-@dataclass(frozen=True)
-class JointPlacement:
+class JointPlacement(Value):
     """Where parts of several state counts are computed: a placement for each."""
 
     each: tuple[Placement, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from mltree.tree.newick import read_newick, read_newicks
 from mltree.tree.newick_text import text_of
 from mltree.tree.splits import lengths_in
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = [
     "Problem",
@@ -46,8 +47,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(Value):
     """The data and the models that a run starts from."""
 
     path: str

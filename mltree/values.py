@@ -40,24 +40,29 @@ class Value:
     __match_args__: ClassVar[tuple[str, ...]] = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, eq: bool = True, **_: bool) -> None:
+        """``eq=False``: an object of the class equals itself alone; type checkers know the rest."""
         dataclass(init=False, repr=False, eq=False)(cls)
+        if not eq:
+            cls.__eq__, cls.__hash__ = object.__eq__, object.__hash__  # type: ignore[method-assign]
 
     def __init__(self, *values: Any, **named: Any) -> None:
         """Raises: TypeError where values are missing, too many, or of no field."""
-        given = dict(zip(self.__match_args__, values, strict=False))
+        names = self.__match_args__
+        given = dict(zip(names, values, strict=False))
         twice = given.keys() & named.keys()
         given.update(named)
-        for name in self.__match_args__[len(values) :]:
-            own = self.__dataclass_fields__[name]
-            if name not in given and own.default_factory is not MISSING:
-                given[name] = own.default_factory()
-            elif name not in given and own.default is not MISSING:
-                given[name] = own.default
-        wrong = twice | (given.keys() ^ set(self.__match_args__))
-        if wrong or len(values) > len(self.__match_args__):
-            raise TypeError(f"{type(self).__name__}{self.__match_args__}: {sorted(wrong)}")
-        self.__dict__.update((name, given[name]) for name in self.__match_args__)
+        if len(given) < len(names):
+            for name in names[len(values) :]:
+                own = self.__dataclass_fields__[name]
+                if name not in given and own.default_factory is not MISSING:
+                    given[name] = own.default_factory()
+                elif name not in given and own.default is not MISSING:
+                    given[name] = own.default
+        wrong = twice | (given.keys() ^ set(names))
+        if wrong or len(values) > len(names):
+            raise TypeError(f"{type(self).__name__}{names}: {sorted(wrong)}")
+        self.__dict__.update((name, given[name]) for name in names)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mltree import threads as module
-from mltree.threads import DRIVERS, limit_drivers, threads
+from mltree.threads import DRIVERS, LIBRARIES, limit_drivers, threads
 
 
 @pytest.fixture(autouse=True)
@@ -122,3 +122,27 @@ def test_one_thread_is_one(tmp_path: Path, arguments: list[str]) -> None:
     source = "--threads" if arguments else "CPU affinity"
     assert f", 1 thread ({source})\n" in log
     assert re.search(r"^Device: .*, 1 compute units?$", log, re.MULTILINE)
+
+
+TOLD = f"""
+import os, sys
+from importlib.abc import MetaPathFinder
+class Watch(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "numpy":
+            print({{os.environ.get(variable) for variable in {LIBRARIES}}})
+            sys.exit()
+sys.meta_path.insert(0, Watch())
+from mltree.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--threads", "3"], ["--data-type", "DNA", "--threads=3"]])
+@pytest.mark.parametrize("command", ["check", "search"])
+def test_numpy_is_told_before_it_is_loaded(command: str, arguments: list[str]) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", TOLD, command, "none.phy", *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.stdout == "{'3'}\n", run.stderr

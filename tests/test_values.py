@@ -54,6 +54,25 @@ def test_equal_values_are_equal_and_of_one_class() -> None:
     assert hash(Place(1, 2, (), 3.0)) == hash(Place(1, 2, (), 3.0))
 
 
+class Thing(Value, eq=False):
+    """Itself alone."""
+
+    x: int
+
+
+class Heavy(Thing):
+    """Likewise."""
+
+    weight: float = 1.0
+
+
+def test_a_thing_equals_itself_alone() -> None:
+    for kind in (Thing, Heavy):
+        first, second = kind(1), kind(1)
+        assert first == first != second  # noqa: PLR0124
+        assert len({first, second, first}) == 2
+
+
 def test_default_factories_make_one_each() -> None:
     Point(1).names.append("changed")
     assert Point(1).names == []

@@ -15,11 +15,12 @@ place before. Case never matters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mltree.values import Value
 
 __all__ = ["DNA", "PROTEIN", "UNKNOWN", "Alphabet"]
 
@@ -27,8 +28,7 @@ UNKNOWN = 255
 """What `Alphabet.encode` gives for a character that the alphabet does not have."""
 
 
-@dataclass(frozen=True, eq=False)
-class Alphabet:
+class Alphabet(Value, eq=False):
     """States, the codes that tips are stored as, and the characters that mean each code.
 
     Letters: S states, C codes.

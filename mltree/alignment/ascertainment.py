@@ -10,7 +10,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import InputError
+from mltree.values import Value
 
 if TYPE_CHECKING:
     from mltree.alignment.patterns import Patterns
@@ -46,8 +47,7 @@ class Correction(StrEnum):
     """How many there were of each state (Stamatakis, in Leaché et al. 2015)."""
 
 
-@dataclass(frozen=True)
-class Ascertainment:
+class Ascertainment(Value):
     """That constant sites were left out, and how many."""
 
     correction: Correction
@@ -61,8 +61,7 @@ class Ascertainment:
         return f"+ASC_{self.correction}" + (f"{{{given}}}" if given else "")
 
 
-@dataclass(frozen=True)
-class Unseen:
+class Unseen(Value):
     """Where the constant patterns of a part are, one for each of its alphabet's `certain_codes`."""
 
     part: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.composition import composition_p_values
 from mltree.alignment.formats import Alignment
 from mltree.alignment.patterns import Patterns, identical_taxa
+from mltree.values import Value
 
 __all__ = ["AlignmentSummary", "Suspicion", "summarise"]
 
@@ -29,8 +29,7 @@ _SUSPICIOUS = {
 }
 
 
-@dataclass(frozen=True)
-class Suspicion:
+class Suspicion(Value):
     """A legal character that may not mean what the user thinks."""
 
     character: str
@@ -42,8 +41,7 @@ class Suspicion:
     reason: str
 
 
-@dataclass(frozen=True)
-class AlignmentSummary:
+class AlignmentSummary(Value):
     """The facts that `mltree check` shows. Shares are of all T x sites characters, 0 to 1."""
 
     path: str

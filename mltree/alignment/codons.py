@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
@@ -31,8 +30,7 @@ _TRIPLETS = 1 << 12
 _NAME = re.compile(r"CODON(?::(.*)|[0-9]*)")
 
 
-@dataclass(frozen=True, eq=False)
-class CodonAlphabet(Alphabet):
+class CodonAlphabet(Alphabet, eq=False):
     """The codons of a genetic code. S states, C codes: states, ambiguous triplets, gaps."""
 
     genetic_code: GeneticCode

@@ -15,14 +15,13 @@ as gaps and a ``*``, neither.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment import codons, genotypes, morphology
 from mltree.alignment.alphabet import DNA, PROTEIN, UNKNOWN, Alphabet
 from mltree.errors import InputError
+from mltree.values import Value
 
 __all__ = ["Letters", "alphabet_named", "detect_alphabet", "named_alphabet"]
 
@@ -78,8 +77,7 @@ _PROTEINS = (
 """The same: usual; odder still, without the letters that nucleotide data lack."""
 
 
-@dataclass(frozen=True, eq=False)
-class Letters:
+class Letters(Value, eq=False):
     """How often each character occurs, and what that tells."""
 
     counts: NDArray[np.int64]

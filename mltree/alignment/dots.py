@@ -9,12 +9,11 @@ time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import InputError
+from mltree.values import Value
 
 __all__ = ["Dots", "spelled_out"]
 
@@ -25,8 +24,7 @@ and dots mean neither throughout."""
 _DOT = ord(".")
 
 
-@dataclass(frozen=True)
-class Dots:
+class Dots(Value):
     """Dots that stood for the first sequence's characters, and where the first one is."""
 
     count: int

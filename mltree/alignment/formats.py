@@ -6,8 +6,6 @@ characters that the data type does not have.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,12 +16,12 @@ from mltree.alignment.dots import Dots
 from mltree.alignment.given import Source
 from mltree.alignment.nexus import STANDARD
 from mltree.alignment.sequences import Sequences, read_sequences, refuse_few
+from mltree.values import Value
 
 __all__ = ["Alignment", "read_alignment"]
 
 
-@dataclass(frozen=True, eq=False)
-class Alignment:
+class Alignment(Value, eq=False):
     """An alignment as the file has it: taxa and sites in its order."""
 
     names: tuple[str, ...]

@@ -5,19 +5,18 @@ It goes through the same checks as a file does. What is wrong with it has no lin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from mltree.alignment.reading import Lines, Reading
 from mltree.alignment.source import fold
 from mltree.errors import InputError
+from mltree.values import Value
 
 __all__ = ["Given", "Source"]
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(Value):
     """Sequences and what they are called."""
 
     names: tuple[str, ...]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from mltree.alignment.reading import Lines
 from mltree.alignment.rows import Rows
 from mltree.errors import InputError
+from mltree.values import Value
 
 __all__ = ["nexus_rows"]
 
@@ -43,8 +44,7 @@ _BEGIN = re.compile(rb"BEGIN\s+(\w+)\Z")
 _NAME = re.compile(rb"\s*(?:'((?:[^']|'')*)'|(\S+))")
 
 
-@dataclass(frozen=True)
-class _Command:
+class _Command(Value):
     """A command up to its semicolon: its first word in capitals, and what follows, by line."""
 
     word: bytes

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from mltree.alignment.alphabet import PROTEIN, Alphabet
 from mltree.alignment.nexus_sets import is_nexus, located, read_sets
-from mltree.alignment.numerals import decimal
 from mltree.alignment.parts import Part, Scheme, at_line, format_sites
 from mltree.alignment.source import read_text
 from mltree.errors import InputError
+from mltree.numerals import decimal
 
 __all__ = [
     "NO_NAME",

@@ -10,7 +10,7 @@ what its letters tell; where they leave a doubt, what those of all such parts to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
@@ -32,6 +32,7 @@ from mltree.alignment.parts import Part, Scheme, fit
 from mltree.alignment.patterns import Patterns, compress_parts
 from mltree.alignment.sequences import Sequences, read_sequences, refuse_few
 from mltree.errors import InputError
+from mltree.values import Value
 
 __all__ = ["Partitioned", "read_partitioned"]
 
@@ -39,8 +40,7 @@ AlphabetOf = Callable[[str], Alphabet | None]
 """The alphabet that a model's string is for; None where it is for none that is known."""
 
 
-@dataclass(frozen=True, eq=False)
-class Partitioned:
+class Partitioned(Value, eq=False):
     """An alignment in parts. Letters: P parts, T taxa."""
 
     scheme: Scheme

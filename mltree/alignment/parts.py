@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.errors import InputError
+from mltree.values import Value
 
 __all__ = ["LAST", "Part", "Scheme", "at_line", "fit", "format_sites", "parse_sites", "runs_of"]
 
@@ -32,8 +33,7 @@ _MAX_RUNS = 5
 """Runs that one line lists."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Value):
     """A partition of the alignment: sites that share a model."""
 
     name: str

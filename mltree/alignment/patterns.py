@@ -11,7 +11,7 @@ less than a second, and as many characters in 1,000 parts no more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import Alphabet
 from mltree.alignment.formats import Alignment
+from mltree.values import Value
 
 if TYPE_CHECKING:
     from mltree.alignment.ascertainment import Unseen
@@ -32,8 +33,7 @@ _CHUNK = 1 << 16
 """Codes that are counted in one step: quick for many short parts, little memory for one."""
 
 
-@dataclass(frozen=True, eq=False)
-class Patterns:
+class Patterns(Value, eq=False):
     """The compressed alignment. Letters: T tips, L patterns.
 
     Tip i of every tree is ``taxa[i]``.

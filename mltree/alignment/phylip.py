@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from mltree.alignment.reading import Lines, Reading
 from mltree.alignment.source import WHITESPACE, fold
+from mltree.values import Value
 
 __all__ = [
     "Header",
@@ -41,8 +41,7 @@ _SPACED_NAME = re.compile(rb"\s*(\S+(?: \S+)*)(?:  |\s*\t|\s*$)")
 _LAYOUTS = {b"I": "interleaved", b"S": "sequential"}
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(Value):
     """What the first line promises."""
 
     taxa: int
@@ -86,8 +85,7 @@ _STYLES: tuple[tuple[str, Splitter], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class _Guess:
+class _Guess(Value):
     """A way to read a file: the lines of each taxon, and what its name takes of the first."""
 
     file_format: str

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from mltree.alignment.source import WHITESPACE
 from mltree.errors import InputError
+from mltree.values import Value
 
 __all__ = ["Lines", "Reading"]
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(Value):
     """The non-blank lines of a file and where they stand in it."""
 
     path: str
@@ -41,8 +40,7 @@ class Lines:
         return InputError(message, file=self.path, line=self.numbers[line], hint=hint)
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Value):
     """One way to read a file: T names and rows, and where each row came from."""
 
     file_format: str

@@ -16,7 +16,6 @@ that are empty, repeated or hold characters with a meaning in Newick; no sites.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +33,7 @@ from mltree.alignment.reading import Lines, Reading
 from mltree.alignment.records import as_records
 from mltree.alignment.source import read_text, shown
 from mltree.errors import InputError
+from mltree.values import Value
 
 __all__ = ["MIN_TAXA", "Judge", "Sequences", "read_sequences", "refuse_few"]
 
@@ -49,8 +49,7 @@ Judge = Callable[[NDArray[np.uint8]], int]
 """How much sense the characters of a reading make, u8 [T, sites]; 0: none."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sequences:
+class Sequences(Value, eq=False):
     """What a file says, taxa and sites in its order."""
 
     names: tuple[str, ...]

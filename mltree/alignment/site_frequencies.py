@@ -9,14 +9,13 @@ What they are computed by, under the exchangeabilities of a model, are eigen sys
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment.numerals import decimal, whole
 from mltree.alignment.source import read_text
 from mltree.errors import InputError
+from mltree.numerals import decimal, whole
+from mltree.values import Value
 
 __all__ = ["SiteSystems", "read_site_frequencies", "site_frequencies_of", "site_frequencies_text"]
 
@@ -29,8 +28,7 @@ DIGITS = 9
 """Significant ones in a file."""
 
 
-@dataclass(frozen=True, eq=False)
-class SiteSystems:
+class SiteSystems(Value, eq=False):
     """Those of L patterns, S states."""
 
     eigenvalues: Float64

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate
 
 import numpy as np
@@ -39,6 +39,7 @@ from mltree.problem import Problem
 from mltree.search.part_climb import PartClimb, ends_of, scale_bounds
 from mltree.search.trust_region import advance
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["merge_parts"]
 
@@ -66,8 +67,7 @@ EPSILON = 0.01
 """lnL that a fit may still lack; a pair gains or loses units of the criterion."""
 
 
-@dataclass(frozen=True)
-class _Subset:
+class _Subset(Value):
     """Parts of one data type under one model."""
 
     group: int

@@ -12,7 +12,7 @@ the patterns of its part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ from mltree.search.rate_climb import FittedAmongSites
 from mltree.search.requests import part_log_likelihoods, perform
 from mltree.settings import PRESETS, ModelSettings
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["FITTING", "choose_models", "engine_width"]
 
@@ -344,8 +345,7 @@ class _Chooser:
         return self._likelihoods[width]
 
 
-@dataclass(frozen=True)
-class _Start:
+class _Start(Value):
     """Where a fit of a candidate to a part begins."""
 
     candidate: Candidate

@@ -8,7 +8,6 @@ parts idle, every part of a set in a tree of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["PartSets"]
 
@@ -32,8 +32,7 @@ RECORDS = 50_000
 """Tips of such trees, at most: about 1 us each to plan, which a GPU waits for."""
 
 
-@dataclass(frozen=True)
-class PartSets:
+class PartSets(Value):
     """Sets of the parts of a likelihood."""
 
     likelihood: Likelihood

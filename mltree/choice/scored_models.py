@@ -9,12 +9,12 @@ import numpy as np
 from mltree.model.candidates import Candidate, Criterion
 from mltree.model.substitution import Model
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["Choice", "Scored"]
 
 
-@dataclass(frozen=True)
-class Scored:
+class Scored(Value):
     """A candidate that was fitted to a part."""
 
     candidate: Candidate

@@ -18,7 +18,9 @@ import typer
 from mltree.cli.help import ADVANCED, OUTPUT
 from mltree.errors import InputError
 from mltree.files import is_folder
+from mltree.numerals import decimal, whole
 from mltree.threads import VARIABLE as THREADS
+from mltree.threads import limit_drivers
 
 if TYPE_CHECKING:
     from mltree.placement import Resources
@@ -83,8 +85,6 @@ def parse_size(text: str) -> int:
 
 def _number(text: str, kind: type[int] | type[float]) -> float:
     """A number in ASCII, whole where an ``int`` is asked for."""
-    from mltree.alignment.numerals import decimal, whole
-
     try:
         return whole(str(text)) if kind is int else decimal(str(text))
     except ValueError as error:
@@ -131,6 +131,7 @@ def _threads(text: str) -> int:
     if number < 1:
         raise typer.BadParameter("it takes one thread at least")
     os.environ[THREADS] = str(number)
+    limit_drivers()
     return number
 
 
@@ -287,6 +288,7 @@ ThreadsOption = Annotated[
         "--threads",
         metavar="N",
         parser=_threads,
+        is_eager=True,  # other options may load NumPy
         help="CPUs to compute on. Default: those that the process may use, by its affinity, its "
         "cgroup's quota and SLURM_CPUS_PER_TASK.",
     ),

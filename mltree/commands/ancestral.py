@@ -47,8 +47,7 @@ HEAD = """# Ancestral state reconstruction for all nodes in {tree}
 """Of IQ-TREE's file."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AncestralRequest(FitRequest):
+class AncestralRequest(FitRequest, kw_only=True):
     """``mltree ancestral``."""
 
     tree: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from mltree.supports.bootstop import STEP
 from mltree.supports.consensus import Consensus
 from mltree.tree.clades import Clades
 from mltree.tree.newick_clades import read_clades
+from mltree.values import Value
 
 __all__ = [
     "BOOTSTRAPS",
@@ -54,8 +54,7 @@ LOG, BOOTSTRAPS, JOURNAL, RESULT = "bootstrapLog", "bootstraps", "replicates", "
 """Kinds of files. The journal stays, so that replicates can be added."""
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Value):
     """What is asked of a bootstrap."""
 
     replicates: int | None
@@ -69,8 +68,7 @@ class Wanted:
         return self.replicates or 2 * STEP
 
 
-@dataclass(frozen=True, kw_only=True)
-class BootstrapRequest(Request):
+class BootstrapRequest(Request, kw_only=True):
     """``mltree bootstrap``."""
 
     seed: int

@@ -6,7 +6,6 @@ For ``mltree alrt``, and for a search that tests the tree that it has found.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from mltree.supports.resampling import Resampling, share_error
 from mltree.supports.table import members
 from mltree.tree.splits import splits
 from mltree.tree.topology import Float64Array, Tree
+from mltree.values import Value
 
 __all__ = ["BRANCHES", "BRANCH_TESTS", "FEWEST_TAXA", "LocalTests", "TestedBranches"]
 
@@ -34,8 +34,7 @@ FEWEST_TAXA = 4
 """Of a tree with an inner branch."""
 
 
-@dataclass(frozen=True)
-class LocalTests:
+class LocalTests(Value):
     """What is asked for."""
 
     names: tuple[str, ...]
@@ -62,8 +61,7 @@ class LocalTests:
         return TestedBranches(self, tree, model.mean_lengths(tree.lengths), tested)
 
 
-@dataclass(frozen=True)
-class TestedBranches:
+class TestedBranches(Value):
     """What was found of every inner branch of a tree."""
 
     __test__ = False  # no test of pytest's

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mltree import __version__
 from mltree.commands.fitting import FitRequest, fitted, given_tree
 from mltree.commands.request import Run, model_text, open_log, part_trees
@@ -23,8 +21,7 @@ PART_TREES, RATES = "evalPartitionTrees", "evalRate"
 """Its own, so that a tree of a search under way can be evaluated."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluateRequest(FitRequest):
+class EvaluateRequest(FitRequest, kw_only=True):
     """``mltree evaluate``."""
 
     tree: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mltree.commands.request import Request
 from mltree.errors import InputError, ModelError
@@ -17,8 +16,7 @@ from mltree.tree.topology import Tree
 __all__ = ["FitRequest", "check_resolved", "fitted", "given_tree"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FitRequest(Request):
+class FitRequest(Request, kw_only=True):
     """What a command needs to know that takes topologies as they are."""
 
     optimise_model: bool

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -47,8 +46,7 @@ FOR_LONE_TREES = (
 HINT = "search one alignment, or give the options on the trees afterwards"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LociRequest(Request):
+class LociRequest(Request, kw_only=True):
     """``mltree search`` of more than one alignment."""
 
     alignments: Sequence[str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mltree import __version__
 from mltree.choice.choosing import Scheme, check_mergeable, choose, choose_scheme
@@ -30,8 +29,7 @@ SHOWN = 10
 """Models of a part that are shown; all are in the file."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelRequest(Request):
+class ModelRequest(Request, kw_only=True):
     """``mltree model``."""
 
     criterion: str

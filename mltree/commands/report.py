@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from mltree import __version__
@@ -24,6 +23,7 @@ from mltree.report.page.facts import Facts, facts_of
 from mltree.report.page.sections import PartModel, Subject
 from mltree.report.progress import Reporter
 from mltree.tree.written import read_written
+from mltree.values import Value
 
 __all__ = ["REPORT", "ReportRequest", "run_report", "write_report"]
 
@@ -40,8 +40,7 @@ LOGS = ("log", "evalLog")
 MODELS = ("bestModel", "evalModel")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportRequest:
+class ReportRequest(Value, kw_only=True):
     """What is to be shown."""
 
     prefix: str

@@ -40,6 +40,7 @@ from mltree.report.tables import Timed, time_spent
 from mltree.runs.run import Computation, Found
 from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
+from mltree.values import Value
 
 __all__ = [
     "Request",
@@ -56,8 +57,7 @@ __all__ = [
 NO_FREQUENCIES = SiteFrequencies()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(Value, kw_only=True):
     """What every run needs to know."""
 
     alignment: str

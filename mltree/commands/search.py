@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -65,8 +64,7 @@ long as there is a checkpoint, results are an older run's, or half of this one's
 be added to them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchRequest(Request):
+class SearchRequest(Request, kw_only=True):
     """``mltree search``."""
 
     seed: int

@@ -10,7 +10,6 @@ the posterior mean site frequencies of Wang, Minh, Susko & Roger (2018, Syst. Bi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from mltree.model.partitioned import PartitionModel
 from mltree.model.portable import product
 from mltree.problem import Problem
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["SITE_FREQUENCIES", "SITE_PROBABILITIES", "SiteClasses", "check_classes"]
 
@@ -50,8 +50,7 @@ def check_classes(problem: Problem) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class SiteClasses:
+class SiteClasses(Value, eq=False):
     """The classes of sites under a mixture, on a tree."""
 
     posteriors: Float

@@ -6,7 +6,7 @@ the guide tree; the search has one class a site, with the exchangeabilities of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,14 @@ from mltree.model.substitution import Model
 from mltree.placement import Resources
 from mltree.problem import Problem, read_tree
 from mltree.runs.run import evaluate, open_computation
+from mltree.values import Value
 
 __all__ = ["SiteFrequencies", "frequencies_file"]
 
 Float64 = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class SiteFrequencies:
+class SiteFrequencies(Value):
     """Where the frequencies of sites are from: a file, or a guide tree."""
 
     file: str | None = None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mltree import __version__
 from mltree.commands.fitting import FitRequest, check_resolved, fitted
 from mltree.commands.results import finish
@@ -25,8 +23,7 @@ NAME_WIDTH = 10
 """Columns of a tree's name in IQ-TREE's files."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SiteRequest(FitRequest):
+class SiteRequest(FitRequest, kw_only=True):
     """``mltree sitelh``."""
 
     trees: str

@@ -13,6 +13,7 @@ from mltree.events import Emit
 from mltree.events.trees import SupportsDrawn
 from mltree.runs.run import Found, TreeSearch
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["MODEL", "SUPPORT", "Draw", "Drawn", "Supports", "draw_supports"]
 
@@ -20,8 +21,7 @@ MODEL, SUPPORT = "bestModel", "support"
 """Kinds of the files with the search's model, and with the best tree and all its labels."""
 
 
-@dataclass(frozen=True)
-class Supports:
+class Supports(Value):
     """What is asked for."""
 
     tests: LocalTests | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -40,22 +40,19 @@ TABLE = "treeTests"
 TREE_TESTS = dict(zip(("bp", "kh", "sh", "wkh", "wsh", "elw", "au"), TESTS, strict=True))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _TestRequest(FitRequest):
+class _TestRequest(FitRequest, kw_only=True):
     tests: str
     replicates: int
     seed: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class BranchTestRequest(_TestRequest):
+class BranchTestRequest(_TestRequest, kw_only=True):
     """``mltree alrt``."""
 
     tree: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class TreeTestRequest(_TestRequest):
+class TreeTestRequest(_TestRequest, kw_only=True):
     """``mltree test``."""
 
     trees: str

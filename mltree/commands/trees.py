@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from mltree.supports.table import Index, SplitTable, members, split_table
 from mltree.tree.clades import Clades, nested, write_clades
 from mltree.tree.newick_clades import read_clades
 from mltree.tree.topology import Float64Array
+from mltree.values import Value
 
 __all__ = [
     "CONSENSUS_FILES",
@@ -56,8 +57,7 @@ CONSENSUS_FILES = {
 DISTANCES = "rfDistances"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TreesRequest:
+class TreesRequest(Value, kw_only=True):
     """What all of these commands need to know."""
 
     trees: str

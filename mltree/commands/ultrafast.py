@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.newick_clades import read_clades, read_labelled
 from mltree.tree.splits import splits
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["ULTRAFAST_KINDS", "WantedUltrafast", "ultrafast_texts"]
 
@@ -32,8 +32,7 @@ GONE = -1.0
 """Length of branches that are not in a consensus, and are not written."""
 
 
-@dataclass(frozen=True)
-class WantedUltrafast:
+class WantedUltrafast(Value):
     """What is asked of an ultrafast bootstrap."""
 
     replicates: int

@@ -6,7 +6,7 @@ the device allow, and the report written. docs/run.md has them all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mltree.commands.bootstrap import Wanted
 from mltree.commands.branch_tests import FEWEST_TAXA
@@ -29,8 +29,7 @@ ULTRAFAST = 1000
 """Replicates of the ultrafast bootstrap that stands in for them elsewhere: what is usual."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WholeRequest(SearchRequest):
+class WholeRequest(SearchRequest, kw_only=True):
     """``mltree run``."""
 
     decides: bool

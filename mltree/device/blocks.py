@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
 from mltree.alignment.site_frequencies import SiteSystems
+from mltree.values import Value
 
 __all__ = ["Blocks"]
 
@@ -19,8 +19,7 @@ Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Blocks:
+class Blocks(Value, eq=False):
     """The blocks of VW patterns and their chunks, of all parts; each part's last one is padded."""
 
     vw: int

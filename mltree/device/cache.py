@@ -13,7 +13,6 @@ import os
 import shutil
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile, gettempdir, mkdtemp
@@ -21,6 +20,7 @@ from tempfile import NamedTemporaryFile, TemporaryFile, gettempdir, mkdtemp
 import platformdirs
 
 from mltree.errors import DeviceError
+from mltree.values import Value
 
 __all__ = ["cache_folder", "cache_notice", "find_folder", "is_trusted", "kept_files", "write_whole"]
 
@@ -38,8 +38,7 @@ MEMORY_DISK = Path("/dev/shm")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(Value):
     """Where this process keeps things."""
 
     path: Path

@@ -15,13 +15,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
 from mltree.device.build import source_hash
 from mltree.device.cache import cache_folder, cache_notice, write_whole
 from mltree.device.info import DeviceInfo
+from mltree.values import Value
 
 __all__ = [
     "CATEGORIES",
@@ -42,8 +43,7 @@ SIZES = (4_096, 32_768)
 """Patterns up to which an alignment is little or middling; beyond, it is much."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Value):
     """What a layout is chosen for."""
 
     states: int
@@ -66,8 +66,7 @@ class Kind:
         return f"{self.states} states, {self.categories} categories, {precision}, {self.size}"
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Value):
     """The layout that was fastest."""
 
     vw: int
@@ -75,8 +74,7 @@ class Choice:
     """Nodes of a level side by side; None where that is left to the rules."""
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(Value):
     """What is known of one device."""
 
     copy_bytes: float | None = None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyopencl as cl
+
+from mltree.values import Value
 
 __all__ = ["DeviceInfo"]
 
 
-@dataclass(frozen=True)
-class DeviceInfo:
+class DeviceInfo(Value):
     """One device, as ``mltree devices`` lists it."""
 
     index: int

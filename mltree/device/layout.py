@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mltree.alignment.patterns import Patterns
 from mltree.contract import GPU_COLUMNS
+from mltree.values import Value
 
 __all__ = [
     "Layout",
@@ -57,8 +58,7 @@ WALKS_A_UNIT = 1.5
 """Walks for each compute unit, below which that is so."""
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Value):
     """Everything that a build of the worker depends on (each is a ``-D``; see ``opencl/build.h``).
 
     Element order of a CLA is ``[slot][block][category][state][lane]``, a block being ``vw``

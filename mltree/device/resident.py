@@ -6,8 +6,6 @@ Where panels share one CLA pool, a panel's CLAs are gone when its turn comes aga
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +13,7 @@ from mltree.contract import RUNS, Role, RunKind, fields
 from mltree.errors import WorkerFault
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import PMatrices, Sites, Stage, slots_read, slots_written
+from mltree.values import Value
 
 __all__ = ["Resident", "Writer", "slots_needed"]
 
@@ -25,8 +24,7 @@ Bool = npt.NDArray[np.bool_]
 _CACHE = "_written"
 
 
-@dataclass(frozen=True, eq=False)
-class Writer:
+class Writer(Value, eq=False):
     """The part of a program that writes CLAs, on the f64[lengths] that it ran with."""
 
     program: Program

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from mltree.device.memory import cla_memory
 from mltree.device.residues import patterns_of
 from mltree.device.session import Dispatch, Session
 from mltree.errors import DeviceError
+from mltree.values import Value
 
 __all__ = ["Panel", "Place", "Seat"]
 
@@ -26,8 +26,7 @@ GROWTH = 2
 """CLA slots for which room is made, over those that a program asks for: the next asks for more."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Value):
     """A device that takes part, and how."""
 
     device: cl.Device

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Repeat
 from mltree.likelihood.work import most_steps
 from mltree.model.eigen import ModelArrays
+from mltree.values import Value
 
 __all__ = ["Dispatch", "Session"]
 
@@ -47,8 +48,7 @@ _OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
 _OF_PANEL = (*_OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
+class _Plan(Value, eq=False):
     """How a program goes to the device, as long as nothing moves in its memory."""
 
     program: Program

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -25,6 +25,7 @@ from mltree.likelihood.engine import NO_CONTROL
 from mltree.likelihood.program import Program
 from mltree.model.eigen import random_reversible
 from mltree.tree.random_trees import random_topology
+from mltree.values import Value
 
 __all__ = ["build_all", "calibrate", "joint_bandwidth", "known_bandwidth", "measured_speeds"]
 
@@ -145,8 +146,7 @@ def _rehearse(device: str, label: str, layout: Layout) -> None:
     round_seconds(choose_device(device), [layout], sample)
 
 
-@dataclass(frozen=True)
-class _Trial:
+class _Trial(Value):
     """Layouts to choose from, the present one first, and the data to do so on."""
 
     label: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from mltree.contract import Function
 from mltree.launch import Mark
 from mltree.likelihood.program import Program
 from mltree.likelihood.work import Count, Counts, Work, no_work, work_of
+from mltree.values import Value
 
 __all__ = ["Breakdown", "Cost", "DeviceTimes", "Stopwatch"]
 
@@ -29,8 +29,7 @@ MOST_UNCOUNTED = 1000
 """Programs sent whose work is not yet counted: that takes as long as to send a small one."""
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(Value):
     """What a likelihood function has done, and how long that took."""
 
     seconds: float = 0.0
@@ -43,8 +42,7 @@ class Cost:
     """Least that those must read and write (:mod:`mltree.likelihood.work`)."""
 
 
-@dataclass(frozen=True)
-class Breakdown:
+class Breakdown(Value):
     """Where the time of an engine went; seconds."""
 
     functions: Mapping[Function, Cost]

@@ -8,7 +8,6 @@ lies midway between its outer children.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from mltree.drawing.scene import ACCENT, FAINT, INK, Scene, Words, width_of
 from mltree.tree.topology import Float64Array
 from mltree.tree.written import WrittenTree
+from mltree.values import Value
 
 __all__ = ["Style", "draw", "nice_length"]
 
@@ -47,8 +47,7 @@ SCALE_SHARE = 0.2
 """About how much of the tree's depth the scale bar is."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Style:
+class Style(Value, kw_only=True):
     """How a tree is drawn."""
 
     layout: Literal["rectangular", "circular"] = "rectangular"

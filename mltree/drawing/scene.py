@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from mltree.tree.topology import Float64Array
+from mltree.values import Value
 
 __all__ = ["ACCENT", "FAINT", "INK", "Line", "Scene", "Words", "width_of"]
 
@@ -22,8 +23,7 @@ WIDE_FROM = 0x1100
 """Code points from which characters are mostly as wide as they are high (Hangul, Han, ...)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Line:
+class Line(Value, eq=False):
     """A line through some points."""
 
     points: Float64Array
@@ -32,8 +32,7 @@ class Line:
     colour: str = INK
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(Value):
     """A short text."""
 
     x: float

@@ -7,7 +7,7 @@ same parts stand side by side; trees on different parts share slots and cells.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from mltree import contract
 from mltree.contract import Role, fields
 from mltree.likelihood.stages import Records, Reduce
 from mltree.model.eigen import ModelArrays
+from mltree.values import Value
 
 __all__ = ["Case", "Cases", "Sums", "distinct", "groups_by_part", "sums_of"]
 
@@ -40,8 +41,7 @@ def distinct(cases: Sequence[Case]) -> list[tuple[ModelArrays, ...]]:
     return list(dict.fromkeys(case.models for case in cases))
 
 
-@dataclass(frozen=True, eq=False)
-class Cases:
+class Cases(Value, eq=False):
     """Where the trees of a program live and under what: tree n has case n, all as many parts."""
 
     records: Records

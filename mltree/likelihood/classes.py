@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
 from mltree.model.portable import exp, log
+from mltree.values import Value
 
 __all__ = [
     "Columns",
@@ -41,8 +41,7 @@ LEAST_CHANGE = 1e-7
 """Of any weight in a step: a climb ends below it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
+class Columns(Value, eq=False):
     """What the patterns of an engine stand for."""
 
     weights: Float64

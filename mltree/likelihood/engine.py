@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from mltree.contract import CONTROL_WORDS
 from mltree.likelihood.program import Program
 from mltree.model.eigen import ModelArrays
+from mltree.values import Value
 
 __all__ = ["NO_CONTROL", "Engine", "Result", "Room"]
 
@@ -21,8 +21,7 @@ NO_CONTROL: Float64 = np.zeros((0, CONTROL_WORDS))
 """The control records of a program that optimises nothing."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Value):
     """What came back from a program.
 
     ``sums`` f64[sums]; ``lengths`` f64[lengths], after OPTIMISE; ``control`` f64[groups, words]

@@ -13,7 +13,6 @@ branches are optimised together, of as many neighbours side by side as there is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +27,7 @@ from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Optimise, PMatrices, Records, Repeat
 from mltree.tree.moves import nni
 from mltree.tree.topology import Tree, siblings
+from mltree.values import Value
 
 __all__ = [
     "BRANCHES",
@@ -65,8 +65,7 @@ _INTERCHANGES = np.array([(2, 1, 0, 3), (3, 1, 2, 0)])
 """The subtrees a, b, c, d of a tree in the places of its two neighbours (:func:`.moves.nni`)."""
 
 
-@dataclass(frozen=True)
-class Quartets:
+class Quartets(Value):
     """Four subtrees of one tree each, and how they are joined."""
 
     halves: Int32

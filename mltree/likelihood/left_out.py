@@ -21,7 +21,6 @@ Letters: n trees, P parts whose constant sites were left out, U their constant p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -35,6 +34,7 @@ from mltree.likelihood.cases import Case
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Rell
 from mltree.model.portable import exp, log, product
+from mltree.values import Value
 
 __all__ = ["Conditioned", "Corrected", "LeftOut", "Shares", "conditioned_parts"]
 
@@ -42,8 +42,7 @@ Float64 = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class Conditioned:
+class Conditioned(Value):
     """A part whose constant sites were left out."""
 
     part: int
@@ -124,8 +123,7 @@ def conditioned_parts(groups: Sequence[Patterns]) -> list[Conditioned]:
     return found
 
 
-@dataclass(frozen=True)
-class Corrected:
+class Corrected(Value):
     """Trees' lnL, and how many sites they expect to have been left out."""
 
     lnl: Float64
@@ -146,8 +144,7 @@ class Corrected:
         return cls(*map(np.concatenate, rows))
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Value):
     """All parts of an engine whose constant sites were left out."""
 
     parts: Sequence[Conditioned]
@@ -245,8 +242,7 @@ def _places(cases: Sequence[Case], part: Conditioned) -> Numbers:
     )
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(Value):
     """What every site bears of the corrections of n trees."""
 
     left_out: LeftOut

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from mltree import contract
 from mltree.alignment.site_frequencies import SiteSystems
 from mltree.model.eigen import ModelArrays
 from mltree.model.portable import product
+from mltree.values import Value
 
 __all__ = ["ModelRow", "RowLayout", "model_rows", "tables_of"]
 
@@ -59,8 +59,7 @@ def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
     return tuple(table[:, None] for table in tables)
 
 
-@dataclass(frozen=True)
-class RowLayout:
+class RowLayout(Value):
     """Where things lie in a model row of S states, K categories and M eigen systems."""
 
     states: int

@@ -9,7 +9,6 @@ here is vectorised over nodes and candidates; loops run over tree levels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.likelihood.stages import Records, Sites, joined
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = [
     "Piece",
@@ -287,8 +287,7 @@ def control_records(
     return control
 
 
-@dataclass(frozen=True)
-class ScanTables:
+class ScanTables(Value):
     """A scan in slots and branches: f64 lengths, P matrices and the walk itself."""
 
     lengths: Float64

@@ -6,7 +6,7 @@ encoded into the one int32 array that the worker interprets (see :mod:`mltree.co
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from mltree.likelihood.stages import (
     slots_written,
     tables_of,
 )
+from mltree.values import Value
 
 __all__ = ["Program", "one_case"]
 
@@ -44,8 +45,7 @@ def one_case() -> Records:
     return np.array([(0, 1, 0, 0)], contract.CASE)
 
 
-@dataclass(frozen=True, eq=False)
-class Program:
+class Program(Value, eq=False):
     """Stages, how many cells their partial sums need, and the cases that they work on."""
 
     stages: tuple[Stage, ...]

@@ -24,13 +24,14 @@ whatever the depth of the walk.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Cases
+from mltree.values import Value
 
 __all__ = ["ScanTasks", "split"]
 
@@ -38,8 +39,7 @@ Int = NDArray[np.int32]
 Float = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class ScanTasks:
+class ScanTasks(Value):
     """Depth-first steps of many tasks; steps of task k are first_step[k] : first_step[k + 1].
 
     Tasks come in order of falling size, so that the longest walks start first.

@@ -8,7 +8,7 @@ the data's weights, for all trees and replicates at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Records, Repeat, Sites, Stage
 from mltree.likelihood.turns import MAX_TURNS
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = [
     "SiteRows",
@@ -54,8 +55,7 @@ RESAMPLED_BYTES = 1 << 28
 """Of the rows of weights, or of the sums, that a launch is given at most."""
 
 
-@dataclass(frozen=True)
-class SiteRows:
+class SiteRows(Value):
     """Site lnL of trees, a row each, in an engine that has run no other program since."""
 
     likelihood: Likelihood
@@ -174,8 +174,7 @@ def rows_of_quartets(
     return SiteRows.of(likelihood, weights, np.concatenate(lnl), [case] * count)
 
 
-@dataclass(frozen=True)
-class _Around:
+class _Around(Value):
     """The programs for neighbours of a tree; :class:`.Alternatives`."""
 
     likelihood: Likelihood

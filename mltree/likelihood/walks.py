@@ -9,7 +9,6 @@ for such walks take the time of the steps that wait for one another.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from mltree.likelihood.cases import Cases
 from mltree.likelihood.stages import Records, Walk
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["walk_stages"]
 
@@ -60,8 +60,7 @@ def walk_stages(
     return stages
 
 
-@dataclass(frozen=True)
-class _Pieces:
+class _Pieces(Value):
     """How trees fall into pieces; arrays are over a forest's half-edges that face its roots."""
 
     roots: Int32

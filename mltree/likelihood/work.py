@@ -7,7 +7,6 @@ once. The stacks of scans and walks are not counted, for a work-group may keep t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -37,6 +36,7 @@ from mltree.likelihood.stages import (
     Walk,
     tables_of,
 )
+from mltree.values import Value
 
 __all__ = ["Count", "Counts", "Work", "most_steps", "no_work", "work_of"]
 
@@ -57,8 +57,7 @@ class Count(IntEnum):
     """Tips read."""
 
 
-@dataclass(frozen=True, eq=False)
-class Work:
+class Work(Value, eq=False):
     """The work of a program."""
 
     once: Counts

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -25,6 +24,7 @@ from mltree.model.names import family_of
 from mltree.model.portable import exp, log
 from mltree.model.rates import Heterogeneity, OneRate
 from mltree.model.substitution import DNA_MODELS, Model, expand_rates, n_classes
+from mltree.values import Value
 
 __all__ = [
     "MOST_FREE_RATES",
@@ -64,8 +64,7 @@ class Criterion(StrEnum):
         return aic + 2 * parameters * (parameters + 1) / max(sites - parameters - 1, 1)
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Value):
     """A model in two halves."""
 
     matrix: str

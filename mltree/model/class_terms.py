@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mltree.alignment.numerals import decimal
 from mltree.errors import ModelError
 from mltree.model.mixtures import Mixed
 from mltree.model.substitution import Model
+from mltree.numerals import decimal
 
 __all__ = ["mixed", "outside_braces"]
 

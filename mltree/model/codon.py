@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from mltree.alignment.alphabet import DNA
 from mltree.model.portable import exp
 from mltree.model.rates import Variable
+from mltree.values import Value
 
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
@@ -62,8 +62,7 @@ class _Changes(NamedTuple):
     """[S, 3]: the nucleotides of each codon, by their place in ACGT."""
 
 
-@dataclass(frozen=True, eq=False)
-class CodonRates:
+class CodonRates(Value, eq=False):
     """κ and ω of a model, and what its rates are made of beside them. S codons."""
 
     alphabet: CodonAlphabet

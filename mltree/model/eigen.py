@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from mltree.errors import ModelError
 from mltree.model.portable import eigensystem, product
+from mltree.values import Value
 
 __all__ = [
     "MIN_FREQUENCY",
@@ -45,8 +45,7 @@ MIN_FREQUENCY = 1e-10
 1e-6 one here, of a part with two bases, took 5e-3 from an lnL of -51961, at 1e-10 1e-6."""
 
 
-@dataclass(frozen=True, eq=False)
-class ModelArrays:
+class ModelArrays(Value, eq=False):
     """What an engine needs of a model: Q = V diag(eigenvalues) V⁻¹ and the rate categories.
 
     Normalised: one expected substitution per site and unit of branch length, over all categories.

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment.numerals import decimal, is_decimal
 from mltree.alignment.source import read_text
 from mltree.errors import InputError
+from mltree.numerals import decimal, is_decimal
 
 __all__ = [
     "FREQUENCY_SLACK",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from mltree.errors import ModelError
 from mltree.model.gamma import gamma_rates
 from mltree.model.portable import exp
 from mltree.model.rates import Categories, Variable
+from mltree.values import Value
 
 __all__ = ["FreeRates"]
 
@@ -36,8 +36,7 @@ WEIGHT_RATIO_MAX = 1e4
 _TINIEST = np.finfo(np.float64).tiny
 
 
-@dataclass(frozen=True, eq=False)
-class FreeRates:
+class FreeRates(Value, eq=False):
     """K categories of any rates and weights; `of` and `from_gamma` make them."""
 
     rates: Float64

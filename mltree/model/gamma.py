@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from mltree.errors import ModelError
 from mltree.model.gamma_quantiles import LARGEST_SHAPE, quantiles
 from mltree.model.portable import exp
 from mltree.model.rates import Categories, Heterogeneity, Variable
+from mltree.values import Value
 
 __all__ = ["ALPHA_MAX", "ALPHA_MIN", "Gamma", "GammaMode", "categories_of", "gamma_rates"]
 
@@ -30,8 +30,7 @@ ALPHA_MAX = 100.0
 """Largest shape that is searched, as in RAxML-NG: rates are then equal within a few per cent."""
 
 
-@dataclass(frozen=True)
-class Gamma:
+class Gamma(Value):
     """K equally probable categories whose rates follow a gamma distribution."""
 
     n_categories: int

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from mltree.errors import ModelError
 from mltree.model.empirical import read_table
 from mltree.model.rates import Categories
+from mltree.values import Value
 
 if TYPE_CHECKING:
     from mltree.model.substitution import Model
@@ -65,8 +65,7 @@ class Matrices(NamedTuple):
     """f64 [..., S]"""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Mixture(ABC):
+class Mixture(Value, ABC, eq=False, kw_only=True):
     """The M classes of a model of S states, whatever they have of their own."""
 
     is_paired: ClassVar[bool] = False
@@ -134,8 +133,7 @@ class Mixture(ABC):
         return dataclasses.replace(self, weights=weights / weights.sum(), weights_fixed=is_fixed)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Profiles(Mixture):
+class Profiles(Mixture, eq=False, kw_only=True):
     """Frequencies of classes that share the model's exchangeabilities."""
 
     frequencies: Float64
@@ -160,8 +158,7 @@ class Profiles(Mixture):
         return dataclasses.replace(self, has_own=True, weights=weights, weights_fixed=False)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Paired(Mixture):
+class Paired(Mixture, eq=False, kw_only=True):
     """Matrices that go with the categories of rates, one each."""
 
     is_paired = True
@@ -191,8 +188,7 @@ class Paired(Mixture):
         return Categories(*(pair.reshape(*pair.shape[:-2], -1) for pair in pairs))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Mixed(Mixture):
+class Mixed(Mixture, eq=False, kw_only=True):
     """Models of any kind, a class each (MIX), or with frequencies of their own only (FMIX)."""
 
     classes: tuple[Model, ...]

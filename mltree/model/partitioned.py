@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
@@ -22,6 +21,7 @@ from mltree.model.grammar import format_model
 from mltree.model.site_rates import SiteRates
 from mltree.model.substitution import Model, arrays_of_all
 from mltree.model.terms import DEFAULT_CATEGORIES, START_ALPHA
+from mltree.values import Value
 
 __all__ = ["SCALER_MAX", "SCALER_MIN", "Linkage", "PartitionModel", "alone"]
 
@@ -42,8 +42,7 @@ class Linkage(StrEnum):
     """Each has its own."""
 
 
-@dataclass(frozen=True, eq=False)
-class PartitionModel:
+class PartitionModel(Value, eq=False):
     """A model for each part. P parts."""
 
     models: tuple[Model, ...]

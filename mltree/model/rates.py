@@ -8,13 +8,13 @@ the grammar gives it a term. Invariable sites (+I) go with every form.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mltree.errors import ModelError
+from mltree.values import Value
 
 __all__ = [
     "ONE_RATE",
@@ -68,8 +68,7 @@ class Heterogeneity(Protocol):
         """The same form with the variables at f64 [n]."""
 
 
-@dataclass(frozen=True)
-class OneRate:
+class OneRate(Value):
     """No heterogeneity: one category of rate 1."""
 
     @property

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from mltree.errors import ModelError
 from mltree.model.portable import log
 from mltree.model.rates import Categories, Variable
+from mltree.values import Value
 
 __all__ = [
     "DEFAULT_SITE_RATES",
@@ -59,8 +59,7 @@ the same under all. It takes an average rate, not the lowest, which would shorte
 _TERM = re.compile(r"PSR([0-9]{0,9})")
 
 
-@dataclass(frozen=True, eq=False)
-class SiteRates:
+class SiteRates(Value, eq=False):
     """A few rates, and which of them every pattern of the part has."""
 
     most: int

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +22,7 @@ from mltree.model.eigen import ModelArrays, decompose, known_systems
 from mltree.model.gamma import categories_of
 from mltree.model.mixtures import LEAST_WEIGHT, Matrices, Mixed, Mixture
 from mltree.model.rates import ONE_RATE, Heterogeneity, with_invariable
+from mltree.values import Value
 
 if TYPE_CHECKING:
     from mltree.alignment.alphabet import Alphabet
@@ -56,8 +56,7 @@ NO_CHANGE = -1
 """The class of pairs whose exchangeability is 0."""
 
 
-@dataclass(frozen=True)
-class NucleotideModel:
+class NucleotideModel(Value):
     """A named model of nucleotide substitution."""
 
     name: str
@@ -126,8 +125,7 @@ def n_classes(classes: RateClasses) -> int:
     return max(classes, default=NO_CHANGE) + 1
 
 
-@dataclass(frozen=True, eq=False)
-class Model:
+class Model(Value, eq=False):
     """A reversible substitution model with all its parameters. S states.
 
     ``rates_fixed``, ``p_invariant_fixed`` and the like say that the user gave the value in braces,

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.ascertainment import Ascertainment, Correction
-from mltree.alignment.numerals import decimal
 from mltree.errors import ModelError
 from mltree.model.class_terms import mixed
 from mltree.model.codon import POSITIONS
@@ -22,6 +21,7 @@ from mltree.model.gamma import ALPHA_MIN, Gamma, GammaMode
 from mltree.model.mixtures import PROFILES, Mixed, Paired, Profiles, profile_mixture
 from mltree.model.site_rates import SiteRates, check_beside
 from mltree.model.substitution import FrequencyMode, Model
+from mltree.numerals import decimal
 
 __all__ = ["DEFAULT_CATEGORIES", "START_ALPHA", "Term", "numbers", "with_options"]
 

@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from mltree.errors import InputError, MltreeError
 from mltree.stopping import ignore
-from mltree.threads import share_out
+from mltree.threads import limit_drivers, share_out
 
 __all__ = [
     "ALIKE_HINT",
@@ -143,6 +143,7 @@ def join(environment: Mapping[str, str] = os.environ) -> None:
     from mltree.ranks import hosts, world
 
     hosts.keep_to(hosts.share(line.rank, line.greetings))
+    limit_drivers()
     _turn = hosts.turn(line.rank, line.greetings)
     if line.rank > 0:
         ignore()  # the first decides when it is over
@@ -173,6 +174,7 @@ def start(count: int) -> None:
     from mltree.ranks import local, world
 
     take_part(0, count)
+    limit_drivers()
     _here = world.First(local.start(count))
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mltree import __version__
 from mltree.model.class_terms import outside_braces
+from mltree.values import Value
 
 __all__ = ["REFERENCES", "Methods", "methods_text", "without_values"]
 
@@ -116,8 +116,7 @@ FREQUENCIES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Methods:
+class Methods(Value, kw_only=True):
     """What a run did, as far as a paper says it."""
 
     taxa: int

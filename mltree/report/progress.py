@@ -209,10 +209,13 @@ class Reporter:
             self._take_line_away()
             draw = lambda: self.results.print(renderable, soft_wrap=is_text, markup=False)  # noqa: E731
             self._show(self.results, draw)
-        plain = Console(file=io.StringIO(), width=100, color_system=None, emoji=False)
-        with plain.capture() as text:
-            plain.print(renderable, soft_wrap=is_text, markup=False)
-        self._write_log(text.get())
+        if self._log is not None:
+            page = Console(
+                file=io.StringIO(), width=100, color_system=None, emoji=False, highlight=False
+            )
+            with page.capture() as text:
+                page.print(renderable, soft_wrap=is_text, markup=False)
+            self._write_log(text.get())
 
     def finish(self, command: str, values: Mapping[str, Any]) -> None:
         """The result of a command, as JSON has it."""

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from functools import singledispatchmethod
 
-from rich.live import Live
 from rich.text import Text
 
 from mltree.events import Event
@@ -192,6 +191,8 @@ class StatusLine:
         """What the device is doing, in a word or two."""
         braille = terminal.encoding.lower().startswith("utf")
         self._frames = FRAMES if braille else PLAIN_FRAMES
+        from rich.live import Live  # on terminals alone
+
         self._live = Live(
             console=terminal, transient=True, refresh_per_second=REDRAWS, get_renderable=self._draw,
             redirect_stdout=False, redirect_stderr=False,

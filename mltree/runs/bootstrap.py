@@ -51,6 +51,7 @@ from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["MOST", "Bootstrap", "Outcome", "bootstrap_after", "prepare_bootstrap"]
 
@@ -62,8 +63,7 @@ SHARES = 4
 """Times that each of several ranks takes replicates, at least: so they end at about one time."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Value):
     """The replicates of a bootstrap that has ended."""
 
     count: int
@@ -74,8 +74,7 @@ class Outcome:
     """Wall time in this process."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bootstrap:
+class Bootstrap(Value, kw_only=True):
     """A bootstrap that stands ready."""
 
     problem: Problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from mltree.search.model_optimiser import Fit
 from mltree.settings import SearchSettings, preset
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["ANY_DEVICE", "DEFAULT", "Computation", "Found", "open_computation"]
 
@@ -37,8 +38,7 @@ DEFAULT = preset("default")
 ANY_DEVICE = Resources()
 
 
-@dataclass(frozen=True)
-class Computation:
+class Computation(Value):
     """Where a run computes: as it was placed, and in fp64 where it reports from."""
 
     placement: JointPlacement
@@ -156,8 +156,7 @@ def _placed(
     return place_all(resources, groups, widths, bounds, trees, kept, systems)
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Value):
     """A run's result."""
 
     tree: Tree

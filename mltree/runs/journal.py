@@ -13,7 +13,6 @@ import os
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -21,6 +20,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from mltree.errors import InputError
 from mltree.files import naming, unusable
 from mltree.stopping import unbroken
+from mltree.values import Value
 
 __all__ = ["Entry", "Head", "Journal", "LineJournal", "MemoryJournal"]
 
@@ -39,8 +39,7 @@ class Entry(NamedTuple):
     """One line, without its end."""
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(Value):
     """Whose work a journal has."""
 
     fingerprint: str

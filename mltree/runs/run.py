@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
@@ -41,6 +41,7 @@ from mltree.settings import PerturbationSettings, SearchSettings
 from mltree.starts import starting_trees, usual_terms
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = [
     "ANY_DEVICE",
@@ -58,8 +59,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TreeSearch:
+class TreeSearch(Value, kw_only=True):
     """A search that stands ready: its data, its engine and its starting trees."""
 
     problem: Problem

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +34,7 @@ from mltree.supports.ultrafast import CORRELATION, Ultrafast
 from mltree.tree.split_sums import SplitSums
 from mltree.tree.splits import topology_key
 from mltree.tree.topology import Float64Array, Tree
+from mltree.values import Value
 
 __all__ = ["Met", "Outcome", "ultrafast"]
 
@@ -72,8 +72,7 @@ REACH = 3.0
 tree: how far they are below the tree changes by less in 98 of 100 cases (R_Laurasiatherian)."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Value):
     """The replicates of an ultrafast bootstrap."""
 
     trees: list[Tree]

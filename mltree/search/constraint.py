@@ -14,13 +14,12 @@ which for all prunes and edges is one product of 0/1 matrices.  Letters: T tips,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.tree.splits import splits
 from mltree.tree.topology import Tree, siblings
+from mltree.values import Value
 
 __all__ = ["Constraint", "tips_behind_edges"]
 
@@ -36,8 +35,7 @@ def tips_behind_edges(tree: Tree) -> Bool:
     return bits[:, : tree.n_tips].astype(np.bool_)
 
 
-@dataclass(frozen=True, eq=False)
-class Constraint:
+class Constraint(Value, eq=False):
     """C splits; ``one`` and ``other`` are bool[C, T], disjoint, both sides of two taxa or more."""
 
     one: Bool

@@ -8,7 +8,6 @@ the same bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from mltree.search.site_rates import group_patterns
 from mltree.search.state import Lineage, Pool, SearchState, best_of
 from mltree.settings import SearchSettings
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = [
     "SearchResult",
@@ -38,8 +38,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class StartingTree:
+class StartingTree(Value):
     """Where a lineage begins."""
 
     tree: Tree
@@ -47,8 +46,7 @@ class StartingTree:
     """``parsimony 1``, ``random 2``, ``user 1``."""
 
 
-@dataclass(frozen=True)
-class SearchResult:
+class SearchResult(Value):
     """The best tree found, under the optimised model."""
 
     tree: Tree

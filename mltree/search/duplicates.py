@@ -8,13 +8,14 @@ tree with them on zero-length branches, exactly, and the search need not see the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns, identical_taxa
 from mltree.tree.topology import Tree, tree_from_edges
+from mltree.values import Value
 
 __all__ = ["Collapsed", "collapse"]
 
@@ -24,8 +25,7 @@ MIN_TAXA = 4
 """Fewer taxa than this make no unrooted tree to search."""
 
 
-@dataclass(frozen=True, eq=False)
-class Collapsed:
+class Collapsed(Value, eq=False):
     """An alignment without its copies, and the way back."""
 
     groups: tuple[Patterns, ...]

@@ -120,8 +120,7 @@ def optimise_models(
     yield _OptimiseModels(trees, cases, fits, settings, branches, epsilon)
 
 
-@dataclass(frozen=True, eq=False)
-class _OptimiseModels(Stepwise):
+class _OptimiseModels(Stepwise, eq=False):
     """The models of fits: of all searches that wait for theirs, so that climbs share algebra."""
 
     fits: Sequence[Fit]

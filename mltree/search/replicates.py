@@ -7,7 +7,6 @@ own, its start, and how copies of sequences are put back, from another.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -31,6 +30,7 @@ from mltree.tree.fitch import InformativeSites
 from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
 from mltree.tree.parsimony_spr import reweighted_trees
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["Replicate", "Replicates", "WeightRows", "replicate_starts"]
 
@@ -40,8 +40,7 @@ NAME = "bootstrap"
 """Of what is drawn."""
 
 
-@dataclass(frozen=True)
-class Replicate:
+class Replicate(Value):
     """What the search of a replicate found."""
 
     number: int
@@ -78,8 +77,7 @@ class WeightRows:
             self._is_loaded = True
 
 
-@dataclass(frozen=True, eq=False)
-class _LoadWeights(Request):
+class _LoadWeights(Request, eq=False):
     """That the rows are handed over: once for all replicates that begin together."""
 
     rows: WeightRows
@@ -95,8 +93,7 @@ class _LoadWeights(Request):
         return [None] * len(self.trees)
 
 
-@dataclass(frozen=True)
-class Replicates:
+class Replicates(Value):
     """What the replicates of a run have in common."""
 
     distinct: Collapsed

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice, pairwise
 from typing import Any, TypeAlias, TypeVar
 
@@ -21,6 +21,7 @@ from mltree.likelihood.cases import Case
 from mltree.search.explored import Explored
 from mltree.search.scoring import ALL, Rules, ScoredMoves, SearchLikelihood, Share, score_moves
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = [
     "Ask",
@@ -47,8 +48,7 @@ Answers: TypeAlias = Sequence[Any] | Float
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
-class Request(ABC):
+class Request(Value, ABC, eq=False):
     """Trees, each in its case, of which something is asked."""
 
     trees: Sequence[Tree]
@@ -103,8 +103,7 @@ class _ByTree(Request):
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class SmoothTrees(_ByTree):
+class SmoothTrees(_ByTree, eq=False):
     """Branch lengths, which change in place; lnL f64[n]."""
 
     epsilon: float
@@ -119,8 +118,7 @@ class SmoothTrees(_ByTree):
         return likelihood.smooth(self.trees, self.cases, self.epsilon)
 
 
-@dataclass(frozen=True, eq=False)
-class PartLogLikelihoods(_ByTree):
+class PartLogLikelihoods(_ByTree, eq=False):
     """lnL of every part, f64[n, parts]."""
 
     def answer(self, likelihood: SearchLikelihood) -> Float:
@@ -128,8 +126,7 @@ class PartLogLikelihoods(_ByTree):
         return likelihood.part_log_likelihoods(self.trees, self.cases)
 
 
-@dataclass(frozen=True, eq=False)
-class ClassWeights(_ByTree):
+class ClassWeights(_ByTree, eq=False):
     """The best weights of every part's classes, f64 [classes] each."""
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[Float]]:
@@ -137,8 +134,7 @@ class ClassWeights(_ByTree):
         return likelihood.class_weights(self.trees, self.cases)
 
 
-@dataclass(frozen=True, eq=False)
-class FlowSlopes(_ByTree):
+class FlowSlopes(_ByTree, eq=False):
     """What every part's lnL gains with the rates of its classes, f64 [M, S, S] each."""
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[Float]]:
@@ -146,8 +142,7 @@ class FlowSlopes(_ByTree):
         return likelihood.flow_slopes(self.trees, self.cases)
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreMoves(Request):
+class ScoreMoves(Request, eq=False):
     """The moves around every tree that are worth a look."""
 
     lnls: Sequence[float]

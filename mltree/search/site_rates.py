@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +17,7 @@ from mltree.search.requests import Request, Steps
 from mltree.search.scoring import SearchLikelihood
 from mltree.search.state import best_of
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["FitSiteRates", "group_patterns"]
 
@@ -36,8 +37,7 @@ def _per_site(likelihood: SearchLikelihood) -> _PerSite:
     return likelihood
 
 
-@dataclass(frozen=True, eq=False)
-class _SiteRates(Request):
+class _SiteRates(Request, eq=False):
     """The rates that suit every part of each tree best."""
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[FittedRates]]:
@@ -46,8 +46,7 @@ class _SiteRates(Request):
         return [_per_site(likelihood).site_rates(tree, case) for tree, case in pairs]
 
 
-@dataclass(frozen=True, eq=False)
-class _GroupPatterns(Request):
+class _GroupPatterns(Request, eq=False):
     """That patterns have these rates from now on, for all that follows."""
 
     rates: Sequence[SiteRates]
@@ -70,8 +69,7 @@ def group_patterns(quest: Quest) -> Steps[None]:
         yield _GroupPatterns([best_of(quest.state.lineages).tree], [quest.case], rates)
 
 
-@dataclass(frozen=True)
-class FitSiteRates:
+class FitSiteRates(Value):
     """The rates of all sites, on the best tree; kept only if its lnL is no lower."""
 
     def step(self, quest: Quest) -> Steps[bool]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mltree.likelihood.cases import Case
 from mltree.search.acceptance import apply_moves, best_moves, better_half
@@ -14,12 +13,12 @@ from mltree.search.scoring import Moves, Rules
 from mltree.search.state import Lineage
 from mltree.search.trials import Trials, tried_moves
 from mltree.settings import PhaseSettings, RoundSettings
+from mltree.values import Value
 
 __all__ = ["RoundOutcome", "spr_round"]
 
 
-@dataclass(frozen=True)
-class RoundOutcome:
+class RoundOutcome(Value):
     """What one round did to one tree."""
 
     lnl: float

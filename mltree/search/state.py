@@ -13,6 +13,7 @@ from mltree.search.explored import Explored
 from mltree.tree.forest import Forest
 from mltree.tree.splits import topology_key
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["Lineage", "Pool", "PooledTree", "SearchState", "best_of", "shapes"]
 
@@ -49,8 +50,7 @@ def best_of(lineages: list[Lineage]) -> Lineage:
     return max(lineages, key=lambda lineage: lineage.lnl)
 
 
-@dataclass(frozen=True)
-class PooledTree:
+class PooledTree(Value):
     """A copy of a tree that the search once reached."""
 
     key: int

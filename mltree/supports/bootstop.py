@@ -7,13 +7,12 @@ each half is made, and the supports of their splits are compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mltree.events.trees import BootstopChecked
 from mltree.supports.consensus import canonical, conflicts, greedy
 from mltree.supports.table import Bool, Index, SplitTable
+from mltree.values import Value
 
 __all__ = ["CUTOFF", "HALVINGS", "STEP", "Verdict", "bootstop"]
 
@@ -34,8 +33,7 @@ REMEMBERED = 1 << 27
 """Pairs of splits, a byte each, of which it is remembered whether they exclude each other."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Value):
     """What the halves of so many replicates say."""
 
     replicates: int

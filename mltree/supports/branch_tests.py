@@ -17,13 +17,13 @@ Letters: B inner branches, R replicates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import erf
 
 from mltree.supports.resampling import Resampling
 from mltree.tree.topology import Float64Array
+from mltree.values import Value
 
 __all__ = ["BranchTests", "abayes", "local_tests", "parametric", "sh_alrt"]
 
@@ -34,8 +34,7 @@ TOPOLOGIES = 3
 """Ways to join four subtrees."""
 
 
-@dataclass(frozen=True)
-class BranchTests:
+class BranchTests(Value):
     """Every test on every inner branch, f64 [B] each; supports are 0 to 1."""
 
     lnl: Float64Array

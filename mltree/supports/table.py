@@ -8,7 +8,6 @@ one, with those of every clade that shares the hash: nothing is left to chance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from mltree.tree.clades import Clades
 from mltree.tree.splits import UInt64Array
 from mltree.tree.topology import Float64Array, Int32Array
+from mltree.values import Value
 
 __all__ = ["SplitTable", "members", "sides", "split_table", "unit_bits"]
 
@@ -30,8 +30,7 @@ Index = NDArray[np.intp]
 Bool = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class SplitTable:
+class SplitTable(Value):
     """Every split of n trees over T taxa; each as the side without taxon 0."""
 
     n_trees: int

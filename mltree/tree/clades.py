@@ -9,7 +9,7 @@ Letters: n trees, T taxa, C clades, B = ceil(T/64) words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from mltree.tree.newick_text import branch, quoted
 from mltree.tree.topology import Float64Array, Int32Array
+from mltree.values import Value
 
 __all__ = ["Clades", "nested", "write_clades"]
 
 
-@dataclass(frozen=True)
-class Clades:
+class Clades(Value):
     """The clades of n trees over the same T taxa, tree after tree, each after what it holds."""
 
     taxa: tuple[str, ...]

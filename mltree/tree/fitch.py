@@ -16,7 +16,7 @@ Letters: T tips, L patterns, S states, W words of sites, F = Σ widths words of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
+from mltree.values import Value
 
 __all__ = ["WORD_BITS", "InformativeSites", "PackedSites", "Sets", "pack_sites"]
 
@@ -37,8 +38,7 @@ WORD_BITS = 64
 """Sites of a word."""
 
 
-@dataclass(frozen=True, eq=False)
-class PackedSites:
+class PackedSites(Value, eq=False):
     """The informative sites of an alignment as bits."""
 
     tips: Sets

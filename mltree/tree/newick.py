@@ -24,6 +24,7 @@ from mltree.errors import InputError
 from mltree.tree.newick_text import RawTree, quoted, raw_trees, text_of
 from mltree.tree.splits import facing
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
+from mltree.values import Value
 
 __all__ = [
     "POLYTOMY_LENGTH",
@@ -314,8 +315,7 @@ def _separated(halves: list[int]) -> list[int | str]:
 # ------------------------------------------------------------------------------------------- ete3
 
 
-@dataclass(frozen=True)
-class _Ete3:
+class _Ete3(Value):
     Node: Any
     read: Any
 

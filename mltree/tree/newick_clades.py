@@ -21,6 +21,7 @@ from mltree.tree.clades import Clades
 from mltree.tree.newick import listed
 from mltree.tree.newick_text import raw_trees, text_of
 from mltree.tree.topology import Float64Array, Int32Array
+from mltree.values import Value
 
 __all__ = ["read_clades", "read_gene_trees", "read_labelled"]
 
@@ -76,8 +77,7 @@ def read_labelled(source: str | Path) -> tuple[Clades, list[str]]:
     raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(Value):
     """The text of whole trees, with nothing in it but marks, names and numbers."""
 
     text: bytes

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mltree.alignment.numerals import decimal
 from mltree.alignment.source import read_bytes
 from mltree.errors import InputError
+from mltree.numerals import decimal
 from mltree.tree.nexus import is_nexus, newick_of
 
 __all__ = ["RawTree", "branch", "quoted", "raw_trees", "text_of"]

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from mltree.alignment.numerals import decimal
 from mltree.errors import InputError
+from mltree.numerals import decimal
 from mltree.tree.newick_text import RawTree, branch, quoted, raw_trees, text_of
 from mltree.tree.topology import NONE, Float64Array, Int32Array
+from mltree.values import Value
 
 __all__ = ["WrittenTree", "read_written"]
 
@@ -27,8 +27,7 @@ _TOKEN = re.compile(r"[(),;]|:[^(),;]*|\d+")
 """What a :class:`RawTree` is made of: marks, lengths, numbers of names."""
 
 
-@dataclass(frozen=True, eq=False)
-class WrittenTree:
+class WrittenTree(Value, eq=False):
     """A rooted tree of any shape."""
 
     parent: Int32Array

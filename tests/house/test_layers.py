@@ -24,6 +24,7 @@ LAYERS = (
         "mltree.ranks",
         "mltree.values",
         "mltree.shares",
+        "mltree.numerals",
     ),
     ("mltree.launch",),
     ("mltree.header",),

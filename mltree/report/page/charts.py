@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
+
+from mltree.values import Value
 
 __all__ = [
     "Scale", "bar", "chart", "circle", "line", "log_ticks", "number", "path", "ticks", "words",
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Value):
     """From values to places in a chart."""
 
     low: float

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mltree.values import Value
+
 __all__ = ["Facts", "Point", "facts_of"]
 
 Fields = Mapping[str, Any]
 """An event as JSON has it."""
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Value):
     """The lnL of the best tree at some time."""
 
     seconds: float

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from mltree.report.page.run_charts import lnl_chart, starts_chart, time_chart
 from mltree.report.tables import MAX_P_VALUE, check_lines
 from mltree.tree.topology import Float64Array
 from mltree.tree.written import WrittenTree
+from mltree.values import Value
 
 __all__ = ["PartModel", "Subject", "key_figures", "sections"]
 
@@ -30,8 +30,7 @@ MOST_PICTURES = 40
 MIB = 2**20
 
 
-@dataclass(frozen=True)
-class PartModel:
+class PartModel(Value):
     """The model of a part of the alignment."""
 
     name: str
@@ -43,8 +42,7 @@ class PartModel:
     """Its frequencies NaN where they are counted in data that are not at hand."""
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Value):
     """What a page is about: all that is known of a run."""
 
     name: str

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from mltree.alignment.numerals import decimal, whole
+from mltree.numerals import decimal, whole
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "+.5", "1.", "1e-6", " 2.5E+3\t", "007"])
