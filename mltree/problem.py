@@ -192,6 +192,7 @@ def read_problem(
     *,
     chooses: bool = False,
     site_rates: bool = False,
+    summarises: bool = True,
 ) -> Problem:
     """Read an alignment and the model for it, or the partition file that ``model`` names.
 
@@ -199,13 +200,13 @@ def read_problem(
     where it can. ``linkage``: of the branch lengths of parts. ``partitions``: a partition file,
     whose parts have ``model`` where it names none for them. ``chooses``: whether models are to be
     chosen, so that none in a partition file counts. ``site_rates``: whether they may be found for
-    the model (+PSR).
+    the model (+PSR). ``summarises``: whether anybody asks for a summary.
 
     Raises:
         InputError: the alignment, the model file or the partition file cannot be used.
         ModelError: the model string cannot be used.
     """
-    problem = _read(source, model, datatype, linkage, partitions, chooses)
+    problem = _read(source, model, datatype, linkage, partitions, chooses, summarises)
     if problem.model.has_site_rates and not site_rates:
         raise ModelError("+PSR is for search, evaluate and bootstrap", hint="use +G4 here")
     return problem
@@ -218,6 +219,7 @@ def _read(
     linkage: Linkage,
     partitions: str | None,
     chooses: bool,
+    summarises: bool,
 ) -> Problem:
     if is_choice(model):
         hint = (
@@ -237,7 +239,7 @@ def _read(
     parsed.arrays()
     if parsed.branch_scaler is not None:
         raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
-    summary = summarise(alignment, patterns)
+    summary = summarise(alignment, patterns) if summarises else None
     if parsed.ascertainment is not None:
         refuse_constant(constant_sites(patterns), str(source))
         patterns = with_unseen(patterns, [parsed.ascertainment])

@@ -20,11 +20,11 @@ VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, 
   const code_v codes = operand_codes(s, record[EDGE_X], block);
   const count_v count = operand_load(s, record[EDGE_X], codes, block, k, x) +
                         propagate(s, record[EDGE_Y], record[EDGE_P], block, k, y);
-  leave_count(counts, get_local_id(2), k, LANE, count);
+  leave_count(counts, ROW, k, LANE, count);
   real_v sum = 0;
   FOR_STATE(i) sum += FREQUENCY(s, model, block, k, i) * x[i] * y[i];
   const real_v own[TERMS] = {model[MODEL_WEIGHTS + k] * sum, 0, 0};
-  leave_terms(terms, counts, get_local_id(2), k, LANE, own, count);
+  leave_terms(terms, counts, ROW, k, LANE, own, count);
 }
 
 // Category k's share of the likelihood and of its first two derivatives in t.
@@ -36,11 +36,11 @@ VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, in
   const code_v y_codes = operand_codes(s, record[EDGE_Y], block);
   const count_v count = operand_load(s, record[EDGE_X], x_codes, block, k, x) +
                         operand_load(s, record[EDGE_Y], y_codes, block, k, y);
-  leave_count(counts, get_local_id(2), k, LANE, count);
+  leave_count(counts, ROW, k, LANE, count);
   real_v own[TERMS];
   edge_sums(s, model, record[EDGE_P], block, k, x, y, own);
   for (int t = 0; t < TERMS; ++t) own[t] *= model[MODEL_WEIGHTS + k];
-  leave_terms(terms, counts, get_local_id(2), k, LANE, own, count);
+  leave_terms(terms, counts, ROW, k, LANE, own, count);
 }
 
 // Adds one lane's lnL.
@@ -48,7 +48,7 @@ VECTOR_FUNCTION void evaluate_lane(const plf_t *s, __global const int *record, i
                                    __local const real_v *terms, __local const count_v *counts,
                                    acc_v sums[2]) {
   acc_v all[TERMS];
-  const count_v count = sum_categories(terms, counts, get_local_id(2), LANE, all);
+  const count_v count = sum_categories(terms, counts, ROW, LANE, all);
   const acc_v lnl = scaled_log(all[0], count);
   if (kind == DO_EVALUATE_SITES) site_lnl_store(s, record[EDGE_CASE], block, lnl);
   sums[0] += pattern_weights(s, record[EDGE_WEIGHTS], block) * lnl;
@@ -59,7 +59,7 @@ VECTOR_FUNCTION void derive_lane(const plf_t *s, __global const int *record, int
                                  __local const real_v *terms, __local const count_v *counts,
                                  acc_v sums[2]) {
   acc_v all[TERMS];
-  sum_categories(terms, counts, get_local_id(2), LANE, all);
+  sum_categories(terms, counts, ROW, LANE, all);
   const acc_v inverse = 1 / all[0], slope = all[1] * inverse;
   const acc_v weight = pattern_weights(s, record[EDGE_WEIGHTS], block);
   sums[0] += weight * slope;
@@ -73,7 +73,7 @@ static inline void edges_run(const plf_t *s, __global const int *records, int co
                              __local count_v *counts, __local acc_v *lanes) {
   const int cells = kind == DO_DERIVE ? 2 : 1;
   for (int base = 0; base < count; base += ROWS) {
-    const int row = get_local_id(2);
+    const int row = ROW;
     const bool active = base + row < count;
     __global const int *record = records + (base + row) * EDGE_WORDS;
     for (int block = first_block; block < last_block; ++block) {

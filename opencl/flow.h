@@ -120,7 +120,7 @@ static inline void flow_edge(const plf_t *s, __global const int *record, bool se
   const int end = flow_end(record) * CLASS_CATEGORIES;
   for (int block = first_block; block < last_block; ++block)
     for (int k = begin; k < end; ++k) {
-      if (get_local_id(2) == 0 && CATEGORY_FIRST == 0) {
+      if (ROW == 0 && CATEGORY_FIRST == 0) {
         real_v u[STATES], v[STATES];
         flow_sides(s, record, block, k, u, v);
         FOR_STATE(i) sides[i * LANES + LANE] = u[i];

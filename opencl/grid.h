@@ -34,7 +34,7 @@ static inline ulong ticks(void) {
 // Waits for every work-group of the launch, which must all be resident. Gives up after
 // SPIN_LIMIT polls and reports a fault: it never hangs.
 static inline bool grid_barrier(const plf_t *s, int stage, __local int *failed) {
-  const uint groups = get_num_groups(0);
+  const uint groups = GROUPS;
   if (groups == 1) {
     sync_group(CLK_GLOBAL_MEM_FENCE);
     return true;
@@ -63,7 +63,7 @@ static inline void grid_enter(const plf_t *s) {
 
 // The last one to leave stops it, and takes the counters back for the next launch.
 static inline void grid_leave(const plf_t *s) {
-  const uint others = get_num_groups(0) - 1;
+  const uint others = GROUPS - 1;
   if (ITEM == 0 && atomic_inc((volatile __global uint *)s->sync + SYNC_LEFT) == others) {
     s->marks[MARK_ELAPSED] += ticks() - s->marks[MARK_STARTED];
     for (int word = 0; word < SYNC_WORDS; ++word) s->sync[word] = 0;
@@ -71,12 +71,12 @@ static inline void grid_leave(const plf_t *s) {
 }
 
 // The next job for a work-group, which takes them one by one as it gets done with others: for jobs
-// of uneven length. Begins with ahead = get_group_id(0); the one after it is asked for beforehand.
+// of uneven length. Begins with ahead = GROUP; the one after it is asked for beforehand.
 // A launch has one stage at most that shares its jobs like this.
 static inline uint next_job(const plf_t *s, uint *ahead, __local int *cell) {
   if (ITEM == 0) {
     *cell = *ahead;
-    *ahead = get_num_groups(0) + atomic_inc((volatile __global uint *)s->sync + SYNC_TAKEN);
+    *ahead = GROUPS + atomic_inc((volatile __global uint *)s->sync + SYNC_TAKEN);
   }
   sync_group(CLK_LOCAL_MEM_FENCE);
   return *cell;

@@ -133,9 +133,21 @@ static inline bool any_lane(VECTOR(char) mask) {
 #define FOR_SUM(r) UNROLLED(r, SUMS)
 #define FOR_SUM_MET(r) UNROLLED(r, SUMS_MET)
 
+// Whether a work-item is a work-group: then what runs the stages (worker.h) is told its number.
+#define LONE (LANES * CATEGORY_ITEMS * ROWS == 1)
+#if LONE
+#define ROW 0
+#define GROUP (s->group)
+#define GROUPS (s->groups)
+#else
+#define ROW get_local_id(2)
+#define GROUP get_group_id(0)
+#define GROUPS get_num_groups(0)
+#endif
+
 // Position of this work-item in its row, and in its work-group.
 #define MEMBER (CATEGORY_FIRST * COLUMNS + COLUMN)
-#define ITEM ((int)(get_local_id(2) * TEAM) + MEMBER)
+#define ITEM ((int)(ROW * TEAM) + MEMBER)
 
 // The barrier of a work-group; a work-item that is alone has nothing to wait for.
 #if LANES * CATEGORY_ITEMS == 1

@@ -24,7 +24,7 @@ VECTOR_FUNCTION void newview(const plf_t *s, __global const int *record, int blo
 // One level: its nodes do not depend on each other, so rows take them side by side.
 static inline void newview_level(const plf_t *s, __global const int *records, int count,
                                  int first_block, int last_block, int first_category) {
-  for (int n = get_local_id(2); n < count; n += ROWS)
+  for (int n = ROW; n < count; n += ROWS)
     for (int block = first_block; block < last_block; ++block)
       newview(s, records + n * NEWVIEW_WORDS, block, first_category);
 #if ROWS > 1  // a lone row reads only what the same work-items wrote

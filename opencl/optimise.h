@@ -32,10 +32,10 @@ STAGE_FUNCTION void reduce_stage(const plf_t *s, __global const int *records, in
                                  __local acc *strided, int group_size, int stage) {
   const int members = group_size < REDUCE_WIDTH ? 1 : REDUCE_WIDTH;
   const int teams = group_size / members, team = ITEM / members, member = ITEM % members;
-  const int groups = get_num_groups(0), sums = count * most;
+  const int groups = GROUPS, sums = count * most;
   const reduced_t first = reduced(s, records, 0, most);
   __local acc *mine = strided + team * REDUCE_WIDTH;
-  for (int base = get_group_id(0) * teams; base < sums; base += groups * teams) {
+  for (int base = GROUP * teams; base < sums; base += groups * teams) {
     const int n = base + team;
     reduced_t own = first;  // a lone record is read but once
     own.cell += n;
@@ -62,8 +62,8 @@ STAGE_FUNCTION void reduce_stage(const plf_t *s, __global const int *records, in
 STAGE_FUNCTION void reduce_residues(const plf_t *s, __global const int *records, int count,
                                     int most, int group_size, int stage) {
   const int width = s->residues;
-  const long jobs = (long)count * most * width, items = (long)get_num_groups(0) * group_size;
-  for (long job = (long)get_group_id(0) * group_size + ITEM; job < jobs; job += items) {
+  const long jobs = (long)count * most * width, items = (long)GROUPS * group_size;
+  for (long job = (long)GROUP * group_size + ITEM; job < jobs; job += items) {
     const int v = job % width, n = job / width, at = n % most;
     __global const int *record = records + n / most * REDUCTION_WORDS;
     if (at >= record[REDUCTION_COUNT]) continue;
@@ -161,11 +161,11 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
 STAGE_FUNCTION void optimise_stage(const plf_t *s, __global const int *records, int count,
                                    bool alone, int group_size) {
   if (alone) {
-    const int items = get_num_groups(0) * group_size;
-    for (int g = get_group_id(0) * group_size + ITEM; g < count; g += items)
+    const int items = GROUPS * group_size;
+    for (int g = GROUP * group_size + ITEM; g < count; g += items)
       optimise_group(s, records + g * GROUP_WORDS, g, 0, 1);
   } else {
-    for (int g = get_group_id(0); g < count; g += get_num_groups(0))
+    for (int g = GROUP; g < count; g += GROUPS)
       optimise_group(s, records + g * GROUP_WORDS, g, ITEM, group_size);
   }
 }

@@ -82,8 +82,8 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
 STAGE_FUNCTION void pmatrices_stage(const plf_t *s, __global const int *records, int count,
                                     int most_parts, int group_size) {
   const uint shares = STATES / MATRIX_ROWS, matrix_jobs = shares * CATEGORIES;
-  const uint jobs = count * most_parts * matrix_jobs, items = get_num_groups(0) * group_size;
-  for (uint job = get_group_id(0) * group_size + ITEM; job < jobs; job += items) {
+  const uint jobs = count * most_parts * matrix_jobs, items = GROUPS * group_size;
+  for (uint job = GROUP * group_size + ITEM; job < jobs; job += items) {
     const uint matrix = job / matrix_jobs, share = job % matrix_jobs;
     __global const int *record = records + (PARTED ? matrix / most_parts : matrix) * PMATRIX_WORDS;
     int part = 0;

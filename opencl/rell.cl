@@ -186,7 +186,7 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
     const int trees = record[RELL_ROWS], rows = record[RELL_WEIGHTS];
     const long down = (trees + PATCH_TREES - 1) / PATCH_TREES;
     const long patches = (rows + PATCH_ROWS - 1) / PATCH_ROWS * down;
-    for (long at = get_group_id(0); at < patches; at += get_num_groups(0)) {
+    for (long at = GROUP; at < patches; at += GROUPS) {
       const patch_t patch = {
           (__global const acc_v *)s->site_lnl + record[RELL_FIRST_ROW] * stride,
           (__global const acc_v *)s->weights + record[RELL_FIRST_WEIGHTS] * stride,

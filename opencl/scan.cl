@@ -102,7 +102,7 @@ static inline void own_stage(const plf_t *s, __global const int *tasks, int coun
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
   const uint jobs = count * span_count(s);
-  uint ahead = get_group_id(0), job;
+  uint ahead = GROUP, job;
   while ((job = next_job(s, &ahead, cells + 2 * BATCH)) < jobs) {
     const int span = job / count;
     __global const int *task = tasks + job % count * SCAN_TASK_WORDS;

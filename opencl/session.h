@@ -36,6 +36,9 @@
 
 typedef struct {
   SESSION_MEMBERS
+#if LONE
+  size_t group, groups;
+#endif
 } plf_t;
 
 static inline __global acc *control_of(const plf_t *s, int group) {

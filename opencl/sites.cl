@@ -24,7 +24,7 @@ static inline void own_stage(const plf_t *s, __global const int *streams, int co
                              ulong *since) {
   const int functions[] = RUN_FUNCTIONS;
   const long jobs = (long)count * s->most_chunks;
-  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
+  for (long job = GROUP; job < jobs; job += GROUPS) {
     const int n = count == 1 ? 0 : job / s->most_chunks;
     __global const int *stream = streams + n * STREAM_WORDS;
     const chunks_t of = chunks_of(s, stream[STREAM_FIRST_PART], stream[STREAM_PARTS]);

@@ -14,7 +14,7 @@ static inline size_t stack_at(int level, int k, int state) {
 
 static inline __global real_v *stack_spilled(const plf_t *s) {
   const size_t levels = s->stack_levels - s->local_levels;
-  return (__global real_v *)s->stack + get_group_id(0) * levels * CATEGORIES * STACK_ROW;
+  return (__global real_v *)s->stack + GROUP * levels * CATEGORIES * STACK_ROW;
 }
 
 VECTOR_FUNCTION void stack_store(const plf_t *s, __local real_v *own, int level, int k,

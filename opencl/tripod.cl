@@ -130,10 +130,10 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
-  const long spans = span_count(s), groups = get_num_groups(0);
+  const long spans = span_count(s), groups = GROUPS;
   const long stride = clamp(count * spans / (groups * JOBS_A_GROUP), 1L, (long)MOST_SPANS);
   const long strides = (spans + stride - 1) / stride;
-  for (long job = get_group_id(0); job < count * strides; job += groups) {
+  for (long job = GROUP; job < count * strides; job += groups) {
     const int n = job / strides, first = job % strides * stride;
     __global const int *record = records + n * TRIPOD_WORDS;
     if (is_settled(s, record[TRIPOD_GROUP])) continue;

@@ -118,7 +118,7 @@ static inline void own_stage(const plf_t *s, __global const int *walks, int coun
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
   const long spans = span_count(s), jobs = count * spans;
-  for (long job = get_group_id(0); job < jobs; job += get_num_groups(0)) {
+  for (long job = GROUP; job < jobs; job += GROUPS) {
     __global const int *walk = walks + job / spans * WALK_WORDS;
     const chunks_t of = case_chunks(s, walk[WALK_CASE]);
     const int span = job % spans;

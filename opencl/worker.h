@@ -19,17 +19,31 @@
 #endif
 #define STRIDED (WORKER_SIZE < REDUCE_WIDTH ? WORKER_SIZE * REDUCE_WIDTH : WORKER_SIZE)
 
+#define WORKER_LOCALS                          \
+  __local real_v terms[LOCAL_TERMS];           \
+  __local count_v counts[LOCAL_TERMS / TERMS]; \
+  __local acc_v lanes[LOCAL_LANES];            \
+  __local acc strided[STRIDED];                \
+  __local ulong book[FUNCTIONS];               \
+  __local int flag[1], cells[LOCAL_CELLS];
+
+// PoCL compiles a kernel's code three times, for as many entries. So where it may, the kernel calls
+// what runs the stages: half the time of a build. A static function crashes it (LLVM 14, IPSCCP).
+#if LONE
+__attribute__((noinline)) void run_stages(
+    WORKER_BUFFERS WORKER_NUMBERS size_t group, size_t groups, __local real_v *restrict own_stack,
+    __local real_v *restrict terms, __local count_v *restrict counts, __local acc_v *restrict lanes,
+    __local acc *restrict strided, __local ulong *restrict book, __local int *restrict flag,
+    __local int *restrict cells, int first_stage, int last_stage) {
+  const plf_t session = {SESSION_VALUES group, groups};
+#else
 __kernel WORK_GROUP void worker(WORKER_BUFFERS __local real_v *own_stack,
                                 WORKER_NUMBERS int first_stage, int last_stage) {
   const plf_t session = {SESSION_VALUES};
+  WORKER_LOCALS
+#endif
   const plf_t *s = &session;
   const plf_t called = session;  // for calls, which take it from memory; the other stays out of it
-  __local real_v terms[LOCAL_TERMS];
-  __local count_v counts[LOCAL_TERMS / TERMS];
-  __local acc_v lanes[LOCAL_LANES];
-  __local acc strided[STRIDED];
-  __local ulong book[FUNCTIONS];
-  __local int flag, cells[LOCAL_CELLS];
   if (ITEM == 0)
     for (int f = 0; f < FUNCTIONS; ++f) book[f] = 0;
   grid_enter(s);
@@ -59,7 +73,7 @@ __kernel WORK_GROUP void worker(WORKER_BUFFERS __local real_v *own_stack,
         mark(book, &since, FN_OPTIMISE);
         break;
       case OP_REPEAT:
-        if (repeats < count && any_active(s, aux, WORKER_SIZE, &flag)) {
+        if (repeats < count && any_active(s, aux, WORKER_SIZE, flag)) {
           ++repeats;
           at = first;
           continue;
@@ -70,14 +84,22 @@ __kernel WORK_GROUP void worker(WORKER_BUFFERS __local real_v *own_stack,
     }
     ++at;
     if (at < last_stage && stage[STAGE_OP] != OP_REPEAT) {
-      if (!grid_barrier(s, at, &flag)) break;
+      if (!grid_barrier(s, at, flag)) break;
       mark(book, &since, FN_BARRIER);
     }
   }
   if (ITEM == 0)
-    for (int f = 0; f < FUNCTIONS; ++f)
-      marks[MARK_BOOKS + get_group_id(0) * FUNCTIONS + f] += book[f];
+    for (int f = 0; f < FUNCTIONS; ++f) marks[MARK_BOOKS + GROUP * FUNCTIONS + f] += book[f];
   grid_leave(s);
 }
+
+#if LONE
+__kernel WORK_GROUP void worker(WORKER_BUFFERS __local real_v *own_stack,
+                                WORKER_NUMBERS int first_stage, int last_stage) {
+  WORKER_LOCALS
+  run_stages(SESSION_VALUES get_group_id(0), get_num_groups(0), own_stack, terms, counts, lanes,
+             strided, book, flag, cells, first_stage, last_stage);
+}
+#endif
 
 #endif

@@ -200,7 +200,7 @@ def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:
 
 
 def _reader(request: LociRequest, path: str) -> Callable[[], Problem]:
-    return partial(read_problem, path, request.model, request.datatype)
+    return partial(read_problem, path, request.model, request.datatype, summarises=False)
 
 
 def _expanded(paths: Iterable[str]) -> Iterable[str]:

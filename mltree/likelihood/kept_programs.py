@@ -37,12 +37,9 @@ class KeptPrograms:
 
 
 def _topologies(trees: Sequence[Tree]) -> tuple[Hashable, ...]:
-    """What tells the topologies from others; one tree under many models is told but once."""
-    arrays = {(id(tree.twin), id(tree.edge)) for tree in trees}
-    if len(arrays) == 1:
-        return len(trees), _topology(trees[0])
-    return tuple(map(_topology, trees))
-
-
-def _topology(tree: Tree) -> bytes:
-    return tree.twin.tobytes() + tree.edge.tobytes()
+    """What tells the topologies from others; that of trees which share their arrays but once."""
+    keys = [(id(tree.twin), id(tree.edge)) for tree in trees]
+    unlike = dict(zip(keys, trees, strict=True))
+    place = {key: number for number, key in enumerate(unlike)}
+    told = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
+    return tuple(place[key] for key in keys), *told

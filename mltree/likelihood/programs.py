@@ -104,7 +104,9 @@ def walk(
     if len(cases.streams[0]) > 1:  # trees enough to fill the device, and slots would not be shared
         longest = max(tree.n_tips for tree in trees)
     walks = walk_stages(trees, longest, cases, sums.cells, sites=kind == RunKind.EVALUATE_SITES)
-    stages: tuple[Stage, ...] = (_pmatrices(Forest(trees), cases), *walks, sums.reduce)
+    of_edge = np.repeat(_numbers(trees), [tree.n_edges for tree in trees])
+    matrices = PMatrices(planner.pmatrix_records(len(of_edge), of_edge, cases))
+    stages: tuple[Stage, ...] = (matrices, *walks, sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
 

@@ -9,6 +9,7 @@ for such walks take the time of the steps that wait for one another.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -36,28 +37,79 @@ def walk_stages(
     all but one; from T - 2 on every tree is one piece. ``sites``: keep the lnL of every pattern
     too. Pieces leave their results in slots from 0 on.
     """
-    is_one = len({(id(tree.twin), id(tree.edge)) for tree in trees}) == 1
-    forest = Forest(trees[:1] if is_one else trees)
+    shapes = _Shapes.of(trees)
+    forest = Forest(shapes.unlike)
     pieces = _Pieces.of(forest, longest)
     steps, first = _steps(forest, pieces)
     walks = _walks(forest, pieces, first)
+    first_slot = _before(pieces.slots[shapes.of_tree])
+    shift = _before(shapes.n_edges) - forest.first_edge[shapes.of_tree]
     tier = pieces.tier[pieces.heads]
     stages = []
     for of_tier in np.split(np.arange(tier.size), np.flatnonzero(np.diff(tier)) + 1):
-        own, begin = walks[of_tier], first[pieces.heads[of_tier[0]]]
-        own["first_step"] -= begin
-        its_steps = steps[begin : begin + own["steps"].sum()]
-        if is_one:
-            own, its_steps = _under_models(own, its_steps, forest, pieces, len(trees))
-        of_step = np.repeat(own["case"], own["steps"])
-        for field in ("left_p", "right_p"):
-            its_steps[field] = cases.matrices(its_steps[field], of_step)
-        own["p"] = cases.matrices(own["p"], own["case"])
-        cases.give(own, own["case"])
-        own["cell"] = np.where(own["cell"] == NO_CELL, NO_CELL, cells[own["cell"]])
+        own, its_steps = shapes.of_every_tree(walks[of_tier], steps)
+        tree = own["case"]
+        of_step = np.repeat(tree, own["steps"])
+        for side in ("left", "right"):
+            operand, matrix = its_steps[side], its_steps[f"{side}_p"]
+            is_slot = (operand >= 0) & (operand != RESULT)
+            its_steps[side] = operand + is_slot * first_slot[of_step]
+            its_steps[f"{side}_p"] = cases.matrices(matrix + shift[of_step], of_step)
+        own["p"] = cases.matrices(own["p"] + shift[tree], tree)
+        own["slot"] += first_slot[tree] * (own["slot"] != NO_CELL)
+        own["cell"] = np.where(own["slot"] == NO_CELL, cells[tree], NO_CELL)
+        cases.give(own, tree)
         levels = int(pieces.levels[pieces.heads[of_tier]].max())
         stages.append(Walk(own, its_steps, max(0, levels), sites))
     return stages
+
+
+class _Shapes(Value):
+    """Trees that share all arrays but their lengths', as one under many models does."""
+
+    unlike: list[Tree]
+    """A tree of every shape."""
+    of_tree: Int32
+    """int32[n]: the shape of every tree."""
+    n_edges: Int32
+    """int32[n]: of every tree."""
+
+    @classmethod
+    def of(cls, trees: Sequence[Tree]) -> _Shapes:
+        """Those of some trees."""
+        keys = [(id(tree.twin), id(tree.edge)) for tree in trees]
+        unlike = dict(zip(keys, trees, strict=True))
+        place = {key: number for number, key in enumerate(unlike)}
+        of_tree = np.array([place[key] for key in keys], np.int32)
+        edges = np.array([tree.n_edges for tree in trees], np.int32)
+        return cls(list(unlike.values()), of_tree, edges)
+
+    def of_every_tree(self, walks: Records, steps: Records) -> tuple[Records, Records]:
+        """Walks of a tree of every shape, each once for every tree of the shape; and their steps.
+
+        Cases are the trees'; whatever else is a tree's own is still that of the one.
+        """
+        copies = np.bincount(self.of_tree).astype(np.int32)
+        trees = np.argsort(self.of_tree, kind="stable")
+        shape = walks["case"]
+        tree = np.repeat(_before(copies)[shape], copies[shape]) + _within(copies[shape])
+        walks = np.repeat(walks, copies[shape])
+        walks["case"] = trees[tree]
+        step = np.repeat(walks["first_step"], walks["steps"]) + _within(walks["steps"])
+        walks["first_step"] = _before(walks["steps"])
+        return walks, steps[step]
+
+
+def _before(counts: Int32) -> Int32:
+    """int32[n]: how many there are before each of some."""
+    before: Int32 = np.cumsum(counts, dtype=np.int32) - counts
+    return before
+
+
+def _within(counts: Int32) -> Int32:
+    """int32[sum]: 0 .. count - 1 of each of some, one after the other."""
+    within: Int32 = np.arange(counts.sum(), dtype=np.int32) - np.repeat(_before(counts), counts)
+    return within
 
 
 class _Pieces(Value):
@@ -77,6 +129,8 @@ class _Pieces(Value):
     """That its piece needs up to there; -1 of a tip, which never waits."""
     heads: Int32
     """Where pieces end, in the order of tiers, the longest first."""
+    tree: Int32
+    """int32[heads]: which trees those are of."""
 
     @classmethod
     def of(cls, forest: Forest, longest: int) -> _Pieces:
@@ -109,12 +163,26 @@ class _Pieces(Value):
             levels[wave] = np.maximum(needs.max(axis=0), needs.min(axis=0) + 1)
         heads = np.concatenate([np.flatnonzero(is_cut), forest.twin[roots]])
         heads = heads[np.lexsort((-steps[heads], tier[heads]))]
-        return cls(roots, waves, is_cut, steps, tier, levels, heads.astype(np.int32))
+        heads = heads.astype(np.int32)
+        trees = forest.tree_of_half[heads]
+        return cls(roots, waves, is_cut, steps, tier, levels, heads, trees)
+
+    @cached_property
+    def slots(self) -> Int32:
+        """int32[trees]: results of each that other pieces go on from."""
+        return np.bincount(self._trees_of_slots, minlength=len(self.roots)).astype(np.int32)
+
+    @cached_property
+    def slot(self) -> Int32:
+        """int32[heads]: where among those of its tree a result is left; NO_CELL at a root."""
+        slot = np.full(len(self.heads), NO_CELL, np.int32)
+        order = np.argsort(self._trees_of_slots, kind="stable")
+        slot[np.flatnonzero(self.is_cut[self.heads])[order]] = _within(self.slots)
+        return slot
 
     @property
-    def slots(self) -> int:
-        """Results that other pieces go on from."""
-        return int(np.count_nonzero(self.is_cut))
+    def _trees_of_slots(self) -> Int32:
+        return self.tree[self.is_cut[self.heads]]
 
 
 def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
@@ -136,8 +204,8 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
     at = first[every] + pieces.steps[every] - 1
     operand = np.full(forest.twin.size, RESULT, np.int32)
     operand[forest.tips] = ~(forest.in_tree(forest.tips) // 3)
-    ends_there = pieces.heads[pieces.is_cut[pieces.heads]]
-    operand[ends_there] = np.arange(ends_there.size)
+    is_kept = pieces.slot != NO_CELL
+    operand[pieces.heads[is_kept]] = pieces.slot[is_kept]
     steps: Records = np.empty(every.size, contract.WALK_STEP)
     for field, halves in (("left", left[every]), ("right", right[every])):
         steps[field][at] = operand[halves]
@@ -146,34 +214,13 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
 
 
 def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
-    """A walk to every head; those that end at a root are scored."""
-    heads, roots = pieces.heads, pieces.roots
-    is_cut, number = pieces.is_cut[heads], forest.tree_of_half[heads]
+    """A walk to every head, of the tree that its case is."""
+    heads, roots, tree = pieces.heads, pieces.roots, pieces.tree
     walks: Records = np.empty(heads.size, contract.WALK)
-    walks["tip"] = ~(forest.in_tree(roots) // 3)[number]
-    walks["p"] = forest.edge[roots][number]
-    walks["case"] = number
-    walks["cell"] = np.where(is_cut, NO_CELL, number)
-    walks["slot"] = np.where(is_cut, np.cumsum(is_cut) - 1, NO_CELL)
+    walks["tip"] = ~(forest.in_tree(roots) // 3)[tree]
+    walks["p"] = forest.edge[roots][tree]
+    walks["case"] = tree
+    walks["slot"] = pieces.slot
     walks["first_step"] = first[heads]
     walks["steps"] = pieces.steps[heads]
     return walks
-
-
-def _under_models(
-    walks: Records, steps: Records, forest: Forest, pieces: _Pieces, models: int
-) -> tuple[Records, Records]:
-    """The walks and steps of one tree again for every model, each with lengths of its own."""
-    of_walk = np.repeat(np.arange(models, dtype=np.int32), len(walks))
-    of_step = np.repeat(np.arange(models, dtype=np.int32), len(steps))
-    walks, steps = np.tile(walks, models), np.tile(steps, models)
-    walks["p"] += forest.n_edges[0] * of_walk
-    walks["case"] = of_walk
-    walks["cell"] += of_walk * (walks["cell"] != NO_CELL)
-    walks["slot"] += pieces.slots * of_walk * (walks["slot"] != NO_CELL)
-    walks["first_step"] += (len(steps) // models) * of_walk
-    for side in ("left", "right"):
-        is_slot = (steps[side] >= 0) & (steps[side] != RESULT)
-        steps[side] += pieces.slots * of_step * is_slot
-        steps[f"{side}_p"] += forest.n_edges[0] * of_step
-    return walks, steps

@@ -25,7 +25,7 @@ from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.model.points import arrays_of
 from mltree.model.portable import exp
 from mltree.model.starting_models import starting_models
-from mltree.model.substitution import Model
+from mltree.model.substitution import Model, arrays_of_all
 from mltree.search.part_climb import PartClimb, ends_of, scale_bounds
 from mltree.search.requests import (
     Answers,
@@ -183,8 +183,17 @@ def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
                 ways.append(way)
                 values.append(column)
         advance(ways, values)
+    _finish(climbs)
+
+
+def _finish(climbs: Sequence[_FitClimb]) -> None:
+    """Leave every fit at the top of its climbs; what their models stand for is found at once."""
+    models, scales = ends_of([part for climb in climbs for part in climb.parts])
+    first = 0
     for climb in climbs:
-        climb.finish()
+        own = slice(first, first := first + climb.n_parts)
+        climb.finish(models[own], scales[own])
+    arrays_of_all(models)
 
 
 def _part_lnls(asked: Sequence[tuple[list[Tree], list[Case]]]) -> Steps[list[Float]]:
@@ -230,7 +239,7 @@ class _FitClimb:
         """f64[n]: factors on the lengths of each part, at the points that were asked for last."""
         model = fit.model
         known = fit.curvatures or [None] * model.n_parts
-        self._parts = [
+        self.parts = [
             PartClimb(
                 part, scale_bounds(model, scaler, settings.scale_limit), settings, epsilon, own
             )
@@ -240,12 +249,12 @@ class _FitClimb:
     @property
     def done(self) -> bool:
         """Whether there is nothing more to try."""
-        return all(part.done for part in self._parts)
+        return all(part.done for part in self.parts)
 
     @property
     def n_parts(self) -> int:
         """P."""
-        return len(self._parts)
+        return len(self.parts)
 
     @property
     def models(self) -> Sequence[Model]:
@@ -260,7 +269,7 @@ class _FitClimb:
     def points(self) -> tuple[list[Float], list[Float]]:
         """f64[n, variables], f64[n]: where lnLs of each part are wanted, factors on its rates."""
         model = self._fit.model
-        points = [part.variables() for part in self._parts]
+        points = [part.variables() for part in self.parts]
         scales = exp(np.concatenate([own[:, -1] for own in points]))
         spans = list(accumulate(map(len, points), initial=0))
         self._scales = [scales[first:last] for first, last in pairwise(spans)]
@@ -282,45 +291,46 @@ class _FitClimb:
         every = [own + own[-1:] * (count - len(own)) for own in arrays]
         cases = [Case(models, fit.weights, fit.first_part) for models in zip(*every, strict=True)]
         padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
-        return [self._scaled(scale) for scale in np.array(padded).T], cases
+        return self._scaled(np.array(padded).T), cases
 
     def under_way(self, lnls: Float) -> list[tuple[Way, Float]]:
         """The climbs that go on, and their values among lnLs f64[n, parts], or f64[n, 1]."""
         if self._is_sparse:
-            parts = [part for part in self._parts if not part.done]
+            parts = [part for part in self.parts if not part.done]
             ends = np.cumsum([part.points for part in parts])[:-1]
             rows = np.split(lnls[:, 0], ends)
             return [(part.climb, own) for part, own in zip(parts, rows, strict=True)]
-        pairs = zip(self._parts, lnls.T, strict=True)
+        pairs = zip(self.parts, lnls.T, strict=True)
         return [(part.climb, own[: part.points]) for part, own in pairs if not part.done]
 
     def _is_little(self, count: int) -> bool:
         """Whether trees of single parts are less to do than ``count`` of all."""
-        wanted = sum(part.points for part in self._parts if not part.done)
+        wanted = sum(part.points for part in self.parts if not part.done)
         few = wanted * self._fit.tree.n_tips <= RECORDS
-        return few and wanted <= SPARSE * count * len(self._parts)
+        return few and wanted <= SPARSE * count * len(self.parts)
 
     def _by_part(self, arrays: Sequence[list[ModelArrays]]) -> tuple[list[Tree], list[Case]]:
         """A tree for every point of the parts that are not done."""
         fit = self._fit
         trees, cases = [], []
-        for number, part in enumerate(self._parts):
+        for number, part in enumerate(self.parts):
             if not part.done:
                 trees += [self._lone(number, scale) for scale in self._scales[number].tolist()]
                 first = fit.first_part + number
                 cases += [Case((own,), fit.weights, first) for own in arrays[number]]
         return trees, cases
 
-    def finish(self) -> None:
-        """Leave the fit at the top of the climbs."""
-        fit, (models, scales) = self._fit, ends_of(self._parts)
-        fit.tree.lengths[:] = self._scaled(scales).lengths
+    def finish(self, models: Sequence[Model], scales: Float) -> None:
+        """Leave the fit at the top of the climbs: its parts' models, and factors f64[parts]."""
+        fit = self._fit
+        (tree,) = self._scaled(scales[None])
+        fit.tree.lengths[:] = tree.lengths
         is_scaled = fit.model.linkage == Linkage.SCALED
         fit.model = fit.model.with_parts(models, fit.model.scalers * scales if is_scaled else None)
-        fit.part_lnls = np.array([part.value for part in self._parts])
+        fit.part_lnls = np.array([part.value for part in self.parts])
         fit.lnl = float(fit.part_lnls.sum())
-        fit.curvatures = [part.curvature for part in self._parts]
-        fit.lacking = math.fsum(part.lacking for part in self._parts)
+        fit.curvatures = [part.curvature for part in self.parts]
+        fit.lacking = math.fsum(part.lacking for part in self.parts)
 
     def _lone(self, part: int, scale: float) -> Tree:
         """The tree of one of several parts, its branches as long as a factor makes them."""
@@ -330,11 +340,11 @@ class _FitClimb:
         lengths = self._branches.scaled(tree.lengths[part], scale)
         return Tree(tree.twin, tree.edge, lengths, tree.n_tips)
 
-    def _scaled(self, scales: Float) -> Tree:
-        """The tree with branches as long as factors f64[parts] make them."""
+    def _scaled(self, scales: Float) -> list[Tree]:
+        """The tree with branches as long as every row of factors f64[n, parts] makes them."""
         tree, linkage = self._fit.tree, self._fit.model.linkage
-        if linkage == Linkage.SCALED or (linkage == Linkage.LINKED and scales.size > 1):
-            return tree
-        factor = scales[:, None] if tree.lengths.ndim > 1 else scales
-        lengths = self._branches.scaled(tree.lengths, factor)
-        return Tree(tree.twin, tree.edge, lengths, tree.n_tips)
+        if linkage == Linkage.SCALED or (linkage == Linkage.LINKED and scales.shape[1] > 1):
+            return [tree] * len(scales)
+        factors = scales[:, :, None] if tree.lengths.ndim > 1 else scales
+        lengths = self._branches.scaled(tree.lengths, factors)
+        return [Tree(tree.twin, tree.edge, own, tree.n_tips) for own in lengths]

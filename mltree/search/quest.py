@@ -11,11 +11,10 @@ from mltree.events.search import ModelOptimised, RoundDone, StartTree
 from mltree.likelihood.cases import Case
 from mltree.search.constraint import Constraint
 from mltree.search.model_optimiser import Fit, starts_of
-from mltree.search.requests import Steps, smoothed
+from mltree.search.requests import Steps, smoothed, topology_keys
 from mltree.search.spr import spr_round
 from mltree.search.state import Lineage, SearchState, shapes
 from mltree.settings import PhaseSettings, SearchSettings
-from mltree.tree.forest import Forest
 
 __all__ = ["Quest"]
 
@@ -48,7 +47,8 @@ class Quest:
     def round(self, lineages: Sequence[Lineage], phase: PhaseSettings) -> Steps[bool]:
         """An SPR round on the active lineages; True when none is active any more."""
         state = self.state
-        unfinished = self._unfinished([lineage for lineage in lineages if lineage.active])
+        active = [lineage for lineage in lineages if lineage.active]
+        unfinished = yield from self._unfinished(active)
         if not unfinished:
             return True
         topologies, active = list(unfinished), list(unfinished.values())
@@ -71,13 +71,14 @@ class Quest:
         self.emit(RoundDone(state.rounds, phase.radius, candidates, moves, state.best.lnl))
         return not any(lineage.active for lineage in lineages)
 
-    def _unfinished(self, lineages: Sequence[Lineage]) -> dict[int, Lineage]:
+    def _unfinished(self, lineages: Sequence[Lineage]) -> Steps[dict[int, Lineage]]:
         """Those from which more may be found, by topology: of equal ones the best.
 
         The others rest from now on.
         """
         best: dict[int, Lineage] = {}
-        keys = Forest([lineage.tree for lineage in lineages]).topology_keys() if lineages else []
+        trees = [lineage.tree for lineage in lineages]
+        keys = (yield from topology_keys(trees, [self.case] * len(trees))) if trees else []
         for lineage, key in zip(lineages, keys, strict=True):
             lineage.active = False
             best[key] = max(best.get(key, lineage), lineage, key=lambda one: one.lnl)

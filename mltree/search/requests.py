@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice, pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mltree.likelihood.cases import Case
 from mltree.search.explored import Explored
 from mltree.search.scoring import ALL, Rules, ScoredMoves, SearchLikelihood, Share, score_moves
+from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree
 from mltree.values import Value
 
@@ -30,16 +31,20 @@ __all__ = [
     "PartLogLikelihoods",
     "Request",
     "ScoreMoves",
+    "ShapeKeys",
     "SmoothTrees",
     "Steps",
     "Stepwise",
+    "TopologyKeys",
     "class_weights",
     "flow_slopes",
     "part_log_likelihoods",
     "perform",
     "perform_all",
     "scored_moves",
+    "shape_keys",
     "smoothed",
+    "topology_keys",
 ]
 
 Float = NDArray[np.float64]
@@ -53,6 +58,9 @@ class Request(Value, ABC, eq=False):
 
     trees: Sequence[Tree]
     cases: Sequence[Case]
+
+    is_quick: ClassVar[bool] = False
+    """Whether it takes no likelihood, so that others may gather while it is answered."""
 
     @property
     def kind(self) -> Hashable:
@@ -183,6 +191,34 @@ class ScoreMoves(Request, eq=False):
         return [ScoredMoves.of(shares) for shares in zip(*answers, strict=True)]
 
 
+class TopologyKeys(Request, eq=False):
+    """64 bits that equal topologies share."""
+
+    is_quick = True
+
+    def answer(self, likelihood: SearchLikelihood) -> list[int]:  # noqa: ARG002
+        """See :meth:`mltree.tree.forest.Forest.topology_keys`."""
+        return Forest(self.trees).topology_keys()
+
+
+class ShapeKeys(Request, eq=False):
+    """64 bits that equal shapes share."""
+
+    shortest: Sequence[float]
+    """Of every tree: how long a branch is that says nothing of the order of its neighbours."""
+    is_quick = True
+
+    def joined_with(self, others: Sequence[Request]) -> Request:
+        """With the lengths of all."""
+        every = [self, *(request for request in others if isinstance(request, ShapeKeys))]
+        shortest = list(chain.from_iterable(request.shortest for request in every))
+        return super(ShapeKeys, replace(self, shortest=shortest)).joined_with(others)
+
+    def answer(self, likelihood: SearchLikelihood) -> list[int]:  # noqa: ARG002
+        """See :meth:`mltree.tree.forest.Forest.shape_keys`."""
+        return Forest(self.trees).shape_keys(np.array(self.shortest))
+
+
 Steps: TypeAlias = Generator[Request, Answers, T]
 """Something that needs likelihoods on the way to its result."""
 
@@ -212,6 +248,18 @@ def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[
     """f64[n, parts]: lnL of every part of every tree."""
     answer = yield PartLogLikelihoods(trees, cases)
     return np.asarray(answer)
+
+
+def topology_keys(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[int]]:
+    """64 bits of every tree that equal topologies share."""
+    answer = yield TopologyKeys(trees, cases)
+    return list(answer)
+
+
+def shape_keys(trees: Sequence[Tree], cases: Sequence[Case], shortest: float) -> Steps[list[int]]:
+    """64 bits of every tree that equal shapes share: all splits by longer branches."""
+    answer = yield ShapeKeys(trees, cases, [shortest] * len(trees))
+    return list(answer)
 
 
 def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float]]]:
@@ -256,7 +304,7 @@ def perform_all(
     """Go through many at once; gives each one's number and result as it ends.
 
     Of the requests that wait, those of the kind with the most trees are answered next, so that
-    the others gather meanwhile.
+    the others gather meanwhile; but quick ones before any.
     """
     fresh = enumerate(every)
     waiting: dict[int, tuple[Steps[T], Request]] = {}
@@ -266,6 +314,7 @@ def perform_all(
         try:
             waiting[number] = steps, next(steps) if answer is None else steps.send(answer)
         except StopIteration as end:
+            waiting.pop(number, None)
             ended.append((number, end.value))
 
     while True:
@@ -281,13 +330,13 @@ def perform_all(
         answer = request.answer(likelihood) if ask is None else ask(request)
         ends = np.cumsum([0, *(len(request.trees) for request in (first, *others))]).tolist()
         for number, (begin, end) in zip(numbers, pairwise(ends), strict=True):
-            steps, _ = waiting.pop(number)
-            go_on(number, steps, answer[begin:end])
+            go_on(number, waiting[number][0], answer[begin:end])
 
 
 def _largest_kind(requests: dict[int, Request]) -> list[int]:
-    """The numbers of the requests of the kind that has most trees."""
+    """The numbers of the requests of the kind that has most trees, of the quick ones if any."""
+    quick = {number: request for number, request in requests.items() if request.is_quick}
     kinds: dict[Hashable, list[int]] = {}
-    for number, request in requests.items():
+    for number, request in (quick or requests).items():
         kinds.setdefault(request.kind, []).append(number)
     return max(kinds.values(), key=lambda numbers: sum(len(requests[n].trees) for n in numbers))

@@ -42,6 +42,8 @@ class Lineage:
 
 def shapes(lineages: Sequence[Lineage], free_length: float) -> list[int]:
     """Numbers that trees share which differ in branches no longer than ``free_length`` alone."""
+    if len(lineages) == 1:
+        return [0]
     return Forest([lineage.tree for lineage in lineages]).shape_keys(free_length)
 
 
@@ -68,7 +70,8 @@ class Pool:
 
     def add(self, tree: Tree, lnl: float) -> None:
         """Take a tree in, unless its topology is there with a higher lnL."""
-        key = topology_key(tree)
+        alike = (entry.key for entry in self.trees if entry.tree.is_alike(tree))
+        key = next(alike, None) or topology_key(tree)
         known = next((entry for entry in self.trees if entry.key == key), None)
         if known is not None:
             if known.lnl >= lnl:

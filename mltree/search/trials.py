@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
 from mltree.search.acceptance import best_moves
-from mltree.search.requests import Steps, smoothed
+from mltree.search.requests import Steps, shape_keys, smoothed
 from mltree.search.scoring import Moves
 from mltree.search.state import Lineage
 from mltree.settings import RoundSettings
-from mltree.tree.forest import Forest
 from mltree.tree.moves import SprLengths, spr
 from mltree.tree.topology import Tree
 
@@ -51,7 +50,7 @@ def tried_moves(
     settings, chosen, trees = trials.settings, [], []
     for lineage, moves in zip(lineages, rescored, strict=True):
         near = best_moves(moves, lineage.lnl, -settings.trial_margin)
-        index, moved = _different(lineage.tree, near, trials)
+        index, moved = yield from _different(lineage.tree, case, near, trials)
         chosen.append(near.at(index))
         trees += moved
     if not trees:
@@ -65,16 +64,18 @@ def tried_moves(
     ]
 
 
-def _different(tree: Tree, moves: Moves, trials: Trials) -> tuple[NDArray[np.intp], list[Tree]]:
+def _different(
+    tree: Tree, case: Case, moves: Moves, trials: Trials
+) -> Steps[tuple[NDArray[np.intp], list[Tree]]]:
     """The first moves that lead to different shapes: their indices, and the trees."""
     limit, free_length = trials.limit, trials.free_length
-    (own,) = Forest([tree]).shape_keys(free_length)
     seen: dict[int, tuple[int, Tree]] = {}
     every = moves.prune.size
     for first in range(0, every, 2 * limit):
         span = range(first, min(first + 2 * limit, every))
         trees = [_moved(tree, moves, n) for n in span]
-        for n, moved, key in zip(span, trees, Forest(trees).shape_keys(free_length), strict=True):
+        own, *keys = yield from shape_keys([tree, *trees], [case] * (1 + len(trees)), free_length)
+        for n, moved, key in zip(span, trees, keys, strict=True):
             if key != own:
                 seen.setdefault(key, (n, moved))
         if len(seen) >= limit:

@@ -184,16 +184,18 @@ class Forest:
             key[self.twin[below]] = whole[self.tree_of_half[below]] - key[below]
         return key
 
-    def shape_keys(self, shortest: float) -> list[int]:
+    def shape_keys(self, shortest: float | Float64Array) -> list[int]:
         """64 bits of every tree that equal shapes share: all splits by branches that are longer.
 
-        Topologies that differ in the order of shorter branches alone are of one shape.  A branch
-        with lengths for several parts is as long as the longest.
+        Topologies that differ in the order of shorter branches alone are of one shape.
+        ``shortest``: for all trees, or float64[n].  A branch with lengths for several parts is as
+        long as the longest.
         """
         longest = self.lengths.reshape(-1, self.lengths.shape[-1]).max(axis=0)
         sides = mixed(self.tip_sets)
         inner = self.inner
-        shown = inner[longest[self.edge[inner]] > shortest]
+        least = np.broadcast_to(shortest, self.n_trees)[self.tree_of_half[inner]]
+        shown = inner[longest[self.edge[inner]] > least]
         split = mixed(sides[shown] + sides[self.twin[shown]])
         keys = np.zeros(self.n_trees, np.uint64)
         np.add.at(keys, self.tree_of_half[shown], split)

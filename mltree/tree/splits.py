@@ -40,6 +40,8 @@ def splits(tree: Tree) -> UInt64Array:
 
 def facing(tree: Tree, tips: Sequence[int]) -> int | None:
     """The half-edge at an inner node that faces exactly these tips; None where no branch does."""
+    if len(tips) == 1:
+        return int(tree.twin[3 * tips[0]])
     size = np.zeros(tree.twin.size, dtype=np.int32)
     wanted = np.zeros(tree.twin.size, dtype=np.int32)
     size[: 3 * tree.n_tips : 3] = 1

@@ -102,11 +102,11 @@ class Tree:
 
     def is_same(self, other: Tree) -> bool:
         """Whether two trees are equal, numbering and lengths included."""
-        return (
-            np.array_equal(self.twin, other.twin)
-            and np.array_equal(self.edge, other.edge)
-            and np.array_equal(self.lengths, other.lengths)
-        )
+        return self.is_alike(other) and np.array_equal(self.lengths, other.lengths)
+
+    def is_alike(self, other: Tree) -> bool:
+        """Whether two trees are equal, numbering included, but for their lengths."""
+        return np.array_equal(self.twin, other.twin) and np.array_equal(self.edge, other.edge)
 
     def copy(self) -> Tree:
         """An independent tree with the same numbering."""

@@ -62,10 +62,12 @@ def assert_whole(stages: Sequence[Walk], trees: Sequence[Tree], longest: int) ->
     """Every tip and length of every tree is met once."""
     roots = walked(stages, longest)
     assert sorted(roots) == list(range(len(trees)))
+    first = 0
     for number, tree in enumerate(trees):
         tips, lengths, _ = roots[number]
         assert sorted(tips) == list(range(tree.n_tips))
-        assert sorted(lengths) == [number * tree.n_edges + e for e in range(tree.n_edges)]
+        assert sorted(lengths) == list(range(first, first + tree.n_edges))
+        first += tree.n_edges
 
 
 @pytest.mark.parametrize("tips", [4, 5, 17, 200])
@@ -88,14 +90,25 @@ def test_pieces_make_up_the_trees(longest: int) -> None:
     assert_whole(stages, trees, longest)
 
 
-@pytest.mark.parametrize("longest", [5, 100])
-def test_a_tree_under_many_models_is_planned_once(longest: int) -> None:
-    tree = random_topology(60, np.random.default_rng(1))
-    trees = [tree, tree, tree]
+def under_other_lengths(tree: Tree) -> Tree:
+    return Tree(tree.twin, tree.edge, 2 * tree.lengths, tree.n_tips)
+
+
+@pytest.mark.cases(6, 200)
+def test_trees_of_one_shape_go_one_way(case: int) -> None:
+    rng = np.random.default_rng(case)
+    shapes = [random_topology(int(tips), rng) for tips in rng.integers(4, 90, rng.integers(1, 4))]
+    of_tree = [*range(len(shapes)), *rng.integers(0, len(shapes), 6).tolist()]
+    rng.shuffle(of_tree)
+    trees = [under_other_lengths(shapes[n]) for n in of_tree]
+    longest = int(rng.integers(1, 100))
     stages = stages_of(trees, longest)
     assert_whole(stages, trees, longest)
-    for stage in stages:
-        one, *others = np.split(stage.steps, 3)
-        for number, other in enumerate(others, 1):
-            np.testing.assert_array_equal(other["left"] < 0, one["left"] < 0)
-            np.testing.assert_array_equal(other["left_p"], one["left_p"] + number * tree.n_edges)
+    kept = [slot for stage in stages for slot in stage.records["slot"].tolist() if slot != NO_CELL]
+    assert sorted(kept) == list(range(len(kept)))
+    roots, first, ways = walked(stages, longest), 0, {}
+    for number, (tree, shape) in enumerate(zip(trees, of_tree, strict=True)):
+        tips, lengths, steps = roots[number]
+        way = tips, [length - first for length in lengths], steps
+        assert way == ways.setdefault(shape, way)
+        first += tree.n_edges
