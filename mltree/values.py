@@ -39,10 +39,14 @@ class Value:
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    _compared: ClassVar[tuple[str, ...]] = ()
+    """Fields that tell objects apart: not those of ``field(compare=False)``."""
 
     def __init_subclass__(cls, *, eq: bool = True, **_: bool) -> None:
         """``eq=False``: an object of the class equals itself alone; type checkers know the rest."""
         dataclass(init=False, repr=False, eq=False)(cls)
+        fields = cls.__dataclass_fields__
+        cls._compared = tuple(name for name in cls.__match_args__ if fields[name].compare)
         if not eq:
             cls.__eq__, cls.__hash__ = object.__eq__, object.__hash__  # type: ignore[method-assign]
 
@@ -77,7 +81,7 @@ class Value:
         return hash((type(self), self._values()))
 
     def _values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in self.__match_args__)
+        return tuple(getattr(self, name) for name in self._compared)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")

@@ -107,3 +107,15 @@ def test_json_is_strict_whatever_is_in_it() -> None:
     value = {"a": [float("inf"), (1.5, None)], "b": {"c": float("nan"), "d": "inf", "e": True}}
     text = json.dumps(plain(value), allow_nan=False)
     assert json.loads(text) == {"a": ["inf", [1.5, None]], "b": {"c": "nan", "d": "inf", "e": True}}
+
+
+def test_fields_that_are_not_compared_tell_nothing_apart() -> None:
+    class Noted(Value):
+        """A point with a note."""
+
+        x: int
+        note: list[str] = dataclasses.field(default_factory=list, compare=False)
+
+    assert Noted(1, ["a"]) == Noted(1)
+    assert Noted(1) != Noted(2)
+    assert len({Noted(1, ["a"]), Noted(1), Noted(2)}) == 2

@@ -9,7 +9,7 @@ import numpy as np
 
 from mltree import __version__
 from mltree.commands.branch_tests import BRANCH_TESTS, BRANCHES, FEWEST_TAXA, LocalTests
-from mltree.commands.fitting import FitRequest, fitted
+from mltree.commands.fitting import FitRequest, check_resolved, fitted
 from mltree.commands.results import finish
 from mltree.errors import InputError
 from mltree.events import Notice
@@ -27,7 +27,7 @@ from mltree.supports.tree_tests import TreeTest
 from mltree.tree.forest import Forest
 from mltree.tree.newick import read_newicks, write_newick
 from mltree.tree.newick_clades import read_labelled
-from mltree.tree.splits import splits
+from mltree.tree.splits import lengths_in, splits
 from mltree.tree.topology import Float64Array, Tree
 
 __all__ = ["BranchTestRequest", "TreeTestRequest", "run_alrt", "run_test"]
@@ -153,13 +153,11 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
     outputs.claim(kinds, request.redo)
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = _loaded(request, reporter)
-    trees = _read(request.trees, problem, reporter)
-    first = _first_of_their_kind(trees)
+    trees = _read(request, problem, reporter)
+    first = _first_of_their_kind(trees, by_lengths=not request.optimise_branches)
     different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
     if len(different) < 2:
-        raise InputError(
-            "all trees have one topology: there is nothing to compare", file=request.trees
-        )
+        raise InputError("all trees are alike: there is nothing to compare", file=request.trees)
     computation = open_computation(problem, request.resources, reporter)
     fitted = list(_fitted_trees(request, problem, computation, different, reporter))
     weights, parts = problem.patterns.weights, problem.patterns.parts
@@ -178,8 +176,11 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
     finish("test", request.command, outputs, texts, values, inputs, reporter)
 
 
-def _read(path: str, problem: Problem, reporter: Reporter) -> list[Tree]:
+def _read(request: TreeTestRequest, problem: Problem, reporter: Reporter) -> list[Tree]:
+    path = request.trees
     read = read_newicks(path, problem.patterns.taxa)
+    if request.optimise_branches:
+        check_resolved(path, [notices for _, notices in read])
     for number, (_, notices) in enumerate(read, 1):
         for notice in notices:
             reporter(Notice(f"{path}, tree {number}: {notice}"))
@@ -187,12 +188,25 @@ def _read(path: str, problem: Problem, reporter: Reporter) -> list[Tree]:
     return [tree for tree, _ in read]
 
 
-def _first_of_their_kind(trees: Sequence[Tree]) -> list[int | None]:
-    """Of each tree the earlier one, counted from 1, that has its topology; None where none has."""
-    seen: dict[int, int] = {}
-    keys = Forest(trees).topology_keys()
-    firsts = [seen.setdefault(key, number) for number, key in enumerate(keys, 1)]
-    return [None if first == n else first for n, first in enumerate(firsts, 1)]
+def _first_of_their_kind(trees: Sequence[Tree], by_lengths: bool) -> list[int | None]:
+    """Of each tree the earlier one, counted from 1, that is the same; None where none is.
+
+    by_lengths  whether trees of one topology differ by their branch lengths
+    """
+    known: dict[int, list[int]] = {}
+    firsts: list[int | None] = []
+    for number, (tree, key) in enumerate(zip(trees, Forest(trees).topology_keys(), strict=True), 1):
+        alike = known.setdefault(key, [])
+        same = (n for n in alike if not by_lengths or _are_as_long(tree, trees[n - 1]))
+        firsts.append(next(same, None))
+        if firsts[-1] is None:
+            alike.append(number)
+    return firsts
+
+
+def _are_as_long(tree: Tree, other: Tree) -> bool:
+    """Whether two trees of one topology have the same branch lengths."""
+    return np.array_equal(tree.lengths, lengths_in(tree, other))
 
 
 def _fitted_trees(

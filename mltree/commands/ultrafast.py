@@ -51,7 +51,9 @@ def ultrafast_texts(
     climbing = ready.settings.unperturbed().nni_only() if wanted.climbs else None
     outcome = ultrafast(ready, found.search, wanted.replicates, seed, climbing, emit)
     taxa = ready.problem.taxa
-    newicks = "".join(write_newick(tree, taxa) + "\n" for tree in outcome.trees)
+    different = {id(tree): tree for tree in outcome.trees}
+    lines = {key: write_newick(tree, taxa) + "\n" for key, tree in different.items()}
+    newicks = "".join(lines[id(tree)] for tree in outcome.trees)
     clades, before = read_labelled(best)
     replicates = read_clades(newicks, clades, "the best tree")
     texts, told = support_texts(clades, replicates, {"support": "ufboot"}, emit, before)

@@ -76,7 +76,8 @@ class Outcome(Value):
     """The replicates of an ultrafast bootstrap."""
 
     trees: list[Tree]
-    """A tree of all taxa for each; copies of sequences are put back in a random order."""
+    """A tree of all taxa for each; copies of sequences are put back in a random order. Nobody
+    changes them: several may be the same object."""
     correlation: float
     """Of all splits' supports with those after half as many trees."""
     around: int
@@ -138,11 +139,17 @@ def ultrafast(
 
 
 def _restored(replicates: Replicates) -> Iterator[Tree]:
-    """The trees with the copies of sequences back."""
+    """The trees with the copies of sequences back; one object where replicates have the same."""
+    made: dict[tuple[int, bytes], Tree] = {}
     for number, tree in enumerate(replicates.given, 1):
-        lone = tree.copy()
-        lone.lengths = replicates.model.mean_lengths(tree.lengths)
-        yield replicates.distinct.shuffled(replicates.rng(number)).restore(lone)
+        distinct = replicates.distinct.shuffled(replicates.rng(number))
+        order = np.concatenate([distinct.kept, distinct.copies, distinct.models])
+        key = id(tree), order.tobytes()
+        if key not in made:
+            lone = tree.copy()
+            lone.lengths = replicates.model.mean_lengths(tree.lengths)
+            made[key] = distinct.restore(lone)
+        yield made[key]
 
 
 def _climbed(replicates: Replicates, likelihood: Likelihood, emit: Emit) -> list[Tree]:

@@ -28,7 +28,9 @@ from mltree.values import Value
 
 __all__ = [
     "POLYTOMY_LENGTH",
+    "Notices",
     "ascii_drawing",
+    "had_polytomies",
     "listed",
     "read_newick",
     "read_newicks",
@@ -50,6 +52,9 @@ MAX_NAMED = 5
 """How many taxa an error message lists."""
 
 Notices = tuple[str, ...]
+
+_RESOLVED = f"resolved with branches of {POLYTOMY_LENGTH:g}"
+"""How a notice of polytomies ends."""
 
 
 def read_newick(source: str | Path, taxa: Sequence[str]) -> tuple[Tree, Notices]:
@@ -75,6 +80,11 @@ def read_newicks(source: str | Path, taxa: Sequence[str]) -> list[tuple[Tree, No
     if not trees:
         raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
     return trees
+
+
+def had_polytomies(notices: Notices) -> bool:
+    """Whether a tree that was read with these notices was not binary."""
+    return any(notice.endswith(_RESOLVED) for notice in notices)
 
 
 def write_newick(
@@ -262,7 +272,7 @@ class _Flattener:
             notices.append(f"{self.n_unary} nodes with a single child removed")
         if self.n_polytomies:
             count = f"{self.n_polytomies} polytom{'ies' if self.n_polytomies > 1 else 'y'}"
-            notices.append(f"{count} resolved with branches of {POLYTOMY_LENGTH:g}")
+            notices.append(f"{count} {_RESOLVED}")
         if n_missing:
             notices.append(f"{n_missing} branches without a length set to {DEFAULT_LENGTH:g}")
         return tuple(notices)

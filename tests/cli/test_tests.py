@@ -191,6 +191,26 @@ def test_trees_are_tested_in_a_table(run: Run, primates: str, rivals: Path, tmp_
     assert len(trees) == 2
 
 
+def test_trees_whose_lengths_are_kept_differ_by_them(
+    run: Run, primates: str, tree: Path, tmp_path: Path
+) -> None:
+    """And polytomies stay what they are: lnL are those that `evaluate` finds, one by one."""
+    newick = tree.read_text()
+    longer = re.sub(r":([\d.]+)", lambda found: f":{1.5 * float(found[1]):.6f}", newick)
+    star = "(" + ",".join(f"{name}:0.1" for name in re.findall(r"[(,](\w+)", newick)) + ");\n"
+    (tmp_path / "three.nwk").write_text(newick + longer + newick + star)
+    fixed = ("--model", MODEL, "--no-opt-model", "--no-opt-branches", "--prefix", "x", "--redo")
+    result = run("test", primates, "--trees", "three.nwk", *fixed, "--replicates", "100")
+    assert result.exit_code == 0, result.output
+    rows = table(tmp_path / "x.mltree.treeTests")
+    assert [row["same_as"] for row in rows] == ["", "", "1", ""]
+    for row, text in zip(rows, (newick, longer, newick, star), strict=True):
+        (tmp_path / "one.nwk").write_text(text)
+        alone = run("evaluate", primates, "--tree", "one.nwk", *fixed, "--json")
+        lnl = json.loads(alone.stdout.splitlines()[-1])["lnl"]
+        assert float(row["lnL"]) == pytest.approx(lnl, abs=1e-5)
+
+
 def test_some_tests_may_be_chosen(run: Run, primates: str, rivals: Path) -> None:
     asked = ("--no-opt-model", "--no-opt-branches", "--tests", "elw,kh", "--replicates", "50")
     result = run("test", primates, "--trees", rivals, *asked, "--prefix", "x", "--json")
@@ -228,7 +248,9 @@ def test_concordance_factors_go_behind_older_labels(
         (("search", "ALN", "--ufboot", "100"), "--ufboot 100: between 1,000 and"),
         (("search", "ALN", "--bnni"), "--bnni improves the replicates of --ufboot"),
         (("search", "ALN", "--ufboot", "1000", "--bootstrap", "9"), "exclude each other"),
-        (("test", "ALN", "--trees", "TREE"), "all trees have one topology"),
+        (("test", "ALN", "--trees", "TREE"), "all trees are alike"),
+        (("test", "ALN", "--trees", "stars.nwk"), "stars.nwk: tree 2 has a polytomy"),
+        (("sitelh", "ALN", "--trees", "stars.nwk"), "stars.nwk: tree 2 has a polytomy"),
         (("test", "ALN", "--trees", "TREE", "--tests", "au,ks"), "'ks' is none of bp"),
         (("concordance", "TREE"), "give --gene-trees"),
         (("concordance", "TREE", "--gene-trees", "odd.nwk"), "'X' is in gene tree 2 but not in"),
@@ -242,6 +264,9 @@ def test_what_cannot_be_is_refused_in_one_line(
     (tmp_path / "odd.nwk").write_text("((Gorilla,Pan),Pongo,Hylobates);\n(Gorilla,Pan,X);\n")
     (tmp_path / "other.nwk").write_text("((Gorilla,Pan),Pongo,A);\n")
     (tmp_path / "empty.nwk").write_text("\n")
+    newick = tree.read_text()
+    taxa = re.findall(r"[(,](\w+)", newick)
+    (tmp_path / "stars.nwk").write_text(f"{newick}({','.join(taxa)});\n")
     known = {"ALN": primates, "TREE": str(tree)}
     result = run(*(known.get(word, word) for word in arguments), "--prefix", "x")
     assert result.exit_code == 2, result.output
