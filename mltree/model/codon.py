@@ -189,6 +189,7 @@ def _likeliest(may: Float64, counts: Float64) -> Float64:
     frequencies = np.full(may.shape[1], 1.0 / may.shape[1])
     if not counts.any():
         return frequencies
+    may, counts = may[counts > 0.0], counts[counts > 0.0]  # others' may all be without frequency
     for _ in range(MAX_STEPS):
         shares = may * frequencies
         totals = ((counts / shares.sum(axis=1))[:, None] * shares).sum(axis=0)

@@ -77,6 +77,16 @@ def test_frequencies_of_nucleotides_are_those_in_the_codons() -> None:
     np.testing.assert_allclose(pooled, np.tile(by_position.mean(axis=0), (3, 1)))
 
 
+def test_nucleotides_that_a_position_lacks_have_no_frequency() -> None:
+    raw = np.frombuffer(b"GGCTGGCTYCTG", np.uint8)[None]
+    alphabet = codon_alphabet(1).covering([raw, np.frombuffer(b"AAR", np.uint8)[None]])
+    counts = np.bincount(alphabet.encode(raw)[0], minlength=alphabet.n_codes).astype(float)
+    found = nucleotide_frequencies(alphabet, counts, 3)
+    np.testing.assert_allclose(
+        found, [[0, 0.5, 0.25, 0.25], [0, 0, 0.5, 0.5], [0, 0.5, 0.5, 0]], atol=1e-6
+    )
+
+
 MEANINGS = {"R": "AG", "Y": "CT", "S": "CG", "W": "AT", "K": "GT", "M": "AC", "N": "ACGT"}
 
 
