@@ -103,22 +103,23 @@ def write_newick(
     that stand together in the tree; where they do not, the first of them counts. collapse: inner
     branches no longer than this become polytomies. labels: of inner edges, by their ids.
     """
-    first_tip = _first_tips(tree)
+    twin, edges, all_lengths = tree.twin.tolist(), tree.edge.tolist(), tree.lengths.tolist()
+    first_tip = _first_tips(tree, twin)
+    written = "{!r}" if digits is None else f"{{:.{digits}f}}"
 
     def branch(half: int) -> str:
-        length = tree.lengths.item(tree.edge.item(half))
-        return f":{length!r}" if digits is None else f":{length:.{digits}f}"
+        return ":" + written.format(all_lengths[edges[half]])
 
     def in_order(*halves: int) -> list[int]:
-        return sorted((tree.twin.item(half) for half in halves), key=first_tip.__getitem__)
+        return sorted([twin[half] for half in halves], key=first_tip.__getitem__)
 
     def vanishes(half: int) -> bool:
-        return collapse is not None and tree.lengths.item(tree.edge.item(half)) <= collapse
+        return collapse is not None and all_lengths[edges[half]] <= collapse
 
     parts: list[str] = []
     root = facing(tree, outgroup)
     if root is None:
-        root = tree.twin.item(3 * outgroup[0])
+        root = twin[3 * outgroup[0]]
     stack: list[int | str] = [");", *_separated(in_order(root, *siblings(root))), "("]
     while stack:
         item = stack.pop()
@@ -129,7 +130,7 @@ def write_newick(
         elif vanishes(item):
             stack += _separated(in_order(*siblings(item)))
         else:
-            label = "" if labels is None else labels.get(tree.edge.item(item), "")
+            label = "" if labels is None else labels.get(edges[item], "")
             stack += [f"){label}" + branch(item), *_separated(in_order(*siblings(item))), "("]
     return "".join(parts)
 
@@ -295,13 +296,20 @@ def listed(names: Sequence[str]) -> str:
 # ---------------------------------------------------------------------------------------- writing
 
 
-def _first_tips(tree: Tree) -> list[int]:
+def _first_tips(tree: Tree, twin: Sequence[int]) -> list[int]:
     """For every half-edge that faces tip 0, the lowest tip behind it."""
-    first = np.arange(3 * tree.n_nodes, dtype=np.int32) // 3
-    for wave in reversed(list(tree.waves_from(tree.edge.item(0)))):
-        left, right = siblings(wave)
-        first[wave] = np.minimum(first[tree.twin[left]], first[tree.twin[right]])
-    return [int(tip) for tip in first]
+    first = [half // 3 for half in range(len(twin))]
+    met: list[tuple[int, int, int]] = []
+    ahead = [twin[0]]
+    while ahead:
+        half = ahead.pop()
+        if half >= 3 * tree.n_tips:
+            left, right = (twin[other] for other in siblings(half))
+            met.append((half, left, right))
+            ahead += [left, right]
+    for half, left, right in reversed(met):
+        first[half] = min(first[left], first[right])
+    return first
 
 
 def _separated(halves: list[int]) -> list[int | str]:

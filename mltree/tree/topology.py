@@ -102,11 +102,13 @@ class Tree:
 
     def is_same(self, other: Tree) -> bool:
         """Whether two trees are equal, numbering and lengths included."""
-        return self.is_alike(other) and np.array_equal(self.lengths, other.lengths)
+        return self.is_alike(other) and self.lengths.tobytes() == other.lengths.tobytes()
 
     def is_alike(self, other: Tree) -> bool:
         """Whether two trees are equal, numbering included, but for their lengths."""
-        return np.array_equal(self.twin, other.twin) and np.array_equal(self.edge, other.edge)
+        # Thousands are compared in a round, and array_equal takes ten times as long as this.
+        twins, edges = self.twin.tobytes(), self.edge.tobytes()
+        return twins == other.twin.tobytes() and edges == other.edge.tobytes()
 
     def copy(self) -> Tree:
         """An independent tree with the same numbering."""
