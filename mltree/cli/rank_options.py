@@ -30,7 +30,7 @@ RanksOption = Annotated[
         metavar="N|auto",
         parser=_ranks,
         help="Processes on this machine that share out loci, replicates and the steps of a search. "
-        "They share a GPU and its memory, or the CPUs. Same bits; each takes memory of its own. auto: "
-        "several for many loci on a GPU, else one.",
+        "They share a GPU and its memory, or the CPUs. Same bits; each takes memory of its own. "
+        "auto: several for many loci on a GPU, else one.",
     ),
 ]
