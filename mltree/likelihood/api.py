@@ -176,6 +176,8 @@ class Likelihood:
     ) -> Float64:
         """f64[n]: lnL after optimising all branch lengths, which change in place.
 
+        Artificial edges keep their length of 0, so that polytomies stay what they are.
+
         Simultaneous guarded Newton steps on the device; never ends worse than it started.
         """
 
@@ -338,7 +340,8 @@ class Likelihood:
         lead = trees[0].lengths.shape[:-1]
         parts = math.prod(lead)
         control = planner.control_records(parts * len(trees), epsilon / parts, max_passes)
-        result = self.run(program, self.clip(_lengths(trees)), control)
+        clipped = _lengths([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
+        result = self.run(program, clipped, control)
         ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
         lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)
         for tree, own in zip(trees, lengths, strict=True):
