@@ -176,9 +176,7 @@ class Likelihood:
     ) -> Float64:
         """f64[n]: lnL after optimising all branch lengths, which change in place.
 
-        Artificial edges keep their length of 0, so that polytomies stay what they are.
-
-        Simultaneous guarded Newton steps on the device; never ends worse than it started.
+        Simultaneous guarded Newton steps on the device, never to a worse end; polytomies stay.
         """
 
         def smooth(batch: slice) -> Float64:
@@ -350,8 +348,7 @@ class Likelihood:
             self._remember(trees, cases)
         else:
             self._resident = []
-        best: Float64 = result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0)
-        return best
+        return np.asarray(result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0))
 
     def _update(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Make every directional CLA of the trees resident: those that are not yet."""

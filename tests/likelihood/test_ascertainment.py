@@ -181,7 +181,7 @@ def test_neighbours_are_as_good_as_their_five_branches_allow(
     reference = corrected(ReferenceEngine(extended, problem.categories, BOUNDS), extended)
     device = corrected(open_native(extended, problem.categories), extended)
     device.smooth([tree], [problem.case], 0.01)
-    rows = rows_of_neighbours(device, tree, problem.case, extended.weights)
+    rows = rows_of_neighbours(device, tree, problem.case, extended.weights, tree.inner_edges)
     np.testing.assert_allclose(rows.sites() @ extended.weights, rows.lnl, rtol=1e-9)
     own = reference.log_likelihoods([tree], [problem.case])
     assert rows.lnl[-1] == pytest.approx(own[0], rel=1e-9)
