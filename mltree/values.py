@@ -41,11 +41,14 @@ class Value:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     _compared: ClassVar[tuple[str, ...]] = ()
     """Fields that tell objects apart: not those of ``field(compare=False)``."""
+    _names: ClassVar[frozenset[str]] = frozenset()
+    """All fields."""
 
     def __init_subclass__(cls, *, eq: bool = True, **_: bool) -> None:
         """``eq=False``: an object of the class equals itself alone; type checkers know the rest."""
         dataclass(init=False, repr=False, eq=False)(cls)
         fields = cls.__dataclass_fields__
+        cls._names = frozenset(cls.__match_args__)
         cls._compared = tuple(name for name in cls.__match_args__ if fields[name].compare)
         if not eq:
             cls.__eq__, cls.__hash__ = object.__eq__, object.__hash__  # type: ignore[method-assign]
@@ -54,19 +57,20 @@ class Value:
         """Raises: TypeError where values are missing, too many, or of no field."""
         names = self.__match_args__
         given = dict(zip(names, values, strict=False))
-        twice = given.keys() & named.keys()
         given.update(named)
-        if len(given) < len(names):
+        told = len(given)
+        if told < len(names):
             for name in names[len(values) :]:
                 own = self.__dataclass_fields__[name]
                 if name not in given and own.default_factory is not MISSING:
                     given[name] = own.default_factory()
                 elif name not in given and own.default is not MISSING:
                     given[name] = own.default
-        wrong = twice | (given.keys() ^ set(names))
-        if wrong or len(values) > len(names):
+        if told < len(values) + len(named) or given.keys() != self._names:
+            wrong = (named.keys() & names[: len(values)]) | (given.keys() ^ self._names)
             raise TypeError(f"{type(self).__name__}{names}: {sorted(wrong)}")
-        self.__dict__.update((name, given[name]) for name in names)
+        in_order = {name: given[name] for name in names} if named else given
+        self.__dict__.update(in_order)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)

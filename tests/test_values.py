@@ -78,6 +78,10 @@ def test_default_factories_make_one_each() -> None:
     assert Point(1).names == []
 
 
+def test_values_lie_in_the_order_of_their_fields() -> None:
+    assert list(vars(Point(y=2, x=1))) == list(vars(Point(1, y=2))) == ["x", "y", "names"]
+
+
 def test_fields_are_inherited_in_order() -> None:
     assert [field.name for field in dataclasses.fields(Place)] == ["x", "y", "names", "z"]
     match Place(1, 2, [], 4.0):

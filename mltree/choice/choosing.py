@@ -13,9 +13,11 @@ from mltree.choice.model_choice import choose_models
 from mltree.choice.scored_models import Choice
 from mltree.errors import InputError
 from mltree.events import Emit, ignore
+from mltree.likelihood.api import Likelihood
 from mltree.model.candidates import Criterion
 from mltree.model.part_models import part_models
 from mltree.model.partitioned import Linkage
+from mltree.model.substitution import Model
 from mltree.placement import Resources
 from mltree.problem import Problem, in_parts
 from mltree.runs.run import ANY_DEVICE, Found, open_computation, with_own_lengths
@@ -25,6 +27,7 @@ from mltree.settings import preset
 from mltree.tree.fitch import pack_sites
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.topology import Tree
+from mltree.values import Value
 
 __all__ = ["Scheme", "check_mergeable", "choose", "choose_scheme", "regrouped"]
 
@@ -58,13 +61,8 @@ def choose(
     Raises:
         DeviceError: a device cannot be found or used.
     """
-    if tree is None:
-        tree = _quick_tree(problem, resources, seed, emit)
-    choices: list[Choice] = []
-    for patterns in problem.groups:
-        names = problem.model.names[len(choices) :][: len(patterns.parts)]
-        choices += choose_models(patterns, names, tree, resources, criterion, emit)
-    return choices
+    quick = _Quick(tree) if tree else _quick_tree(problem, resources, seed, emit)
+    return _choices(problem, resources, criterion, quick, emit)
 
 
 def choose_scheme(
@@ -85,9 +83,8 @@ def choose_scheme(
         DeviceError: a device cannot be found or used.
     """
     check_mergeable(problem)
-    if tree is None:
-        tree = _quick_tree(problem, resources, seed, emit)
-    choices = choose(problem, resources, criterion, tree=tree, emit=emit)
+    quick = _Quick(tree) if tree else _quick_tree(problem, resources, seed, emit)
+    tree, choices = quick.tree, _choices(problem, resources, criterion, quick, emit)
     subsets = merge_parts(problem, choices, tree, resources, criterion, emit)
     fewer = regrouped(problem, subsets)
     lone = _lone(problem, subsets)
@@ -141,7 +138,32 @@ def _lone(problem: Problem, subsets: Sequence[Sequence[int]]) -> set[str]:
     return {parts[subset[0]].name for subset in subsets if len(subset) == 1}
 
 
-def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -> Tree:
+class _Quick(Value):
+    """What choices begin with."""
+
+    tree: Tree
+    models: Sequence[Model] = ()
+    """Of the parts, fitted to it; or none."""
+    likelihoods: Sequence[dict[int, Likelihood]] = ()
+    """Of every kind of data, by categories: those that are open; or none."""
+
+
+def _choices(
+    problem: Problem, resources: Resources, criterion: Criterion, quick: _Quick, emit: Emit
+) -> list[Choice]:
+    """Of every part."""
+    choices: list[Choice] = []
+    for number, patterns in enumerate(problem.groups):
+        own = slice(len(choices), len(choices) + len(patterns.parts))
+        names, models = problem.model.names[own], quick.models[own]
+        known = quick.likelihoods[number] if quick.likelihoods else {}
+        choices += choose_models(
+            patterns, names, quick.tree, resources, criterion, emit, models, known
+        )
+    return choices
+
+
+def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -> _Quick:
     """A tree as good as a model needs it, with one length a branch."""
     settings = preset("fast").nni_only()
     computation = open_computation(problem, resources, emit, settings=settings, trees=1)
@@ -150,4 +172,8 @@ def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -
     (start,) = parsimony_trees(sites, 1, rng, engine=computation.parsimony)
     first = StartingTree(with_own_lengths(start, problem.model), "parsimony 1")
     found = search(computation.likelihood, [first], problem.model, settings, rng, emit)
-    return Found.of(Fit(found.tree, found.model, lnl=found.lnl), 0.0).mean_tree
+    tree = Found.of(Fit(found.tree, found.model, lnl=found.lnl), 0.0).mean_tree
+    shapes = problem.model.shapes
+    is_alone = len(shapes) == 1 and shapes[0][0] == 1 and not problem.model.has_site_rates
+    known = [{shapes[0][1]: computation.likelihood}] if is_alone else []
+    return _Quick(tree, found.model.models, known)

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.subsets import side_by_side
-from mltree.choice.model_choice import FITTING, engine_width
+from mltree.choice.model_choice import FITTING
 from mltree.choice.part_sets import PartSets
 from mltree.choice.scored_models import Choice
+from mltree.choice.widths import engine_width
 from mltree.events import Emit
 from mltree.events.choice import PartsMerged
 from mltree.model.candidates import Criterion

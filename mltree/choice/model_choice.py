@@ -11,16 +11,18 @@ the patterns of its part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
+from mltree.choice.curvatures import projected
 from mltree.choice.rate_screening import RateScreening
 from mltree.choice.scored_models import Choice, Scored
-from mltree.choice.sieve import settle_promising
+from mltree.choice.sieve import settle_promising, within_reach
+from mltree.choice.widths import WIDTHS, engine_width
 from mltree.events import Emit
 from mltree.events.choice import CandidatesScored, ModelChosen
 from mltree.likelihood.api import Likelihood
@@ -51,17 +53,13 @@ from mltree.settings import PRESETS, ModelSettings
 from mltree.tree.topology import Tree
 from mltree.values import Value
 
-__all__ = ["FITTING", "choose_models", "engine_width"]
+__all__ = ["FITTING", "choose_models"]
 
 Float = NDArray[np.float64]
 
 MARGIN = 10.0
 """Candidates whose screening ends this much above the best score are not fitted whole. ModelFinder
 drops rates that are as much worse. The other half of a model, fitted to it, brings a few units."""
-
-WIDTHS = (4, 5, 8, MOST_FREE_RATES)
-"""Categories that engines are built for: a candidate of fewer is filled up with some of weight 0,
-for a build takes longer than they do."""
 
 FITTING = replace(
     PRESETS["fast"],
@@ -80,15 +78,20 @@ def choose_models(
     resources: Resources,
     criterion: Criterion,
     emit: Emit,
+    models: Sequence[Model] = (),
+    likelihoods: Mapping[int, Likelihood] | None = None,
 ) -> list[Choice]:
     """The best model of every part of some patterns of one kind, on a tree of their taxa.
 
-    ``names``: of the parts. The tree's lengths, f64[E], are where the fits begin.
+    ``names``: of the parts. The tree's lengths, f64[E], are where the fits begin, and, where there
+    are some, the ``models`` of the parts. ``likelihoods``: of the patterns, that are open, by their
+    categories.
 
     Raises:
         DeviceError: a device cannot be found or used.
     """
     chooser = _Chooser(patterns, names, tree, resources, criterion, emit)
+    chooser.begin_with(models, likelihoods or {})
     chooser.compare_rates()
     chooser.compare_matrices()
     for choice in chooser.choices:
@@ -119,9 +122,17 @@ class _Chooser:
         self._criterion = criterion
         self._emit = emit
         self._likelihoods: dict[int, Likelihood] = {}
+        self._models: Sequence[Model] = ()
         self._rates = RateScreening(patterns, FITTING, self._likelihood, WIDTHS[0])
         self._found: dict[tuple[int, str], FittedAmongSites] = {}
         """Rates of candidates on trees that are looked at."""
+        self._curvatures: dict[tuple[int, str], Float] = {}
+        """Of candidates with the reference matrix that were fitted whole."""
+
+    def begin_with(self, models: Sequence[Model], likelihoods: Mapping[int, Likelihood]) -> None:
+        """Take models of the parts to begin with, and likelihoods that are open."""
+        self._models = models
+        self._likelihoods |= likelihoods
 
     def compare_rates(self) -> None:
         """All rates under the reference matrix; free ones until more of them are worse."""
@@ -130,7 +141,7 @@ class _Chooser:
         self._screen_rates(self._worth_a_try())
         while any(wanted := [self._next_free(choice) for choice in self.choices]):
             self._screen_rates(wanted)
-        self._fit_near()
+        self._fit_near(0.0)
 
     def compare_matrices(self) -> None:
         """All matrices under the best rates, and the best of them under rates that came near."""
@@ -177,17 +188,17 @@ class _Chooser:
             return []
         return [Candidate(self._matrix, free_rates(len(tried) + 2))]
 
-    def _near(self, choice: Choice) -> list[Candidate]:
-        """What came within the margin of the best."""
-        limit = choice.best.score(self._criterion) + MARGIN
+    def _near(self, choice: Choice, margin: float = MARGIN) -> list[Candidate]:
+        """What came within a margin of the best."""
+        limit = choice.best.score(self._criterion) + margin
         near = (one for one in choice.ranked if one.score(self._criterion) <= limit)
         return [one.candidate for one in near]
 
-    def _fit_near(self) -> None:
-        """Fit what came near whole, where that was not done, until the best is."""
+    def _fit_near(self, margin: float = MARGIN) -> None:
+        """Fit what came near whole, where that was not done; the best alone with no margin."""
         self._fit_whole(
             [
-                [one for one in self._near(choice) if not choice.scored[one.name].whole]
+                [one for one in self._near(choice, margin) if not choice.scored[one.name].whole]
                 for choice in self.choices
             ]
         )
@@ -228,10 +239,12 @@ class _Chooser:
         self._look(dict.fromkeys(part for part, _ in pairs))
         found = self._among_sites(pairs)
         fits = [self._fit_of_rates(part, own) for (part, _), own in zip(pairs, found, strict=True)]
-        self._rates.settle(fits)
-        for (part, one), fit in zip(pairs, fits, strict=True):
+        near = within_reach(fits, self._penalties(pairs))
+        self._rates.settle([fit for fit, is_near in zip(fits, near, strict=True) if is_near])
+        self._rates.score([fit for fit, is_near in zip(fits, near, strict=True) if not is_near])
+        for (part, one), fit, is_near in zip(pairs, fits, near, strict=True):
             model = self._model(part, one)
-            whole = with_matrix_held(model) is model
+            whole = is_near and with_matrix_held(model) is model
             self._note(part, one, fit, fit.lnl, whole)
         self._found.clear()
         self._tell(pairs)
@@ -279,6 +292,7 @@ class _Chooser:
         if known is not None:
             return _Start(candidate, thawed(known.model, model), known.tree, known.lnl)
         if not scored:
+            model = started_from(model, self._models[part]) if self._models else model
             return _Start(candidate, model, self._tree)
         best = self.choices[part].best
         model = started_from(model, best.model)
@@ -298,6 +312,8 @@ class _Chooser:
             self._fit_of(part, start.model, start.tree.lengths.copy(), width, start.lnl)
             for part, start in starts
         ]
+        for (part, start), fit in zip(starts, fits, strict=True):
+            fit.curvatures = [self._curvature(part, start)]
         likelihood = self._likelihood(width)
         if screens:
             self._sieve(likelihood, starts, fits)
@@ -309,17 +325,34 @@ class _Chooser:
         )
         for (part, start), fit, (lnl,) in zip(starts, fits, lnls.tolist(), strict=True):
             self._note(part, start.candidate, fit, lnl, start.is_whole)
+            (curvature,) = fit.curvatures
+            if start.candidate.matrix == self._matrix and curvature is not None:
+                self._curvatures[part, start.candidate.name] = curvature
+
+    def _curvature(self, part: int, start: _Start) -> Float | None:
+        """About that of lnL where a fit of a candidate begins, as the reference matrix tells."""
+        general = self._matrix + start.candidate.rates
+        known = self._curvatures.get((part, general))
+        if known is None:
+            return None
+        return projected(known, self.choices[part].scored[general].model, start.model)
 
     def _sieve(
         self, likelihood: Likelihood, starts: Sequence[tuple[int, _Start]], fits: Sequence[Fit]
     ) -> None:
         """Fit those of some starts that may come near the best of their parts."""
-        penalties = [
-            self._criterion.score(0.0, self._free(part, start.candidate), self._sites[part])
-            for part, start in starts
-        ]
+        penalties = self._penalties([(part, start.candidate) for part, start in starts])
         best = [choice.best.score(self._criterion) for choice in self.choices]
-        settle_promising(likelihood, fits, np.array(penalties), np.array(best), FITTING)
+        settle_promising(likelihood, fits, penalties, np.array(best), FITTING)
+
+    def _penalties(self, pairs: Sequence[tuple[int, Candidate]]) -> Float:
+        """f64[n]: what candidates of parts score at an lnL of 0."""
+        return np.array(
+            [
+                self._criterion.score(0.0, self._free(part, one), self._sites[part])
+                for part, one in pairs
+            ]
+        )
 
     def _fit_of(self, part: int, model: Model, lengths: Float, width: int, lnl: float) -> Fit:
         tree = self._tree.with_lengths(lengths)
@@ -364,9 +397,3 @@ class _Start(Value):
 
 def _part(patterns: Patterns, span: slice) -> Patterns:
     return replace(patterns, codes=patterns.codes[:, span], weights=patterns.weights[span], ends=())
-
-
-def engine_width(models: Sequence[Model]) -> int:
-    """Categories of the engine that some models are fitted on."""
-    most = max(model.arrays().n_categories for model in models)
-    return min(width for width in WIDTHS if width >= most)

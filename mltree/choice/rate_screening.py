@@ -24,7 +24,7 @@ from mltree.model.substitution import Model
 from mltree.search.alternation import Course
 from mltree.search.model_optimiser import Fit
 from mltree.search.rate_climb import FittedAmongSites, Task, fitted_among_sites
-from mltree.search.requests import perform, smoothed
+from mltree.search.requests import part_log_likelihoods, perform, smoothed
 from mltree.settings import SearchSettings
 from mltree.tree.topology import Tree
 
@@ -34,6 +34,10 @@ Float = NDArray[np.float64]
 
 AT_ONCE = 2**24
 """Numbers of profiles in a launch, 128 MiB: more are asked for one after the other."""
+
+
+HASTE = 0.1
+"""LnL that rates may lack before lengths follow them: what free ones gain last takes most steps."""
 
 
 @dataclass
@@ -56,7 +60,8 @@ class RateScreening:
         """
         if not self._known.keys() >= {part for part, _ in wanted}:
             raise ValueError("no profiles are known")
-        return self._climbed([Task(self._known[part][1], starts) for part, starts in wanted])
+        tasks = [Task(self._known[part][1], starts) for part, starts in wanted]
+        return fitted_among_sites(tasks, self.settings.model, HASTE)
 
     def look(self, where: Sequence[tuple[int, Tree, Model]]) -> None:
         """Profiles of parts, each on its tree under a model's matrix, where these have changed."""
@@ -99,14 +104,26 @@ class RateScreening:
     def _climbed(self, tasks: Sequence[Task]) -> list[FittedAmongSites]:
         return fitted_among_sites(tasks, self.settings.model, self.settings.model.final_epsilon)
 
+    def score(self, fits: Sequence[Fit]) -> None:
+        """The lnLs of fits of single parts as they are."""
+        for likelihood, own in self._by_width(fits):
+            steps = part_log_likelihoods([fit.tree for fit in own], [fit.case for fit in own])
+            for fit, (lnl,) in zip(own, perform(likelihood, steps).tolist(), strict=True):
+                fit.lnl = lnl
+
     def _smooth(self, fits: Sequence[Fit]) -> None:
-        """Better lengths, those of fits of one width at a time."""
-        for width in sorted({fit.model.least_categories for fit in fits}):
-            own = [fit for fit in fits if fit.model.least_categories == width]
+        """Better lengths."""
+        for likelihood, own in self._by_width(fits):
             trees, cases = [fit.tree for fit in own], [fit.case for fit in own]
             steps = smoothed(trees, cases, self.settings.final_smooth_epsilon)
-            for fit, lnl in zip(own, perform(self.likelihood_of(width), steps), strict=True):
+            for fit, lnl in zip(own, perform(likelihood, steps), strict=True):
                 fit.lnl = lnl
+
+    def _by_width(self, fits: Sequence[Fit]) -> Iterator[tuple[Likelihood, list[Fit]]]:
+        """Fits of as many categories, and the likelihood that has them."""
+        for width in sorted({fit.model.least_categories for fit in fits}):
+            own = [fit for fit in fits if fit.model.least_categories == width]
+            yield self.likelihood_of(width), own
 
     def _profiles(self, where: Sequence[tuple[int, Tree, Model]]) -> Iterator[RateProfiles]:
         """Those of parts, in one launch: a tree for as many parts as possible."""

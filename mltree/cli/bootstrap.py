@@ -74,7 +74,7 @@ def _bootstrap(
     prefix: PrefixOption = None,
     seed: SeedOption = 1,
     threads: ThreadsOption = None,
-    ranks: RanksOption = 1,
+    ranks: RanksOption = None,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
     vw: WidthOption = None,
@@ -94,7 +94,7 @@ def _bootstrap(
     given, .support, or .supportFBP and .supportTBE. The same command with a larger N adds to what
     is there.
     """
-    start(ranks)
+    start(ranks or 1)
     from mltree.commands.bootstrap import BootstrapRequest, Wanted, run_bootstrap
     from mltree.commands.site_frequencies import SiteFrequencies
 

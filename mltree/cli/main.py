@@ -154,7 +154,7 @@ def search(
     prefix: PrefixOption = None,
     seed: SeedOption = 1,
     threads: ThreadsOption = None,
-    ranks: RanksOption = 1,
+    ranks: RanksOption = None,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
     vw: WidthOption = None,
@@ -178,7 +178,7 @@ def search(
     Several alignments, or a folder, are loci: each has a tree and a model of its own, in
     .bestTrees (Newick, a tree a line, in order) and .lociTable.
     """
-    start(ranks)
+    start(ranks or 1)
     options = dict(origins())
     if separate or is_many(alignment):
         from mltree.commands.loci import LociRequest, run_loci
@@ -201,6 +201,7 @@ def search(
             preset=preset.value,
             nni_only=moves is Moves.NNI,
             collapse=collapse,
+            ranks=ranks,
         )
         with reporter_of(quiet, verbose, json) as reporter:
             run_loci(many, reporter)

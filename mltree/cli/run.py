@@ -96,7 +96,7 @@ def _run(
     prefix: PrefixOption = None,
     seed: SeedOption = 1,
     threads: ThreadsOption = None,
-    ranks: RanksOption = 1,
+    ranks: RanksOption = None,
     device: DeviceOption = None,
     memory_limit: MemoryOption = None,
     precision: PrecisionOption = Precision.DOUBLE,
@@ -112,7 +112,7 @@ def _run(
     same files. Stopped by whatever means, it goes on where it was when the same command is given
     again.
     """
-    start(ranks)
+    start(ranks or 1)
     from mltree.commands.supports import Supports
     from mltree.commands.whole import WholeRequest, run_whole
 

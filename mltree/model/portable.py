@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "eigensystem", "exp", "exp_of_many", "expm1", "log", "log_of_many", "product", "solve",
+    "eigensystem", "exp", "exp_of_many", "expm1", "is_definite", "log", "log_of_many", "product",
+    "solve",
 ]  # fmt: skip
 
 Float64 = NDArray[np.float64]
@@ -155,6 +156,18 @@ def _rounds(states: int) -> list[Pairs]:
         rounds.append((p, q))
         seats.insert(1, seats.pop())
     return rounds
+
+
+def is_definite(a: Float64) -> NDArray[np.bool_]:
+    """Bool [...]: whether symmetric f64 [..., n, n] are positive definite: all pivots are."""
+    rest = a.copy()
+    found = np.ones(a.shape[:-2], dtype=bool)
+    for k in range(a.shape[-1]):
+        pivot = rest[..., k, k]
+        found &= pivot > 0
+        column = rest[..., k + 1 :, k] / np.where(found, pivot, 1.0)[..., None]
+        rest[..., k + 1 :, k + 1 :] -= column[..., :, None] * rest[..., k, None, k + 1 :]
+    return found
 
 
 def solve(a: Float64, b: Float64) -> Float64:

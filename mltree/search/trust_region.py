@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.portable import eigensystem, product, solve
+from mltree.model.portable import eigensystem, is_definite, product, solve
 
 __all__ = ["FIRST", "REACH", "SHORTER", "Climb", "Quadratic", "Stencil", "Way", "advance"]
 
@@ -284,13 +284,25 @@ class Quadratic(NamedTuple):
         gradient = self.gradient
         held = ((low >= 0) & (gradient <= 0)) | ((high <= 0) & (gradient >= 0))
         either = held[..., :, None] | held[..., None, :]
-        values, vectors = eigensystem(np.where(either, np.eye(gradient.shape[-1]), self.curvature))
-        slopes = (vectors * np.where(held, 0.0, gradient)[..., None]).sum(axis=-2)
+        identity = np.eye(gradient.shape[-1])
+        curvature = np.where(either, identity, self.curvature)
+        found = Quadratic(np.where(held, 0.0, gradient), curvature)
+        bent = ~is_definite(curvature - FLAT * identity)
+        if bent.any():
+            straight = Quadratic(found.gradient[bent], curvature[bent])._straightened()
+            found.gradient[bent] = np.where(held[bent], 0.0, straight.gradient)
+            curvature[bent] = straight.curvature
+        return found
+
+    def _straightened(self) -> Quadratic:
+        """Of at least FLAT curvature in all directions."""
+        values, vectors = eigensystem(self.curvature)
+        slopes = (vectors * self.gradient[..., None]).sum(axis=-2)
         least = np.where(values < -CONVEX, FLAT, 0.0)
         slopes = np.copysign(np.maximum(np.abs(slopes), least), slopes)
         values = np.maximum(values, FLAT)
         return Quadratic(
-            np.where(held, 0.0, (vectors * slopes[..., None, :]).sum(axis=-1)),
+            (vectors * slopes[..., None, :]).sum(axis=-1),
             product(vectors * values[..., None, :], vectors.swapaxes(-1, -2)),
         )
 

@@ -91,43 +91,42 @@ def write_newick(
     are not written, nor, with collapse, inner branches no longer than that: there are polytomies.
     labels: of inner edges, by their ids.
     """
-    first_tip = _first_tips(tree)
+    twin, edges, all_lengths = tree.twin.tolist(), tree.edge.tolist(), tree.lengths.tolist()
+    first_tip, first_inner, n_branches = _first_tips(tree, twin), 3 * tree.n_tips, tree.n_branches
+    shortest = -math.inf if collapse is None else collapse
+    written = "{!r}" if digits is None else f"{{:.{digits}f}}"
 
     def branch(half: int) -> str:
-        length = tree.lengths.item(tree.edge.item(half))
-        return f":{length!r}" if digits is None else f":{length:.{digits}f}"
+        return ":" + written.format(all_lengths[edges[half]])
 
     def in_order(*halves: int) -> list[int]:
         found: list[int] = []
-        ahead = [tree.twin.item(half) for half in halves]
+        ahead = [twin[half] for half in halves]
         while ahead:
             half = ahead.pop()
             if vanishes(half):
-                ahead += [tree.twin.item(beside) for beside in siblings(half)]
+                ahead += [twin[beside] for beside in siblings(half)]
             else:
                 found.append(half)
         return sorted(found, key=first_tip.__getitem__)
 
     def vanishes(half: int) -> bool:
-        edge = tree.edge.item(half)
-        is_gone = edge >= tree.n_branches or (
-            collapse is not None and tree.lengths.item(edge) <= collapse
-        )
-        return half >= 3 * tree.n_tips and is_gone
+        edge = edges[half]
+        return half >= first_inner and (edge >= n_branches or all_lengths[edge] <= shortest)
 
     parts: list[str] = []
     root = facing(tree, outgroup)
     if root is None:
-        root = tree.twin.item(3 * outgroup[0])
+        root = twin[3 * outgroup[0]]
     stack: list[int | str] = [");", *_separated(in_order(root, *siblings(root))), "("]
     while stack:
         item = stack.pop()
         if isinstance(item, str):
             parts.append(item)
-        elif item < 3 * tree.n_tips:
+        elif item < first_inner:
             parts.append(quoted(taxa[item // 3]) + branch(item))
         else:
-            label = "" if labels is None else labels.get(tree.edge.item(item), "")
+            label = "" if labels is None else labels.get(edges[item], "")
             stack += [f"){label}" + branch(item), *_separated(in_order(*siblings(item))), "("]
     return "".join(parts)
 
@@ -294,13 +293,20 @@ def listed(names: Sequence[str]) -> str:
 # ---------------------------------------------------------------------------------------- writing
 
 
-def _first_tips(tree: Tree) -> list[int]:
+def _first_tips(tree: Tree, twin: Sequence[int]) -> list[int]:
     """For every half-edge that faces tip 0, the lowest tip behind it."""
-    first = np.arange(3 * tree.n_nodes, dtype=np.int32) // 3
-    for wave in reversed(list(tree.waves_from(tree.edge.item(0)))):
-        left, right = siblings(wave)
-        first[wave] = np.minimum(first[tree.twin[left]], first[tree.twin[right]])
-    return [int(tip) for tip in first]
+    first = [half // 3 for half in range(len(twin))]
+    met: list[tuple[int, int, int]] = []
+    ahead = [twin[0]]
+    while ahead:
+        half = ahead.pop()
+        if half >= 3 * tree.n_tips:
+            left, right = (twin[other] for other in siblings(half))
+            met.append((half, left, right))
+            ahead += [left, right]
+    for half, left, right in reversed(met):
+        first[half] = min(first[left], first[right])
+    return first
 
 
 def _separated(halves: list[int]) -> list[int | str]:

@@ -147,6 +147,20 @@ def test_what_is_scored_is_what_the_tree_and_the_model_have(single) -> None:
         assert one.lnl == pytest.approx(float(lnl), abs=1e-7), one.name
 
 
+def test_fits_may_begin_with_a_model_and_on_an_open_likelihood(single) -> None:
+    """Which both save time alone."""
+    data, choice, _ = single
+    own = open_computation(data.problem, ON, ignore, settings=FIXED_TOPOLOGY).likelihood
+    start = parse_model("GTR{1/9/1/1/9/1}+FC+G4{0.3}", DNA)
+    problem = data.problem
+    (again,) = choose_models(
+        problem.groups[0], problem.model.names, data.tree, ON, Criterion.BIC, ignore,
+        [start.with_empirical_frequencies(problem.groups[0])], {4: own},
+    )  # fmt: skip
+    assert again.best.name == choice.best.name
+    assert again.best.lnl == pytest.approx(choice.best.lnl, abs=COARSE)
+
+
 def test_every_matrix_is_compared_and_counted(single) -> None:
     _, choice, _ = single
     assert {one.candidate.matrix for one in choice.ranked} == set(matrices(DNA))

@@ -10,7 +10,7 @@ import pytest
 from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
 from mltree.choice.model_choice import FITTING
-from mltree.choice.sieve import settle_promising
+from mltree.choice.sieve import SIEVE, settle_promising, within_reach
 from mltree.likelihood.api import Likelihood
 from mltree.model.candidates import matrices
 from mltree.model.grammar import parse_model
@@ -103,3 +103,16 @@ def test_parts_do_not_look_at_each_other() -> None:
     data = Data(2)
     together = data.sieved((0, 1))
     np.testing.assert_allclose(together, data.sieved((0,)) + data.sieved((1,)), rtol=1e-9)
+
+
+def test_each_part_has_a_best_of_its_own() -> None:
+    """Of fits in any order; a penalty counts like lnL, twice."""
+    tree, model = uniform_tree(4, 0.1, np.random.default_rng(1)), alone(parse_model("JC", DNA))
+    low = -900.0 - SIEVE / 2
+    rows = [
+        (0, -100.0, 0.0), (1, -900.0, 0.0), (0, -100.0, SIEVE), (0, -100.0, SIEVE + 0.1),
+        (1, low, 0.1), (1, low, 0.0), (3, -5000.0, 70.0),
+    ]  # fmt: skip
+    fits = [Fit(tree, model, first_part=part, lnl=lnl) for part, lnl, _ in rows]
+    near = within_reach(fits, np.array([penalty for *_, penalty in rows]))
+    assert near.tolist() == [True, True, True, False, False, True, True]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import Result
 
+from mltree.commands.loci import ranks_for
+from mltree.device.discovery import choose_devices
 from mltree.tree.newick import read_newicks
 
 Run = Callable[..., Result]
@@ -122,3 +125,27 @@ def test_what_cannot_be_is_one_line(
     assert "Traceback" not in result.output
     left = {path.name for path in sorted(folder.parent.rglob("*")) if path not in before}
     assert left <= {"x.mltree.log"}
+
+
+@pytest.mark.parametrize(
+    ("loci", "cpus", "ranks"),
+    [(1600, 16, 8), (10_000, 64, 8), (300, 16, 4), (1600, 2, 1), (9, 16, 1)],
+)
+def test_a_gpu_gets_as_many_ranks_as_it_is_worth(loci: int, cpus: int, ranks: int) -> None:
+    (cpu,) = choose_devices("cpu")
+    gpu = replace(cpu, is_cpu=False)
+    assert ranks_for(loci, [gpu], cpus) == ranks
+    assert ranks_for(loci, [cpu], cpus) == ranks_for(loci, [], cpus) == 1
+
+
+@pytest.mark.parametrize("option", [(), ("--ranks", "auto")])
+def test_ranks_are_started_unless_told_otherwise(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    started: list[int] = []
+    monkeypatch.setattr("mltree.commands.loci.ranks_for", lambda loci, *_: 10 * loci)
+    monkeypatch.setattr("mltree.commands.loci.start", started.append)
+    assert run("search", "loci", *OPTIONS, "--ranks", "1").exit_code == 0
+    assert not started
+    assert run("search", "loci", *OPTIONS, "--redo", *option).exit_code == 0
+    assert started == [40]

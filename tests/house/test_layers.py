@@ -40,6 +40,8 @@ LAYERS = (
         "mltree.model_option",
         "mltree.problem",
         "mltree.choice.scored_models",
+        "mltree.choice.curvatures",
+        "mltree.choice.widths",
         "mltree.choice.sieve",
         "mltree.choice.rate_screening",
         "mltree.choice.model_choice",

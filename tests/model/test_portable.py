@@ -6,10 +6,19 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mltree.model.portable import eigensystem, exp, exp_of_many, log, log_of_many, product, solve
+from mltree.model.portable import (
+    eigensystem,
+    exp,
+    exp_of_many,
+    is_definite,
+    log,
+    log_of_many,
+    product,
+    solve,
+)  # fmt: skip
 
 SIZES = [0, 1, 2, 3, 4, 5, 20, 61]
 
@@ -82,6 +91,17 @@ def test_solve(size: int, seed: int) -> None:
     a = root @ root.T + 0.1 * np.eye(size)
     found = solve(a, a @ x)
     np.testing.assert_allclose(found, x, atol=1e-9)
+
+
+@settings(derandomize=True)
+@given(size=st.integers(0, 12), least=st.floats(-1, 1), seed=st.integers(0, 10**6))
+def test_is_definite(size: int, least: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    assume(abs(least) > 1e-6)
+    turn, _ = np.linalg.qr(rng.normal(size=(3, size, size)))
+    values = np.sort(least + rng.exponential(size=(3, size)) * (np.arange(size) > 0))
+    a = turn * values[:, None, :] @ turn.swapaxes(1, 2)
+    assert is_definite(a).tolist() == [bool(np.all(own > 0)) for own in values]
 
 
 def test_exp_and_log_go_back_and_forth() -> None:

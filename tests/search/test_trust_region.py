@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.search.trust_region import REACH, Climb, Quadratic, Stencil
+from mltree.search.trust_region import FLAT, REACH, Climb, Quadratic, Stencil
 
 Function = Callable[[np.ndarray], np.ndarray]
 """f64 [n] values at f64 [n, variables]."""
@@ -184,6 +184,22 @@ def test_the_stencil_knows_a_quadratic() -> None:
     found = stencil.quadratic(3.0 + x @ gradient - np.einsum("ni,ij,nj->n", x, curvature, x) / 2)
     np.testing.assert_allclose(found.gradient, gradient, atol=1e-12)
     np.testing.assert_allclose(found.curvature, curvature, atol=1e-12)
+
+
+def test_what_is_concave_stays_and_what_is_not_becomes_so() -> None:
+    rng = np.random.default_rng(6)
+    turn, _ = np.linalg.qr(rng.normal(size=(2, 3, 4, 4)))
+    values = np.array([[[1, 2, 3, 4], [-2, 1, 2, 3], [0, 0, 1, 2]]] * 2)
+    bent = Quadratic(
+        rng.normal(size=(2, 3, 4)), turn * values[..., None, :] @ turn.swapaxes(-1, -2)
+    )
+    low, high = np.full((3, 4), -1.0), np.full((3, 4), 1.0)
+    found = bent.concave(low, high)
+    np.testing.assert_array_equal(found.curvature[:, 0], bent.curvature[:, 0])
+    np.testing.assert_array_equal(found.gradient[:, 0], bent.gradient[:, 0])
+    wanted = turn * np.maximum(values, FLAT)[..., None, :] @ turn.swapaxes(-1, -2)
+    np.testing.assert_allclose(found.curvature, wanted, atol=1e-12)
+    np.testing.assert_allclose(found.gradient, bent.gradient, atol=1e-12)
 
 
 @settings(derandomize=True)
