@@ -66,7 +66,7 @@ def choose(
     Raises:
         DeviceError: a device cannot be found or used.
     """
-    quick = _Quick(tree) if tree else _quick_tree(problem, resources, seed, emit)
+    quick = _Quick(tree) if tree is not None else _quick_tree(problem, resources, seed, emit)
     return _choices(problem, resources, criterion, quick, emit)
 
 
@@ -88,7 +88,7 @@ def choose_scheme(
         DeviceError: a device cannot be found or used.
     """
     check_mergeable(problem)
-    quick = _Quick(tree) if tree else _quick_tree(problem, resources, seed, emit)
+    quick = _Quick(tree) if tree is not None else _quick_tree(problem, resources, seed, emit)
     tree, choices = quick.tree, _choices(problem, resources, criterion, quick, emit)
     subsets = merge_parts(problem, choices, tree, resources, criterion, emit)
     fewer = regrouped(problem, subsets)
