@@ -336,7 +336,7 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
         for notice in notices:
             emit(Notice(f"{_named(path)}, tree {number}: {notice}"))
     lengths = np.array([rows[number] for number in problem.data.order])
-    return Tree(first.twin, first.edge, lengths, first.n_tips)
+    return first.with_lengths(lengths)
 
 
 def _named(source: str) -> str:
@@ -349,7 +349,7 @@ def lone_trees(tree: Tree, problem: Problem) -> list[tuple[Tree, Sequence[Patter
     if tree.lengths.ndim == 1 or problem.data is None:
         return [(tree, problem.groups)]
     return [
-        (Tree(tree.twin, tree.edge, row, tree.n_tips), (problem.part(number),))
+        (tree.with_lengths(row), (problem.part(number),))
         for number, row in zip(problem.data.order, tree.lengths, strict=True)
     ]
 

@@ -15,7 +15,7 @@ from mltree.search.constraint import Constraint
 from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree
 from mltree.search.duplicates import Collapsed
-from mltree.settings import SearchSettings
+from mltree.settings import BranchSettings, SearchSettings
 from mltree.tree.newick import read_newicks
 from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
 from mltree.tree.parsimony_spr import parsimony_trees_of_each
@@ -131,4 +131,7 @@ def _from_file(
     for number, (tree, notices) in enumerate(read_newicks(spec, taxa), 1):
         for notice in notices:
             emit(Notice(f"{spec}, tree {number}: {notice}"))
+        if tree.n_artificial:
+            length = f"{BranchSettings.minimum:g}"
+            emit(Notice(f"{spec}, tree {number}: polytomies resolved with branches of {length}"))
         yield StartingTree(distinct.reduce_tree(tree), f"user {number}")

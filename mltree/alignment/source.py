@@ -15,7 +15,16 @@ from pathlib import Path
 
 from mltree.errors import InputError
 
-__all__ = ["STDIN", "WHITESPACE", "expect_file", "fold", "read_bytes", "read_text", "shown"]
+__all__ = [
+    "STDIN",
+    "WHITESPACE",
+    "expect_file",
+    "fold",
+    "forget_pipes",
+    "read_bytes",
+    "read_text",
+    "shown",
+]
 
 STDIN = "-"
 """What stands for standard input where a file is wanted."""
@@ -66,7 +75,7 @@ def expect_file(path: str | Path) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """All of a file or a pipe; standard input is read once and remembered.
+    """All of a file, or of standard input or a pipe, which are read once and remembered.
 
     Raises:
         InputError: as `expect_file`.
@@ -75,7 +84,20 @@ def read_bytes(path: str | Path) -> bytes:
         if path == STDIN:
             return _standard_input()
         _refuse_device(path)
+        if stat.S_ISFIFO((found := Path(path).stat()).st_mode):
+            return _pipe(str(path), found.st_dev, found.st_ino)
         return Path(path).read_bytes()
+
+
+@cache
+def _pipe(path: str, _device: int, _inode: int) -> bytes:
+    """What a pipe holds, by whatever tells it from others of its name: it gives that but once."""
+    return Path(path).read_bytes()
+
+
+def forget_pipes() -> None:
+    """What a named pipe holds from now on is another thing."""
+    _pipe.cache_clear()
 
 
 @cache

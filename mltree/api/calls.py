@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
+from mltree.alignment.source import forget_pipes
 from mltree.errors import InputError
 from mltree.events import Event, ignore
 from mltree.placement import Resources
@@ -65,6 +66,7 @@ class Call(Reporter):
 def calling(progress: Progress = False) -> Iterator[Call]:
     """A call, in its turn: who receives its events."""
     with in_turn(), _call(progress) as call:
+        forget_pipes()
         assert isinstance(call, Call)
         yield call
 

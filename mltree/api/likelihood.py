@@ -107,7 +107,7 @@ class Likelihood:
     @property
     def n_branches(self) -> int:
         """How many elements of ``x`` are branch lengths, of every part where each has its own."""
-        return self._tree.lengths.size
+        return self._branches.size
 
     @cached_property
     def x(self) -> Float:
@@ -115,7 +115,7 @@ class Likelihood:
         model = self._problem.model
         values = [vector(own) for own in model.models]
         scalers = [np.log(model.scalers)] if self._has_scalers else []
-        x = np.concatenate([self._tree.lengths.ravel(), *values, *scalers])
+        x = np.concatenate([self._branches.ravel(), *values, *scalers])
         x.setflags(write=False)
         return x
 
@@ -141,8 +141,7 @@ class Likelihood:
     def tree(self, x: ArrayLike | None = None) -> PhyloTree:
         """The tree with the branch lengths of ``x``; their mean over sites where parts have own."""
         tree = self._tree_at(self._checked(x))
-        lengths = self._problem.model.mean_lengths(tree.lengths)
-        plain = Tree(tree.twin, tree.edge, lengths, tree.n_tips)
+        plain = tree.with_lengths(self._problem.model.mean_lengths(tree.lengths))
         return PhyloTree(write_newick(plain, self.taxa, digits=None))
 
     def model(self, x: ArrayLike | None = None) -> str:
@@ -192,6 +191,11 @@ class Likelihood:
     # ------------------------------------------------------------------------------- variables
 
     @property
+    def _branches(self) -> Float:
+        """f64 [branches], or a row a part: lengths as they were given."""
+        return self._tree.lengths[..., : self._tree.n_branches]
+
+    @property
     def _has_scalers(self) -> bool:
         model = self._problem.model
         return model.linkage == Linkage.SCALED and model.n_parts > 1
@@ -213,7 +217,7 @@ class Likelihood:
             if not found[int(tree.edge[half])]:
                 side = min(inside, every - inside, key=lambda tips: (len(tips), 0 in tips))
                 found[int(tree.edge[half])] = ",".join(taxa[tip] for tip in sorted(side))
-        return found
+        return found[: tree.n_branches]
 
     def _checked(self, x: ArrayLike | None) -> Float:
         """Raises: InputError where it is no such vector."""
@@ -235,9 +239,9 @@ class Likelihood:
         return parts, np.exp(rest) if self._has_scalers else model.scalers
 
     def _tree_at(self, x: Float) -> Tree:
-        tree = self._tree
-        lengths = x[: self.n_branches].reshape(tree.lengths.shape)
-        return Tree(tree.twin, tree.edge, lengths.copy(), tree.n_tips)
+        tree = self._tree.copy()
+        tree.lengths[..., : tree.n_branches] = x[: self.n_branches].reshape(self._branches.shape)
+        return tree
 
     def _cases(self, points: Float) -> list[Case]:
         """What the tree is computed under at each of f64 [m, n]."""
@@ -273,7 +277,8 @@ class Likelihood:
         """Slope and curvature in every branch length."""
         (case,) = self._cases(x[None])
         _, slope, curve = self._asked("derivatives", self._tree_at(x), case)
-        return slope.ravel(), curve.ravel()
+        some = slice(self._tree.n_branches)
+        return slope[..., some].ravel(), curve[..., some].ravel()
 
     def _parameter_slopes(self, x: Float) -> Float:
         """f64 [parameters]: of fourth order, all points in one launch."""

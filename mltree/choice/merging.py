@@ -215,7 +215,7 @@ class _Merger:
     def _score(self, lnl: float = 0.0, free: int = 0) -> float:
         """The criterion of the scheme, with so much more lnL and so many more parameters."""
         scalers = self._is_scaled * (len(self.subsets) - 1)
-        free += sum(one.free for one in self.subsets) + scalers + self._tree.n_edges
+        free += sum(one.free for one in self.subsets) + scalers + self._tree.n_branches
         lnl += math.fsum(one.lnl for one in self.subsets)
         return self._criterion.score(lnl, free, self._problem.n_sites)
 

@@ -304,7 +304,7 @@ class _Chooser:
 
     def _free(self, part: int, candidate: Candidate) -> int:
         """Free parameters of a candidate, branch lengths included."""
-        return free_parameters(self._model(part, candidate)) + self._tree.n_edges
+        return free_parameters(self._model(part, candidate)) + self._tree.n_branches
 
     def _fit(self, starts: Sequence[tuple[int, _Start]], width: int, screens: bool) -> None:
         """Fit starts of parts side by side, each to its part alone."""
@@ -355,7 +355,7 @@ class _Chooser:
         )
 
     def _fit_of(self, part: int, model: Model, lengths: Float, width: int, lnl: float) -> Fit:
-        tree = Tree(self._tree.twin, self._tree.edge, lengths, self._tree.n_tips)
+        tree = self._tree.with_lengths(lengths)
         return Fit(tree, replace(alone(model), least_categories=width), first_part=part, lnl=lnl)
 
     def _note(self, part: int, candidate: Candidate, fit: Fit, lnl: float, whole: bool) -> None:

@@ -151,7 +151,7 @@ class RateScreening:
             Case(tuple(_at(arrays, rate, self.width) for arrays in matrices))
             for rate in PROFILED.tolist()
         ]
-        return Tree(tree.twin, tree.edge, lengths, tree.n_tips), cases
+        return tree.with_lengths(lengths), cases
 
 
 def _layers(parts: Sequence[int]) -> list[dict[int, int]]:

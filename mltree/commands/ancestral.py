@@ -62,9 +62,9 @@ class _Part:
     states: Sequence[str]
     """Of the alphabet, in the order of the columns."""
     probabilities: Float64Array
-    """f64 [T-2, L, S]"""
+    """f64 [N', L, S]; see :func:`.ancestral.inner_nodes`"""
     best: list[list[str]]
-    """T-2 rows of L: the most probable states."""
+    """N' rows of L: the most probable states."""
     sites: Int32Array
     """i32 [sites]: the pattern of each."""
 
@@ -92,7 +92,7 @@ def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
     texts = _texts(request, found, problem)
     files = deliver(outputs, texts, reporter)
     reporter.say("\n".join(f"Wrote {file}" for file in files))
-    values = {"lnl": found.lnl, "model": found.model.text, "nodes": len(problem.taxa) - 2}
+    values = {"lnl": found.lnl, "model": found.model.text, "nodes": len(inner_nodes(found.tree))}
     inputs = [*request.files, request.tree]
     result = command_result("ancestral", request.command, values, by_kind(files), inputs, reporter)
     reporter.finish("ancestral", result)
@@ -100,8 +100,9 @@ def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
 
 def _texts(request: AncestralRequest, found: Found, problem: Problem) -> dict[str, str]:
     tree = found.mean_tree
-    names = [f"Node{n}" for n in range(1, len(problem.taxa) - 1)]
-    labels = dict(zip(tree.edge[inner_nodes(tree)[1:]].tolist(), names[1:], strict=True))
+    nodes = inner_nodes(tree)
+    names = [f"Node{n}" for n in range(1, len(nodes) + 1)]
+    labels = dict(zip(tree.edge[nodes[1:]].tolist(), names[1:], strict=True))
     newick = write_newick(tree, problem.taxa, labels=labels)
     texts = {TREE: f"{newick[:-1]}{names[0]};\n"}  # the first node is where the text is rooted
     parts = list(_parts(found, problem))

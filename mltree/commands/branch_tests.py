@@ -19,10 +19,10 @@ from mltree.supports.branch_tests import BranchTests, local_tests
 from mltree.supports.resampling import Resampling, share_error
 from mltree.supports.table import members
 from mltree.tree.splits import splits
-from mltree.tree.topology import Float64Array, Tree
+from mltree.tree.topology import Float64Array, Int32Array, Tree, siblings
 from mltree.values import Value
 
-__all__ = ["BRANCHES", "BRANCH_TESTS", "FEWEST_TAXA", "LocalTests", "TestedBranches"]
+__all__ = ["BRANCHES", "BRANCH_TESTS", "FEWEST_TAXA", "LocalTests", "TestedBranches", "testable"]
 
 BRANCHES = "branchTests"
 """Kind of the file with all tests."""
@@ -54,20 +54,35 @@ class LocalTests(Value):
 
         groups  the patterns of every data type
         """
-        weights = np.concatenate([patterns.weights for patterns in groups])
-        rows = rows_of_neighbours(likelihood, tree, Case(model.arrays()), weights)
+        weights, edges = np.concatenate([patterns.weights for patterns in groups]), testable(tree)
+        rows = rows_of_neighbours(likelihood, tree, Case(model.arrays()), weights, edges)
         resampling = Resampling.of(groups, seed, "local tests")
         tested = local_tests(rows.lnl, rows.resampled, resampling, self.replicates)
-        return TestedBranches(self, tree, model.mean_lengths(tree.lengths), tested)
+        return TestedBranches(self, tree, edges, model.mean_lengths(tree.lengths), tested)
+
+
+def testable(tree: Tree) -> Int32Array:
+    """int32 [B]: ids, rising, of the inner branches that are told from two others by tests.
+
+    Not of those that end at a polytomy: more than four subtrees meet there, and the branch stands
+    against more than two others.
+    """
+    edges = tree.inner_edges
+    ends = tree.edge_halves[edges]
+    around = np.concatenate([tree.edge[beside] for beside in siblings(ends)], axis=1)
+    found: Int32Array = edges[(around < tree.n_branches).all(axis=1)]
+    return found
 
 
 class TestedBranches(Value):
-    """What was found of every inner branch of a tree."""
+    """What was found of the branches of a tree that there are tests of."""
 
     __test__ = False  # no test of pytest's
 
     asked: LocalTests
     tree: Tree
+    edges: Int32Array
+    """int32 [B]: :func:`testable`"""
     lengths: Float64Array
     """f64 [E]: of the tree, one a branch."""
     tests: BranchTests
@@ -91,13 +106,11 @@ class TestedBranches(Value):
         """
         scale = dict.fromkeys(BRANCH_TESTS.values(), 1.0) | {"SH-aLRT": 100.0, "LBP": 100.0}
         columns = [scale[name] * self.values[name] for name in self.asked.names]
-        more = behind or {}
-        return {
-            edge: "/".join([*(f"{value:.3g}" for value in row), *filter(None, [more.get(edge)])])
-            for edge, row in zip(
-                self.tree.inner_edges.tolist(), np.stack(columns, axis=1).tolist(), strict=True
-            )
-        }
+        labels = dict(behind or {})
+        for edge, row in zip(self.edges.tolist(), np.stack(columns, axis=1).tolist(), strict=True):
+            values = [f"{value:.3g}" for value in row]
+            labels[edge] = "/".join([*values, *filter(None, [labels.get(edge)])])
+        return labels
 
     def events(self, newick: str) -> list[SupportsDrawn]:
         """Of every test that was asked for; ``newick``: the tree with the labels."""
@@ -110,7 +123,7 @@ class TestedBranches(Value):
 
     def _lines(self, taxa: Sequence[str]) -> Iterator[str]:
         yield ("lnL1\tlnL2\taLRT\tSH-aLRT\terror\tLBP\terror\tp-aLRT\taBayes\tlength\ttaxa\n")
-        tests, edges, n_tips = self.tests, self.tree.inner_edges, self.tree.n_tips
+        tests, edges, n_tips = self.tests, self.edges, self.tree.n_tips
         sh_error, lbp_error = (
             share_error(share, tests.replicates) for share in (tests.sh_alrt, tests.lbp)
         )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mltree.commands.request import Request
-from mltree.errors import InputError, ModelError
+from mltree.errors import ModelError
 from mltree.events import Emit
 from mltree.model.partitioned import PartitionModel
 from mltree.problem import Problem, check_possible, lone_trees, read_trees
 from mltree.runs.run import FIXED_TOPOLOGY, Computation, Found, as_reported, evaluate
-from mltree.tree.newick import Notices, had_polytomies
 from mltree.tree.topology import Tree
 
-__all__ = ["FitRequest", "check_resolved", "fitted", "given_tree"]
+__all__ = ["FitRequest", "fitted", "given_tree"]
 
 
 class FitRequest(Request, kw_only=True):
@@ -35,25 +32,6 @@ def given_tree(path: str, problem: Problem, emit: Emit, optimise_branches: bool)
         for own, groups in lone_trees(tree, problem):
             check_possible(own, groups)
     return tree
-
-
-def check_resolved(path: str, notices: Sequence[Notices]) -> None:
-    """See that what is said of a file's trees is not said of trees that nobody meant.
-
-    Where branch lengths are optimised, the branches that resolve a polytomy would become as long as
-    suits this one of its resolutions.
-
-    notices  of each tree, as it was read
-    Raises:
-        InputError: a tree has a polytomy.
-    """
-    for number, own in enumerate(notices, 1):
-        if had_polytomies(own):
-            raise InputError(
-                f"tree {number} has a polytomy: optimised, its branches would resolve it",
-                file=path,
-                hint="resolve it, or keep the trees' branch lengths: --no-opt-branches",
-            )
 
 
 def fitted(

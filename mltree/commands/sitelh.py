@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mltree import __version__
-from mltree.commands.fitting import FitRequest, check_resolved, fitted
+from mltree.commands.fitting import FitRequest, fitted
 from mltree.commands.results import finish
 from mltree.events import Notice
 from mltree.events.run import RunStarted
@@ -45,8 +45,6 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
     reporter(RunStarted(__version__, request.command))
     problem = request.load(reporter)
     read = read_newicks(request.trees, problem.taxa)
-    if request.optimise_branches:
-        check_resolved(request.trees, [notices for _, notices in read])
     reporter(TreesLoaded(request.trees, len(read), len(problem.taxa)))
     for number, (tree, notices) in enumerate(read, 1):
         for notice in notices:

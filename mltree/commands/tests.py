@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from mltree import __version__
-from mltree.commands.branch_tests import BRANCH_TESTS, BRANCHES, FEWEST_TAXA, LocalTests
-from mltree.commands.fitting import FitRequest, check_resolved, fitted
+from mltree.commands.branch_tests import BRANCH_TESTS, BRANCHES, LocalTests, testable
+from mltree.commands.fitting import FitRequest, fitted
 from mltree.commands.results import finish
 from mltree.errors import InputError
 from mltree.events import Notice
@@ -62,7 +62,7 @@ def run_alrt(request: BranchTestRequest, reporter: Reporter) -> None:
     """Test the branches of a tree, show what was found, write the files.
 
     Raises:
-        InputError: three taxa have no inner branch.
+        InputError: the tree has no branch that there are tests of.
     """
     chosen = tuple(_choice(request.tests, BRANCH_TESTS))
     outputs = request.outputs
@@ -72,8 +72,12 @@ def run_alrt(request: BranchTestRequest, reporter: Reporter) -> None:
     reporter(RunStarted(__version__, request.command, request.seed))
     problem = request.load(reporter)
     tree = read_tree(request.tree, problem, reporter)
-    if tree.n_tips < FEWEST_TAXA:
-        raise InputError(f"{tree.n_tips} taxa have no inner branch to test", file=request.tree)
+    count, inner = len(testable(tree)), len(tree.inner_edges)
+    if not count:
+        hint = "tests take an inner branch with two others at either end"
+        raise InputError("the tree has no branch to test", file=request.tree, hint=hint)
+    if count < inner:
+        reporter(Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests"))
     before = _labels(request.tree, tree, problem.taxa)
     computation = open_computation(problem, request.resources, reporter)
     found = _fitted(request, problem, computation, tree, reporter)
@@ -84,7 +88,6 @@ def run_alrt(request: BranchTestRequest, reporter: Reporter) -> None:
     for event in tested.events(newick):
         reporter(event)
     texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
-    count = len(tested.tests.lnl)
     values = {"seed": request.seed, "branches": count, "means": tested.means, "tree": newick}
     inputs = [*request.files, request.tree]
     finish("alrt", request.command, outputs, texts, values, inputs, reporter)
@@ -179,8 +182,6 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
 def _read(request: TreeTestRequest, problem: Problem, reporter: Reporter) -> list[Tree]:
     path = request.trees
     read = read_newicks(path, problem.patterns.taxa)
-    if request.optimise_branches:
-        check_resolved(path, [notices for _, notices in read])
     for number, (_, notices) in enumerate(read, 1):
         for notice in notices:
             reporter(Notice(f"{path}, tree {number}: {notice}"))

@@ -19,7 +19,6 @@ from mltree.tree.clades import nested, write_clades
 from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.newick_clades import read_clades, read_labelled
 from mltree.tree.splits import splits
-from mltree.tree.topology import Tree
 from mltree.values import Value
 
 __all__ = ["ULTRAFAST_KINDS", "WantedUltrafast", "ultrafast_texts"]
@@ -27,9 +26,6 @@ __all__ = ["ULTRAFAST_KINDS", "WantedUltrafast", "ultrafast_texts"]
 TREES, CONSENSUS, SPLITS = "ufboot", "contree", "splits.nex"
 ULTRAFAST_KINDS = (TREES, CONSENSUS, SPLITS)
 """Kinds of files, IQ-TREE's."""
-
-GONE = -1.0
-"""Length of branches that are not in a consensus, and are not written."""
 
 
 class WantedUltrafast(Value):
@@ -64,10 +60,7 @@ def ultrafast_texts(
 
 
 def _likely_consensus(table: SplitTable, ready: TreeSearch, model: PartitionModel) -> str:
-    """The extended majority consensus, with supports and branch lengths as likely as can be.
-
-    Where it is no binary tree, lengths are those of one that has its splits.
-    """
+    """The extended majority consensus, with supports and branch lengths as likely as can be."""
     taxa = ready.problem.taxa
     chosen = consensus(table, Consensus.EXTENDED)
     shape, _ = nested(table.taxa, members(table.bits[chosen], len(taxa)))
@@ -75,17 +68,11 @@ def _likely_consensus(table: SplitTable, ready: TreeSearch, model: PartitionMode
     tree.lengths = model.spread(tree.lengths)
     epsilon = ready.settings.final_smooth_epsilon
     ready.computation.exact.smooth([tree], [Case(model.arrays())], epsilon)
-    lone = Tree(tree.twin, tree.edge, model.mean_lengths(tree.lengths), tree.n_tips)
-    shown = _by_split(table, chosen, taxa)
-    labels: dict[int, str] = {}
-    for edge, side in zip(
-        lone.inner_edges.tolist(), members(splits(lone)[lone.inner_edges], len(taxa)), strict=True
-    ):
-        if side.tobytes() in shown:
-            labels[edge] = shown[side.tobytes()]
-        else:
-            lone.lengths[edge] = GONE
-    return write_newick(lone, taxa, labels=labels, collapse=GONE / 2) + "\n"
+    lone = tree.with_lengths(model.mean_lengths(tree.lengths))
+    shown, inner = _by_split(table, chosen, taxa), lone.inner_edges
+    sides = members(splits(lone)[inner], len(taxa))
+    labels = {edge: shown[side.tobytes()] for edge, side in zip(inner.tolist(), sides, strict=True)}
+    return write_newick(lone, taxa, labels=labels) + "\n"
 
 
 def _by_split(table: SplitTable, chosen: np.ndarray, taxa: Sequence[str]) -> Mapping[bytes, str]:

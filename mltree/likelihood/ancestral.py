@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
@@ -29,32 +30,40 @@ time, within a processor's caches by a node."""
 
 
 def inner_nodes(tree: Tree) -> list[int]:
-    """Half-edges at the T-2 inner nodes that face tip 0, from the node next to it outwards."""
-    return [half for wave in tree.waves_from(int(tree.edge[0])) for half in wave.tolist()]
+    """Half-edges at the N' inner nodes that face tip 0, from the node next to it outwards.
+
+    N' is T-2; less by the artificial edges of the tree, whose two nodes are one.
+    """
+    return [half for half in _inner_nodes(tree) if tree.edge.item(half) < tree.n_branches]
 
 
 def marginal_states(tree: Tree, patterns: Patterns, arrays: ModelArrays) -> Float64Array:
-    """f64 [T-2, L, S]: probabilities of sum 1, nodes as :func:`inner_nodes` has them.
+    """f64 [N', L, S]: probabilities of sum 1, nodes as :func:`inner_nodes` has them.
 
     The tree has one length a branch; the patterns are of one part.
     """
     systems = _systems(arrays)
     p = np.concatenate([p_matrices(system, tree.lengths) for system in systems], axis=1)
     pi = np.concatenate([np.tile(one.frequencies, (one.n_categories, 1)) for one in systems])
-    nodes = inner_nodes(tree)
-    found = np.empty((len(nodes), patterns.n_patterns, arrays.n_states))
+    nodes = _inner_nodes(tree)
+    wanted = np.isin(nodes, inner_nodes(tree))
+    found = np.empty((int(wanted.sum()), patterns.n_patterns, arrays.n_states))
     bytes_each = 8 * arrays.n_categories * arrays.n_states * 3 * len(nodes)
     step = max(1, AT_ONCE // bytes_each)
     for start in range(0, patterns.n_patterns, step):
         some = slice(start, start + step)
         codes = patterns.codes[:, some]
-        for n, posterior in enumerate(
-            _posteriors(
-                tree, nodes, patterns.alphabet.tip_table[codes], p, arrays.weights[:, None] * pi
-            )
-        ):
+        every = _posteriors(
+            tree, nodes, patterns.alphabet.tip_table[codes], p, arrays.weights[:, None] * pi
+        )
+        for n, posterior in enumerate(compress(every, wanted)):
             found[n, some] = posterior
     return found
+
+
+def _inner_nodes(tree: Tree) -> list[int]:
+    """Likewise, those behind artificial edges too."""
+    return [half for wave in tree.waves_from(int(tree.edge[0])) for half in wave.tolist()]
 
 
 def _posteriors(

@@ -176,7 +176,7 @@ class Likelihood:
     ) -> Float64:
         """f64[n]: lnL after optimising all branch lengths, which change in place.
 
-        Simultaneous guarded Newton steps on the device; never ends worse than it started.
+        Simultaneous guarded Newton steps on the device, never to a worse end; polytomies stay.
         """
 
         def smooth(batch: slice) -> Float64:
@@ -338,7 +338,8 @@ class Likelihood:
         lead = trees[0].lengths.shape[:-1]
         parts = math.prod(lead)
         control = planner.control_records(parts * len(trees), epsilon / parts, max_passes)
-        result = self.run(program, self.clip(_lengths(trees)), control)
+        clipped = _lengths([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
+        result = self.run(program, clipped, control)
         ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
         lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)
         for tree, own in zip(trees, lengths, strict=True):
@@ -347,8 +348,7 @@ class Likelihood:
             self._remember(trees, cases)
         else:
             self._resident = []
-        best: Float64 = result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0)
-        return best
+        return np.asarray(result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0))
 
     def _update(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Make every directional CLA of the trees resident: those that are not yet."""

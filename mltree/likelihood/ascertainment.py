@@ -119,8 +119,7 @@ class AscertainedLikelihood(Likelihood):
 
         def some(which: Numbers, lengths: Sequence[Float64]) -> tuple[list[Tree], list[Case]]:
             own = [
-                Tree(trees[n].twin, trees[n].edge, row.copy(), trees[n].n_tips)
-                for n, row in zip(which.tolist(), lengths, strict=True)
+                trees[n].with_lengths(row) for n, row in zip(which.tolist(), lengths, strict=True)
             ]
             return own, [cases[n] for n in which.tolist()]
 
@@ -137,7 +136,7 @@ class AscertainedLikelihood(Likelihood):
         known = self._scored(trees, cases)[1]
         best, known = in_turns(start, known, raised, corrected, self.clip, epsilon)
         for tree, lengths in zip(trees, best, strict=True):
-            tree.lengths[:] = lengths
+            tree.lengths[:] = tree.with_lengths(lengths).lengths
         return known.lnl
 
     def optimised(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:

@@ -38,8 +38,9 @@ class KeptPrograms:
 
 def _topologies(trees: Sequence[Tree]) -> tuple[Hashable, ...]:
     """What tells the topologies from others; that of trees which share their arrays but once."""
-    keys = [(id(tree.twin), id(tree.edge)) for tree in trees]
+    keys = [(id(tree.twin), id(tree.edge), tree.n_artificial) for tree in trees]
     unlike = dict(zip(keys, trees, strict=True))
     place = {key: number for number, key in enumerate(unlike)}
     told = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
-    return tuple(place[key] for key in keys), *told
+    artificial = tuple(tree.n_artificial for tree in unlike.values())
+    return tuple(place[key] for key in keys), artificial, *told

@@ -191,13 +191,14 @@ def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
 def smoothing(trees: Sequence[Tree], max_passes: int, cases: Cases | None = None) -> Program:
     """Simultaneous Newton steps on all branches until no tree gains; a group is a tree.
 
+    Artificial edges, the last ones of a tree, are in no group and stay as they are.
     Where lengths are not linked a group is a part of a tree, part by part.
     """
     cases = cases or Cases.alike(len(trees))
     number, forest = _numbers(trees), Forest(trees)
     count, edges, first = forest.n_trees, forest.tree_of_edge.size, forest.first_edge
     groups = planner.group_records(
-        GroupKind.DIAGONAL, first, forest.n_edges, number, count + 2 * first
+        GroupKind.DIAGONAL, first, forest.n_branches, number, count + 2 * first
     )
     once = derivatives(trees, cases)
     groups = groups_by_part(groups, cases, edges, count + 2 * edges)

@@ -131,13 +131,13 @@ def rows_of_trees(
 
 
 def rows_of_neighbours(
-    likelihood: Likelihood, tree: Tree, case: Case, weights: Float64
+    likelihood: Likelihood, tree: Tree, case: Case, weights: Float64, edges: Int32
 ) -> SiteRows:
-    """Rows 2k and 2k + 1: both neighbours across the k-th inner edge; the last row: the tree.
+    """Rows 2k and 2k + 1: both neighbours across the k-th of inner edges; the last row: the tree.
 
     The neighbours have the five branches around that edge optimised, the tree is as it is.
     """
-    best, _ = optimised_quartets(likelihood, tree, case, neighbours(tree, tree.inner_edges))
+    best, _ = optimised_quartets(likelihood, tree, case, neighbours(tree, edges))
     return rows_of_quartets(likelihood, tree, case, best, weights)
 
 

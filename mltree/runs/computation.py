@@ -183,14 +183,13 @@ class Found(Value):
     @property
     def mean_tree(self) -> Tree:
         """The tree with one length a branch: where parts have their own, the mean over sites."""
-        lengths = self.model.mean_lengths(self.tree.lengths)
-        return Tree(self.tree.twin, self.tree.edge, lengths, self.tree.n_tips)
+        return self.tree.with_lengths(self.model.mean_lengths(self.tree.lengths))
 
     @property
     def part_trees(self) -> list[Tree]:
         """The tree with the lengths of each part, where parts have their own."""
         rows = list(self.tree.lengths) if self.tree.lengths.ndim > 1 else []
-        return [Tree(self.tree.twin, self.tree.edge, row, self.tree.n_tips) for row in rows]
+        return [self.tree.with_lengths(row) for row in rows]
 
     def event(self, newick: str, files: Sequence[str] = (), support: str = "") -> RunFinished:
         """The result as the last event of a run that wrote these files."""

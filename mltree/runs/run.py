@@ -199,7 +199,7 @@ def mark(
 
 def with_own_lengths(tree: Tree, model: PartitionModel) -> Tree:
     """A copy, with lengths for every part where the model's parts have their own."""
-    return Tree(tree.twin.copy(), tree.edge.copy(), model.spread(tree.lengths), tree.n_tips)
+    return tree.with_lengths(model.spread(tree.lengths)).copy()
 
 
 def without_copies(

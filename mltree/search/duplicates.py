@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns, identical_taxa
+from mltree.settings import BranchSettings
 from mltree.tree.topology import Tree, tree_from_edges
 from mltree.values import Value
 
@@ -75,7 +76,8 @@ class Collapsed(Value, eq=False):
         return replace(self, kept=kept, copies=copies, models=models)
 
     def reduce_tree(self, tree: Tree) -> Tree:
-        """A tree over all taxa without the copies: a start for the search."""
+        """A tree over all taxa without the copies: a start for the search, polytomies resolved."""
+        tree = tree.resolved(BranchSettings.minimum)
         ends, lengths = (tree.edge_halves // 3).tolist(), tree.lengths.tolist()
         return _without(ends, lengths, self.copies.tolist(), self.kept, tree.n_tips)
 

@@ -337,8 +337,7 @@ class _FitClimb:
         tree = self._fit.tree
         if tree.lengths.ndim == 1:
             return tree
-        lengths = self._branches.scaled(tree.lengths[part], scale)
-        return Tree(tree.twin, tree.edge, lengths, tree.n_tips)
+        return tree.with_lengths(self._branches.scaled(tree.lengths[part], scale))
 
     def _scaled(self, scales: Float) -> list[Tree]:
         """The tree with branches as long as every row of factors f64[n, parts] makes them."""
@@ -347,4 +346,4 @@ class _FitClimb:
             return [tree] * len(scales)
         factors = scales[:, :, None] if tree.lengths.ndim > 1 else scales
         lengths = self._branches.scaled(tree.lengths, factors)
-        return [Tree(tree.twin, tree.edge, own, tree.n_tips) for own in lengths]
+        return [tree.with_lengths(own) for own in lengths]

@@ -29,6 +29,7 @@ class Forest:
         self.n_tips: Int32Array = np.array([tree.n_tips for tree in trees], np.int32)
         """int32[n]: T of every tree; and so on."""
         self.n_edges: Int32Array = 2 * self.n_tips - 3
+        self.n_branches: Int32Array = np.array([tree.n_branches for tree in trees], np.int32)
         self.n_halves: Int32Array = 6 * self.n_tips - 6
         self.first_edge: Int32Array = np.cumsum(self.n_edges, dtype=np.int32) - self.n_edges
         self.first_half: Int32Array = np.cumsum(self.n_halves, dtype=np.int32) - self.n_halves
@@ -79,7 +80,8 @@ class Forest:
         is_used = self.is_inner[halves] | (np.arange(self.n_halves[number]) % 3 == 0)
         twin = np.where(is_used, self.twin[halves] - self.first_half[number], np.int32(NONE))
         edge = np.where(is_used, self.edge[halves] - self.first_edge[number], np.int32(NONE))
-        return Tree(twin, edge, self.lengths[..., edges].copy(), int(self.n_tips[number]))
+        n_tips, artificial = int(self.n_tips[number]), self.n_edges - self.n_branches
+        return Tree(twin, edge, self.lengths[..., edges].copy(), n_tips, int(artificial[number]))
 
     def of_trees(self, half: int) -> Int32Array:
         """int32[n]: a half-edge of every tree."""
@@ -156,13 +158,17 @@ class Forest:
     def topology_keys(self) -> list[int]:
         """64 bits of every tree that equal topologies share, whatever their numbering and lengths.
 
-        A hash of the tree rooted at tip 0: key(inner node) = mix(key(left) + key(right)).
+        A hash of the tree rooted at tip 0: key(inner node) = mix(key(left) + key(right)), unmixed
+        where the node is one with that above it.
         Different topologies collide with a probability of about 2^-64 a pair.
         """
         one, other = self.behind
         key = self._tip_keys()
+        in_tree = np.arange(self.tree_of_edge.size) - self.first_edge[self.tree_of_edge]
+        is_branch = (in_tree < self.n_branches[self.tree_of_edge])[self.edge]
         for wave in reversed(self.waves()):
-            key[wave] = mixed(key[one[wave]] + key[other[wave]])
+            both = key[one[wave]] + key[other[wave]]
+            key[wave] = np.where(is_branch[wave], mixed(both), both)
         keys: list[int] = key[self.twin[self.of_trees(0)]].tolist()
         return keys
 

@@ -1,7 +1,8 @@
 """Newick text in and out, tree drawings, and ete3's Robinson-Foulds distance.
 
 The one module that knows ete3, which is loaded when first needed. ete3 builds the tree from
-normalised text (newick_text); then it is flattened: taxa matched, unrooted, polytomies resolved.
+normalised text (newick_text); then it is flattened: taxa matched, unrooted, the nodes of polytomies
+joined by artificial edges.
 """
 
 from __future__ import annotations
@@ -27,20 +28,14 @@ from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
 from mltree.values import Value
 
 __all__ = [
-    "POLYTOMY_LENGTH",
     "Notices",
     "ascii_drawing",
-    "had_polytomies",
     "listed",
     "read_newick",
     "read_newicks",
     "robinson_foulds",
     "write_newick",
 ]
-
-POLYTOMY_LENGTH = 1e-6
-"""Expected substitutions per site of a branch that resolves a polytomy: the shortest branch that
-RAxML and mltree let an optimiser reach."""
 
 MAX_LENGTH = 1e300
 """Sums of longer branches may overflow."""
@@ -52,9 +47,6 @@ MAX_NAMED = 5
 """How many taxa an error message lists."""
 
 Notices = tuple[str, ...]
-
-_RESOLVED = f"resolved with branches of {POLYTOMY_LENGTH:g}"
-"""How a notice of polytomies ends."""
 
 
 def read_newick(source: str | Path, taxa: Sequence[str]) -> tuple[Tree, Notices]:
@@ -82,11 +74,6 @@ def read_newicks(source: str | Path, taxa: Sequence[str]) -> list[tuple[Tree, No
     return trees
 
 
-def had_polytomies(notices: Notices) -> bool:
-    """Whether a tree that was read with these notices was not binary."""
-    return any(notice.endswith(_RESOLVED) for notice in notices)
-
-
 def write_newick(
     tree: Tree,
     taxa: Sequence[str],
@@ -100,21 +87,32 @@ def write_newick(
 
     Subtrees are ordered by their first taxon, so equal trees give equal text whatever their
     numbering. digits: decimals of the lengths, or None for all that a float64 has. outgroup: tips
-    that stand together in the tree; where they do not, the first of them counts. collapse: inner
-    branches no longer than this become polytomies. labels: of inner edges, by their ids.
+    that stand together in the tree; where they do not, the first of them counts. Artificial edges
+    are not written, nor, with collapse, inner branches no longer than that: there are polytomies.
+    labels: of inner edges, by their ids.
     """
     twin, edges, all_lengths = tree.twin.tolist(), tree.edge.tolist(), tree.lengths.tolist()
-    first_tip = _first_tips(tree, twin)
+    first_tip, first_inner, n_branches = _first_tips(tree, twin), 3 * tree.n_tips, tree.n_branches
+    shortest = -math.inf if collapse is None else collapse
     written = "{!r}" if digits is None else f"{{:.{digits}f}}"
 
     def branch(half: int) -> str:
         return ":" + written.format(all_lengths[edges[half]])
 
     def in_order(*halves: int) -> list[int]:
-        return sorted([twin[half] for half in halves], key=first_tip.__getitem__)
+        found: list[int] = []
+        ahead = [twin[half] for half in halves]
+        while ahead:
+            half = ahead.pop()
+            if vanishes(half):
+                ahead += [twin[beside] for beside in siblings(half)]
+            else:
+                found.append(half)
+        return sorted(found, key=first_tip.__getitem__)
 
     def vanishes(half: int) -> bool:
-        return collapse is not None and all_lengths[edges[half]] <= collapse
+        edge = edges[half]
+        return half >= first_inner and (edge >= n_branches or all_lengths[edge] <= shortest)
 
     parts: list[str] = []
     root = facing(tree, outgroup)
@@ -125,10 +123,8 @@ def write_newick(
         item = stack.pop()
         if isinstance(item, str):
             parts.append(item)
-        elif item < 3 * tree.n_tips:
+        elif item < first_inner:
             parts.append(quoted(taxa[item // 3]) + branch(item))
-        elif vanishes(item):
-            stack += _separated(in_order(*siblings(item)))
         else:
             label = "" if labels is None else labels.get(edges[item], "")
             stack += [f"){label}" + branch(item), *_separated(in_order(*siblings(item))), "("]
@@ -156,7 +152,7 @@ def robinson_foulds(first: Tree, second: Tree) -> int:
 
 @dataclass
 class _Flattener:
-    """Turns one raw tree into a Tree: unrooted, binary, tips numbered by taxon."""
+    """Turns one raw tree into a Tree: unrooted, tips numbered by taxon."""
 
     raw: RawTree
     index: dict[str, int]
@@ -164,7 +160,8 @@ class _Flattener:
     ends: list[tuple[int, int]] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)
     next_node: int = 0
-    n_polytomies: int = 0
+    artificial: set[int] = field(default_factory=set)
+    """Nodes that an artificial edge joins to the one above."""
     n_unary: int = 0
     rooted: bool = False
 
@@ -178,8 +175,11 @@ class _Flattener:
         lengths[missing] = DEFAULT_LENGTH
         if lengths.max() > MAX_LENGTH:
             raise self._fail(f"a branch is longer than {MAX_LENGTH:g}", hint="is it a length?")
-        notices = self._notices(int(missing.sum()))
-        return tree_from_edges(self.ends, lengths, len(self.index)), notices
+        ends = np.array(self.ends)
+        is_artificial = np.isin(ends[:, 1], list(self.artificial))
+        last = np.argsort(is_artificial, kind="stable")
+        tree = tree_from_edges(ends[last], lengths[last], len(self.index), len(self.artificial))
+        return tree, self._notices(int(missing.sum()))
 
     def _fail(self, problem: str, *, taxon: str | None = None, hint: str | None = None) -> Any:
         return InputError(problem, file=self.file, line=self.raw.line, taxon=taxon, hint=hint)
@@ -254,10 +254,10 @@ class _Flattener:
 
     def _resolve(self, children: deque[tuple[int, float]], degree: int) -> None:
         """Pair subtrees, first in first out (the shallowest binary tree), down to ``degree``."""
-        self.n_polytomies += len(children) > degree
         while len(children) > degree:
-            pair = [children.popleft(), children.popleft()]
-            children.append((self._join(pair), POLYTOMY_LENGTH))
+            node = self._join([children.popleft(), children.popleft()])
+            self.artificial.add(node)
+            children.append((node, 0.0))
 
     def _join(self, children: Sequence[tuple[int, float]]) -> int:
         node, self.next_node = self.next_node, self.next_node + 1
@@ -271,9 +271,6 @@ class _Flattener:
             notices.append("rooted tree: root removed, its two branches merged into one")
         if self.n_unary:
             notices.append(f"{self.n_unary} nodes with a single child removed")
-        if self.n_polytomies:
-            count = f"{self.n_polytomies} polytom{'ies' if self.n_polytomies > 1 else 'y'}"
-            notices.append(f"{count} {_RESOLVED}")
         if n_missing:
             notices.append(f"{n_missing} branches without a length set to {DEFAULT_LENGTH:g}")
         return tuple(notices)

@@ -61,8 +61,7 @@ def facing(tree: Tree, tips: Sequence[int]) -> int | None:
 
 def robinson_foulds(first: Tree, second: Tree) -> int:
     """Splits that only one of two trees over the same tips has (Robinson & Foulds 1981)."""
-    shared = np.intersect1d(_inner_rows(first), _inner_rows(second), assume_unique=True).size
-    return 2 * (first.n_tips - 3 - shared)
+    return int(np.setxor1d(_inner_rows(first), _inner_rows(second), assume_unique=True).size)
 
 
 def same_topology(first: Tree, second: Tree) -> bool:
@@ -75,11 +74,11 @@ def lengths_in(tree: Tree, other: Tree) -> NDArray[np.float64]:
 
     Raises: ValueError where the topologies differ.
     """
-    own, others = splits(tree), splits(other)
+    own, others = splits(tree)[: tree.n_branches], splits(other)[: other.n_branches]
     order, place = np.lexsort(others.T), np.lexsort(own.T)
     if not np.array_equal(own[place], others[order]):
         raise ValueError("trees of different topologies")
-    lengths = np.empty(tree.n_edges)
+    lengths = np.zeros(tree.n_edges)
     lengths[place] = other.lengths[order]
     return lengths
 

@@ -64,12 +64,15 @@ class Tree:
     lengths  float64 [E] expected substitutions per site; [parts, E] where the parts of the
              alignment have branch lengths of their own
     n_tips   T; tip i of every tree is taxon i of the patterns
+    n_artificial  how many of the last edges are in no tree that was meant, but join the nodes that
+             a polytomy takes here; their length is 0 and stays so
     """
 
     twin: Int32Array
     edge: Int32Array
     lengths: Float64Array
     n_tips: int
+    n_artificial: int = 0
 
     @property
     def n_nodes(self) -> int:
@@ -82,6 +85,11 @@ class Tree:
         return 2 * self.n_tips - 3
 
     @property
+    def n_branches(self) -> int:
+        """E less the artificial edges: those from 0 to this are branches."""
+        return self.n_edges - self.n_artificial
+
+    @property
     def edge_halves(self) -> Int32Array:
         """int32 [E, 2]: the two half-edges of each edge, the lower number first."""
         lower = np.flatnonzero(self.twin > np.arange(self.twin.size)).astype(np.int32)
@@ -92,8 +100,9 @@ class Tree:
 
     @property
     def inner_edges(self) -> Int32Array:
-        """int32 [T-3]: ids, rising, of the edges that join two inner nodes."""
-        return np.flatnonzero(self.edge_halves[:, 0] >= 3 * self.n_tips).astype(np.int32)
+        """int32 [T-3 or less]: ids, rising, of the branches that join two inner nodes."""
+        nearer = self.edge_halves[: self.n_branches, 0]
+        return np.flatnonzero(nearer >= 3 * self.n_tips).astype(np.int32)
 
     @staticmethod
     def siblings(half: Half) -> tuple[Half, Half]:
@@ -108,17 +117,33 @@ class Tree:
         """Whether two trees are equal, numbering included, but for their lengths."""
         # Thousands are compared in a round, and array_equal takes ten times as long as this.
         twins, edges = self.twin.tobytes(), self.edge.tobytes()
-        return twins == other.twin.tobytes() and edges == other.edge.tobytes()
+        alike = twins == other.twin.tobytes() and edges == other.edge.tobytes()
+        return alike and self.n_artificial == other.n_artificial
 
     def copy(self) -> Tree:
         """An independent tree with the same numbering."""
-        return Tree(self.twin.copy(), self.edge.copy(), self.lengths.copy(), self.n_tips)
+        twin, edge, lengths = self.twin.copy(), self.edge.copy(), self.lengths.copy()
+        return Tree(twin, edge, lengths, self.n_tips, self.n_artificial)
+
+    def with_lengths(self, lengths: Float64Array) -> Tree:
+        """The same topology, sharing its arrays, with a copy of lengths; artificial ones are 0."""
+        own = np.array(lengths)
+        own[..., self.n_branches :] = 0.0
+        return Tree(self.twin, self.edge, own, self.n_tips, self.n_artificial)
+
+    def resolved(self, shortest: float) -> Tree:
+        """A copy whose polytomies are resolved, by branches as they come, of that length."""
+        tree = self.copy()
+        tree.n_artificial = 0
+        tree.lengths[..., self.n_branches :] = shortest
+        return tree
 
     def assign(self, other: Tree) -> None:
         """Overwrite this tree's arrays, in place, with those of a tree of the same size."""
         self.twin[:] = other.twin
         self.edge[:] = other.edge
         self.lengths[:] = other.lengths
+        self.n_artificial = other.n_artificial
 
     def validate(self) -> None:
         """Check every invariant. Raises: ValueError naming the first one that is broken."""
@@ -142,11 +167,14 @@ class Tree:
         return np.concatenate(waves)[::-1].copy()
 
 
-def tree_from_edges(ends: ArrayLike, lengths: ArrayLike, n_tips: int) -> Tree:
+def tree_from_edges(
+    ends: ArrayLike, lengths: ArrayLike, n_tips: int, n_artificial: int = 0
+) -> Tree:
     """A tree from the two node numbers of every edge; edge ids are the row numbers.
 
     ends     int [E, 2]; tips 0..T-1 must occur once, inner nodes T..2T-3 three times
     lengths  float [E], [parts, E] or one number for all
+    n_artificial  how many of the last rows are no branches (:class:`Tree`)
     Raises: ValueError where the rows are not an unrooted binary tree.
     """
     nodes = np.asarray(ends, dtype=np.int32)
@@ -165,7 +193,7 @@ def tree_from_edges(ends: ArrayLike, lengths: ArrayLike, n_tips: int) -> Tree:
     twin[halves] = halves[:, ::-1]
     edge[halves] = np.arange(n_edges, dtype=np.int32)[:, None]
     given = np.asarray(lengths, np.float64)
-    tree = Tree(twin, edge, np.empty((*given.shape[:-1], n_edges)), n_tips)
+    tree = Tree(twin, edge, np.empty((*given.shape[:-1], n_edges)), n_tips, n_artificial)
     tree.lengths[:] = given
     tree.validate()
     return tree
@@ -232,6 +260,8 @@ def _check_edge_ids(tree: Tree) -> None:
 
 
 def _check_lengths(tree: Tree) -> None:
+    if tree.lengths[..., tree.n_branches :].any():
+        raise ValueError("an artificial edge has a length")
     wrong = np.argwhere(~(np.isfinite(tree.lengths) & (tree.lengths >= 0)))
     if wrong.size:
         raise ValueError(f"edge {wrong[0][-1]} has length {tree.lengths[tuple(wrong[0])]}")

@@ -218,7 +218,6 @@ def test_odd_alignments_have_trees(run: Run, tmp_path: Path, case: str) -> None:
 @pytest.mark.parametrize(
     ("text", "notice"),
     [
-        ("(a:1,b:1,c:1,d:1);", "polytom"),
         ("((a:1,b:1):1,(c:1,d:1):1);", "root"),
         ("((a,b),c,d);", "length"),
     ],

@@ -169,7 +169,7 @@ def test_moves(open_engine: Open, reference: Callable[..., Likelihood], per_site
         spr(moved, int(prune), int(target), SprLengths(*lengths[n], join))
         expected = per_site.sites(reference, moved, 0) @ weights
         assert lnl[n] == pytest.approx(expected, rel=1e-9)
-    rows = rows_of_neighbours(used, tree, case, weights)
+    rows = rows_of_neighbours(used, tree, case, weights, tree.inner_edges)
     assert rows.lnl[-1] == pytest.approx(per_site.sites(reference, tree, 0) @ weights, rel=1e-9)
 
 

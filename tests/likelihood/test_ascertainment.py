@@ -28,6 +28,7 @@ from mltree.likelihood.site_rows import (
 )
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.tree.moves import nni, spr
+from mltree.tree.newick import read_newick
 from mltree.tree.topology import Tree
 
 BOUNDS = (1e-6, 100.0)
@@ -181,7 +182,7 @@ def test_neighbours_are_as_good_as_their_five_branches_allow(
     reference = corrected(ReferenceEngine(extended, problem.categories, BOUNDS), extended)
     device = corrected(open_native(extended, problem.categories), extended)
     device.smooth([tree], [problem.case], 0.01)
-    rows = rows_of_neighbours(device, tree, problem.case, extended.weights)
+    rows = rows_of_neighbours(device, tree, problem.case, extended.weights, tree.inner_edges)
     np.testing.assert_allclose(rows.sites() @ extended.weights, rows.lnl, rtol=1e-9)
     own = reference.log_likelihoods([tree], [problem.case])
     assert rows.lnl[-1] == pytest.approx(own[0], rel=1e-9)
@@ -279,3 +280,18 @@ def test_parts_of_several_state_counts_are_corrected_each_by_its_own(
         used = AscertainedLikelihood(joint, BOUNDS, Columns.of(groups), parts)
         rows = rows_of_trees(used, [tree], [case], weights)
         np.testing.assert_allclose(rows.resampled(drawn.astype(np.float64)), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_polytomies_are_kept(kind: str, make_problem: Callable[..., Any]) -> None:
+    problem = variable(make_problem(6, 30, seed=4))
+    extended = with_unseen(problem.patterns, [KINDS[kind](problem.patterns.alphabet.n_states)])
+    used = corrected(ReferenceEngine(extended, problem.categories, BOUNDS), extended)
+    names = problem.patterns.taxa
+    tree, _ = read_newick(f"({','.join(names[:3])},({','.join(names[3:])}));", names)
+    before = used.log_likelihoods([tree], [problem.case])
+    lnl = used.smooth([tree], [problem.case], 1e-4)
+    assert lnl > before
+    tree.validate()
+    assert tree.n_artificial == 2
+    assert used.log_likelihoods([tree], [problem.case]) == pytest.approx(lnl, rel=1e-9)

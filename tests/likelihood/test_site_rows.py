@@ -73,7 +73,7 @@ def test_neighbours_are_as_good_as_their_five_branches_allow(
     problem, best = best_of(case)
     weights = problem.patterns.weights
     used = likelihood(open_engine, problem)
-    rows = rows_of_neighbours(used, problem.tree, problem.case, weights)
+    rows = rows_of_neighbours(used, problem.tree, problem.case, weights, problem.tree.inner_edges)
     assert len(rows.lnl) == 2 * len(problem.tree.inner_edges) + 1
     for row, lnl in best.items():
         assert rows.lnl[row] == pytest.approx(lnl, abs=5e-3)
@@ -131,7 +131,9 @@ def test_batches_change_no_bit(open_engine: Any, make_problem: Any, likelihood: 
     used = likelihood(open_engine, problem)
 
     def both() -> list[tuple[np.ndarray, np.ndarray]]:
-        neighbours = rows_of_neighbours(used, problem.tree, problem.case, weights)
+        neighbours = rows_of_neighbours(
+            used, problem.tree, problem.case, weights, problem.tree.inner_edges
+        )
         found = [(neighbours.lnl, neighbours.sites())]
         trees = rows_of_trees(used, problem.trees, problem.cases, weights)
         return [*found, (trees.lnl, trees.sites())]

@@ -16,7 +16,6 @@ from mltree.tree import newick, splits
 from mltree.tree.forest import Forest
 from mltree.tree.moves import random_nnis
 from mltree.tree.newick import (
-    POLYTOMY_LENGTH,
     ascii_drawing,
     read_newick,
     read_newicks,
@@ -109,14 +108,54 @@ def test_a_root_at_a_tip_and_unary_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
-    [("(A:1,B:1,C:1,D:1,E:1);", "1 polytomy"), ("((A:1,B:1,C:1):1,D:1,E:1);", "1 polytomy")],
+    ("text", "expected", "branches"),
+    [
+        ("(A:1,B:1,C:1,D:1,E:1);", "(A:1,B:1,C:1,D:1,E:1);", 5),
+        ("((E:1,B:2,C:3):0,D:4,A:5);", "(A:5,(B:2,C:3,E:1):0,D:4);", 6),
+        ("((E:1,B:2,A:3):4,(C:1,D:1):5);", "(A:3,B:2,(C:1,D:1):9,E:1);", 6),
+    ],
 )
-def test_polytomies_are_resolved_with_a_notice(text: str, count: str) -> None:
-    tree, notices = read_newick(text, FIVE)
-    tree.validate()
-    assert notices[0].startswith(f"{count} resolved")
-    assert set(tree.lengths) == {1.0, POLYTOMY_LENGTH}
+def test_polytomies_are_kept(text: str, expected: str, branches: int) -> None:
+    tree, _ = read_newick(text, FIVE)
+    assert tree.n_branches == branches
+    assert write_newick(tree, FIVE, 0) == expected
+
+
+def test_polytomies_are_resolved_where_a_search_needs_it() -> None:
+    tree, _ = read_newick("(A:1,B:0,C:1,D:1,E:1);", FIVE)
+    binary = tree.resolved(0.25)
+    binary.validate()
+    assert sorted(binary.lengths) == [0.0, 0.25, 0.25, 1.0, 1.0, 1.0, 1.0]
+    assert binary.inner_edges.size == 2
+    assert tree.inner_edges.size == 0
+
+
+@pytest.mark.cases(10, 300)
+def test_a_polytomy_has_no_order(case: int) -> None:
+    """However its subtrees stand in the text, it is one topology, of the same text and lengths."""
+    rng = np.random.default_rng(case)
+    names = [f"t{n}" for n in range(int(rng.integers(5, 40)))]
+
+    def text(of: list[str], shuffled: bool) -> str:
+        if len(of) == 1:
+            return f"{of[0]}:{0.01 * (names.index(of[0]) + 1):.2f}"
+        own = np.random.default_rng([case, *map(names.index, of)])
+        count = int(own.integers(2, min(len(of), 6) + 1))
+        cuts = np.sort(own.choice(np.arange(1, len(of)), count - 1, replace=False))
+        parts = [text(list(part), shuffled) for part in np.split(np.array(of), cuts)]
+        if shuffled:
+            rng.shuffle(parts)
+        return f"({','.join(parts)}):{len(of)}.5"
+
+    tree, other = (read_newick(text(names, some) + ";", names)[0] for some in (False, True))
+    keys = Forest([tree, other, tree.resolved(1.0)]).topology_keys()
+    assert keys[0] == keys[1]
+    assert (keys[0] == keys[2]) == (tree.n_artificial == 0)
+    assert write_newick(tree, names) == write_newick(other, names)
+    assert splits.robinson_foulds(tree, other) == 0
+    assert splits.robinson_foulds(tree, tree.resolved(1.0)) == tree.n_artificial
+    np.testing.assert_array_equal(splits.lengths_in(tree, other), tree.lengths)
+    assert Forest([other, tree]).tree(1).is_same(tree)
 
 
 def test_a_large_star_becomes_a_shallow_tree() -> None:

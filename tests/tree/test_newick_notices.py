@@ -25,7 +25,7 @@ def subtree_text(
         text = names[0]
     else:
         parts = min(len(names), int(rng.integers(2, 5)))
-        counts["polytom"] += parts > (3 if depth == 0 else 2)
+        counts["artificial"] += max(0, parts - (3 if depth == 0 else 2))
         cuts = np.sort(rng.choice(np.arange(1, len(names)), parts - 1, replace=False))
         pieces = [list(piece) for piece in np.split(np.array(names), cuts)]
         inside = ",".join(subtree_text(rng, piece, counts, depth + 1) for piece in pieces)
@@ -42,9 +42,10 @@ def subtree_text(
 def test_notices_count_what_was_changed(case: int) -> None:
     rng = np.random.default_rng(case)
     names = [f"t{n}" for n in range(int(rng.integers(5, 30)))]
-    counts = {"polytom": 0, "single child": 0}
+    counts = {"artificial": 0, "single child": 0}
     tree, notices = read_newick(subtree_text(rng, names, counts) + ";", names)
     tree.validate()
+    assert tree.n_artificial == counts.pop("artificial")
     assert {words: count_of(notices, words) for words in counts} == counts
 
 
