@@ -9,8 +9,8 @@ import numpy as np
 
 from mltree.alignment.subsets import merged, only, refuse_files
 from mltree.choice.merging import merge_parts
-from mltree.choice.model_choice import choose_models
-from mltree.choice.scored_models import Choice
+from mltree.choice.model_choice import MARGIN, choose_models
+from mltree.choice.scored_models import Choice, Known, matrices_near
 from mltree.errors import InputError
 from mltree.events import Emit, ignore
 from mltree.likelihood.api import Likelihood
@@ -30,6 +30,11 @@ from mltree.tree.topology import Tree
 from mltree.values import Value
 
 __all__ = ["Scheme", "check_mergeable", "choose", "choose_scheme", "regrouped"]
+
+
+TOGETHER = 2.0 * MARGIN
+"""Of a score: how near the best matrices have to come, by what they bring the parts of a subset one
+by one, to be tried where these are one. Parameters of their own bring parts a few units more."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ def choose(
     Raises:
         DeviceError: a device cannot be found or used.
     """
-    quick = _Quick(tree) if tree else _quick_tree(problem, resources, seed, emit)
+    quick = _Quick(tree) if tree is not None else _quick_tree(problem, resources, seed, emit)
     return _choices(problem, resources, criterion, quick, emit)
 
 
@@ -83,21 +88,27 @@ def choose_scheme(
         DeviceError: a device cannot be found or used.
     """
     check_mergeable(problem)
-    quick = _Quick(tree) if tree else _quick_tree(problem, resources, seed, emit)
+    quick = _Quick(tree) if tree is not None else _quick_tree(problem, resources, seed, emit)
     tree, choices = quick.tree, _choices(problem, resources, criterion, quick, emit)
     subsets = merge_parts(problem, choices, tree, resources, criterion, emit)
     fewer = regrouped(problem, subsets)
     lone = _lone(problem, subsets)
     known = {choice.part: choice for choice in choices if choice.part in lone}
+    members = _members(problem, subsets)
+    of_part = {choice.part: choice for choice in choices}
+    parts_of = {"_".join(own): [of_part[name] for name in own] for own in members}
     names = list(fewer.model.names)
     for patterns in fewer.groups:
         own, names = names[: len(patterns.parts)], names[len(patterns.parts) :]
         new = [place for place, name in enumerate(own) if name not in known]
         if new:
             again = [own[place] for place in new]
-            found = choose_models(only(patterns, new), again, tree, resources, criterion, emit)
+            before = _known_of([parts_of[name] for name in again])
+            found = choose_models(
+                only(patterns, new), again, tree, resources, criterion, emit, before
+            )
             known |= {choice.part: choice for choice in found}
-    return Scheme(fewer, [known[name] for name in fewer.model.names], _members(problem, subsets))
+    return Scheme(fewer, [known[name] for name in fewer.model.names], members)
 
 
 def check_mergeable(problem: Problem) -> None:
@@ -155,12 +166,22 @@ def _choices(
     choices: list[Choice] = []
     for number, patterns in enumerate(problem.groups):
         own = slice(len(choices), len(choices) + len(patterns.parts))
-        names, models = problem.model.names[own], quick.models[own]
-        known = quick.likelihoods[number] if quick.likelihoods else {}
-        choices += choose_models(
-            patterns, names, quick.tree, resources, criterion, emit, models, known
-        )
+        likelihoods = quick.likelihoods[number] if quick.likelihoods else {}
+        known = Known(models=quick.models[own], likelihoods=likelihoods)
+        names = problem.model.names[own]
+        choices += choose_models(patterns, names, quick.tree, resources, criterion, emit, known)
     return choices
+
+
+def _known_of(subsets: Sequence[Sequence[Choice]]) -> Known:
+    """What the choices of some subsets' parts tell: where the largest began, what came near."""
+    return Known(
+        models=[
+            next(iter(max(own, key=lambda one: one.best.sites).scored.values())).model
+            for own in subsets
+        ],
+        matrices=[matrices_near(own, TOGETHER) for own in subsets],
+    )
 
 
 def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -> _Quick:

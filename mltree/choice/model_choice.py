@@ -11,7 +11,7 @@ the patterns of its part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mltree.alignment.patterns import Patterns
 from mltree.choice.curvatures import projected
 from mltree.choice.rate_screening import RateScreening
-from mltree.choice.scored_models import Choice, Scored
+from mltree.choice.scored_models import Choice, Known, Scored
 from mltree.choice.sieve import settle_promising, within_reach
 from mltree.choice.widths import WIDTHS, engine_width
 from mltree.events import Emit
@@ -71,6 +71,9 @@ FITTING = replace(
 """A tenth of what ModelFinder stops at (0.1): scores are compared by units."""
 
 
+NOTHING = Known()
+
+
 def choose_models(
     patterns: Patterns,
     names: Sequence[str],
@@ -78,20 +81,16 @@ def choose_models(
     resources: Resources,
     criterion: Criterion,
     emit: Emit,
-    models: Sequence[Model] = (),
-    likelihoods: Mapping[int, Likelihood] | None = None,
+    known: Known = NOTHING,
 ) -> list[Choice]:
     """The best model of every part of some patterns of one kind, on a tree of their taxa.
 
-    ``names``: of the parts. The tree's lengths, f64[E], are where the fits begin, and, where there
-    are some, the ``models`` of the parts. ``likelihoods``: of the patterns, that are open, by their
-    categories.
+    ``names``: of the parts. The tree's lengths, f64[E], are where the fits begin.
 
     Raises:
         DeviceError: a device cannot be found or used.
     """
-    chooser = _Chooser(patterns, names, tree, resources, criterion, emit)
-    chooser.begin_with(models, likelihoods or {})
+    chooser = _Chooser(patterns, names, tree, resources, criterion, emit, known)
     chooser.compare_rates()
     chooser.compare_matrices()
     for choice in chooser.choices:
@@ -111,6 +110,7 @@ class _Chooser:
         resources: Resources,
         criterion: Criterion,
         emit: Emit,
+        known: Known,
     ) -> None:
         self.choices = [Choice(name, criterion) for name in names]
         self._patterns = patterns
@@ -121,18 +121,13 @@ class _Chooser:
         self._resources = resources
         self._criterion = criterion
         self._emit = emit
-        self._likelihoods: dict[int, Likelihood] = {}
-        self._models: Sequence[Model] = ()
+        self._known = known
+        self._likelihoods = dict(known.likelihoods)
         self._rates = RateScreening(patterns, FITTING, self._likelihood, WIDTHS[0])
         self._found: dict[tuple[int, str], FittedAmongSites] = {}
         """Rates of candidates on trees that are looked at."""
         self._curvatures: dict[tuple[int, str], Float] = {}
         """Of candidates with the reference matrix that were fitted whole."""
-
-    def begin_with(self, models: Sequence[Model], likelihoods: Mapping[int, Likelihood]) -> None:
-        """Take models of the parts to begin with, and likelihoods that are open."""
-        self._models = models
-        self._likelihoods |= likelihoods
 
     def compare_rates(self) -> None:
         """All rates under the reference matrix; free ones until more of them are worse."""
@@ -145,10 +140,16 @@ class _Chooser:
 
     def compare_matrices(self) -> None:
         """All matrices under the best rates, and the best of them under rates that came near."""
-        others = matrices(self._patterns.alphabet)[1:]
+        every = matrices(self._patterns.alphabet)
+        worth = self._known.matrices or [every] * len(self.choices)
         near = [[one.rates for one in self._near(choice)] for choice in self.choices]
         rates = [choice.best.candidate.rates for choice in self.choices]
-        self._screen_matrices([[Candidate(matrix, own) for matrix in others] for own in rates])
+        self._screen_matrices(
+            [
+                [Candidate(matrix, own) for matrix in every[1:] if matrix in some]
+                for own, some in zip(rates, worth, strict=True)
+            ]
+        )
         self._fit_near()
         self._screen_rates(
             [
@@ -292,7 +293,7 @@ class _Chooser:
         if known is not None:
             return _Start(candidate, thawed(known.model, model), known.tree, known.lnl)
         if not scored:
-            model = started_from(model, self._models[part]) if self._models else model
+            model = started_from(model, self._known.models[part]) if self._known.models else model
             return _Start(candidate, model, self._tree)
         best = self.choices[part].best
         model = started_from(model, best.model)

@@ -11,7 +11,7 @@ import pytest
 
 from mltree.alignment.alphabet import DNA
 from mltree.choice.model_choice import MARGIN, choose_models
-from mltree.choice.scored_models import Choice
+from mltree.choice.scored_models import Choice, Known
 from mltree.device.discovery import REFERENCE
 from mltree.events import Emit, Event, ignore
 from mltree.events.choice import CandidatesScored, ModelChosen
@@ -155,7 +155,7 @@ def test_fits_may_begin_with_a_model_and_on_an_open_likelihood(single) -> None:
     problem = data.problem
     (again,) = choose_models(
         problem.groups[0], problem.model.names, data.tree, ON, Criterion.BIC, ignore,
-        [start.with_empirical_frequencies(problem.groups[0])], {4: own},
+        Known(models=[start.with_empirical_frequencies(problem.groups[0])], likelihoods={4: own}),
     )  # fmt: skip
     assert again.best.name == choice.best.name
     assert again.best.lnl == pytest.approx(choice.best.lnl, abs=COARSE)
