@@ -8,7 +8,7 @@ where b is 1 in GY94 (Goldman & Yang 1994, Mol. Biol. Evol. 11:725-736, in the f
 Yang 1998, Genetics 148:929-936): rates go by the frequency of the codon that is made. In MG94 (Muse
 & Gaut 1994, Mol. Biol. Evol. 11:715-724) they go by that of the nucleotide which is put in. π[j] is
 then the product of the frequencies of its nucleotides, stop codons left out, so that b is 1 over
-the product of the two that stay.
+the product of the two that stay. Published exchangeabilities (ECMK07) are r as they are.
 """
 
 from __future__ import annotations
@@ -79,14 +79,25 @@ class CodonRates(Value, eq=False):
     """f64 [3, 4]: frequencies of ACGT at each position where codons' are their products."""
     given_nucleotides: tuple[float, ...] = ()
     """Those of the user, ACGT: 4 for all positions, or 12."""
+    published: Float64 | None = None
+    """f64 [S(S-1)/2]: exchangeabilities of a table (ECMK07), without ω and κ."""
+
+    @classmethod
+    def of_table(cls, alphabet: CodonAlphabet, rates: Float64) -> CodonRates:
+        """Those of a table f64 [S(S-1)/2], of which nothing is estimated."""
+        return cls(alphabet, has_kappa=False, omega_fixed=True, published=rates)
 
     @property
     def values(self) -> tuple[float, ...]:
-        """ω, and κ where there is one: the order of IQ-TREE's braces."""
+        """ω, and κ where there is one: the order of IQ-TREE's braces; none of a table."""
+        if self.published is not None:
+            return ()
         return (self.omega, self.kappa) if self.has_kappa else (self.omega,)
 
     def at(self, values: Sequence[float]) -> CodonRates:
         """With others, in the same order."""
+        if self.published is not None:
+            return self
         omega, *kappa = values
         return dataclasses.replace(self, omega=omega, kappa=kappa[0] if kappa else 1.0)
 
@@ -158,6 +169,8 @@ class CodonRates(Value, eq=False):
         return [("omega", "kappa").index(variable.name) for variable in self.variables()]
 
     def _base(self) -> Float64:
+        if self.published is not None:
+            return self.published
         changes = _changes(self.alphabet)
         base = changes.single.astype(np.float64)
         if self.by_nucleotide and self.nucleotides is not None:

@@ -316,7 +316,7 @@ def _matrix(model: Model, braces: Callable[..., str]) -> str:
         return text + _classes(mixture, [_matrix(own, braces) for own in mixture.classes], braces)
     if n_classes(model.rate_classes) > 1:
         text += braces(*unique_rates(model.rate_classes, model.rates))
-    if model.codon is not None:
+    if model.codon is not None and model.codon.values:
         text += braces(*model.codon.values)
     if isinstance(mixture, Mixed):
         terms = [_frequencies(own, braces)[1:] for own in mixture.classes]

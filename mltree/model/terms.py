@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.ascertainment import Ascertainment, Correction
+from mltree.alignment.codons import CodonAlphabet
 from mltree.errors import ModelError
 from mltree.model.class_terms import mixed
-from mltree.model.codon import POSITIONS
+from mltree.model.codon import POSITIONS, CodonRates
 from mltree.model.empirical import FREQUENCY_SLACK
 from mltree.model.free_rates import FreeRates
 from mltree.model.gamma import ALPHA_MIN, Gamma, GammaMode
@@ -135,13 +136,15 @@ def _option(term: Term) -> _Option:
 def _with_nucleotides(model: Model, term: Term, mode: FrequencyMode) -> Model:
     """Of codons: the products of the frequencies of nucleotides, of each position or of all."""
     codon, positions, values = model.codon, POSITIONS[mode], term.only()
+    if codon is None and isinstance(model.alphabet, CodonAlphabet):
+        codon = CodonRates.of_table(model.alphabet, model.rates)
     if codon is None:
         raise ModelError(
-            f"+{term.text}: model {model.name} is not made of nucleotides' frequencies",
+            f"+{term.text}: model {model.name} is for no codons",
             hint="models of codons are: GY+F3X4, MG+F1X4",
         )
     model = dataclasses.replace(
-        model, frequencies=np.full(model.n_states, np.nan), frequency_mode=mode
+        model, codon=codon, frequencies=np.full(model.n_states, np.nan), frequency_mode=mode
     )
     if values is None:
         return model

@@ -250,11 +250,12 @@ def _words_of_sites(n_states: NDArray[np.int64], weights: NDArray[np.int64]) -> 
     tables, scales = [], []
     for bit in range(int(weights.max(initial=1)).bit_length()):
         has = ((weights[:, by_states] >> bit) & 1).astype(np.bool_)
-        words = -(-int(has.sum(axis=1).max(initial=0)) // WORD_BITS)
-        rank = np.full((len(weights), words * WORD_BITS), -1)
+        counts = has.sum(axis=1)
+        words = -(-int(counts.max(initial=0)) // WORD_BITS)
+        of_rank = np.full((len(weights), words * WORD_BITS), -1)
         row, site = np.nonzero(has)
-        rank[row, (np.cumsum(has, axis=1) - 1)[row, site]] = site
-        tables.append(rank.reshape(len(weights), words, WORD_BITS))
+        of_rank[row, np.arange(row.size) - (np.cumsum(counts) - counts)[row]] = site
+        tables.append(of_rank.reshape(len(weights), words, WORD_BITS))
         scales.append(np.full(words, float(1 << bit)))
     table, scale = np.concatenate(tables, axis=1), np.concatenate(scales)
     if not scale.size:

@@ -142,6 +142,8 @@ def _starts(
 
 def _unlike(added: Sequence[Tree], improved: Sequence[Tree]) -> list[Tree]:
     """The improved trees; where one has been met, the tree by addition."""
+    if len(improved) == 1:
+        return list(improved)
     found: set[int] = set()
     starts = []
     for before, tree, key in zip(added, improved, Forest(improved).topology_keys(), strict=True):

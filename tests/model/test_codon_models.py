@@ -33,6 +33,7 @@ def test_every_name_is_read_and_written(number: int) -> None:
         "GY{0.200000/2.500000}+FC",
         "GY{0.200000/2.500000}+FE+G4m{0.500000}",
         "MG{0.200000}+F1X4",
+        "ECMK07+F1X4{0.100000/0.200000/0.300000/0.400000}+G4m{0.500000}",
         "MGK{0.200000/2.500000}+F1X4{0.100000/0.200000/0.300000/0.400000}+IU{0.100000}",
         "GY{1.000000/2.000000}+F3X4{" + "/".join(["0.250000"] * 12) + "}",
     ],
@@ -64,7 +65,7 @@ def test_frequencies_are_counted_as_the_term_says() -> None:
         expected = np.array(
             [np.prod([rows[p]["ACGT".index(b)] for p, b in enumerate(c)]) for c in alphabet.states]
         )
-        for name in ("GY", "MG"):
+        for name in ("GY", "MG", "ECMK07"):
             model = parse_model(name + term, alphabet).with_empirical_frequencies(patterns)
             np.testing.assert_allclose(model.frequencies, expected / expected.sum(), rtol=1e-4)
     given = parse_model("MG+F1X4{0.1/0.2/0.3/0.4}", alphabet)
@@ -83,6 +84,11 @@ def test_the_empirical_matrix_is_the_authors() -> None:
     assert rates[states.index("TTC"), states.index("TTT")] == 16.011531
     assert rates[states.index("GGA"), states.index("GGG")] == 25.640860
     assert model.frequencies[states.index("TTT")] == pytest.approx(0.021414, abs=1e-6)
+    of_nucleotides = parse_model("ECMK07+F1X4{0.1/0.2/0.3/0.4}", codon_alphabet(1))
+    np.testing.assert_array_equal(of_nucleotides.rates, model.rates)
+    assert of_nucleotides.frequencies[states.index("GGA")] == pytest.approx(
+        0.3 * 0.3 * 0.1 / (1.0 - 0.4 * (0.1 * 0.1 + 2 * 0.1 * 0.3))
+    )
     with pytest.raises(ModelError, match="nearest known is"):
         parse_model("CODON2_ECMK08", codon_alphabet(2))
 
@@ -100,7 +106,6 @@ def test_the_empirical_matrix_is_the_authors() -> None:
         ("MG{0.2/2}", 1, "model MG: omega alone above 0 in braces, please"),
         ("MGK{0/2}", 1, "omega and kappa above 0"),
         ("MG+F", 1, "the rates of MG go by frequencies of nucleotides"),
-        ("ECMK07+F3X4", 1, "model ECMK07 is not made of nucleotides' frequencies"),
         ("GY+F3X4{0.1/0.2/0.3/0.4}", 1, "12 frequencies are wanted, not 4"),
         ("GY+F1X4{0.1/0.2/0.3/0.5}", 1, "frequencies of nucleotides must be above 0 and sum to 1"),
         ("GY+F2X4", 1, "cannot read the frequencies +F2X4"),
@@ -116,6 +121,8 @@ def test_models_of_other_data() -> None:
     for alphabet in (DNA, PROTEIN):
         with pytest.raises(ModelError, match="model GY is for codons, but"):
             parse_model("GY", alphabet)
+        with pytest.raises(ModelError, match="is for no codons"):
+            parse_model("POISSON+F3X4" if alphabet is PROTEIN else "JC+F1X4", alphabet)
         assert model_of("GY", alphabet) is None
     assert data_of("LG") is None
     with pytest.raises(InputError, match="'7' is no genetic code"):
