@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def choose(
 ) -> list[Choice]:
     """The best model of every part, in the order of ``problem.model``.
 
-    tree  what models are fitted to; where None, what interchanges make of a parsimony tree under
+    tree  what models are fitted to; where None, what moves make of a parsimony tree under
           the problem's models
 
     Raises:
@@ -185,8 +185,14 @@ def _known_of(subsets: Sequence[Sequence[Choice]]) -> Known:
 
 
 def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -> _Quick:
-    """A tree as good as a model needs it, with one length a branch."""
-    settings = preset("fast").nni_only()
+    """A tree as good as a model needs it, with one length a branch.
+
+    Interchanges, and then wide moves: without these the tree of 3 in 8 simulated sets of 13 to 39
+    taxa lacked 0.5 to 6 lnL, and the BIC of the model chosen up to 12.
+    """
+    fast = preset("fast")
+    near, far = fast.nni_only(), fast.phases[0]
+    settings = replace(near, phases=(near.phases[0], far))
     computation = open_computation(problem, resources, emit, settings=settings, trees=1)
     rng = np.random.default_rng(seed)
     sites = pack_sites(*problem.groups)
