@@ -26,8 +26,9 @@ GammaMode = Literal["mean", "median"]
 
 ALPHA_MIN = 0.02
 """Smallest shape, as in RAxML-NG: below it the lowest rates are zero in double precision."""
-ALPHA_MAX = 100.0
-"""Largest shape that is searched, as in RAxML-NG: rates are then equal within a few per cent."""
+ALPHA_MAX = 1000.0
+"""Largest shape that is searched, as in RAxML 8: the rates of 4 categories are then within 8 % of
+one. At RAxML-NG's 100 data whose sites do not differ end up to 0.2 lnL lower."""
 
 
 class Gamma(Value):

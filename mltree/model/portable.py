@@ -159,12 +159,17 @@ def _rounds(states: int) -> list[Pairs]:
 
 
 def is_definite(a: Float64) -> NDArray[np.bool_]:
-    """Bool [...]: whether symmetric f64 [..., n, n] are positive definite: all pivots are."""
+    """Bool [...]: whether symmetric f64 [..., n, n] are positive definite, roundings aside.
+
+    All pivots are then above what is negligible beside the largest element.
+    """
     rest = a.copy()
+    least = NEGLIGIBLE * np.abs(a).max(axis=(-2, -1), initial=0.0)
     found = np.ones(a.shape[:-2], dtype=bool)
     for k in range(a.shape[-1]):
         pivot = rest[..., k, k]
-        found &= pivot > 0
+        found &= pivot > least
+        rest[~found] = 0.0
         column = rest[..., k + 1 :, k] / np.where(found, pivot, 1.0)[..., None]
         rest[..., k + 1 :, k + 1 :] -= column[..., :, None] * rest[..., k, None, k + 1 :]
     return found

@@ -97,7 +97,7 @@ def test_bounds_are_the_documented_ones() -> None:
         )
     )
     assert np.exp(bounds["rate AG=CT"]) == pytest.approx([1e-3, 1e3])
-    assert np.exp(bounds["alpha"]) == pytest.approx([0.02, 100.0])
+    assert np.exp(bounds["alpha"]) == pytest.approx([0.02, 1000.0])
     assert bounds["p_invariant"][1] == pytest.approx(math.log(0.99 / 0.01))
 
 

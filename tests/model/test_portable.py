@@ -104,6 +104,13 @@ def test_is_definite(size: int, least: float, seed: int) -> None:
     assert is_definite(a).tolist() == [bool(np.all(own > 0)) for own in values]
 
 
+def test_is_definite_of_what_overflows_once_a_pivot_is_none() -> None:
+    steep = np.array([[-1.0, 1e200, 1.0], [1e200, 1.0, 1e200], [1.0, 1e200, 1.0]])
+    tiny = np.array([[1e-300, 1.0], [1.0, 1.0]])
+    assert not is_definite(steep)
+    assert is_definite(np.stack([tiny, np.eye(2)])).tolist() == [False, True]
+
+
 def test_exp_and_log_go_back_and_forth() -> None:
     """A parameter that is taken from its logarithm keeps its bits from then on."""
     x = exp(np.random.default_rng(5).uniform(-30.0, 30.0, (5, 400)))

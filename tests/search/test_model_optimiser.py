@@ -146,9 +146,9 @@ def test_parameters_that_want_to_be_infinite_end_at_their_bounds(
 ) -> None:
     even = make_case(sites=400, seed=3, text="JC+G2{100}")
     found, launches = optimise(even, "JC+G2")
-    assert found.model.lone.heterogeneity.alpha == pytest.approx(100.0)
+    assert found.model.lone.heterogeneity.alpha == pytest.approx(1000.0)
     assert found.lacking == 0.0
-    assert launches < 12
+    assert launches < 14
 
 
 def test_too_few_iterations_are_no_convergence(case: Simulated) -> None:
