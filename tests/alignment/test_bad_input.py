@@ -221,6 +221,7 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
+    (tmp_path / "secret.phy").touch()
     with pytest.raises(InputError, match=r"secret.phy: cannot be read \(Permission denied\)"):
         read_alignment(tmp_path / "secret.phy")
 
