@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mltree.model.candidates import started_from
 from mltree.model.parameters import vector
 from mltree.model.points import with_vector
+from mltree.model.portable import product
 from mltree.model.substitution import Model
 
 __all__ = ["projected"]
@@ -36,5 +37,4 @@ def projected(curvature: Float, general: Model, model: Model) -> Float | None:
         return None
     both = np.eye(x.size + 1, middle.size + 1, middle.size - x.size)
     both[:-1, :-1] = steps
-    found: Float = both @ curvature @ both.T
-    return found
+    return product(product(both, curvature), both.T)
