@@ -99,8 +99,7 @@ class Likelihood:
         """f64[L]: lnL of every pattern."""
         longest = self.engine.longest_walk(1)
         self._log_likelihoods([tree], [case], longest, RunKind.EVALUATE_SITES)
-        lnl: Float64 = self.engine.site_log_likelihoods()[0]
-        return lnl
+        return np.asarray(self.engine.site_log_likelihoods()[0])
 
     def site_rows(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
         """f64[n, L]: lnL of every pattern of every tree, in the parts of its case."""
@@ -295,8 +294,7 @@ class Likelihood:
 
     def clip(self, lengths: Float64) -> Float64:
         """Lengths within the bounds of an optimisation."""
-        clipped: Float64 = np.clip(lengths, self._min_length, self._max_length)
-        return clipped
+        return np.asarray(np.clip(lengths, self._min_length, self._max_length))
 
     def _load(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Where the trees live; their models are with the engine from then on."""
@@ -338,7 +336,9 @@ class Likelihood:
         lead = trees[0].lengths.shape[:-1]
         parts = math.prod(lead)
         control = planner.control_records(parts * len(trees), epsilon / parts, max_passes)
-        clipped = _lengths([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
+        clipped = self.clip(_lengths(trees))
+        if any(tree.n_artificial for tree in trees):
+            clipped = _lengths([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
         result = self.run(program, clipped, control)
         ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
         lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)

@@ -80,8 +80,9 @@ class Forest:
         is_used = self.is_inner[halves] | (np.arange(self.n_halves[number]) % 3 == 0)
         twin = np.where(is_used, self.twin[halves] - self.first_half[number], np.int32(NONE))
         edge = np.where(is_used, self.edge[halves] - self.first_edge[number], np.int32(NONE))
-        n_tips, artificial = int(self.n_tips[number]), self.n_edges - self.n_branches
-        return Tree(twin, edge, self.lengths[..., edges].copy(), n_tips, int(artificial[number]))
+        n_tips, n_edges = int(self.n_tips[number]), int(self.n_edges[number])
+        n_artificial = n_edges - int(self.n_branches[number])
+        return Tree(twin, edge, self.lengths[..., edges].copy(), n_tips, n_artificial)
 
     def of_trees(self, half: int) -> Int32Array:
         """int32[n]: a half-edge of every tree."""
