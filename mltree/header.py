@@ -32,7 +32,7 @@ def render_header() -> str:
         lines.append(f"#define {name}_WORDS {len(record.names)}")
         lines += [f"#define {name}_{f.upper()} {i}" for i, f in enumerate(record.names)]
     functions = ", ".join(f"FN_{RUNS[kind].function.name}" for kind in RunKind)
-    lines += ["", f"#define RUN_FUNCTIONS {{{functions}}}", "", *_arguments(), "", *_state()]
+    lines += [f"#define RUN_FUNCTIONS {{{functions}}}", "", *_arguments(), *_state()]
     return "\n".join(lines) + "\n"
 
 
