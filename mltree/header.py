@@ -23,7 +23,6 @@ def render_header() -> str:
     ]
     for prefix, members in (ENUMS | {"FAULT": Fault, "SYNC": Sync, "MARK": Mark}).items():
         lines += [f"#define {prefix}_{member.name} {member.value}" for member in members]
-    lines.append("")
     lines += [
         f"#define {name} ({value})" for name, value in (NUMBERS | {"SYNC_WORDS": len(Sync)}).items()
     ]

@@ -16,6 +16,7 @@ import pytest
 from mltree.device import build
 from mltree.device.discovery import choose_device
 from mltree.device.layout import gpu_layout, most_rows
+from mltree.device.worker import MOST_LOCAL
 
 Hash = Callable[[], str]
 
@@ -83,6 +84,15 @@ def test_a_group_fits_the_registers_quarter_by_quarter(
     warps = -(-math.prod(layout.group(worker)) // 32)
     of_warp = -(-32 * build.register_limit(worker, layout) // 256) * 256
     assert -(-warps // 4) * of_warp <= 65_536 // 4
+
+
+@pytest.mark.parametrize("worker", build.WORKERS)
+def test_a_group_fits_local_memory_under_the_largest_mixture(worker: str) -> None:
+    """C60+F+G4: what a work-group keeps grows with its work-items, not with its categories."""
+    device = choose_device(None).handle
+    layout = replace(gpu_layout(4, 16, 61 * 4, 64, False, 1, width=2), systems=61)
+    kernel = build.build_worker(cl.Context([device]), device, worker, layout)
+    assert build.local_memory(kernel, device) <= MOST_LOCAL
 
 
 def _runs(device: cl.Device) -> int:
