@@ -278,7 +278,7 @@ def place(
     devices = choose_devices(resources.device)
     alphabet, vw, parts = patterns.alphabet, resources.vw, patterns.parts
     known = measured_layouts(devices) if kept is None else kept
-    numbers = _slots(patterns.n_tips) * categories * alphabet.n_states
+    numbers = slots_of(patterns.n_tips) * categories * alphabet.n_states
     width = patterns_at_a_time(devices, patterns.n_patterns, numbers)
     layouts = []
     for device in devices:
