@@ -143,6 +143,8 @@ class PhaseSettings(Value):
     """Factor on the shortlist: on the targets kept and on the window."""
     min_round_gain: float = 0.1
     """lnL: the phase ends with a round that gains less (RAxML-NG's and RAxML's epsilon)."""
+    looks_once: bool = False
+    """Whether a subtree whose moves gained nothing is left alone while its surroundings last."""
 
     def wide_look(self, taxa: int) -> PhaseSettings:
         """The same phase with farther walks and a longer shortlist, while rounds gain much."""
@@ -183,7 +185,7 @@ class PerturbationSettings(Value):
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""
-    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, trials=2)
+    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, trials=2, looks_once=True)
     """Local repair of a copy (docs/search.md, "Perturbation"). Two trials took stamatak_101 from 3
     to 5 of 5 seeds at its best lnL, -64747.24, in the same time."""
 

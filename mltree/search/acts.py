@@ -110,7 +110,10 @@ class EndStarts(Value):
         ended = sum(lineage.starts for lineage in state.lineages)
         for lineage in state.lineages:
             state.pool.add(lineage.tree, lineage.lnl)
-        quest.emit(StartsEnded(state.starts, ended, quest.reached(state.lineages)))
+        reached = quest.reached(state.lineages)
+        if reached >= quest.settings.agreement:
+            state.returned = quest.settings.perturbation.returns // 2
+        quest.emit(StartsEnded(state.starts, ended, reached))
         state.lineages = [best_of(state.lineages)]
         yield from ()
         return True
@@ -147,7 +150,7 @@ class Perturb(Value):
             state.pool.add(copy.tree, copy.lnl)
         shape, *others = quest.shapes([best, *state.copies])
         same = [other == shape for other in others]
-        fell_back = fallen_back(state.copies, same, best, settings.min_gain)
+        fell_back = fallen_back(state.copies, same, best, quest.settings.rounds.min_gain)
         better = [copy for copy in state.copies if copy.lnl > best.lnl + settings.min_gain]
         state.batches += 1
         gained = any(copy.lnl > best.lnl + quest.settings.rounds.min_gain for copy in better)

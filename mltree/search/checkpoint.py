@@ -36,7 +36,7 @@ from mltree.tree.topology import Tree
 
 __all__ = ["VERSION", "Checkpoint", "fingerprint"]
 
-VERSION = 5
+VERSION = 6
 """Raised whenever the file or the state changes its shape or its meaning."""
 
 _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
@@ -44,7 +44,7 @@ _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
 _COUNTERS = ("fraction", "act", "entered", "batches", "failures", "returned",
              "starts", "rounds", "candidates", "moves")  # fmt: skip
 
-_EXPLORED = ("moves", "prunes", "ends")
+_EXPLORED = ("moves", "prunes", "idle", "ends")
 
 
 def fingerprint(*parts: str | bytes) -> str:

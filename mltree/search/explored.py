@@ -1,11 +1,13 @@
 """What a search has looked at in vain, so that it does not look again.
 
-Rounds, starts and perturbed copies meet the same subtrees at the same places over and over. Three
+Rounds, starts and perturbed copies meet the same subtrees at the same places over and over. Four
 things are remembered, each as 64 bits of the sets of tips that make it up:
 
 * a *hopeless move*: a subtree, at an edge of the rest, whose re-scored lnL lay far below the tree;
 * an *exhausted prune*: a subtree where it stands, its surroundings known to some edges' distance,
   none of whose moves came near the tree's lnL;
+* an *idle prune*: one of whose moves some came near, but none gained; it counts where nothing was
+  found to do, and in the repair of copies, under one model;
 * an *end*: a topology from which a phase found nothing to do.
 
 A key holds for any numbering and any tree of these tips. What lies farther away may have changed
@@ -37,6 +39,9 @@ SURROUNDINGS = 3
 MOST_KEYS = 1 << 20
 """Of a kind: 8 MB. A search that has met more begins to learn anew."""
 
+_EXHAUSTED, _IDLE, _GAINS = range(3)
+"""What the moves of a subtree came to; the last also of one that was not looked at."""
+
 _PRUNED, _HERE = np.uint64(3), np.uint64(5)
 """Odd factors that tell the parts of a key apart."""
 
@@ -48,6 +53,8 @@ class Lesson(NamedTuple):
     """Hopeless ones."""
     prunes: UInt64Array
     """Exhausted ones."""
+    idle: UInt64Array = NOTHING
+    """Idle ones."""
 
 
 class Rescored(Protocol):
@@ -76,10 +83,11 @@ class Keys:
         self._of_prunes = self._prunes(forest.inner)
 
     def worthwhile(self, explored: Sequence[Explored]) -> Int32Array:
-        """int32[prunes]: the half-edges whose subtrees are not exhausted, rising."""
-        prunes = self._forest.inner
-        known = [one.prunes for one in explored]
-        return prunes[~self._known(prunes, self._of_prunes, known)]
+        """int32[prunes]: the half-edges whose subtrees are neither exhausted nor idle, rising."""
+        prunes, keys = self._forest.inner, self._of_prunes
+        is_exhausted = self._known(prunes, keys, [one.prunes for one in explored])
+        is_idle = self._known(prunes, keys, [one.idle for one in explored])
+        return prunes[~(is_exhausted | is_idle)]
 
     def hopeful(
         self, explored: Sequence[Explored], prunes: Int32Array, targets: Int32Array
@@ -101,23 +109,30 @@ class Keys:
         return found
 
     def lessons(
-        self, prunes: Int32Array, rescored: Sequence[Rescored], near: Float64Array
+        self,
+        prunes: Int32Array,
+        rescored: Sequence[Rescored],
+        near: Float64Array,
+        better: Float64Array,
     ) -> list[Lesson]:
         """What to learn of the trees, whose ``prunes`` were looked at.
 
-        near  f64[trees]: lnL below which a move is hopeless
+        near    f64[trees]: lnL below which a move is hopeless
+        better  f64[trees]: and from which on it gains
         """
         forest, lessons = self._forest, []
         ends = np.searchsorted(forest.inner, forest.first_half[1:])
         inner = np.split(forest.inner, ends)
         keys = np.split(self._of_prunes, ends)
-        exhausted = np.zeros(forest.twin.size, np.bool_)
-        exhausted[prunes] = True
+        promise = np.full(forest.twin.size, _GAINS, np.int8)
+        promise[prunes] = _EXHAUSTED
         for n, moves in enumerate(rescored):
             first, low = forest.first_half[n], moves.lnl < near[n]
-            exhausted[first + moves.prune[~low]] = False
+            promise[first + moves.prune[~low]] = _IDLE
+            promise[first + moves.prune[moves.lnl >= better[n]]] = _GAINS
             hopeless = self._moves(first + moves.prune[low], first + moves.target[low])
-            lessons.append(Lesson(hopeless, keys[n][exhausted[inner[n]]]))
+            own = promise[inner[n]]
+            lessons.append(Lesson(hopeless, keys[n][own == _EXHAUSTED], keys[n][own == _IDLE]))
         return lessons
 
     def _prunes(self, prunes: Int32Array) -> UInt64Array:
@@ -154,6 +169,8 @@ class Explored:
     """Hopeless ones, rising."""
     prunes: UInt64Array = field(default_factory=NOTHING.copy)
     """Exhausted ones, rising."""
+    idle: UInt64Array = field(default_factory=NOTHING.copy)
+    """Idle ones, rising."""
     ends: UInt64Array = field(default_factory=NOTHING.copy)
     """Topologies, rising."""
     reach: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
@@ -168,23 +185,27 @@ class Explored:
         new = (float(phase.radius), phase.cut, phase.breadth, float(phase.trials))
         wider = [own > known for own, known in zip(new, self.reach, strict=True)]
         if any(wider):
-            self.ends = NOTHING
+            self.forget_ends()
         if any(wider[:-1]):
             self.moves = self.prunes = NOTHING
         self.reach = new
 
-    def add(self, lesson: Lesson) -> None:
-        """Learn hopeless moves and exhausted prunes."""
+    def add(self, lesson: Lesson, *, idle: bool = False) -> None:
+        """Learn hopeless moves and exhausted prunes, and ``idle`` ones if they count."""
         self.moves = _joined(self.moves, lesson.moves)
         self.prunes = _joined(self.prunes, lesson.prunes)
+        if idle:
+            self.idle = _joined(self.idle, lesson.idle)
 
     def ended(self, topologies: Iterable[int]) -> None:
         """Nothing was found to do from these."""
         self.ends = _joined(self.ends, np.array(list(topologies), np.uint64))
 
-    def forget_ends(self) -> None:
-        """The model is another one, under which more may be found to do."""
+    def forget_ends(self, *, idle: bool = True) -> None:
+        """More may be found to do from them, and with ``idle`` prunes too."""
         self.ends = NOTHING
+        if idle:
+            self.idle = NOTHING
 
     def has_ended(self, topologies: Sequence[int]) -> list[bool]:
         """Which of these are among the ends."""

@@ -133,8 +133,9 @@ class Quest:
 
     def adopt(self, lineage: Lineage, fit: Fit) -> None:
         """A lineage goes on with the tree of a fit, and the search with its model."""
+        gain = fit.lnl - lineage.lnl
         self.state.model = fit.model
-        self.state.explored.forget_ends()
+        self.state.explored.forget_ends(idle=gain >= self.settings.rounds.min_gain)
         lineage.tree, lineage.lnl = fit.tree, fit.lnl
         self.emit(ModelOptimised(fit.model.text, fit.lnl))
 

@@ -192,7 +192,7 @@ def _scored(
     keys = Keys(Forest(trees))
     prunes = keys.worthwhile(explored)[share.number :: share.of]
     floors = [lnl - phase.breadth * settings.window for lnl in lnls]
-    near = np.asarray(lnls) - settings.hopeless
+    near, better = np.asarray(lnls) - settings.hopeless, np.asarray(lnls) + settings.min_gain
 
     def look(some: Int) -> tuple[list[Moves], NDArray[np.intp]]:
         found, s0 = scan(likelihood, trees, cases, lnls, phase, settings, some)
@@ -206,7 +206,7 @@ def _scored(
     looks = in_shares(look, shares, likelihood.planners)
     rescored = [Moves.of(own) for own in zip(*(moves for moves, _ in looks), strict=True)]
     candidates = np.sum([counts for _, counts in looks], axis=0)
-    lessons = keys.lessons(prunes, rescored, near)
+    lessons = keys.lessons(prunes, rescored, near, better)
     return [ScoredMoves(*all_) for all_ in zip(rescored, candidates.tolist(), lessons, strict=True)]
 
 

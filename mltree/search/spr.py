@@ -54,8 +54,6 @@ def spr_round(
     scored = yield from scored_moves(
         trees, [case] * len(trees), before, [explored] * len(trees), rules
     )
-    for found in scored:
-        explored.add(found.lesson)
     rescored = [found.moves for found in scored]
     wanted = [
         best_moves(moves, lnl, settings.min_gain)
@@ -69,6 +67,7 @@ def spr_round(
     counts = yield from _apply_guarded(lineages, case, wanted, epsilon, constraint)
     outcomes = []
     for lineage, lnl, count, found in zip(lineages, before, counts, scored, strict=True):
+        explored.add(found.lesson, idle=count == 0 or phase.looks_once)
         gain = lineage.lnl - lnl
         lineage.rounds += 1
         lineage.active = count > 0 and gain >= enough and lineage.rounds < settings.max_rounds

@@ -52,7 +52,7 @@ def state_of(model: PartitionModel, parts: int) -> SearchState:
     pool.add(trees[0], -1 / 3)
     lineages = [Lineage(trees[0], -np.pi, "parsimony 1", False, 3, 2)]
     copies = [Lineage(trees[1], -np.inf, "copy 1"), Lineage(trees[2], -2.0, "copy 2")]
-    keys = np.sort(rng.integers(0, 2**64, (3, 5), np.uint64))
+    keys = np.sort(rng.integers(0, 2**64, (4, 5), np.uint64))
     return SearchState(
         lineages, model, rng, pool, 0.15,
         waiting=[Lineage(trees[1].copy(), -np.inf, "parsimony 2")], starts=3,
@@ -94,7 +94,7 @@ def test_reads_back_the_same_bits(
     assert (again.model.names, again.model.linkage) == (model.names, model.linkage)
     assert again.rng.random() == state.rng.random()
     assert [e.key for e in again.pool.trees] == [e.key for e in state.pool.trees]
-    for name in ("moves", "prunes", "ends"):
+    for name in ("moves", "prunes", "idle", "ends"):
         assert (getattr(again.explored, name) == getattr(state.explored, name)).all()
     assert again.explored.reach == state.explored.reach
     counters = (

@@ -45,7 +45,8 @@ def moves_of(tree: Tree, lnl: float) -> Moves:
 
 def learned(tree: Tree, moves: Moves, near: float) -> tuple[Explored, Lesson]:
     keys, explored = Keys(Forest([tree])), Explored()
-    (lesson,) = keys.lessons(keys.worthwhile([explored]), [moves], np.array([near]))
+    floors = np.array([near]), np.array([-0.5])
+    (lesson,) = keys.lessons(keys.worthwhile([explored]), [moves], *floors)
     explored.add(lesson)
     return explored, lesson
 
@@ -102,6 +103,26 @@ def test_prunes_are_exhausted_where_no_move_came_near() -> None:
     assert Keys(Forest([some_tree(24, 9)])).worthwhile([explored]).size > prunes.size // 2
 
 
+def test_prunes_are_idle_where_some_move_came_near_and_none_gained() -> None:
+    tree = some_tree()
+    moves = moves_of(tree, -9.0)
+    near, gaining = (int(prune) for prune in np.unique(moves.prune)[[4, 9]])
+    moves.lnl[np.flatnonzero(moves.prune == near)[0]] = -1.0
+    moves.lnl[np.flatnonzero(moves.prune == gaining)[:2]] = -1.0, -0.5
+    explored, lesson = learned(tree, moves, near=-5.0)
+    assert (lesson.idle.size, lesson.prunes.size) == (1, Forest([tree]).inner.size - 2)
+    for same in (tree, renumbered(tree)):
+        assert Keys(Forest([same])).worthwhile([explored]).size == 2
+    explored.add(lesson, idle=True)
+    assert Keys(Forest([tree])).worthwhile([explored]).tolist() == [gaining]
+    explored.ended([1])
+    explored.forget_ends(idle=False)
+    assert explored.has_ended([1]) == [False]
+    assert Keys(Forest([tree])).worthwhile([explored]).tolist() == [gaining]
+    explored.forget_ends()
+    assert Keys(Forest([tree])).worthwhile([explored]).tolist() == [near, gaining]
+
+
 def test_what_changes_near_by_makes_a_prune_worth_another_look() -> None:
     tree = some_tree(60, 11)
     explored, _ = learned(tree, moves_of(tree, -9.0), near=-5.0)
@@ -130,24 +151,28 @@ def edges_between(tree: Tree, edge: int) -> dict[int, int]:
 
 
 def test_a_wider_phase_looks_again_and_a_narrower_one_does_not() -> None:
-    some = Lesson(np.arange(4, dtype=np.uint64), np.arange(3, dtype=np.uint64))
+    some = Lesson(*(np.arange(size, dtype=np.uint64) for size in (4, 3, 2)))
     explored = Explored()
-    explored.add(some)
+
+    def sizes() -> tuple[int, int, int]:
+        return explored.moves.size, explored.prunes.size, explored.idle.size
+
+    explored.add(some, idle=True)
     explored.enter(PHASE)
-    assert (explored.moves.size, explored.prunes.size) == (0, 0)
+    assert sizes() == (0, 0, 0)
     for narrower in (PhaseSettings(7, 30.0), PhaseSettings(7, 20.0)):
-        explored.add(some)
+        explored.add(some, idle=True)
         explored.enter(narrower)
-        assert (explored.moves.size, explored.prunes.size) == (4, 3)
+        assert sizes() == (4, 3, 2)
     explored.enter(PHASE)
-    assert (explored.moves.size, explored.prunes.size) == (0, 0), "seen in narrower phases alone"
+    assert sizes() == (0, 0, 0), "seen in narrower phases alone"
 
 
 def test_trials_look_again_at_ends() -> None:
     explored = Explored()
     explored.enter(PHASE)
     explored.ended([7, 3])
-    explored.add(Lesson(np.empty(0, np.uint64), np.arange(3, dtype=np.uint64)))
+    explored.add(Lesson(np.empty(0, np.uint64), *np.arange(6, dtype=np.uint64).reshape(2, 3)))
     assert explored.has_ended([3, 4, 7]) == [True, False, True]
     explored.enter(PhaseSettings(8, 30.0, trials=2))
     assert explored.has_ended([3, 4, 7]) == [False] * 3

@@ -10,8 +10,9 @@ import pytest
 
 from mltree.events import Event
 from mltree.events.search import StartTree, TreePerturbed
-from mltree.search.acts import Finish, Perturb
+from mltree.search.acts import EndStarts, Finish, Perturb
 from mltree.search.driver import StartingTree, beginning
+from mltree.search.explored import Lesson
 from mltree.search.quest import Quest
 from mltree.search.requests import Steps, perform
 from mltree.search.state import Lineage
@@ -123,6 +124,35 @@ def test_a_search_that_ends_on_another_tree_looks_again(data: Simulated, make_qu
     assert (state.act, state.explored.has_ended([1])) == (5, [False])
     assert perform(data.likelihood, Finish(looks_again=True).step(quest))
     assert state.act == 5
+
+
+@pytest.mark.parametrize(("gain", "kept"), [(0.04, 1), (0.06, 0)])
+def test_under_a_model_that_is_better_by_much_idle_prunes_are_forgotten(
+    make_quest: Make, gain: float, kept: int
+) -> None:
+    quest = make_quest()
+    explored, lineage = quest.state.explored, quest.state.lineages[0]
+    nothing, one = np.empty(0, np.uint64), np.ones(1, np.uint64)
+    explored.add(Lesson(nothing, nothing, one), idle=True)
+    explored.ended([1])
+    lineage.lnl = -9e3
+    (fit,) = quest.fits(lineage)
+    fit.lnl = lineage.lnl + gain
+    quest.adopt(lineage, fit)
+    assert (explored.idle.size, explored.has_ended([1])) == (kept, [False])
+
+
+@pytest.mark.parametrize(("agreement", "returned"), [(2, 4), (3, 4), (4, 0)])
+def test_starts_that_agree_stand_for_half_of_the_copies(
+    data: Simulated, make_quest: Make, agreement: int, returned: int
+) -> None:
+    quest = make_quest(agreement=agreement)
+    state = quest.state
+    for lineage, lnl in zip(state.lineages, (-100.0, -150.0, -120.0, -101.0, -102.0), strict=True):
+        lineage.lnl = lnl
+    state.lineages[0].starts = 3
+    assert perform(data.likelihood, EndStarts().step(quest))
+    assert (quest.settings.perturbation.returns, state.returned) == (8, returned)
 
 
 def test_a_search_without_a_phase_ends_on_its_tree(data: Simulated, make_quest: Make) -> None:

@@ -12,8 +12,10 @@ import pytest
 from mltree.likelihood.cases import Case
 from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.model.partitioned import Linkage
+from mltree.search.explored import Explored
+from mltree.search.neighbourhood import Neighbourhood
 from mltree.search.requests import perform
-from mltree.search.spr import spr_round
+from mltree.search.spr import RoundOutcome, spr_round
 from mltree.search.state import Lineage
 from mltree.settings import PhaseSettings, RoundSettings
 from mltree.tree.moves import nni
@@ -136,6 +138,32 @@ def test_trials_redeem_what_scores_too_low(
     assert outcome.moves == moves
     assert (start.lnl > before + 1.0) == bool(moves)
     assert start.active == bool(moves)
+
+
+@pytest.mark.parametrize("looks_once", [False, True])
+def test_nothing_is_looked_at_again_where_nothing_gained(
+    make_case: Callable[..., Simulated], looks_once: bool
+) -> None:
+    """After a round that found nothing; in the repair of copies, after every round."""
+    data = make_case(9, 300)
+    phase = PhaseSettings(25, np.inf, looks_once=looks_once)
+    settings = RoundSettings(hopeless=1e3, window=1e3)
+    tree = data.tree.copy()
+    nni(tree, int(tree.inner_edges[0]), 0)
+    lineages, explored = lineages_of(data, [tree]), Explored()
+
+    def round_() -> RoundOutcome:
+        steps = spr_round(lineages, data.under, phase, settings, explored=explored)
+        (outcome,) = perform(data.likelihood, steps)
+        return outcome
+
+    assert round_().moves > 0
+    while (last := round_()).moves:
+        pass
+    every = Neighbourhood(lineages[0].tree)
+    every.extend(phase.radius)
+    assert (last.candidates < every.size) == looks_once
+    assert round_().candidates == 0
 
 
 def test_outcomes_count_what_was_done(case: Simulated) -> None:
