@@ -251,7 +251,9 @@ CASE = _record("first_part parts model weights")
 they need of their case, so that nothing waits for it."""
 PMATRIX = _record("p:makes length:length stride case:case model:model")
 """P matrices of a branch for every part q of a case, from length ``length + stride q``."""
-STREAM = _record("first_part parts first_run runs")
+STREAM = _record("first_part parts first_run runs group")
+"""Runs on some parts. Passes leave it out once its ``group`` of lengths moves no more: what it has
+made stands. NO_CELL where it has none of its own."""
 RUN = _record("kind first count")
 NEWVIEW = _record("dst:writes left:reads left_p:matrix right:reads right_p:matrix")
 EDGE = _record("x:reads y:reads p:matrix case:case model:model weights:weights cell:cell")

@@ -22,6 +22,7 @@ from mltree.device.layout_choice import (
     choose_layout,
     kept_layouts,
     measured_layouts,
+    patterns_at_a_time,
 )
 from mltree.device.load import occupied
 from mltree.device.memory import LEAST_BATCH, PARTIAL_SUMS, cla_memory, limit_on, room_on
@@ -249,20 +250,20 @@ def place(
     devices = choose_devices(resources.device)
     alphabet, vw = patterns.alphabet, resources.vw
     known = measured_layouts(devices) if kept is None else kept
+    numbers = _slots(patterns.n_tips) * categories * alphabet.n_states
+    width = patterns_at_a_time(devices, patterns.n_patterns, numbers)
     layouts = []
     for device in devices:
         if vw is not None:
             check_width(device, vw)
-        layout = choose_layout(
-            device, alphabet.n_states, alphabet.n_codes, categories, patterns.n_patterns,
-            resources.mixed, vw, known,
-        )  # fmt: skip
+        size = alphabet.n_states, alphabet.n_codes, categories, width
+        layout = choose_layout(device, *size, resources.mixed, vw, known)
         layouts.append(replace(layout, systems=systems).of(patterns))
     return Placement(
         resources=resources,
         devices=tuple(devices),
         layouts=tuple(layouts),
-        kept={**known, **({} if vw else kept_layouts(devices, layouts, patterns.n_patterns))},
+        kept={**known, **({} if vw else kept_layouts(devices, layouts, width))},
         n_tips=patterns.n_tips,
         n_patterns=patterns.n_patterns,
         parts=len(patterns.parts),

@@ -82,6 +82,17 @@ class Problem(Value):
         return sum(patterns.n_sites for patterns in self.groups)
 
     @property
+    def cla_size(self) -> int:
+        """Numbers of one CLA of all patterns, a state and category each."""
+        sizes = [
+            (part.stop - part.start) * patterns.alphabet.n_states
+            for patterns in self.groups
+            for part in patterns.parts
+        ]
+        each = zip(sizes, self.model.categories, strict=True)
+        return sum(size * categories for size, categories in each)
+
+    @property
     def n_patterns(self) -> int:
         """Of all data types."""
         return sum(patterns.n_patterns for patterns in self.groups)

@@ -86,11 +86,12 @@
 #define PMATRIX_STRIDE 2
 #define PMATRIX_CASE 3
 #define PMATRIX_MODEL 4
-#define STREAM_WORDS 4
+#define STREAM_WORDS 5
 #define STREAM_FIRST_PART 0
 #define STREAM_PARTS 1
 #define STREAM_FIRST_RUN 2
 #define STREAM_RUNS 3
+#define STREAM_GROUP 4
 #define RUN_WORDS 3
 #define RUN_KIND 0
 #define RUN_FIRST 1

@@ -90,6 +90,11 @@ static inline void mark(__local ulong *marks, ulong *since, int function) {
   *since = now;
 }
 
+// True once a group of lengths moves no more: its sums stand as they are.
+static inline bool is_settled(const plf_t *s, int group) {
+  return group != NO_CELL && group < s->controls && control_of(s, group)[CONTROL_ACTIVE] == 0;
+}
+
 // True while any group of branch lengths still moves.
 static inline bool any_active(const plf_t *s, int count, int group_size, __local int *active) {
   if (ITEM == 0) *active = 0;

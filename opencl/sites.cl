@@ -27,6 +27,7 @@ static inline void own_stage(const plf_t *s, __global const int *streams, int co
   for (long job = GROUP; job < jobs; job += GROUPS) {
     const int n = count == 1 ? 0 : job / s->most_chunks;
     __global const int *stream = streams + n * STREAM_WORDS;
+    if (is_settled(s, stream[STREAM_GROUP])) continue;
     const chunks_t of = chunks_of(s, stream[STREAM_FIRST_PART], stream[STREAM_PARTS]);
     const int chunk = of.first + (int)(job - (long)n * s->most_chunks);
     if (chunk >= of.end) continue;

@@ -121,11 +121,6 @@ static inline void tripod_span(const plf_t *s, __global const int *record, chunk
   sync_group(CLK_LOCAL_MEM_FENCE);
 }
 
-// True once the record's group of lengths moves no more: its sums stand as they are.
-static inline bool is_settled(const plf_t *s, int group) {
-  return group != NO_CELL && group < s->controls && control_of(s, group)[CONTROL_ACTIVE] == 0;
-}
-
 static inline void own_stage(const plf_t *s, __global const int *records, int count, int aux,
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,

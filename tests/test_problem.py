@@ -195,3 +195,16 @@ def test_mutated_models_are_models_or_errors(
         with suppress(MltreeError):
             (arrays,) = read_problem(path, model).model.arrays()
             assert np.isfinite(arrays.rates).all()
+
+
+def test_numbers_of_a_cla_are_those_of_every_part(tmp_path: Path) -> None:
+    """Parts of one data type have as many categories as the one with most."""
+    columns = {
+        name: row + dict(zip("abcd", ("ME", "MF", "KE", "ME"), strict=True))[name]
+        for name, row in ROWS.items()
+    }
+    parts = tmp_path / "parts"
+    parts.write_text("GTR+G4, one = 1-6\nJC, two = 7-10\nLG+R3, three = 11-12\n")
+    problem = read_problem(saved(tmp_path, columns), str(parts))
+    dna, protein = problem.groups
+    assert problem.cla_size == 4 * 4 * dna.n_patterns + 20 * 3 * protein.n_patterns

@@ -107,6 +107,7 @@ def _bootstrap(
         resources=resources_of(device, precision, memory_limit, vw),
         prefix=prefix,
         redo=redo,
+        ranks=ranks,
         command=command_line(),
         options=origins(),
         seed=seed,

@@ -222,6 +222,7 @@ def search(
         resources=resources_of(device, precision, memory_limit, vw),
         prefix=prefix,
         redo=redo,
+        ranks=ranks,
         command=command_line(),
         options=options,
         seed=seed,

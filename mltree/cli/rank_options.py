@@ -31,6 +31,6 @@ RanksOption = Annotated[
         parser=_ranks,
         help="Processes on this machine that share out loci, replicates and the steps of a search. "
         "They share a GPU and its memory, or the CPUs. Same bits; each takes memory of its own. "
-        "auto: several for many loci on a GPU, else one.",
+        "auto: several for many loci or replicates on a GPU, else one.",
     ),
 ]

@@ -127,6 +127,7 @@ def _run(
         resources=resources_of(device, precision, memory_limit, None),
         prefix=prefix,
         redo=redo,
+        ranks=ranks,
         command=command_line(),
         options=origins(),
         seed=seed,

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from mltree import __version__
+from mltree.commands.processes import share_replicates
 from mltree.commands.request import Request, begin_log, open_log, show_times
 from mltree.commands.results import by_kind, command_result, deliver, result_text
 from mltree.commands.trees import (
@@ -178,6 +179,8 @@ def replicated(
     def grown() -> None:
         saving.offer(lambda: write(journal.newicks(journal.in_order)), reporter)
 
+    left = wanted.trees - len(journal.done)
+    share_replicates(request, left, len(bootstrap.problem.taxa))
     with parting(partial(_leave, request, journal, write, log)):
         outcome = bootstrap.run(wanted.replicates, journal, reporter, grown, here())
         if wanted.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):

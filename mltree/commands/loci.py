@@ -9,9 +9,9 @@ from pathlib import Path
 
 from mltree import __version__
 from mltree.alignment.source import STDIN, expect_file, read_text
+from mltree.commands.processes import share_loci
 from mltree.commands.request import Request, begin_log, open_log
 from mltree.commands.results import by_kind, command_result, deliver, result_text
-from mltree.device.discovery import DeviceInfo, choose_devices
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
@@ -23,13 +23,12 @@ from mltree.model.substitution import Model
 from mltree.model_option import is_choice, names_parts
 from mltree.outputs import Outputs
 from mltree.problem import Problem, read_problem
-from mltree.ranks import here, start
+from mltree.ranks import here
 from mltree.report.progress import Reporter
 from mltree.runs.loci import LociJournal, LociSearch, Locus, LocusTree
 from mltree.settings import SearchSettings, preset
 from mltree.starts import terms_of
 from mltree.stopping import Farewell, parting
-from mltree.threads import threads
 
 __all__ = ["LociRequest", "run_loci"]
 
@@ -45,9 +44,6 @@ FOR_LONE_TREES = (
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
 
-MOST_RANKS, LOCI_OF_A_RANK = 8, 64
-"""Processes beyond which one GPU is what all wait for; loci that are worth the start of one."""
-
 HINT = "search one alignment, or give the options on the trees afterwards"
 
 
@@ -62,8 +58,6 @@ class LociRequest(Request, kw_only=True):
     preset: str
     nni_only: bool
     collapse: float | None
-    ranks: int | None = None
-    """Processes that share the loci out; as many as serve where None."""
 
     @property
     def settings(self) -> SearchSettings:
@@ -98,8 +92,7 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
     outputs, kinds = request.outputs, (TREES, TABLE, RESULT)
     outputs.check((LOG, *kinds, JOURNAL))
     loci, files = _loci(request)
-    if request.ranks is None and here().size == 1:
-        start(ranks_for(len(loci), choose_devices(request.resources.device), threads().number))
+    share_loci(request, len(loci))
     with open_log(outputs.path(LOG), reporter) as log:
         resumes = not request.redo and outputs.path(JOURNAL).exists()
         if not resumes:
@@ -117,17 +110,6 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
             with parting(partial(_leave, request, journal, log)):
                 found = search.run(loci, journal, reporter, here())
             _conclude(request, loci, found, log, files, reporter)
-
-
-def ranks_for(loci: int, devices: Sequence[DeviceInfo], cpus: int) -> int:
-    """Processes for so many loci: a GPU is done with them before one has laid out the next.
-
-    Each needs a CPU for its Python and one for its driver, which spins. On a CPU they would only
-    take turns.
-    """
-    if not devices or devices[0].is_cpu:
-        return 1
-    return max(1, min(MOST_RANKS, cpus // 2, loci // LOCI_OF_A_RANK))
 
 
 def _conclude(

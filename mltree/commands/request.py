@@ -74,6 +74,8 @@ class Request(Value, kw_only=True):
     """A partition file beside the model."""
     site_frequencies: SiteFrequencies = NO_FREQUENCIES
     """Of sites that have their own (PMSF)."""
+    ranks: int | None = None
+    """Processes that share the work out; as many as serve where None."""
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     """As they were given, by name: values, and where each is from."""
 

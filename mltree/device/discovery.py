@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyopencl as cl
@@ -18,6 +19,7 @@ __all__ = [
     "DeviceInfo",
     "choose_device",
     "choose_devices",
+    "company_pays",
     "find_devices",
     "no_device",
 ]
@@ -27,6 +29,9 @@ ALL = "all"
 
 REFERENCE = "reference"
 """What it takes for the NumPy reference, which computes without a device."""
+
+FULL_UNIT = 1 << 13
+"""Numbers of a CLA for each compute unit from which on one tree fills a GPU."""
 
 NO_DEVICE_HINT = (
     "`pip install 'pyopencl[pocl]'` brings a CPU device; `mltree devices` lists what is found"
@@ -143,3 +148,12 @@ def choose_devices(wanted: str | None) -> list[DeviceInfo]:
     own = number % len(found)
     sharers = len(range(own, ranks, len(found)))
     return [replace(device, sharers=sharers) for device in found[own::ranks]]
+
+
+def company_pays(devices: Sequence[DeviceInfo], cla_size: int) -> bool:
+    """Whether trees side by side take less time than one after the other.
+
+    On CPUs they do not, nor on GPUs that the CLAs of one tree, of so many numbers each, fill alone.
+    """
+    gpus = [device for device in devices if not device.is_cpu]
+    return bool(gpus) and cla_size < FULL_UNIT * sum(device.compute_units for device in gpus)

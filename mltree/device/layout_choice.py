@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from mltree.device.calibration import Calibration, Choice, Kind, load
 from mltree.device.info import DeviceInfo
 from mltree.device.layout import (
@@ -20,6 +22,7 @@ from mltree.device.layout import (
     most_rows,
     without_fp64,
 )
+from mltree.device.memory import cla_memory
 from mltree.errors import DeviceError
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "kept_layouts",
     "layout_key",
     "measured_layouts",
+    "patterns_at_a_time",
     "rule_layout",
 ]
 
@@ -140,6 +144,19 @@ def rule_layout(
         if rows:  # measured with more patterns a work-item, perhaps, than here
             layout = replace(layout, rows=min(rows, most_rows(layout)))
     return layout if device.has_fp64 else without_fp64(layout)
+
+
+def patterns_at_a_time(devices: Sequence[DeviceInfo], n_patterns: int, numbers: int) -> int:
+    """Of so many patterns, those that all GPUs have room for, the others taking turns.
+
+    numbers  of each pattern's CLAs, in a tree. Its user's limit does not count, nor do other ranks:
+             the layout follows from it, and bits from that
+    """
+    gpus = [device for device in devices if not device.is_cpu]
+    room = min((cla_memory(device.handle) for device in gpus), default=None)
+    if room is None:
+        return n_patterns
+    return min(n_patterns, max(1, room // (numbers * np.dtype(np.float64).itemsize)))
 
 
 def block_widths(device: DeviceInfo) -> tuple[int, ...]:

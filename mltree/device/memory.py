@@ -17,6 +17,7 @@ from mltree.errors import DeviceMemoryError
 from mltree.likelihood.engine import Room
 
 __all__ = [
+    "BUFFER_SHARE",
     "LEAST_BATCH",
     "MEMORY_HINT",
     "PARTIAL_SUMS",

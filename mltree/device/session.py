@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from mltree.device.layout import Layout, longest_walk
 from mltree.device.memory import LEAST, Memory, room_on
 from mltree.device.resident import slots_needed
 from mltree.device.timing import Breakdown, DeviceTimes
-from mltree.device.worker import BUFFERS, Launch, Worker
+from mltree.device.worker import BUFFERS, Dispatch, Launch, Worker
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.launch import Fault, Mark, StateLayout, Sync, state_layout
 from mltree.likelihood.engine import Result
@@ -34,8 +34,6 @@ from mltree.values import Value
 __all__ = ["Dispatch", "Session"]
 
 Float64 = npt.NDArray[np.float64]
-Dispatch = Literal["auto", "persistent", "launch"]
-"""All stages of a program in one launch, or a launch per stage; by the work at hand where auto."""
 
 PLANS = 16
 """Programs whose launches are remembered: more than a search repeats in turn."""
@@ -310,9 +308,11 @@ class Session:
         return plan
 
     def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> _Plan:
-        self._make_room(program, lengths, groups, worker)
         cases, blocks = program.cases, self._blocks
         chunks = max(1, int(blocks.chunks_of(cases["first_part"], cases["parts"]).max()))
+        launches = worker.launches(program, self.dispatch, self._n_patterns, chunks)
+        stacks = max(launch.groups for launch in launches) * worker.spilled_bytes(program)
+        self._make_room(program, lengths, groups, stacks)
         numbers = {
             "blocks": blocks.count,
             "chunks": blocks.chunks,
@@ -329,20 +329,17 @@ class Session:
         }
         bounds = zip(("min_length", "max_length"), map(self._acc.type, self._bounds), strict=True)
         values = {name: np.int32(number) for name, number in numbers.items()} | dict(bounds)
-        persistent = self.dispatch == "persistent" or (
-            self.dispatch == "auto" and worker.is_persistent(program, self._n_patterns, chunks)
-        )
         return _Plan(
             program,
             worker,
             worker.arguments(self.memory, program, values),
-            launches=worker.launches(program, chunks, persistent),
+            launches=launches,
             generation=self.memory.generation,
             state=self._state(program, lengths, groups),
             products=self.layout.products(self._n_patterns) * most_steps(program),
         )
 
-    def _make_room(self, program: Program, lengths: int, groups: int, worker: Worker) -> None:
+    def _make_room(self, program: Program, lengths: int, groups: int, stacks: int) -> None:
         layout, real, reserve = self.layout, self._real.itemsize, self.memory.reserve
         slot = layout.cla_bytes(self._blocks.width)
         counts = self._blocks.width * layout.categories * 2
@@ -361,7 +358,7 @@ class Session:
         reserve("partial", program.cells * self._blocks.chunks * acc)
         reserve("site_lnl", program.site_rows * self._blocks.width * acc, keep=True)
         reserve("state", self._state(program, lengths, groups).words * acc)
-        reserve("stack", worker.spilled_bytes(program))
+        reserve("stack", stacks)
         reserve("program", program.words.nbytes)
 
     def _launch(self, plan: _Plan) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -13,7 +13,7 @@ from mltree import launch
 from mltree.contract import RELL_TILE
 from mltree.device.build import build_worker, is_nvidia, local_memory, resident_groups
 from mltree.device.layout import Layout
-from mltree.device.memory import LEAST, Memory
+from mltree.device.memory import BUFFER_SHARE, LEAST, Memory
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import (
     Optimise,
@@ -28,7 +28,10 @@ from mltree.likelihood.stages import (
     Walk,
 )
 
-__all__ = ["BUFFERS", "Launch", "Worker"]
+__all__ = ["BUFFERS", "Dispatch", "Launch", "Worker"]
+
+Dispatch = Literal["auto", "persistent", "launch"]
+"""All stages of a program in one launch, or a launch per stage; by the work at hand where auto."""
 
 BUFFERS = tuple(buffer.name for buffer in launch.BUFFERS if buffer.name != "marks")
 """The buffers that every worker is given; its marks are its own."""
@@ -55,6 +58,10 @@ REDUCERS = 32
 
 STACKED = ("scan", "walk")
 """Workers whose work-groups have a stack of CLAs."""
+
+STACK_SHARE = 0.125
+"""Of a device's memory, what the stacks of a launch may take that find no room in local memory: 530
+work-groups of an H200 take 10 GiB under C60+G4, as many as ever run at a time."""
 
 LEAST_RUN = 4096
 """Bytes of every buffer that are enough for a work-group's counters and books."""
@@ -85,6 +92,9 @@ class Worker:
         self._is_cpu = bool(device.type & cl.device_type.CPU)
         self._local = local_memory(self._kernel, device)
         self._most_local = min(int(device.local_mem_size), MOST_LOCAL)
+        self._most_spilled = min(
+            int(STACK_SHARE * device.global_mem_size), int(BUFFER_SHARE * device.max_mem_alloc_size)
+        )
         self._items = math.prod(self.group)
         self._stacks: dict[int, cl.LocalMemory] = {}
         self._given: list[Any] = []
@@ -106,9 +116,14 @@ class Worker:
         return max(0, min(program.stack_levels, room // self._layout.stack_bytes()))
 
     def spilled_bytes(self, program: Program) -> int:
-        """Bytes of the levels that do not, for all work-groups."""
+        """Bytes of the levels that do not, of a work-group."""
         spilled = program.stack_levels - self.local_levels(program)
-        return self.most_groups * spilled * self._layout.stack_bytes()
+        return spilled * self._layout.stack_bytes()
+
+    def groups_with_stacks(self, program: Program) -> int:
+        """Work-groups of a launch for whose stacks there is room; one at least."""
+        spilled = self.spilled_bytes(program)
+        return max(1, self._most_spilled // spilled) if spilled else self.most_groups
 
     def is_persistent(self, program: Program, patterns: int, chunks: int) -> bool:
         """Whether a program is best sent in one launch.
@@ -137,13 +152,20 @@ class Worker:
         local = self._local + self._stack_bytes(program)
         return self._units * resident_groups(self._device, self.name, self._layout, local)
 
-    def launches(self, program: Program, chunks: int, persistent: bool) -> list[Launch]:
+    def launches(
+        self, program: Program, dispatch: Dispatch, patterns: int, chunks: int
+    ) -> list[Launch]:
         """All stages at once, or one by one."""
+        persistent = dispatch == "persistent" or (
+            dispatch == "auto" and self.is_persistent(program, patterns, chunks)
+        )
         jobs = [self._jobs(stage, chunks) for stage in program.stages]
+        most = self.groups_with_stacks(program)
         if persistent:
-            groups = min(max(jobs), self.resident(program))
+            groups = min(max(jobs), self.resident(program), most)
             return [Launch(0, len(jobs), groups)]
-        return [Launch(n, n + 1, min(count, self.most_groups)) for n, count in enumerate(jobs)]
+        most = min(most, self.most_groups)
+        return [Launch(n, n + 1, min(count, most)) for n, count in enumerate(jobs)]
 
     def arguments(
         self, memory: Memory, program: Program, values: Mapping[str, np.generic]

@@ -82,10 +82,16 @@ class Cases(Value, eq=False):
         """Whether there is one part, and one matrix and length a branch."""
         return bool((self.records["parts"] == 1).all() and (self.records["first_part"] == 0).all())
 
+    @property
+    def ranges(self) -> tuple[Int32, Int32]:
+        """int32[n, 2]: the first part and the parts of every tree; int32[n]: their numbers."""
+        where = np.stack([self.records["first_part"], self.records["parts"]], axis=1)
+        return where, np.arange(len(where), dtype=np.int32)
+
     @cached_property
     def streams(self) -> tuple[Int32, Int32]:
         """int32[ranges, 2]: the first part and the parts of every range; int32[n]: each tree's."""
-        where = np.stack([self.records["first_part"], self.records["parts"]], axis=1)
+        where, _ = self.ranges
         if (where == where[0]).all():
             return where[:1], np.zeros(len(where), np.int32)
         ranges, of_tree = np.unique(where, axis=0, return_inverse=True)

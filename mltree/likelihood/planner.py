@@ -91,13 +91,16 @@ class Piece(NamedTuple):
     level: Int32
 
 
-def sites(pieces: Sequence[Piece], cases: Cases, *, in_turn: bool = False) -> Sites:
+def sites(
+    pieces: Sequence[Piece], cases: Cases, *, in_turn: bool = False, grouped: bool = False
+) -> Sites:
     """One piece after the other, level by level; trees on different parts in streams of their own.
 
     Records of a level do not depend on each other. ``in_turn``: of the trees on the same parts
-    each has all its pieces before the next one begins, and may take that one's slots.
+    each has all its pieces before the next one begins, and may take that one's slots. ``grouped``:
+    every tree has a stream, which rests when its group of lengths does: the one of its number.
     """
-    ranges, stream = cases.streams
+    ranges, stream = cases.ranges if grouped else cases.streams
     turn = stream
     if in_turn:
         order = np.argsort(stream, kind="stable")
@@ -132,6 +135,7 @@ def sites(pieces: Sequence[Piece], cases: Cases, *, in_turn: bool = False) -> Si
     streams["first_part"], streams["parts"] = ranges.T
     streams["first_run"] = np.searchsorted(of_run, np.arange(len(ranges)))
     streams["runs"] = np.bincount(of_run, minlength=len(ranges))
+    streams["group"] = stream if grouped else NO_CELL
     return Sites(
         streams,
         np.ascontiguousarray(every[:, 2:]).view(contract.RUN).ravel(),

@@ -137,8 +137,13 @@ def renewal(
     return Program(stages, 1, cases.records)
 
 
-def derivatives(trees: Sequence[Tree], cases: Cases | None = None) -> Program:
-    """Every directional CLA, lnL (sum n), and d1, d2 of every branch (sums from len(trees))."""
+def derivatives(
+    trees: Sequence[Tree], cases: Cases | None = None, *, grouped: bool = False
+) -> Program:
+    """Every directional CLA, lnL (sum n), and d1, d2 of every branch (sums from len(trees)).
+
+    ``grouped``: a tree is left out once the group of its number moves no more.
+    """
     cases = cases or Cases.alike(len(trees))
     number, forest = _numbers(trees), Forest(trees)
     widths = np.concatenate([np.ones_like(number), 2 * forest.n_edges])
@@ -154,7 +159,8 @@ def derivatives(trees: Sequence[Tree], cases: Cases | None = None) -> Program:
         _at_edges(RunKind.EVALUATE, ends),
         _at_edges(RunKind.DERIVE, derive),
     ]
-    stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
+    every = planner.sites(pieces, cases, grouped=grouped)
+    stages = (_pmatrices(forest, cases), every, sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
 
@@ -200,7 +206,7 @@ def smoothing(trees: Sequence[Tree], max_passes: int, cases: Cases | None = None
     groups = planner.group_records(
         GroupKind.DIAGONAL, first, forest.n_branches, number, count + 2 * first
     )
-    once = derivatives(trees, cases)
+    once = derivatives(trees, cases, grouped=not cases.unlinked)
     groups = groups_by_part(groups, cases, edges, count + 2 * edges)
     stages = (*once.stages, Optimise(groups), Repeat(0, max_passes, len(groups)))
     return Program(stages, once.cells, cases.records)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree import contract
-from mltree.contract import RESULT, ROOT_LEVEL, RUNS, Op, Role, RunKind, fields
+from mltree.contract import NO_CELL, RESULT, ROOT_LEVEL, RUNS, Op, Role, RunKind, fields
 from mltree.values import Value
 
 __all__ = [
@@ -71,7 +71,7 @@ class Sites(Value):
             rows.append((kind, sum(map(len, table)), len(records)))
             table.append(records)
         return cls(
-            np.array([(first_part, parts, 0, len(rows))], contract.STREAM),
+            np.array([(first_part, parts, 0, len(rows), NO_CELL)], contract.STREAM),
             np.array(rows, contract.RUN),
             tuple(map(joined, tables.values())),
         )

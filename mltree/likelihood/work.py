@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.contract import (
+    NO_CELL,
     RESULT,
     RUNS,
     STAGES,
@@ -63,21 +64,21 @@ class Work(Value, eq=False):
     once: Counts
     """Of every stage once."""
     repeated: Counts
-    """Of another pass of the stages that a REPEAT goes back to, all but tripods."""
-    tripods: Counts
-    """Of another pass of the tripods among them, if none has settled."""
+    """Of another pass of the stages that a REPEAT goes back to."""
+    grouped: Counts
+    """Of another pass of those that are left out where a group has settled, if none has."""
 
     def further_passes(self, control: npt.NDArray[np.float64]) -> Counts:
         """The work of the passes after the first, from f64[groups, words] at the end.
 
-        Tripods that have settled are left out by the worker, other work is not.
+        Tripods and streams of trees that have settled are left out, other work is not.
         """
         passes = control[:, Control.PASSES]
         further = int(passes.max(initial=1)) - 1
         if further == 0:
             return no_work()
-        tripods = max(0.0, passes.sum() / len(passes) - 1)
-        work: Counts = self.repeated * further + (self.tripods * tripods).astype(np.int64)
+        of_each = max(0.0, passes.sum() / len(passes) - 1)
+        work: Counts = self.repeated * further + (self.grouped * of_each).astype(np.int64)
         return work
 
 
@@ -107,8 +108,14 @@ def _count(stages: Sequence[Stage]) -> Work:
         for function, counts in _stage_counts(stage):
             work.once[function] += counts
             if again:
-                (work.tripods if function == Function.TRIPOD else work.repeated)[function] += counts
+                (work.grouped if _rests(stage) else work.repeated)[function] += counts
     return work
+
+
+def _rests(stage: Stage) -> bool:
+    """Whether the worker leaves out what belongs to a group that has settled."""
+    grouped = isinstance(stage, Sites) and (stage.streams["group"] != NO_CELL).all()
+    return bool(grouped) or isinstance(stage, Tripods)
 
 
 def _stage_counts(stage: Stage) -> Iterator[tuple[Function, tuple[int, int, int]]]:

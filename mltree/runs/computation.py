@@ -87,12 +87,6 @@ class Computation(Value):
         return parsimony_engine(self.placement.devices)
 
     @property
-    def side_by_side(self) -> bool:
-        """Whether trees side by side take less time than one after the other: on GPUs."""
-        devices = self.placement.devices
-        return bool(devices) and not all(device.is_cpu for device in devices)
-
-    @property
     def engines(self) -> list[Engine]:
         """The engine that it was placed on, and the exact one where that is another."""
         others = [] if self.is_exact else [self.exact.engine]

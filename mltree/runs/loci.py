@@ -19,7 +19,7 @@ import numpy as np
 from mltree import __version__
 from mltree.alignment.loci import table_of_tips
 from mltree.alignment.patterns import Patterns
-from mltree.device.discovery import choose_devices
+from mltree.device.discovery import choose_devices, company_pays
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
 from mltree.device.memory import cla_memory, limit_on
@@ -254,7 +254,7 @@ class LociSearch:
 
     def _settings(self, problem: Problem) -> SearchSettings:
         own = self.settings.for_data(len(problem.taxa), problem.n_sites)
-        if all(device.is_cpu for device in choose_devices(self.resources.device)):
+        if not company_pays(choose_devices(self.resources.device), problem.cla_size):
             own = own.one_by_one(all_starts=self.starts is not None)
         return own
 

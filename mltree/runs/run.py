@@ -15,6 +15,7 @@ import numpy as np
 
 from mltree import __version__
 from mltree.alignment.patterns import Patterns
+from mltree.device.discovery import company_pays
 from mltree.device.layout_choice import KeptLayouts
 from mltree.errors import InputError
 from mltree.events import Emit, Notice, ignore
@@ -149,7 +150,7 @@ def prepare_search(
         problem, resources, emit, distinct.groups, fitting,
         max(fitting.most_trees, afterwards), kept,
     )  # fmt: skip
-    if not computation.side_by_side:
+    if not company_pays(computation.placement.devices, problem.cla_size):
         fitting = fitting.one_by_one(all_starts=starts is not None)
     rng = np.random.default_rng(seed)
     grown = starting_trees(

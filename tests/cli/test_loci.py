@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from mltree.commands.loci import ranks_for
+from mltree.commands import processes
+from mltree.commands.processes import ranks_for
 from mltree.device.discovery import choose_devices
 from mltree.tree.newick import read_newicks
 
@@ -128,14 +129,13 @@ def test_what_cannot_be_is_one_line(
 
 
 @pytest.mark.parametrize(
-    ("loci", "cpus", "ranks"),
-    [(1600, 16, 8), (10_000, 64, 8), (300, 16, 4), (1600, 2, 1), (9, 16, 1)],
+    ("worth", "cpus", "ranks"), [(8, 16, 8), (8, 64, 8), (4, 16, 4), (8, 2, 1), (0, 16, 1)]
 )
-def test_a_gpu_gets_as_many_ranks_as_it_is_worth(loci: int, cpus: int, ranks: int) -> None:
+def test_a_gpu_gets_as_many_ranks_as_it_is_worth(worth: int, cpus: int, ranks: int) -> None:
     (cpu,) = choose_devices("cpu")
     gpu = replace(cpu, is_cpu=False)
-    assert ranks_for(loci, [gpu], cpus) == ranks
-    assert ranks_for(loci, [cpu], cpus) == ranks_for(loci, [], cpus) == 1
+    assert ranks_for(worth, [gpu], cpus) == ranks
+    assert ranks_for(worth, [cpu], cpus) == ranks_for(worth, [], cpus) == 1
 
 
 @pytest.mark.parametrize("option", [(), ("--ranks", "auto")])
@@ -143,9 +143,28 @@ def test_ranks_are_started_unless_told_otherwise(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
 ) -> None:
     started: list[int] = []
-    monkeypatch.setattr("mltree.commands.loci.ranks_for", lambda loci, *_: 10 * loci)
-    monkeypatch.setattr("mltree.commands.loci.start", started.append)
+    monkeypatch.setattr(processes, "LOCI_OF_A_RANK", 1)
+    monkeypatch.setattr(processes, "ranks_for", lambda worth, *_: 10 * worth)
+    monkeypatch.setattr(processes, "start", started.append)
     assert run("search", "loci", *OPTIONS, "--ranks", "1").exit_code == 0
     assert not started
     assert run("search", "loci", *OPTIONS, "--redo", *option).exit_code == 0
     assert started == [40]
+
+
+@pytest.mark.parametrize("command", ["bootstrap", "search"])
+def test_ranks_are_started_for_the_replicates_that_are_left(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    started: list[int] = []
+    monkeypatch.setattr(processes, "TIPS_OF_A_RANK", 1)
+    monkeypatch.setattr(processes, "MOST_FOR_REPLICATES", 1_000)
+    monkeypatch.setattr(processes, "ranks_for", lambda worth, *_: worth)
+    monkeypatch.setattr(processes, "start", started.append)
+    locus, taxa = folder / "a.fa", 6
+    count = "--replicates" if command == "bootstrap" else "--bootstrap"
+    options = [str(locus), "--model", "JC", "--prefix", "x", count]
+    assert run(command, *options, "2").exit_code == 0
+    assert run(command, *options, "5", "--ranks", "1").exit_code == 0
+    assert run(command, *options, "6").exit_code == 0
+    assert started == [2 * taxa, taxa]

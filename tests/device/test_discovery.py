@@ -8,7 +8,13 @@ import pyopencl as cl
 import pytest
 
 from mltree.device import discovery, pocl
-from mltree.device.discovery import REFERENCE, choose_device, choose_devices, find_devices
+from mltree.device.discovery import (
+    REFERENCE,
+    choose_device,
+    choose_devices,
+    company_pays,
+    find_devices,
+)
 from mltree.errors import DeviceError
 
 
@@ -148,3 +154,13 @@ def test_ranks_share_a_lone_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "turn", lambda: (1, 2))
     for wanted in (None, "all", "cpu"):
         assert choose_devices(wanted) == [replace(cpu, sharers=2)]
+
+
+def test_company_pays_on_a_gpu_that_one_tree_does_not_fill() -> None:
+    (cpu,) = choose_devices("cpu")
+    gpu = replace(cpu, is_cpu=False, compute_units=132)
+    assert company_pays([gpu], 1_605 * 16)
+    assert not company_pays([gpu], 100_000 * 16)
+    assert company_pays([gpu, gpu], 100_000 * 16), "the patterns are shared out"
+    assert not company_pays([cpu], 16)
+    assert not company_pays([], 16)

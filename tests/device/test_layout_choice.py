@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from mltree.device.layout_choice import (
     check_width,
     choose_layout,
     layout_key,
+    patterns_at_a_time,
     rule_layout,
 )
 from mltree.errors import DeviceError
@@ -49,6 +51,19 @@ def test_the_rules() -> None:
     assert (proteins.lanes, proteins.vw) == (8, 8)
     assert little.rows > much.rows
     assert not rule_layout(replace(DEVICE, has_fp64=False), 4, 16, 4, 1000).fp64
+
+
+def test_patterns_that_take_turns_do_not_widen_a_layout() -> None:
+    """C60+G4 of 68 taxa x 37,743 amino acids: a tenth has room at a time, and should fill a GPU."""
+    handle = SimpleNamespace(max_mem_alloc_size=35 << 30, global_mem_size=139 << 30)
+    gpu, numbers = replace(GPU, handle=handle), 3 * 66 * 244 * 20
+    width = patterns_at_a_time([gpu], 37_743, numbers)
+    assert 37_743 / 12 < width < 37_743 / 8
+    assert rule_layout(gpu, 20, 24, 244, width).vw < rule_layout(gpu, 20, 24, 244, 37_743).vw
+    assert patterns_at_a_time([gpu], 1_000, numbers) == 1_000
+    assert patterns_at_a_time([gpu], 1_000, 1 << 40) == 1
+    assert patterns_at_a_time([DEVICE], 37_743, numbers) == 37_743
+    assert patterns_at_a_time([], 37_743, numbers) == 37_743
 
 
 def test_more_categories_than_work_items() -> None:

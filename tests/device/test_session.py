@@ -13,7 +13,7 @@ import pytest
 from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
 from mltree.contract import Function
-from mltree.device import build
+from mltree.device import build, worker
 from mltree.device.layout import PIECE, Layout, cpu_layout, gpu_layout, longest_walk
 from mltree.device.session import Session
 from mltree.device.worker import Worker
@@ -96,6 +96,24 @@ def test_the_same_bits_with_any_number_of_work_groups(
     monkeypatch.setattr(Worker, "most_groups", groups)
     engine = likelihood(open_device, problem, dispatch="launch")
     assert_same_bits(everything(engine, problem), expected)
+
+
+def test_the_same_bits_with_room_for_few_stacks(
+    open_device: OpenDevice,
+    likelihood: MakeLikelihood,
+    problem: Problem,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Levels of walks that fit no local memory: under C60 those of all groups take 77 GiB."""
+    expected = everything(likelihood(open_device, problem), problem)
+    monkeypatch.setattr(worker, "MOST_LOCAL", 0)
+    taken = []
+    for share in (worker.STACK_SHARE, 0.0):
+        monkeypatch.setattr(worker, "STACK_SHARE", share)
+        engine = likelihood(open_device, problem, dispatch="launch")
+        assert_same_bits(everything(engine, problem), expected)
+        taken.append(engine.engine.engine.memory.size("stack"))
+    assert taken[1] < taken[0], "a lone work-group's"
 
 
 def test_order_of_patterns_only_moves_the_last_bits(
@@ -184,7 +202,7 @@ def test_a_barrier_that_cannot_complete_is_a_worker_fault(
     program = programs.traversal([problem.tree])
     expected = session.run(program, problem.tree.lengths, NO_CONTROL).sums
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "resident", lambda worker, _: worker.most_groups)
+        patch.setattr(Worker, "resident", lambda own, _: own.most_groups)
         crowded = programs.traversal([problem.tree])
         patch.setattr(Worker, "_jobs", lambda *_: 1 << 20)
         with pytest.raises(WorkerFault, match="barrier") as raised:

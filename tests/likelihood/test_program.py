@@ -57,7 +57,7 @@ def test_words_are_the_stage_table_and_then_the_records(tree: Tree) -> None:
         np.arange(tree.n_edges),
     )
     np.testing.assert_array_equal(words[3 * 4 : 4 * 4].view(contract.CASE), program.cases)
-    (stream,) = words[stages["first"][1] :][:4].view(contract.STREAM)
+    (stream,) = words[stages["first"][1] :][:5].view(contract.STREAM)
     count = int(stream["runs"])
     runs = words[stream["first_run"] :][: 3 * count].view(contract.RUN)
     assert list(runs["kind"]) == [RunKind.NEWVIEW] * (count - 1) + [RunKind.EVALUATE]
