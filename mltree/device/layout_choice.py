@@ -140,9 +140,9 @@ def rule_layout(
         block = vw or width * (32 if is_wide else 8)
         width = min(width, block)
         usual = gpu_rows(block, categories, n_patterns, device.compute_units, width)
-        layout = gpu_layout(states, codes, categories, block, single, usual, width)
-        if rows:  # measured with more patterns a work-item, perhaps, than here
-            layout = replace(layout, rows=min(rows, most_rows(layout)))
+        layout = gpu_layout(states, codes, categories, block, single, rows or usual, width)
+        # Rows may have been measured with more patterns a work-item than here.
+        layout = replace(layout, rows=min(layout.rows, most_rows(layout)))
     return layout if device.has_fp64 else without_fp64(layout)
 
 

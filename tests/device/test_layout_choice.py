@@ -11,7 +11,7 @@ import pytest
 from mltree.device import calibration
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, save
 from mltree.device.info import DeviceInfo
-from mltree.device.layout import most_rows
+from mltree.device.layout import MATRIX_GROUP, most_rows
 from mltree.device.layout_choice import (
     block_widths,
     check_width,
@@ -49,6 +49,7 @@ def test_the_rules() -> None:
     assert (much.lanes, much.vw) == (32, 64)
     proteins = rule_layout(GPU, 20, 24, 4, 1000)
     assert (proteins.lanes, proteins.vw) == (8, 8)
+    assert proteins.team * proteins.rows == MATRIX_GROUP
     assert little.rows > much.rows
     assert not rule_layout(replace(DEVICE, has_fp64=False), 4, 16, 4, 1000).fp64
 
