@@ -22,9 +22,9 @@ GPU_GROUP = 512
 """Most work-items of a GPU work-group: its rows are the tree level's nodes, side by side."""
 
 MATRIX_GROUP, LARGEST_MATRIX = 128, 32
-"""The same where a pattern's vectors fill registers: from five states on, up to so many. 30 replicates
-of 50 taxa x 1,777 amino acids on an H200, newviews and derivatives of groups of 512 / 256 / 128: 4.1
-and 1.1 / 2.4 and 1.0 / 2.0 and 0.9 s."""
+"""The same where a pattern's vectors fill registers: from five states on, up to so many. 30
+replicates of 50 taxa x 1,777 amino acids on an H200, newviews and derivatives of groups of 512 /
+256 / 128: 4.1 and 1.1 / 2.4 and 1.0 / 2.0 and 0.9 s."""
 
 GPU_UNIT_ITEMS = 1024
 """Work-items that a compute unit is given before rows are added: with enough blocks a lone row

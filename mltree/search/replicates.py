@@ -29,6 +29,7 @@ from mltree.supports.resampling import Resampling
 from mltree.tree.fitch import InformativeSites
 from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
 from mltree.tree.parsimony_spr import reweighted_trees
+from mltree.tree.random_trees import resolved_at_random
 from mltree.tree.topology import Tree
 from mltree.values import Value
 
@@ -38,6 +39,10 @@ Float = NDArray[np.float64]
 
 NAME = "bootstrap"
 """Of what is drawn."""
+
+TIED = 1.5
+"""Times the shortest length: inner branches up to there have none. Of 2,000 of 14 taxa x 500 sites,
+985 ended at the shortest length, and none between that and a thousand times that."""
 
 
 class Replicate(Value):
@@ -160,7 +165,25 @@ class Replicates(Value):
         rows.give_back(row)
         (found,) = state.lineages
         found.tree.lengths = self.model.mean_lengths(found.tree.lengths)
-        return Replicate(number, self.distinct.shuffled(rng).restore(found.tree), found.lnl)
+        tree = found.tree if self.given else self._without_ties(found.tree, rng)
+        return Replicate(number, self.distinct.shuffled(rng).restore(tree), found.lnl)
+
+    def _without_ties(self, tree: Tree, rng: np.random.Generator) -> Tree:
+        """The tree with its shortest inner branches drawn anew, but for those of the constraint.
+
+        Data that leave a branch no length leave no length to those that could stand in its place
+        either. Which of them a search ends with, slopes at the shortest length decide, in much the
+        same way in all replicates and for the best tree: such branches had 52 % where a third is
+        what nothing but chance gives.
+        """
+        shortest, _ = self.settings.branches.bounds(
+            sum(patterns.n_sites for patterns in self.distinct.groups)
+        )
+        is_tied = tree.lengths[tree.inner_edges] <= TIED * shortest
+        tied = tree.inner_edges[is_tied]
+        if self.constraint is not None:
+            tied = tied[~self.constraint.shown_by(tree)[:, tied].any(axis=0)]
+        return resolved_at_random(tree, tied, rng)
 
 
 def replicate_starts(

@@ -1,4 +1,4 @@
-"""Random trees: topologies that are all as likely, and those that grow by births alone."""
+"""Random trees: topologies that are all as likely, those that grow by births alone, and ties."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree, tree_from_edges
 
-__all__ = ["random_topology", "uniform_tree", "yule_tree"]
+__all__ = ["random_topology", "resolved_at_random", "uniform_tree", "yule_tree"]
 
 
 def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAULT_LENGTH) -> Tree:
@@ -58,6 +58,35 @@ def yule_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree
     ends += [(node, nodes + tip) for tip, (node, _) in enumerate(growing)]
     lengths += [now - began for _, began in growing]
     return _unrooted(np.array(ends, np.int32), np.array(lengths), n_tips, mean_length)
+
+
+def resolved_at_random(tree: Tree, edges: Int32Array, rng: np.random.Generator) -> Tree:
+    """The tree with some inner branches contracted, and what they leave resolved by chance.
+
+    Every resolution of a polytomy is as likely. Edge ids and lengths stay: an edge that was
+    contracted is one of the same polytomy's again. Without edges nothing is drawn.
+
+    edges  int [n]: ids of branches that join two inner nodes
+    """
+    ends = tree.edge_halves // 3
+    star = np.arange(tree.n_nodes)
+    for near, far in ends[edges]:
+        star[star == star[far]] = star[near]
+    is_inside = np.zeros(tree.n_edges, np.bool_)
+    is_inside[edges] = True
+    for centre in np.unique(star[ends[edges, 0]]):
+        nodes = np.flatnonzero(star == centre)
+        touching = star[ends] == centre
+        inside = np.flatnonzero(touching[:, 0] & is_inside)
+        rows, sides = np.nonzero(touching & ~is_inside[:, None])
+        own = random_topology(rows.size, rng)
+        joined = own.edge_halves // 3
+        is_arm = joined[:, 0] < rows.size
+        ends[rows[joined[is_arm, 0]], sides[joined[is_arm, 0]]] = nodes[
+            joined[is_arm, 1] - rows.size
+        ]
+        ends[inside] = nodes[joined[~is_arm] - rows.size]
+    return tree_from_edges(ends, tree.lengths, tree.n_tips, tree.n_artificial)
 
 
 def _unrooted(ends: Int32Array, lengths: Float64Array, n_tips: int, mean: float) -> Tree:
