@@ -23,7 +23,6 @@ def render_header() -> str:
     ]
     for prefix, members in (ENUMS | {"FAULT": Fault, "SYNC": Sync, "MARK": Mark}).items():
         lines += [f"#define {prefix}_{member.name} {member.value}" for member in members]
-    lines.append("")
     lines += [
         f"#define {name} ({value})" for name, value in (NUMBERS | {"SYNC_WORDS": len(Sync)}).items()
     ]
@@ -32,7 +31,7 @@ def render_header() -> str:
         lines.append(f"#define {name}_WORDS {len(record.names)}")
         lines += [f"#define {name}_{f.upper()} {i}" for i, f in enumerate(record.names)]
     functions = ", ".join(f"FN_{RUNS[kind].function.name}" for kind in RunKind)
-    lines += ["", f"#define RUN_FUNCTIONS {{{functions}}}", "", *_arguments(), "", *_state()]
+    lines += [f"#define RUN_FUNCTIONS {{{functions}}}", "", *_arguments(), *_state()]
     return "\n".join(lines) + "\n"
 
 

@@ -97,6 +97,8 @@ BUFFERS = (
 
 ARGUMENTS = (
     Argument("blocks", "int", "of patterns"),
+    Argument("cla_blocks", "int", "of them that a CLA has"),
+    Argument("cla_first", "int", "where those begin"),
     Argument("chunks", "int", "of blocks, whose sums are taken together"),
     Argument("chunk_blocks", "int", "blocks of a chunk at most"),
     Argument("first_chunk", "int", "chunks of the device's panels before this one"),

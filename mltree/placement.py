@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import NamedTuple
 
 from mltree.alignment.patterns import Patterns
 from mltree.device.ahead import Ahead
 from mltree.device.build import is_built
 from mltree.device.calibration import notices
+from mltree.device.demand import APART_BYTES, Demand, rows_of, slots_of
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
@@ -25,7 +25,14 @@ from mltree.device.layout_choice import (
     patterns_at_a_time,
 )
 from mltree.device.load import occupied
-from mltree.device.memory import LEAST_BATCH, PARTIAL_SUMS, cla_memory, limit_on, room_on
+from mltree.device.memory import (
+    LEAST_BATCH,
+    PARTIAL_SUMS,
+    cla_memory,
+    limit_on,
+    room_on,
+    slot_bytes,
+)
 from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
@@ -38,7 +45,6 @@ from mltree.likelihood.classes import Columns
 from mltree.likelihood.engine import Engine, Room
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
-from mltree.settings import PRESETS
 from mltree.threads import threads
 from mltree.values import Value
 
@@ -82,6 +88,8 @@ class Placement(Value, kw_only=True):
     """Of branch lengths, expected substitutions per site."""
     trees: int | None
     """That a search will have side by side at most; None where one is evaluated."""
+    apart: int = 0
+    """Patterns of the largest part where every tree is of a single part of several; 0 elsewhere."""
 
     @property
     def is_exact(self) -> bool:
@@ -95,7 +103,7 @@ class Placement(Value, kw_only=True):
         It does where there is one device, and room on it for a tree's CLAs.
         """
         return len(self.devices) > 1 or (
-            len(self.devices) == 1 and self._least_slots > self._room.most
+            len(self.devices) == 1 and self._least_rows > self._room.most
         )
 
     @property
@@ -122,7 +130,7 @@ class Placement(Value, kw_only=True):
             device=", ".join(info.name for info in self.devices),
             layout=str(layout),
             trees=demand.trees,
-            slots=_slots(self.n_tips),
+            slots=slots_of(self.n_tips),
             clas=clas,
             near=near,
             tips=tips,
@@ -182,8 +190,9 @@ class Placement(Value, kw_only=True):
         layout = replace(layout, parted=layout.parted or len(patterns.parts) > 1)
         return Session(
             device.handle, patterns, layout, self.bounds,
-            memory_limit=limit_on(device, self.resources.memory_limit),
+            memory_limit=self._limit,
             slots=self._demand.own + self._demand.near,
+            apart=self.apart > 0,
             ahead=None if self.trees is None else Ahead.of_search(device, layout),
         )  # fmt: skip
 
@@ -214,17 +223,33 @@ class Placement(Value, kw_only=True):
     @property
     def _least_slots(self) -> int:
         """CLAs that are worth a lone session."""
-        return _slots(self.n_tips) + LEAST_BATCH
+        return slots_of(self.n_tips) + LEAST_BATCH
+
+    @property
+    def _least_rows(self) -> int:
+        """The whole slots that those take."""
+        return rows_of(self._least_slots, self.apart, self.n_patterns)
+
+    @property
+    def _limit(self) -> int | None:
+        """Bytes that CLAs may take on the first device; its own limits where None."""
+        device = self.devices[0]
+        limit = limit_on(device, self.resources.memory_limit)
+        if not (self.apart and device.is_cpu):
+            return limit
+        row = slot_bytes(self.layouts[0], self.n_patterns, self.parts)
+        own = max(APART_BYTES, self._least_rows * row)
+        return own if limit is None else min(limit, own)
 
     @property
     def _room(self) -> Room:
         """Of the first device."""
-        device, limit = self.devices[0], limit_on(self.devices[0], self.resources.memory_limit)
-        return room_on(device.handle, self.layouts[0], self.n_patterns, limit, self.parts)
+        device, layout = self.devices[0], self.layouts[0]
+        return room_on(device.handle, layout, self.n_patterns, self._limit, self.parts)
 
     @property
-    def _demand(self) -> _Demand:
-        return _Demand.of(self.n_tips, self._room, self.trees)
+    def _demand(self) -> Demand:
+        return Demand.of(self.n_tips, self._room, self.trees)
 
 
 def place(
@@ -235,6 +260,8 @@ def place(
     trees: int | None = None,
     kept: KeptLayouts | None = None,
     systems: int = 1,
+    *,
+    apart: bool = False,
 ) -> Placement:
     """Plan where the likelihoods of an alignment are computed, without taking any memory.
 
@@ -243,14 +270,15 @@ def place(
     trees       that a search will have; None where one is evaluated
     kept        layouts of a search that goes on, or of another rank, whatever was measured
     systems     eigen systems that models have, each with an equal number of categories
+    apart       whether every tree is of a single part, or of a few neighbours
 
     Raises:
         DeviceError: a device cannot be found, or cannot have such a layout.
     """
     devices = choose_devices(resources.device)
-    alphabet, vw = patterns.alphabet, resources.vw
+    alphabet, vw, parts = patterns.alphabet, resources.vw, patterns.parts
     known = measured_layouts(devices) if kept is None else kept
-    numbers = _slots(patterns.n_tips) * categories * alphabet.n_states
+    numbers = slots_of(patterns.n_tips) * categories * alphabet.n_states
     width = patterns_at_a_time(devices, patterns.n_patterns, numbers)
     layouts = []
     for device in devices:
@@ -266,11 +294,12 @@ def place(
         kept={**known, **({} if vw else kept_layouts(devices, layouts, width))},
         n_tips=patterns.n_tips,
         n_patterns=patterns.n_patterns,
-        parts=len(patterns.parts),
+        parts=len(parts),
         categories=categories,
         systems=systems,
         bounds=bounds,
         trees=trees,
+        apart=max(span.stop - span.start for span in parts) if apart and len(parts) > 1 else 0,
     )
 
 
@@ -362,38 +391,3 @@ def _share(resources: Resources, patterns: Patterns, groups: Sequence[Patterns])
     sizes = [group.n_patterns * group.alphabet.n_states for group in groups]
     own = patterns.n_patterns * patterns.alphabet.n_states
     return limit * own // sum(sizes)
-
-
-def _slots(n_tips: int) -> int:
-    """CLAs of a tree: one for every directed edge out of an inner node."""
-    return 3 * (n_tips - 2)
-
-
-class _Demand(NamedTuple):
-    """What a run asks of a device at most."""
-
-    trees: int
-    """Trees that stand side by side."""
-    own: int
-    """CLA slots of those."""
-    near: int
-    """CLA slots of near vectors beside them."""
-    lengths: int
-    """Branch lengths of the largest launch."""
-
-    @classmethod
-    def of(cls, n_tips: int, room: Room, trees: int | None) -> _Demand:
-        """Of a search that has so many trees, or of the evaluation of one where None.
-
-        Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
-        has every length, its half, and the join of both sides of every prune; re-scoring has three
-        for every near vector.
-        """
-        slots, edges = _slots(n_tips), 2 * n_tips - 3
-        if trees is None:
-            return cls(1, slots, 0, edges)
-        side_by_side = min(trees, room.trees_at_once(slots, beside=LEAST_BATCH))
-        own = side_by_side * slots
-        near = min(room.near_at_once(own), PRESETS["default"].rounds.keep * own)
-        lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
-        return cls(side_by_side, own, near, lengths)

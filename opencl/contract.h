@@ -46,7 +46,6 @@
 #define MARK_STARTED 0
 #define MARK_ELAPSED 1
 #define MARK_BOOKS 2
-
 #define SCALE_BITS_DOUBLE (256)
 #define SCALE_BITS_SINGLE (32)
 #define CONTROL_WORDS (9)
@@ -186,7 +185,6 @@
 #define RELL_SUM 4
 #define RELL_FIRST_PART 5
 #define RELL_PARTS 6
-
 #define RUN_FUNCTIONS {FN_NEWVIEW, FN_EVALUATE, FN_DERIVE, FN_EVALUATE, FN_DERIVE}
 
 #define SESSION_MEMBERS \
@@ -211,6 +209,8 @@
   __global uint *sync; /* counters of work-groups: SYNC_ARRIVED, ... */ \
   __global ulong *marks; /* MARK_STARTED, MARK_ELAPSED, [work-group][FUNCTIONS] */ \
   int blocks; /* of patterns */ \
+  int cla_blocks; /* of them that a CLA has */ \
+  int cla_first; /* where those begin */ \
   int chunks; /* of blocks, whose sums are taken together */ \
   int chunk_blocks; /* blocks of a chunk at most */ \
   int first_chunk; /* chunks of the device's panels before this one */ \
@@ -234,15 +234,14 @@
   __global const int *restrict block_part, __global const int *restrict chunk_block, \
   __global const int *restrict part_chunk, __global uint *sync, __global ulong *marks,
 #define WORKER_NUMBERS \
-  int blocks, int chunks, int chunk_blocks, int first_chunk, int residues, int tile_blocks, \
-  int most_chunks, int first_case, int controls, int lengths, int stack_levels, int local_levels, \
-  acc min_length, acc max_length,
+  int blocks, int cla_blocks, int cla_first, int chunks, int chunk_blocks, int first_chunk, \
+  int residues, int tile_blocks, int most_chunks, int first_case, int controls, int lengths, \
+  int stack_levels, int local_levels, acc min_length, acc max_length,
 #define SESSION_VALUES \
   program, state, cla, scaler, pmatrix, tip_pmatrix, stack, partial, site_lnl, tips, tip_table, \
   model, model_real, site_system, weights, block_part, chunk_block, part_chunk, sync, marks, \
-  blocks, chunks, chunk_blocks, first_chunk, residues, tile_blocks, most_chunks, first_case, \
-  controls, lengths, stack_levels, local_levels, min_length, max_length,
-
+  blocks, cla_blocks, cla_first, chunks, chunk_blocks, first_chunk, residues, tile_blocks, \
+  most_chunks, first_case, controls, lengths, stack_levels, local_levels, min_length, max_length,
 #define BEST_AT(s) ((s)->state)
 #define TARGET_AT(s) (BEST_AT(s) + (s)->lengths)
 #define HEADER_AT(s) (TARGET_AT(s) + (s)->lengths)

@@ -52,9 +52,11 @@ static inline void report_fault(const plf_t *s, int fault, int stage) {
   HEADER_AT(s)[1] = stage;
 }
 
-// CLAs are addressed in lanes: element (slot, block, category, state) of this work-item.
+// CLAs are addressed in lanes: element (slot, block, category, state) of this work-item. They may
+// have the blocks of some parts alone.
 static inline size_t cla_index(const plf_t *s, int slot, int block, int k) {
-  return (((size_t)slot * s->blocks + block) * CATEGORIES + k);
+  const int own = PARTED ? block - s->cla_first : block;
+  return (((size_t)slot * s->cla_blocks + own) * CATEGORIES + k);
 }
 
 static inline real_v cla_load(__global const real *cla, size_t row, int state) {

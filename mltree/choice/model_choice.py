@@ -22,7 +22,7 @@ from mltree.choice.curvatures import projected
 from mltree.choice.rate_screening import RateScreening
 from mltree.choice.scored_models import Choice, Known, Scored
 from mltree.choice.sieve import settle_promising, within_reach
-from mltree.choice.widths import WIDTHS, engine_width
+from mltree.choice.widths import WIDTHS, Likelihoods, engine_width
 from mltree.events import Emit
 from mltree.events.choice import CandidatesScored, ModelChosen
 from mltree.likelihood.api import Likelihood
@@ -44,7 +44,7 @@ from mltree.model.parameters import free_parameters
 from mltree.model.partitioned import alone
 from mltree.model.starting_models import starting_models
 from mltree.model.substitution import Model
-from mltree.placement import Resources, place
+from mltree.placement import Resources
 from mltree.search.alternation import settle
 from mltree.search.model_optimiser import Fit
 from mltree.search.rate_climb import FittedAmongSites
@@ -118,11 +118,11 @@ class _Chooser:
         self._sites = [int(part.weights.sum()) for part in self._parts]
         self._tree = tree
         self._matrix = matrices(patterns.alphabet)[0]
-        self._resources = resources
         self._criterion = criterion
         self._emit = emit
         self._known = known
-        self._likelihoods = dict(known.likelihoods)
+        bounds = FITTING.branches.bounds(max(self._sites))
+        self._likelihood = Likelihoods(patterns, resources, bounds, known.likelihoods)
         self._rates = RateScreening(patterns, FITTING, self._likelihood, WIDTHS[0])
         self._found: dict[tuple[int, str], FittedAmongSites] = {}
         """Rates of candidates on trees that are looked at."""
@@ -370,13 +370,6 @@ class _Chooser:
             tree=fit.tree,
             whole=whole,
         )
-
-    def _likelihood(self, width: int) -> Likelihood:
-        if width not in self._likelihoods:
-            bounds = FITTING.branches.bounds(max(self._sites))
-            placement = place(self._resources, self._patterns, width, bounds)
-            self._likelihoods[width] = placement.likelihood(self._patterns)
-        return self._likelihoods[width]
 
 
 class _Start(Value):

@@ -47,7 +47,7 @@ class RateScreening:
     patterns: Patterns
     settings: SearchSettings
     likelihood_of: Callable[[int], Likelihood]
-    """With so many categories."""
+    """With so many categories, for trees of a few neighbouring parts."""
     width: int
     """Categories of the likelihood that profiles are asked of."""
     _known: dict[int, tuple[bytes, RateProfiles]] = field(default_factory=dict)
@@ -126,29 +126,37 @@ class RateScreening:
             yield self.likelihood_of(width), own
 
     def _profiles(self, where: Sequence[tuple[int, Tree, Model]]) -> Iterator[RateProfiles]:
-        """Those of parts, in one launch: a tree for as many parts as possible."""
-        layers = _layers([part for part, _, _ in where])
-        trees, cases = zip(*(self._layer(where, layer) for layer in layers), strict=True)
-        every = [tree for tree in trees for _ in PROFILED]
-        rows = self.likelihood_of(self.width).site_rows(every, [*chain.from_iterable(cases)])
-        place = {n: row for row, layer in enumerate(layers) for n in layer.values()}
+        """Those of parts, a launch for parts that fit: a tree for as many as possible."""
+        found: dict[int, Float] = {}
+        likelihood, slots = self.likelihood_of(self.width), self.patterns.n_tips - 2
+        for parts in likelihood.engine.room.neighbours(slots, len(self.patterns.parts)):
+            these = [n for n, (part, _, _) in enumerate(where) if part in parts]
+            layers = _layers([where[n][0] for n in these])
+            if not layers:
+                continue
+            own = [where[n] for n in these]
+            trees, cases = zip(*(self._layer(own, layer, parts) for layer in layers), strict=True)
+            every = [tree for tree in trees for _ in PROFILED]
+            rows = likelihood.site_rows(every, [*chain.from_iterable(cases)])
+            for row, layer in enumerate(layers):
+                of_layer = rows[row * PROFILED.size : (row + 1) * PROFILED.size]
+                for part, n in layer.items():
+                    found[these[n]] = of_layer[:, self.patterns.parts[part]].copy()
         for n, (part, _, _) in enumerate(where):
-            span, row = self.patterns.parts[part], place[n] * PROFILED.size
-            own = rows[row : row + PROFILED.size, span]
-            yield RateProfiles(own, self.patterns.weights[span])
+            yield RateProfiles(found[n], self.patterns.weights[self.patterns.parts[part]])
 
     def _layer(
-        self, where: Sequence[tuple[int, Tree, Model]], layer: dict[int, int]
+        self, where: Sequence[tuple[int, Tree, Model]], layer: dict[int, int], parts: range
     ) -> tuple[Tree, list[Case]]:
         """A tree with lengths for every part, and its cases: where a part has none, another's."""
         some = next(iter(layer.values()))
-        own = [where[layer.get(part, some)] for part in range(len(self.patterns.parts))]
+        own = [where[layer.get(part, some)] for part in parts]
         _, tree, _ = own[0]
         lengths = np.stack([other.lengths for _, other, _ in own])
         lengths = lengths if len(own) > 1 else lengths[0]
         matrices = [model.arrays() for _, _, model in own]
         cases = [
-            Case(tuple(_at(arrays, rate, self.width) for arrays in matrices))
+            Case(tuple(_at(arrays, rate, self.width) for arrays in matrices), 0, parts.start)
             for rate in PROFILED.tolist()
         ]
         return tree.with_lengths(lengths), cases

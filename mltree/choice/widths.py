@@ -1,13 +1,16 @@
-"""Categories that engines are built for."""
+"""Categories that engines are built for, and the likelihoods of a choice."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from mltree.alignment.patterns import Patterns
+from mltree.likelihood.api import Likelihood
 from mltree.model.candidates import MOST_FREE_RATES
 from mltree.model.substitution import Model
+from mltree.placement import Resources, place
 
-__all__ = ["WIDTHS", "engine_width"]
+__all__ = ["WIDTHS", "Likelihoods", "engine_width"]
 
 WIDTHS = (4, 5, 8, MOST_FREE_RATES)
 """A candidate of fewer is filled up with some of weight 0, for a build takes longer than they
@@ -18,3 +21,29 @@ def engine_width(models: Sequence[Model]) -> int:
     """Categories of the engine that some models are fitted on."""
     most = max(model.arrays().n_categories for model in models)
     return min(width for width in WIDTHS if width >= most)
+
+
+class Likelihoods:
+    """Of trees of single parts, by their categories, each opened when it is first asked for."""
+
+    def __init__(
+        self,
+        patterns: Patterns,
+        resources: Resources,
+        bounds: tuple[float, float],
+        known: Mapping[int, Likelihood],
+    ) -> None:
+        """``bounds``: of branch lengths; ``known``: those that are open."""
+        self._patterns, self._resources, self._bounds = patterns, resources, bounds
+        self._open = dict(known)
+
+    def __call__(self, width: int) -> Likelihood:
+        """That of so many categories.
+
+        Raises:
+            DeviceError: a device cannot be found or used.
+        """
+        if width not in self._open:
+            placement = place(self._resources, self._patterns, width, self._bounds, apart=True)
+            self._open[width] = placement.likelihood(self._patterns)
+        return self._open[width]

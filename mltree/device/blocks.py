@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
 from mltree.alignment.site_frequencies import SiteSystems
+from mltree.likelihood.stages import Records
 from mltree.values import Value
 
 __all__ = ["Blocks"]
@@ -60,6 +61,16 @@ class Blocks(Value, eq=False):
     def chunks(self) -> int:
         """Chunks."""
         return len(self.chunk_block) - 1
+
+    @property
+    def part_starts(self) -> tuple[float, ...]:
+        """Shares of the blocks: what is before each part, and 1 at the end."""
+        return tuple((self.chunk_block[self.part_chunk] / self.count).tolist())
+
+    def of_cases(self, cases: Records) -> slice:
+        """Those from the first part of any of the cases to the last."""
+        ends = cases["first_part"].min(), (cases["first_part"] + cases["parts"]).max()
+        return slice(*self.chunk_block[self.part_chunk[[*ends]]].tolist())
 
     @property
     def width(self) -> int:

@@ -25,6 +25,7 @@ __all__ = [
     "cla_memory",
     "limit_on",
     "room_on",
+    "slot_bytes",
 ]
 
 MEMORY_SHARE = 0.8
@@ -175,6 +176,12 @@ def limit_on(device: DeviceInfo, limit: int | None) -> int | None:
     return cla_memory(device.handle, limit) // device.sharers
 
 
+def slot_bytes(layout: Layout, n_patterns: int, parts: int = 1) -> int:
+    """Bytes that a CLA slot stands for: with the P matrices of many parts, of which it has some."""
+    size = layout.cla_bytes(n_patterns)
+    return size + MATRICES_A_SLOT * parts * layout.matrix_bytes if parts > 1 else size
+
+
 def room_on(
     device: cl.Device,
     layout: Layout,
@@ -187,9 +194,7 @@ def room_on(
     ``limit``: bytes that CLAs may take, with the P matrices of many parts; the device's own where
     None. A GPU takes all trees that fit side by side, for few leave most of it idle.
     """
-    slot, units = layout.cla_bytes(n_patterns), device.max_compute_units
-    if parts > 1:
-        slot += MATRICES_A_SLOT * parts * layout.matrix_bytes
+    slot, units = slot_bytes(layout, n_patterns, parts), device.max_compute_units
     most = max(1, cla_memory(device, limit) // slot)
     cells = PARTIAL_SUMS // layout.cell_bytes(n_patterns, parts)
     if device.type & cl.device_type.CPU:

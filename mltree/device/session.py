@@ -20,7 +20,7 @@ from mltree.device.layout import Layout, longest_walk
 from mltree.device.memory import LEAST, Memory, room_on
 from mltree.device.resident import slots_needed
 from mltree.device.timing import Breakdown, DeviceTimes
-from mltree.device.worker import BUFFERS, Dispatch, Launch, Worker
+from mltree.device.worker import BUFFERS, Dispatch, Launch, Plan, Worker
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.launch import Fault, Mark, StateLayout, Sync, state_layout
 from mltree.likelihood.engine import Result
@@ -29,7 +29,6 @@ from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Repeat
 from mltree.likelihood.work import most_steps
 from mltree.model.eigen import ModelArrays
-from mltree.values import Value
 
 __all__ = ["Dispatch", "Session"]
 
@@ -44,21 +43,6 @@ RETREAT = 0.75
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
 _OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
 _OF_PANEL = (*_OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
-
-
-class _Plan(Value, eq=False):
-    """How a program goes to the device, as long as nothing moves in its memory."""
-
-    program: Program
-    worker: Worker
-    arguments: list[Any]
-    launches: list[Launch]
-    """One for all stages, or one for each."""
-    generation: int
-    """Of the memory that the arguments point into."""
-    state: StateLayout
-    products: float
-    """Multiplications at most."""
 
 
 class Session:
@@ -76,13 +60,16 @@ class Session:
         slots: int = 0,
         residues: int = 0,
         parted: bool = False,
+        apart: bool = False,
         ahead: Ahead | None = None,
     ) -> None:
         """``slots``: CLAs to make room for as soon as there are any, so that none move later.
 
         ``residues``: of a panel's device, which then leaves strided sums
         (:mod:`mltree.device.residues`); 0 for whole sums. ``parted``: look parts up even where
-        there is but one, for programs that leave it out. ``ahead``: who builds workers already.
+        there is but one, for programs that leave it out. ``apart``: CLAs have the patterns of the
+        parts that a program is about alone, which none finds there any more that is about others.
+        ``ahead``: who builds workers already.
         """
         self.device = device
         self.parts = len(patterns.parts)
@@ -99,13 +86,15 @@ class Session:
         self._real = np.dtype(np.float32 if layout.single else np.float64)
         self._chunk_blocks = chunk_blocks or layout.chunk_blocks(patterns.n_patterns)
         self._bounds = length_bounds
-        width = Blocks.of(patterns, layout.vw, self._chunk_blocks).width
-        self.room = room_on(device, layout, width, memory_limit, self.parts)
+        blocks = Blocks.of(patterns, layout.vw, self._chunk_blocks)
+        self.room = room_on(device, layout, blocks.width, memory_limit, self.parts)
+        if apart:
+            self.room = self.room._replace(starts=blocks.part_starts)
         self._expected_slots = min(slots, self.room.most)
-        self._least_slots = 3 * (patterns.n_tips - 2) + 1
+        self._least_slots = self.room.rows_of_any(3 * (patterns.n_tips - 2) + 1)
         self.memory = Memory(self._context, self._queue, self.times.waiting)
         self._workers: dict[str, Worker] = {}
-        self._plans: dict[tuple[int, int, int], _Plan] = {}
+        self._plans: dict[tuple[int, int, int], Plan] = {}
         self._program: Program | None = None
         self._panel = patterns
         self._first_chunk = 0
@@ -249,7 +238,9 @@ class Session:
             DeviceError: one tree's are too many.
         """
         least = self._least_slots
-        asked = min(self.room.most, max(program.slots, least))
+        own = self._own_blocks(program)
+        rows = -(-program.slots * (own.stop - own.start) // self._blocks.count)
+        asked = min(self.room.most, max(rows, least))
         if asked == least <= self._expected_slots:
             raise DeviceError(error.message, hint=error.hint) from error
         self._expected_slots = max(least, int(RETREAT * asked))
@@ -291,7 +282,7 @@ class Session:
             self._workers[name] = worker
         return self._workers[name]
 
-    def _plan(self, program: Program, lengths: int, groups: int, worker: str = "") -> _Plan:
+    def _plan(self, program: Program, lengths: int, groups: int, worker: str = "") -> Plan:
         """The program's launches, with room for all it needs and its words on the device."""
         key = (id(program), lengths, groups)
         plan = self._plans.pop(key, None)
@@ -307,14 +298,17 @@ class Session:
             self._program = program
         return plan
 
-    def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> _Plan:
+    def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> Plan:
         cases, blocks = program.cases, self._blocks
         chunks = max(1, int(blocks.chunks_of(cases["first_part"], cases["parts"]).max()))
         launches = worker.launches(program, self.dispatch, self._n_patterns, chunks)
         stacks = max(launch.groups for launch in launches) * worker.spilled_bytes(program)
         self._make_room(program, lengths, groups, stacks)
+        own = self._own_blocks(program)
         numbers = {
             "blocks": blocks.count,
+            "cla_blocks": own.stop - own.start,
+            "cla_first": own.start,
             "chunks": blocks.chunks,
             "chunk_blocks": self._chunk_blocks,
             "first_chunk": self._first_chunk,
@@ -329,7 +323,7 @@ class Session:
         }
         bounds = zip(("min_length", "max_length"), map(self._acc.type, self._bounds), strict=True)
         values = {name: np.int32(number) for name, number in numbers.items()} | dict(bounds)
-        return _Plan(
+        return Plan(
             program,
             worker,
             worker.arguments(self.memory, program, values),
@@ -339,13 +333,19 @@ class Session:
             products=self.layout.products(self._n_patterns) * most_steps(program),
         )
 
+    def _own_blocks(self, program: Program) -> slice:
+        """The blocks of the patterns that a CLA has."""
+        blocks = self._blocks
+        return blocks.of_cases(program.cases) if self.room.starts else slice(0, blocks.count)
+
     def _make_room(self, program: Program, lengths: int, groups: int, stacks: int) -> None:
         layout, real, reserve = self.layout, self._real.itemsize, self.memory.reserve
-        slot = layout.cla_bytes(self._blocks.width)
-        counts = self._blocks.width * layout.categories * 2
+        own = self._own_blocks(program)
+        width = (own.stop - own.start) * layout.vw
+        slot, counts = layout.cla_bytes(width), width * layout.categories * 2
         slots = program.slots
         if self.memory.size("cla") < slots * (slot - counts):
-            slots = max(slots, self._expected_slots)
+            slots = slots if self.room.starts else max(slots, self._expected_slots)
             keep = not self._panels and slots_needed(program).size > 0
             if not keep:
                 self._let_go()
@@ -361,7 +361,7 @@ class Session:
         reserve("stack", stacks)
         reserve("program", program.words.nbytes)
 
-    def _launch(self, plan: _Plan) -> None:
+    def _launch(self, plan: Plan) -> None:
         stages = plan.program.stages
         self.memory.expect(plan.products)
         self.times.sent(plan.program, self._n_patterns)
@@ -385,7 +385,7 @@ class Session:
         self.memory.read("state", control, state["CONTROL"].start * self._acc.itemsize)
         return bool(control[:, Control.ACTIVE].any())
 
-    def _enqueue(self, plan: _Plan, launch: Launch) -> None:
+    def _enqueue(self, plan: Plan, launch: Launch) -> None:
         event = plan.worker.launch(self._queue, plan.arguments, launch)
         self.times.launched(plan.worker.name, event)
 

@@ -14,6 +14,7 @@ from mltree.contract import RELL_TILE
 from mltree.device.build import build_worker, is_nvidia, local_memory, resident_groups
 from mltree.device.layout import Layout
 from mltree.device.memory import BUFFER_SHARE, LEAST, Memory
+from mltree.launch import StateLayout
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import (
     Optimise,
@@ -27,8 +28,9 @@ from mltree.likelihood.stages import (
     Tripods,
     Walk,
 )
+from mltree.values import Value
 
-__all__ = ["BUFFERS", "Dispatch", "Launch", "Worker"]
+__all__ = ["BUFFERS", "Dispatch", "Launch", "Plan", "Worker"]
 
 Dispatch = Literal["auto", "persistent", "launch"]
 """All stages of a program in one launch, or a launch per stage; by the work at hand where auto."""
@@ -76,6 +78,21 @@ class Launch(NamedTuple):
     first: int
     last: int
     groups: int
+
+
+class Plan(Value, eq=False):
+    """How a program goes to the device, as long as nothing moves in its memory."""
+
+    program: Program
+    worker: Worker
+    arguments: list[Any]
+    launches: list[Launch]
+    """One for all stages, or one for each."""
+    generation: int
+    """Of the memory that the arguments point into."""
+    state: StateLayout
+    products: float
+    """Multiplications at most."""
 
 
 class Worker:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from mltree.contract import Control, RunKind
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood import planner, programs
-from mltree.likelihood.batches import in_batches, trees_at_once
+from mltree.likelihood.batches import in_batches, trees_at_once, turns_at_once
 from mltree.likelihood.cases import Case, Cases, distinct
 from mltree.likelihood.classes import Columns, single_classes
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result
@@ -263,17 +263,17 @@ class Likelihood:
         at_once = self._at_once(nodes, cases) if in_pieces else self._by_matrices(trees, cases)
 
         def score(batch: slice) -> Float64:
-            return self._log_likelihoods(
-                trees[batch], cases[batch], longest, RunKind.EVALUATE, by_part
-            )
+            own = trees[batch], cases[batch]
+            return self._log_likelihoods(*own, longest, RunKind.EVALUATE, by_part)
 
         return np.concatenate(in_batches(len(trees), at_once, score))
 
     def _by_matrices(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Callable[[int], int]:
-        """Tells how many trees there is room for at once if P matrices alone take any."""
+        """Tells how many trees there is room for at once if they take turns."""
         size = sum(arrays.n_categories * arrays.n_states**2 for arrays in cases[0].models)
         size *= max(tree.n_edges for tree in trees) * np.dtype(np.float64).itemsize
-        return lambda _: max(1, self.engine.room.matrices // size)
+        most = max(tree.n_tips for tree in trees) - 2
+        return lambda first: turns_at_once(most, size, cases[first:], self.engine.room)
 
     def hold(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Make every directional CLA of the trees resident, in the slots that the planner names."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mltree.errors import DeviceMemoryError
-from mltree.likelihood.cases import Cases
+from mltree.likelihood.cases import Case, Cases
 from mltree.likelihood.engine import Room
 
-__all__ = ["in_batches", "trees_at_once"]
+__all__ = ["in_batches", "trees_at_once", "turns_at_once"]
 
+Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
 Done = TypeVar("Done")
 
@@ -28,9 +29,40 @@ def trees_at_once(
     patterns; and of the rows that an engine works on best at a time they have a share each.
     """
     share = cases.parts / parts
+    most = 1 + int(room.trees / (share * max(1, slots.min())))
+    slots, number = slots[:most], number[:most]
     needed = np.maximum.accumulate(cases.before(number, slots) + slots)
-    fits = (needed <= room.most - beside) & (np.cumsum(slots) * share <= room.trees)
+    fits = _rows(needed, cases.records["first_part"][number], cases.parts, room) <= (
+        room.most - beside
+    )
+    fits &= np.cumsum(slots) * share <= room.trees
     return max(1, int(np.count_nonzero(fits)))
+
+
+def turns_at_once(slots: int, matrices: int, cases: Sequence[Case], room: Room) -> int:
+    """How many of the first trees there is room for if they take turns; one at least.
+
+    ``slots``: that they share; ``matrices``: bytes of each one's P matrices, which stay.
+    """
+    own = cases[: max(1, room.matrices // matrices)]
+    if not room.starts:
+        return len(own)
+    first = np.array([case.first_part for case in own], np.int32)
+    rows = _rows(np.full(len(own), slots, np.int32), first, len(own[0].models), room)
+    return max(1, int(np.count_nonzero(rows <= room.most)))
+
+
+def _rows(slots: Int32, first: Int32, parts: int, room: Room) -> Float64:
+    """Whole slots that the first 1 .. n trees take, which need ``slots`` int32[n].
+
+    ``first`` int32[n]: the first of the ``parts`` of each.
+    """
+    if not room.starts:
+        return slots.astype(np.float64)
+    starts = np.array(room.starts)
+    taken: Float64 = starts[np.maximum.accumulate(first) + parts]
+    taken = taken - starts[np.minimum.accumulate(first)]
+    return slots * taken
 
 
 def in_batches(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -47,6 +49,9 @@ class Room(NamedTuple):
     Of 1,000 taxa 1,000 trees of DNA or 40 of proteins, work enough for a GPU."""
     cells: int = 1 << 30
     """Of a launch that has many for each of few sums."""
+    starts: tuple[float, ...] = ()
+    """Where the slots of a program have the patterns of its parts alone: shares of a whole slot,
+    what is before each part and 1 at the end. () where a slot is whole."""
 
     def trees_at_once(self, slots: int, beside: int = 0) -> int:
         """Trees of so many slots each that are best worked on side by side; one at least.
@@ -54,6 +59,18 @@ class Room(NamedTuple):
         ``beside``: slots that are needed beside them.
         """
         return max(1, min(self.trees, self.most - beside) // slots)
+
+    def rows_of_any(self, slots: int) -> int:
+        """The whole slots that so many take of any part, where they are of one."""
+        return math.ceil(slots * np.diff(self.starts).max()) if self.starts else slots
+
+    def neighbours(self, slots: int, parts: int) -> list[range]:
+        """The parts in ranges, of each of which so many slots fit; one part at least."""
+        ends = [0]
+        for end in range(2, parts + 1) if self.starts else ():
+            if slots * (self.starts[end] - self.starts[ends[-1]]) > self.most:
+                ends.append(end - 1)
+        return [range(first, end) for first, end in pairwise([*ends, parts])]
 
     def near_at_once(self, base: int) -> int:
         """Near vectors that are best made at once beside ``base`` slots of trees; one at least."""

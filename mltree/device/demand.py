@@ -1,0 +1,55 @@
+"""What runs ask of a device's memory, in CLA slots and lengths."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mltree.device.memory import LEAST_BATCH
+from mltree.likelihood.engine import Room
+from mltree.settings import PRESETS
+
+__all__ = ["APART_BYTES", "Demand", "rows_of", "slots_of"]
+
+APART_BYTES = 1 << 26
+"""Of a CPU's CLAs where every tree is of a single part: some of its batches
+(:data:`mltree.device.memory.CPU_BATCH`), or those of one tree of the largest part if more."""
+
+
+def slots_of(n_tips: int) -> int:
+    """CLAs of a tree: one for every directed edge out of an inner node."""
+    return 3 * (n_tips - 2)
+
+
+def rows_of(slots: int, largest: int, n_patterns: int) -> int:
+    """The whole slots that so many take, those of one part of ``largest`` patterns; 0: of all."""
+    return min(slots, 1 + slots * (largest or n_patterns) // max(1, n_patterns))
+
+
+class Demand(NamedTuple):
+    """What a run asks of a device at most."""
+
+    trees: int
+    """Trees that stand side by side."""
+    own: int
+    """CLA slots of those."""
+    near: int
+    """CLA slots of near vectors beside them."""
+    lengths: int
+    """Branch lengths of the largest launch."""
+
+    @classmethod
+    def of(cls, n_tips: int, room: Room, trees: int | None) -> Demand:
+        """Of a search that has so many trees, or of the evaluation of one where None.
+
+        Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
+        has every length, its half, and the join of both sides of every prune; re-scoring has three
+        for every near vector.
+        """
+        slots, edges = slots_of(n_tips), 2 * n_tips - 3
+        if trees is None:
+            return cls(1, slots, 0, edges)
+        side_by_side = min(trees, room.trees_at_once(slots, beside=LEAST_BATCH))
+        own = side_by_side * slots
+        near = min(room.near_at_once(own), PRESETS["default"].rounds.keep * own)
+        lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
+        return cls(side_by_side, own, near, lengths)
