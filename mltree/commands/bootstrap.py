@@ -180,7 +180,7 @@ def replicated(
         saving.offer(lambda: write(journal.newicks(journal.in_order)), reporter)
 
     left = wanted.trees - len(journal.done)
-    share_replicates(request, left, len(bootstrap.problem.taxa))
+    share_replicates(request, left, len(bootstrap.problem.taxa), reporter)
     with parting(partial(_leave, request, journal, write, log)):
         outcome = bootstrap.run(wanted.replicates, journal, reporter, grown, here())
         if wanted.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):

@@ -78,3 +78,25 @@ def test_a_kill_at_any_time_loses_nothing(alignment: str, tmp_path: Path, case: 
         process.wait(FOR_EVER)
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     assert ((folder / "x.mltree.consensusTreeMR").read_bytes(), lines_of(folder)) == whole
+
+
+def test_a_search_may_start_ranks_for_its_replicates(alignment: str, tmp_path: Path) -> None:
+    """As on a GPU, once it has ended on the one that runs it."""
+    starting = (
+        "from mltree.cli.main import main; from mltree.commands import processes; "
+        "processes.ranks_for = lambda *_: {}; main()"
+    )
+    found = []
+    for count in (1, 3):
+        command = (
+            sys.executable, "-c", starting.format(count), "search", alignment, "--model", "JC",
+            "--preset", "fast", "--moves", "nni", "--bootstrap", "5", "--prefix", str(count),
+        )  # fmt: skip
+        result = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=FOR_EVER
+        )
+        assert result.returncode == 0, result.stderr
+        assert ("3 ranks: 0 is process" in result.stderr) == (count == 3)
+        files = [tmp_path / f"{count}.mltree.{kind}" for kind in ("bootstraps", "support")]
+        found.append([file.read_bytes() for file in files])
+    assert found[0] == found[1]
