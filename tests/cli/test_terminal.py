@@ -84,7 +84,7 @@ def test_a_stop_takes_the_line_away(primates: str, tmp_path: Path) -> None:
         "search", primates, "--preset", "thorough", "--prefix", "x", folder=tmp_path, signal=15
     )
     last = seen.replace("\r\n", "\n").rpartition("·")[2]
-    assert re.search(r"\x1b\[2K\S*mltree: stopped by SIGTERM", last), repr(last)
+    assert re.search(r"\x1b\[2K.*mltree: stopped by SIGTERM", last, re.DOTALL), repr(last)
 
 
 @pytest.mark.parametrize(

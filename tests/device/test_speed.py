@@ -78,7 +78,7 @@ def test_a_gpu_is_measured_in_every_size(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.copy_bytes == 5e9
     assert set(found.layouts) == {kind.key for kind in kinds()}
     assert {choice.vw for choice in found.layouts.values()} == {64}
-    assert [found.layouts[kind.key].rows for kind in kinds()] == [4, 4, 1, 2, 4, 1]
+    assert [found.layouts[kind.key].rows for kind in kinds()] == [4, 4, 1, 1, 1, 1]
 
 
 def test_a_gpus_kernels_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
