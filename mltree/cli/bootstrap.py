@@ -94,7 +94,7 @@ def _bootstrap(
     given, .support, or .supportFBP and .supportTBE. The same command with a larger N adds to what
     is there.
     """
-    start(ranks or 1)
+    start(ranks)
     from mltree.commands.bootstrap import BootstrapRequest, Wanted, run_bootstrap
     from mltree.commands.site_frequencies import SiteFrequencies
 

@@ -178,7 +178,7 @@ def search(
     Several alignments, or a folder, are loci: each has a tree and a model of its own, in
     .bestTrees (Newick, a tree a line, in order) and .lociTable.
     """
-    start(ranks or 1)
+    start(ranks)
     options = dict(origins())
     if separate or is_many(alignment):
         from mltree.commands.loci import LociRequest, run_loci

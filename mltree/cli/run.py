@@ -112,7 +112,7 @@ def _run(
     same files. Stopped by whatever means, it goes on where it was when the same command is given
     again.
     """
-    start(ranks or 1)
+    start(ranks)
     from mltree.commands.supports import Supports
     from mltree.commands.whole import WholeRequest, run_whole
 

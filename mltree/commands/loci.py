@@ -44,6 +44,9 @@ FOR_LONE_TREES = (
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
 
+SHOWN = 3
+"""Names of alignments in a message."""
+
 HINT = "search one alignment, or give the options on the trees afterwards"
 
 
@@ -69,7 +72,9 @@ class LociRequest(Request, kw_only=True):
     def outputs(self) -> Outputs:
         """Where the run writes: beside a lone folder or file where there is no prefix."""
         if self.prefix is None and len(self.alignments) > 1:
-            raise InputError("many alignments need a name", hint="give --prefix")
+            taken = f"{', '.join(self.alignments[:SHOWN])}{' ...' * (len(self.alignments) > SHOWN)}"
+            hint = f"give --prefix; {taken} are taken for alignments"
+            raise InputError("many alignments need a name", hint=hint)
         return Outputs.of(self.prefix, self.alignment.rstrip("/"))
 
     def refuse(self) -> None:

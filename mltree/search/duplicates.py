@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns, identical_taxa
+from mltree.alignment.sequences import MIN_TAXA
 from mltree.settings import BranchSettings
 from mltree.tree.topology import Tree, tree_from_edges
 from mltree.values import Value
@@ -21,9 +22,6 @@ from mltree.values import Value
 __all__ = ["Collapsed", "collapse"]
 
 Int = NDArray[np.int32]
-
-MIN_TAXA = 4
-"""Fewer taxa than this make no unrooted tree to search."""
 
 
 class Collapsed(Value, eq=False):
