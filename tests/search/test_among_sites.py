@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.alignment.alphabet import PROTEIN
+from mltree.alignment.alphabet import DNA, PROTEIN
 from mltree.likelihood.cases import Case
 from mltree.model.grammar import parse_model
 from mltree.model.parameters import bounds, vector
@@ -19,8 +19,9 @@ from mltree.model.points import with_vector
 from mltree.model.substitution import Model
 from mltree.search.among_sites import fit_among_sites
 from mltree.search.model_optimiser import Fit, optimise_models
-from mltree.search.requests import perform
+from mltree.search.requests import RateCurves, perform
 from mltree.settings import BranchSettings, ModelSettings
+from mltree.tree.random_trees import random_topology
 
 if TYPE_CHECKING:
     from conftest import Simulated
@@ -149,3 +150,26 @@ def test_rates_that_go_with_classes_are_left_alone(make_case: Callable[..., Simu
     fit = Fit(tree, alone(parse_model("LG4X", PROTEIN)))
     asked = list(fit_among_sites([fit], ModelSettings(), EPSILON))
     assert asked == []
+
+
+def test_curves_are_of_each_tree_s_own_rates() -> None:
+    """Joined and shared out, and none where a tree's lnL takes less time."""
+    trees = [random_topology(tips, np.random.default_rng(1)) for tips in (4, 5, 6)]
+    case = Case((parse_model("JC", DNA).arrays(),))
+
+    class Curved:
+        def outruns_host(self, tree):
+            return tree.n_tips == 5
+
+        def rate_curves(self, tree, case, rates):
+            return [(tree.n_tips, len(case.models), rates)]
+
+    one = RateCurves(trees[:1], [case], [[0.1]])
+    other = RateCurves(trees[1:], [case, case], [[0.2], [0.3]])
+    joined = one.joined_with([other])
+    alone = [*one.answer(Curved()), *other.answer(Curved())]
+    assert alone == [[(4, 1, [0.1])], [], [(6, 1, [0.3])]]
+    assert joined.answer(Curved()) == alone
+    shares = joined.shares(2)
+    assert len(shares) == 2
+    assert joined.whole([share.answer(Curved()) for share in shares]) == alone

@@ -25,7 +25,6 @@ from mltree.search.explored import Explored
 from mltree.search.quest import Quest
 from mltree.search.requests import (
     PartLogLikelihoods,
-    RateCurves,
     Request,
     ScoreMoves,
     SmoothTrees,
@@ -268,27 +267,6 @@ def test_moves_are_scored_with_the_lnls_of_all() -> None:
     assert list(map(number_of, joined.trees)) == [1, 2, 3]
     assert list(joined.cases) == [ONE, TWO, ONE]
     assert joined.kind == one.kind
-
-
-def test_curves_are_of_each_tree_s_own_rates() -> None:
-    """Joined and shared out, and none where a tree's lnL takes less time."""
-
-    class Curved:
-        def outruns_host(self, tree: Tree) -> bool:
-            return number_of(tree) == 2
-
-        def rate_curves(self, tree: Tree, case: Case, rates: list[float]) -> list[object]:
-            return [(number_of(tree), len(case.models), rates)]
-
-    one = RateCurves([numbered(1)], [ONE], [[0.1]])
-    other = RateCurves([numbered(2), numbered(3)], [ONE, ONE], [[0.2], [0.3]])
-    joined = one.joined_with([other])
-    alone = [*one.answer(Curved()), *other.answer(Curved())]
-    assert alone == [[(1, 1, [0.1])], [], [(3, 1, [0.3])]]
-    assert joined.answer(Curved()) == alone
-    shares = joined.shares(2)
-    assert len(shares) == 2
-    assert joined.whole([share.answer(Curved()) for share in shares]) == alone
 
 
 SETTINGS = SearchSettings(
