@@ -214,16 +214,18 @@ def case(make_case: Callable[..., Simulated]) -> Simulated:
 def make_rugged() -> Callable[..., Patterns]:
     """make_rugged(tips, sites, histories, seed): columns that evolved along different trees.
 
-    As after recombination: no tree fits, and many lie on tops of their own.
+    As after recombination: no tree fits, and many lie on tops of their own. ``inner``: times which
+    inner branches are as long.
     """
 
-    def make(n_tips: int, sites: int, histories: int, seed: int) -> Patterns:
+    def make(n_tips: int, sites: int, histories: int, seed: int, *, inner: float = 1.0) -> Patterns:
         rng = np.random.default_rng(seed)
         model = parse_model("JC", DNA)
         parts = []
         for _ in range(histories):
             tree = random_topology(n_tips, rng)
             tree.lengths[:] = rng.exponential(0.1, tree.n_edges) + 1e-4
+            tree.lengths[tree.inner_edges] *= inner
             parts.append(simulate(tree, model, sites // histories, rng))
         return patterns_of(np.concatenate(parts, axis=1))
 

@@ -84,7 +84,7 @@ def facts_of(lines: Iterable[str]) -> Facts:
 
 
 def _add(facts: Facts, name: str, event: Fields, seconds: float) -> None:
-    """What there may be several of, of the search alone: not of one that its model was chosen on."""
+    """What there may be several of; not those of a search that its model was chosen on."""
     match name:
         case "ModelChosen":
             for known in (facts.points, facts.phases, facts.starts):
