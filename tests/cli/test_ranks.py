@@ -16,13 +16,10 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from mltree.commands.surroundings import expect_files, input_files
 from mltree.device import calibration
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind
 from mltree.device.discovery import choose_device
 from mltree.device.layout_choice import block_widths, rule_layout
-from mltree.errors import InputError
-from mltree.events.run import InputFile
 
 ROOT = Path(__file__).parents[2]
 PRIMATES = str(ROOT / "datasets" / "primates.phy")
@@ -348,16 +345,6 @@ def test_ranks_that_differ_are_one_line(loci: Path) -> None:
         assert said in line
         assert "Traceback" not in result.stderr
     assert not (loci / "y.mltree.loci").exists()
-
-
-def test_standard_input_is_the_first_ranks(tmp_path: Path) -> None:
-    """Others are sent what was read there; files they have to see as they are."""
-    expect_files([InputFile("-", 3, "of the first rank's")])
-    file = tmp_path / "a.fa"
-    file.write_text(">a\n")
-    expect_files(input_files([str(file)]))
-    with pytest.raises(InputError, match="is not the file that rank 0 reads"):
-        expect_files([InputFile(str(file), 3, "of another host's")])
 
 
 def test_a_command_that_shares_nothing_is_done_once(tmp_path: Path) -> None:
