@@ -29,8 +29,8 @@ class MltreeError(Exception):
     """An expected failure: one line that says what is wrong, and a hint that says what to do."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = " ".join(message.splitlines())
+        super().__init__(self.message)
         self.hint = hint
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,9 +17,10 @@ from typer.core import TyperGroup
 
 from mltree import __version__
 from mltree.cli.help import VARIABLES, format_group
-from mltree.config import defaults, find, is_there, without_option
+from mltree.config import defaults, find, has_file, without_option
 from mltree.errors import DeviceError, InputError, MltreeError
-from mltree.habits import translated
+from mltree.files import is_there
+from mltree.habits import COMMANDS, translated
 from mltree.ranks import trouble
 from mltree.stopping import give_way, unbroken
 from mltree.streams import turn_away
@@ -58,6 +60,7 @@ class Commands(TyperGroup):
             if habits is not None:
                 text, hint = habits
                 raise InputError(text, hint=hint)
+            _refuse_files(args)
             given, args = without_option(args)
             path = None if ctx.resilient_parsing else find(given)
             if path is not None:
@@ -88,6 +91,13 @@ class Commands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         formatter.write(format_group(self, ctx))
+
+
+def _refuse_files(args: Sequence[str]) -> None:
+    """An alignment alone is no command."""
+    if args and args[0] not in COMMANDS and is_there(args[0]):
+        hint = f"mltree run {shlex.quote(args[0])} finds its tree; mltree --help tells more"
+        raise InputError(f"{args[0]} is a file, not a command", hint=hint)
 
 
 @contextmanager
@@ -176,7 +186,7 @@ def leave_out_others(app: typer.Typer, arguments: Sequence[str]) -> None:
         for info in app.registered_commands
     }
     named = infos.get("".join(arguments[:1]))
-    if named is not None and not is_there(arguments):
+    if named is not None and not has_file(arguments):
         app.registered_commands = [named]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 __all__ = ["COMMANDS", "HABITS", "Habit", "translated"]
@@ -36,19 +36,33 @@ class Habit(NamedTuple):
     command: str = ""
     """The command that does what the option asked for."""
     commands: tuple[str, ...] = ()
-    """The commands in which it is a habit; all of them where empty."""
+    """The commands in which it is a habit, typed or asked for by another option; all of them where
+    empty, and ``""`` where none is typed."""
+    beside: str = ""
+    """Another option without which it is not this one."""
 
 
 NG, IQ, RAXML = "RAxML-NG", "IQ-TREE", "RAxML"
+
+ON_TREES = ("support", "consensus", "rf", "bootstop", "concordance")
+"""Commands whose first argument is a file of trees."""
+
+ON_A_TREE = ("evaluate", "test", "sitelh")
+"""Commands that take a model and branch lengths as they are where they are told to."""
 
 SEARCHES = ("", "search")
 """Where letters are a habit that other commands have for options of their own; ``""``: where no
 command is named."""
 
-REPLICATES = "--bootstrap N adds replicates and supports to a search; `mltree bootstrap` makes more"
+PRESETS = "the preset sets how far a search goes"
+KEPT = "identical sequences are searched once and written all"
+GOES_ON = "a stopped search goes on when its command is given again"
 NO_COUNTERPART = "no counterpart here"
 ALL_CPUS = "every CPU that the process may use is the default"
-NOT_NUMERIC = r"(?![0-9]+$).*"
+NUMERIC, NOT_NUMERIC = r"[0-9]+", r"(?![0-9]+$).*"
+PARTS = r"(?i).*\.(nex|nexus|parts?|partitions?|txt)"
+"""Names of files of partitions, which no prefix is likely to have."""
+FOLDER = r".*/|(\.{1,2}/)*[^.]+"
 AUTOMATIC = r"(?i)auto(\{[0-9]+\})?"
 
 CHOICE = r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*|\+?MERGE(ONLY)?)?"
@@ -56,6 +70,7 @@ CHOOSING = ("", "search", "run", "model")
 """Commands that choose a model; others take the one that was chosen."""
 
 MODEL_CHOICES = (
+    Habit(RAXML, note="trees need no model", commands=("support", "consensus", "rf", "bootstop")),
     Habit(
         IQ,
         "--model FILE",
@@ -76,28 +91,57 @@ SEQUENCE_TYPES = (
     Habit(IQ, note="mltree knows DNA, codons, proteins, genotypes, binary and multistate data"),
 )
 
+NAMED = tuple(command for command in COMMANDS if command != "simulate")
+"""Commands in which ``-n`` is nothing."""
+
+CONSENSUS = (
+    Habit(NG, "--type majority", when="MR", command="consensus"),
+    Habit(NG, "--type extended", when="MRE", command="consensus"),
+    Habit(NG, "--type strict", when="STRICT", command="consensus"),
+    Habit(NG, note="types are strict, majority and extended", command="consensus"),
+)
+
+RUNS = (
+    Habit(RAXML, "--bootstrap {}", when=NUMERIC, commands=SEARCHES, beside="-x"),
+    Habit(RAXML, "--bootstrap {}", when=NUMERIC, commands=SEARCHES, beside="-b"),
+    Habit(RAXML, "--tree pars{{{}}}", when=NUMERIC, commands=SEARCHES),
+)
+"""RAxML's runs: replicates where a seed for them is given."""
+
 HABITS: dict[str, tuple[Habit, ...]] = {
     "--msa": (Habit(NG, "{}"),),
     "--search": (Habit(NG, command="search", values=0),),
     "--search1": (Habit(NG, "--tree pars{{1}}", command="search", values=0),),
-    "--all": (Habit(NG, command="search", note=REPLICATES, values=0),),
+    "--all": (
+        Habit(NG, command="search", values=0, beside="--bs-trees"),
+        Habit(NG, "--bootstrap auto", command="search", values=0),
+    ),
     "--evaluate": (Habit(NG, command="evaluate", values=0),),
     "--check": (Habit(NG, command="check", values=0),),
     "--parse": (Habit(NG, command="check", values=0),),
     "--support": (Habit(NG, command="support", values=0),),
-    "--consense": (Habit(NG, "--type {}", command="consensus"),),
+    "--consense": CONSENSUS,
     "--rfdist": (Habit(NG, command="rf", values=0),),
+    "--loglh": (Habit(NG, "--no-opt-model --no-opt-branches", command="evaluate", values=0),),
+    "--start": (Habit(NG, values=0),),
+    "--terrace": (Habit(NG, values=0),),
+    "--msa-format": (Habit(NG, note="formats are recognised"),),
+    "--force": (Habit(NG, values=0),),
     "--bsconverge": (Habit(NG, command="bootstop", values=0),),
-    "--bootstrap": (Habit(NG, note=REPLICATES, values=0, commands=("",)),),
+    "--bootstrap": (Habit(NG, command="bootstrap", values=0, commands=("",)),),
     "--bs-trees": (
-        Habit(NG, "--replicates {}", commands=("bootstrap",), when="[0-9]+"),
-        Habit(NG, "--bootstrap {}", when="[0-9]+"),
+        Habit(NG, "--trees {}", commands=("support",)),
+        Habit(NG, "{}", commands=("bootstop", "consensus", "rf")),
+        Habit(NG, "--replicates {}", commands=("bootstrap",), when=NUMERIC),
+        Habit(NG, "--replicates auto", commands=("bootstrap",)),
+        Habit(NG, "--bootstrap {}", when=NUMERIC),
         Habit(NG, "--bootstrap auto"),
     ),
     "--bs-metric": (Habit(NG, "--metric {}"),),
     "--bs-cutoff": (Habit(NG, "--cutoff {}"),),
     "--tree-constraint": (Habit(NG, "--constraint {}"),),
     "--tree": (
+        Habit(NG, "{}", commands=ON_TREES),
         Habit(
             NG,
             "--tree FILE",
@@ -106,18 +150,23 @@ HABITS: dict[str, tuple[Habit, ...]] = {
             commands=("evaluate", "compare"),
         ),
     ),
-    "--threads": (Habit(NG, note=ALL_CPUS, when=AUTOMATIC),),
+    "--threads": (
+        Habit(NG, note="one CPU is enough", commands=ON_TREES),
+        Habit(NG, note=ALL_CPUS, when=AUTOMATIC),
+    ),
     "--workers": (Habit(NG, note="starts are searched side by side"),),
     "--data-type": (
         Habit(NG, "--data-type protein", when="AA"),
         Habit(NG, "--data-type dna", when="NT"),
     ),
     "--opt-model": (
-        Habit(NG, "--no-opt-model", when="off"),
+        Habit(NG, "--no-opt-model", when="off", commands=ON_A_TREE),
+        Habit(NG, note="a search optimises model and branches", when="off"),
         Habit(NG, note="the model is optimised unless --no-opt-model", when="on"),
     ),
     "--opt-branches": (
-        Habit(NG, "--no-opt-branches", when="off"),
+        Habit(NG, "--no-opt-branches", when="off", commands=ON_A_TREE),
+        Habit(NG, note="a search optimises model and branches", when="off"),
         Habit(NG, note="branches are optimised unless --no-opt-branches", when="on"),
     ),
     "--sitelh": (Habit(NG, "--site-lnl", command="evaluate", values=0),),
@@ -125,19 +174,30 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "--lh-epsilon": (Habit(NG, note="the preset sets when a search ends"),),
     "--nofiles": (Habit(NG, note="files are named by --prefix", values=0),),
     "--log": (Habit(NG, "--verbose", when="(?i)verbose|debug"), Habit(NG)),
-    "-s": (Habit(IQ, "{}", when=NOT_NUMERIC),),
+    "-s": (
+        Habit(IQ, "--alignment {}", commands=("concordance",)),
+        Habit(IQ, "{}", when=NOT_NUMERIC),
+    ),
     "-m": MODEL_CHOICES,
     "--model": MODEL_CHOICES,
     "-B": (Habit(IQ, "--ufboot {}"),),
     "-bb": (Habit(IQ, "--ufboot {}"),),
     "-bnni": (Habit(IQ, "--bnni", values=0),),
-    "-b": (Habit(IQ, "--bootstrap {}"),),
+    "-b": (
+        Habit(RAXML, "--seed {}", when=NUMERIC, beside="-#"),
+        Habit(RAXML, "--seed {}", when=NUMERIC, beside="-N"),
+        Habit(IQ, "--bootstrap {}"),
+    ),
     "--boot": (Habit(IQ, "--bootstrap {}"),),
     "-alrt": (Habit(IQ, "--alrt", when="0"), Habit(IQ, "--sh-alrt {}")),
-    "--alrt": (Habit(IQ, "--alrt", when="0"), Habit(IQ, "--sh-alrt {}", when="[0-9]+")),
+    "--alrt": (Habit(IQ, "--alrt", when="0"), Habit(IQ, "--sh-alrt {}", when=NUMERIC)),
     "-lbp": (Habit(IQ, "--lbp {}"),),
     "-abayes": (Habit(IQ, "--abayes", values=0),),
-    "-z": (Habit(IQ, "--trees {}", command="test"),),
+    "-z": (
+        Habit(RAXML, "--trees {}", commands=("support",)),
+        Habit(RAXML, "{}", commands=ON_TREES),
+        Habit(IQ, "--trees {}", command="test"),
+    ),
     "-zb": (Habit(IQ, "--replicates {}", command="test"),),
     "-au": (Habit(IQ, "--tests au", command="test", values=0),),
     "--gcf": (Habit(IQ, "--gene-trees {}", command="concordance"),),
@@ -148,7 +208,18 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "--seqtype": SEQUENCE_TYPES,
     "-st": SEQUENCE_TYPES,
     "-te": (Habit(IQ, "--tree {}", command="evaluate"),),
-    "-t": (Habit(IQ, "--tree pars", when="BIONJ|PARS"), Habit(IQ, "--tree rand", when="RANDOM")),
+    "-t": (
+        Habit(IQ, "--trees {}", commands=("support",), beside="-sup"),
+        Habit(IQ, "{}", commands=ON_TREES),
+        Habit(IQ, "--tree pars", when="BIONJ|PARS"),
+        Habit(IQ, "--tree rand", when="RANDOM"),
+    ),
+    "-p": (
+        Habit(RAXML, "--seed {}", when=NUMERIC, commands=("",)),
+        Habit(IQ, "--partitions {} --brlen scaled", commands=("",)),
+        Habit(IQ, "--partitions {} --brlen scaled", when=PARTS, commands=("search", "run")),
+    ),
+    "-q": (Habit(IQ, "--partitions {} --brlen linked", when="[^-].*", commands=("",)),),
     "-g": (Habit(IQ, "--constraint {}"),),
     "-o": (Habit(IQ, "--outgroup {}", commands=SEARCHES),),
     "-seed": (Habit(IQ, "--seed {}"),),
@@ -170,16 +241,47 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-sup": (Habit(IQ, "{}", command="support"),),
     "-rf": (Habit(IQ, "--reference {}", command="rf"),),
     "-rf_all": (Habit(IQ, command="rf", values=0),),
-    "-S": (Habit(IQ, "--partitions {} --separate"),),
+    "-S": (
+        Habit(IQ, "--partitions {} --separate", beside="-s"),
+        Habit(IQ, "{}", when=FOLDER),
+        Habit(IQ, "--partitions {} --separate"),
+    ),
     "-spp": (Habit(IQ, "--partitions {} --brlen scaled"),),
     "-Q": (Habit(IQ, "--partitions {} --brlen unlinked"),),
     "-rcluster": (Habit(IQ, "--merge", note="pairs are picked as by -rcluster 10"),),
     "-rclusterf": (Habit(IQ, "--merge", note="pairs are picked as by -rcluster 10"),),
-    "-n": (Habit(RAXML, "--prefix {}", commands=(*SEARCHES, "evaluate")),),
-    "-N": (Habit(RAXML, "--tree pars{{{}}}", when="[0-9]+", commands=SEARCHES),),
-    "-#": (Habit(RAXML, "--tree pars{{{}}}", when="[0-9]+"),),
-    "-f": (Habit(RAXML, when="[A-Za-z]"),),
-    "-x": (Habit(RAXML, note=REPLICATES, when="[0-9]+"),),
+    "-n": (
+        Habit(IQ, note=PRESETS, when=NUMERIC, commands=("", *NAMED)),
+        Habit(RAXML, "--prefix {}", commands=("", *NAMED)),
+    ),
+    "-N": RUNS,
+    "-#": RUNS,
+    "-f": (
+        Habit(RAXML, command="search", when="[ad]"),
+        Habit(RAXML, command="support", when="b"),
+        Habit(RAXML, command="evaluate", when="e"),
+        Habit(RAXML, "--preset fast", command="search", when="E"),
+        Habit(RAXML, command="ancestral", when="A"),
+        Habit(RAXML, command="rf", when="r"),
+        Habit(RAXML, when="[A-Za-z]"),
+    ),
+    "-x": (
+        Habit(RAXML, note="one seed is for all", when=NUMERIC, commands=SEARCHES, beside="-p"),
+        Habit(RAXML, "--seed {}", when=NUMERIC, commands=SEARCHES),
+    ),
+    "-J": CONSENSUS,
+    "-mset": (Habit(IQ),),
+    "--mset": (Habit(IQ),),
+    "-nstop": (Habit(IQ, note=PRESETS),),
+    "-pers": (Habit(IQ, note=PRESETS),),
+    "-ninit": (Habit(IQ, note=PRESETS),),
+    "-keep-ident": (Habit(IQ, note=KEPT, values=0),),
+    "--keep-ident": (Habit(IQ, note=KEPT, values=0),),
+    "-undo": (Habit(IQ, note=GOES_ON, values=0),),
+    "--undo": (Habit(IQ, note=GOES_ON, values=0),),
+    "-wbt": (Habit(IQ, note="trees of replicates are always written", values=0),),
+    "--wbt": (Habit(IQ, note="trees of replicates are always written", values=0),),
+    "--date": (Habit(IQ),),
 }
 """By option; of several the first whose value fits."""
 
@@ -198,34 +300,51 @@ def translated(arguments: Sequence[str]) -> tuple[str, str] | None:
     None where it has none of them.
     """
     rest = list(arguments)
-    command = rest.pop(0) if rest and rest[0] in COMMANDS else ""
-    kept: list[str] = []
-    found: list[_Found] = []
+    typed = rest.pop(0) if rest and rest[0] in COMMANDS else ""
+    _, found = _sorted_out(rest, {typed})
+    command = _asked(found) or typed
+    kept, found = _sorted_out(rest, {typed, command})
+    if not found:
+        return None
+    return _problem(found), _hint(command or "search", kept, found)
+
+
+def _sorted_out(arguments: Sequence[str], commands: Set[str]) -> tuple[list[str], list[_Found]]:
+    """What stays as it is of what follows the command, and the habits in it."""
+    rest, kept, found = list(arguments), list[str](), list[_Found]()
+    flags = {argument.partition("=")[0] for argument in arguments}
     while rest:
         argument = rest.pop(0)
-        one = _habit(argument, rest, command)
+        one = _habit(argument, rest, commands, flags)
         if one is None:
             kept.append(argument)
             continue
         found.append(one)
         if "=" not in argument:
             del rest[: one.habit.values]
-    if not found:
-        return None
-    return _problem(found), _hint(command, kept, found)
+    return kept, found
 
 
-def _habit(argument: str, rest: Sequence[str], command: str) -> _Found | None:
+def _habit(
+    argument: str, rest: Sequence[str], commands: Set[str], flags: Set[str]
+) -> _Found | None:
     """The habit that an argument is, with the value that follows it."""
     flag, joined, value = argument.partition("=") if argument[:2] == "--" else (argument, "", "")
     for habit in HABITS.get(flag, ()):
         if not joined:
             value = rest[0] if rest and habit.values else ""
         fits = not habit.when or re.fullmatch(habit.when, value)
-        if fits and (not habit.commands or command in habit.commands):
+        meant = not habit.commands or not commands.isdisjoint(habit.commands)
+        if fits and meant and (not habit.beside or habit.beside in flags):
             shown = f"{flag} {value}" if habit.when and value else flag
             return _Found(shown, habit, value)
     return None
+
+
+def _asked(found: Sequence[_Found]) -> str:
+    """The command that options ask for: of several, what stands for nothing else."""
+    asking = [one.habit for one in found if one.habit.command]
+    return min(asking, key=lambda habit: bool(habit.here)).command if asking else ""
 
 
 def _problem(found: Sequence[_Found]) -> str:
@@ -238,8 +357,7 @@ def _problem(found: Sequence[_Found]) -> str:
 
 def _hint(command: str, kept: Sequence[str], found: Sequence[_Found]) -> str:
     """The same command as it is written here, and what it leaves out."""
-    asked = [one.habit.command for one in found if one.habit.command]
-    words = ["mltree", *(asked[:1] or [command or "search"])]
+    words = ["mltree", command]
     placed = [one for one in found if one.habit.here]
     written = {
         one: shlex.split(one.habit.here.format(shlex.quote(one.value or "FILE"))) for one in placed

@@ -181,7 +181,7 @@ class Placement(Value, kw_only=True):
         """Say that kernels will be built, where nobody has built such ones here before."""
         for device, layout in zip(self.devices, self.layouts, strict=True):
             if not is_built(device.handle, layout):
-                emit(Busy(f"building kernels for {device.name}, first run only"))
+                emit(Busy(f"building kernels for {device.name}, once for such data and models"))
         if len({(info.name, info.compute_units) for info in self.devices}) > 1:
             emit(Busy("timing the devices, to share the patterns out"))
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mltree.cli.main import app
-from mltree.config import find, is_there, without_option
+from mltree.config import find, has_file, without_option
 from mltree.errors import InputError
 
 DATASETS = Path(__file__).parents[1] / "datasets"
@@ -128,8 +128,8 @@ def test_a_file_that_may_have_a_say_is_noticed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     nowhere = {"XDG_CONFIG_HOME": str(tmp_path)}
-    assert not is_there(["search", "a.phy"], nowhere)
-    assert is_there(["search", "--config=x"], nowhere)
-    assert is_there([], {**nowhere, "MLTREE_CONFIG": "x"})
+    assert not has_file(["search", "a.phy"], nowhere)
+    assert has_file(["search", "--config=x"], nowhere)
+    assert has_file([], {**nowhere, "MLTREE_CONFIG": "x"})
     (tmp_path / "mltree.toml").touch()
-    assert is_there([], nowhere)
+    assert has_file([], nowhere)

@@ -10,6 +10,9 @@ import pytest
 
 from mltree.habits import COMMANDS, HABITS, translated
 
+WITHOUT_DATA = {"-pre"}
+"""Lines that name no alignment."""
+
 PAGE = (Path(__file__).parents[1] / "docs" / "coming-from.md").read_text()
 
 NG = "written for RAxML-NG"
@@ -19,7 +22,7 @@ LINES = {
     "--msa a.phy --model GTR+G": (f"--msa is {NG}", "mltree search a.phy --model GTR+G"),
     "--all --msa a.phy --bs-trees 100": (
         f"--all, --msa and --bs-trees 100 are {NG}",
-        "mltree search a.phy --bootstrap 100; --all: --bootstrap N adds replicates",
+        "mltree search a.phy --bootstrap 100",
     ),
     "search --msa=a.phy --threads auto": (
         f"--msa and --threads auto are {NG}",
@@ -30,7 +33,8 @@ LINES = {
     "search a --tree-constraint c": (f"is {NG}", "mltree search a --constraint c"),
     "search a --data-type AA": (f"--data-type AA is {NG}", "mltree search a --data-type protein"),
     "--rfdist t": (f"--rfdist is {NG}", "mltree rf t"),
-    "search a --opt-model off": (f"--opt-model off is {NG}", "mltree search a --no-opt-model"),
+    "evaluate a -t t --opt-model off": (f"--opt-model off is {NG}", "a -t t --no-opt-model"),
+    "search a --opt-model off": (f"{NG}", "mltree search a; --opt-model off: a search optimises"),
     "-s a.phy": (f"-s a.phy is {IQ}", "mltree search a.phy"),
     "-s a.phy -m MFP+MERGE -Q x": (
         f"-s a.phy, -m MFP+MERGE and -Q are {IQ}",
@@ -40,9 +44,9 @@ LINES = {
         f"-s a.phy and -m MFP are {IQ}",
         "search a.phy --model auto",
     ),
-    "evaluate a --model TEST": (
+    "evaluate a -t t --model TEST": (
         f"--model TEST is {IQ}",
-        "mltree evaluate a --model FILE; --model TEST: `mltree model ALIGNMENT` chooses one",
+        "mltree evaluate a -t t --model FILE; --model TEST: `mltree model ALIGNMENT` chooses one",
     ),
     "bootstrap a --model MF+MERGE": (f"--model MF+MERGE is {IQ}", "bootstrap a --model FILE; "),
     "search a -m TESTMERGE": (f"-m TESTMERGE is {IQ}", "mltree search a --model auto"),
@@ -59,8 +63,52 @@ LINES = {
     "-s a -b 5 --msa b": ("IQ-TREE and RAxML-NG", "mltree search a b --bootstrap 5"),
     "bootstrap a --bs-trees 100": (f"is {NG}", "mltree bootstrap a --replicates 100"),
     "-s a -z trees -au": (f"-s a, -z and -au are {IQ}", "test a --trees trees --tests au"),
-    "-s a -f a": ("RAxML", "-f a: no counterpart here"),
+    "-s a -f a": ("-s a and -f a are", "mltree search a"),
+    "-s a -f j": ("RAxML", "-f j: no counterpart here"),
+    "-f a -x 12 -p 34 -# 100 -s a -n T": (
+        "written for RAxML",
+        "search a --seed 34 --bootstrap 100 --prefix T; -x 12: one seed is for all",
+    ),
+    "-s a -b 12 -# 100": ("RAxML", "mltree search a --seed 12 --bootstrap 100"),
+    "-f d -p 34 -s a -N 20": ("-N 20", "mltree search a --seed 34 --tree 'pars{20}'"),
+    "-f b -t t -z b -m GTRCAT -n T": (
+        "written for RAxML",
+        "mltree support t --trees b --prefix T; -m: trees need no model",
+    ),
+    "-f e -s a -t t": ("RAxML", "mltree evaluate a -t t"),
+    "-f E -s a": ("RAxML", "mltree search a --preset fast"),
+    "-f A -s a -t t": ("RAxML", "mltree ancestral a -t t"),
+    "-f r -z b": ("RAxML", "mltree rf b"),
+    "-J MRE -z b": ("written for RAxML", "mltree consensus b --type extended"),
+    "-s a -p b.nex": (f"-s a and -p are {IQ}", "search a --partitions b.nex --brlen scaled"),
+    "search a -p b.nex": (f"-p b.nex is {IQ}", "search a --partitions b.nex --brlen scaled"),
+    "-s a -q b.nex": (f"are {IQ}", "mltree search a --partitions b.nex --brlen linked"),
+    "-s a -S b.nex": (f"-s a and -S are {IQ}", "search a --partitions b.nex --separate"),
+    "-S genes/": (f"-S genes/ is {IQ}", "mltree search genes/"),
+    "-s a -t t --gcf b --scf 100": (
+        f"are {IQ}",
+        "mltree concordance t --alignment a --gene-trees b --quartets 100",
+    ),
+    "-sup t -t b": (f"-sup and -t are {IQ}", "mltree support t --trees b"),
+    "-con -t b": (f"-con and -t are {IQ}", "mltree consensus b"),
+    "-s a -n 0": (f"-s a and -n 0 are {IQ}", "mltree search a; -n 0: the preset sets how far"),
+    "-s a --mset GTR --date d": (f"are {IQ}", "mltree search a; --mset, --date: no counterpart"),
+    "-s a -keep-ident --undo": (f"are {IQ}", "-keep-ident: identical sequences are searched once"),
+    "--support --tree t --bs-trees b --threads 2": (
+        f"are {NG}",
+        "mltree support t --trees b; --threads: one CPU is enough",
+    ),
+    "support --tree t --trees b": (f"--tree is {NG}", "mltree support t --trees b"),
+    "--bsconverge --bs-trees b": (f"are {NG}", "mltree bootstop b"),
+    "--rfdist --tree b": (f"are {NG}", "mltree rf b"),
+    "--consense MR --tree b": (f"are {NG}", "mltree consensus b --type majority"),
+    "--consense MR75 --tree b": (f"are {NG}", "mltree consensus b; --consense: types are strict,"),
+    "--loglh --msa a --tree t": (f"{NG}", "evaluate a --tree t --no-opt-model --no-opt-branches"),
+    "--bootstrap --msa a --bs-trees 20": (f"are {NG}", "mltree bootstrap a --replicates 20"),
+    "--all --msa a": (f"are {NG}", "mltree search a --bootstrap auto"),
+    "--terrace --msa a": (f"are {NG}", "mltree search a; --terrace: no counterpart here"),
 }
+"""By what is typed: parts of the problem, and of the hint."""
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -73,6 +121,21 @@ def test_it_is_said_in_a_line_how_it_is_written_here(line: str) -> None:
     assert found[1].startswith("here: mltree ")
 
 
+@pytest.mark.parametrize("line", LINES)
+def test_what_is_shown_is_read_here(line: str) -> None:
+    """No option that its command has not, no argument too many, nothing that is missing."""
+    from typer.main import get_command
+
+    from mltree.cli.main import app
+
+    _, hint = translated(shlex.split(line)) or ("", "")
+    shown, *_ = hint.removeprefix("here: mltree ").split("; ")
+    name, *arguments = shlex.split(shown)
+    if line in WITHOUT_DATA:
+        arguments.insert(0, "a")
+    get_command(app).commands[name].make_context(name, arguments)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -83,6 +146,9 @@ def test_it_is_said_in_a_line_how_it_is_written_here(line: str) -> None:
         "search a --bootstrap 100 --model auto",
         "search a --model genes.part --brlen linked",
         "bootstrap a -N 100",
+        "bootstrap a -p 12",
+        "search a -q -p 12",
+        "evaluate a -t t -q",
         "draw t -o t.svg",
         "simulate -n 100 -o s.fasta",
         "test a --trees t",

@@ -158,6 +158,12 @@ def _read_format(lines: Lines, judge: Judge) -> Reading:
         return read_fasta(lines)
     if first.split()[0].isdigit():
         return _read_phylip(lines, judge)
+    if first.startswith(b"("):
+        raise lines.error(
+            "a tree, not an alignment",
+            0,
+            hint="an alignment comes first, and a tree is --tree FILE",
+        )
     raise lines.error(
         "neither FASTA nor PHYLIP, NEXUS, Clustal or Stockholm",
         0,

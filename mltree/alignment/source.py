@@ -24,6 +24,7 @@ __all__ = [
     "read_bytes",
     "read_text",
     "shown",
+    "unpacked",
 ]
 
 STDIN = "-"
@@ -49,7 +50,7 @@ def read_text(path: str | Path) -> bytes:
     Raises:
         InputError: missing, unreadable, empty, truncated or not text.
     """
-    text = _decompress(read_bytes(path), str(path)).removeprefix(_BYTE_ORDER_MARK)
+    text = unpacked(path).removeprefix(_BYTE_ORDER_MARK)
     text = text.removesuffix(_DOS_END)
     if not text.strip(WHITESPACE):
         raise InputError("the file is empty", file=str(path))
@@ -130,14 +131,20 @@ def _told(path: str | Path) -> Iterator[None]:
         raise InputError("no name that a file could have", file=str(path)) from None
 
 
-def _decompress(data: bytes, path: str) -> bytes:
+def unpacked(path: str | Path) -> bytes:
+    """All of a file, decompressed where its content says that it is packed.
+
+    Raises:
+        InputError: as `expect_file`, or truncated.
+    """
+    data = read_bytes(path)
     for magic, name, decompress in _DECOMPRESSORS:
         if data.startswith(magic):
             try:
                 return decompress(data)
             except (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error):
                 raise InputError(
-                    f"truncated or damaged {name} file", file=path, hint="copy the file again"
+                    f"truncated or damaged {name} file", file=str(path), hint="copy the file again"
                 ) from None
     return data
 

@@ -31,13 +31,13 @@ from mltree.values import plain
 __all__ = ["BootstrapResult", "Evaluation", "SearchResult", "table"]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Evaluation:
     """A tree and a model, and how well they explain the data. lnL are natural logs."""
 
-    problem: Problem = field(repr=False)
-    resources: Resources = field(repr=False)
-    found: Found = field(repr=False)
+    problem: Problem
+    resources: Resources
+    found: Found
     timings: Mapping[str, float]
     """Seconds: ``total``, of the call; ``run``, of the search or optimisation; ``device``."""
 
@@ -113,6 +113,10 @@ class Evaluation:
     def __str__(self) -> str:
         return "\n".join(f"{name}: {value}" for name, value in self._rows().items())
 
+    def __repr__(self) -> str:
+        shown = (f"{name}={value}" for name, value in self._rows().items())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def _repr_html_(self) -> str:
         return table([[name, value] for name, value in self._rows().items()]) + (
             self.tree._repr_html_()
@@ -142,14 +146,14 @@ class BootstrapResult:
         return table(rows) + (self.tree or self.consensus)._repr_html_()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SearchResult(Evaluation):
     """The best tree that a search has found, its model, and its supports if they were asked for."""
 
     seed: int
-    starts: StartsEnded | None = field(repr=False)
+    starts: StartsEnded | None
     """How many starts there were, and how many of them led to this tree."""
-    drawn: Drawn = field(repr=False)
+    drawn: Drawn
     """The supports, as texts."""
     bootstrap: BootstrapResult | None = None
     """The replicates, where they were asked for."""

@@ -22,6 +22,7 @@ from mltree.cli.options import (
     PrefixOption,
     Preset,
     QuietOption,
+    RanksOption,
     RedoOption,
     SeedOption,
     ThreadsOption,
@@ -29,9 +30,8 @@ from mltree.cli.options import (
     command_line,
     reporter_of,
     resources_of,
-    whole_of,
 )
-from mltree.cli.rank_options import RanksOption
+from mltree.cli.parsers import whole_of
 from mltree.cli.support_options import (
     ClimbOption,
     UltrafastOption,
@@ -112,7 +112,7 @@ def _run(
     same files. Stopped by whatever means, it goes on where it was when the same command is given
     again.
     """
-    start(ranks or 1)
+    start(ranks)
     from mltree.commands.supports import Supports
     from mltree.commands.whole import WholeRequest, run_whole
 

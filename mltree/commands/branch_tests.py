@@ -22,16 +22,13 @@ from mltree.tree.splits import splits
 from mltree.tree.topology import Float64Array, Int32Array, Tree, siblings
 from mltree.values import Value
 
-__all__ = ["BRANCHES", "BRANCH_TESTS", "FEWEST_TAXA", "LocalTests", "TestedBranches", "testable"]
+__all__ = ["BRANCHES", "BRANCH_TESTS", "LocalTests", "TestedBranches", "testable"]
 
 BRANCHES = "branchTests"
 """Kind of the file with all tests."""
 
 BRANCH_TESTS = {"sh-alrt": "SH-aLRT", "lbp": "LBP", "alrt": "aLRT", "abayes": "aBayes"}
 """In the order of labels, IQ-TREE's."""
-
-FEWEST_TAXA = 4
-"""Of a tree with an inner branch."""
 
 
 class LocalTests(Value):

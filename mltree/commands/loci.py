@@ -25,7 +25,8 @@ from mltree.outputs import Outputs
 from mltree.problem import Problem, read_problem
 from mltree.ranks import here
 from mltree.report.progress import Reporter
-from mltree.runs.loci import LociJournal, LociSearch, Locus, LocusTree
+from mltree.runs.loci import LociSearch
+from mltree.runs.locus import LociJournal, Locus, LocusTree
 from mltree.settings import SearchSettings, preset
 from mltree.starts import terms_of
 from mltree.stopping import Farewell, parting
@@ -43,6 +44,9 @@ FOR_LONE_TREES = (
     "brlen", "merge", "site_freqs", "guide_tree",
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
+
+SHOWN = 3
+"""Names of alignments in a message."""
 
 HINT = "search one alignment, or give the options on the trees afterwards"
 
@@ -69,7 +73,9 @@ class LociRequest(Request, kw_only=True):
     def outputs(self) -> Outputs:
         """Where the run writes: beside a lone folder or file where there is no prefix."""
         if self.prefix is None and len(self.alignments) > 1:
-            raise InputError("many alignments need a name", hint="give --prefix")
+            taken = f"{', '.join(self.alignments[:SHOWN])}{' ...' * (len(self.alignments) > SHOWN)}"
+            hint = f"give --prefix; {taken} are taken for alignments"
+            raise InputError("many alignments need a name", hint=hint)
         return Outputs.of(self.prefix, self.alignment.rstrip("/"))
 
     def refuse(self) -> None:

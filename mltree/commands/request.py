@@ -235,6 +235,7 @@ class Run:
         resolved: Mapping[str, object],
         inputs: Sequence[str],
         starts: Sequence[str] = (),
+        nni_only: bool = False,
         seed: int | None = None,
         supports: Sequence[str] = (),
         is_estimated: bool = True,
@@ -264,6 +265,7 @@ class Run:
             data=data,
             models=names,
             starts=starts,
+            nni_only=nni_only,
             seed=seed,
             chooses=request.chooses,
             supports=supports,
@@ -287,6 +289,8 @@ class Run:
         """Receive an event on its way to the reporter."""
         if isinstance(event, StartsEnded):
             self.starts = event
+            begun = self.methods.starts[: event.starts]  # others were not searched
+            self.methods = replace(self.methods, starts=begun)
         self.reporter(event)
 
     def deliver(

@@ -34,7 +34,7 @@ from mltree.events.trees import SupportsDrawn
 from mltree.log import RunLog
 from mltree.model.partitioned import Linkage
 from mltree.model_option import is_choice
-from mltree.problem import read_problem
+from mltree.problem import Problem, read_problem
 from mltree.ranks import here
 from mltree.report.progress import Reporter
 from mltree.runs.bootstrap import bootstrap_after
@@ -82,6 +82,8 @@ class SearchRequest(Request, kw_only=True):
     """Whether the result is drawn as a page as well."""
     site_rates: bool = False
     """Whether the rates of sites are written; those of +PSR are."""
+    notes: tuple[str, ...] = ()
+    """What is told of it when it begins."""
 
     @property
     def chooses(self) -> bool:
@@ -135,8 +137,7 @@ def run_search(request: SearchRequest, reporter: Reporter) -> Searched:
 def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Reporter) -> Searched:
     """All of it, once the prefix is the run's own."""
     outputs = request.outputs
-    reporter(RunStarted(__version__, request.command, request.seed))
-    problem = request.load(reporter)
+    problem = _begin(request, reporter)
     if request.chooses:
         problem = chosen(problem, request, request.seed, request.merge, reporter)
     elif request.site_rates:
@@ -165,6 +166,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         inputs=request.inputs,
         resolved={"tree": request.tree or _asked(ready.starts)},
         starts=[start.origin for start in ready.starts],
+        nni_only=request.nni_only,
         seed=request.seed,
         supports=request.supports.cited,
     )  # fmt: skip
@@ -193,6 +195,14 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
             result["files"][REPORT] = str(page)
         reporter.finish("search", result)
         return Searched(ready, found, drawn)
+
+
+def _begin(request: SearchRequest, reporter: Reporter) -> Problem:
+    """Tell what is done, and read the data."""
+    reporter(RunStarted(__version__, request.command, request.seed))
+    for note in request.notes:
+        reporter(Notice(note))
+    return request.load(reporter)
 
 
 def _deliver(

@@ -11,6 +11,7 @@ import numpy as np
 from mltree import __version__
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.patterns import compress
+from mltree.alignment.sequences import MIN_TAXA, refuse_few
 from mltree.alignment.writing import format_of, write_alignment
 from mltree.commands.results import command_result
 from mltree.errors import InputError, ModelError
@@ -36,9 +37,6 @@ __all__ = ["SHAPES", "SimulationRequest", "run_simulate"]
 
 SHAPES = {"uniform": uniform_tree, "yule": yule_tree}
 """Random trees by name."""
-
-FEWEST_TAXA = 4
-"""Below four tips nothing is left to be found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,16 +131,14 @@ def _tree(
     if request.tree is None:
         if request.taxa is None:
             raise InputError("--tree or --taxa is missing", hint="--taxa 50 draws a random tree")
-        if request.taxa < FEWEST_TAXA:
-            raise InputError(f"a tree needs at least {FEWEST_TAXA} taxa, not {request.taxa}")
+        if request.taxa < MIN_TAXA:
+            raise InputError(f"a tree needs at least {MIN_TAXA} taxa, not {request.taxa}")
         drawn = SHAPES[request.shape](request.taxa, request.mean_length, rng)
         return drawn, tuple(f"T{number}" for number in range(1, request.taxa + 1))
     if request.taxa is not None:
         raise InputError("--tree has its taxa: --taxa is for random trees")
     taxa = read_clades(request.tree).taxa
-    if len(taxa) < FEWEST_TAXA:
-        problem = f"a tree needs at least {FEWEST_TAXA} taxa, not {len(taxa)}"
-        raise InputError(problem, file=request.tree)
+    refuse_few(taxa, request.tree)
     tree, notices = read_newick(request.tree, taxa)
     for notice in notices:
         reporter(Notice(f"{request.tree}: {notice}"))

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mltree.alignment.sequences import MIN_TAXA
 from mltree.commands.bootstrap import Wanted, bootstrap_kinds
-from mltree.commands.branch_tests import BRANCHES, FEWEST_TAXA, LocalTests
+from mltree.commands.branch_tests import BRANCHES, LocalTests
 from mltree.commands.ultrafast import ULTRAFAST_KINDS, WantedUltrafast, ultrafast_texts
 from mltree.events import Emit
 from mltree.events.trees import SupportsDrawn
@@ -98,7 +99,7 @@ def draw_supports(
     """Compute what was asked for and tell of it."""
     problem = ready.problem
     drawn = Drawn(draw(found.mean_tree))
-    if asked.tests and len(problem.taxa) >= FEWEST_TAXA:
+    if asked.tests and len(problem.taxa) >= MIN_TAXA:
         tested = asked.tests.of(
             ready.computation.exact, found.tree, found.model, problem.groups, seed
         )
@@ -107,7 +108,7 @@ def draw_supports(
         for event in drawn.told:
             emit(event)
         drawn.texts = {SUPPORT: drawn.newick + "\n", BRANCHES: tested.table(problem.taxa)}
-    if asked.ultrafast and len(ready.distinct.kept) >= FEWEST_TAXA:
+    if asked.ultrafast and len(ready.distinct.kept) >= MIN_TAXA:
         drawn.add(*ultrafast_texts(asked.ultrafast, ready, found, drawn.newick, seed, emit))
     if asked.bootstrap:
         drawn.add(*replicate(asked.bootstrap, drawn.newick))

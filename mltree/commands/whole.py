@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mltree.alignment.sequences import MIN_TAXA
 from mltree.commands.bootstrap import Wanted
-from mltree.commands.branch_tests import FEWEST_TAXA
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.search import CHECKPOINT, RESULT, SearchRequest, run_search
 from mltree.commands.ultrafast import WantedUltrafast
 from mltree.device.discovery import choose_devices
-from mltree.events import Notice, ignore
+from mltree.events import ignore
 from mltree.problem import Problem
 from mltree.report.progress import Reporter
 
@@ -48,32 +48,30 @@ def run_whole(request: WholeRequest, reporter: Reporter) -> None:
         reporter.say(f"Wrote {write_report(outputs, reporter, alignment=request.alignment)}")
         return
     if request.decides:
-        request = _with_bootstrap(request, request.load(ignore), reporter)
+        request = _with_bootstrap(request, request.load(ignore))
     run_search(request, reporter)
 
 
-def _with_bootstrap(request: WholeRequest, problem: Problem, reporter: Reporter) -> WholeRequest:
+def _with_bootstrap(request: WholeRequest, problem: Problem) -> WholeRequest:
     """With replicates until they converge, where they cost little, else with the ultrafast ones.
 
-    Says what is done, and what would change it.
+    Its notes say which, and what would change it.
     """
-    if len(problem.taxa) < FEWEST_TAXA:
+    if len(problem.taxa) < MIN_TAXA:
         return request
     on_cpu = all(device.is_cpu for device in choose_devices(request.resources.device))
     if not replicates_pay(len(problem.taxa), problem.n_patterns, on_cpu):
-        reporter(
-            Notice(
-                "supports: SH-aLRT and the ultrafast bootstrap, for the standard one would take "
-                "long here; --bootstrap auto wants it all the same"
-            )
+        note = (
+            "supports: SH-aLRT and the ultrafast bootstrap, for the standard one would take "
+            "long here; --bootstrap auto wants it all the same"
         )
         supports = replace(request.supports, ultrafast=WantedUltrafast(ULTRAFAST, climbs=False))
         options = {**request.options, "ufboot": (ULTRAFAST, "by cost")}
-        return replace(request, supports=supports, options=options)
-    reporter(Notice("supports: SH-aLRT and bootstrap; --bootstrap none leaves replicates out"))
+        return replace(request, supports=supports, options=options, notes=(note,))
+    note = "supports: SH-aLRT and bootstrap; --bootstrap none leaves replicates out"
     supports = replace(request.supports, bootstrap=Wanted(None, "fbp"))
     options = {**request.options, "bootstrap": ("auto", "by cost")}
-    return replace(request, supports=supports, options=options)
+    return replace(request, supports=supports, options=options, notes=(note,))
 
 
 def replicates_pay(taxa: int, patterns: int, on_cpu: bool) -> bool:

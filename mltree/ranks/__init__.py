@@ -158,15 +158,15 @@ def join(environment: Mapping[str, str] = os.environ) -> None:
             sys.exit()
 
 
-def start(count: int) -> None:
-    """Become the first of so many ranks on this machine, and start the others.
+def start(count: int | None) -> None:
+    """Become the first of so many ranks on this machine, and start the others; None for itself.
 
     Called before drivers are loaded, which are told how many CPUs there are for each.
 
     Raises: InputError: a launcher has started ranks, or processes cannot be started.
     """
     global _here  # noqa: PLW0603
-    if count == 1:
+    if count is None or count == 1:
         return
     if _here is not LONE:
         hint = "leave out --ranks, or start mltree by itself"

@@ -103,6 +103,8 @@ REFERENCES["F81"] = REFERENCES["pruning"]
 Cite = Callable[..., str]
 """Keys of references to their numbers in the text."""
 
+SPR = "subtree pruning and regrafting"
+
 WIDTH = 100
 
 FREQUENCIES = {
@@ -128,6 +130,8 @@ class Methods(Value, kw_only=True):
     """Of each part, with its values, as in a .bestModel file."""
     starts: Sequence[str] = ()
     """Where a search began: ``parsimony 1``, ...; none where the topology was given."""
+    nni_only: bool = False
+    """Whether it tried nothing but interchanges of neighbours."""
     seed: int | None = None
     chooses: bool = False
     """Whether the models were chosen among candidates, by BIC."""
@@ -166,10 +170,11 @@ def methods_text(done: Methods) -> str:
         sentences.append(f"{it} chosen among candidates by BIC{cite('selection')}.")
     if done.starts:
         seed = "" if done.seed is None else f" (random seed {done.seed})"
+        starts = _starts(done.starts, cite)
+        spr = "nearest-neighbour interchange" if done.nni_only else f"{SPR}{cite('SPR')}"
         sentences.append(
-            f"The search began from {_starts(done.starts, cite)}{seed} and rearranged trees by "
-            f"subtree pruning and regrafting{cite('SPR')}; model parameters and branch lengths "
-            "were estimated by maximum likelihood."
+            f"The search began from {starts}{seed} and rearranged trees by {spr}; model parameters "
+            "and branch lengths were estimated by maximum likelihood."
         )
     if done.supports:
         named = [SUPPORTS[name] + cite(name) for name in done.supports]

@@ -24,6 +24,7 @@ from mltree.search.quest import Quest
 from mltree.search.requests import Request, Steps
 from mltree.search.scoring import SearchLikelihood
 from mltree.search.site_rates import group_patterns
+from mltree.search.state import Lineage
 from mltree.settings import SearchSettings
 from mltree.supports.resampling import Resampling
 from mltree.tree.fitch import InformativeSites
@@ -41,8 +42,7 @@ NAME = "bootstrap"
 """Of what is drawn."""
 
 TIED = 1.5
-"""Times the shortest length: inner branches up to there have none. Of 2,000 of 14 taxa x 500 sites,
-985 ended at the shortest length, and none between that and a thousand times that."""
+"""Times the shortest length: inner branches up to there have none, once they have settled."""
 
 
 class Replicate(Value):
@@ -162,11 +162,32 @@ class Replicates(Value):
         yield _LoadWeights(starts[:1], [quest.case], rows)
         yield from group_patterns(quest)
         yield from play(quest, replicate_acts(self.settings))
+        if not self.given:
+            yield from self._settle(quest)
         rows.give_back(row)
         (found,) = state.lineages
         found.tree.lengths = self.model.mean_lengths(found.tree.lengths)
         tree = found.tree if self.given else self._without_ties(found.tree, rng)
         return Replicate(number, self.distinct.shuffled(rng).restore(tree), found.lnl)
+
+    def _settle(self, quest: Quest) -> Steps[None]:
+        """Let inner branches that came near no length begin there, and grow if that gains.
+
+        Steps towards no length divide it, and end once they gain next to nothing: of 200 replicates
+        of 6 taxa x 200 sites 266 of 477 such branches were left at 3e-6, and these were not TIED.
+        """
+        (found,) = quest.state.lineages
+        tree = found.tree.copy()
+        lengths = tree.lengths[..., tree.inner_edges]
+        is_free = lengths <= self.settings.perturbation.free_length
+        shortest = np.minimum(lengths, self.settings.branches.minimum)
+        if (is_free & (lengths > shortest)).any():
+            tree.lengths[..., tree.inner_edges] = np.where(is_free, shortest, lengths)
+            settled = Lineage(tree, -np.inf, found.origin)
+            epsilon = self.settings.rounds.trial_epsilon
+            yield from quest.smooth([settled], epsilon)
+            if settled.lnl >= found.lnl - epsilon:
+                quest.state.lineages = [settled]
 
     def _without_ties(self, tree: Tree, rng: np.random.Generator) -> Tree:
         """The tree with its shortest inner branches drawn anew, but for those of the constraint.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mltree.alignment.source import read_bytes
+from mltree.alignment.source import unpacked
 from mltree.errors import InputError
 from mltree.numerals import decimal
 from mltree.tree.nexus import is_nexus, newick_of
@@ -35,6 +35,8 @@ _TOKEN = re.compile(
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _FILE_NAME = re.compile(r"[^\n]*\.[A-Za-z][^\s();,]*")
 """Text that ends as file names do; Newick ends in a semicolon."""
+_ALIGNMENT = re.compile(r"\s*(>|[0-9]+[ \t]+[0-9]+\s|CLUSTAL|# STOCKHOLM)")
+"""How alignments begin, and no tree does."""
 _NEEDS_QUOTES = re.compile(r"""[\s()\[\]{}:;,'"]""")
 
 
@@ -58,9 +60,11 @@ def text_of(source: str | Path) -> tuple[str, str | None]:
         return source, None
     file = os.fspath(source)
     try:
-        text = read_bytes(file).decode("utf-8-sig")
+        text = unpacked(file).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("not a text file", file=file) from None
+    if _ALIGNMENT.match(text):
+        raise InputError("an alignment, not a tree", file=file, hint="trees are Newick or NEXUS")
     return (newick_of(text, file) if is_nexus(text) else text), file
 
 

@@ -51,6 +51,7 @@ CASES: dict[str, tuple[str | bytes, str, int | None, str | None]] = {
     "binary": (bytes(range(256)) * 9, "not a text file", None, None),
     "UTF-16": (FASTA.encode("utf-16"), "not a text file", None, None),
     "prose": ("Dear reader,\n", "neither FASTA nor PHYLIP", 1, None),
+    "Newick": ("((a,b),c,d);\n", "a tree, not an alignment", 1, None),
     "NEXUS": ("\n#nexus\nbegin data;\n", "no DATA or CHARACTERS block", 2, None),
     "Clustal": ("CLUSTAL W (1.83)\n", "no sequences", 1, None),
     "Stockholm": ("# STOCKHOLM 1.0\n", "does not end with", 1, None),

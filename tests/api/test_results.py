@@ -15,6 +15,7 @@ def test_a_result_shows_itself(sequences: dict[str, str]) -> None:
     for text in (f"{found.lnl:.4f}", "JC", "7 taxa × 60 sites", "<svg", ">t6</text>"):
         assert text in page
     assert f"lnL: {found.lnl:.4f}" in str(found)
+    assert repr(found).startswith(f"Evaluation(lnL={found.lnl:.4f}, model=JC, data=7 taxa × 60")
     values = json.loads(found.to_json())
     assert values["data"] == {
         "type": "DNA", "taxa": 7, "sites": 60, "patterns": found.problem.n_patterns

@@ -229,6 +229,7 @@ def test_names_of_taxa_may_have_blanks(sequences: dict[str, str]) -> None:
             InputError,
             "taxon name 'a b' has a blank",
         ),
+        (lambda: mltree.rf("a\nb", "(a,b,c);"), InputError, "a b: no such file"),
         (
             lambda: mltree.bootstrap(dict.fromkeys("abcd", "ACGT"), "auto"),
             InputError,

@@ -301,6 +301,10 @@ def test_a_folder_for_the_outputs_that_is_not_there(run: Run, good: Path) -> Non
     assert_one_line(run("search", good, "--prefix", "no/such/folder/x"), "no/such/folder")
 
 
+def test_a_file_is_no_command(run: Run, good: Path) -> None:
+    assert_one_line(run(good), "is a file, not a command (mltree run ")
+
+
 def test_contradicting_switches(run: Run, good: Path) -> None:
     assert_one_line(run("search", good, "--quiet", "--verbose"), "--quiet")
 
@@ -311,7 +315,8 @@ def test_contradicting_switches(run: Run, good: Path) -> None:
         (["search"], "search --help tells more)"),
         (["search", "a", "--modle"], "no such option: --modle (possible options: --model"),
         (["searhc"], "no such command 'searhc' (did you mean 'search'?"),
-        (["search", "a", "b"], "many alignments need a name (give --prefix)"),
+        (["search", "a", "b"], "many alignments need a name (give --prefix; a, b are taken for"),
+        (["search", "a", "b", "c", "d"], "(give --prefix; a, b, c ... are taken for alignments)"),
         (["check", "a", "b"], "unexpected extra argument(s) (b) ("),
         (["search", "a", "--model"], "option '--model' requires an argument"),
         (["search", "a", "--preset", "quick"], "'--preset': 'quick' is not one of 'fast',"),

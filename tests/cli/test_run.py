@@ -69,10 +69,14 @@ def test_the_example_does_all_of_it(run: Run, tmp_path: Path) -> None:
     assert "converged" in result.stdout
     assert result.stdout.rstrip().endswith("Wrote primates.mltree.report.html")
     assert "/100" in results("primates")["support"].decode()
-    assert "supports: SH-aLRT and bootstrap" in result.stderr
+    told = result.stderr.splitlines()
+    assert ", seed 1: mltree" in told[0]
+    assert "supports: SH-aLRT and bootstrap" in told[1]
     log = (tmp_path / "primates.mltree.log").read_text()
     assert "bootstrap" in log
     assert "by cost" in log
+    values = json.loads((tmp_path / "primates.mltree.json").read_text())
+    assert f"began from {values['starts']['starts']} parsimony trees" in " ".join(log.split())
     for author in ("Kalyaanamoorthy", "Guindon", "Felsenstein J (1985)"):
         assert author in log
 

@@ -125,7 +125,7 @@ def test_kernels_are_announced_where_they_are_new(
     for known in (False, True):
         monkeypatch.setattr("mltree.placement.is_built", lambda *_, known=known: known)
         result = run("search", primates, *QUICK, "--redo")
-        assert ("first run only ..." in result.stderr) is not known
+        assert ("once for such data and models ..." in result.stderr) is not known
 
 
 def test_a_busy_gpu_is_said_so(run: Run, primates: str, monkeypatch: pytest.MonkeyPatch) -> None:

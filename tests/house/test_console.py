@@ -89,6 +89,16 @@ def compare(printed: str, expected: str, command: str) -> None:
         assert final_lnl(printed) == pytest.approx(lnl, abs=LNL_TOLERANCE), command
 
 
+def test_pages_can_be_followed_in_one_folder() -> None:
+    """What a page writes no other one does: results are never overwritten."""
+    written: dict[str, str] = {}
+    for page in WITH_BLOCKS:
+        commands = [command for command, _ in BLOCK.findall(page.read_text(encoding="utf-8"))]
+        for name in set(re.findall(r"(?:--prefix|-o|>) (\S+)", "\n".join(commands))):
+            assert written.setdefault(name, page.stem) == page.stem
+    assert {"primates", "tutorial", "guide"} <= written.keys()
+
+
 def test_every_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     pages = "\n".join(page.read_text() for page in (*PAGES, ROOT / "CONTRIBUTING.md"))

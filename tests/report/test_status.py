@@ -33,8 +33,8 @@ def round_done(number: int, lnl: float, radius: int = 25) -> RoundDone:
 
 STORY: list[tuple[Event, str]] = [
     (DeviceChosen("x"), "starting trees"),
-    (Busy("building kernels, first run only"), "building kernels, first run only"),
-    (PLAN, "building kernels, first run only"),
+    (Busy("building kernels, once for such data"), "building kernels, once for such data"),
+    (PLAN, "building kernels, once for such data"),
     (StartTree("parsimony 1", -30.0), "model · lnL -30.000"),
     (ModelOptimised("JC", -20.0), "model and branch lengths · lnL -20.000 (+10.000)"),
     (PHASES[0], "phase 1 of 2, round 1, 6 trees · lnL -20.000 (+10.000)"),

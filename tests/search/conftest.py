@@ -12,6 +12,7 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
+from mltree.likelihood.classes import Columns
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.eigen import ModelArrays, p_matrices
@@ -92,7 +93,8 @@ def joined(parts: Sequence[Patterns]) -> Patterns:
 def simulated(patterns: Patterns, tree: Tree, model: PartitionModel) -> Simulated:
     inner = ReferenceEngine(patterns, max(model.categories), BOUNDS)
     engine = VerifiedEngine(inner, patterns.n_tips)
-    return Simulated(patterns, tree, model, Likelihood(engine, BOUNDS))
+    columns = Columns.of([patterns])
+    return Simulated(patterns, tree, model, Likelihood(engine, BOUNDS, columns))
 
 
 @pytest.fixture(scope="session")
@@ -214,16 +216,18 @@ def case(make_case: Callable[..., Simulated]) -> Simulated:
 def make_rugged() -> Callable[..., Patterns]:
     """make_rugged(tips, sites, histories, seed): columns that evolved along different trees.
 
-    As after recombination: no tree fits, and many lie on tops of their own.
+    As after recombination: no tree fits, and many lie on tops of their own. ``inner``: times which
+    inner branches are as long.
     """
 
-    def make(n_tips: int, sites: int, histories: int, seed: int) -> Patterns:
+    def make(n_tips: int, sites: int, histories: int, seed: int, *, inner: float = 1.0) -> Patterns:
         rng = np.random.default_rng(seed)
         model = parse_model("JC", DNA)
         parts = []
         for _ in range(histories):
             tree = random_topology(n_tips, rng)
             tree.lengths[:] = rng.exponential(0.1, tree.n_edges) + 1e-4
+            tree.lengths[tree.inner_edges] *= inner
             parts.append(simulate(tree, model, sites // histories, rng))
         return patterns_of(np.concatenate(parts, axis=1))
 

@@ -22,8 +22,10 @@ from mltree.model.grammar import parse_model
 from mltree.model.partitioned import PartitionModel, alone
 from mltree.search.acts import replicate_acts
 from mltree.search.driver import SearchResult, StartingTree, beginning, play, search
+from mltree.search.duplicates import collapse
 from mltree.search.quest import Quest
-from mltree.search.requests import perform
+from mltree.search.replicates import Replicates
+from mltree.search.requests import perform, perform_all
 from mltree.settings import (
     PRESETS,
     REPLICATE,
@@ -33,8 +35,9 @@ from mltree.settings import (
     SearchSettings,
     preset,
 )
+from mltree.supports.resampling import Resampling
 from mltree.tree.random_trees import random_topology
-from mltree.tree.splits import topology_key
+from mltree.tree.splits import splits, topology_key
 from mltree.tree.topology import Tree, tree_from_edges
 
 if TYPE_CHECKING:
@@ -47,6 +50,15 @@ SHORT = 0.1
 
 ROUNDING = 1e-6
 """lnL: what another order of sums may take away."""
+
+TIED = 1e-3
+"""lnL up to which topologies are as good as each other."""
+
+CHANCE = 4.0
+"""Standard deviations: once in some thousand sets of a few splits."""
+
+LEAST_VARIANCE = 2.0
+"""Of the replicates that show a split: with less, chance is no bell."""
 
 FORGONE = 0.01
 """lnL: a perturbed copy that is better by less is told, but does not replace the best tree."""
@@ -105,6 +117,11 @@ def searched(
 
 def starts_of(settings: SearchSettings) -> int:
     return settings.parsimony_starts + settings.random_starts
+
+
+def split_keys(tree: Tree) -> set[bytes]:
+    """What tells the splits of inner branches from others."""
+    return {row.tobytes() for row in splits(tree)[tree.inner_edges]}
 
 
 def without_perturbation(settings: SearchSettings) -> SearchSettings:
@@ -217,6 +234,43 @@ def test_a_replicate_ends_where_its_last_phase_finds_nothing(
     (found,) = state.lineages
     again = replace(without_perturbation(settings), phases=settings.phases[-1:])
     assert searched(likelihood, patterns, again, [found.tree], model).lnl - found.lnl <= SHORT
+
+
+@pytest.mark.cases(1, 40)
+def test_supports_of_replicates_are_those_of_all_topologies(
+    case: int, make_rugged: MakeRugged, open_native: Open
+) -> None:
+    """Of the best of all under each one's weights, which share its vote; chance alone tells ours.
+
+    Branches left at 3e-6, too long to count as none, made it 4 to 10 standard deviations.
+    """
+    patterns = make_rugged(5, 200, 1, 17 + case, inner=0.0)
+    model = alone(parse_model("JC", patterns.alphabet))
+    likelihood = likelihood_of(open_native, patterns, model)
+    settings = REPLICATE.for_data(patterns.n_tips, patterns.n_sites)
+    distinct, count = collapse([patterns]), 80
+    weights = Resampling.of([patterns], 1, "bootstrap").rows(range(1, count + 1))
+    every = every_topology(5)
+    likelihood.load_weights(weights)
+    shares = np.array(
+        [lnl >= lnl.max() - TIED for lnl in (
+            likelihood.smooth(every, [Case(model.arrays(), row)] * len(every), 1e-5)
+            for row in range(count)
+        )], np.float64,
+    )  # fmt: skip
+    sides = [split_keys(tree) for tree in every]
+    keys = sorted(set().union(*sides))
+    shown = np.array([[key in own for key in keys] for own in sides], np.float64)
+    expected = shares / shares.sum(axis=1, keepdims=True) @ shown
+    searches = Replicates(distinct, model, settings, 1).searches(range(1, count + 1), count)
+    trees = [found.tree for _, found in perform_all(likelihood, searches, count)]
+    found = np.array([[key in split_keys(tree) for key in keys] for tree in trees])
+    variance = (expected * (1 - expected)).sum(axis=0)
+    lead = found.sum(axis=0) - expected.sum(axis=0)
+    assert shares.sum() > count
+    is_usual = variance > LEAST_VARIANCE
+    assert is_usual.any()
+    assert (np.abs(lead) <= CHANCE * np.sqrt(variance))[is_usual].all()
 
 
 @pytest.mark.parametrize(("data", "seed"), [(HARD, 6), ((16, 120, 3), 9)])

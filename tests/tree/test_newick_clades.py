@@ -1,3 +1,6 @@
+import bz2
+import gzip
+import lzma
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -148,6 +151,26 @@ def test_what_is_wrong_is_said(text: str, message: str, tmp_path: Path) -> None:
     where = f"{file}, " if message.startswith("line") else f"{file}: "
     expected = where + message if text != "((a,b),c" else f"{file}, line 1: {message}"
     assert caught.value.message == expected
+
+
+@pytest.mark.parametrize(
+    "text", [">a\nACGT\n", "4 8\na ACGTACGT\n", " 12\t898 \n", "CLUSTAL W\n\n", "# STOCKHOLM 1.0\n"]
+)
+def test_alignments_are_no_trees(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.fa"
+    file.write_text(text)
+    with pytest.raises(InputError, match="a.fa: an alignment, not a tree"):
+        read_clades(file)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_packed_trees_are_read(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    file = tmp_path / "trees.nwk"
+    file.write_bytes(pack(b"(a,b,c);\n" * 3))
+    assert len(read_clades(file).order) == 3
+    file.write_bytes(pack(b"(a,b,c);\n" * 3)[:-9])
+    with pytest.raises(InputError, match="truncated or damaged"):
+        read_clades(file)
 
 
 def test_trees_are_compared_with_those_of_another_file() -> None:
