@@ -15,7 +15,7 @@ from mltree.alignment.formats import read_alignment
 from mltree.alignment.given import Source
 from mltree.alignment.partition_files import SYNTAX, holds_partitions, read_partitions
 from mltree.alignment.partitions import Partitioned, read_partitioned
-from mltree.alignment.parts import Scheme
+from mltree.alignment.parts import Part, Scheme
 from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file
 from mltree.errors import InputError, ModelError, NumericalError
@@ -289,12 +289,11 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
     """The problem of an alignment in parts, whose models are in the order of the file."""
     data = data.ascertained([model.ascertainment for model in models])
     parts = [data.parts[number] for number in data.order]
-    scalers = [part.scaler or 1.0 for part in parts]
-    if linkage != Linkage.SCALED:
-        scalers = [1.0] * len(parts)
+    own = [models[number] for number in data.order]
+    scalers = _scalers(parts, own, linkage)
     sites = np.array([data.part_sites[number] for number in data.order], np.float64)
     model = PartitionModel(
-        models=tuple(models[number] for number in data.order),
+        models=tuple(replace(model, branch_scaler=None) for model in own),
         names=tuple(part.name for part in parts),
         linkage=linkage,
         scalers=np.array(scalers),
@@ -303,6 +302,20 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
     model.arrays()
     model.check_site_rates()
     return Problem(path, data.groups, model, None, data)
+
+
+def _scalers(parts: Sequence[Part], models: Sequence[Model], linkage: Linkage) -> list[float]:
+    """Where the factors on the parts' branch lengths begin.
+
+    Raises:
+        ModelError: there is one, for parts that have none of their own.
+    """
+    for part, model in zip(parts, models, strict=True):
+        is_asked = part.scaler is not None or model.branch_scaler is not None
+        if is_asked and linkage != Linkage.SCALED:
+            text = f"part {part.name}: +B scales its branches, --brlen {linkage} has no scale"
+            raise ModelError(text, hint="leave +B out, or --brlen scaled")
+    return [part.scaler or 1.0 for part in parts]
 
 
 def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:

@@ -146,8 +146,8 @@ class Model(Value, eq=False):
     p_invariant: float | None = None
     """Proportion of invariable sites; None without +I."""
     branch_scaler: float | None = None
-    """Factor on the branch lengths of the part that the model is for; None where it has none of its
-    own. Nothing here multiplies by it."""
+    """Factor on the branch lengths of the part that the model is for, or where its estimate begins;
+    None where it has none of its own. Nothing here multiplies by it."""
     mixture: Mixture | None = None
     """Of whose classes the sites are; `rates` and `frequencies` serve those without their own, and
     are those of the first where every class has a model."""
@@ -157,7 +157,6 @@ class Model(Value, eq=False):
     """That the data have no constant sites. Nothing here corrects for it."""
     rates_fixed: bool = False
     p_invariant_fixed: bool = False
-    branch_scaler_fixed: bool = False
 
     @property
     def n_states(self) -> int:

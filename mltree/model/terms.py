@@ -352,7 +352,7 @@ def _with_scaler(model: Model, term: Term) -> Model:
     scale = _number(values, term)
     if not scale > 0.0:
         raise ModelError(f"+{term.text}: the scale must be positive")
-    return dataclasses.replace(model, branch_scaler=scale, branch_scaler_fixed=True)
+    return dataclasses.replace(model, branch_scaler=scale)
 
 
 def _with_ascertainment(model: Model, term: Term) -> Model:

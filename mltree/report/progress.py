@@ -57,7 +57,7 @@ from mltree.report.lines import describe, stamp
 from mltree.report.record import Record
 from mltree.report.results import Ending, result
 from mltree.report.status import Status, StatusLine
-from mltree.report.terminal import Terminal
+from mltree.report.terminal import Terminal, folded
 from mltree.shares import cpu_seconds
 from mltree.stopping import before_leaving, no_longer
 from mltree.streams import turn_away
@@ -207,7 +207,8 @@ class Reporter:
         is_text = isinstance(renderable, str)
         if not self._json_lines and self._verbosity >= verbosity:
             self._take_line_away()
-            draw = lambda: self.results.print(renderable, soft_wrap=is_text, markup=False)  # noqa: E731
+            shown = _fitted(renderable, self.results) if is_text else renderable
+            draw = lambda: self.results.print(shown, soft_wrap=is_text, markup=False)  # noqa: E731
             self._show(self.results, draw)
         if self._log is not None:
             page = Console(
@@ -223,7 +224,8 @@ class Reporter:
 
     def _draw(self, event: Event, elapsed: float) -> None:
         if not self._json_lines and self._is_shown(event):
-            draw = lambda: self.console.print(_styled(event, elapsed), soft_wrap=True)  # noqa: E731
+            text = _styled(event, elapsed, self.console)
+            draw = lambda: self.console.print(text, soft_wrap=True)  # noqa: E731
             self._show(self.console, draw)
         if not isinstance(event, _UNLOGGED):
             self._write_log(f"{stamp(elapsed)} {describe(event)}\n")
@@ -302,6 +304,14 @@ def as_json(event: Event, elapsed: float) -> str:
     return json.dumps({"event": name, "elapsed": round(elapsed, 3), **fields})
 
 
-def _styled(event: Event, elapsed: float) -> Text:
+def _styled(event: Event, elapsed: float, console: Console) -> Text:
     style = "yellow" if isinstance(event, Notice | StoppedShort) else ""
-    return Text.assemble((stamp(elapsed), "dim"), " ", (describe(event), style))
+    lead = f"{stamp(elapsed)} "
+    line = _fitted(describe(event), console, len(lead)).replace("\n", "\n" + " " * len(lead))
+    return Text.assemble((lead, "dim"), (line, style))
+
+
+def _fitted(text: str, console: Console, lead: int = 0) -> str:
+    """A text as it is shown behind so many columns: folded where somebody looks."""
+    is_seen = isinstance(console, Terminal) and console.is_lively
+    return folded(text, console.width - lead) if is_seen else text

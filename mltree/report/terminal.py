@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import textwrap
 
 from rich.console import Console
 
-__all__ = ["Terminal", "progress_terminal", "result_terminal"]
+__all__ = ["Terminal", "folded", "progress_terminal", "result_terminal"]
 
 PLAIN = "NO_COLOR"
 """Set to anything, it means no escape sequences at all (no-color.org)."""
@@ -30,6 +32,31 @@ class Terminal(Console):
     def is_lively(self) -> bool:
         """Whether lines on it can be drawn again."""
         return self.is_terminal and not self.is_dumb_terminal and self.color_system is not None
+
+
+_LABELLED = re.compile(r"(\S+(?: \S+)? {2,})?(?!.*  )\S.*")
+"""A line of words, behind a label or none: no row of a table, no tree."""
+
+LEAST_WIDTH = 20
+"""Columns that are worth folding for."""
+
+
+def folded(text: str, width: int) -> str:
+    """A text for a terminal of so many columns: its lines broken at blanks.
+
+    They go on where their text began, behind a label and two blanks. Lines with words of half a
+    line and more, such as models, stay whole, and so do the rows of tables and drawings.
+    """
+    lines = []
+    for line in text.split("\n"):
+        words = _LABELLED.fullmatch(line) if len(line) > width else None
+        indent = " " * len(words[1] or "") if words else ""
+        room = width - len(indent)
+        if words is None or room < LEAST_WIDTH or 2 * max(map(len, line.split())) > room:
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def result_terminal() -> Terminal:

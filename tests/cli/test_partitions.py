@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,28 @@ def test_a_search_is_read_again(run: Run, inputs: None, linkage: str) -> None:
         *brlen, *FIXED, "--prefix", "e",
     )  # fmt: skip
     assert final_lnl(again) == pytest.approx(final_lnl(found), abs=SAME_LNL)
+
+
+@pytest.mark.parametrize("term", ["+B", "+BO", "+B{2}", "+BU{2}"])
+def test_parts_have_one_scale(run: Run, inputs: None, term: str) -> None:
+    """Whoever asks for it gets what all parts have, in a file that is read again."""
+    scheme = [line.split(", ", 1) for line in SCHEME.splitlines()]
+    text = "".join(f"{model}{term}, {place}\n" for model, place in scheme)
+    for name, content in (("plain", SCHEME), ("own", text)):
+        Path("parts").write_text(content)
+        options = ("--model", "parts", "--prefix", name)
+        assert run("evaluate", "aln.fa", "--tree", "tree", *options).exit_code == 0
+    model = Path("own.mltree.evalModel").read_text()
+    assert [line.count("+BU{") for line in model.splitlines()] == [1] * len(scheme)
+    if "{" not in term:
+        assert model == Path("plain.mltree.evalModel").read_text()
+    again = ("--tree", "own.mltree.evalTree", "--model", "own.mltree.evalModel", *FIXED)
+    assert final_lnl(run("evaluate", "aln.fa", *again, "--prefix", "again")) == pytest.approx(
+        json.loads(Path("own.mltree.eval.json").read_text())["lnl"], abs=SAME_LNL
+    )
+    refused = run("evaluate", "aln.fa", "--tree", "tree", "--model", "parts", "--brlen", "linked")
+    assert refused.exit_code == 2
+    assert "part one: +B scales its branches, --brlen linked has no scale" in refused.stderr
 
 
 def test_trees_of_parts_do_not_outlive_their_run(run: Run, inputs: None) -> None:

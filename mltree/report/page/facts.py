@@ -84,8 +84,11 @@ def facts_of(lines: Iterable[str]) -> Facts:
 
 
 def _add(facts: Facts, name: str, event: Fields, seconds: float) -> None:
-    """What there may be several of."""
+    """What there may be several of; not those of a search that its model was chosen on."""
     match name:
+        case "ModelChosen":
+            for known in (facts.points, facts.phases, facts.starts):
+                known.clear()
         case "Notice" if event["text"] not in facts.notices:
             facts.notices.append(event["text"])
         case "DeviceChosen":

@@ -39,8 +39,9 @@ def lnl_chart(facts: Facts) -> str:
     points = sorted(facts.points, key=lambda point: point.seconds)
     best = max(point.lnl for point in points)
     short = [max(best - point.lnl, LEAST_SHORT) for point in points]
-    last = points[-1].seconds
-    across = Scale(0.0, last, 66.0, WIDTH - 24.0)
+    first, last = points[0].seconds, points[-1].seconds
+    first = first if first < last else 0.0
+    across = Scale(first, last, 66.0, WIDTH - 24.0)
     top = max(*short, 10 * LEAST_SHORT)
     down = Scale(math.log10(top) + 0.1, math.log10(LEAST_SHORT), 14.0, 236.0)
     parts = []
@@ -62,7 +63,7 @@ def lnl_chart(facts: Facts) -> str:
         _dot(across(point.seconds), down(math.log10(value)), point)
         for point, value in zip(points, short, strict=True)
     ]
-    parts += axis_below(across, 236, ticks(0.0, last, 8))
+    parts += axis_below(across, 236, ticks(first, last, 8))
     parts.append(words((66 + WIDTH - 24) / 2, 266, "seconds", "tick", "middle"))
     return chart(WIDTH, 276, "log-likelihood below the best, over time", parts)
 

@@ -6,6 +6,7 @@ import json
 
 from mltree.events import Event, Notice
 from mltree.events.alignments import AlignmentLoaded
+from mltree.events.choice import ModelChosen
 from mltree.events.run import FunctionTime, RunFinished, RunStarted, TimeSpent
 from mltree.events.search import ModelOptimised, PhaseStarted, RoundDone, SearchFinished, StartTree
 from mltree.report.page.facts import Point, facts_of
@@ -63,6 +64,17 @@ def test_a_run_that_went_on_is_one_run() -> None:
     assert [point.seconds for point in facts.points] == [1.0, 1.0, 3.0, 4.0]
     assert facts.notices == ["beware"]
     assert facts.finished is None
+
+
+def test_the_search_that_a_model_was_chosen_on_is_another() -> None:
+    """Its lnLs are those of another model, and may be above the end of the run's own."""
+    chosen = ModelChosen("noname", "JC", 210.0, -103.0, "bic")
+    own = ((5.0, StartTree("parsimony 1", -111.0)), (6.0, SearchFinished(-105.0, 1, 10, 2)))
+    facts = facts_of([*FIRST, *lines_of((4.0, chosen), *own)])
+    assert [point.lnl for point in facts.points] == [-111.0, -105.0]
+    assert facts.starts == [("parsimony 1", -111.0)]
+    assert facts.phases == []
+    assert facts.notices == ["beware"]
 
 
 def test_what_is_no_event_is_passed_over() -> None:
