@@ -121,9 +121,9 @@ def resources_of(
     """
     one_of("precision", precision, ("double", "mixed"))
     if isinstance(memory_limit, str):
-        from mltree.cli.options import parse_size
+        from mltree.cli.parsers import size_of
 
-        memory_limit = parse_size(memory_limit)
+        memory_limit = size_of(memory_limit)
     device = None if device is None else str(device)
     return Resources(device=device, mixed=precision == "mixed", memory_limit=memory_limit)
 

@@ -19,7 +19,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
-from mltree.model.rate_profiles import PROFILED, RateProfiles
+from mltree.model.rate_profiles import PROFILED, Curves, RateProfiles
 from mltree.model.substitution import Model
 from mltree.search.alternation import Course
 from mltree.search.model_optimiser import Fit
@@ -143,7 +143,8 @@ class RateScreening:
                 for part, n in layer.items():
                     found[these[n]] = of_layer[:, self.patterns.parts[part]].copy()
         for n, (part, _, _) in enumerate(where):
-            yield RateProfiles(found[n], self.patterns.weights[self.patterns.parts[part]])
+            counts = self.patterns.weights[self.patterns.parts[part]]
+            yield RateProfiles(Curves(PROFILED, found[n], counts))
 
     def _layer(
         self, where: Sequence[tuple[int, Tree, Model]], layer: dict[int, int], parts: range

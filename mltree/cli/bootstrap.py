@@ -15,6 +15,7 @@ from mltree.cli.options import (
     ConstraintOption,
     DataTypeOption,
     DeviceOption,
+    GuideTreeOption,
     JsonOption,
     MemoryOption,
     ModelOption,
@@ -24,8 +25,10 @@ from mltree.cli.options import (
     PrecisionOption,
     PrefixOption,
     QuietOption,
+    RanksOption,
     RedoOption,
     SeedOption,
+    SiteFrequenciesOption,
     ThreadsOption,
     VerboseOption,
     WidthOption,
@@ -33,8 +36,6 @@ from mltree.cli.options import (
     reporter_of,
     resources_of,
 )
-from mltree.cli.rank_options import RanksOption
-from mltree.cli.site_options import GuideTreeOption, SiteFrequenciesOption
 from mltree.cli.support_options import MetricOption, replicates_of
 from mltree.ranks import start
 

@@ -14,6 +14,7 @@ from mltree.cli.options import (
     BrlenOption,
     DataTypeOption,
     DeviceOption,
+    GuideTreeOption,
     JsonOption,
     MemoryOption,
     ModelOption,
@@ -22,6 +23,8 @@ from mltree.cli.options import (
     PrefixOption,
     QuietOption,
     RedoOption,
+    SiteFrequenciesOption,
+    SiteRatesOption,
     ThreadsOption,
     TreeFile,
     VerboseOption,
@@ -30,7 +33,6 @@ from mltree.cli.options import (
     reporter_of,
     resources_of,
 )
-from mltree.cli.site_options import GuideTreeOption, SiteFrequenciesOption, SiteRatesOption
 
 __all__ = ["EVALUATE_COMMANDS"]
 

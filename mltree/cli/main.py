@@ -25,6 +25,7 @@ from mltree.cli.options import (
     ConstraintOption,
     DataTypeOption,
     DeviceOption,
+    GuideTreeOption,
     JsonOption,
     MemoryOption,
     ModelOption,
@@ -35,9 +36,12 @@ from mltree.cli.options import (
     PrefixOption,
     Preset,
     QuietOption,
+    RanksOption,
     RedoOption,
     SeedOption,
     SeparateOption,
+    SiteFrequenciesOption,
+    SiteRatesOption,
     ThreadsOption,
     TreeFile,
     VerboseOption,
@@ -47,9 +51,7 @@ from mltree.cli.options import (
     reporter_of,
     resources_of,
 )
-from mltree.cli.rank_options import RanksOption
 from mltree.cli.run import RUN_COMMANDS
-from mltree.cli.site_options import GuideTreeOption, SiteFrequenciesOption, SiteRatesOption
 from mltree.cli.support_options import (
     AbayesOption,
     AlrtOption,

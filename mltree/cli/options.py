@@ -5,9 +5,6 @@ Nothing heavy is imported before an option is given, so that ``mltree --help`` a
 
 from __future__ import annotations
 
-import math
-import os
-import re
 import shlex
 import sys
 from enum import Enum
@@ -16,11 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mltree.cli.help import ADVANCED, OUTPUT
+from mltree.cli.parsers import (
+    data_type_of,
+    length_of,
+    ranks_of,
+    share_of,
+    size_of,
+    threads_of,
+    whole_of,
+)
 from mltree.errors import InputError
 from mltree.files import is_folder
-from mltree.numerals import decimal, whole
-from mltree.threads import VARIABLE as THREADS
-from mltree.threads import limit_drivers
 
 if TYPE_CHECKING:
     from mltree.placement import Resources
@@ -37,6 +40,7 @@ __all__ = [
     "CutoffOption",
     "DataTypeOption",
     "DeviceOption",
+    "GuideTreeOption",
     "JsonOption",
     "MemoryOption",
     "ModelOption",
@@ -47,9 +51,12 @@ __all__ = [
     "PrefixOption",
     "Preset",
     "QuietOption",
+    "RanksOption",
     "RedoOption",
     "SeedOption",
     "SeparateOption",
+    "SiteFrequenciesOption",
+    "SiteRatesOption",
     "ThreadsOption",
     "TreeFile",
     "TreesArgument",
@@ -57,82 +64,9 @@ __all__ = [
     "WidthOption",
     "command_line",
     "is_many",
-    "length_of",
-    "parse_size",
     "reporter_of",
     "resources_of",
-    "whole_of",
 ]
-
-ADDRESSABLE = 1 << 63
-"""Bytes, more than any memory has: OpenCL's sizes are 64-bit numbers."""
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
-def parse_size(text: str) -> int:
-    """Bytes of ``512M``, ``1.5GiB`` and the like.
-
-    Raises:
-        InputError: it is no size.
-    """
-    found = re.fullmatch(r"([0-9]+\.?[0-9]*)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
-    size = float(found[1]) * _UNITS[found[2].upper()] if found else 0.0
-    if not 1 <= size < ADDRESSABLE:
-        raise InputError(f"{text!r} is no size of memory", hint="write 512M or 1.5G")
-    return int(size)
-
-
-def _number(text: str, kind: type[int] | type[float]) -> float:
-    """A number in ASCII, whole where an ``int`` is asked for."""
-    try:
-        return whole(str(text)) if kind is int else decimal(str(text))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def whole_of(text: str) -> int:
-    """A number of ASCII digits."""
-    return int(_number(text, int))
-
-
-def length_of(text: str) -> float:
-    """A branch length."""
-    length = _number(text, float)
-    if not 0.0 <= length < math.inf:
-        raise typer.BadParameter(f"{text!r} is no branch length")
-    return length
-
-
-def _data_type(text: str) -> str:
-    """A data type that alignments can have."""
-    import numpy as np  # not before a command needs it
-
-    from mltree.alignment.datatype import alphabet_named
-
-    try:
-        alphabet_named(text, np.empty((0, 0), np.uint8))
-    except InputError as error:
-        raise typer.BadParameter(f"{error.message} ({error.hint})") from None
-    return text
-
-
-def _share(text: str) -> float:
-    """A share of something, 0 to 1."""
-    share = _number(text, float)
-    if not 0.0 <= share <= 1.0:
-        raise typer.BadParameter(f"{text!r} is not between 0 and 1")
-    return share
-
-
-def _threads(text: str) -> int:
-    """A number of threads, from 1 on, which drivers have to know before they are loaded."""
-    number = whole_of(text)
-    if number < 1:
-        raise typer.BadParameter("it takes one thread at least")
-    os.environ[THREADS] = str(number)
-    limit_drivers()
-    return number
 
 
 def is_many(alignments: list[str]) -> bool:
@@ -223,7 +157,7 @@ DataTypeOption = Annotated[
     str | None,
     typer.Option(
         "--data-type",
-        parser=_data_type,
+        parser=data_type_of,
         metavar="dna|protein|binary|multistate|gt10|gt16|codon[:CODE]",
         help="What the alignment holds: CODE is one of NCBI's genetic codes, by number or name. "
         "Default: what the model is for, else what it looks like.",
@@ -287,7 +221,7 @@ ThreadsOption = Annotated[
     typer.Option(
         "--threads",
         metavar="N",
-        parser=_threads,
+        parser=threads_of,
         is_eager=True,  # other options may load NumPy
         help="CPUs to compute on. Default: those that the process may use, by its affinity, its "
         "cgroup's quota and SLURM_CPUS_PER_TASK.",
@@ -350,7 +284,7 @@ CutoffOption = Annotated[
     typer.Option(
         "--cutoff",
         metavar="SHARE",
-        parser=_share,
+        parser=share_of,
         help="Share of the largest possible distance up to which two halves agree.",
     ),
 ]
@@ -363,6 +297,43 @@ MovesOption = Annotated[
 ConstraintOption = Annotated[
     str | None,
     typer.Option("--constraint", metavar="FILE", help="Newick tree whose groups stay together."),
+]
+RanksOption = Annotated[
+    int | None,
+    typer.Option(
+        "--ranks",
+        metavar="N|auto",
+        parser=ranks_of,
+        help="Processes on this machine that share out loci, replicates and the steps of a search. "
+        "They share a GPU and its memory, or the CPUs. Same bits; each takes memory of its own. "
+        "auto: several for many loci or replicates on a GPU, else one.",
+    ),
+]
+SiteFrequenciesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--site-freqs",
+        metavar="FILE",
+        help="Sites have state frequencies of their own (PMSF), from a .sitefreq file, IQ-TREE's "
+        "or `mltree evaluate --site-freq`'s; the model's own and its profiles do not count.",
+    ),
+]
+GuideTreeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--guide-tree",
+        metavar="TREE",
+        help="The same, from the profiles of --model (LG+C20+F+G4) on this Newick tree; writes "
+        "PREFIX.mltree.sitefreq.",
+    ),
+]
+SiteRatesOption = Annotated[
+    bool,
+    typer.Option(
+        "--site-rates",
+        help="Also write the posterior mean rate and the most probable category of every site "
+        "(+G, +R, +I), as IQ-TREE's -wsr.",
+    ),
 ]
 
 
@@ -395,6 +366,6 @@ def resources_of(
     return Resources(
         device=device,
         mixed=precision is Precision.MIXED,
-        memory_limit=None if memory_limit is None else parse_size(memory_limit),
+        memory_limit=None if memory_limit is None else size_of(memory_limit),
         vw=vw,
     )

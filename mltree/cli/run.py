@@ -22,6 +22,7 @@ from mltree.cli.options import (
     PrefixOption,
     Preset,
     QuietOption,
+    RanksOption,
     RedoOption,
     SeedOption,
     ThreadsOption,
@@ -29,9 +30,8 @@ from mltree.cli.options import (
     command_line,
     reporter_of,
     resources_of,
-    whole_of,
 )
-from mltree.cli.rank_options import RanksOption
+from mltree.cli.parsers import whole_of
 from mltree.cli.support_options import (
     ClimbOption,
     UltrafastOption,

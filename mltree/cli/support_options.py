@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mltree.cli.help import SUPPORTS
-from mltree.cli.options import whole_of
+from mltree.cli.parsers import whole_of
 from mltree.errors import InputError
 
 if TYPE_CHECKING:

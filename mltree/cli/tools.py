@@ -25,11 +25,9 @@ from mltree.cli.options import (
     ThreadsOption,
     VerboseOption,
     command_line,
-    length_of,
-    parse_size,
     reporter_of,
-    whole_of,
 )
+from mltree.cli.parsers import length_of, size_of, whole_of
 
 __all__ = ["TOOL_COMMANDS"]
 
@@ -300,7 +298,7 @@ def _sitelh(
     from mltree.commands.sitelh import SiteRequest, run_sitelh
     from mltree.placement import Resources
 
-    limit = None if memory_limit is None else parse_size(memory_limit)
+    limit = None if memory_limit is None else size_of(memory_limit)
     request = SiteRequest(
         alignment=alignment,
         model=model,

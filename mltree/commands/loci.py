@@ -25,7 +25,8 @@ from mltree.outputs import Outputs
 from mltree.problem import Problem, read_problem
 from mltree.ranks import here
 from mltree.report.progress import Reporter
-from mltree.runs.loci import LociJournal, LociSearch, Locus, LocusTree
+from mltree.runs.loci import LociSearch
+from mltree.runs.locus import LociJournal, Locus, LocusTree
 from mltree.settings import SearchSettings, preset
 from mltree.starts import terms_of
 from mltree.stopping import Farewell, parting

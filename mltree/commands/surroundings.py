@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mltree import __version__
-from mltree.alignment.source import read_bytes
+from mltree.alignment.source import STDIN, read_bytes
 from mltree.device.discovery import DeviceInfo
 from mltree.errors import InputError
 from mltree.events.run import InputFile, ResourcesSpent, RunDescribed
@@ -93,19 +93,19 @@ def input_files(names: Iterable[str]) -> tuple[InputFile, ...]:
     """The files among these names, each once, with their digests."""
     found = {}
     for name in names:
-        if name == "-" or _is_file(name):
+        if name == STDIN or _is_file(name):
             content = read_bytes(name)
             found[name] = InputFile(name, len(content), hashlib.sha256(content).hexdigest())
     return tuple(found.values())
 
 
 def expect_files(inputs: Iterable[InputFile]) -> None:
-    """Make sure that this rank sees the files that the first one reads.
+    """Make sure that this rank sees the files that the first one reads; its standard input is its.
 
     Raises: InputError: one is another here.
     """
     for file in inputs:
-        if input_files([file.path]) != (file,):
+        if file.path != STDIN and input_files([file.path]) != (file,):
             raise InputError("is not the file that rank 0 reads", file=file.path)
 
 

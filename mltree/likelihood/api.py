@@ -26,29 +26,18 @@ from mltree.likelihood.flow_slopes import flow_slopes
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.kept_programs import KeptPrograms
 from mltree.likelihood.left_out import Shares
+from mltree.likelihood.passes import JOIN_PASSES, LOCAL_EPSILON, MAX_PASSES, TRIPOD_PASSES
 from mltree.likelihood.program import Program
+from mltree.likelihood.rate_curves import rate_curves
 from mltree.likelihood.scan_tasks import ScanTasks, split
 from mltree.model.eigen import ModelArrays
+from mltree.model.rate_profiles import Curves
 from mltree.tree.topology import Tree
 
 __all__ = ["Likelihood"]
 
 Int32 = npt.NDArray[np.int32]
 Float64 = npt.NDArray[np.float64]
-
-MAX_PASSES = 100
-"""Passes of one smoothing. Between rounds 2 to 7 do (docs/search.md, "Branch lengths"); the bound
-stops a limit cycle."""
-
-TRIPOD_PASSES = 8
-"""Joint Newton steps around an insertion point: as many as the prototype's 2 loops of 4 steps
-(bench/PROTOTYPE.md)."""
-
-JOIN_PASSES = 8
-"""Newton steps on the branch that a pruned subtree leaves behind."""
-
-LOCAL_EPSILON = 1e-3
-"""Local optimisations stop below this gain in lnL: well under the 0.05 that a move must gain."""
 
 
 class Likelihood:
@@ -97,9 +86,7 @@ class Likelihood:
 
     def site_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
         """f64[L]: lnL of every pattern."""
-        longest = self.engine.longest_walk(1)
-        self._log_likelihoods([tree], [case], longest, RunKind.EVALUATE_SITES)
-        return np.asarray(self.engine.site_log_likelihoods()[0])
+        return np.asarray(self.site_rows([tree], [case])[0])
 
     def site_rows(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
         """f64[n, L]: lnL of every pattern of every tree, in the parts of its case."""
@@ -136,6 +123,15 @@ class Likelihood:
             lnls = self.class_log_likelihoods(tree, case)
             found.append(columns.best_weights(lnls, self._counts(tree, case), case))
         return found
+
+    def outruns_host(self, tree: Tree) -> bool:
+        """Whether one such tree fills a GPU: its lnL is told sooner than its patterns' are read."""
+        return tree.n_tips <= self.engine.longest_walk(1)
+
+    def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
+        """The patterns of every part under rates f64[J] for all of its sites."""
+        counts = self._rows[case.weights]
+        return rate_curves(self, tree, case, rates, self._known_columns, counts)
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""

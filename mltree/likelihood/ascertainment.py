@@ -21,15 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.contract import RunKind
-from mltree.likelihood.api import MAX_PASSES, Likelihood
+from mltree.likelihood.api import Likelihood
 from mltree.likelihood.batches import in_batches
 from mltree.likelihood.cases import Case
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.left_out import Conditioned, Corrected, LeftOut, Shares, conditioned_parts
+from mltree.likelihood.passes import MAX_PASSES
 from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.likelihood.turns import in_turns
+from mltree.model.rate_profiles import Curves
 from mltree.tree.topology import Tree
 
 __all__ = ["AscertainedLikelihood", "conditioned_parts"]
@@ -201,6 +203,12 @@ class AscertainedLikelihood(Likelihood):
         """f64[n]: best length of the branch that remains where each prune was taken out."""
         with self._expecting(self._held(trees, cases), cases) as under:
             return super().join_lengths(trees, under, prunes)
+
+    def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
+        """The patterns of every part under rates, and what is known of those that were left out."""
+        curves = super().rate_curves(tree, case, rates)
+        self._left_out.tell(curves, case)
+        return curves
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """What corrected lnL of parts gain with the rates of their classes, f64[M, S, S] each."""

@@ -34,6 +34,7 @@ from mltree.likelihood.cases import Case
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Rell
 from mltree.model.portable import exp, log, product
+from mltree.model.rate_profiles import Curves
 from mltree.values import Value
 
 __all__ = ["Conditioned", "Corrected", "LeftOut", "Shares", "conditioned_parts"]
@@ -88,18 +89,25 @@ class Conditioned(Value):
             added = -seen * log(self._never(exp(logs)))
         return added
 
+    def bends(self, seen: float) -> tuple[float, float]:
+        """How the second derivative of what is added is made.
+
+        Shares in it of Σ n_u (ln p_u)'² and of (Σ n_u (ln p_u)')², beside Σ n_u (ln p_u)''.
+        """
+        if self.ascertainment.correction is Correction.STAMATAKIS:
+            return 0.0, 0.0
+        is_lewis = self.ascertainment.correction is Correction.LEWIS
+        return 1.0, 1.0 / (seen if is_lewis else -self.ascertainment.counts[0])
+
     def derivatives(self, seen: float, numbers: Float64, units: Float64) -> Float64:
         """f64[2, E]: both derivatives of what is added, of the expected ``numbers`` f64[S].
 
         units  f64[S, E, 2]: both of every ln p
         """
         slopes, curves = np.moveaxis(units, -1, 0)
+        each, together = self.bends(seen)
         slope = product(numbers[None], slopes)[0]
-        curve = product(numbers[None], curves)[0]
-        if self.ascertainment.correction is not Correction.STAMATAKIS:
-            curve += product(numbers[None], slopes**2)[0]
-            is_lewis = self.ascertainment.correction is Correction.LEWIS
-            curve += slope**2 / (seen if is_lewis else -self.ascertainment.counts[0])
+        curve = product(numbers[None], curves + each * slopes**2)[0] + together * slope**2
         return np.stack([slope, curve])
 
     @staticmethod
@@ -222,6 +230,15 @@ class LeftOut(Value):
                 own = pairs[: part.states, place]
                 added[:, place] = part.derivatives(sites, known.numbers[0, span], own)
         return added
+
+    def tell(self, curves: list[Curves], case: Case) -> None:
+        """Of the parts of a case: which patterns were left out, and how they count."""
+        for part in self.parts:
+            (place,) = _places([case], part)
+            if place >= 0:
+                first = part.unseen.start - part.seen.start
+                unseen = slice(first, first + part.states)
+                curves[place] = curves[place]._replace(unseen=unseen, left_out=part)
 
     def corrected(self, lnls: Float64, cases: Sequence[Case], added: Float64) -> Float64:
         """f64[n, parts]: the lnL of all parts of the cases, and f64[n, P] what is added to some."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from mltree.contract import Control, Role, RunKind, fields
 from mltree.likelihood import planner, programs
-from mltree.likelihood.api import LOCAL_EPSILON, Likelihood
+from mltree.likelihood.api import Likelihood
 from mltree.likelihood.batches import in_batches
 from mltree.likelihood.cases import Case, Cases
 from mltree.likelihood.engine import NO_CONTROL
@@ -29,6 +29,7 @@ from mltree.likelihood.interchanges import (
     site_lnls,
 )
 from mltree.likelihood.left_out import Shares
+from mltree.likelihood.passes import LOCAL_EPSILON
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Records, Repeat, Sites, Stage
 from mltree.likelihood.turns import MAX_TURNS

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.alignment.partition_files import NO_NAME
 from mltree.errors import ModelError
 from mltree.model.class_terms import mixed, outside_braces
 from mltree.model.codon import CodonRates
@@ -364,6 +365,6 @@ def _at_sites(model: Model, braces: Callable[..., str]) -> Iterator[str]:
         yield model.ascertainment.text
 
 
-def format_best_model(model: Model, n_sites: int, partition: str = "noname") -> str:
-    """The line of RAxML-NG's .bestModel: the model, the partition's name and its sites."""
-    return f"{format_model(model)}, {partition} = 1-{n_sites}"
+def format_best_model(model: Model, n_sites: int) -> str:
+    """The line of RAxML-NG's .bestModel: the model, no name of a part, and its sites."""
+    return f"{format_model(model)}, {NO_NAME} = 1-{n_sites}"

@@ -30,6 +30,7 @@ __all__ = [
     "names",
     "shared_exchangeabilities",
     "sizes",
+    "variables_among_sites",
     "variables_of_matrix",
     "vector",
 ]
@@ -97,6 +98,11 @@ def sizes(model: Model) -> list[int]:
     of_matrices = ((_free_exchangeabilities(m), _free_frequencies(m)) for m in model.components)
     among = len(model.heterogeneity.variables())
     return [*chain(*of_matrices), len(_of_weights(model)), len(_invariable(model)), among]
+
+
+def variables_among_sites(model: Model) -> int:
+    """How many elements, the last ones, are of rates among sites: invariable ones and others."""
+    return sum(sizes(model)[-2:])
 
 
 def _variables(model: Model) -> list[Variable]:

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.alignment.partition_files import NO_NAME
 from mltree.errors import ModelError
 from mltree.model.eigen import ModelArrays, fitted
 from mltree.model.gamma import Gamma
@@ -47,7 +48,7 @@ class PartitionModel(Value, eq=False):
 
     models: tuple[Model, ...]
     """One a part."""
-    names: tuple[str, ...] = ("noname",)
+    names: tuple[str, ...] = (NO_NAME,)
     """Of the parts."""
     linkage: Linkage = Linkage.LINKED
     scalers: Float = dataclasses.field(default_factory=lambda: np.ones(1))

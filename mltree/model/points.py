@@ -192,9 +192,16 @@ def _stacked(systems: Sequence[System]) -> System:
 
 
 def among_sites(model: Model, points: Float64) -> Categories:
-    """The categories f64 [M, K] of a model at the rows of f64 [M, n], invariable ones included."""
-    values = _values([model], points, np.zeros(len(points), np.intp))
-    return with_invariable(model.heterogeneity.at(values.among_sites), values.p_invariant)
+    """The categories f64 [M, K] of a model, invariable ones included, at rows of f64 [M, n].
+
+    Those are of the last variables of its vector alone, of which n are `variables_among_sites`.
+    """
+    p_invariant: Float64 | float | None = model.p_invariant
+    own = len(model.heterogeneity.variables())
+    if points.shape[1] > own:
+        p_invariant = _proportion(points[:, 0])
+    forms = model.heterogeneity.at(points[:, points.shape[1] - own :])
+    return with_invariable(forms, p_invariant)
 
 
 class _Values(NamedTuple):
@@ -227,7 +234,7 @@ def _values(models: Sequence[Model], points: Float64, of_row: Ints) -> _Values:
     if model.p_invariant is not None:
         p_invariant = np.array([model.p_invariant for model in models], np.float64)[of_row]
     if logits.size:
-        p_invariant = 1.0 / (1.0 + exp(-logits[:, 0]))
+        p_invariant = _proportion(logits[:, 0])
     return _Values(matrices, _shares(ratios) if ratios.size else None, p_invariant, among_sites)
 
 
@@ -244,6 +251,10 @@ def _matrices_at(models: Sequence[Model], logs: Float64, ratios: Float64, of_row
     if ratios.size:
         return Matrices(rates, _shares(ratios))
     return Matrices(rates, np.stack([model.frequencies for model in models])[of_row])
+
+
+def _proportion(logits: Float64) -> Float64:
+    return 1.0 / (1.0 + exp(-logits))
 
 
 def _shares(ratios: Float64) -> Float64:

@@ -8,7 +8,7 @@ in a journal as they end, so that a run goes on where it was stopped, whichever 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -24,15 +24,16 @@ from mltree.device.layout import Layout
 from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
 from mltree.device.memory import cla_memory, limit_on
 from mltree.device.parsimony import parsimony_engine
-from mltree.errors import InputError, ModelError, NumericalError
-from mltree.events import Emit, Event, Notice, ignore
-from mltree.events.trees import LocusDone, LocusSkipped
+from mltree.errors import InputError
+from mltree.events import Emit, Event, ignore
+from mltree.events.trees import LocusDone
 from mltree.likelihood.cases import Case
 from mltree.model.grammar import format_model
 from mltree.placement import JointPlacement, Resources, place_all
 from mltree.problem import Problem
 from mltree.ranks import ALIKE_HINT, LONE, Ranks, Work
-from mltree.runs.journal import Head, LineJournal
+from mltree.runs.journal import Head
+from mltree.runs.locus import LociJournal, Locus, LocusTree, Ready, read_loci
 from mltree.runs.run import with_own_lengths, without_copies
 from mltree.search.checkpoint import fingerprint
 from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
@@ -44,7 +45,7 @@ from mltree.starts import Term, starting_trees_of_each, usual_terms
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
 
-__all__ = ["LociJournal", "LociSearch", "Locus", "LocusTree"]
+__all__ = ["LociSearch"]
 
 AT_ONCE = 256
 """Loci that are in memory at a time, at most."""
@@ -58,50 +59,6 @@ SHARES = 4
 
 LOCUS_PATTERNS = 512
 """Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
-
-LEAST_TAXA = 4
-
-
-@dataclass(frozen=True)
-class Locus:
-    """An alignment that has a tree of its own."""
-
-    name: str
-    read: Callable[[], Problem]
-    """Its data and model; may raise what is wrong with them."""
-
-
-class LocusTree(NamedTuple):
-    """What the search of a locus found."""
-
-    taxa: int
-    sites: int
-    patterns: int
-    lnl: float
-    """Natural log."""
-    model: str
-    tree_length: float
-    """Expected substitutions per site."""
-    newick: str
-    """One line, without its end."""
-
-
-class LociJournal(LineJournal[str, LocusTree]):
-    """The loci that are done, by their :attr:`_Ready.mark`."""
-
-    FORMAT, WHAT, RECORD = "mltree loci 2", "loci", LocusTree
-
-
-@dataclass(frozen=True)
-class _Ready:
-    """A locus that has been read."""
-
-    number: int
-    name: str
-    problem: Problem
-    mark: str
-    """Of its name, data and model."""
-
 
 _Ended: TypeAlias = tuple[int, str, LocusTree | None] | Event
 """A locus by number and mark, with its tree where it had none; or what is said of one."""
@@ -170,9 +127,9 @@ class LociSearch:
             "\n".join(f"{device.platform} {device.name}" for device in devices),
         )  # fmt: skip
 
-    def _searched(self, loci: Sequence[_Ready]) -> Iterator[tuple[_Ready, LocusTree]]:
+    def _searched(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
         """Loci that are in memory, as they end."""
-        groups: dict[_Kind, list[_Ready]] = {}
+        groups: dict[_Kind, list[Ready]] = {}
         for locus in loci:
             groups.setdefault(self._kind(locus.problem), []).append(locus)
         for kind, group in groups.items():
@@ -206,8 +163,8 @@ class LociSearch:
         return None
 
     def _side_by_side(
-        self, kind: _Kind, loci: Sequence[_Ready]
-    ) -> Iterator[tuple[_Ready, LocusTree]]:
+        self, kind: _Kind, loci: Sequence[Ready]
+    ) -> Iterator[tuple[Ready, LocusTree]]:
         """Loci of one kind, by one engine."""
         searches = self._prepared(loci)
         patterns = table_of_tips([search.distinct.groups[0] for search in searches])
@@ -243,7 +200,7 @@ class LociSearch:
     def _parsimony(self) -> ParsimonyEngine:
         return parsimony_engine(choose_devices(self.resources.device))
 
-    def _prepared(self, loci: Sequence[_Ready]) -> list[_Prepared]:
+    def _prepared(self, loci: Sequence[Ready]) -> list[_Prepared]:
         problems = [locus.problem for locus in loci]
         every = [without_copies(problem.groups, None, ignore) for problem in problems]
         settings = [self._settings(problem) for problem in problems]
@@ -295,7 +252,7 @@ class _Among:
 
     def searched(self, numbers: Iterator[int]) -> Iterator[_Ended]:
         """Loci as they end, and what is said of others."""
-        for batch in _batches(self._readable(numbers), self.at_once):
+        for batch in _batches(read_loci(self.loci, numbers), self.at_once):
             fresh = []
             for locus in batch:
                 if isinstance(locus, Event):
@@ -306,25 +263,6 @@ class _Among:
                     fresh.append(locus)
             for locus, tree in self.search._searched(fresh):
                 yield locus.number, locus.mark, tree
-
-    def _readable(self, numbers: Iterable[int]) -> Iterator[_Ready | Event]:
-        """The loci that can be searched; the others are told of."""
-        for number in numbers:
-            locus = self.loci[number]
-            try:
-                problem, dropped = without_gaps(locus.read())
-            except (InputError, ModelError, NumericalError) as error:
-                yield LocusSkipped(locus.name, number + 1, error.message)
-                continue
-            if dropped:
-                left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
-                yield Notice(f"{locus.name}: left out {left_out} of nothing but gaps")
-            patterns = problem.patterns
-            mark = fingerprint(
-                locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),
-                patterns.weights.tobytes(), format_model(problem.model.lone),
-            )  # fmt: skip
-            yield _Ready(number, locus.name, problem, mark)
 
 
 @dataclass(frozen=True)
@@ -347,43 +285,20 @@ class _Prepared:
         return Quest(settings, state, ignore, first_part=part)
 
 
-def without_gaps(problem: Problem) -> tuple[Problem, int]:
-    """The data without the taxa that have nothing but gaps, and how many those are.
-
-    Raises:
-        InputError: too few are left, or there is more than one part, or constant sites are missing.
-    """
-    if len(problem.groups) > 1 or problem.model.n_parts > 1:
-        raise InputError("a locus has one model", hint="--separate makes every part a locus")
-    patterns = problem.patterns
-    if patterns.unseen:
-        raise InputError("data without constant sites (+ASC) are searched one at a time")
-    has = (patterns.codes != patterns.alphabet.gap_code).any(axis=1)
-    kept = np.flatnonzero(has)
-    if kept.size < LEAST_TAXA:
-        taxa = "taxon has" if kept.size == 1 else "taxa have"
-        raise InputError(f"{kept.size} {taxa} characters: it takes {LEAST_TAXA}")
-    if kept.size == len(has):
-        return problem, 0
-    taxa_kept = tuple(patterns.taxa[tip] for tip in kept)
-    patterns = replace(patterns, taxa=taxa_kept, codes=patterns.codes[kept])
-    return replace(problem, groups=(patterns,)), int(len(has) - kept.size)
-
-
-def _batches(loci: Iterable[_Ready | Event], at_once: int) -> Iterator[list[_Ready | Event]]:
+def _batches(loci: Iterable[Ready | Event], at_once: int) -> Iterator[list[Ready | Event]]:
     """Loci that are in memory at a time, among what is said of others."""
     left = iter(loci)
     while batch := list(islice(left, at_once)):
         yield batch
 
 
-def _fitting(loci: Sequence[_Ready], most: int, layout: Layout | None) -> Iterator[list[_Ready]]:
+def _fitting(loci: Sequence[Ready], most: int, layout: Layout | None) -> Iterator[list[Ready]]:
     """Loci whose CLAs, of all patterns and as many as the largest tree has, take no more bytes.
 
     Of several no more patterns than are summed in the smallest chunks, as those of one are.
     """
     patterns = layout.patterns_in_least_chunks if layout else math.inf
-    some: list[_Ready] = []
+    some: list[Ready] = []
     slots = words = count = 0
     for locus in loci:
         problem = locus.problem

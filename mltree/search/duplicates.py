@@ -36,6 +36,9 @@ class Collapsed(Value, eq=False):
     """int32[T - T']: old tips that were left out."""
     models: Int
     """int32[T - T']: the old tip, in ``kept`` or an earlier copy, beside which each goes back."""
+    alike: tuple[tuple[int, ...], ...] = ()
+    """Sets of old tips whose sequences are equal, of which several are kept where too few others
+    are."""
 
     def restore(self, tree: Tree) -> Tree:
         """The tree with the copies back, each beside its model on branches of length zero."""
@@ -65,12 +68,13 @@ class Collapsed(Value, eq=False):
         as the best tree does would support branches that have no support.
         """
         kept, copies, models = self.kept.copy(), self.copies.copy(), self.models.copy()
-        for model in np.flatnonzero(np.bincount(self.models)):
-            own = np.flatnonzero(self.models == model)
-            members = rng.permutation(np.append(model, self.copies[own]))
-            kept[np.searchsorted(self.kept, model)] = members[0]
-            copies[own] = members[1:]
-            models[own] = members[rng.integers(np.arange(own.size) + 1)]
+        for group in self.alike:
+            stay = np.flatnonzero(np.isin(self.kept, group))
+            own = np.flatnonzero(np.isin(self.copies, group))
+            if own.size:
+                members = rng.permutation(np.append(self.kept[stay], self.copies[own]))
+                kept[stay], copies[own] = members[: stay.size], members[stay.size :]
+                models[own] = members[rng.integers(np.arange(own.size) + stay.size)]
         return replace(self, kept=kept, copies=copies, models=models)
 
     def reduce_tree(self, tree: Tree) -> Tree:
@@ -98,7 +102,7 @@ def collapse(groups: Sequence[Patterns]) -> Collapsed:
             for patterns in groups
         ]
     models = np.array([model for _, model in pairs], dtype=np.int32)
-    return Collapsed(tuple(reduced), kept, copies, models)
+    return Collapsed(tuple(reduced), kept, copies, models, alike)
 
 
 def _without(

@@ -12,7 +12,7 @@ what models of many variables are left with.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice, pairwise
 
@@ -26,7 +26,9 @@ from mltree.model.points import arrays_of
 from mltree.model.portable import exp
 from mltree.model.starting_models import starting_models
 from mltree.model.substitution import Model, arrays_of_all
+from mltree.search.among_sites import fit_among_sites
 from mltree.search.part_climb import PartClimb, ends_of, scale_bounds
+from mltree.search.rate_climb import FittedAmongSites
 from mltree.search.requests import (
     Answers,
     Request,
@@ -145,7 +147,11 @@ class _OptimiseModels(Stepwise, eq=False):
             fit.lacking = 0.0
         yield from _weigh_classes(self.fits)
         yield from share_exchangeabilities(self.fits, self.settings, self.epsilon)
-        climbs = [_FitClimb(fit, self.settings, self.branches, self.epsilon) for fit in self.fits]
+        told = yield from fit_among_sites(self.fits, self.settings, self.epsilon)
+        climbs = [
+            _FitClimb(fit, self.settings, self.branches, self.epsilon, own)
+            for fit, own in zip(self.fits, told, strict=True)
+        ]
         yield from _climb(climbs, self.settings.iterations)
         return [None] * len(self.fits)
 
@@ -230,7 +236,9 @@ class _FitClimb:
         settings: ModelSettings,
         branches: BranchSettings,
         epsilon: float,
+        told: Mapping[int, FittedAmongSites],
     ) -> None:
+        """``told``: rates among sites that suit parts best, by their numbers."""
         self._fit = fit
         self._branches = branches
         self._is_sparse = False
@@ -239,11 +247,13 @@ class _FitClimb:
         """f64[n]: factors on the lengths of each part, at the points that were asked for last."""
         model = fit.model
         known = fit.curvatures or [None] * model.n_parts
+        every = zip(model.models, model.scalers.tolist(), known, strict=True)
+        limit = settings.scale_limit
         self.parts = [
             PartClimb(
-                part, scale_bounds(model, scaler, settings.scale_limit), settings, epsilon, own
+                part, scale_bounds(model, scaler, limit), settings, epsilon, own, told.get(number)
             )
-            for part, scaler, own in zip(model.models, model.scalers.tolist(), known, strict=True)
+            for number, (part, scaler, own) in enumerate(every)
         ]
 
     @property

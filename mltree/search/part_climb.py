@@ -8,13 +8,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.parameters import bounds, shared_exchangeabilities, vector
+from mltree.model.parameters import (
+    bounds,
+    shared_exchangeabilities,
+    variables_among_sites,
+    vector,
+)
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel
 from mltree.model.points import with_vectors
 from mltree.model.portable import exp
 from mltree.model.substitution import Model
+from mltree.search.checked_climb import Checked
 from mltree.search.quasi_newton import MANY, Ascent
-from mltree.search.trust_region import Climb
+from mltree.search.rate_climb import FittedAmongSites
+from mltree.search.trust_region import NEAR, Climb
 from mltree.settings import ModelSettings
 
 __all__ = ["PartClimb", "ends_of", "scale_bounds"]
@@ -49,8 +56,12 @@ class PartClimb:
         settings: ModelSettings,
         epsilon: float,
         curvature: Float | None = None,
+        told: FittedAmongSites | None = None,
     ) -> None:
-        """``curvature``: of the free variables, f64[n, n], as a climb near this one left it."""
+        """``curvature``: of the free variables, f64[n, n], as a climb near this one left it.
+
+        ``told``: rates among sites to begin with, which suit the rest of the model best.
+        """
         self.model = model
         """As it started."""
         low, high = np.array([*bounds(model), scale], dtype=np.float64).T
@@ -59,14 +70,33 @@ class PartClimb:
         self._free = np.flatnonzero(high > low)
         self._start: Float = np.append(vector(model), 0.0)
         """f64[variables]: the free and the fixed ones, the scale last."""
-        start, low, high = (every[self._free] for every in (self._start, low, high))
-        self.climb = (
-            Climb(start, low, high, settings.step, epsilon, curvature)
-            if len(start) < MANY
-            else Ascent(start, low, high, settings.step, epsilon)
+        self.climb = self._climb(
+            low[self._free], high[self._free], settings.step, epsilon, curvature, told
         )
         self.points = 0
         """How many were asked for last."""
+
+    def _climb(
+        self,
+        low: Float,
+        high: Float,
+        step: float,
+        epsilon: float,
+        curvature: Float | None,
+        told: FittedAmongSites | None,
+    ) -> Climb | Ascent:
+        starts = self._start[None, self._free]
+        if told is not None:
+            new = np.append(vector(told.model), math.log(told.scale))[None, self._free]
+            if (far := np.abs(new - starts).max()) > step:
+                starts = np.concatenate([new, starts])
+            others = len(self._start) - 1 - variables_among_sites(self.model)
+            if self._free.min(initial=others) >= others:  # nothing else is free but the scale
+                return Checked(told.lnl, starts, low, high, step, epsilon)
+            curvature = curvature if far < NEAR else None
+        if len(low) < MANY:
+            return Climb(starts, low, high, step, epsilon, curvature)
+        return Ascent(starts, low, high, step, epsilon)
 
     @property
     def done(self) -> bool:

@@ -1,13 +1,14 @@
 """Rates among sites fitted to profiles: Newton's steps that take no launch at all.
 
-The variables are those of :mod:`mltree.search.model_optimiser`, the matrix held: the model's rates
-among sites, and the log of a factor on the part's branch lengths. lnL and its derivatives in the
-logs of rates and weights come from :class:`mltree.model.rate_profiles.RateProfiles`; how those
+Of the variables of :mod:`mltree.search.model_optimiser` they move the model's rates among sites,
+and the log of a factor on the part's branch lengths; all else is held. lnL and its derivatives in
+the logs of rates and weights come from :class:`mltree.model.rate_profiles.RateProfiles`; how those
 depend on the variables, from differences, which cost as little.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -15,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.parameters import bounds, vector
+from mltree.model.parameters import bounds, variables_among_sites, vector
 from mltree.model.points import among_sites, with_vector
 from mltree.model.portable import exp, log, product
 from mltree.model.rate_profiles import RateProfiles
-from mltree.model.rates import Categories
+from mltree.model.rates import Categories, with_invariable
 from mltree.model.substitution import Model
 from mltree.search.trust_region import FIRST, REACH, SHORTER, Quadratic, Stencil
 from mltree.settings import ModelSettings
@@ -40,13 +41,23 @@ class FittedAmongSites(NamedTuple):
     lnl: float
     """Natural log; as good as the profiles are."""
 
+    @property
+    def categories(self) -> Categories:
+        """Of all sites, their rates times the factor."""
+        variable, p_invariant = self.model.heterogeneity.categories, self.model.p_invariant
+        rates, weights = with_invariable(variable, p_invariant)
+        return Categories(self.scale * rates, weights)
+
 
 class Task(NamedTuple):
     """What is to be fitted."""
 
     profiles: RateProfiles
     starts: Sequence[Model]
-    """Their matrices have nothing free."""
+    scale: float = 1.0
+    """Factor on branch lengths to begin with."""
+    limits: tuple[float, float] | None = None
+    """Of its log; without, those of the settings."""
 
 
 def fitted_among_sites(
@@ -56,7 +67,7 @@ def fitted_among_sites(
 
     A climb ends where no step promises ``epsilon`` (natural log units).
     """
-    climbs = [[_Climb(task.profiles, one, settings) for one in task.starts] for task in tasks]
+    climbs = [[_Climb(task, one, settings) for one in task.starts] for task in tasks]
     every = list(chain.from_iterable(climbs))
     for _ in range(settings.iterations):
         by_size: dict[int, list[_Climb]] = {}
@@ -85,12 +96,15 @@ def _advance(climbs: Sequence[_Climb], epsilon: float) -> None:
 class _Climb:
     """The way up from a start."""
 
-    def __init__(self, profiles: RateProfiles, start: Model, settings: ModelSettings) -> None:
-        self._profiles, self._model = profiles, start
-        limit = settings.scale_limit
-        self.low, self.high = np.array([*bounds(start), (-limit, limit)], np.float64).T
+    def __init__(self, task: Task, start: Model, settings: ModelSettings) -> None:
+        self._profiles, self._model = task.profiles, start
+        x = vector(start)
+        self._held, own = np.split(x, [len(x) - variables_among_sites(start)])
+        limits = task.limits or (-settings.scale_limit, settings.scale_limit)
+        every = [*bounds(start)[len(self._held) :], limits]
+        self.low, self.high = np.array(every, np.float64).T
         self._stencil = Stencil.of(len(self.low), settings.step)
-        self.x: Float = np.append(vector(start), 0.0)
+        self.x: Float = np.append(own, math.log(task.scale))
         """f64[n]: the best point so far."""
         self._lnl, self.quadratic = self._expanded(self.x)
         """What it has, and what steps from it bring."""
@@ -102,7 +116,8 @@ class _Climb:
     def end(self) -> FittedAmongSites:
         """Where it stands."""
         scale = float(exp(self.x[-1:])[0])
-        return FittedAmongSites(with_vector(self._model, self.x[:-1]), scale, self._lnl)
+        model = with_vector(self._model, np.append(self._held, self.x[:-1]))
+        return FittedAmongSites(model, scale, self._lnl)
 
     def take(self, step: Float) -> None:
         """A step f64[n], if it leads up; else the next is shorter, or none."""

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
+from mltree.model.rate_profiles import Curves
 from mltree.search.explored import Explored
 from mltree.search.scoring import ALL, Rules, ScoredMoves, SearchLikelihood, Share, score_moves
 from mltree.tree.forest import Forest
@@ -29,6 +30,7 @@ __all__ = [
     "ClassWeights",
     "FlowSlopes",
     "PartLogLikelihoods",
+    "RateCurves",
     "Request",
     "ScoreMoves",
     "ShapeKeys",
@@ -41,6 +43,7 @@ __all__ = [
     "part_log_likelihoods",
     "perform",
     "perform_all",
+    "rate_curves",
     "scored_moves",
     "shape_keys",
     "smoothed",
@@ -98,10 +101,11 @@ class _ByTree(Request):
 
     def shares(self, count: int) -> Sequence[Request]:
         """Every so many trees."""
-        return [
-            replace(self, trees=self.trees[n::count], cases=self.cases[n::count])
-            for n in range(min(count, len(self.trees)))
-        ]
+        return [self._some(slice(n, None, count)) for n in range(min(count, len(self.trees)))]
+
+    def _some(self, which: slice) -> Request:
+        """The same of some of the trees."""
+        return replace(self, trees=self.trees[which], cases=self.cases[which])
 
     def whole(self, answers: Sequence[Answers]) -> Answers:
         """Those to all trees in order."""
@@ -140,6 +144,34 @@ class ClassWeights(_ByTree, eq=False):
     def answer(self, likelihood: SearchLikelihood) -> list[list[Float]]:
         """Those of the parts of every tree."""
         return likelihood.class_weights(self.trees, self.cases)
+
+
+class RateCurves(_ByTree, eq=False):
+    """The patterns of every part under rates f64[J] for all of its sites.
+
+    Of no part where lnL at many points take less time.
+    """
+
+    rates: Sequence[Sequence[Float]]
+    """Of each part of each tree."""
+
+    def joined_with(self, others: Sequence[Request]) -> Request:
+        """With the rates of all."""
+        every = [self, *(request for request in others if isinstance(request, RateCurves))]
+        rates = list(chain.from_iterable(request.rates for request in every))
+        return super(RateCurves, replace(self, rates=rates)).joined_with(others)
+
+    def _some(self, which: slice) -> Request:
+        """Of some of the trees."""
+        rates = self.rates[which]
+        return replace(self, trees=self.trees[which], cases=self.cases[which], rates=rates)
+
+    def answer(self, likelihood: SearchLikelihood) -> list[list[Curves]]:
+        """Those of the parts of every tree."""
+        return [
+            [] if likelihood.outruns_host(tree) else likelihood.rate_curves(tree, case, own)
+            for tree, case, own in zip(self.trees, self.cases, self.rates, strict=True)
+        ]
 
 
 class FlowSlopes(_ByTree, eq=False):
@@ -266,6 +298,15 @@ def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[li
     """The best weights of the classes of every part of every tree."""
     answer: Any = yield ClassWeights(trees, cases)
     found: list[list[Float]] = answer
+    return found
+
+
+def rate_curves(
+    trees: Sequence[Tree], cases: Sequence[Case], rates: Sequence[Sequence[Float]]
+) -> Steps[list[list[Curves]]]:
+    """The patterns of every part of every tree under rates for all of its sites, or of none."""
+    answer: Any = yield RateCurves(trees, cases, rates)
+    found: list[list[Curves]] = answer
     return found
 
 

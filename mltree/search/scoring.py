@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mltree.likelihood.batches import in_batches
 from mltree.likelihood.cases import Case
 from mltree.likelihood.scan_tasks import ScanTasks
+from mltree.model.rate_profiles import Curves
 from mltree.search.constraint import Constraint
 from mltree.search.explored import Explored, Keys, Lesson
 from mltree.search.neighbourhood import Neighbourhood
@@ -65,6 +66,12 @@ class SearchLikelihood(Protocol):
 
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
         """The best weights of the classes of every part of every tree, all else as it is."""
+
+    def outruns_host(self, tree: Tree) -> bool:
+        """Whether lnL of many points are told sooner than the host makes use of curves."""
+
+    def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float]) -> list[Curves]:
+        """The patterns of every part under rates f64[J] for all of its sites."""
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
         """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""

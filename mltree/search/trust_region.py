@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mltree.model.portable import eigensystem, is_definite, product, solve
 
-__all__ = ["FIRST", "REACH", "SHORTER", "Climb", "Quadratic", "Stencil", "Way", "advance"]
+__all__ = ["FIRST", "NEAR", "REACH", "SHORTER", "Climb", "Quadratic", "Stencil", "Way", "advance"]
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -56,10 +56,14 @@ SURE = 2.0
 
 
 class Way(ABC):
-    """The way uphill from one start within low <= x <= high, from the values of points."""
+    """The way uphill within low <= x <= high, from the values of points.
+
+    It begins at a start f64[n], or at the best of f64[m, n]; the first of them is looked around.
+    """
 
     def __init__(self, start: Float, low: Float, high: Float, epsilon: float) -> None:
-        self.x = np.clip(start, low, high)
+        starts = np.clip(np.atleast_2d(start), low, high)
+        self.x: Float = starts[0]
         """f64[n]: the best end of a step so far."""
         self.value = -np.inf
         """What it is worth: never less than the start."""
@@ -72,7 +76,7 @@ class Way(ABC):
         self.radius = FIRST
         """The longest next step."""
         self._epsilon = epsilon
-        self._ends = self.x[None]
+        self._ends = starts
         """f64[steps, n]: where steps would end, the longest first."""
 
     @abstractmethod
@@ -104,10 +108,11 @@ class Climb(Way):
     ) -> None:
         """``curvature``: f64[n, n], minus the Hessian somewhere near; of other shapes, not used."""
         super().__init__(start, low, high, epsilon)
-        self._stencil = Stencil.of(len(start), step)
+        n = len(low)
+        self._stencil = Stencil.of(n, step)
         self.curvature: Float | None = None
         """f64[n, n]: minus the Hessian, as it was last told."""
-        if curvature is not None and curvature.shape == (len(start), len(start)):
+        if curvature is not None and curvature.shape == (n, n):
             self.curvature = curvature
         self._measures = self.curvature is None
         """Whether all of it is wanted of the next launch."""
@@ -132,6 +137,7 @@ class Climb(Way):
         at_ends = np.append(around[0], beside)
         best = int(at_ends.argmax())
         lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
+        is_first = self.value == -np.inf
         if self.quadratic is not None and at_ends[best] <= self.value:
             self.radius = SHORTER[1] * lengths[-1]
             self._measures = True
@@ -139,7 +145,10 @@ class Climb(Way):
             self.x, self.value = self._ends[best], float(at_ends[best])
             self.quadratic = self._expanded(around, lengths[0]) if best == 0 else None
             longer = max(self.radius, 2.0 * lengths[0])
-            self.radius = min(longer, REACH) if best == 0 else lengths[best]
+            if best == 0:
+                self.radius = min(longer, REACH)
+            elif not is_first:
+                self.radius = lengths[best]
         if self.quadratic is None:
             self._measures, self._ends = True, self.x[None]
 

@@ -82,22 +82,19 @@ def parsimony_score(tree: Tree, patterns: Patterns | PackedSites) -> float:
     return float(REFERENCE.grove(Forest([tree]), packed(patterns)).scores()[0])
 
 
-def stepwise_addition(
-    patterns: Patterns | PackedSites, rng: np.random.Generator, length: float = DEFAULT_LENGTH
-) -> Tree:
+def stepwise_addition(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:
     """Tips in random order, each onto an edge where it costs least; ties are broken at random.
 
     patterns  or ``pack_sites`` of them, to pack once for several trees
-    Returns: a tree with all branches of the given length; the same for the same state of rng.
+    Returns: a tree with all branches of :data:`DEFAULT_LENGTH`; the same for the same state of rng.
     """
-    (tree,) = stepwise_additions(patterns, [rng], length)
+    (tree,) = stepwise_additions(patterns, [rng])
     return tree
 
 
 def stepwise_additions(
     patterns: Patterns | PackedSites,
     rngs: Sequence[np.random.Generator],
-    length: float = DEFAULT_LENGTH,
     engine: ParsimonyEngine = REFERENCE,
 ) -> list[Tree]:
     """A tree by stepwise addition for every rng, and for every row of weights where sites have any.
@@ -114,7 +111,7 @@ def stepwise_additions(
     for some, own in groves(sites, len(rngs), engine):
         trees += engine.grow(own, all_orders[some], all_draws[some])
     for tree in trees:
-        tree.lengths[:] = length
+        tree.lengths[:] = DEFAULT_LENGTH
     return trees
 
 

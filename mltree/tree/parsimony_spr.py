@@ -27,7 +27,7 @@ from mltree.tree.parsimony import (
     stepwise_additions,
     trees_at_once,
 )
-from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree
+from mltree.tree.topology import Float64Array, Int32Array, Tree
 
 __all__ = ["improve", "parsimony_trees", "parsimony_trees_of_each", "reweighted_trees"]
 
@@ -53,7 +53,6 @@ def parsimony_trees(
     patterns: Patterns | PackedSites,
     count: int,
     rng: np.random.Generator,
-    length: float = DEFAULT_LENGTH,
     engine: ParsimonyEngine = REFERENCE,
 ) -> list[Tree]:
     """``count`` usual starts: randomised stepwise addition, then SPR until no move helps.
@@ -62,10 +61,10 @@ def parsimony_trees(
     is the start: the same place twice is no insurance.
 
     patterns  or ``pack_sites`` of them, to pack once for several calls
-    Returns: trees with all branches of the given length; the same for the same state of rng.
+    Returns: trees with all branches of :data:`DEFAULT_LENGTH`; the same for the same state of rng.
     """
     sites = packed(patterns)
-    (starts,) = _starts(sites, [count], [rng], length, engine)
+    (starts,) = _starts(sites, [count], [rng], engine)
     return starts
 
 
@@ -73,7 +72,6 @@ def parsimony_trees_of_each(
     alignments: Sequence[Sequence[Patterns]],
     counts: Sequence[int],
     rngs: Sequence[np.random.Generator],
-    length: float = DEFAULT_LENGTH,
     engine: ParsimonyEngine = REFERENCE,
 ) -> list[list[Tree]]:
     """What :func:`parsimony_trees` makes of each alignment, those of as many taxa side by side.
@@ -84,7 +82,7 @@ def parsimony_trees_of_each(
     for alike in _side_by_side(alignments, counts):
         own_counts, own_rngs = [counts[n] for n in alike], [rngs[n] for n in alike]
         sites = _sites_of_rows([alignments[n] for n in alike], own_counts)
-        made = _starts(sites, own_counts, own_rngs, length, engine)
+        made = _starts(sites, own_counts, own_rngs, engine)
         for n, own in zip(alike, made, strict=True):
             starts[n] = own
     return starts
@@ -128,12 +126,11 @@ def _starts(
     sites: PackedSites,
     counts: Sequence[int],
     rngs: Sequence[np.random.Generator],
-    length: float,
     engine: ParsimonyEngine,
 ) -> list[list[Tree]]:
     """So many usual starts by each rng; see :func:`parsimony_trees`."""
     rng_of_row = [rng for rng, count in zip(rngs, counts, strict=True) for _ in range(count)]
-    added = stepwise_additions(sites, rng_of_row, length, engine)
+    added = stepwise_additions(sites, rng_of_row, engine)
     improved = [tree.copy() for tree in added]
     improve(improved, sites, engine=engine)
     ends = np.cumsum([0, *counts]).tolist()
@@ -156,7 +153,6 @@ def reweighted_trees(
     sites: InformativeSites,
     weights: Float64Array,
     rngs: Sequence[np.random.Generator],
-    length: float = DEFAULT_LENGTH,
     engine: ParsimonyEngine = REFERENCE,
     improved: bool = True,
 ) -> list[Tree]:
@@ -172,7 +168,7 @@ def reweighted_trees(
     for first in range(0, len(rngs), size):
         some = slice(first, first + size)
         own = sites.reweighted(weights[some])
-        added = stepwise_additions(own, rngs[some], length, engine)
+        added = stepwise_additions(own, rngs[some], engine)
         if improved:
             improve(added, own, (NEAR_CUT,), engine)
         trees += added

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mltree.cli.options import parse_size
+from mltree.cli.parsers import size_of
 from mltree.errors import InputError
 
 
@@ -13,7 +13,7 @@ from mltree.errors import InputError
     [("512", 512), ("4K", 4096), ("1.5G", 3 << 29), ("2MiB", 2 << 20), ("1 gb", 1 << 30)],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert parse_size(text) == size
+    assert size_of(text) == size
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_sizes(text: str, size: int) -> None:
 )
 def test_no_sizes(text: str) -> None:
     with pytest.raises(InputError, match="size of memory"):
-        parse_size(text)
+        size_of(text)

@@ -52,9 +52,9 @@ LAYERS = (
     ("mltree.runs.run", "mltree.runs.journal"),
     ("mltree.runs", "mltree.choice"),
     ("mltree.commands", "mltree.compare"),
-    ("mltree.cli.help",),
+    ("mltree.cli.help", "mltree.cli.parsers"),
     ("mltree.exits", "mltree.cli.options"),
-    ("mltree.cli.rank_options", "mltree.cli.site_options", "mltree.cli.support_options"),
+    ("mltree.cli.support_options",),
     ("mltree.api",),
     (
         "mltree.cli.ancestral",

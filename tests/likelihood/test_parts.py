@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.api import LOCAL_EPSILON, Likelihood
+from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Engine
+from mltree.likelihood.passes import LOCAL_EPSILON
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.model.eigen import ModelArrays
 from mltree.search.neighbourhood import Neighbourhood

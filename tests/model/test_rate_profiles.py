@@ -10,7 +10,7 @@ import pytest
 from mltree.alignment.alphabet import DNA
 from mltree.model.eigen import p_matrices
 from mltree.model.grammar import parse_model
-from mltree.model.rate_profiles import PROFILED, RateProfiles
+from mltree.model.rate_profiles import PROFILED, Curves, RateProfiles
 from mltree.model.rates import Categories
 from mltree.model.site_rates import GRID
 
@@ -49,7 +49,7 @@ class Star:
 
     @property
     def profiles(self) -> RateProfiles:
-        return RateProfiles(np.log(self.likelihoods(PROFILED)), self.counts)
+        return RateProfiles(Curves(PROFILED, np.log(self.likelihoods(PROFILED)), self.counts))
 
     def lnl(self, categories: Categories) -> float:
         mixed = categories.weights @ self.likelihoods(categories.rates)

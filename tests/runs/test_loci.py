@@ -13,7 +13,8 @@ from mltree.events.trees import LocusDone, LocusSkipped
 from mltree.placement import Resources
 from mltree.problem import read_problem
 from mltree.runs import loci as module
-from mltree.runs.loci import LociJournal, LociSearch, Locus, LocusTree, without_gaps
+from mltree.runs.loci import LociSearch
+from mltree.runs.locus import LociJournal, Locus, LocusTree, without_gaps
 from mltree.runs.run import prepare_search
 from mltree.settings import preset
 from mltree.tree.newick import write_newick

@@ -12,6 +12,7 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.patterns import Patterns
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
+from mltree.likelihood.classes import Columns
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.likelihood.verify import VerifiedEngine
 from mltree.model.eigen import ModelArrays, p_matrices
@@ -92,7 +93,8 @@ def joined(parts: Sequence[Patterns]) -> Patterns:
 def simulated(patterns: Patterns, tree: Tree, model: PartitionModel) -> Simulated:
     inner = ReferenceEngine(patterns, max(model.categories), BOUNDS)
     engine = VerifiedEngine(inner, patterns.n_tips)
-    return Simulated(patterns, tree, model, Likelihood(engine, BOUNDS))
+    columns = Columns.of([patterns])
+    return Simulated(patterns, tree, model, Likelihood(engine, BOUNDS, columns))
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from mltree.likelihood.api import Likelihood
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.search.duplicates import collapse
 from mltree.tree.random_trees import random_topology
-from mltree.tree.splits import robinson_foulds
+from mltree.tree.splits import robinson_foulds, splits
 
 if TYPE_CHECKING:
     from conftest import Simulated
@@ -69,6 +69,26 @@ def test_at_least_four_taxa_stay(make_case: Callable[..., Simulated]) -> None:
     collapsed = collapse([case.patterns])
     assert collapsed.kept.size == 4
     collapsed.restore(random_topology(4, np.random.default_rng(1))).validate()
+
+
+def test_no_member_of_a_group_is_preferred_where_four_have_to_stay(
+    make_case: Callable[..., Simulated],
+) -> None:
+    """Copies went back beside one of them alone: others, left together, had 100 %."""
+    collapsed = collapse([with_copies(make_case(5, 20), [0] * 6).patterns])
+    rng, count = np.random.default_rng(2), 600
+    shares = np.zeros((6, 6))
+    for _ in range(count):
+        tree = collapsed.shuffled(rng).restore(random_topology(4, rng))
+        for (side,) in splits(tree)[tree.inner_edges].tolist():
+            members = np.flatnonzero([side >> tip & 1 for tip in range(6)])
+            pair = members if members.size == 2 else np.setdiff1d(np.arange(6), members)
+            if pair.size == 2:
+                shares[tuple(pair)] += 1
+    pairs = shares[np.triu_indices(6, 1)]
+    expected = pairs.mean()
+    assert expected > count / 10
+    assert (np.abs(pairs - expected) < 4 * np.sqrt(expected)).all()
 
 
 def test_without_copies_nothing_changes(case: Simulated) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,12 @@ class Counting:
         self.parts.append(len(cases[0].models))
         return self._likelihood.part_log_likelihoods(trees, cases)
 
+    def outruns_host(self, tree):
+        return self._likelihood.outruns_host(tree)
+
+    def rate_curves(self, tree, case, rates):
+        return self._likelihood.rate_curves(tree, case, rates)
+
 
 def optimise(
     case: Simulated, model: str, settings: ModelSettings | None = None, scale: float = 1.0
@@ -73,7 +79,7 @@ def fit_of(case: Simulated, text: str) -> Fit:
 
 def test_searches_share_launches_and_change_nothing(case: Simulated) -> None:
     """Models of several searches, which are as many fits of one, and the same bits."""
-    texts = ("GTR+FE+G2", "JC+G2", "HKY+FO+G2", "K80+G2")
+    texts = ("GTR+FE+G2", "JC+G2", "HKY+FO+G2", "K80+G2", "JC+R2", "HKY+R2")
     lone = [optimise(case, text) for text in texts]
     fits, likelihood = [fit_of(case, text) for text in texts], Counting(case)
     searches = (optimise_models([fit], ModelSettings(), BRANCHES, 1e-4) for fit in fits)
@@ -173,6 +179,9 @@ def test_only_rates_with_two_maxima_have_a_second_start(case: Simulated) -> None
 FREE = ("K80+FE+G2m", "F81+FE+G2m", "K80+FE+G2m")
 """What the parts are fitted by: a rate and alpha, alpha alone, and both again."""
 
+FREE_RATES = ("K80+FE+R2", "F81+FE+R2", "K80+FE+G2m")
+"""The same, rates among sites of two parts free."""
+
 
 class Joint:
     """Minus lnL of models, lengths and scalers together on log scales, by pruning: for SciPy."""
@@ -208,9 +217,9 @@ class Joint:
         return -minimize(self, start, method="L-BFGS-B", bounds=self.bounds, options=options).fun
 
 
-def parted(data: Simulated) -> Fit:
+def parted(data: Simulated, texts: Sequence[str] = FREE) -> Fit:
     """Models that are to be found, and lengths far from those that fit."""
-    texts = FREE[: data.model.n_parts]
+    texts = texts[: data.model.n_parts]
     models = tuple(parse_model(text, data.patterns.alphabet) for text in texts)
     model = replace(data.model, models=models, scalers=np.ones(len(models)))
     return Fit(replace(data.tree, lengths=np.full_like(data.tree.lengths, 0.1)), model)
@@ -232,6 +241,23 @@ def test_parts_end_where_another_optimiser_ends(
     lnls = textbook_lnls(data.patterns, found.tree, found.model.arrays())
     assert found.lnl == pytest.approx(lnls.sum(), rel=1e-11)
     assert found.lnl > joint.climb(start, 200) - TOLERANCE
+    assert found.lnl > joint.climb(joint.vector(found), 20) - TOLERANCE
+
+
+@pytest.mark.parametrize("linkage", list(Linkage))
+@pytest.mark.cases(1, 40)
+def test_free_rates_of_parts_end_at_a_maximum(
+    case: int, linkage: Linkage, make_parts: MakeParts, textbook_lnls: Textbook
+) -> None:
+    """SciPy finds no more from there; nor does a part whose neighbours have other rates."""
+    texts = ("K80{3}+FE+R2{0.2/1.5}{0.4/0.6}", "F81+FE+R2{0.1/3}{0.6/0.4}", "K80{5}+FE+G2m{1}")
+    sizes = (90, 60, 40)[: 2 + case % 2]
+    data = make_parts(4, sizes, case, linkage, texts[: len(sizes)])
+    fit = parted(data, FREE_RATES[1:] * 2 if case % 4 == 1 else FREE_RATES)
+    joint = Joint(data, fit.model, textbook_lnls)
+    found = perform(data.likelihood, alternate([fit], SearchSettings(), ignore))
+    lnls = textbook_lnls(data.patterns, found.tree, found.model.arrays())
+    assert found.lnl == pytest.approx(lnls.sum(), rel=1e-11)
     assert found.lnl > joint.climb(joint.vector(found), 20) - TOLERANCE
 
 

@@ -11,7 +11,7 @@ from mltree.alignment.alphabet import DNA
 from mltree.model.candidates import with_matrix_held
 from mltree.model.gamma import gamma_rates
 from mltree.model.grammar import parse_model
-from mltree.model.rate_profiles import PROFILED, RateProfiles
+from mltree.model.rate_profiles import PROFILED, Curves, RateProfiles
 from mltree.model.rates import Categories, with_invariable
 from mltree.model.starting_models import starting_models
 from mltree.search.rate_climb import Task, fitted_among_sites
@@ -38,7 +38,7 @@ def curves(rng: np.random.Generator) -> RateProfiles:
     stays = 0.25 + 0.75 * np.exp(-4.0 / 3.0 * np.multiply.outer(PROFILED, branches))
     changes = rng.random((300, 12)) < 0.75 * (1.0 - np.exp(-np.multiply.outer(own, branches)))
     logs = np.log(stays) @ ~changes.T + np.log((1.0 - stays) / 3.0) @ changes.T
-    return RateProfiles(logs, np.ones(300))
+    return RateProfiles(Curves(PROFILED, logs, np.ones(300)))
 
 
 def free(x: Float, k: int) -> Categories:
