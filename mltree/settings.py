@@ -182,6 +182,8 @@ class PerturbationSettings(Value):
     returns: int = 8
     """Copies that come back to the tree they were made from, without a better one among others,
     after which the search stops."""
+    agreement_share: float = 0.5
+    """Share of the returns that starts stand for which led to one tree, the best."""
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""
@@ -230,6 +232,9 @@ class SearchSettings(Value):
     """Tips of parsimony starts that cost next to nothing: small sets get several, since rounds of
     so few tips take as long as their steps. Of nine starts of 15 taxa (hard/dup) five end at the
     best lnL, three 7.5 below it, behind moves that no single SPR or perturbation made up for."""
+    improves_all_starts: bool = True
+    """Whether parsimony moves improve every parsimony start, or the first one alone and leave the
+    others as stepwise addition made them (docs/search.md, "Replicates")."""
     random_starts: int = 0
     starts_at_once: int | None = None
     """Starts that begin side by side; others follow while those before disagree. None: all."""
@@ -343,7 +348,9 @@ PRESETS: dict[str, SearchSettings] = {
 """fast: one start, no perturbation; default: what the quality bars need; thorough: more of both."""
 
 REPLICATE = SearchSettings(
-    parsimony_starts=3, perturbation=PerturbationSettings(copies=4, patience=1)
+    parsimony_starts=3,
+    improves_all_starts=False,
+    perturbation=PerturbationSettings(copies=4, patience=1, agreement_share=1.0),
 )
 """A bootstrap replicate's search (docs/search.md, "Replicates")."""
 

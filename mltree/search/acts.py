@@ -112,7 +112,8 @@ class EndStarts(Value):
             state.pool.add(lineage.tree, lineage.lnl)
         reached = quest.reached(state.lineages)
         if reached >= quest.settings.agreement:
-            state.returned = quest.settings.perturbation.returns // 2
+            settings = quest.settings.perturbation
+            state.returned = int(settings.agreement_share * settings.returns)
         quest.emit(StartsEnded(state.starts, ended, reached))
         state.lineages = [best_of(state.lineages)]
         yield from ()
@@ -129,6 +130,8 @@ class Perturb(Value):
         """A batch set up, or a round on it; over after batches in a row that brought nothing."""
         state, settings = quest.state, quest.settings.perturbation
         if not state.copies:
+            if self._is_over(quest):
+                return True
             state.explored.enter(settings.phase)
             state.copies = perturbed_copies(
                 state.lineages[0], settings, state.fraction, state.rng, quest.constraint
@@ -138,9 +141,12 @@ class Perturb(Value):
         if (yield from quest.round(state.copies, settings.phase)) and self._accept(quest):
             for act in self.refit:
                 yield from act.step(quest)
-        return not state.copies and (
-            state.failures >= settings.patience or state.returned >= settings.returns
-        )
+        return not state.copies and self._is_over(quest)
+
+    def _is_over(self, quest: Quest) -> bool:
+        """Whether further copies are not worth their time."""
+        state, settings = quest.state, quest.settings.perturbation
+        return state.failures >= settings.patience or state.returned >= settings.returns
 
     def _accept(self, quest: Quest) -> bool:
         """Replace the best tree by a better copy, and end the batch; whether much was gained."""

@@ -7,6 +7,7 @@ own, its start, and how copies of sequences are put back, from another.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -131,13 +132,20 @@ class Replicates(Value):
             if self.given:
                 starts = [[self.given[number - 1].copy()] for number in batch]
             else:
-                tries = [
-                    replicate_starts(groups, weights, rngs, self.constraint, self.parsimony)
-                    for _ in range(self.settings.parsimony_starts)
-                ]
-                starts = [list(own) for own in zip(*tries, strict=True)]
+                starts = self._starts(weights, rngs)
             for number, own, start, rng in zip(batch, weights, starts, rngs, strict=True):
                 yield self._search(number, own, start, rng, rows)
+
+    def _starts(self, weights: Float, rngs: Sequence[np.random.Generator]) -> list[list[Tree]]:
+        """Those of every row of weights."""
+        make = partial(
+            replicate_starts, self.distinct.groups, weights, rngs, self.constraint, self.parsimony
+        )
+        tries = [
+            make(improved=number == 0 or self.settings.improves_all_starts)
+            for number in range(self.settings.parsimony_starts)
+        ]
+        return [list(own) for own in zip(*tries, strict=True)]
 
     def rng(self, number: int) -> np.random.Generator:
         """For all of a replicate but its weights."""
@@ -213,11 +221,13 @@ def replicate_starts(
     rngs: Sequence[np.random.Generator],
     constraint: Constraint | None = None,
     engine: ParsimonyEngine = REFERENCE,
+    improved: bool = True,
 ) -> list[Tree]:
     """A start for every row of weights f64[n, L], by its rng: parsimony, or what fits a constraint.
 
-    A tree does not depend on the others.
+    A tree does not depend on the others. ``improved``: see :func:`reweighted_trees`.
     """
     if constraint is not None:
         return [constrained_start(constraint, rng) for rng in rngs]
-    return reweighted_trees(InformativeSites.of(*groups), weights, rngs, engine=engine)
+    sites = InformativeSites.of(*groups)
+    return reweighted_trees(sites, weights, rngs, engine=engine, improved=improved)

@@ -155,6 +155,17 @@ def test_starts_that_agree_stand_for_half_of_the_copies(
     assert (quest.settings.perturbation.returns, state.returned) == (8, returned)
 
 
+def test_where_they_stand_for_all_none_is_made(data: Simulated, make_quest: Make) -> None:
+    events: list[Event] = []
+    settings = PerturbationSettings(copies=2, patience=1, agreement_share=1.0)
+    quest = make_quest(events.append, perturbation=settings)
+    quest.state.lineages = quest.state.lineages[:1]
+    quest.state.best.starts = 2
+    perform(data.likelihood, EndStarts().step(quest))
+    assert perform(data.likelihood, Perturb().step(quest))
+    assert (quest.state.copies, quest.state.batches) == ([], 0)
+
+
 def test_a_search_without_a_phase_ends_on_its_tree(data: Simulated, make_quest: Make) -> None:
     quest = make_quest()
     key = topology_key(quest.state.lineages[0].tree)

@@ -353,13 +353,16 @@ def test_trees_under_rows_of_weights_are_those_of_the_resampled_alignments(
     rows = np.stack([rng.multinomial(int(whole.sum()), whole / whole.sum()) for _ in range(3)])
     sites = InformativeSites.of(patterns)
     seeds = rng.integers(1000, size=3).tolist()
-    together = reweighted_trees(sites, rows, [np.random.default_rng(s) for s in seeds])
-    for row, own, tree in zip(rows, seeds, together, strict=True):
-        drawn = pack_sites(replace(patterns, weights=row.astype(np.float64)))
-        alone = stepwise_addition(drawn, np.random.default_rng(own))
-        improve([alone], drawn, cuts=(NEAR_CUT,))
-        np.testing.assert_array_equal(tree.twin, alone.twin)
-        np.testing.assert_array_equal(tree.edge, alone.edge)
+    for improved in (True, False):
+        rngs = [np.random.default_rng(own) for own in seeds]
+        together = reweighted_trees(sites, rows, rngs, improved=improved)
+        for row, own, tree in zip(rows, seeds, together, strict=True):
+            drawn = pack_sites(replace(patterns, weights=row.astype(np.float64)))
+            alone = stepwise_addition(drawn, np.random.default_rng(own))
+            if improved:
+                improve([alone], drawn, cuts=(NEAR_CUT,))
+            np.testing.assert_array_equal(tree.twin, alone.twin)
+            np.testing.assert_array_equal(tree.edge, alone.edge)
 
 
 def test_trees_improved_side_by_side_are_those_improved_alone() -> None:
