@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mltree.model.candidates import started_from
 from mltree.model.parameters import vector
-from mltree.model.points import with_vector
+from mltree.model.points import with_vectors
 from mltree.model.portable import product
 from mltree.model.substitution import Model
 
@@ -30,7 +30,8 @@ def projected(curvature: Float, general: Model, model: Model) -> Float | None:
     x, middle = vector(model), vector(general)
     if len(curvature) != len(middle) + 1:
         return None
-    ends = [vector(started_from(general, with_vector(model, x + step))) for step in np.eye(x.size)]
+    moved = with_vectors([model] * x.size, [*(x + np.eye(x.size))])
+    ends = [vector(started_from(general, end)) for end in moved]
     here = vector(started_from(general, model))
     steps = np.array([end - here for end in ends]).reshape(x.size, middle.size)
     if not np.abs(steps).sum(axis=1).all():

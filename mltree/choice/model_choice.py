@@ -22,7 +22,7 @@ from mltree.choice.curvatures import projected
 from mltree.choice.rate_screening import RateScreening
 from mltree.choice.scored_models import Choice, Known, Scored
 from mltree.choice.sieve import settle_promising, within_reach
-from mltree.choice.widths import WIDTHS, Likelihoods, engine_width
+from mltree.choice.widths import WIDTHS, Likelihoods, engine_width, in_lots
 from mltree.events import Emit
 from mltree.events.choice import CandidatesScored, ModelChosen
 from mltree.likelihood.api import Likelihood
@@ -34,12 +34,12 @@ from mltree.model.candidates import (
     free_rates,
     is_held,
     matrices,
+    model_of,
     started_from,
     thawed,
     with_matrix_held,
     with_rates_held,
 )
-from mltree.model.grammar import parse_model
 from mltree.model.parameters import free_parameters
 from mltree.model.partitioned import alone
 from mltree.model.starting_models import starting_models
@@ -171,7 +171,7 @@ class _Chooser:
             found = self._among_sites([(part, one) for part in last])
             for part, own in zip(list(last), found, strict=True):
                 worth[part].append(one)
-                score = self._criterion.score(own.lnl, self._free(part, one), self._sites[part])
+                score = self._criterion.score(own.lnl, self._free(one), self._sites[part])
                 if score < last[part]:
                     last[part] = score
                 else:
@@ -271,10 +271,9 @@ class _Chooser:
             for one in own
             if (start := self._start(part, one, screens)) is not None
         ]
-        for width in WIDTHS:
-            suiting = [own for own in starts if engine_width([own[1].model]) == width]
-            if suiting:
-                self._fit(suiting, width, screens)
+        parts, models = [part for part, _ in starts], [start.model for _, start in starts]
+        for width, lot in in_lots(parts, models):
+            self._fit([starts[n] for n in lot], width, screens)
         if starts:
             self._tell([(part, start.candidate) for part, start in starts])
 
@@ -300,12 +299,13 @@ class _Chooser:
         return _Start(candidate, with_rates_held(model) if screens else model, best.tree)
 
     def _model(self, part: int, candidate: Candidate) -> Model:
-        model = parse_model(candidate.name, self._patterns.alphabet)
+        model = model_of(candidate, self._patterns.alphabet)
         return model.with_empirical_frequencies(self._parts[part])
 
-    def _free(self, part: int, candidate: Candidate) -> int:
+    def _free(self, candidate: Candidate) -> int:
         """Free parameters of a candidate, branch lengths included."""
-        return free_parameters(self._model(part, candidate)) + self._tree.n_branches
+        model = model_of(candidate, self._patterns.alphabet)
+        return free_parameters(model) + self._tree.n_branches
 
     def _fit(self, starts: Sequence[tuple[int, _Start]], width: int, screens: bool) -> None:
         """Fit starts of parts side by side, each to its part alone."""
@@ -349,10 +349,7 @@ class _Chooser:
     def _penalties(self, pairs: Sequence[tuple[int, Candidate]]) -> Float:
         """f64[n]: what candidates of parts score at an lnL of 0."""
         return np.array(
-            [
-                self._criterion.score(0.0, self._free(part, one), self._sites[part])
-                for part, one in pairs
-            ]
+            [self._criterion.score(0.0, self._free(one), self._sites[part]) for part, one in pairs]
         )
 
     def _fit_of(self, part: int, model: Model, lengths: Float, width: int, lnl: float) -> Fit:
@@ -364,7 +361,7 @@ class _Chooser:
         self.choices[part].scored[candidate.name] = Scored(
             candidate=candidate,
             lnl=lnl,
-            parameters=self._free(part, candidate),
+            parameters=self._free(candidate),
             sites=self._sites[part],
             model=fit.model.lone,
             tree=fit.tree,

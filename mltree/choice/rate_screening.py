@@ -32,8 +32,8 @@ __all__ = ["RateScreening"]
 
 Float = NDArray[np.float64]
 
-AT_ONCE = 2**24
-"""Numbers of profiles in a launch, 128 MiB: more are asked for one after the other."""
+AT_ONCE = 2**21
+"""Numbers of profiles in a launch, 16 MiB: more are asked for one after the other."""
 
 
 HASTE = 0.1

@@ -10,7 +10,7 @@ from mltree.settings import PRESETS
 
 __all__ = ["APART_BYTES", "Demand", "rows_of", "slots_of"]
 
-APART_BYTES = 1 << 26
+APART_BYTES = 1 << 25
 """Of a CPU's CLAs where every tree is of a single part: some of its batches
 (:data:`mltree.device.memory.CPU_BATCH`), or those of one tree of the largest part if more."""
 

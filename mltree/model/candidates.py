@@ -14,12 +14,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from mltree.alignment.alphabet import Alphabet
 from mltree.model.empirical import PROTEIN_MODELS
+from mltree.model.grammar import parse_model
 from mltree.model.names import family_of
 from mltree.model.portable import exp, log
 from mltree.model.rates import Heterogeneity, OneRate
@@ -34,6 +36,7 @@ __all__ = [
     "free_rates",
     "is_held",
     "matrices",
+    "model_of",
     "started_from",
     "thawed",
     "with_matrix_held",
@@ -93,6 +96,15 @@ def matrices(alphabet: Alphabet) -> list[str]:
             name + "+FC" * model.free_frequencies for name, model in reversed(DNA_MODELS.items())
         ]
     return [name + term for name in PROTEIN_MODELS for term in ("", "+FC")]
+
+
+@lru_cache(maxsize=1024)
+def model_of(candidate: Candidate, alphabet: Alphabet) -> Model:
+    """The model of a candidate, its parameters where their estimate begins.
+
+    Frequencies that are counted in data are NaN (:func:`mltree.model.grammar.parse_model`).
+    """
+    return parse_model(candidate.name, alphabet)
 
 
 def free_rates(categories: int) -> str:
