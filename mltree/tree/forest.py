@@ -121,15 +121,15 @@ class Forest:
         Returns: them, and bool[n]: which of those are trees, with no branches in a circle.
         """
         wave = self.twin[self.first_half[trees]]
-        waves = []
-        for _ in range(int(self.n_tips.max())):  # in a circle they would go on for ever
-            wave = wave[self.is_inner[wave]]
+        waves = [wave[:0]]
+        count = np.zeros(self.n_trees, np.intp)
+        while (wave := wave[self.is_inner[wave]]).size:
             waves.append(wave)
-            if not wave.size:
-                break
+            count += np.bincount(self.tree_of_half[wave], minlength=self.n_trees)
             wave = np.concatenate([self.twin[side[wave]] for side in self.siblings])
+            # In circles they would go on for ever, and where those cross become more with each.
+            wave = wave[(count < self.n_tips)[self.tree_of_half[wave]]]
         facing = np.concatenate(waves)
-        count = np.bincount(self.tree_of_half[facing], minlength=self.n_trees)
         return facing, count == self.n_tips - 2
 
     def levels(self) -> Int32Array:

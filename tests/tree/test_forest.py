@@ -62,6 +62,27 @@ def test_keys_tell_topologies_apart_in_any_company(tips: int) -> None:
     assert Forest([*trees, trees[1].copy()]).topology_keys()[-1] == keys[1]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_branches_in_circles_that_cross_are_walked_no_longer_than_a_tree(seed: int) -> None:
+    """Two ways on from every half-edge: 64 waves of them would be more than there is memory for."""
+    rng, tips = np.random.default_rng(seed), 64
+    trees = some_trees(tips, seed)
+    tangled = trees[1]
+    inner = np.flatnonzero(np.arange(tangled.twin.size) // 3 >= tips)
+    ends = rng.permutation(inner[tangled.twin[inner] // 3 >= tips])
+    tangled.twin[ends], tangled.twin[ends[::-1]] = ends[::-1], ends
+    forest = Forest(trees)
+    every = np.arange(3, dtype=np.int32)
+    facing, whole = forest.facing(every)
+    assert whole.tolist() == [True, False, True]
+    assert facing.size < 5 * tips
+    for number in (0, 2):
+        expected, _ = Forest([trees[number]]).facing(every[:1])
+        own = facing[forest.tree_of_half[facing] == number]
+        np.testing.assert_array_equal(forest.in_tree(own), expected)
+    assert forest.facing(every[:0])[0].size == 0
+
+
 def test_numbers_count_on_from_tree_to_tree() -> None:
     trees = some_trees(6, 2)
     forest = Forest(trees)
