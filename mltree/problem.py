@@ -18,7 +18,7 @@ from mltree.alignment.partitions import Partitioned, read_partitioned
 from mltree.alignment.parts import Part, Scheme
 from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file
-from mltree.errors import InputError, ModelError, NumericalError
+from mltree.errors import InputError, ModelError
 from mltree.events import Emit, Notice
 from mltree.events.alignments import AlignmentLoaded
 from mltree.model.grammar import parse_model
@@ -28,22 +28,13 @@ from mltree.model.partitioned import Linkage, PartitionModel, alone
 from mltree.model.substitution import Model
 from mltree.model_option import is_choice, model_text, names_parts
 from mltree.report.tables import listed, warning_lines
-from mltree.tree.conflicts import find_conflict
-from mltree.tree.newick import read_newick, read_newicks
-from mltree.tree.newick_text import text_of
-from mltree.tree.splits import lengths_in
-from mltree.tree.topology import Tree
 from mltree.values import Value
 
 __all__ = [
     "Problem",
-    "check_possible",
     "in_parts",
     "load_problem",
-    "lone_trees",
     "read_problem",
-    "read_tree",
-    "read_trees",
 ]
 
 
@@ -316,80 +307,3 @@ def _scalers(parts: Sequence[Part], models: Sequence[Model], linkage: Linkage) -
             text = f"part {part.name}: +B scales its branches, --brlen {linkage} has no scale"
             raise ModelError(text, hint="leave +B out, or --brlen scaled")
     return [part.scaler or 1.0 for part in parts]
-
-
-def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:
-    """The tree in a file or a text, with a notice of whatever had to be mended.
-
-    Raises:
-        InputError: there is none, or it is one of other taxa.
-    """
-    tree, notices = read_newick(path, problem.taxa)
-    for notice in notices:
-        emit(Notice(f"{_named(path)}: {notice}"))
-    return tree
-
-
-def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
-    """As :func:`read_tree`, or a tree a part where parts have branch lengths of their own.
-
-    Those are in the order of the partition file, and of one topology.
-
-    Raises:
-        InputError: as `read_tree`, or they are no such trees.
-    """
-    model = problem.model
-    if problem.data is None or model.linkage != Linkage.UNLINKED or model.n_parts == 1:
-        return read_tree(path, problem, emit)
-    trees = read_newicks(path, problem.taxa)
-    if len(trees) == 1:
-        return read_tree(path, problem, emit)
-    if len(trees) != model.n_parts:
-        raise InputError(
-            f"{len(trees)} trees for {model.n_parts} parts",
-            file=_named(path),
-            hint="one for all, or one a part in the order of the partition file",
-        )
-    first, rows = trees[0][0], []
-    for number, (tree, notices) in enumerate(trees, 1):
-        try:
-            rows.append(lengths_in(first, tree))
-        except ValueError:
-            message = f"tree {number} has another topology than tree 1"
-            raise InputError(message, file=_named(path), hint="parts share a topology") from None
-        for notice in notices:
-            emit(Notice(f"{_named(path)}, tree {number}: {notice}"))
-    lengths = np.array([rows[number] for number in problem.data.order])
-    return first.with_lengths(lengths)
-
-
-def _named(source: str) -> str:
-    """A tree's file; what stands for it where the source is the tree itself."""
-    return text_of(source)[1] or "the tree"
-
-
-def lone_trees(tree: Tree, problem: Problem) -> list[tuple[Tree, Sequence[Patterns]]]:
-    """Trees with one length a branch, and the data that are theirs: the tree's, or each part's."""
-    if tree.lengths.ndim == 1 or problem.data is None:
-        return [(tree, problem.groups)]
-    return [
-        (tree.with_lengths(row), (problem.part(number),))
-        for number, row in zip(problem.data.order, tree.lengths, strict=True)
-    ]
-
-
-def check_possible(tree: Tree, groups: Sequence[Patterns]) -> None:
-    """Make sure that the data have a likelihood on a tree whose lengths stay as they are.
-
-    Raises:
-        NumericalError: they have none, for branches of length zero join what differs.
-    """
-    conflicts = ((patterns, find_conflict(tree, patterns)) for patterns in groups)
-    for patterns, conflict in conflicts:
-        if conflict is not None:
-            names = " and ".join(patterns.taxa[tip] for tip in conflict.tips)
-            raise NumericalError(
-                f"the lnL is minus infinity: {names} exclude each other at site "
-                f"{conflict.site + 1}, and all branches between them are of length zero",
-                hint="optimise the branch lengths, or give the tree others",
-            )

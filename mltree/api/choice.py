@@ -14,10 +14,11 @@ from mltree.api.trees import TreeLike, newick_of
 from mltree.choice.scored_models import Choice
 from mltree.commands.choice_files import part_row
 from mltree.commands.model import SHOWN, scheme_of
+from mltree.given_trees import read_tree
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
 from mltree.model.partitioned import Linkage
-from mltree.problem import load_problem, read_tree
+from mltree.problem import load_problem
 from mltree.values import plain
 
 __all__ = ["ModelChoice", "model"]

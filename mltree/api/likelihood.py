@@ -24,12 +24,13 @@ from mltree.api.calls import in_turn, one_of, resources_of
 from mltree.api.trees import PhyloTree, TreeLike, newick_of
 from mltree.errors import InputError
 from mltree.events import ignore
+from mltree.given_trees import read_trees
 from mltree.likelihood import api as engine
 from mltree.likelihood.cases import Case
 from mltree.model.parameters import names, vector
 from mltree.model.partitioned import Linkage
 from mltree.model.points import arrays_of, with_vector
-from mltree.problem import load_problem, read_trees
+from mltree.problem import load_problem
 from mltree.runs.run import Computation, open_computation, with_own_lengths
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree

@@ -29,15 +29,11 @@ from mltree.errors import InputError
 from mltree.events import Emit
 from mltree.events.search import StartsEnded
 from mltree.events.trees import BootstrapFinished, SupportsDrawn
+from mltree.given_trees import read_tree
 from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.model_option import is_choice
 from mltree.outputs import Outputs
-from mltree.problem import (
-    Problem,
-    load_problem,
-    read_problem,
-    read_tree,
-)
+from mltree.problem import Problem, load_problem, read_problem
 from mltree.runs.bootstrap import Bootstrap, bootstrap_after, prepare_bootstrap
 from mltree.runs.journal import MemoryJournal
 from mltree.runs.run import (

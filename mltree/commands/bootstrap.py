@@ -22,9 +22,9 @@ from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.trees import BootstrapFinished, SupportsDrawn
+from mltree.given_trees import read_tree
 from mltree.log import RunLog
 from mltree.outputs import Outputs
-from mltree.problem import read_tree
 from mltree.ranks import here
 from mltree.report.progress import Reporter
 from mltree.runs.bootstrap import Bootstrap, Outcome, prepare_bootstrap

@@ -5,8 +5,9 @@ from __future__ import annotations
 from mltree.commands.request import Request
 from mltree.errors import ModelError
 from mltree.events import Emit
+from mltree.given_trees import check_possible, lone_trees, read_trees
 from mltree.model.partitioned import PartitionModel
-from mltree.problem import Problem, check_possible, lone_trees, read_trees
+from mltree.problem import Problem
 from mltree.runs.run import FIXED_TOPOLOGY, Computation, Found, as_reported, evaluate
 from mltree.tree.topology import Tree
 

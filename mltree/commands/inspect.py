@@ -15,9 +15,10 @@ from mltree.errors import DeviceError, NumericalError
 from mltree.events import Notice
 from mltree.events.alignments import AlignmentChecked, PartFacts, PartitionsLoaded
 from mltree.events.run import Busy, EnginesCompared
+from mltree.given_trees import check_possible, read_tree
 from mltree.model.part_models import in_our_words, model_alphabet, model_names, part_models
 from mltree.placement import Resources, place
-from mltree.problem import check_possible, load_problem, read_problem, read_tree
+from mltree.problem import load_problem, read_problem
 from mltree.report import tables
 from mltree.report.lines import describe
 from mltree.report.progress import Reporter

@@ -13,10 +13,11 @@ from mltree.commands.results import by_kind, command_result, deliver
 from mltree.events import Emit, Notice
 from mltree.events.choice import ModelsRanked, RankedModel
 from mltree.events.run import RunStarted
+from mltree.given_trees import read_tree
 from mltree.model.candidates import Criterion
 from mltree.model.grammar import format_model
 from mltree.placement import Resources
-from mltree.problem import Problem, read_tree
+from mltree.problem import Problem
 from mltree.report.choices import best_fit_line
 from mltree.report.progress import Reporter
 from mltree.tree.topology import Tree

@@ -20,13 +20,14 @@ from mltree.alignment.site_frequencies import (
 from mltree.commands.site_classes import SITE_FREQUENCIES, SiteClasses
 from mltree.errors import ModelError
 from mltree.events import Emit, Notice, ignore
+from mltree.given_trees import read_tree
 from mltree.model.grammar import format_model
 from mltree.model.mixtures import Mixed, Profiles
 from mltree.model.partitioned import PartitionModel
 from mltree.model.site_systems import site_systems
 from mltree.model.substitution import Model
 from mltree.placement import Resources
-from mltree.problem import Problem, read_tree
+from mltree.problem import Problem
 from mltree.runs.run import evaluate, open_computation
 from mltree.values import Value
 

@@ -8,8 +8,8 @@ from mltree.commands.results import finish
 from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.trees import TreesLoaded
+from mltree.given_trees import check_possible
 from mltree.likelihood.cases import Case
-from mltree.problem import check_possible
 from mltree.report.progress import Reporter
 from mltree.runs.run import open_computation
 from mltree.tree.newick import read_newicks

@@ -15,10 +15,11 @@ from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.trees import TestedTree, TestValue, TreesLoaded, TreesTested
+from mltree.given_trees import check_possible, read_tree
 from mltree.likelihood.cases import Case
 from mltree.likelihood.site_rows import rows_of_trees
 from mltree.model.partitioned import Linkage
-from mltree.problem import Problem, check_possible, read_tree
+from mltree.problem import Problem
 from mltree.report.progress import Reporter
 from mltree.runs.run import FIXED_TOPOLOGY, Computation, Found, open_computation
 from mltree.supports.battery import TESTS, tree_tests

@@ -39,9 +39,10 @@ import pytest
 
 from mltree.device.discovery import REFERENCE
 from mltree.events import ignore
+from mltree.given_trees import read_tree, read_trees
 from mltree.model.partitioned import Linkage
 from mltree.placement import Resources
-from mltree.problem import load_problem, read_tree, read_trees
+from mltree.problem import load_problem
 from mltree.runs.run import evaluate, open_computation
 
 FOLDER = Path(__file__).parent

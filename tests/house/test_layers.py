@@ -39,6 +39,7 @@ LAYERS = (
         "mltree.starts",
         "mltree.model_option",
         "mltree.problem",
+        "mltree.given_trees",
         "mltree.choice.scored_models",
         "mltree.choice.curvatures",
         "mltree.choice.widths",
