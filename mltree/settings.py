@@ -350,7 +350,6 @@ PRESETS: dict[str, SearchSettings] = {
 REPLICATE = SearchSettings(
     parsimony_starts=3,
     improves_all_starts=False,
-    starts_at_once=2,
     perturbation=PerturbationSettings(copies=4, patience=1, agreement_share=1.0),
 )
 """A bootstrap replicate's search (docs/search.md, "Replicates")."""
