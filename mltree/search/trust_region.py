@@ -48,6 +48,9 @@ mixed precision, good to 1e-5, puts into a difference (0.1)."""
 NEAR = 0.25
 """Length of the steps after which a curvature is measured anew."""
 
+LONG = 0.01
+"""Length of a step from which on the gradient's change along it tells of the curvature."""
+
 DOUBT = 0.03
 """Share of the curvature along the axes by which one that was not measured may be too steep."""
 
@@ -92,9 +95,10 @@ class Climb(Way):
     """By Newton's steps.
 
     The curvature is measured wherever a step of some length may end. Around the end of a short one,
-    or where it is known from a climb nearby, it is measured along the axes alone, a third of the
-    points or less: it is off by as little as the step is long. Where that leaves the end in doubt,
-    all of it is measured there after all.
+    or where it is known from a climb nearby, points up every axis are enough for the gradient, and
+    no other step is tried beside it: the curvature is off by as little as the step is long, and
+    learns from how the gradient changed along it (BFGS: Nocedal & Wright, equation 6.19). Where
+    that leaves the end in doubt, or such a step leads down, all of it is measured after all.
     """
 
     def __init__(
@@ -123,7 +127,7 @@ class Climb(Way):
 
     def points(self) -> Float:
         """The stencil around the end of the longest step, and the other ends."""
-        offsets = self._stencil.offsets if self._measures else self._stencil.axes
+        offsets = self._stencil.offsets if self._measures else self._stencil.up
         return np.concatenate([self._ends[0] + offsets, self._ends[1:]])
 
     def take(self, values: Float) -> None:
@@ -140,10 +144,12 @@ class Climb(Way):
         is_first = self.value == -np.inf
         if self.quadratic is not None and at_ends[best] <= self.value:
             self.radius = SHORTER[1] * lengths[-1]
-            self._measures = True
+            if self._strayed:
+                self.quadratic = None
         else:
+            step = self._ends[0] - self.x
             self.x, self.value = self._ends[best], float(at_ends[best])
-            self.quadratic = self._expanded(around, lengths[0]) if best == 0 else None
+            self.quadratic = self._expanded(around, step) if best == 0 else None
             longer = max(self.radius, 2.0 * lengths[0])
             if best == 0:
                 self.radius = min(longer, REACH)
@@ -166,27 +172,32 @@ class Climb(Way):
         self.converged = self.done and is_little
         strayed = self._strayed + np.abs(steps[0]).max(initial=0.0)
         self._measures = self.quadratic is None or strayed > NEAR or doubt > SURE * promise
+        if not self._measures:
+            self._ends = self._ends[:1]
 
-    def _expanded(self, values: Float, length: float) -> Quadratic:
-        """The expansion about x, from the values around it, at the end of a step so long."""
+    def _expanded(self, values: Float, step: Float) -> Quadratic:
+        """The expansion about x, from the values around it, at the end of a step f64[n]."""
         if self._measures or self.curvature is None:
             found, self._strayed = self._stencil.quadratic(values), 0.0
         else:
-            gradient, along = self._stencil.slopes(values)
-            found = Quadratic(gradient, _rescaled(self.curvature, along))
-            self._strayed += max(length, np.finfo(np.float64).tiny)
+            gradient = self._stencil.slope(values, np.diagonal(self.curvature))
+            before = None if self.quadratic is None else self.quadratic.gradient
+            curvature = self.curvature
+            if before is not None:
+                curvature = _learnt(curvature, step, before - gradient)
+            found = Quadratic(gradient, curvature)
+            self._strayed += max(np.abs(step).max(initial=0.0), np.finfo(np.float64).tiny)
         self.curvature = found.curvature
         return found
 
 
-def _rescaled(curvature: Float, along: Float) -> Float:
-    """f64[n, n]: with diagonal f64[n], and the same correlations, where there are some."""
-    before = np.diagonal(curvature)
-    is_both = (along > FLAT) & (before > FLAT)
-    ratio = np.sqrt(np.divide(along, before, out=np.ones_like(along), where=is_both))
-    scaled = curvature * ratio[:, None] * ratio
-    np.fill_diagonal(scaled, along)
-    return scaled
+def _learnt(curvature: Float, step: Float, fall: Float) -> Float:
+    """f64[n, n]: changed so that along a step f64[n] the gradient falls by f64[n], as it did."""
+    told = (curvature * step).sum(axis=-1)
+    expected, found = float((step * told).sum()), float((step * fall).sum())
+    if np.abs(step).max(initial=0.0) < LONG or min(expected, found) <= FLAT * (step * step).sum():
+        return curvature
+    return curvature + np.outer(fall, fall) / found - np.outer(told, told) / expected
 
 
 def advance(climbs: Sequence[Way], values: Sequence[Float]) -> None:
@@ -230,9 +241,9 @@ class Stencil(NamedTuple):
     """i64[n(n-1)/2] each: the two axes of the last points."""
 
     @property
-    def axes(self) -> Float:
-        """f64[1 + 2n, n]: the middle, and the steps along each axis."""
-        return self.offsets[: 1 + 2 * self.offsets.shape[1]]
+    def up(self) -> Float:
+        """f64[1 + n, n]: the middle, and the steps up each axis."""
+        return self.offsets[: 1 + self.offsets.shape[1]]
 
     @classmethod
     @lru_cache(maxsize=64)  # a thousand parts have the same
@@ -244,6 +255,14 @@ class Stencil(NamedTuple):
         offsets = np.concatenate([np.zeros((1, n)), axes, -axes, one + other])
         offsets.setflags(write=False)
         return cls(offsets, step, pairs)
+
+    def slope(self, values: Float, along: Float) -> Float:
+        """f64[n]: gradient in the middle, from values there and up each axis.
+
+        ``along`` f64[n]: the curvature along the axes.
+        """
+        slope: Float = (values[1:] - values[0]) / self.step + along * (self.step / 2)
+        return slope
 
     def slopes(self, values: Float) -> tuple[Float, Float]:
         """f64[n] each: gradient in the middle and curvature along the axes, from values there."""

@@ -151,8 +151,8 @@ def test_a_curvature_that_is_off_costs_no_height(seed: int) -> None:
     assert found.value > -2e-3
 
 
-def test_around_a_short_step_only_the_axes_are_measured() -> None:
-    """Of 6 variables 13 points instead of 28, beside the ends of three shorter steps."""
+def test_around_a_short_step_only_the_gradient_is_measured() -> None:
+    """Of 6 variables 7 points instead of 28, and no end of a shorter step beside them."""
     at = np.linspace(-0.1, 0.1, 6)
     found = Climb(np.zeros(6), np.full(6, -9.0), np.full(6, 9.0), STEP, EPSILON)
     counts = []
@@ -160,8 +160,47 @@ def test_around_a_short_step_only_the_axes_are_measured() -> None:
         points = found.points()
         counts.append(len(points))
         found.take(bowl(*at)(points))
-    assert counts == [1 + 12 + 15, 1 + 12 + 3]
+    assert counts == [1 + 12 + 15, 1 + 6]
     assert found.converged
+
+
+def test_a_short_step_that_leads_down_has_the_curvature_measured() -> None:
+    """It was told to be a hundredth of what it is, so that the step is ten times too long."""
+    found = Climb(np.zeros(3), np.full(3, -9.0), np.full(3, 9.0), STEP, EPSILON, 0.02 * np.eye(3))
+    counts, last = [], -np.inf
+    while not found.done:
+        points = found.points()
+        counts.append(len(points))
+        found.take(bowl(0.002, -0.001, 0.001)(points))
+        assert found.value >= last
+        last = found.value
+    assert counts[0] == 1 + 3
+    assert 1 + 6 + 3 in counts
+    np.testing.assert_allclose(found.x, [0.002, -0.001, 0.001], atol=1e-5)
+    assert found.converged
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_curvature_learns_from_how_the_gradient_changes(seed: int) -> None:
+    """Of a quadratic it is right along the last step, and still curves down everywhere."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 6))
+    root = rng.normal(size=(n, n))
+    bends, top = root @ root.T + 0.5 * np.eye(n), rng.uniform(-0.06, 0.06, n)
+
+    def hill(x: np.ndarray) -> np.ndarray:
+        return -np.einsum("ni,ij,nj->n", x - top, bends, x - top) / 2
+
+    wrong = bends * np.exp(rng.normal(scale=0.05, size=(n, 1)))
+    wrong = (wrong + wrong.T) / 2
+    found = Climb(np.zeros(n), np.full(n, -9.0), np.full(n, 9.0), STEP, 1e-9, wrong)
+    found.take(hill(found.points()))
+    assert len(found.points()) == 1 + n
+    step = found.points()[0] - found.x
+    found.take(hill(found.points()))
+    assert found.curvature is not None
+    np.testing.assert_allclose(found.curvature @ step, bends @ step, rtol=0.01, atol=1e-3)
+    assert np.linalg.eigvalsh(found.curvature).min() > 0.0
 
 
 def test_nothing_to_vary_is_an_end() -> None:
@@ -184,6 +223,9 @@ def test_the_stencil_knows_a_quadratic() -> None:
     found = stencil.quadratic(3.0 + x @ gradient - np.einsum("ni,ij,nj->n", x, curvature, x) / 2)
     np.testing.assert_allclose(found.gradient, gradient, atol=1e-12)
     np.testing.assert_allclose(found.curvature, curvature, atol=1e-12)
+    x = stencil.up
+    up = 3.0 + x @ gradient - np.einsum("ni,ij,nj->n", x, curvature, x) / 2
+    np.testing.assert_allclose(stencil.slope(up, np.diag(curvature)), gradient, atol=1e-12)
 
 
 def test_what_is_concave_stays_and_what_is_not_becomes_so() -> None:
