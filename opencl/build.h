@@ -60,8 +60,8 @@
 
 // Chunks that a work-group takes side by side (span.h), where its front file says so: as many as
 // fill a GPU's warp.
-#if defined(TAKES_SPANS) && LANES > 1 && LANES * STATE_ITEMS < GPU_COLUMNS
-#define SPAN (GPU_COLUMNS / (LANES * STATE_ITEMS))
+#if defined(TAKES_SPANS) && LANES > 1 && LANES * STATE_ITEMS < WARP
+#define SPAN (WARP / (LANES * STATE_ITEMS))
 #else
 #define SPAN 1
 #endif

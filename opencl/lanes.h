@@ -78,11 +78,17 @@ typedef uchar code_v;
 #define COLUMN (SEAT / STATE_ITEMS)
 #define LANE (COLUMN % LANES)
 
-// The state that a work-item holds as its i-th. Behind the last one vectors are 0, and of what is
-// multiplied with them something is read.
+// The state that a work-item holds as its i-th. Behind the last one vectors are 0, and what they
+// are multiplied with there is the last one's.
+#if STATE_ITEMS == 1
+#define STATE(i) (i)
+#define IS_STATE(i) true
+#define READ_STATE(i) (i)
+#else
 #define STATE(i) ((i) * STATE_ITEMS + STATE_ITEM)
 #define IS_STATE(i) (((i) + 1) * STATE_ITEMS <= STATES || STATE(i) < STATES)
 #define READ_STATE(i) (IS_STATE(i) ? STATE(i) : STATES - 1)
+#endif
 
 #if CATEGORY_ITEMS == 1
 #define CATEGORY_FIRST 0
@@ -134,11 +140,11 @@ static inline bool any_lane(VECTOR(char) mask) {
 #define FOR_STATE(i) EACH(i, HELD)
 #define FOR_TERM(j) EACH(j, STATES)
 #define FOR_PAIR(j) EACH(j, STATES / 2)
-// Over tiles of TILE states that a product leaves together, and the states of one: the r-th is the
-// i-th that the work-item holds.
+// Over tiles of TILE states that a product leaves together, and over the states of one; its r-th is
+// the OF_TILE(t, r)-th that the work-item holds.
 #define FOR_TILE(t) EACH(t, (HELD + TILE - 1) / TILE)
-#define FOR_OF_TILE(t, r, i) \
-  EACH(r, TILE) for (int i = (t) * TILE + r, once = 1; once && i < HELD; once = 0)
+#define OF_TILE(t, r) ((t) * TILE + (r))
+#define FOR_OF_TILE(t, r) EACH(r, TILE) if (HELD % TILE == 0 || OF_TILE(t, r) < HELD)
 #define FOR_SUM(r) UNROLLED(r, SUMS)
 #define FOR_SUM_MET(r) UNROLLED(r, SUMS_MET)
 

@@ -46,7 +46,7 @@ VECTOR_FUNCTION void matvec(__global const real *m, const real_v x[HELD], real_v
   FOR_TILE(t) {
     real_v own[TILE];
     tile_times(m, t, x, own);
-    FOR_OF_TILE(t, r, i) y[i] = own[r];
+    FOR_OF_TILE(t, r) y[OF_TILE(t, r)] = own[r];
   }
 }
 
@@ -55,7 +55,7 @@ VECTOR_FUNCTION void matvec_times(__global const real *m, const real_v x[HELD], 
   FOR_TILE(t) {
     real_v own[TILE];
     tile_times(m, t, x, own);
-    FOR_OF_TILE(t, r, i) y[i] *= own[r];
+    FOR_OF_TILE(t, r) y[OF_TILE(t, r)] *= own[r];
   }
 }
 
@@ -67,7 +67,7 @@ VECTOR_FUNCTION real_v matvec_meeting(__global const real *m, const real_v x[HEL
     real_v one[TILE], other[TILE];
     tile_times(m, t, x, one);
     tile_times(m, t, y, other);
-    FOR_OF_TILE(t, r, i) sum += one[r] * (other[r] * z[i]);
+    FOR_OF_TILE(t, r) sum += one[r] * (other[r] * z[OF_TILE(t, r)]);
   }
   return sum;
 }

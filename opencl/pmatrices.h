@@ -96,7 +96,8 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
   FOR_TILE(t) {
     real_v y[TILE];
     tile_times(right, t, x, y);
-    FOR_OF_TILE(t, r, j) {
+    FOR_OF_TILE(t, r) {
+      const int j = OF_TILE(t, r);
       const acc pi = system[MODEL_FREQUENCIES + READ_STATE(j)];
       UNROLLED(w, WIDTH) {
         const acc entry = ((real *)(y + r))[w] * pi + (own[w] == STATE(j));

@@ -13,7 +13,6 @@
 #if STATE_ITEMS != 4 || SINGLE || SITE_SYSTEMS || LANES % 8 != 0 || WIDTH > 2
 #error "a warp multiplies fp64 vectors of eight lanes, of four work-items each, with one matrix"
 #endif
-#define WARP 32
 #define WARP_LANES (WARP / STATE_ITEMS)
 #define WARP_LANE (COLUMN % WARP_LANES)
 #define TILE 2  // rows of M that a work-item gets at a time

@@ -49,7 +49,8 @@ VECTOR_FUNCTION void tripod_sums(const plf_t *s, __global const real *model, int
     generator_times(s, system, block, t, b, qb, qqb);
     generator_times(s, system, block, t, c, qc, qqc);
 #define ORDERS(x) {x[i], rate * JOIN(q, x)[r], (rate * rate) * JOIN(qq, x)[r]}
-    FOR_OF_TILE(t, r, i) {
+    FOR_OF_TILE(t, r) {
+      const int i = OF_TILE(t, r);
       const real_v of_a[3] = ORDERS(a), of_b[3] = ORDERS(b), of_c[3] = ORDERS(c);
       tripod_add(FREQUENCY(s, model, block, k, i), of_a, of_b, of_c, sum);
     }

@@ -73,8 +73,8 @@ NVIDIA_UNITS = {
 Guide, technical specifications). That the driver lends OpenCL all of it was seen on 9.0."""
 
 MATRIX_CAPABILITY, WIDE_CAPABILITY = 8, 9
-"""Compute capabilities from which on ``mma.sync`` takes doubles at all, and 16 rows of them (PTX ISA
-8.5). An H200 multiplies 33 TFLOP/s with 8 rows at a time, as without it, and 66 with 16."""
+"""Compute capabilities from which on ``mma.sync`` takes doubles at all, and 16 rows of them (PTX
+ISA 8.5). An H200 does 33 TFLOP/s with 8 rows at a time, as without it, and 66 with 16."""
 
 NVIDIA_LEAST_UNIT = (64, 1024)
 """Of compute capability 7.5, and of those that are not listed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mltree.alignment.patterns import Patterns
-from mltree.contract import GPU_COLUMNS
+from mltree.contract import WARP
 from mltree.values import Value
 
 __all__ = [
@@ -33,7 +33,7 @@ QUAD_STATES = 9
 """States from which on they do: vectors of fewer fit a work-item's registers."""
 
 FEW_HELD = 5
-"""States of a lane that take few registers: all of DNA's, and a work-item's share of a protein's."""
+"""States of a lane that take few registers: all of DNA's, or a work-item's of a protein's."""
 
 QUAD_GROUP = 256
 """Work-items of a GPU work-group at most where quads hold more: each then has 255 registers."""
@@ -170,7 +170,7 @@ class Layout(Value):
         if self.lanes == 1 or self.states > SMALL_MATRIX or worker == "sites":
             return self
         width = 4 if self.single else 2
-        if worker == "walk" and self.lanes < GPU_COLUMNS:  # few patterns
+        if worker == "walk" and self.lanes < WARP:  # few patterns
             width //= 2
         return replace(self, lanes=self.vw // width)
 
@@ -183,7 +183,7 @@ class Layout(Value):
     @property
     def columns(self) -> int:
         """Lanes of a walking work-group: a GPU's warp or more."""
-        return max(self.lanes, GPU_COLUMNS // self.state_items) if self.lanes > 1 else 1
+        return max(self.lanes, WARP // self.state_items) if self.lanes > 1 else 1
 
     @property
     def span(self) -> int:
