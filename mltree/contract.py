@@ -23,11 +23,11 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = [
-    "CASE", "CONTROL_WORDS", "EDGE", "ENUMS", "FLOW", "WARP", "GROUP", "NEWVIEW",
-    "NO_CELL", "NUMBERS", "PMATRIX", "RECORDS", "RECORD_ALIGNMENT", "REDUCTION", "RELL",
-    "RESULT", "RUN", "RUNS", "SCAN_STEP", "SCAN_TASK", "STAGE", "STAGES", "STREAM", "TRIPOD",
-    "TRIPOD_CELLS", "WALK", "WALK_STEP", "Control", "GroupKind", "Op", "Operation", "Role",
-    "RunKind", "fields", "roles",
+    "CASE", "CONTROL_WORDS", "EDGE", "ENUMS", "FLOW", "GROUP", "NEWVIEW", "NO_CELL", "NUMBERS",
+    "PMATRIX", "RECORDS", "RECORD_ALIGNMENT", "REDUCTION", "RELL", "RESULT", "RUN", "RUNS",
+    "SCAN_STEP", "SCAN_TASK", "STAGE", "STAGES", "STREAM", "TRIPOD", "TRIPOD_CELLS", "WALK",
+    "WALK_STEP", "WARP", "Control", "GroupKind", "Op", "Operation", "Role", "RunKind", "fields",
+    "roles",
 ]  # fmt: skip
 
 
@@ -150,7 +150,7 @@ RECORD_ALIGNMENT = 4
 """Words: record tables start at multiples of it, for loads of so many words."""
 
 WARP = 32
-"""Work-items of a GPU that go in step: a walking work-group has as many, which read one P matrix."""
+"""Work-items of a GPU that go in step. As many at least walk a tree: they read one P matrix."""
 
 TRIPOD_CELLS = 10
 """lnL, three first and six second derivatives."""

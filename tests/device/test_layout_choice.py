@@ -40,7 +40,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_rules() -> None:
     assert rule_layout(DEVICE, 4, 16, 4, 1000).vw == 8
-    assert rule_layout(replace(DEVICE, vector_width=4), 4, 16, 4, 1000).vw == 4
+    for native, dna, protein in ((1, 2, 1), (2, 4, 2), (4, 8, 4), (8, 8, 8)):
+        cpu = replace(DEVICE, vector_width=native)
+        assert rule_layout(cpu, 4, 16, 4, 1000).vw == dna
+        assert rule_layout(cpu, 20, 25, 4, 1000).vw == protein
     assert rule_layout(DEVICE, 4, 16, 4, 1000, vw=1).vw == 1
     single = rule_layout(DEVICE, 4, 16, 4, 1000, single=True)
     assert (single.vw, single.single) == (16, True)
