@@ -23,11 +23,11 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = [
-    "CASE", "CONTROL_WORDS", "EDGE", "ENUMS", "FLOW", "GPU_COLUMNS", "GROUP", "NEWVIEW",
-    "NO_CELL", "NUMBERS", "PMATRIX", "RECORDS", "RECORD_ALIGNMENT", "REDUCTION", "RELL",
-    "RESULT", "RUN", "RUNS", "SCAN_STEP", "SCAN_TASK", "STAGE", "STAGES", "STREAM", "TRIPOD",
-    "TRIPOD_CELLS", "WALK", "WALK_STEP", "Control", "GroupKind", "Op", "Operation", "Role",
-    "RunKind", "fields", "roles",
+    "CASE", "CONTROL_WORDS", "EDGE", "ENUMS", "FLOW", "GROUP", "NEWVIEW", "NO_CELL", "NUMBERS",
+    "PMATRIX", "RECORDS", "RECORD_ALIGNMENT", "REDUCTION", "RELL", "RESULT", "RUN", "RUNS",
+    "SCAN_STEP", "SCAN_TASK", "STAGE", "STAGES", "STREAM", "TRIPOD", "TRIPOD_CELLS", "WALK",
+    "WALK_STEP", "WARP", "Control", "GroupKind", "Op", "Operation", "Role", "RunKind", "fields",
+    "roles",
 ]  # fmt: skip
 
 
@@ -149,8 +149,8 @@ across its branch, and what lies behind the walker at its start."""
 RECORD_ALIGNMENT = 4
 """Words: record tables start at multiples of it, for loads of so many words."""
 
-GPU_COLUMNS = 32
-"""Work-items, a warp, with which a GPU's work-group walks a tree: they read one P matrix."""
+WARP = 32
+"""Work-items of a GPU that go in step. As many at least walk a tree: they read one P matrix."""
 
 TRIPOD_CELLS = 10
 """lnL, three first and six second derivatives."""
@@ -384,7 +384,7 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
 }
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
-    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL GPU_COLUMNS TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH HOPE
+    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH HOPE
     UPHILL MOST_GROWTH LEAST_REACH SATURATED RELL_TILE
     FLOW_NEAR
 """

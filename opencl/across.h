@@ -3,57 +3,64 @@
 #ifndef ACROSS_H
 #define ACROSS_H
 
-#include "matvec.h"
 #include "session.h"
 
 #if SITE_SYSTEMS
 #include "site_systems.h"
 #else
 
+#include "matvec.h"
+
 typedef real frequency_t;
 
 // pi_i of a model row's category.
-#define FREQUENCY(s, model, block, k, i) ((model)[SYSTEM_AT(k) + MODEL_FREQUENCIES + (i)])
+#define FREQUENCY(s, model, block, k, i) ((model)[SYSTEM_AT(k) + MODEL_FREQUENCIES + READ_STATE(i)])
 
 // y = P x
-VECTOR_FUNCTION void across(const plf_t *s, int p, int block, int k, const real_v x[STATES],
-                            real_v y[STATES]) {
+VECTOR_FUNCTION void across(const plf_t *s, int p, int block, int k, const real_v x[HELD],
+                            real_v y[HELD]) {
   matvec(pmatrix_row(s, p, block, k), x, y);
 }
 
 // y = y * (P x), elementwise.
-VECTOR_FUNCTION void across_times(const plf_t *s, int p, int block, int k, const real_v x[STATES],
-                                  real_v y[STATES]) {
+VECTOR_FUNCTION void across_times(const plf_t *s, int p, int block, int k, const real_v x[HELD],
+                                  real_v y[HELD]) {
   matvec_times(pmatrix_row(s, p, block, k), x, y);
 }
 
 // sum_i (P x)_i (P y)_i z_i
-VECTOR_FUNCTION real_v across_meeting(const plf_t *s, int p, int block, int k,
-                                      const real_v x[STATES], const real_v y[STATES],
-                                      const real_v z[STATES]) {
+VECTOR_FUNCTION real_v across_meeting(const plf_t *s, int p, int block, int k, const real_v x[HELD],
+                                      const real_v y[HELD], const real_v z[HELD]) {
   return matvec_meeting(pmatrix_row(s, p, block, k), x, y, z);
+}
+
+// Tile t of y = Q x and of z = Q Q x.
+VECTOR_FUNCTION void generator_times(const plf_t *s, __global const real *system, int block, int t,
+                                     const real_v x[HELD], real_v y[TILE], real_v z[TILE]) {
+  tile_times(system + MODEL_GENERATOR, t, x, y);
+  tile_times(system + MODEL_GENERATOR_2, t, x, z);
 }
 
 // sums = sum_i pi_i x_i (P y)_i and its first two derivatives in t, by way of the eigen system.
 VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, int p, int block, int k,
-                               const real_v x[STATES], const real_v y[STATES], real_v sums[3]) {
+                               const real_v x[HELD], const real_v y[HELD], real_v sums[3]) {
   __global const real *system = model + SYSTEM_AT(k), *left = system + MODEL_LEFT;
   __global const real *expm1s = pmatrix_row(s, p, block, k) + SQUARE;
   real_v sum = 0, slope = 0, curve = 0;
-  FOR_STATE(i) sum += system[MODEL_FREQUENCIES + i] * x[i] * y[i];
+  FOR_STATE(i) sum += FREQUENCY(s, model, block, k, i) * x[i] * y[i];
   const real rate = model[MODEL_RATES + k];
-#if LANES > 1
+#if LANES > 1 && STATE_ITEMS == 1
 #define MEETING(m) row_times(left, m, x) * row_times(left, m, y)
 #else
-  real_v met[STATES];
+  real_v met[HELD];
   matvec_met(left, x, y, met);
 #define MEETING(m) met[m]
 #endif
   FOR_STATE(m) {
     const real_v a = MEETING(m);
-    const real lambda = rate * system[m];
-    sum += expm1s[m] * a;
-    const real_v first = (lambda * (expm1s[m] + 1)) * a;
+    const real lambda = rate * system[READ_STATE(m)], change = expm1s[READ_STATE(m)];
+    sum += change * a;
+    const real_v first = (lambda * (change + 1)) * a;
     slope += first;
     curve += lambda * first;
   }

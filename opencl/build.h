@@ -20,6 +20,9 @@
 #ifndef LANES
 #error "-DLANES: work-items that share a block; 1 on CPUs"
 #endif
+#ifndef STATE_ITEMS
+#error "-DSTATE_ITEMS: work-items that share a pattern's states: 4 where warps multiply, else 1"
+#endif
 #ifndef CATEGORY_ITEMS
 #error "-DCATEGORY_ITEMS: work-items that share the categories: on GPUs as many as fit, else 1"
 #endif
@@ -57,17 +60,19 @@
 
 // Chunks that a work-group takes side by side (span.h), where its front file says so: as many as
 // fill a GPU's warp.
-#if defined(TAKES_SPANS) && LANES > 1 && LANES < GPU_COLUMNS
-#define SPAN (GPU_COLUMNS / LANES)
+#if defined(TAKES_SPANS) && LANES > 1 && LANES * STATE_ITEMS < WARP
+#define SPAN (WARP / (LANES * STATE_ITEMS))
 #else
 #define SPAN 1
 #endif
 // Categories whose terms are kept apart until they are summed: on GPUs a work-item that has several
 // joins its own before.
 #define SHARES (LANES == 1 ? CATEGORIES : CATEGORY_ITEMS)
-#define VW (WIDTH * LANES)               // patterns in a block, the layout's vector width
-#define COLUMNS (LANES * SPAN)           // work-items that have patterns of their own
-#define TEAM (COLUMNS * CATEGORY_ITEMS)  // work-items that share a row
+#define HELD ((STATES + STATE_ITEMS - 1) / STATE_ITEMS)  // states that a work-item holds
+#define VW (WIDTH * LANES)             // patterns in a block, the layout's vector width
+#define COLUMNS (LANES * SPAN)         // shares of the patterns
+#define SEATS (COLUMNS * STATE_ITEMS)  // work-items that have them
+#define TEAM (SEATS * CATEGORY_ITEMS)  // work-items that share a row
 #define GROUP_SIZE(rows) (TEAM * (rows))
 
 #endif

@@ -56,7 +56,7 @@
 #define FAR_COUNT (16777216)
 #define PENDANT_LEVEL (0)
 #define ROOT_LEVEL (1)
-#define GPU_COLUMNS (32)
+#define WARP (32)
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
 #define STEP_GROWTH (1.4)

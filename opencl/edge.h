@@ -16,7 +16,7 @@
 VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, int block, int k,
                                     __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
-  real_v x[STATES], y[STATES];
+  real_v x[HELD], y[HELD];
   const code_v codes = operand_codes(s, record[EDGE_X], block);
   const count_v count = operand_load(s, record[EDGE_X], codes, block, k, x) +
                         propagate(s, record[EDGE_Y], record[EDGE_P], block, k, y);
@@ -31,7 +31,7 @@ VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, 
 VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, int block, int k,
                                   __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[EDGE_MODEL], block);
-  real_v x[STATES], y[STATES];
+  real_v x[HELD], y[HELD];
   const code_v x_codes = operand_codes(s, record[EDGE_X], block);
   const code_v y_codes = operand_codes(s, record[EDGE_Y], block);
   const count_v count = operand_load(s, record[EDGE_X], x_codes, block, k, x) +
@@ -86,7 +86,7 @@ static inline void edges_run(const plf_t *s, __global const int *records, int co
         }
       }
       sync_group(CLK_LOCAL_MEM_FENCE);
-      if (CATEGORY_FIRST == 0) {
+      if (SUMS_UP) {
         acc_v sums[2] = {0, 0};
         if (active && kind == DO_DERIVE)
           derive_lane(s, record, block, terms, counts, sums);

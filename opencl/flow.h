@@ -23,10 +23,10 @@ static inline acc divided(__global const acc *system, acc time, int a, int b, ac
 
 // u and v of a lane's patterns in category k, u by the weight of k in each of their likelihoods.
 VECTOR_FUNCTION void flow_sides(const plf_t *s, __global const int *record, int block, int k,
-                                real_v u[STATES], real_v v[STATES]) {
+                                real_v u[HELD], real_v v[HELD]) {
   __global const real *model = model_row(s, record[FLOW_MODEL], block);
   __global const real *left = model + SYSTEM_AT(k) + MODEL_LEFT;
-  real_v x[STATES], y[STATES];
+  real_v x[HELD], y[HELD];
   const code_v x_codes = operand_codes(s, record[FLOW_X], block);
   const code_v y_codes = operand_codes(s, record[FLOW_Y], block);
   const count_v count = operand_load(s, record[FLOW_X], x_codes, block, k, x) +
@@ -96,7 +96,7 @@ static inline void flow_edge(const plf_t *s, __global const int *record, bool se
       real_v sum[SQUARE];
       for (int q = 0; q < SQUARE; ++q) sum[q] = 0;
       for (int block = first_block; block < last_block; ++block) {
-        real_v u[STATES], v[STATES];
+        real_v u[HELD], v[HELD];
         flow_sides(s, record, block, k, u, v);
         for (int a = 0; a < STATES; ++a)
           FOR_STATE(b) sum[a * STATES + b] += u[a] * v[b];
@@ -121,10 +121,13 @@ static inline void flow_edge(const plf_t *s, __global const int *record, bool se
   for (int block = first_block; block < last_block; ++block)
     for (int k = begin; k < end; ++k) {
       if (ROW == 0 && CATEGORY_FIRST == 0) {
-        real_v u[STATES], v[STATES];
+        real_v u[HELD], v[HELD];
         flow_sides(s, record, block, k, u, v);
-        FOR_STATE(i) sides[i * LANES + LANE] = u[i];
-        FOR_STATE(i) sides[(STATES + i) * LANES + LANE] = v[i];
+        FOR_STATE(i)
+          if (IS_STATE(i)) {
+            sides[STATE(i) * LANES + LANE] = u[i];
+            sides[(STATES + STATE(i)) * LANES + LANE] = v[i];
+          }
       }
       sync_group(CLK_LOCAL_MEM_FENCE);
       __global const acc *system = model + SYSTEM_AT(k);

@@ -1,5 +1,6 @@
-// The lane type. A lane is a work-item that holds WIDTH patterns in a vector: on a CPU the whole
-// block, on a GPU one, two or four of a block that many lanes share. The rest is written once.
+// The lane type. A lane holds WIDTH patterns in a vector: on a CPU the whole block, on a GPU one,
+// two or four of a block that many lanes share. It is a work-item, or STATE_ITEMS of them that have
+// a share of the states each. The rest is written once.
 #ifndef LANES_H
 #define LANES_H
 
@@ -68,15 +69,25 @@ typedef uchar code_v;
 #define ANY(mask) (mask)
 #endif
 
-#if LANES == 1
-#define LANE 0
+#if SEATS == 1
+#define SEAT 0
 #else
-#define LANE ((int)get_local_id(0) % LANES)
+#define SEAT ((int)get_local_id(0))
 #endif
-#if COLUMNS == 1
-#define COLUMN 0
+#define STATE_ITEM (SEAT % STATE_ITEMS)
+#define COLUMN (SEAT / STATE_ITEMS)
+#define LANE (COLUMN % LANES)
+
+// The state that a work-item holds as its i-th. Behind the last one vectors are 0, and what they
+// are multiplied with there is the last one's.
+#if STATE_ITEMS == 1
+#define STATE(i) (i)
+#define IS_STATE(i) true
+#define READ_STATE(i) (i)
 #else
-#define COLUMN ((int)get_local_id(0))
+#define STATE(i) ((i) * STATE_ITEMS + STATE_ITEM)
+#define IS_STATE(i) (((i) + 1) * STATE_ITEMS <= STATES || STATE(i) < STATES)
+#define READ_STATE(i) (IS_STATE(i) ? STATE(i) : STATES - 1)
 #endif
 
 #if CATEGORY_ITEMS == 1
@@ -121,20 +132,24 @@ static inline bool any_lane(VECTOR(char) mask) {
 #define ROLLED(i, count) for (int i = 0; i < (count); ++i)
 #define SUMS (STATES <= 8 ? STATES : STATES == 20 ? 10 : WIDTH <= 4 ? 8 : 4)
 #define SUMS_MET (STATES <= 8 ? STATES : STATES == 20 ? 5 : WIDTH <= 4 ? 4 : 2)
-#if STATES <= (LANES == 1 ? 8 : 32)
-#define FOR_STATE(i) UNROLLED(i, STATES)
-#define FOR_TERM(j) UNROLLED(j, STATES)
-#define FOR_PAIR(j) UNROLLED(j, STATES / 2)
+#if HELD <= (LANES == 1 ? 8 : 32)
+#define EACH(i, count) UNROLLED(i, count)
 #else
-#define FOR_STATE(i) ROLLED(i, STATES)
-#define FOR_TERM(j) ROLLED(j, STATES)
-#define FOR_PAIR(j) ROLLED(j, STATES / 2)
+#define EACH(i, count) ROLLED(i, count)
 #endif
+#define FOR_STATE(i) EACH(i, HELD)
+#define FOR_TERM(j) EACH(j, STATES)
+#define FOR_PAIR(j) EACH(j, STATES / 2)
+// Over tiles of TILE states that a product leaves together, and over the states of one; its r-th is
+// the OF_TILE(t, r)-th that the work-item holds.
+#define FOR_TILE(t) EACH(t, (HELD + TILE - 1) / TILE)
+#define OF_TILE(t, r) ((t) * TILE + (r))
+#define FOR_OF_TILE(t, r) EACH(r, TILE) if (HELD % TILE == 0 || OF_TILE(t, r) < HELD)
 #define FOR_SUM(r) UNROLLED(r, SUMS)
 #define FOR_SUM_MET(r) UNROLLED(r, SUMS_MET)
 
 // Whether a work-item is a work-group: then what runs the stages (worker.h) is told its number.
-#define LONE (LANES * CATEGORY_ITEMS * ROWS == 1)
+#define LONE (SEATS * CATEGORY_ITEMS * ROWS == 1)
 #if LONE
 #define ROW 0
 #define GROUP (s->group)
@@ -145,8 +160,11 @@ static inline bool any_lane(VECTOR(char) mask) {
 #define GROUPS get_num_groups(0)
 #endif
 
+// The work-item of a column that sums up what all of them have.
+#define SUMS_UP (CATEGORY_FIRST == 0 && STATE_ITEM == 0)
+
 // Position of this work-item in its row, and in its work-group.
-#define MEMBER (CATEGORY_FIRST * COLUMNS + COLUMN)
+#define MEMBER (CATEGORY_FIRST * SEATS + SEAT)
 #define ITEM ((int)(ROW * TEAM) + MEMBER)
 
 // The barrier of a work-group; a work-item that is alone has nothing to wait for.

@@ -9,7 +9,7 @@ VECTOR_FUNCTION void newview(const plf_t *s, __global const int *record, int blo
   FOR_CATEGORY_FROM(first, k) {
     const int left = record[NEWVIEW_LEFT], left_p = record[NEWVIEW_LEFT_P];
     const int right = record[NEWVIEW_RIGHT], right_p = record[NEWVIEW_RIGHT_P];
-    real_v x[STATES], left_x[STATES], right_x[STATES];
+    real_v x[HELD], left_x[HELD], right_x[HELD];
     const code_v left_codes = operand_codes(s, left, block);
     const code_v right_codes = operand_codes(s, right, block);
     count_v count = fetch(s, left, left_codes, left_p, block, k, left_x);

@@ -4,9 +4,19 @@
 #define PMATRICES_H
 
 #include "grid.h"
+#if STATE_ITEMS > 1
+#include "quads.h"
+#endif
 
-// Rows of a P matrix that a work-item makes: one on GPUs, all from the same exponentials on CPUs.
+// Rows of a P matrix that are made together: on CPUs all, from the same exponentials, on GPUs one
+// by a work-item, or by a warp as many as it has lanes and patterns of them.
+#if STATE_ITEMS > 1
+#define MATRIX_ROWS (WARP_LANES * WIDTH)
+#define MATRIX_ITEMS WARP
+#else
 #define MATRIX_ROWS (LANES == 1 ? STATES : 1)
+#define MATRIX_ITEMS 1
+#endif
 
 // Columns of a row that are summed side by side, on CPUs in registers.
 #if LANES == 1 && STATES >= 20 && FP64
@@ -63,6 +73,49 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
   const acc rate = s->model[(size_t)model * MODEL_WORDS + MODEL_RATES + k];
   if (first == 0) s->pmatrix[MATRIX_AT(p, k, PMATRIX_ROW)] = LENGTHS_AT(s)[length] * rate;
 }
+#elif STATE_ITEMS > 1
+// A row of P is a lane's vector here: V times the vector of e_m V_im has (P - I)_ij / pi_j, since
+// V^-1 is the transpose of diag(pi) V (mltree/model/eigen.py); and the tips' codes times a row of P
+// its numbers of P x tip.
+static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, int k, int first) {
+  __global const acc *row = s->model + (size_t)model * MODEL_WORDS, *system = row + SYSTEM_AT(k);
+  __global const acc *right = system + MODEL_RIGHT;
+  __global real *matrix = s->pmatrix + MATRIX_AT(p, k, PMATRIX_ROW);
+  __global real *table = s->tip_pmatrix + MATRIX_AT(p, k, TIP_ROW);
+  const acc time = LENGTHS_AT(s)[length] * row[MODEL_RATES + k];
+  int own[WIDTH];
+  UNROLLED(w, WIDTH) own[w] = first + w * WARP_LANES + WARP_LANE;
+  real_v x[HELD], of_p[HELD];
+  FOR_STATE(m) {
+    const acc change = expm1(system[READ_STATE(m)] * time);
+    UNROLLED(w, WIDTH)
+    ((real *)(x + m))[w] =
+        IS_STATE(m) ? right[min(own[w], STATES - 1) * STATES + STATE(m)] * change : 0;
+    if (own[0] == 0 && IS_STATE(m)) matrix[SQUARE + STATE(m)] = change;
+  }
+  FOR_TILE(t) {
+    real_v y[TILE];
+    tile_times(right, t, x, y);
+    FOR_OF_TILE(t, r) {
+      const int j = OF_TILE(t, r);
+      const acc pi = system[MODEL_FREQUENCIES + READ_STATE(j)];
+      UNROLLED(w, WIDTH) {
+        const acc entry = ((real *)(y + r))[w] * pi + (own[w] == STATE(j));
+        ((real *)(of_p + j))[w] = IS_STATE(j) && entry > 0 ? entry : 0;
+        if (IS_STATE(j) && own[w] < STATES)
+          matrix[own[w] * STATES + STATE(j)] = ((real *)(of_p + j))[w];
+      }
+    }
+  }
+  for (int t = 0; t < (CODES + TILE * STATE_ITEMS - 1) / (TILE * STATE_ITEMS); ++t) {
+    real_v y[TILE];
+    rows_times(s->tip_table, CODES, t, of_p, y);
+    UNROLLED(r, TILE) UNROLLED(w, WIDTH) {
+      const int code = STATE(TILE * t + r);
+      if (code < CODES && own[w] < STATES) table[code * STATES + own[w]] = ((real *)(y + r))[w];
+    }
+  }
+}
 #else
 static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, int k, int first) {
   __global const acc *row = s->model + (size_t)model * MODEL_WORDS, *system = row + SYSTEM_AT(k);
@@ -81,9 +134,9 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
 
 STAGE_FUNCTION void pmatrices_stage(const plf_t *s, __global const int *records, int count,
                                     int most_parts, int group_size) {
-  const uint shares = STATES / MATRIX_ROWS, matrix_jobs = shares * CATEGORIES;
-  const uint jobs = count * most_parts * matrix_jobs, items = GROUPS * group_size;
-  for (uint job = GROUP * group_size + ITEM; job < jobs; job += items) {
+  const uint shares = (STATES + MATRIX_ROWS - 1) / MATRIX_ROWS, matrix_jobs = shares * CATEGORIES;
+  const uint jobs = count * most_parts * matrix_jobs, makers = GROUPS * group_size / MATRIX_ITEMS;
+  for (uint job = (GROUP * group_size + ITEM) / MATRIX_ITEMS; job < jobs; job += makers) {
     const uint matrix = job / matrix_jobs, share = job % matrix_jobs;
     __global const int *record = records + (PARTED ? matrix / most_parts : matrix) * PMATRIX_WORDS;
     int part = 0;

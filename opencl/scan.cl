@@ -34,7 +34,8 @@ static inline void flush(const plf_t *s, __local const int *cells, int batch, in
                          __local count_v *counts, __local acc_v *lanes) {
   const int block = column_block(s, of, span, n);
   sync_group(CLK_LOCAL_MEM_FENCE);
-  for (int b = CATEGORY_FIRST; b < batch; b += CATEGORY_ITEMS) {
+  for (int b = CATEGORY_FIRST * STATE_ITEMS + STATE_ITEM; b < batch;
+       b += CATEGORY_ITEMS * STATE_ITEMS) {
     acc_v sum[TERMS];
     const count_v count = sum_categories(terms, counts, b, COLUMN, sum);
     lanes[b * COLUMNS + COLUMN] = pattern_weights(s, weights, block) * scaled_log(sum[0], count);
@@ -54,7 +55,7 @@ VECTOR_FUNCTION void set_out(const plf_t *s, __global const int *task, int block
                              __local real_v *stack) {
   __global const real *model = model_row(s, task[SCAN_TASK_MODEL], block);
   const real weight = model[MODEL_WEIGHTS + k];
-  real_v x[STATES];
+  real_v x[HELD];
   count_v count = propagate(s, task[SCAN_TASK_ROOT], task[SCAN_TASK_JOIN_P], block, k, x);
   stack_store(s, stack, ROOT_LEVEL, k, x, count);
   count = propagate(s, task[SCAN_TASK_PENDANT], task[SCAN_TASK_PENDANT_P], block, k, x);

@@ -7,16 +7,16 @@
 
 // An operand as it is in memory: a CLA; of a tip, its codes.
 VECTOR_FUNCTION count_v raw_load(const plf_t *s, const place_t *at, int operand, code_v codes,
-                                 real_v x[STATES]) {
+                                 real_v x[HELD]) {
   if (TIP_LOOKUP && operand < 0) return (count_v)(0);
   return operand_load(s, operand, codes, at->block, at->k, x);
 }
 
 // y = y * (P[p] x), elementwise.
 VECTOR_FUNCTION void raw_times(const plf_t *s, const place_t *at, int operand, code_v codes, int p,
-                               const real_v x[STATES], real_v y[STATES]) {
+                               const real_v x[HELD], real_v y[HELD]) {
   if (TIP_LOOKUP && operand < 0) {
-    real_v tip[STATES];
+    real_v tip[HELD];
     table_rows(tip_rows(s, p, at->block, at->k), codes, tip);
     FOR_STATE(i) y[i] *= tip[i];
   } else {
@@ -26,11 +26,11 @@ VECTOR_FUNCTION void raw_times(const plf_t *s, const place_t *at, int operand, c
 
 // sum_i (P[p] near)_i (P[p] far)_i pendant_i
 VECTOR_FUNCTION real_v meeting(const plf_t *s, const place_t *at, int operand, code_v codes, int p,
-                               const real_v near[STATES], const real_v far[STATES],
-                               const real_v pendant[STATES]) {
+                               const real_v near[HELD], const real_v far[HELD],
+                               const real_v pendant[HELD]) {
   if (!TIP_LOOKUP || operand >= 0)
     return across_meeting(s, p, at->block, at->k, near, far, pendant);
-  real_v tip[STATES], sum = 0;
+  real_v tip[HELD], sum = 0;
   table_rows(tip_rows(s, p, at->block, at->k), codes, tip);
   FOR_STATE(i) tip[i] *= pendant[i];
   across_times(s, p, at->block, at->k, near, tip);
@@ -43,7 +43,7 @@ VECTOR_FUNCTION real_v meeting(const plf_t *s, const place_t *at, int operand, c
 VECTOR_FUNCTION bool scan_side(const plf_t *s, const place_t *at, __global const int *side,
                                __global const int *other, int batch) {
   if (!IS_ASKED(side)) return false;
-  real_v near[STATES], x[STATES];
+  real_v near[HELD], x[HELD];
   code_v codes = operand_codes(s, other[0], at->block);
   count_v count = raw_load(s, at, other[0], codes, x);
   count += stack_load(s, at->stack, at->level_in, at->k, near);
@@ -51,7 +51,7 @@ VECTOR_FUNCTION bool scan_side(const plf_t *s, const place_t *at, __global const
   count = rescale(near, count);
   const bool scores = side[SIDE_OUTPUT] >= 0 && !at->stores;
   if (scores) {
-    real_v pendant[STATES];
+    real_v pendant[HELD];
     codes = operand_codes(s, side[0], at->block);
     const count_v counts = raw_load(s, at, side[0], codes, x) +
                            stack_load(s, at->stack, PENDANT_LEVEL, at->k, pendant);

@@ -15,6 +15,8 @@
 
 typedef real_v frequency_t;
 
+#define TILE STATES  // of what generator_times makes together
+
 // Long enough to be called. Inlined into a walk or a scan it crashes the compiler of PoCL 3, and
 // NVIDIA's (driver 580) made scans of up to 4 states that scored insertions wrong.
 #define SITE_CALL static __attribute__((noinline))
@@ -146,8 +148,8 @@ VECTOR_FUNCTION real_v across_meeting(const plf_t *s, int p, int block, int k,
 }
 
 // y = Q x, z = Q Q x
-VECTOR_FUNCTION void site_flow(const plf_t *s, int block, const real_v x[STATES], real_v y[STATES],
-                               real_v z[STATES]) {
+VECTOR_FUNCTION void generator_times(const plf_t *s, __global const real *system, int block, int t,
+                                     const real_v x[STATES], real_v y[STATES], real_v z[STATES]) {
   real_v part[STATES];
   site_project(s, block, x, part);
   FOR_STATE(m) part[m] *= SITE_WORD(s, block, m);

@@ -3,6 +3,9 @@
 #define SUMS_H
 
 #include "session.h"
+#if STATE_ITEMS > 1
+#include "quads.h"
+#endif
 
 // Terms of one pattern and share of the categories wait in local memory for the other shares: TERMS
 // of them per (row, share, column), with one scaling count. On a CPU a column is a whole block.
@@ -54,11 +57,17 @@ VECTOR_FUNCTION bool is_one_scale(__local const count_v *counts, int row, int co
 // beforehand (leave_count), so that no register holds it meanwhile.
 VECTOR_FUNCTION void leave_count(__local count_v *counts, int row, int k, int column,
                                  count_v count) {
-  if (SHARES == CATEGORIES) counts[COUNT_AT(row, k, column)] = count;
+  if (SHARES == CATEGORIES && STATE_ITEM == 0) counts[COUNT_AT(row, k, column)] = count;
 }
 
 VECTOR_FUNCTION void leave_terms(__local real_v *terms, __local count_v *counts, int row, int k,
-                                 int column, const real_v own[TERMS], count_v count) {
+                                 int column, const real_v *own, count_v count) {
+#if STATE_ITEMS > 1
+  real_v sums[TERMS];
+  for (int t = 0; t < TERMS; ++t) sums[t] = quad_sum(own[t]);
+  own = sums;
+  if (STATE_ITEM != 0) return;
+#endif
 #if SHARES < CATEGORIES
   if (k >= CATEGORY_ITEMS) {
     const int share = k % CATEGORY_ITEMS;

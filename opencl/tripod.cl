@@ -36,44 +36,31 @@ VECTOR_FUNCTION void tripod_add(frequency_t pi, const real_v a[3], const real_v 
   sum[9] += a_db * c1;
 }
 
-// All states' share, from the vectors alone. Rows of Q and Q Q are read once for all three; a CPU
-// makes whole vectors where a row's sum alone would wait for itself.
+// All states' share, from the vectors alone. Rows of Q and Q Q are read once for all three.
 VECTOR_FUNCTION void tripod_sums(const plf_t *s, __global const real *model, int block, int k,
-                                 const real_v a[STATES], const real_v b[STATES],
-                                 const real_v c[STATES], real_v sum[TERMS]) {
+                                 const real_v a[HELD], const real_v b[HELD], const real_v c[HELD],
+                                 real_v sum[TERMS]) {
   __global const real *system = model + SYSTEM_AT(k);
-  __global const real *q = system + MODEL_GENERATOR, *qq = system + MODEL_GENERATOR_2;
   const real rate = model[MODEL_RATES + k];
   for (int t = 0; t < TERMS; ++t) sum[t] = 0;
-#if SITE_SYSTEMS
-  real_v qa[STATES], qqa[STATES], qb[STATES], qqb[STATES], qc[STATES], qqc[STATES];
-  site_flow(s, block, a, qa, qqa);
-  site_flow(s, block, b, qb, qqb);
-  site_flow(s, block, c, qc, qqc);
-#elif LANES > 1 || STATES <= 8
-#define ORDERS(x) {x[i], rate * row_times(q, i, x), (rate * rate) * row_times(qq, i, x)}
-#else
-  real_v qa[STATES], qqa[STATES], qb[STATES], qqb[STATES], qc[STATES], qqc[STATES];
-  matvec(q, a, qa);
-  matvec(qq, a, qqa);
-  matvec(q, b, qb);
-  matvec(qq, b, qqb);
-  matvec(q, c, qc);
-  matvec(qq, c, qqc);
-#endif
-#ifndef ORDERS
-#define ORDERS(x) {x[i], rate * JOIN(q, x)[i], (rate * rate) * JOIN(qq, x)[i]}
-#endif
-  FOR_STATE(i) {
-    const real_v of_a[3] = ORDERS(a), of_b[3] = ORDERS(b), of_c[3] = ORDERS(c);
-    tripod_add(FREQUENCY(s, model, block, k, i), of_a, of_b, of_c, sum);
+  FOR_TILE(t) {
+    real_v qa[TILE], qqa[TILE], qb[TILE], qqb[TILE], qc[TILE], qqc[TILE];
+    generator_times(s, system, block, t, a, qa, qqa);
+    generator_times(s, system, block, t, b, qb, qqb);
+    generator_times(s, system, block, t, c, qc, qqc);
+#define ORDERS(x) {x[i], rate * JOIN(q, x)[r], (rate * rate) * JOIN(qq, x)[r]}
+    FOR_OF_TILE(t, r) {
+      const int i = OF_TILE(t, r);
+      const real_v of_a[3] = ORDERS(a), of_b[3] = ORDERS(b), of_c[3] = ORDERS(c);
+      tripod_add(FREQUENCY(s, model, block, k, i), of_a, of_b, of_c, sum);
+    }
   }
 }
 
 VECTOR_FUNCTION void tripod_terms(const plf_t *s, __global const int *record, int block, int k,
                                   __local real_v *terms, __local count_v *counts) {
   __global const real *model = model_row(s, record[TRIPOD_MODEL], block);
-  real_v a[STATES], b[STATES], c[STATES], sum[TERMS];
+  real_v a[HELD], b[HELD], c[HELD], sum[TERMS];
   const count_v count = propagate(s, record[TRIPOD_NEAR], record[TRIPOD_NEAR_P], block, k, a) +
                         propagate(s, record[TRIPOD_FAR], record[TRIPOD_FAR_P], block, k, b) +
                         propagate(s, record[TRIPOD_PENDANT], record[TRIPOD_PENDANT_P], block, k, c);
@@ -107,11 +94,11 @@ static inline void tripod_span(const plf_t *s, __global const int *record, chunk
     const int block = column_block(s, of, span, n);
     FOR_CATEGORY(k) tripod_terms(s, record, block, k, terms, counts);
     sync_group(CLK_LOCAL_MEM_FENCE);
-    if (CATEGORY_FIRST == 0 && column_has_block(s, of, span, n))
+    if (SUMS_UP && column_has_block(s, of, span, n))
       tripod_lane(s, record[TRIPOD_WEIGHTS], block, terms, counts, sums);
     sync_group(CLK_LOCAL_MEM_FENCE);
   }
-  if (CATEGORY_FIRST == 0)
+  if (SUMS_UP)
     for (int t = 0; t < TERMS; ++t) lanes[t * COLUMNS + COLUMN] = sums[t];
   sync_group(CLK_LOCAL_MEM_FENCE);
   for (int q = ITEM; q < TERMS * SPAN; q += TEAM)

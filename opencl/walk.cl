@@ -20,7 +20,7 @@
 // All steps of a walk on one block in category k; returns the count of the last result x. Steps
 // are read two ahead, and tips' codes one.
 VECTOR_FUNCTION count_v walk_steps(const plf_t *s, __global const int *walk, int block, int k,
-                                   __local real_v *stack, real_v x[STATES]) {
+                                   __local real_v *stack, real_v x[HELD]) {
   __global const int4 *steps = (__global const int4 *)(s->program + walk[WALK_FIRST_STEP]);
   const int last = walk[WALK_STEPS] - 1;
   int4 next = steps[0], after = steps[min(1, last)];
@@ -36,9 +36,9 @@ VECTOR_FUNCTION count_v walk_steps(const plf_t *s, __global const int *walk, int
     after = steps[min(n + 2, last)];
     next_left_codes = operand_codes(s, next.s0, block);
     next_right_codes = operand_codes(s, next.s2, block);
-    real_v left_y[STATES], right_y[STATES];
+    real_v left_y[HELD], right_y[HELD];
     if (right == RESULT) {
-      real_v left_x[STATES];
+      real_v left_x[HELD];
       count += stack_load(s, stack, --waiting, k, left_x);
       across(s, left_p, block, k, left_x, left_y);
       across(s, right_p, block, k, x, right_y);
@@ -64,7 +64,7 @@ VECTOR_FUNCTION void walk_terms(const plf_t *s, __global const int *walk, int bl
                                 __local real_v *stack, __local real_v *terms,
                                 __local count_v *counts) {
   __global const real *model = model_row(s, walk[WALK_MODEL], block);
-  real_v x[STATES], tip[STATES], sum = 0;
+  real_v x[HELD], tip[HELD], sum = 0;
   const count_v count = walk_steps(s, walk, block, k, stack, x);
   leave_count(counts, 0, k, COLUMN, count);
   propagate(s, walk[WALK_TIP], walk[WALK_P], block, k, tip);
@@ -79,7 +79,7 @@ static inline void walk_piece(const plf_t *s, __global const int *walk, chunks_t
   for (int n = 0; n < s->chunk_blocks; ++n) {
     const int block = column_block(s, of, span, n);
     FOR_CATEGORY(k) {
-      real_v x[STATES];
+      real_v x[HELD];
       const count_v count = walk_steps(s, walk, block, k, stack, x);
       slot_store(s, walk[WALK_SLOT], block, k, x, count);
     }
@@ -94,7 +94,7 @@ static inline void walk_span(const plf_t *s, __global const int *walk, bool site
     const int block = column_block(s, of, span, n);
     FOR_CATEGORY(k) walk_terms(s, walk, block, k, stack, terms, counts);
     sync_group(CLK_LOCAL_MEM_FENCE);
-    if (CATEGORY_FIRST == 0 && column_has_block(s, of, span, n)) {
+    if (SUMS_UP && column_has_block(s, of, span, n)) {
       acc_v sum[TERMS];
       const count_v count = sum_categories(terms, counts, 0, COLUMN, sum);
       const acc_v own = scaled_log(sum[0], count);
@@ -103,7 +103,7 @@ static inline void walk_span(const plf_t *s, __global const int *walk, bool site
     }
     sync_group(CLK_LOCAL_MEM_FENCE);
   }
-  if (CATEGORY_FIRST == 0) lanes[COLUMN] = lnl;
+  if (SUMS_UP) lanes[COLUMN] = lnl;
   sync_group(CLK_LOCAL_MEM_FENCE);
   for (int q = ITEM; q < SPAN; q += TEAM)
     if (span_chunk(of, span, q) < of.end)

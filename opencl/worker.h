@@ -15,7 +15,7 @@
 #ifdef __NV_CL_C_VERSION
 #define WORK_GROUP
 #else
-#define WORK_GROUP __attribute__((reqd_work_group_size(COLUMNS, CATEGORY_ITEMS, WORKER_ROWS)))
+#define WORK_GROUP __attribute__((reqd_work_group_size(SEATS, CATEGORY_ITEMS, WORKER_ROWS)))
 #endif
 #define STRIDED (WORKER_SIZE < REDUCE_WIDTH ? WORKER_SIZE * REDUCE_WIDTH : WORKER_SIZE)
 

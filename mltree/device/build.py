@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from mltree.contract import Op
 from mltree.device.cache import cache_folder, write_whole
-from mltree.device.layout import SMALL_MATRIX, Layout
+from mltree.device.layout import FEW_HELD, Layout
 from mltree.device.pocl import is_pocl
 from mltree.errors import DeviceError
 from mltree.likelihood.program import Program
@@ -24,6 +24,7 @@ __all__ = [
     "build_parsimony",
     "build_worker",
     "context_on",
+    "has_matrix_unit",
     "is_built",
     "is_nvidia",
     "local_memory",
@@ -53,7 +54,7 @@ SINGLE_REGISTERS = 96
 """Of one that keeps fp32 CLAs (derivatives there 1.07 -> 1.03 ms)."""
 
 MANY_REGISTERS = 255
-"""Of one with vectors of 20 states: the most there are."""
+"""Of one that holds many states: the most there are."""
 
 NVIDIA_REGISTER_FILE = 65_536
 """Registers of a compute unit (compute capability 5 to 12), a quarter for every fourth warp."""
@@ -70,6 +71,10 @@ NVIDIA_UNITS = {
 }
 """KiB of local memory and work-items of a compute unit, by compute capability (CUDA C++ Programming
 Guide, technical specifications). That the driver lends OpenCL all of it was seen on 9.0."""
+
+MATRIX_CAPABILITY, WIDE_CAPABILITY = 8, 9
+"""Compute capabilities from which on ``mma.sync`` takes doubles at all, and 16 rows of them (PTX
+ISA 8.5). An H200 does 33 TFLOP/s with 8 rows at a time, as without it, and 66 with 16."""
 
 NVIDIA_LEAST_UNIT = (64, 1024)
 """Of compute capability 7.5, and of those that are not listed."""
@@ -103,6 +108,11 @@ def is_nvidia(device: cl.Device) -> bool:
     return "nvidia" in str(device.platform.name).lower()
 
 
+def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> bool:
+    """Whether its warps multiply matrices of doubles (``opencl/quads.h``)."""
+    return is_nvidia(device) and device.compute_capability_major_nv >= capability
+
+
 def context_on(device: cl.Device) -> cl.Context:
     """A context on a device; NVIDIA's driver takes 0.1 s for each, so that there is but one."""
     return _context_on(device) if is_nvidia(device) else cl.Context([device])
@@ -126,6 +136,7 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
         "-cl-mad-enable",
         f"-DSPIN_LIMIT={SPIN_LIMIT}",
         f"-DSOURCE_HASH=0x{source_hash()}",
+        f"-DWIDE_PRODUCTS={int(has_matrix_unit(device, WIDE_CAPABILITY))}",
         *layout.options(),
     ]
     try:
@@ -227,7 +238,7 @@ def resident_groups(device: cl.Device, name: str, layout: Layout, local: int) ->
 def register_limit(name: str, layout: Layout) -> int:
     """Registers that a work-item may take, so that at least one of the worker's groups fits."""
     wanted = MANY_REGISTERS
-    if layout.states <= SMALL_MATRIX:
+    if layout.held <= FEW_HELD:
         wanted = SINGLE_REGISTERS if layout.single and name == "sites" else NVIDIA_REGISTERS[name]
     return min(wanted, NVIDIA_REGISTER_FILE // _seats(name, layout) // 8 * 8)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyopencl as cl
 
+from mltree.device.build import has_matrix_unit
 from mltree.device.cache import cache_folder
 from mltree.device.info import DeviceInfo
 from mltree.device.pocl import little_room, name_unknown_cpu, why_unloadable
@@ -80,6 +81,7 @@ def _describe(index: int, device: cl.Device) -> DeviceInfo:
         local_memory=device.local_mem_size,
         vector_width=max(1, device.native_vector_width_double),
         handle=device,
+        has_matrix_unit=has_matrix_unit(device),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mltree.alignment.patterns import Patterns
-from mltree.contract import GPU_COLUMNS
+from mltree.contract import WARP
 from mltree.values import Value
 
 __all__ = [
@@ -25,6 +25,18 @@ MATRIX_GROUP, LARGEST_MATRIX = 128, 32
 """The same where a pattern's vectors fill registers: from five states on, up to so many. 30
 replicates of 50 taxa x 1,777 amino acids on an H200, newviews and derivatives of groups of 512 /
 256 / 128: 4.1 and 1.1 / 2.4 and 1.0 / 2.0 and 0.9 s."""
+
+QUAD, QUAD_LANES = 4, 8
+"""Work-items that share a lane's states where warps multiply matrices, and lanes of such a warp."""
+
+QUAD_STATES = 9
+"""States from which on they do: vectors of fewer fit a work-item's registers."""
+
+FEW_HELD = 5
+"""States of a lane that take few registers: all of DNA's, or a work-item's of a protein's."""
+
+QUAD_GROUP = 256
+"""Work-items of a GPU work-group at most where quads hold more: each then has 255 registers."""
 
 GPU_UNIT_ITEMS = 1024
 """Work-items that a compute unit is given before rows are added: with enough blocks a lone row
@@ -94,17 +106,32 @@ class Layout(Value):
     site_systems: bool = False
     """Whether every pattern has an eigen system of its own (:mod:`mltree.model.site_systems`): P is
     not made then, but applied by way of it."""
+    state_items: int = 1
+    """Work-items that share a lane's states: 4 where a warp multiplies matrices (``quads.h``)."""
 
     @property
     def team(self) -> int:
         """Work-items that share a row."""
-        return self.lanes * self.category_items
+        return self.lanes * self.state_items * self.category_items
+
+    @property
+    def held(self) -> int:
+        """States that a work-item holds of a pattern."""
+        return -(-self.states // self.state_items)
 
     @property
     def pattern_bytes(self) -> int:
         """Bytes of one pattern of a CLA, its scaling counts included."""
         real = 4 if self.single else 8
         return self.categories * (self.states * real + 2)
+
+    @property
+    def matrix_items(self) -> int:
+        """Work-items that make a P matrix: one on CPUs; else one a row, or a warp several."""
+        if self.state_items > 1:
+            rows = QUAD_LANES * (self.vw // self.lanes)
+            return -(-self.states // rows) * QUAD_LANES * QUAD
+        return 1 if self.lanes == 1 else self.states
 
     @property
     def matrix_words(self) -> int:
@@ -132,7 +159,7 @@ class Layout(Value):
         """The same for these: where they have an eigen system each, there is no P x tip."""
         if patterns.systems is None:
             return self
-        return replace(self, site_systems=True, tip_lookup=False)
+        return replace(self, site_systems=True, tip_lookup=False, state_items=1)
 
     def of_worker(self, worker: str) -> Layout:
         """The same order of elements, shared by as many work-items as suit the worker best.
@@ -143,20 +170,20 @@ class Layout(Value):
         if self.lanes == 1 or self.states > SMALL_MATRIX or worker == "sites":
             return self
         width = 4 if self.single else 2
-        if worker == "walk" and self.lanes < GPU_COLUMNS:  # few patterns
+        if worker == "walk" and self.lanes < WARP:  # few patterns
             width //= 2
         return replace(self, lanes=self.vw // width)
 
     def group(self, worker: str) -> tuple[int, int, int]:
         """Work-items of one of the worker's work-groups: columns, categories, rows."""
         if worker == "sites":
-            return self.lanes, self.category_items, self.rows
-        return self.columns, self.category_items, 1
+            return self.lanes * self.state_items, self.category_items, self.rows
+        return self.columns * self.state_items, self.category_items, 1
 
     @property
     def columns(self) -> int:
-        """Work-items of a walking work-group with patterns of their own: a GPU's warp or more."""
-        return max(self.lanes, GPU_COLUMNS) if self.lanes > 1 else 1
+        """Lanes of a walking work-group: a GPU's warp or more."""
+        return max(self.lanes, WARP // self.state_items) if self.lanes > 1 else 1
 
     @property
     def span(self) -> int:
@@ -166,7 +193,8 @@ class Layout(Value):
     def stack_bytes(self) -> int:
         """Bytes of one level of a work-group's own stack, counts included."""
         real = 4 if self.single else 8
-        return self.categories * (self.states + 1) * self.columns * self.vw // self.lanes * real
+        seats = self.columns * self.state_items
+        return self.categories * (self.held + 1) * seats * self.vw // self.lanes * real
 
     def cla_bytes(self, n_patterns: int) -> int:
         """Bytes of one CLA and its scaling counts."""
@@ -222,6 +250,7 @@ class Layout(Value):
             "CATEGORIES": self.categories,
             "WIDTH": self.vw // self.lanes,
             "LANES": self.lanes,
+            "STATE_ITEMS": self.state_items,
             "CATEGORY_ITEMS": self.category_items,
             "ROWS": self.rows,
             "SINGLE": int(self.single),
@@ -235,7 +264,8 @@ class Layout(Value):
 
     def __str__(self) -> str:
         kind = "fp32" if self.single else "fp64"
-        shape = f" ({self.lanes} x {self.category_items} x {self.rows} work-items)"
+        seats = self.lanes * self.state_items
+        shape = f" ({seats} x {self.category_items} x {self.rows} work-items)"
         return f"VW={self.vw} {kind}{shape if self.lanes > 1 else ''}"
 
 
@@ -248,36 +278,48 @@ def cpu_layout(states: int, codes: int, categories: int, vw: int, single: bool) 
 
 
 def gpu_layout(
-    states: int, codes: int, categories: int, vw: int, single: bool, rows: int, width: int = 1
+    states: int,
+    codes: int,
+    categories: int,
+    vw: int,
+    single: bool,
+    rows: int,
+    width: int = 1,
+    state_items: int = 1,
 ) -> Layout:
-    """A work-item per ``width`` patterns and category; ``rows`` nodes of a level side by side."""
-    return Layout(
-        states, codes, categories, vw=vw, lanes=vw // width,
-        category_items=category_items(categories), rows=rows, single=single, fp64=True,
-        tip_lookup=True,
+    """A lane per ``width`` patterns and category; ``rows`` nodes of a level side by side."""
+    alone = Layout(
+        states, codes, categories, vw=vw, lanes=vw // width, category_items=1, rows=rows,
+        single=single, fp64=True, tip_lookup=True, state_items=state_items,
     )  # fmt: skip
+    most = MOST_CATEGORY_ITEMS if state_items == 1 else _most_items(alone) // alone.team
+    return replace(alone, category_items=category_items(categories, max(1, most)))
 
 
-def category_items(categories: int) -> int:
-    """Work-items of a GPU that share the categories of a pattern, evenly."""
-    if categories <= MOST_CATEGORY_ITEMS:
+def category_items(categories: int, most: int = MOST_CATEGORY_ITEMS) -> int:
+    """Work-items of a GPU that share a pattern's categories, evenly; up to ``most`` one each."""
+    if categories <= most:
         return categories
-    fitting = range(1, SHARED_CATEGORY_ITEMS + 1)
+    fitting = range(1, min(most, SHARED_CATEGORY_ITEMS) + 1)
     return max(items for items in fitting if categories % items == 0)
 
 
-def gpu_rows(vw: int, categories: int, n_patterns: int, compute_units: int, width: int = 1) -> int:
+def gpu_rows(layout: Layout, n_patterns: int, compute_units: int) -> int:
     """Rows that fill the device where the blocks alone do not."""
-    team = vw // width * category_items(categories)
-    wanted = compute_units * GPU_UNIT_ITEMS // (-(-n_patterns // vw) * team)
-    return max(1, min(wanted, GPU_GROUP // team))
+    wanted = compute_units * GPU_UNIT_ITEMS // (layout.blocks(n_patterns) * layout.team)
+    return max(1, min(wanted, GPU_GROUP // layout.team))
 
 
 def most_rows(layout: Layout) -> int:
     """Rows that a work-group has room for; one where a lone work-item does everything."""
-    is_matrix = SMALL_MATRIX < layout.states <= LARGEST_MATRIX
-    most = MATRIX_GROUP if is_matrix else GPU_GROUP
-    return max(1, most // layout.team) if layout.lanes > 1 else 1
+    return max(1, _most_items(layout) // layout.team) if layout.lanes > 1 else 1
+
+
+def _most_items(layout: Layout) -> int:
+    """Work-items of a work-group at most."""
+    if layout.state_items > 1:
+        return GPU_GROUP if layout.held <= FEW_HELD else QUAD_GROUP
+    return MATRIX_GROUP if SMALL_MATRIX < layout.states <= LARGEST_MATRIX else GPU_GROUP
 
 
 def without_fp64(layout: Layout) -> Layout:

@@ -245,8 +245,7 @@ class Worker:
             case Sites(streams):
                 jobs = len(streams) * chunks
             case PMatrices(records):
-                rows = 1 if layout.lanes == 1 else layout.states
-                jobs = -(-len(records) * layout.categories * rows // items)
+                jobs = -(-len(records) * layout.categories * layout.matrix_items // items)
             case Reduce(records):
                 jobs = -(-int(records["count"].sum()) // max(1, items // REDUCERS))
             case Rell(records):

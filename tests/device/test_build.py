@@ -15,7 +15,7 @@ import pytest
 
 from mltree.device import build
 from mltree.device.discovery import choose_device
-from mltree.device.layout import gpu_layout, most_rows
+from mltree.device.layout import QUAD, gpu_layout, most_rows
 from mltree.device.worker import MOST_LOCAL
 
 Hash = Callable[[], str]
@@ -73,13 +73,15 @@ def test_as_many_groups_as_a_unit_surely_holds(
 
 @pytest.mark.parametrize("worker", build.WORKERS)
 @pytest.mark.parametrize(
-    ("states", "categories", "vw"), [(4, 1, 16), (4, 5, 16), (20, 4, 8), (20, 5, 8), (20, 5, 32)]
+    ("states", "categories", "vw"),
+    [(4, 1, 16), (4, 5, 16), (20, 4, 8), (20, 5, 8), (20, 5, 32), (61, 4, 8), (61, 32, 8)],
 )
+@pytest.mark.parametrize("items", [1, QUAD])
 def test_a_group_fits_the_registers_quarter_by_quarter(
-    worker: str, states: int, categories: int, vw: int
+    worker: str, states: int, categories: int, vw: int, items: int
 ) -> None:
     """A quarter of a unit takes every fourth warp: 15 warps need as many registers as 16."""
-    alone = gpu_layout(states, states, categories, vw, False, 1)
+    alone = gpu_layout(states, states, categories, vw, False, 1, state_items=items)
     layout = replace(alone, rows=most_rows(alone))
     warps = -(-math.prod(layout.group(worker)) // 32)
     of_warp = -(-32 * build.register_limit(worker, layout) // 256) * 256
@@ -162,8 +164,7 @@ def test_builds_are_silent(folder: Path, capfd: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_device_whose_contexts_take_long_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = choose_device(None).handle
+    device, again = choose_device(None).handle, choose_device(None).handle
     for is_slow in (True, False):
         monkeypatch.setattr(build, "is_nvidia", lambda _, slow=is_slow: slow)
-        again = choose_device(None).handle
         assert (build.context_on(device) is build.context_on(again)) == is_slow

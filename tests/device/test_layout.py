@@ -11,6 +11,8 @@ from mltree.device.layout import (
     GPU_GROUP,
     MAX_CHUNKS,
     MAX_GPU_CHUNKS,
+    QUAD,
+    QUAD_GROUP,
     TILE_BYTES,
     Layout,
     cpu_layout,
@@ -28,6 +30,8 @@ LAYOUTS = [
     gpu_layout(4, 16, 4, 8, False, 16),
     gpu_layout(4, 16, 4, 64, False, 1, width=2),
     gpu_layout(61, 62, 1, 32, False, 1),
+    gpu_layout(61, 62, 4, 8, False, 2, state_items=QUAD),
+    gpu_layout(20, 25, 80, 16, False, 1, width=2, state_items=QUAD),
 ]
 
 
@@ -80,6 +84,21 @@ def test_a_span_of_chunks_fills_the_columns() -> None:
     assert cpu_layout(4, 16, 4, 8, False).group("scan") == (1, 1, 1)
 
 
+@pytest.mark.parametrize("worker", WORKERS)
+@pytest.mark.parametrize(
+    ("states", "categories"), [(20, 4), (20, 19), (20, 240), (61, 4), (61, 32)]
+)
+def test_quads_make_whole_warps(worker: str, states: int, categories: int) -> None:
+    """Four work-items share a lane's states, eight lanes are a warp, and registers suffice."""
+    layout = gpu_layout(states, states, categories, 16, False, 1, width=2, state_items=QUAD)
+    columns, items, _ = layout.group(worker)
+    assert layout.held * QUAD >= states
+    assert columns % 32 == 0
+    assert categories % items == 0
+    assert layout.team <= (GPU_GROUP if states == 20 else QUAD_GROUP)
+    assert layout.stack_bytes() == categories * (layout.held + 1) * columns * 2 * 8
+
+
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("vw", [8, 16, 64])
 @pytest.mark.parametrize("worker", WORKERS)
@@ -103,14 +122,14 @@ def test_cpus_and_vectors_of_many_states_have_one_width() -> None:
 @pytest.mark.parametrize("categories", [1, 4, 8])
 @pytest.mark.parametrize("patterns", [1, 1000, 1_000_000])
 def test_rows_fit_a_work_group(vw: int, categories: int, patterns: int) -> None:
-    rows = gpu_rows(vw, categories, patterns, 132)
+    rows = gpu_rows(gpu_layout(4, 16, categories, vw, False, 1), patterns, 132)
     assert rows >= 1
     assert rows == 1 or rows * vw * categories <= GPU_GROUP
 
 
 def test_much_data_needs_no_rows() -> None:
-    assert gpu_rows(32, 4, 1_000_000, 132) == 1
-    assert gpu_rows(8, 4, 100, 132) == GPU_GROUP // 32
+    assert gpu_rows(gpu_layout(4, 16, 4, 32, False, 1), 1_000_000, 132) == 1
+    assert gpu_rows(gpu_layout(4, 16, 4, 8, False, 1), 100, 132) == GPU_GROUP // 32
 
 
 def test_without_doubles_everything_is_single() -> None:

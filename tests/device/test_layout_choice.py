@@ -11,7 +11,7 @@ import pytest
 from mltree.device import calibration
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, save
 from mltree.device.info import DeviceInfo
-from mltree.device.layout import MATRIX_GROUP, most_rows
+from mltree.device.layout import MATRIX_GROUP, QUAD, most_rows
 from mltree.device.layout_choice import (
     block_widths,
     check_width,
@@ -40,7 +40,10 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_rules() -> None:
     assert rule_layout(DEVICE, 4, 16, 4, 1000).vw == 8
-    assert rule_layout(replace(DEVICE, vector_width=4), 4, 16, 4, 1000).vw == 4
+    for native, dna, protein in ((1, 2, 1), (2, 4, 2), (4, 8, 4), (8, 8, 8)):
+        cpu = replace(DEVICE, vector_width=native)
+        assert rule_layout(cpu, 4, 16, 4, 1000).vw == dna
+        assert rule_layout(cpu, 20, 25, 4, 1000).vw == protein
     assert rule_layout(DEVICE, 4, 16, 4, 1000, vw=1).vw == 1
     single = rule_layout(DEVICE, 4, 16, 4, 1000, single=True)
     assert (single.vw, single.single) == (16, True)
@@ -52,6 +55,24 @@ def test_the_rules() -> None:
     assert proteins.team * proteins.rows == MATRIX_GROUP
     assert little.rows > much.rows
     assert not rule_layout(replace(DEVICE, has_fp64=False), 4, 16, 4, 1000).fp64
+
+
+def test_warps_multiply_where_they_can() -> None:
+    """Vectors of many doubles, on devices that have a unit for it, two patterns at a time."""
+    able = replace(GPU, has_matrix_unit=True)
+    for device, states, single, items in (
+        (able, 4, False, 1),
+        (able, 20, True, 1),
+        (GPU, 20, False, 1),
+        (able, 10, False, QUAD),
+        (able, 20, False, QUAD),
+    ):
+        assert rule_layout(device, states, states, 4, 1000, single).state_items == items
+    proteins, few, many = (rule_layout(able, s, s, 4, n) for s, n in ((20, 9), (61, 9), (61, 9999)))
+    assert (proteins.vw, few.vw, many.vw) == (16, 8, 16)
+    assert proteins.lanes == few.lanes == many.lanes == 8
+    for width in (8, 64):
+        assert rule_layout(able, 20, 25, 4, 1000, vw=width).lanes % 8 == 0
 
 
 def test_patterns_that_take_turns_do_not_widen_a_layout() -> None:
