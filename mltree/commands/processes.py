@@ -19,9 +19,9 @@ __all__ = ["ranks_for", "share_loci", "share_replicates"]
 MOST_FOR_LOCI, LOCI_OF_A_RANK = 8, 64
 """Processes beyond which one GPU is what all wait for; loci that are worth the start of one."""
 
-MOST_FOR_REPLICATES, TIPS_OF_A_RANK = 4, 1_500
-"""The same of replicates, in tips of them all. 100 on an H200 with 16 cores, seconds by 1 / 4 / 8
-processes: 101 taxa 38.4 / 27.6 / 27.9; 47 taxa, by 1 / 2 / 3, 9.3 / 8.9 / 8.2."""
+MOST_FOR_REPLICATES, TIPS_OF_A_RANK = 4, 1_200
+"""The same of replicates, in tips of them all. 100 on an H200 with 16 cores, seconds by 1 / 2 / 4 /
+8 processes: 101 taxa 34.2 / 24.4 / 21.3 / 22.7; 47 taxa 7.9 / 6.7 / 5.8 / 6.3."""
 
 
 def share_loci(request: Request, loci: int) -> None:
