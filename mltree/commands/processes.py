@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from mltree.commands.request import Request
 from mltree.device.discovery import DeviceInfo, choose_devices
-from mltree.events import Emit, Notice
 from mltree.ranks import here, start
 from mltree.threads import threads
 
@@ -29,12 +28,11 @@ def share_loci(request: Request, loci: int) -> None:
     _share(request, loci // LOCI_OF_A_RANK, MOST_FOR_LOCI)
 
 
-def share_replicates(request: Request, replicates: int, taxa: int, emit: Emit) -> None:
-    """Start those that so many searches of trees of so many taxa are worth, and tell which."""
-    was_alone = here().size == 1
+def share_replicates(request: Request, replicates: int, taxa: int) -> bool:
+    """Start those that so many searches of trees of so many taxa are worth; whether any are new."""
+    before = here()
     _share(request, replicates * taxa // TIPS_OF_A_RANK, MOST_FOR_REPLICATES)
-    if was_alone and here().size > 1:
-        emit(Notice(here().text))
+    return here() is not before
 
 
 def _share(request: Request, worth: int, most: int) -> None:
