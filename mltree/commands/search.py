@@ -224,7 +224,7 @@ def _deliver(
     drawn = Drawn(newick)
     if request.supports.kinds:
         outputs.write(texts)
-        replicate = partial(_replicates, request, ready, log, run.reporter, found)
+        replicate = partial(_replicates, request, ready, log, run, found)
         drawn = draw_supports(
             request.supports, ready, found, request.seed, draw, replicate, run.reporter
         )
@@ -240,7 +240,7 @@ def _replicates(
     request: SearchRequest,
     ready: TreeSearch,
     log: RunLog,
-    reporter: Reporter,
+    run: Run,
     found: Found,
     wanted: Wanted,
     newick: str,
@@ -260,9 +260,9 @@ def _replicates(
     best, before = read_labelled(newick)
     with Journal(request.outputs.path(JOURNAL)) as journal:
         texts, told, outcome = replicated(
-            bootstrap, wanted, journal, best, request, log, reporter, before
+            bootstrap, wanted, journal, best, request, log, run.reporter, before
         )
-    reporter(finished(outcome))
+    run(finished(outcome))
     return texts, told
 
 
