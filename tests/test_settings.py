@@ -63,6 +63,16 @@ def test_one_by_one_as_many_copies_are_tried(name: str) -> None:
     assert side_by_side.one_by_one(all_starts=True).starts_at_once is None
 
 
+def test_side_by_side_a_search_of_one_start_has_several_of_which_the_best_goes_on() -> None:
+    fast = preset("fast")
+    beside = fast.for_data(700, 1_000).side_by_side()
+    assert beside.parsimony_starts == fast.starts_in_company > 1 == beside.max_survivors
+    few = fast.for_data(4, 1_000)
+    assert few.side_by_side() == few, "it has more anyway"
+    for other in (preset("default"), preset("thorough"), SearchSettings(parsimony_starts=0)):
+        assert other.side_by_side() == other
+
+
 def test_an_unperturbed_search_has_its_rounds() -> None:
     assert REPLICATE.perturbation.patience > 0
     bare = REPLICATE.unperturbed()

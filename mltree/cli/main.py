@@ -125,8 +125,8 @@ def search(
         typer.Option(
             "--preset",
             metavar="fast|default|thorough",
-            help="fast: one start, some where taxa are few, and no perturbation; thorough: more of "
-            "both.",
+            help="fast: one start, some where taxa are few or on a GPU, and no perturbation; "
+            "thorough: more of both.",
         ),
     ] = Preset.DEFAULT,
     moves: MovesOption = Moves.SPR,

@@ -68,6 +68,10 @@ class Wanted(Value):
         """That may be searched side by side."""
         return self.replicates or 2 * STEP
 
+    def left(self, journal: Journal) -> int:
+        """Of these, those that a journal lacks."""
+        return self.trees - len(journal.done)
+
 
 class BootstrapRequest(Request, kw_only=True):
     """``mltree bootstrap``."""
@@ -126,6 +130,8 @@ def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:
         tree = request.tree and read_tree(request.tree, problem, reporter)
         best = request.tree and first_tree(request.tree, reporter)
         with Journal(outputs.path(JOURNAL), afresh=not resumes) as journal:
+            # They load their devices while the model is fitted here.
+            share_replicates(request, wanted.left(journal), len(problem.taxa))
             bootstrap = prepare_bootstrap(
                 problem, replicate_settings(request.nni_only), request.resources,
                 replicates=wanted.replicates, seed=request.seed, tree=tree or None,
@@ -179,8 +185,6 @@ def replicated(
     def grown() -> None:
         saving.offer(lambda: write(journal.newicks(journal.in_order)), reporter)
 
-    left = wanted.trees - len(journal.done)
-    share_replicates(request, left, len(bootstrap.problem.taxa), reporter)
     with parting(partial(_leave, request, journal, write, log)):
         outcome = bootstrap.run(wanted.replicates, journal, reporter, grown, here())
         if wanted.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from mltree.commands.request import Request
 from mltree.device.discovery import DeviceInfo, choose_devices
-from mltree.events import Emit, Notice
 from mltree.ranks import here, start
 from mltree.threads import threads
 
@@ -19,9 +18,9 @@ __all__ = ["ranks_for", "share_loci", "share_replicates"]
 MOST_FOR_LOCI, LOCI_OF_A_RANK = 8, 64
 """Processes beyond which one GPU is what all wait for; loci that are worth the start of one."""
 
-MOST_FOR_REPLICATES, TIPS_OF_A_RANK = 4, 1_500
-"""The same of replicates, in tips of them all. 100 on an H200 with 16 cores, seconds by 1 / 4 / 8
-processes: 101 taxa 38.4 / 27.6 / 27.9; 47 taxa, by 1 / 2 / 3, 9.3 / 8.9 / 8.2."""
+MOST_FOR_REPLICATES, TIPS_OF_A_RANK = 4, 1_200
+"""The same of replicates, in tips of them all. 100 on an H200 with 16 cores, seconds by 1 / 2 / 4 /
+8 processes: 101 taxa 34.2 / 24.4 / 21.3 / 22.7; 47 taxa 7.9 / 6.7 / 5.8 / 6.3."""
 
 
 def share_loci(request: Request, loci: int) -> None:
@@ -29,12 +28,11 @@ def share_loci(request: Request, loci: int) -> None:
     _share(request, loci // LOCI_OF_A_RANK, MOST_FOR_LOCI)
 
 
-def share_replicates(request: Request, replicates: int, taxa: int, emit: Emit) -> None:
-    """Start those that so many searches of trees of so many taxa are worth, and tell which."""
-    was_alone = here().size == 1
+def share_replicates(request: Request, replicates: int, taxa: int) -> bool:
+    """Start those that so many searches of trees of so many taxa are worth; whether any are new."""
+    before = here()
     _share(request, replicates * taxa // TIPS_OF_A_RANK, MOST_FOR_REPLICATES)
-    if was_alone and here().size > 1:
-        emit(Notice(here().text))
+    return here() is not before
 
 
 def _share(request: Request, worth: int, most: int) -> None:

@@ -19,6 +19,7 @@ from mltree.commands.bootstrap import (
 )
 from mltree.commands.choice_files import choice_kinds
 from mltree.commands.model import chosen
+from mltree.commands.processes import share_replicates
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
 from mltree.commands.site_classes import SITE_FREQUENCIES
@@ -259,6 +260,8 @@ def _replicates(
     bootstrap = bootstrap_after(ready, model, settings, request.seed)
     best, before = read_labelled(newick)
     with Journal(request.outputs.path(JOURNAL)) as journal:
+        if share_replicates(request, wanted.left(journal), len(ready.problem.taxa)):
+            reporter(Notice(here().text))
         texts, told, outcome = replicated(
             bootstrap, wanted, journal, best, request, log, reporter, before
         )

@@ -206,8 +206,8 @@ class Likelihood:
         lnl, lengths = np.empty(scan.outputs), np.empty((*lead, scan.outputs, 3))
         if floors is None or lead:  # parts with lengths of their own are optimised one by one
             floors = np.full(scan.outputs, -np.inf)
-        most = room.near_at_once(base) * self.engine.parts // table.parts
-        for part, outputs in split(scan, most, max(1, room.most - base), table):
+        alike = room.near_at_once(base)
+        for part, outputs in split(scan, alike * self.engine.parts // table.parts, alike, table):
             found = self._refine(trees, cases, part, base, floors[outputs])
             lnl[outputs], lengths[..., outputs, :] = found
         return lnl, lengths

@@ -40,10 +40,7 @@ Float = NDArray[np.float64]
 
 
 class ScanTasks(Value):
-    """Depth-first steps of many tasks; steps of task k are first_step[k] : first_step[k + 1].
-
-    Tasks come in order of falling size, so that the longest walks start first.
-    """
+    """Depth-first steps of many tasks; steps of task k are first_step[k] : first_step[k + 1]."""
 
     tree: Int
     """int32[tasks]: index into the launch's list of trees (and models); 0 for one tree."""
@@ -114,6 +111,7 @@ def split(scan: ScanTasks, most: int, alike: int, cases: Cases) -> list[tuple[Sc
     ``alike``: outputs that may be on the same parts of the data. A task with more of them is walked
     several times, with some of its outputs each time.
     """
+    scan = _in_turns(scan, cases)
     per_step = np.concatenate([[0], np.cumsum(scan.output >= 0)])
     size = np.diff(per_step[scan.first_step]).astype(np.int32)
     parts: list[tuple[ScanTasks, Int]] = []
@@ -129,6 +127,35 @@ def split(scan: ScanTasks, most: int, alike: int, cases: Cases) -> list[tuple[Sc
             parts += _walks(*_part(scan, first, last), min(most, alike))
         first = last
     return parts
+
+
+def _in_turns(scan: ScanTasks, cases: Cases) -> ScanTasks:
+    """The same tasks, those on different parts of the data in turns.
+
+    Of any of them that follow one another, all parts have about as much of their own.
+    """
+    ranges, streams = cases.streams
+    if len(ranges) == 1:
+        return scan
+    steps = np.diff(scan.first_step)
+    stream = streams[scan.tree]
+    place = cases.before(scan.tree, steps) + steps / 2
+    order = np.argsort(place / np.bincount(stream, steps)[stream], kind="stable")
+    first = np.append(0, np.cumsum(steps[order]))
+    moved = np.repeat(scan.first_step[:-1][order] - first[:-1], steps[order])
+    index = np.arange(first[-1]) + moved
+    partner = scan.partner[index]
+    return replace(
+        scan,
+        tree=scan.tree[order],
+        prune=scan.prune[order],
+        root=scan.root[order],
+        join_length=scan.join_length[..., order],
+        first_step=first.astype(np.int32),
+        partner=np.where(partner < 0, partner, partner - moved).astype(np.int32),
+        output=scan.output[index],
+        **{name: getattr(scan, name)[index] for name in _STEP_FIELDS},
+    )
 
 
 def _walks(task: ScanTasks, outputs: Int, room: int) -> Iterator[tuple[ScanTasks, Int]]:

@@ -59,10 +59,6 @@ MOST = 1000
 """Replicates after which autoMRE gives up: RAxML's and RAxML-NG's."""
 
 
-SHARES = 4
-"""Times that each of several ranks takes replicates, at least: so they end at about one time."""
-
-
 class Outcome(Value):
     """The replicates of a bootstrap that has ended."""
 
@@ -116,9 +112,8 @@ class Bootstrap(Value, kw_only=True):
         checks = _Checks(journal, self.replicates.seed, goal, wanted is None, emit)
         if not checks.are_enough():
             missing = [k for k in range(1, goal + 1) if k not in journal.done]
-            at_once = self._at_once(len(missing), wanted is None)
-            if ranks.size > 1:
-                at_once = max(1, min(at_once, len(missing) // (SHARES * ranks.size)))
+            soon = missing[: 2 * STEP] if wanted is None else missing  # a check may end it all
+            at_once = self._at_once(-(-len(soon) // ranks.size))
             helping = partial(_helping, self, at_once, self.head.fingerprint)
             for number, entry in ranks.deal(missing, partial(self._searched, at_once), helping):
                 journal.add(number, entry)
@@ -137,13 +132,13 @@ class Bootstrap(Value, kw_only=True):
         for _, found in perform_all(self.computation.likelihood, searches, at_once):
             yield found.number, Entry(found.lnl, write_newick(found.tree, self.problem.taxa))
 
-    def _at_once(self, missing: int, auto: bool) -> int:
-        """Replicates side by side: two checks' worth where the next check may end it all."""
+    def _at_once(self, most: int) -> int:
+        """Replicates that are best searched side by side, so many at most."""
         n_tips = self.replicates.distinct.groups[0].n_tips
         tree = random_topology(n_tips, np.random.default_rng(0))
         tree.lengths = self.replicates.model.spread(tree.lengths)
         starts = self.replicates.settings.parsimony_starts
-        count = starts * max(1, min(missing, 2 * STEP if auto else missing))
+        count = starts * max(1, most)
         case = Case(self.replicates.model.arrays())
         trees = self.computation.likelihood.trees_at_once([tree] * count, [case] * count)
         return max(1, trees // starts)

@@ -52,9 +52,8 @@ AT_ONCE = 256
 
 CPU_BYTES, GPU_SHARE = 1 << 25, 0.5
 """Bytes of CLAs of the loci that are searched at a time, a tree each: on a CPU, where more bring
-nothing but memory, for the locus with most insertions to score decides how many near vectors all
-have room for (200 loci of 20 taxa x 350 sites: 7.3 GB and 78 s with eight times as many, 1.0 GB and
-53 s); and the share of those that a GPU holds, which has work for all."""
+little but memory (120 loci of 20 taxa x 350 sites: 520 MB, and as much time as with half or eight
+times as many); and the share of those that a GPU holds, which has work for all."""
 
 SHARES = 4
 """Times that each of several ranks takes loci, at least, so that all end at about the same time."""

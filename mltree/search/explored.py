@@ -190,16 +190,15 @@ class Explored:
             self.moves = self.prunes = NOTHING
         self.reach = new
 
-    def add(self, lesson: Lesson, *, idle: bool = False) -> None:
-        """Learn hopeless moves and exhausted prunes, and ``idle`` ones if they count."""
-        self.moves = _joined(self.moves, lesson.moves)
-        self.prunes = _joined(self.prunes, lesson.prunes)
-        if idle:
-            self.idle = _joined(self.idle, lesson.idle)
+    def add(self, lessons: Sequence[Lesson], idle: Sequence[Lesson] = ()) -> None:
+        """Learn hopeless moves and exhausted prunes, and the idle prunes of ``idle`` ones."""
+        self.moves = _joined(self.moves, [one.moves for one in lessons])
+        self.prunes = _joined(self.prunes, [one.prunes for one in lessons])
+        self.idle = _joined(self.idle, [one.idle for one in idle])
 
     def ended(self, topologies: Iterable[int]) -> None:
         """Nothing was found to do from these."""
-        self.ends = _joined(self.ends, np.array(list(topologies), np.uint64))
+        self.ends = _joined(self.ends, [np.array(list(topologies), np.uint64)])
 
     def forget_ends(self, *, idle: bool = True) -> None:
         """More may be found to do from them, and with ``idle`` prunes too."""
@@ -225,8 +224,12 @@ def _among(keys: UInt64Array, known: UInt64Array) -> NDArray[np.bool_]:
     return inside
 
 
-def _joined(known: UInt64Array, new: UInt64Array) -> UInt64Array:
+def _joined(known: UInt64Array, others: Sequence[UInt64Array]) -> UInt64Array:
+    """The known keys and those of the others, rising: merged, since known ones are many."""
+    every = np.sort(np.concatenate((NOTHING, *others)))
+    new = every[~_among(every, known)]
     if not new.size:
         return known
-    both = np.union1d(known, new)
-    return both if both.size <= MOST_KEYS else np.unique(new)[:MOST_KEYS]
+    new = new[np.append(True, new[1:] != new[:-1])]
+    both = np.insert(known, np.searchsorted(known, new), new)
+    return both if both.size <= MOST_KEYS else new[:MOST_KEYS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 
 from mltree.likelihood.cases import Case
 from mltree.search.acceptance import apply_moves, best_moves, better_half
@@ -65,9 +66,11 @@ def spr_round(
         trials = Trials(phase.trials, settings, free_length)
         wanted = yield from _with_trials(lineages, case, rescored, wanted, trials)
     counts = yield from _apply_guarded(lineages, case, wanted, epsilon, constraint)
+    lessons = [found.lesson for found in scored]
+    counting = [phase.looks_once or count == 0 for count in counts]
+    explored.add(lessons, idle=list(compress(lessons, counting)))
     outcomes = []
     for lineage, lnl, count, found in zip(lineages, before, counts, scored, strict=True):
-        explored.add(found.lesson, idle=count == 0 or phase.looks_once)
         gain = lineage.lnl - lnl
         lineage.rounds += 1
         lineage.active = count > 0 and gain >= enough and lineage.rounds < settings.max_rounds

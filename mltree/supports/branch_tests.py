@@ -16,10 +16,10 @@ Letters: B inner branches, R replicates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import erf
 
 from mltree.supports.resampling import Resampling
 from mltree.tree.topology import Float64Array
@@ -106,6 +106,7 @@ def abayes(observed: Float64Array) -> Float64Array:
 def parametric(observed: Float64Array) -> Float64Array:
     """1 - p of aLRT, f64 [B], of f64 [B, 3]; 0 where an interchange is better."""
     statistic = observed[:, 0] - observed[:, 1:].max(axis=1)
-    chi_square = erf(np.sqrt(np.maximum(statistic, 0.0)))  # of 2 aLRT
+    roots = np.sqrt(np.maximum(statistic, 0.0)).tolist()
+    chi_square = np.array([math.erf(root) for root in roots])  # of 2 aLRT
     mixed = (1.0 + chi_square) / 2.0
     return np.where(statistic >= 0.0, mixed**TOPOLOGIES, 0.0)

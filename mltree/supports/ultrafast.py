@@ -90,7 +90,7 @@ class Ultrafast:
             fresh[int(keys[n])] = n
         self.trees = {
             key: make(fresh[key]) if key in fresh else self.trees[key]
-            for key in np.unique(self.held).tolist()
+            for key in sorted(set(self.held.tolist()))
         }
 
     def _takers(self, key: np.uint64, resampled: Float64Array) -> NDArray[np.intp]:

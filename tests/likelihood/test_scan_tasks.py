@@ -17,10 +17,19 @@ def scan_of(*seeds: int) -> ScanTasks:
     return found.scan(found.extend(4))
 
 
+def on_parts(*first: int) -> Cases:
+    """Trees on one part of the data each, the first of which these are."""
+    alike = Cases.alike(len(first))
+    records = alike.records.copy()
+    records["first_part"] = first
+    return Cases(records)
+
+
+@pytest.mark.parametrize("first", [(0, 0), (0, 1)])
 @pytest.mark.parametrize("room", [1, 7, 20, 1000])
-def test_parts_have_every_output_once_and_never_too_many(room: int) -> None:
+def test_parts_have_every_output_once_and_never_too_many(room: int, first: tuple[int, int]) -> None:
     whole = scan_of(1, 2)
-    parts = split(whole, room, room, Cases.alike(2))
+    parts = split(whole, room, room, on_parts(*first))
     np.testing.assert_array_equal(
         np.sort(np.concatenate([outputs for _, outputs in parts])), np.arange(whole.outputs)
     )
@@ -59,6 +68,40 @@ def test_a_task_is_walked_again_from_its_start() -> None:
         for name in ("near", "far", "sibling", "level_in", "level_out"):
             walked = getattr(part, name)
             np.testing.assert_array_equal(walked, getattr(whole, name)[steps][: walked.size])
+
+
+def test_trees_on_different_parts_of_the_data_share_every_part_of_the_scan() -> None:
+    """And walk as before."""
+    whole = scan_of(1, 2, 3, 4, 5)
+    cases = on_parts(0, 1, 1, 1, 1)
+    every = np.bincount(whole.tree_of_output)
+    most, alike = whole.outputs // 3, every[1:].sum() // 3
+    parts = split(whole, most, alike, cases)
+    assert 3 <= len(parts) <= 5
+    for part, outputs in parts:
+        mine = np.count_nonzero(part.tree_of_output == 0)
+        assert part.outputs - mine <= alike
+        assert abs(mine / every[0] - part.outputs / whole.outputs) < 0.2
+        of_task = np.repeat(np.arange(len(part.prune)), np.diff(part.first_step))
+        for task in range(len(part.prune)):
+            here = np.flatnonzero(of_task == task)
+            same = np.flatnonzero(
+                (whole.prune == part.prune[task]) & (whole.root == part.root[task])
+            )
+            there = np.arange(*whole.first_step[same[0] : same[0] + 2])
+            for name in ("near", "far", "sibling", "level_in", "level_out"):
+                np.testing.assert_array_equal(
+                    getattr(part, name)[here], getattr(whole, name)[there]
+                )
+            partner, before = part.partner[here], whole.partner[there]
+            np.testing.assert_array_equal(
+                np.where(partner < 0, -1, partner - here[0]),
+                np.where(before < 0, -1, before - there[0]),
+            )
+            found = part.output[here]
+            np.testing.assert_array_equal(
+                np.where(found < 0, -1, outputs[found]), whole.output[there]
+            )
 
 
 def most_outputs(scan: ScanTasks) -> int:

@@ -17,6 +17,7 @@ from mltree.likelihood.cases import Case
 from mltree.model.grammar import format_model
 from mltree.placement import Resources
 from mltree.problem import Problem, load_problem
+from mltree.runs import run
 from mltree.runs.run import FIXED_TOPOLOGY, TreeSearch, evaluate, open_computation, prepare_search
 from mltree.search.checkpoint import Checkpoint
 from mltree.settings import preset
@@ -58,6 +59,22 @@ def test_a_search_gives_back_a_tree_of_all_taxa(problem: Problem) -> None:
     scored = computation.likelihood.log_likelihoods([found.tree], [Case(found.model.arrays())])[0]
     assert found.lnl == pytest.approx(scored, rel=1e-9)
     assert found.seconds > 0
+
+
+def test_fast_has_company_where_it_costs_little(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But no more starts than were asked for."""
+    fast = replace(FAST, tips_of_starts=0)
+    for pays, starts, expected in (
+        (False, None, 1),
+        (True, None, FAST.starts_in_company),
+        (True, "pars{2}", 2),
+    ):
+        monkeypatch.setattr(run, "company_pays", lambda *_, pays=pays: pays)
+        search = prepare_search(problem, fast, starts=starts)
+        assert len(search.starts) == expected
+        assert search.run().tree.n_tips == 8
 
 
 def test_the_same_seed_gives_the_same_search(problem: Problem) -> None:

@@ -47,7 +47,7 @@ def learned(tree: Tree, moves: Moves, near: float) -> tuple[Explored, Lesson]:
     keys, explored = Keys(Forest([tree])), Explored()
     floors = np.array([near]), np.array([-0.5])
     (lesson,) = keys.lessons(keys.worthwhile([explored]), [moves], *floors)
-    explored.add(lesson)
+    explored.add([lesson])
     return explored, lesson
 
 
@@ -113,7 +113,7 @@ def test_prunes_are_idle_where_some_move_came_near_and_none_gained() -> None:
     assert (lesson.idle.size, lesson.prunes.size) == (1, Forest([tree]).inner.size - 2)
     for same in (tree, renumbered(tree)):
         assert Keys(Forest([same])).worthwhile([explored]).size == 2
-    explored.add(lesson, idle=True)
+    explored.add([lesson], idle=[lesson])
     assert Keys(Forest([tree])).worthwhile([explored]).tolist() == [gaining]
     explored.ended([1])
     explored.forget_ends(idle=False)
@@ -157,11 +157,11 @@ def test_a_wider_phase_looks_again_and_a_narrower_one_does_not() -> None:
     def sizes() -> tuple[int, int, int]:
         return explored.moves.size, explored.prunes.size, explored.idle.size
 
-    explored.add(some, idle=True)
+    explored.add([some], idle=[some])
     explored.enter(PHASE)
     assert sizes() == (0, 0, 0)
     for narrower in (PhaseSettings(7, 30.0), PhaseSettings(7, 20.0)):
-        explored.add(some, idle=True)
+        explored.add([some], idle=[some])
         explored.enter(narrower)
         assert sizes() == (4, 3, 2)
     explored.enter(PHASE)
@@ -172,11 +172,22 @@ def test_trials_look_again_at_ends() -> None:
     explored = Explored()
     explored.enter(PHASE)
     explored.ended([7, 3])
-    explored.add(Lesson(np.empty(0, np.uint64), *np.arange(6, dtype=np.uint64).reshape(2, 3)))
+    rows = np.arange(6, dtype=np.uint64).reshape(2, 3)
+    explored.add([Lesson(np.empty(0, np.uint64), *rows)])
     assert explored.has_ended([3, 4, 7]) == [True, False, True]
     explored.enter(PhaseSettings(8, 30.0, trials=2))
     assert explored.has_ended([3, 4, 7]) == [False] * 3
     assert explored.prunes.size == 3
+
+
+def test_what_is_known_rises_and_is_known_once() -> None:
+    rng, explored, known = np.random.default_rng(5), Explored(), set[int]()
+    for size in (0, 3, 40, 0, 200, 1):
+        rows = rng.integers(0, 300, (2, size)).astype(np.uint64)
+        explored.add([Lesson(own, own[:0], own) for own in rows], idle=[])
+        known.update(rows.ravel().tolist())
+        assert explored.moves.tolist() == sorted(known)
+        assert not explored.idle.size
 
 
 def test_it_forgets_before_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

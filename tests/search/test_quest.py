@@ -133,7 +133,7 @@ def test_under_a_model_that_is_better_by_much_idle_prunes_are_forgotten(
     quest = make_quest()
     explored, lineage = quest.state.explored, quest.state.lineages[0]
     nothing, one = np.empty(0, np.uint64), np.ones(1, np.uint64)
-    explored.add(Lesson(nothing, nothing, one), idle=True)
+    explored.add([], idle=[Lesson(nothing, nothing, one)])
     explored.ended([1])
     lineage.lnl = -9e3
     (fit,) = quest.fits(lineage)

@@ -114,14 +114,14 @@ def test_shares_score_as_the_whole(data: Simulated, monkeypatch: pytest.MonkeyPa
 
     whole = scored()
     for found in whole:  # so that some prunes and moves are known to be hopeless the second time
-        known[0].add(found.lesson)
+        known[0].add([found.lesson])
     whole += scored()
     monkeypatch.setattr(scoring, "LEAST_SHARE", 12)
     monkeypatch.setattr(data.likelihood, "planners", 3)
     known = [Explored(), Explored()]
     shared = scored()
     for found in shared:
-        known[0].add(found.lesson)
+        known[0].add([found.lesson])
     shared += scored()
     assert sum(found.moves.prune.size for found in whole) > 50
     for one, many in zip(whole, shared, strict=True):
