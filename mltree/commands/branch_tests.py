@@ -30,6 +30,9 @@ BRANCHES = "branchTests"
 BRANCH_TESTS = {"sh-alrt": "SH-aLRT", "lbp": "LBP", "alrt": "aLRT", "abayes": "aBayes"}
 """In the order of labels, IQ-TREE's."""
 
+RESAMPLED = ("SH-aLRT", "LBP")
+"""Those whose supports are shares of replicates."""
+
 
 class LocalTests(Value):
     """What is asked for."""
@@ -38,6 +41,11 @@ class LocalTests(Value):
     """Values of :data:`BRANCH_TESTS`, in that order."""
     replicates: int
     """Resamplings for SH-aLRT and LBP."""
+
+    @property
+    def replicates_by_name(self) -> dict[str, int | None]:
+        """Of every test; None where it resamples nothing."""
+        return {name: self.replicates if name in RESAMPLED else None for name in self.names}
 
     def of(
         self,
@@ -101,7 +109,7 @@ class TestedBranches(Value):
 
         behind  what a label ends with
         """
-        scale = dict.fromkeys(BRANCH_TESTS.values(), 1.0) | {"SH-aLRT": 100.0, "LBP": 100.0}
+        scale = dict.fromkeys(BRANCH_TESTS.values(), 1.0) | dict.fromkeys(RESAMPLED, 100.0)
         columns = [scale[name] * self.values[name] for name in self.asked.names]
         labels = dict(behind or {})
         for edge, row in zip(self.edges.tolist(), np.stack(columns, axis=1).tolist(), strict=True):

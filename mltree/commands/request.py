@@ -25,6 +25,7 @@ from mltree.errors import ModelError
 from mltree.events import Emit, Event, Notice
 from mltree.events.run import ResourcesSpent, RunDescribed, RunFinished
 from mltree.events.search import StartsEnded
+from mltree.events.trees import BootstrapFinished
 from mltree.log import RunLog
 from mltree.model.grammar import format_best_model, format_model
 from mltree.model.partitioned import Linkage, PartitionModel
@@ -237,13 +238,13 @@ class Run:
         starts: Sequence[str] = (),
         nni_only: bool = False,
         seed: int | None = None,
-        supports: Sequence[str] = (),
+        supports: Mapping[str, int | None] | None = None,
         is_estimated: bool = True,
     ) -> Run:
         """Describe a run that stands ready.
 
         ``resolved``: options that it has chosen itself; ``inputs``: what may be files;
-        ``supports``: what of :data:`.methods.SUPPORTS` will be computed.
+        ``supports``: what of :data:`.methods.SUPPORTS` will be computed, with its replicates.
         """
         placement = computation.placement
         data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
@@ -268,7 +269,7 @@ class Run:
             nni_only=nni_only,
             seed=seed,
             chooses=request.chooses,
-            supports=supports,
+            supports=supports or {},
             is_estimated=is_estimated,
             on_pocl=any(device.is_cpu for device in placement.devices),
         )
@@ -291,6 +292,9 @@ class Run:
             self.starts = event
             begun = self.methods.starts[: event.starts]  # others were not searched
             self.methods = replace(self.methods, starts=begun)
+        if isinstance(event, BootstrapFinished):
+            drawn = dict.fromkeys(self.methods.supports.keys() & {"FBP", "TBE"}, event.replicates)
+            self.methods = replace(self.methods, supports={**self.methods.supports, **drawn})
         self.reporter(event)
 
     def deliver(

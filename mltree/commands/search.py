@@ -225,7 +225,7 @@ def _deliver(
     drawn = Drawn(newick)
     if request.supports.kinds:
         outputs.write(texts)
-        replicate = partial(_replicates, request, ready, log, run.reporter, found)
+        replicate = partial(_replicates, request, ready, log, run, found)
         drawn = draw_supports(
             request.supports, ready, found, request.seed, draw, replicate, run.reporter
         )
@@ -241,7 +241,7 @@ def _replicates(
     request: SearchRequest,
     ready: TreeSearch,
     log: RunLog,
-    reporter: Reporter,
+    run: Run,
     found: Found,
     wanted: Wanted,
     newick: str,
@@ -261,11 +261,11 @@ def _replicates(
     best, before = read_labelled(newick)
     with Journal(request.outputs.path(JOURNAL)) as journal:
         if share_replicates(request, wanted.left(journal), len(ready.problem.taxa)):
-            reporter(Notice(here().text))
+            run.reporter(Notice(here().text))
         texts, told, outcome = replicated(
-            bootstrap, wanted, journal, best, request, log, reporter, before
+            bootstrap, wanted, journal, best, request, log, run.reporter, before
         )
-    reporter(finished(outcome))
+    run(finished(outcome))
     return texts, told
 
 

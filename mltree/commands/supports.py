@@ -41,14 +41,18 @@ class Supports(Value):
         return [*every, *(bootstrap_kinds(self.bootstrap) if self.bootstrap else ())]
 
     @property
-    def cited(self) -> list[str]:
-        """What a methods paragraph tells of, in the order of labels."""
-        names = [
-            *(self.tests.names if self.tests else ()),
-            *(["UFBoot2"] if self.ultrafast else ()),
-        ]
+    def cited(self) -> dict[str, int | None]:
+        """What a methods paragraph tells of, in the order of labels, with the replicates it takes.
+
+        None where it takes none, or where how many is told by the replicates themselves.
+        """
+        cited: dict[str, int | None] = {}
+        if self.tests:
+            cited |= self.tests.replicates_by_name
+        if self.ultrafast:
+            cited["UFBoot2"] = self.ultrafast.replicates
         metrics = self.bootstrap.metrics.split(",") if self.bootstrap else ()
-        return [*names, *(metric.strip().upper() for metric in metrics)]
+        return cited | {metric.strip().upper(): None for metric in metrics}
 
     @property
     def trees_at_once(self) -> int:

@@ -26,16 +26,17 @@ def trees_at_once(
 
     ``slots`` int32[n]: of each of the trees ``number``; ``parts``: of the engine; ``beside``: slots
     that are needed beside them. Trees on different parts share slots, for a slot is a row over all
-    patterns; and of the rows that an engine works on best at a time they have a share each.
+    patterns; and of the rows that an engine works on best at a time they have a share each, but
+    those on the same parts no more of them than all, or the largest tree, need.
     """
     share = cases.parts / parts
     most = 1 + int(room.trees / (share * max(1, slots.min())))
     slots, number = slots[:most], number[:most]
     needed = np.maximum.accumulate(cases.before(number, slots) + slots)
-    fits = _rows(needed, cases.records["first_part"][number], cases.parts, room) <= (
-        room.most - beside
-    )
+    rows = _rows(needed, cases.records["first_part"][number], cases.parts, room)
+    fits = rows <= room.most - beside
     fits &= np.cumsum(slots) * share <= room.trees
+    fits &= rows <= max(room.trees, slots.max())
     return max(1, int(np.count_nonzero(fits)))
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 
 from mltree import __version__
 from mltree.model.class_terms import outside_braces
@@ -135,8 +136,8 @@ class Methods(Value, kw_only=True):
     seed: int | None = None
     chooses: bool = False
     """Whether the models were chosen among candidates, by BIC."""
-    supports: Sequence[str] = ()
-    """Of the tree's branches: keys of :data:`SUPPORTS`."""
+    supports: Mapping[str, int | None] = field(default_factory=dict)
+    """Of the tree's branches: keys of :data:`SUPPORTS`, with the replicates where there are."""
     is_estimated: bool = True
     """Whether anything was estimated on a topology that was given."""
     on_pocl: bool = False
@@ -177,7 +178,9 @@ def methods_text(done: Methods) -> str:
             "and branch lengths were estimated by maximum likelihood."
         )
     if done.supports:
-        named = [SUPPORTS[name] + cite(name) for name in done.supports]
+        named = [
+            f"{SUPPORTS[name]}{cite(name)}{_drawn(drawn)}" for name, drawn in done.supports.items()
+        ]
         listed = " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
         sentences.append(f"Branches were supported by {listed}.")
     if done.on_pocl:
@@ -201,6 +204,12 @@ def _what(done: Methods) -> str:
     if done.is_estimated:
         return "The likelihood of a given topology was maximised"
     return "The likelihood of a given tree was computed"
+
+
+def _drawn(replicates: int | None) -> str:
+    if replicates is None:
+        return ""
+    return f" ({replicates:,} replicate{'' if replicates == 1 else 's'})"
 
 
 def _model(model: str, cite: Cite) -> str:

@@ -52,7 +52,7 @@ AT_ONCE = 256
 
 CPU_BYTES, GPU_SHARE = 1 << 25, 0.5
 """Bytes of CLAs of the loci that are searched at a time, a tree each: on a CPU, where more bring
-little but memory (120 loci of 20 taxa x 350 sites: 520 MB, and as much time as with half or eight
+little but memory (120 loci of 20 taxa x 350 sites: 263 MB, and as much time as with half or eight
 times as many); and the share of those that a GPU holds, which has work for all."""
 
 SHARES = 4

@@ -95,7 +95,8 @@ class Cull(Value):
             quest.emit(TreesCulled(len(kept), len(state.lineages) - len(kept)))
         if state.waiting:
             number, agreed = len(state.waiting), kept[0].starts
-            quest.emit(Notice(f"{agreed} starts agree; {number} others are not searched"))
+            others = "1 other is" if number == 1 else f"{number} others are"
+            quest.emit(Notice(f"{agreed} starts agree; {others} not searched"))
         state.lineages, state.waiting = kept, []
         yield from ()
         return True

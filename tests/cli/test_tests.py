@@ -95,6 +95,9 @@ def test_a_search_tests_the_branches_that_it_has_found(
     assert list(found["supports"]) == ["sh-alrt", "lbp", "abayes", "fbp"]
     assert found["supports"]["fbp"]["newick"] == newick.strip()
     assert "/".join(labels[0]) in result.stdout
+    log = " ".join((tmp_path / "x.mltree.log").read_text().split())
+    assert re.search(r" SH-aLRT \[\d+\] \(300 replicates\), local bootstrap", log)
+    assert re.search(r" aBayes \[\d+\] and the bootstrap \[\d+\] \(2 replicates\)\.", log)
     again = ("--tree", "x.mltree.bestTree", "--replicates", "300", "--no-opt-model")
     result = run("alrt", primates, "--model", "x.mltree.bestModel", *again, "--prefix", "y")
     assert result.exit_code == 0, result.output

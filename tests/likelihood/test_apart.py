@@ -150,6 +150,18 @@ def test_batches_fit(case: int) -> None:
         assert rows(first + got + 1, shared=True) > room.most - 1e-9
 
 
+def test_trees_on_one_part_take_no_more_rows_than_the_largest_needs() -> None:
+    """Where all have rows of their own, as wide as all parts, that suit an engine best."""
+    model = random_reversible(4, np.random.default_rng(2))
+    parts, slots = 4, np.array([20, 30, 25, 20, 30, 5, 20], np.int32)
+    first = [0, 1, 2, 3, 0, 2, 1]
+    table = Cases.of([Case((model,), first_part=part) for part in first])
+    number = np.arange(len(first), dtype=np.int32)
+    for trees, expected in ((40, 4), (49, 4), (50, 7), (1000, 7)):
+        room = Room(most=1000, trees=trees, near=1)
+        assert trees_at_once(slots, number, table, room, parts) == expected
+
+
 @pytest.mark.cases(20, 500)
 def test_neighbours_are_all_parts_in_order(case: int) -> None:
     rng = np.random.default_rng([31, case])
