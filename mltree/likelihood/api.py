@@ -207,7 +207,8 @@ class Likelihood:
         if floors is None or lead:  # parts with lengths of their own are optimised one by one
             floors = np.full(scan.outputs, -np.inf)
         alike = room.near_at_once(base)
-        for part, outputs in split(scan, alike * self.engine.parts // table.parts, alike, table):
+        most = alike * self.engine.parts // table.parts
+        for part, outputs in split(scan, most, alike, table, room.most - base):
             found = self._refine(trees, cases, part, base, floors[outputs])
             lnl[outputs], lengths[..., outputs, :] = found
         return lnl, lengths

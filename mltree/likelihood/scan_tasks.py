@@ -105,21 +105,25 @@ class ScanTasks(Value):
 _STEP_FIELDS = ("near", "far", "sibling", "level_in", "level_out")
 
 
-def split(scan: ScanTasks, most: int, alike: int, cases: Cases) -> list[tuple[ScanTasks, Int]]:
+def split(
+    scan: ScanTasks, most: int, alike: int, cases: Cases, limit: int = 0
+) -> list[tuple[ScanTasks, Int]]:
     """The scan in parts of at most ``most`` outputs, each with its outputs' indices in the whole.
 
-    ``alike``: outputs that may be on the same parts of the data. A task with more of them is walked
-    several times, with some of its outputs each time.
+    ``alike``: outputs on the same parts of the data; as many as the largest task has where that is
+    more, but within ``limit``. A task with more still is walked several times, with some of its
+    outputs each time.
     """
     scan = _in_turns(scan, cases)
     per_step = np.concatenate([[0], np.cumsum(scan.output >= 0)])
     size = np.diff(per_step[scan.first_step]).astype(np.int32)
+    alike = max(alike, min(limit, int(size.max(initial=0))))
     parts: list[tuple[ScanTasks, Int]] = []
     first = 0
     while first < len(scan.prune):
         left = size[first:]
-        fits = np.maximum.accumulate(cases.before(scan.tree[first:], left) + left) <= alike
-        last = first + int(np.count_nonzero(fits & (np.cumsum(left) <= most)))
+        together = np.maximum.accumulate(cases.before(scan.tree[first:], left) + left) <= alike
+        last = first + int(np.count_nonzero(together & (np.cumsum(left) <= most)))
         if last > first:
             parts.append(_part(scan, first, last))
         else:

@@ -146,14 +146,15 @@ def prepare_search(
     groups = read_constraint(constraint, taxa) if constraint else None
     distinct = without_copies(problem.groups, groups, emit)
     fitting = settings.for_data(len(taxa), problem.n_sites)
-    if not company_pays(choose_devices(resources.device), problem.cla_size):
-        fitting = fitting.one_by_one(all_starts=starts is not None)
-    elif starts is None:
+    pays = company_pays(choose_devices(resources.device), problem.cla_size)
+    if pays and starts is None:
         fitting = fitting.side_by_side()
     computation = open_computation(
         problem, resources, emit, distinct.groups, fitting,
         max(fitting.most_trees, afterwards), kept,
     )  # fmt: skip
+    if not pays:
+        fitting = fitting.one_by_one(all_starts=starts is not None)
     rng = np.random.default_rng(seed)
     grown = starting_trees(
         starts or usual_terms(fitting), distinct, taxa, groups, rng, emit, computation.parsimony

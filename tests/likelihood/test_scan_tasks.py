@@ -70,6 +70,15 @@ def test_a_task_is_walked_again_from_its_start() -> None:
             np.testing.assert_array_equal(walked, getattr(whole, name)[steps][: walked.size])
 
 
+def test_the_largest_task_is_walked_once_where_it_fits() -> None:
+    whole = scan_of(1, 2)
+    largest = most_outputs(whole)
+    for limit, once in ((largest, True), (largest - 1, False)):
+        parts = [part for part, _ in split(whole, whole.outputs, 1, Cases.alike(2), limit)]
+        assert max(part.outputs for part in parts) == limit
+        assert (sum(len(part.prune) for part in parts) == len(whole.prune)) == once
+
+
 def test_trees_on_different_parts_of_the_data_share_every_part_of_the_scan() -> None:
     """And walk as before."""
     whole = scan_of(1, 2, 3, 4, 5)
