@@ -125,11 +125,9 @@ def _add_scale(benches: Benches[argparse.ArgumentParser]) -> None:
 
 
 def _add_reach(benches: Benches[argparse.ArgumentParser]) -> None:
-    parser = _bench(benches, "reach", "whole runs as loci, taxa and ranks grow")
-    parser.add_argument("--points", type=_points, default=reach.POINTS, help="LOCI:RANKS,...")
-    parser.add_argument(
-        "--searches", type=_points, default=reach.SEARCHES, help="TAXA:RANKS,... of one alignment"
-    )
+    parser = _bench(benches, "reach", "whole runs as loci, taxa, sites and ranks grow")
+    for axis, points in reach.AXES.items():
+        parser.add_argument(f"--{axis}", type=_points, default=points, help="SIZE:RANKS,...")
     parser.add_argument("--mpi", action="store_true", help="ranks by mpiexec, not by --ranks")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds for one run")
     parser.set_defaults(run=_reach)
@@ -299,10 +297,8 @@ def _scale(options: argparse.Namespace) -> None:
 def _reach(options: argparse.Namespace) -> None:
     repetitions = options.repetitions or (1 if options.smoke else 3)
     run = _run("reach", options, repetitions)
-    points, searches = options.points, options.searches
-    if options.smoke:
-        points, searches = reach.SMOKE, reach.SMOKE_SEARCHES
-    reach.measure(run, points, searches, repetitions, options.timeout, options.seed, options.mpi)
+    axes = reach.SMOKE if options.smoke else {axis: getattr(options, axis) for axis in reach.AXES}
+    reach.measure(run, axes, repetitions, options.timeout, options.seed, options.mpi)
     run.save()
 
 

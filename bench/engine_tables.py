@@ -98,20 +98,26 @@ def scale(run: Run) -> str:
 
 
 def reach(run: Run) -> str:
-    """Cost as loci, taxa and ranks grow."""
+    """Cost as loci, taxa, sites and ranks grow."""
     head = ["run", "ranks", "wall", "CPU seconds", "CPU against fewest ranks", "CPU of rank 0",
             "efficiency"]  # fmt: skip
-    body, base, lone = [], dict[tuple[str, int], float](), dict[int, float]()
+    body, base, lone = [], dict[tuple[str, int], float](), dict[tuple[str, int], float]()
     for row in sorted(
         run.rows, key=lambda row: (row["axis"], row["point"], row.get("starter", ""))
     ):
         size, ranks = row["point"]
-        name = f"{size:,} loci" if row["axis"] == "loci" else f"{size:,} × {row['sites']:,}"
+        name = f"{size:,} loci"
+        if row["axis"] != "loci":
+            name = f"{row['taxa']:,} × {row['sites']:,}"
         if row["status"] != "done":
             body.append([name, str(ranks), row["status"], "", "", "", ""])
             continue
         cpu, busiest = row["cpu_s"]["median"], row.get("rank_0_cpu_s", {}).get("median")
         first = base.setdefault((row["axis"], size), cpu)
+        shared = ""
+        if busiest:
+            alone = lone.setdefault((row["axis"], size), ranks * busiest)
+            shared = f"{alone / (ranks * busiest):.2f}"
         body.append([
             name,
             f"{ranks}, {row['starter']}" if "starter" in row else str(ranks),
@@ -119,7 +125,7 @@ def reach(run: Run) -> str:
             f"{cpu:.1f}",
             f"{cpu / first:.2f} ×",
             f"{busiest:.1f}" if busiest else "",
-            f"{lone.setdefault(size, ranks * busiest) / (ranks * busiest):.2f}" if busiest else "",
+            shared,
         ])  # fmt: skip
     told = (
         "Whole runs, start included, one thread a rank: of loci, or of one alignment, taxa × sites."

@@ -1,4 +1,4 @@
-"""``bench reach``: whole runs as loci, taxa and ranks grow, and whether their bits agree."""
+"""``bench reach``: whole runs as loci, taxa, sites and ranks grow, and whether their bits agree."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,29 +20,34 @@ from mltree.model.grammar import parse_model
 from mltree.simulation import letters, sites
 from mltree.tree.random_trees import random_topology
 
-__all__ = ["POINTS", "SEARCHES", "SMOKE", "SMOKE_SEARCHES", "measure"]
+__all__ = ["AXES", "SMOKE", "Axes", "measure"]
 
-POINTS = tuple((loci, ranks) for loci in (8, 32, 128) for ranks in (1, 2, 4))
-SMOKE = ((3, 1), (3, 2))
-"""(loci, ranks), fewer ranks first."""
+Axes: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
+"""Sizes and numbers of ranks, fewer ranks first: of loci, and of the taxa and the sites of one
+alignment."""
 
-SEARCHES = tuple((taxa, ranks) for taxa in (50, 100) for ranks in (1, 2, 4))
-SMOKE_SEARCHES = ((12, 1), (12, 2))
-"""(taxa, ranks) of searches of one alignment, likewise."""
+AXES: Axes = {
+    "loci": tuple((loci, ranks) for loci in (8, 32, 128) for ranks in (1, 2, 4)),
+    "taxa": tuple((taxa, ranks) for taxa in (50, 100) for ranks in (1, 2, 4)),
+    "sites": tuple((sites, ranks) for sites in (30_000, 120_000) for ranks in (1, 2, 4)),
+}
+SMOKE: Axes = {"loci": ((3, 1), (3, 2)), "taxa": ((12, 1), (12, 2)), "sites": ()}
 
 TAXA, SITES = 20, 300
 """Of a locus."""
 
 SEARCH_SITES = 8_000
-"""Of the one alignment."""
+"""Of the one alignment, as taxa grow."""
+
+SEARCH_TAXA = 60
+"""As sites grow; ranks share those out."""
 
 MODEL = "GTR+G4"
 
 
 def measure(
     run: Run,
-    points: Sequence[tuple[int, int]],
-    searches: Sequence[tuple[int, int]],
+    axes: Axes,
     repetitions: int,
     timeout: float,
     seed: int,
@@ -58,13 +64,15 @@ def measure(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         whole: dict[tuple[str, int], bytes] = {}
-        every = [("loci", *point) for point in points] + [("taxa", *point) for point in searches]
+        every = [(axis, *point) for axis, points in axes.items() for point in points]
         for axis, size, ranks in every:
             if by_mpi and ranks > 1 and launcher is None:
                 continue
-            what, kind = _loci(folder, size, seed), "bestTrees"
-            if axis == "taxa":
-                what, kind = _alignment(folder, size, seed), "bestTree"
+            taxa, length = _shape(axis, size)
+            if axis == "loci":
+                what, kind = _loci(folder, size, seed), "bestTrees"
+            else:
+                what, kind = _alignment(folder, taxa, length, seed), "bestTree"
             command = [sys.executable, "-m", "mltree", "search", *what, "--model", MODEL,
                        "--prefix", "x", "--redo"]  # fmt: skip
             if by_mpi or ranks == 1:
@@ -76,7 +84,7 @@ def measure(
             found, first = [], []
             for _ in range(repetitions):
                 found.append(run_process(command, folder, timeout))
-                if axis == "taxa":
+                if axis != "loci":
                     first.append(_cpu_of_rank_0(folder))
             row = _row(axis, size, ranks, found, first)
             if ranks > 1:
@@ -101,11 +109,18 @@ def _cpu_of_rank_0(folder: Path) -> float:
     return float(result["spent"]["cpu"])
 
 
+def _shape(axis: str, size: int) -> tuple[int, int]:
+    """Taxa and sites."""
+    return {
+        "loci": (TAXA, SITES), "taxa": (size, SEARCH_SITES), "sites": (SEARCH_TAXA, size),
+    }[axis]  # fmt: skip
+
+
 def _row(
     axis: str, size: int, ranks: int, found: Sequence[Finished], first: Sequence[float]
 ) -> Row:
-    shape = (TAXA, SITES) if axis == "loci" else (size, SEARCH_SITES)
-    row: Row = {"axis": axis, "point": [size, ranks], "taxa": shape[0], "sites": shape[1]}
+    taxa, count = _shape(axis, size)
+    row: Row = {"axis": axis, "point": [size, ranks], "taxa": taxa, "sites": count}
     failed = next((one for one in found if one.status != "done"), None)
     if failed is not None:
         return {**row, "status": failed.status, "output": failed.output}
@@ -128,11 +143,11 @@ def _loci(folder: Path, count: int, seed: int) -> list[str]:
     return [loci.name, "--preset", "fast"]
 
 
-def _alignment(folder: Path, taxa: int, seed: int) -> list[str]:
-    """What names an alignment of so many taxa."""
-    file = folder / f"taxa{taxa}.fa"
-    _write(file, taxa, SEARCH_SITES, 0.02, np.random.default_rng([seed, taxa]))
-    return [file.name]
+def _alignment(folder: Path, taxa: int, count: int, seed: int) -> list[str]:
+    """What names an alignment of so many taxa and sites; a long one is searched by ``fast``."""
+    file = folder / f"taxa{taxa}x{count}.fa"
+    _write(file, taxa, count, 0.02, np.random.default_rng([seed, taxa]))
+    return [file.name, *(["--preset", "fast"] if count > SEARCH_SITES else [])]
 
 
 def _write(file: Path, taxa: int, count: int, length: float, rng: np.random.Generator) -> None:

@@ -1,20 +1,22 @@
 """Where a run computes: planned once, shown, then opened.
 
 A placement says which devices take part, in which layouts, how much of their memory is taken, and
-whether they share the patterns out in panels. No memory is taken before it is opened.
+whether they, and other ranks with devices like them, share the patterns out in panels. No memory is
+taken before it is opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
+from functools import partial
 
 from mltree.alignment.patterns import Patterns
 from mltree.device.ahead import Ahead
 from mltree.device.build import is_built
 from mltree.device.calibration import notices
 from mltree.device.demand import APART_BYTES, Demand, rows_of, slots_of
-from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
+from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, shares_pay
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
     KeptLayouts,
@@ -27,16 +29,15 @@ from mltree.device.layout_choice import (
 from mltree.device.load import occupied
 from mltree.device.memory import (
     LEAST_BATCH,
-    PARTIAL_SUMS,
     cla_memory,
     limit_on,
     room_on,
     slot_bytes,
 )
 from mltree.device.panels import PanelEngine
-from mltree.device.seats import Place
 from mltree.device.session import Session
 from mltree.device.speed import measured_speeds
+from mltree.device.station import elsewhere, places_on
 from mltree.events import Emit, Notice, ignore
 from mltree.events.run import Busy, DeviceChosen, MemoryPlanned
 from mltree.likelihood.api import Likelihood
@@ -45,14 +46,11 @@ from mltree.likelihood.classes import Columns
 from mltree.likelihood.engine import Engine, Room
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
+from mltree.ranks import LONE, Ranks
 from mltree.threads import threads
 from mltree.values import Value
 
 __all__ = ["JointPlacement", "Placement", "Resources", "place", "place_all"]
-
-HOST_BYTES = 160 << 20
-"""Of a process with PoCL, its kernels and a search's own arrays: 140 to 200 MiB, as processors
-differ (12 to 150 taxa), and as much again while kernels are compiled."""
 
 
 class Resources(Value, kw_only=True):
@@ -90,6 +88,8 @@ class Placement(Value, kw_only=True):
     """That a search will have side by side at most; None where one is evaluated."""
     apart: int = 0
     """Patterns of the largest part where every tree is of a single part of several; 0 elsewhere."""
+    among: Ranks = LONE
+    """Who have a share of the patterns each, on devices like these."""
 
     @property
     def is_exact(self) -> bool:
@@ -100,11 +100,10 @@ class Placement(Value, kw_only=True):
     def in_panels(self) -> bool:
         """Whether the patterns are shared out; a lone session holds them all otherwise.
 
-        It does where there is one device, and room on it for a tree's CLAs.
+        It does where there is one device of one rank, and room on it for a tree's CLAs.
         """
-        return len(self.devices) > 1 or (
-            len(self.devices) == 1 and self._least_rows > self._room.most
-        )
+        seats = len(self.devices) * self.among.size
+        return seats > 1 or (seats == 1 and self._least_rows > self._room.most)
 
     @property
     def planners(self) -> int:
@@ -114,30 +113,13 @@ class Placement(Value, kw_only=True):
 
     @property
     def memory(self) -> MemoryPlanned | None:
-        """What will be taken at the peak; None where no device is."""
+        """What will be taken here at the peak; None where no device is."""
         if not self.devices:
             return None
-        demand, layout = self._demand, self.layouts[0]
-        most, slot = self._room.most * len(self.devices), layout.cla_bytes(self.n_patterns)
-        own = min(demand.own, most)
-        clas, near = own * slot, min(demand.near, most - own) * slot
-        matrices = demand.lengths * self.parts * layout.matrix_bytes
-        tips = self.n_patterns * (self.n_tips + layout.site_bytes)
-        sums = min(PARTIAL_SUMS, layout.flow_bytes(self.n_patterns))
-        taken = clas + near + matrices + tips + sums
-        on_host = taken if all(info.is_cpu for info in self.devices) else 0
-        return MemoryPlanned(
-            device=", ".join(info.name for info in self.devices),
-            layout=str(layout),
-            trees=demand.trees,
-            slots=slots_of(self.n_tips),
-            clas=clas,
-            near=near,
-            tips=tips,
-            matrices=matrices,
-            process=HOST_BYTES + on_host,
-            available=sum(info.memory for info in self.devices),
-        )
+        return self._demand.planned(
+            self.devices, self.layouts[0], self._room.most,
+            self.n_tips, self._own_patterns, self.parts,
+        )  # fmt: skip
 
     def show(self, emit: Emit) -> None:
         """Tell what the user should know before it is opened."""
@@ -148,7 +130,7 @@ class Placement(Value, kw_only=True):
             share = (memory.clas + memory.near + memory.matrices + memory.tips) // len(self.devices)
             for text in filter(None, (occupied(device, share) for device in self.devices)):
                 emit(Notice(text))
-        if len(self.devices) == 1 and self.in_panels:
+        if len(self.devices) == 1 and self.among.size == 1 and self.in_panels:
             (device,) = self.devices
             emit(Notice(f"{device.name} cannot hold all CLAs at once: patterns go in panels"))
 
@@ -198,11 +180,12 @@ class Placement(Value, kw_only=True):
 
     def _open_panels(self, patterns: Patterns) -> PanelEngine:
         speeds = measured_speeds(self.devices, self.layouts, patterns)
-        places = [
-            Place(info.handle, layout, speed, limit_on(info, self.resources.memory_limit))
-            for info, layout, speed in zip(self.devices, self.layouts, speeds, strict=True)
-        ]
-        return PanelEngine(patterns, places, self.bounds, self._least_slots)
+        where = self.devices, self.layouts, self.resources.memory_limit
+        alike = [info.name for info in self.devices], *where[1:]
+        return PanelEngine(
+            patterns, places_on(*where, speeds), self.bounds, self._panel_slots,
+            ranks=self.among, elsewhere=partial(elsewhere, self.resources.device, *alike),
+        )  # fmt: skip
 
     def likelihood(self, patterns: Patterns, emit: Emit = ignore) -> Likelihood:
         """The likelihood of the patterns, on the engine that :meth:`open` gives."""
@@ -218,7 +201,14 @@ class Placement(Value, kw_only=True):
     def exact(self, patterns: Patterns) -> Placement:
         """In fp64, for the final scores of a tree."""
         own = self.categories, self.bounds
-        return place(self.exactly, patterns, *own, kept=self.kept, systems=self.systems)
+        return place(
+            self.exactly, patterns, *own, kept=self.kept, systems=self.systems, among=self.among
+        )
+
+    @property
+    def _own_patterns(self) -> int:
+        """Those that this rank has, of all."""
+        return -(-self.n_patterns // self.among.size)
 
     @property
     def _least_slots(self) -> int:
@@ -226,9 +216,15 @@ class Placement(Value, kw_only=True):
         return slots_of(self.n_tips) + LEAST_BATCH
 
     @property
+    def _panel_slots(self) -> int:
+        """CLAs of a panel: those of the whole run where they fit."""
+        wanted = self._demand.own + self._demand.near
+        return max(self._least_slots, min(wanted, self._room.most))
+
+    @property
     def _least_rows(self) -> int:
         """The whole slots that those take."""
-        return rows_of(self._least_slots, self.apart, self.n_patterns)
+        return rows_of(self._least_slots, self.apart, self._own_patterns)
 
     @property
     def _limit(self) -> int | None:
@@ -237,7 +233,7 @@ class Placement(Value, kw_only=True):
         limit = limit_on(device, self.resources.memory_limit)
         if not (self.apart and device.is_cpu):
             return limit
-        row = slot_bytes(self.layouts[0], self.n_patterns, self.parts)
+        row = slot_bytes(self.layouts[0], self._own_patterns, self.parts)
         own = max(APART_BYTES, self._least_rows * row)
         return own if limit is None else min(limit, own)
 
@@ -245,7 +241,7 @@ class Placement(Value, kw_only=True):
     def _room(self) -> Room:
         """Of the first device."""
         device, layout = self.devices[0], self.layouts[0]
-        return room_on(device.handle, layout, self.n_patterns, self._limit, self.parts)
+        return room_on(device.handle, layout, self._own_patterns, self._limit, self.parts)
 
     @property
     def _demand(self) -> Demand:
@@ -262,6 +258,7 @@ def place(
     systems: int = 1,
     *,
     apart: bool = False,
+    among: Ranks = LONE,
 ) -> Placement:
     """Plan where the likelihoods of an alignment are computed, without taking any memory.
 
@@ -271,6 +268,7 @@ def place(
     kept        layouts of a search that goes on, or of another rank, whatever was measured
     systems     eigen systems that models have, each with an equal number of categories
     apart       whether every tree is of a single part, or of a few neighbours
+    among       ranks that may have a share of the patterns each; they do where that pays
 
     Raises:
         DeviceError: a device cannot be found, or cannot have such a layout.
@@ -278,15 +276,22 @@ def place(
     devices = choose_devices(resources.device)
     alphabet, vw, parts = patterns.alphabet, resources.vw, patterns.parts
     known = measured_layouts(devices) if kept is None else kept
-    numbers = slots_of(patterns.n_tips) * categories * alphabet.n_states
+    size = categories * alphabet.n_states
+    numbers = slots_of(patterns.n_tips) * size
     width = patterns_at_a_time(devices, patterns.n_patterns, numbers)
     layouts = []
     for device in devices:
         if vw is not None:
             check_width(device, vw)
-        size = alphabet.n_states, alphabet.n_codes, categories, width
-        layout = choose_layout(device, *size, resources.mixed, vw, known)
+        layout = choose_layout(
+            device, alphabet.n_states, alphabet.n_codes, categories, width,
+            resources.mixed, vw, known,
+        )  # fmt: skip
         layouts.append(replace(layout, systems=systems).of(patterns))
+    apart = apart and len(parts) > 1
+    pays = not apart and shares_pay(
+        devices, among.size, size * patterns.n_patterns, numbers * patterns.n_patterns
+    )
     return Placement(
         resources=resources,
         devices=tuple(devices),
@@ -299,7 +304,8 @@ def place(
         systems=systems,
         bounds=bounds,
         trees=trees,
-        apart=max(span.stop - span.start for span in parts) if apart and len(parts) > 1 else 0,
+        apart=max(span.stop - span.start for span in parts) if apart else 0,
+        among=among if pays else LONE,
     )
 
 
@@ -366,6 +372,7 @@ def place_all(
     trees: int | None = None,
     kept: KeptLayouts | None = None,
     systems: Sequence[int] | None = None,
+    among: Ranks = LONE,
 ) -> JointPlacement:
     """As :func:`place`, of the patterns of every state count, which share the memory."""
     placements = []
@@ -374,7 +381,7 @@ def place_all(
         own = resources
         if len(groups) > 1:
             own = replace(resources, memory_limit=_share(resources, patterns, groups))
-        placement = place(own, patterns, width, bounds, trees, kept, own_systems)
+        placement = place(own, patterns, width, bounds, trees, kept, own_systems, among=among)
         if len(groups) > 1:
             layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
             placement = replace(placement, layouts=layouts)

@@ -19,6 +19,7 @@ from mltree.events.run import Busy, DeviceChosen, MemoryPlanned
 from mltree.likelihood.engine import Engine
 from mltree.likelihood.reference import ReferenceEngine
 from mltree.placement import Placement, Resources, place
+from mltree.ranks import LONE, Ranks
 from mltree.search.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
@@ -61,6 +62,27 @@ def test_ranks_share_the_memory_of_a_device(
     engine = shared.likelihood(problem.patterns).engine
     assert engine.room.most == shared._room.most <= lone._room.most // 2
     assert lnl(shared, problem) == lnl(lone, problem)
+
+
+def test_ranks_get_a_share_of_much_alone(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each plans the memory of its own."""
+    three = Ranks()
+    three.size = 3
+    given = Resources(device="0"), problem.patterns, problem.categories, BOUNDS
+    assert place(*given, among=three).among is LONE
+    monkeypatch.setattr(discovery, "SHARE_OF_CORE", 1)
+    monkeypatch.setattr(discovery, "FULL_UNIT", 2)
+    lone, shared = place(*given), place(*given, among=three)
+    assert lone.among is LONE
+    assert shared.among is three
+    assert shared.in_panels
+    assert not lone.in_panels
+    assert shared.memory is not None
+    assert lone.memory is not None
+    assert shared.memory.clas == pytest.approx(lone.memory.clas / 3, rel=0.1)
+    parted = replace(problem.patterns, ends=(400, 1000))
+    apart = place(given[0], parted, *given[2:], apart=True, among=three)
+    assert apart.among is LONE, "trees of single parts"
 
 
 def test_planning_takes_nothing(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:

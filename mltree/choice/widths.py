@@ -10,6 +10,7 @@ from mltree.likelihood.api import Likelihood
 from mltree.model.candidates import MOST_FREE_RATES
 from mltree.model.substitution import Model
 from mltree.placement import Resources, place
+from mltree.ranks import here
 
 __all__ = ["WIDTHS", "Likelihoods", "engine_width", "in_lots"]
 
@@ -66,6 +67,8 @@ class Likelihoods:
             DeviceError: a device cannot be found or used.
         """
         if width not in self._open:
-            placement = place(self._resources, self._patterns, width, self._bounds, apart=True)
+            placement = place(
+                self._resources, self._patterns, width, self._bounds, apart=True, among=here()
+            )
             self._open[width] = placement.likelihood(self._patterns)
         return self._open[width]

@@ -1,49 +1,57 @@
-"""Site panels: one alignment on several devices, or larger than a device's memory.
+"""Site panels: one alignment on several devices and ranks, or larger than a device's memory.
 
 Patterns are independent until their sums, so each device runs every site-local part of a program,
 and its sums, by itself. It has every chunk of its residues (:mod:`mltree.device.residues`), whose
 strided sums, put side by side and added in order, are a lone session's to the bit. Optimisers step
 on the first device, by the same code on the same numbers.
 
-A device whose share of the patterns does not fit takes it panel by panel through one CLA pool.
-Each panel goes on from the sums of the one before, and computes anew the CLAs that a program
-expects (:mod:`mltree.device.resident`).
+Each process has a station of such devices (:mod:`mltree.device.station`), which knows no patterns
+but its own. A device whose share does not fit takes it panel by panel through one CLA pool. Each
+panel goes on from the sums of the one before, and computes anew the CLAs that a program expects
+(:mod:`mltree.device.resident`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
-from mltree.contract import (
-    CONTROL_WORDS,
-    HEADER_WORDS,
-    REDUCE_WIDTH,
-    Control,
-    Function,
-)
+from mltree.contract import CONTROL_WORDS, REDUCE_WIDTH, Control, Function
 from mltree.device.blocks import Blocks
 from mltree.device.layout import Layout, longest_walk
 from mltree.device.resident import Resident
-from mltree.device.residues import ordered_sum, share_out
-from mltree.device.seats import Place, Seat
+from mltree.device.residues import ordered_sum, patterns_of, share_out
+from mltree.device.seats import Place, Rules
 from mltree.device.session import Dispatch
+from mltree.device.station import Again, Answer, Held, Order, Refusal, Share, Standing, Station
 from mltree.device.timing import Breakdown
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.launch import StateLayout
-from mltree.likelihood.engine import NO_CONTROL, Result, Room
+from mltree.likelihood.engine import Result, Room
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Optimise, Reduce, Rell, Repeat
 from mltree.model.eigen import ModelArrays
+from mltree.ranks import LONE, Ranks
 
 __all__ = ["PanelEngine"]
 
 Float64 = npt.NDArray[np.float64]
 Acc = npt.NDArray[Any]
+
+PROGRAMS = 16
+"""That stations keep: more than a search repeats in turn."""
+
+_numbers = itertools.count(1)
+"""Of engines among ranks, which keep a station each by it."""
 
 
 class PanelEngine:
@@ -60,81 +68,152 @@ class PanelEngine:
         length_bounds: tuple[float, float],
         slots: int,
         dispatch: Dispatch = "auto",
+        ranks: Ranks = LONE,
+        elsewhere: Callable[[], Answer] | None = None,
     ) -> None:
-        """``slots``: CLAs to make room for at first; more panels are made where more is asked."""
+        """``slots``: CLAs to make room for at first; more panels are made where more is asked.
+
+        ``ranks``: who share the patterns, each on devices like the places here; ``elsewhere``: sent
+        to the others, and called there for what answers.
+
+        Raises:
+            DeviceError: a device cannot be used.
+            MltreeError: another rank cannot take part.
+        """
         self._whole = patterns
         self.parts = len(patterns.parts)
-        vw = places[0].layout.vw
-        chunk = max(place.layout.chunk_blocks(patterns.n_patterns) for place in places)
-        self._blocks = Blocks.of(patterns, vw, chunk)
-        residues = share_out(self._blocks.chunks, [place.share for place in places])
-        self._seats = [
-            Seat(place, patterns, own, self._blocks, chunk, length_bounds, dispatch, slots)
-            for place, own in zip(places, residues, strict=True)
-            if own
-        ]
-        self._idle = [place for place, own in zip(places, residues, strict=True) if not own]
         self._places = tuple(places)
+        self._station = Station(places)
+        self._ranks, self._number = ranks, next(_numbers)
+        if elsewhere is not None:
+            ranks.everywhere(elsewhere, self._number)
+            weakref.finalize(self, ranks.forget, self._number).atexit = False
+        self._acc = np.dtype(np.float64 if places[0].layout.fp64 else np.float32)
+        chunk = max(place.layout.chunk_blocks(patterns.n_patterns) for place in places)
+        rules = Rules(places[0].layout.vw, chunk, length_bounds, dispatch, slots)
+        self._blocks = Blocks.of(patterns, rules.vw, chunk)
+        self._residues = share_out(
+            self._blocks.chunks, [place.share for place in places] * ranks.size
+        )
+        self._where = [patterns_of(own, self._blocks.chunk_of) for own in self._residues if own]
         self._resident = Resident()
-        self._acc = np.dtype(np.float64 if self.layouts[0].fp64 else np.float32)
+        self._programs: dict[int, tuple[Program, Held]] = {}
+        self._held = itertools.count()
+        self._standings = self._open(rules)
+
+    def _open(self, rules: Rules) -> list[Standing]:
+        """Every station opened on its shares of the patterns."""
+        where = iter(self._where)
+        shares = [self._share(next(where), own) if own else None for own in self._residues]
+        found: list[Standing] = self._ask_each(
+            Station.open, [(own, rules) for own in self._by_rank(shares)]
+        )
+        return found
+
+    def _share(self, where: npt.NDArray[np.int64], residues: range) -> Share:
+        has_all = len(where) == self._whole.n_patterns
+        return Share(self._whole if has_all else self._whole.take(where), len(residues))
+
+    def _by_rank(self, values: Sequence[Any]) -> list[list[Any]]:
+        """What is of every place of all ranks, rank by rank."""
+        width = len(self._places)
+        return [list(values[n * width : (n + 1) * width]) for n in range(self._ranks.size)]
+
+    def _ask(self, do: Callable[..., Any], *values: Any) -> list[Any]:
+        """The answers of all stations to the same order."""
+        return self._ask_each(do, [values] * self._ranks.size)
+
+    def _ask_each(self, do: Callable[..., Any], values: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The answers of all stations to an order of their own each.
+
+        Raises: MltreeError: what the first of those that refuse says.
+        """
+        orders = [Order(do, own) for own in values]
+        answers = self._ranks.gather(orders, self._station.answer, self._number)
+        for answer in answers:
+            if isinstance(answer, Refusal):
+                raise answer.error()
+        return answers
 
     @property
     def name(self) -> str:
-        """The devices, whatever the shares that they have: results do not depend on those."""
+        """This process's devices, whatever the shares that they have.
+
+        Results depend neither on those nor on other ranks, whose devices are like them.
+        """
         return "; ".join(f"{place.device.name.strip()}, {place.layout}" for place in self._places)
 
     @property
     def notice(self) -> str:
         """How many panels there are, and why."""
-        idle = [f"{place.device.name.strip()} takes none" for place in self._idle]
-        return "; ".join([*(seat.notice for seat in self._seats), *idle])
+        idle = [
+            f"{place.device.name.strip()} takes none"
+            for place, own in zip(self._places * self._ranks.size, self._residues, strict=True)
+            if not own
+        ]
+        told = [text for standing in self._standings for text in standing.notices]
+        alike = Counter([*told, *idle]) if self._ranks.size > 1 else dict.fromkeys(told + idle, 1)
+        among = [f"{self._ranks.size} ranks share the patterns"] if self._ranks.size > 1 else []
+        each = [f"{n} x {text}" if n > 1 else text for text, n in alike.items()]
+        return "; ".join(among + each)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        """The devices' layouts."""
-        return tuple(seat.session.layout for seat in self._seats)
+        """This process's devices' layouts."""
+        return tuple(seat.session.layout for seat in self._station.seats)
 
     @property
     def n_panels(self) -> int:
         """Panels of all devices."""
-        return sum(len(seat.panels) for seat in self._seats)
+        return sum(sum(standing.panels) for standing in self._standings)
 
     @property
     def room(self) -> Room:
         """Of the device that has least; see :class:`mltree.likelihood.engine.Engine`."""
-        rooms = [seat.session.room._replace(most=seat.fit) for seat in self._seats]
+        rooms = [room for standing in self._standings for room in standing.rooms]
         return Room(*map(min, zip(*rooms, strict=True)))
 
     def longest_walk(self, trees: int) -> int:
         """As of a lone session on the first device, so that results have its bits."""
-        session = self._seats[0].session
+        session = self._station.seats[0].session
         return longest_walk(session.layout, session.device.max_compute_units, self._whole, trees)
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each."""
-        for seat in self._seats:
-            seat.session.load_models(models)
+        self._ask(Station.load_models, models)
 
     def load_weights(self, rows: Float64) -> None:
         """Take rows of weights f64[R, L]."""
-        for seat in self._seats:
-            seat.load_weights(rows[:, seat.where])
+        self._ask_each(
+            Station.load_weights,
+            [([rows[:, where] for where in own],) for own in self._by_station(self._where)],
+        )
+
+    def _by_station(self, values: Sequence[Any]) -> list[Sequence[Any]]:
+        """What is of every seat of all stations, station by station."""
+        ends = np.cumsum([0, *(len(standing.panels) for standing in self._standings)])
+        return [values[first:end] for first, end in pairwise(ends.tolist())]
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
         lnl = np.empty((rows, self._whole.n_patterns))
-        for seat in self._seats:
-            lnl[:, seat.where] = seat.site_lnl(rows)
+        found = [own for answer in self._ask(Station.site_lnl, rows) for own in answer]
+        for where, own in zip(self._where, found, strict=True):
+            lnl[:, where] = own
         return lnl
 
     def timings(self) -> dict[Function, float]:
         """Seconds per likelihood function on the device that took longest."""
-        all_timings = [seat.session.timings() for seat in self._seats]
-        return max(all_timings, key=lambda timings: sum(timings.values()))
+        every: list[dict[Function, float]] = [
+            own for answer in self._ask(Station.timings) for own in answer
+        ]
+        return max(every, key=lambda timings: sum(timings.values()))
 
     def breakdown(self) -> Breakdown:
         """Where the time went, on the device that took longest, and the work of all of them."""
-        return Breakdown.side_by_side([seat.session.breakdown() for seat in self._seats])
+        every = [own for answer in self._ask(Station.breakdowns) for own in answer]
+        devices = tuple({place.device.int_ptr: place.device for place in self._places}.values())
+        return replace(Breakdown.side_by_side(every), devices=devices)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`.
@@ -150,8 +229,7 @@ class PanelEngine:
     def _retreat(self, program: Program, error: DeviceMemoryError) -> None:
         """Make smaller panels, or count on fewer slots where these are too many for any."""
         try:
-            for seat in self._seats:
-                seat.retreat(program.slots)
+            self._standings = self._ask(Station.retreat, program.slots)
         except DeviceError as too_many:
             self._resident = Resident()
             if program.slots <= 3 * (self._whole.n_tips - 2) + 1:
@@ -159,16 +237,61 @@ class PanelEngine:
             raise error from too_many
 
     def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
-        for seat in self._seats:
-            seat.make_room(program.slots)
+        if program.slots > self.room.most:
+            self._standings = self._ask(Station.make_room, program.slots)
         state = _State(self._acc, program, lengths, control)
-        run = _Run(self._seats, self._blocks, self._resident, program, state)
+        run = _Run(self, program, state)
         run.all_stages()
         self._resident.record(program, run.lengths_seen)
         return Result(
             sums=state.sums.astype(np.float64),
             lengths=state.lengths.astype(np.float64),
             control=state.control.astype(np.float64),
+        )
+
+    def needed(self, program: Program) -> list[Again]:
+        """What must run before a program where panels take turns."""
+        if max(max(standing.panels, default=0) for standing in self._standings) == 1:
+            return []
+        writers = self._resident.needed(program)
+        return [Again(self._hold(writer.program), writer.lengths) for writer in writers]
+
+    def sums(self, program: Program, words: Acc, lengths: int, again: Sequence[Again]) -> list[Acc]:
+        """The sums that a program without optimisers leaves behind on every seat of all ranks."""
+        answers = self._ask(Station.run, self._hold(program), words, lengths, again)
+        return [own for answer in answers for own in answer]
+
+    def _hold(self, program: Program) -> Held:
+        """How stations know a program: by itself the first time, by its number from then on."""
+        known = self._programs.pop(id(program), None)
+        if known is not None:
+            self._programs[id(program)] = known
+            return known[1]
+        number, spent = next(self._held), None
+        if len(self._programs) == PROGRAMS:
+            spent = self._programs.pop(next(iter(self._programs)))[1].number
+        self._programs[id(program)] = program, Held(number, None)
+        return Held(number, program, spent)
+
+    def add_up(self, record: np.void, count: int, found: Sequence[Acc]) -> Acc:
+        """Whole sums from the strided sums of all seats, whose residues follow one another.
+
+        A lone session begins with the residue of the first chunk of the record's parts.
+        """
+        first, end = int(record["sum"]), int(record["sum"]) + count
+        residues = [len(own) for own in self._residues if own]
+        strided = [
+            sums[width * first : width * end].reshape(-1, count)
+            for width, sums in zip(residues, found, strict=True)
+        ]
+        first_chunk = int(self._blocks.part_chunk[record["first_part"]])
+        in_order = np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0)
+        return ordered_sum(in_order)
+
+    def step(self, program: Program, at: int, state: _State) -> None:
+        """A step of every group, by the first device: the same code as in a lone session."""
+        self._station.seats[0].session.advance(
+            program, program.part(at, at + 1), state.words, len(state.lengths), len(state.control)
         )
 
 
@@ -197,24 +320,13 @@ class _State:
 
 
 class _Run:
-    """One program on its way through the panels."""
+    """One program on its way through the stations."""
 
-    def __init__(
-        self,
-        seats: list[Seat],
-        blocks: Blocks,
-        resident: Resident,
-        program: Program,
-        state: _State,
-    ) -> None:
-        self.state = state
-        self._blocks = blocks
+    def __init__(self, engine: PanelEngine, program: Program, state: _State) -> None:
         self.lengths_seen: Float64 = state.lengths.astype(np.float64)
         """That the site-local stages ran with last."""
-        self._seats = seats
-        self._program = program
-        self._turns = max(len(seat.panels) for seat in seats)
-        self._writers = resident.needed(program) if self._turns > 1 else []
+        self._engine, self._program, self._state = engine, program, state
+        self._again = engine.needed(program)
 
     def all_stages(self) -> None:
         """Run the stages in order, the repeats among them."""
@@ -223,10 +335,10 @@ class _Run:
         while at < len(stages):
             match stages[at]:
                 case Optimise():
-                    self._optimise(at)
+                    self._engine.step(self._program, at, self._state)
                     at += 1
                 case Repeat(to, times, _):
-                    again = repeats < times and self.state.is_active
+                    again = repeats < times and self._state.is_active
                     repeats += again
                     at = to if again else at + 1
                 case _:
@@ -234,12 +346,13 @@ class _Run:
 
     def _sites(self, at: int) -> int:
         """Run the stages from ``at`` on up to an optimiser on every panel; returns that stage."""
-        stages = self._program.stages
+        stages, state = self._program.stages, self._state
         end = at
         while end < len(stages) and not isinstance(stages[end], Optimise | Repeat):
             end += 1
-        self.lengths_seen = self.state.lengths.astype(np.float64)
-        found = self._side_by_side(self._program.part(at, end))
+        self.lengths_seen = state.lengths.astype(np.float64)
+        part = self._program.part(at, end)
+        found = self._engine.sums(part, state.head, len(state.lengths), self._again)
         for stage in stages[at:end]:
             match stage:
                 case Reduce(records):
@@ -249,54 +362,6 @@ class _Run:
                 case _:
                     continue
             for record, count in zip(records, counts.tolist(), strict=True):
-                self._add_up(record, count, found)
+                first = int(record["sum"])
+                state.sums[first : first + count] = self._engine.add_up(record, count, found)
         return end
-
-    def _side_by_side(self, part: Program) -> list[Acc]:
-        """The sums that a part leaves behind on each seat once all its panels had their turn."""
-        n = len(self.state.lengths)
-        words = [self.state.head] * len(self._seats)
-        for turn in range(self._turns):
-            here = [i for i, seat in enumerate(self._seats) if turn < len(seat.panels)]
-            self._turn_to(turn, [self._seats[i] for i in here])
-            for i in here:
-                self._seats[i].session.send(part, words[i], n)
-            for i in here:  # only then: no device waits for another's answer to be asked for
-                self._seats[i].session.ask(part, n)
-            for i in here:  # the next panel goes on from these words
-                words[i] = self._seats[i].session.receive(part, n)
-        return [own[HEADER_WORDS + n :] for own in words]
-
-    def _turn_to(self, turn: int, seats: list[Seat]) -> None:
-        """Work on other panels, and have their CLAs written where they are not there any more."""
-        for seat in seats:
-            seat.turn_to(seat.panels[turn])
-        for writer in self._writers:
-            sessions = [seat.session for seat in seats if len(seat.panels) > 1]
-            for session in sessions:
-                session.start(writer.program, writer.lengths, NO_CONTROL)
-                session.ask(writer.program, len(writer.lengths))
-            for session in sessions:  # raises what went wrong
-                session.receive(writer.program, len(writer.lengths))
-
-    def _add_up(self, record: np.void, count: int, found: list[Acc]) -> None:
-        """Whole sums from the strided sums of all seats, whose residues follow one another.
-
-        A lone session begins with the residue of the first chunk of the record's parts.
-        """
-        first, end = int(record["sum"]), int(record["sum"]) + count
-        strided = [
-            sums[seat.residues * first : seat.residues * end].reshape(-1, count)
-            for seat, sums in zip(self._seats, found, strict=True)
-        ]
-        first_chunk = int(self._blocks.part_chunk[record["first_part"]])
-        in_order = np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0)
-        self.state.sums[first:end] = ordered_sum(in_order)
-
-    def _optimise(self, at: int) -> None:
-        """A step of every group, by the first device: the same code as in a lone session."""
-        state = self.state
-        self._seats[0].session.advance(
-            self._program, self._program.part(at, at + 1), state.words, len(state.lengths),
-            len(state.control),
-        )  # fmt: skip

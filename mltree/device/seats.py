@@ -13,12 +13,11 @@ from mltree.alignment.patterns import Patterns
 from mltree.device.blocks import Blocks
 from mltree.device.layout import Layout
 from mltree.device.memory import cla_memory
-from mltree.device.residues import patterns_of
 from mltree.device.session import Dispatch, Session
 from mltree.errors import DeviceError
 from mltree.values import Value
 
-__all__ = ["Panel", "Place", "Seat"]
+__all__ = ["Panel", "Place", "Rules", "Seat"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -37,6 +36,17 @@ class Place(Value):
     """Bytes that CLAs may take; the device's own limits where None."""
 
 
+class Rules(NamedTuple):
+    """What all seats of an alignment have in common."""
+
+    vw: int
+    chunk_blocks: int
+    length_bounds: tuple[float, float]
+    dispatch: Dispatch
+    slots: int
+    """CLAs to make room for at first."""
+
+
 class Panel(NamedTuple):
     """Patterns of a seat that are computed together."""
 
@@ -50,31 +60,21 @@ class Panel(NamedTuple):
 class Seat:
     """One device with the patterns of its residues, in one panel or several that take turns."""
 
-    def __init__(
-        self,
-        place: Place,
-        patterns: Patterns,
-        residues: range,
-        blocks: Blocks,
-        chunk_blocks: int,
-        length_bounds: tuple[float, float],
-        dispatch: Dispatch,
-        slots: int,
-    ) -> None:
-        self.residues = len(residues)
-        self.where = patterns_of(residues, blocks.chunk_of)
-        """int64[patterns]: its patterns among the whole alignment's."""
-        has_all = len(self.where) == patterns.n_patterns
-        self._patterns = patterns if has_all else patterns.take(self.where)
-        self._chunk_blocks = chunk_blocks
-        self._blocks = Blocks.of(self._patterns, blocks.vw, chunk_blocks)
+    def __init__(self, place: Place, patterns: Patterns, residues: int, rules: Rules) -> None:
+        """``patterns``: those of so many residues."""
+        self.residues = residues
+        self._patterns = patterns
+        self._chunk_blocks = rules.chunk_blocks
+        self._blocks = Blocks.of(patterns, rules.vw, rules.chunk_blocks)
         self._weights = self._patterns.weights[None]
         self._layout = place.layout
         self._limit = cla_memory(place.device, place.memory_limit)
-        self.panels = self._split(slots, place.device.name.strip())
+        self.panels = self._split(rules.slots, place.device.name.strip())
         self.session = Session(
-            place.device, self.panels[0].patterns, place.layout, length_bounds, dispatch,
-            memory_limit=self._limit, chunk_blocks=chunk_blocks, residues=self.residues,
+            place.device, self.panels[0].patterns, place.layout, rules.length_bounds,
+            rules.dispatch,
+            memory_limit=self._limit, chunk_blocks=rules.chunk_blocks, slots=rules.slots,
+            residues=residues,
         )  # fmt: skip
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,10 @@ class Program(Value, eq=False):
     """Number of its first stage in the program that it is a part of."""
     whole_sums: int = 0
     """Sums of that program, for which a part has room too."""
+
+    def __reduce__(self) -> tuple[type[Program], tuple[Any, ...]]:
+        """What another process is sent: nothing that follows from the rest."""
+        return Program, tuple(getattr(self, name) for name in self.__match_args__)
 
     def part(self, first: int, last: int) -> Program:
         """Stages ``first .. last - 1``; the same object every time."""

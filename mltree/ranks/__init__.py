@@ -64,11 +64,17 @@ class Ranks:
         """Which processes they are; nothing of a lone one."""
         return ""
 
-    def everywhere(self, check: Callable[[], object]) -> None:
+    def everywhere(self, check: Callable[[], object], kept_as: int = 0) -> None:
         """Have every other rank call this, which is sent there, and keep what it gives.
+
+        ``kept_as``: under this number, in the place of what was kept there before; what another
+        number stands for outlasts it.
 
         Raises: MltreeError: what it raises there, with the rank's name.
         """
+
+    def forget(self, kept_as: int) -> None:
+        """Have the other ranks let go of what they kept; nothing is waited for."""
 
     def deal(
         self,
@@ -86,10 +92,16 @@ class Ranks:
         """
         return work(iter(tasks))
 
-    def gather(self, tasks: Sequence[Task], answer: Callable[[Task], Result]) -> list[Result]:
+    def gather(
+        self,
+        tasks: Sequence[Task],
+        answer: Callable[[Task], Result],
+        kept_as: int = 0,  # noqa: ARG002
+    ) -> list[Result]:
         """The answers to one task a rank, at most, in order.
 
-        answer  this rank's; the others have theirs from the call before (:meth:`everywhere`)
+        answer   this rank's
+        kept_as  the others answer with what they keep so (:meth:`everywhere`)
 
         Raises: MltreeError: another rank cannot go on, or has died.
         """

@@ -16,9 +16,11 @@ __all__ = ["Greeting", "Kind", "Line", "Message"]
 class Kind:
     """What a message is about."""
 
-    CALL, GO, TASK, OVER, ASK, END = "call", "go", "task", "over", "ask", "end"
-    """From the first rank: call this; go through tasks; here is one; there is none; answer this; go
-    home."""
+    CALL, GO, TASK, OVER, ASK, FORGET, END = (
+        "call", "go", "task", "over", "ask", "forget", "end",
+    )  # fmt: skip
+    """From the first rank: call this; go through tasks; here is one; there is none; answer this;
+    let go of this; go home."""
     READY, WANT, RESULT, IDLE, ANSWER, FAILED = (
         "ready", "want", "result", "idle", "answer", "failed",
     )  # fmt: skip

@@ -79,16 +79,22 @@ class First(Ranks):
                 text = f"rank {number} ({_named(other)}) was given another command than rank 0"
                 raise InputError(text, hint=STRANGE_HINT)
 
-    def everywhere(self, check: Callable[[], object]) -> None:
-        """Have every other rank call this."""
+    def everywhere(self, check: Callable[[], object], kept_as: int = 0) -> None:
+        """Have every other rank call this, and keep what it gives."""
         call = pickle.dumps(check)
         for rank in self._others:
-            self._line.send(rank, Kind.CALL, call)
+            self._line.send(rank, Kind.CALL, (kept_as, call))
         waiting = set(self._others)
         while waiting:  # what is left of work that nobody wants any more is passed over
             rank, message = self._next()
             if message.kind == Kind.READY:
                 waiting.discard(rank)
+
+    def forget(self, kept_as: int) -> None:
+        """Have the others let go of what they kept."""
+        if self._is_open:
+            for rank in self._others:
+                self._line.send(rank, Kind.FORGET, kept_as)
 
     def deal(
         self,
@@ -110,12 +116,14 @@ class First(Ranks):
         finally:
             shared.close()
 
-    def gather(self, tasks: Sequence[Task], answer: Callable[[Task], Result]) -> list[Result]:
+    def gather(
+        self, tasks: Sequence[Task], answer: Callable[[Task], Result], kept_as: int = 0
+    ) -> list[Result]:
         """The answers to one task a rank, at most, in order."""
         self._asked += 1
         own, *others = tasks
         for rank, task in enumerate(others, 1):
-            self._line.send(rank, Kind.ASK, (self._asked, task))
+            self._line.send(rank, Kind.ASK, (kept_as, self._asked, task))
         found = {0: answer(own)}
         while len(found) < len(tasks):
             rank, message = self._next()
@@ -231,20 +239,23 @@ class _Inbox:
 
 def _obey(line: Line, inbox: _Inbox) -> None:
     """Everything that comes, until the end."""
-    work: Any = None
+    kept: dict[int, Any] = {}
     while (message := inbox.orders.get()).kind != Kind.END:
         with _reporting(line):
             if message.kind == Kind.CALL:
-                work = None  # what it held makes room
-                work = pickle.loads(message.content)()
+                place, call = message.content
+                kept.pop(place, None)  # what it held makes room
+                kept[place] = pickle.loads(call)()
                 line.send(0, Kind.READY)
             elif message.kind == Kind.GO:
-                for result in work(_asking(line, inbox)):
+                for result in kept[0](_asking(line, inbox)):
                     line.send(0, Kind.RESULT, result)
                 line.send(0, Kind.IDLE)
             elif message.kind == Kind.ASK:
-                number, task = message.content
-                line.send(0, Kind.ANSWER, (number, work(task)))
+                place, number, task = message.content
+                line.send(0, Kind.ANSWER, (number, kept[place](task)))
+            elif message.kind == Kind.FORGET:
+                kept.pop(message.content, None)
 
 
 @contextmanager

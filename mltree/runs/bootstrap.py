@@ -111,6 +111,8 @@ class Bootstrap(Value, kw_only=True):
         goal = wanted or MOST
         checks = _Checks(journal, self.replicates.seed, goal, wanted is None, emit)
         if not checks.are_enough():
+            if self.computation.is_shared:  # the likelihood asks them
+                ranks = LONE
             missing = [k for k in range(1, goal + 1) if k not in journal.done]
             soon = missing[: 2 * STEP] if wanted is None else missing  # a check may end it all
             at_once = self._at_once(-(-len(soon) // ranks.size))

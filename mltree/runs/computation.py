@@ -24,6 +24,7 @@ from mltree.model.partitioned import PartitionModel
 from mltree.model.site_rates import rates_for
 from mltree.placement import JointPlacement, Resources, place_all
 from mltree.problem import Problem
+from mltree.ranks import LONE, Ranks, here
 from mltree.search.driver import SearchResult
 from mltree.search.model_optimiser import Fit
 from mltree.settings import SearchSettings, preset
@@ -55,6 +56,11 @@ class Computation(Value):
     def __reduce__(self) -> tuple[Callable[..., Computation], tuple[Any, ...]]:
         """What another rank is sent, to open its own."""
         return open_computation, self.asked
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether every rank has a share of the patterns: none of them can compute alone."""
+        return any(placement.among.size > 1 for placement in self.placement.each)
 
     @property
     def is_exact(self) -> bool:
@@ -117,7 +123,7 @@ def open_computation(
     likelihood: Likelihood
     reported = None
     if not model.has_site_rates:
-        placement = _placed(resources, groups, model, bounds, trees, kept)
+        placement = _placed(resources, groups, model, bounds, trees, kept, here())
         placement.show(emit)
         likelihood = placement.likelihood(groups, emit)
     else:
@@ -142,12 +148,13 @@ def _placed(
     bounds: tuple[float, float],
     trees: int | None = None,
     kept: KeptLayouts | None = None,
+    among: Ranks = LONE,
 ) -> JointPlacement:
     """Where these patterns are computed under a model of as many parts."""
     firsts = np.cumsum([0, *(len(patterns.parts) for patterns in groups[:-1])]).tolist()
     widths = [model.categories[first] for first in firsts]
     systems = [model.systems[first] for first in firsts]
-    return place_all(resources, groups, widths, bounds, trees, kept, systems)
+    return place_all(resources, groups, widths, bounds, trees, kept, systems, among)
 
 
 class Found(Value):

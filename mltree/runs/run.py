@@ -101,7 +101,8 @@ class TreeSearch(Value, kw_only=True):
 
     def _among(self, ranks: Ranks) -> AmongRanks | None:
         """Whoever answers the search; its own likelihood where None."""
-        if ranks.size == 1 or self.problem.model.has_site_rates:
+        alone = ranks.size == 1 or self.problem.model.has_site_rates
+        if alone or self.computation.is_shared:
             return None
         likelihood = self.computation.likelihood
         helping = partial(_helping, self.computation, likelihood.engine.name)

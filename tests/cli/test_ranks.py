@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
+import launches
 import pytest
+from launches import (
+    MLTREE,
+    alone,
+    assert_same,
+    goes_on_without_a_rank,
+    make_alignment,
+    mpiexec,
+    ran,
+    wait_for_the_end_of,
+    watched,
+)
 
 from mltree.device import calibration
 from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind
@@ -23,11 +33,6 @@ from mltree.device.layout_choice import block_widths, rule_layout
 
 ROOT = Path(__file__).parents[2]
 PRIMATES = str(ROOT / "datasets" / "primates.phy")
-
-PATIENCE = 600.0
-"""Seconds that no run here takes."""
-
-MLTREE = (sys.executable, "-m", "mltree")
 
 QUICK = ("--model", "JC", "--preset", "fast", "--moves", "nni", "--prefix", "x")
 
@@ -41,43 +46,6 @@ BOOTSTRAP = (
 Launch: TypeAlias = Callable[..., list[str]]
 """The command that runs one of mltree's as so many ranks."""
 
-OUTLIVING = '"$@"; code=$?; [ $code = 137 ] && sleep 60; exit $code'
-"""A shell that hides a killed rank from its launcher, which would kill the others."""
-
-
-def mpiexec() -> str:
-    """MPICH's, which takes processes that end as they like; of the environment, before others."""
-    pytest.importorskip(
-        "mpi4py.MPI",
-        reason="ranks talk through mpi4py, an extra; '.[dev]' brings it and MPICH on x86-64 Linux",
-        exc_type=Exception,
-    )
-    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    found = shutil.which("mpiexec.hydra", path=beside)
-    if found is None:
-        pytest.skip(
-            "only MPICH's launcher takes ranks of different commands and environments, as these "
-            "tests give them; '.[dev]' brings it on x86-64 Linux, where CI runs them"
-        )
-    return found
-
-
-@pytest.fixture(params=["mpi", "started"])
-def launch(request: pytest.FixtureRequest) -> Launch:
-    """Both ways in which a run gets ranks."""
-    if request.param == "started":
-        return lambda command, count: [*MLTREE, *command, "--ranks", str(count)]
-    launcher = mpiexec()
-    return lambda command, count: [
-        launcher, "-n", str(count), "sh", "-c", OUTLIVING, "sh", *MLTREE, *command
-    ]  # fmt: skip
-
-
-def ran(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
-
 
 def launched(
     folder: Path, *ranks: tuple[str, ...], options: tuple[tuple[str, ...], ...] = ()
@@ -90,30 +58,18 @@ def launched(
     return ran(folder, command)
 
 
-def alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Mltree as one process."""
-    return subprocess.run(
-        [*MLTREE, *arguments], cwd=folder, capture_output=True, text=True, check=True
-    )
-
-
-def make_alignment(file: Path, taxa: int, sites: int = 200) -> None:
-    """Sequences that evolve."""
-    rng = np.random.default_rng([19, taxa])
-    rows = [rng.choice(list("ACGT"), sites)]
-    while len(rows) < taxa:
-        changes = rng.random(sites) < 0.1
-        parent = rows[rng.integers(len(rows))]
-        rows.append(np.where(changes, rng.choice(list("ACGT"), sites), parent))
-    file.write_text("".join(f">t{tip}\n{''.join(row)}\n" for tip, row in enumerate(rows)))
-
-
 def make_loci(folder: Path, count: int) -> None:
     """Alignments, and a file that is none."""
     folder.mkdir(parents=True)
     for n in range(count):
         make_alignment(folder / f"locus{n}.fa", 6 + n)
     (folder / "README").write_text("No locus.\n")
+
+
+@pytest.fixture(params=["mpi", "started"])
+def launch(request: pytest.FixtureRequest) -> Launch:
+    """Both ways in which a run gets ranks."""
+    return partial(launches.launch, request.param)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -144,12 +100,6 @@ def loci(whole: Path, tmp_path: Path) -> Path:
     """A folder with the same ``loci``."""
     (tmp_path / "loci").symlink_to(whole / "loci")
     return tmp_path
-
-
-def assert_same(one: Path, other: Path, *kinds: str) -> None:
-    for kind in kinds:
-        name = f"x.mltree.{kind}"
-        assert (one / name).read_bytes() == (other / name).read_bytes(), kind
 
 
 def test_loci_have_the_bits_of_one_process(launch: Launch, whole: Path, loci: Path) -> None:
@@ -258,18 +208,6 @@ def test_a_dead_rank_of_a_bootstrap_is_named_and_it_goes_on(launch: Launch, tmp_
     assert_same(*folders, "bootstraps", "consensusTreeMR")
 
 
-def goes_on_without_a_rank(folder: Path, command: list[str]) -> None:
-    """Kill one of two ranks, which is told of, and give the command again."""
-    numbers, said = watched(folder, command, {1: signal.SIGKILL})
-    assert re.search(
-        rf"^mltree: rank 1 \(process {numbers[1]} on .*\) has died", said, re.MULTILINE
-    )
-    (log,) = folder.glob("x.mltree.*[lL]og")
-    assert "has died" in log.read_text()
-    result = ran(folder, command)
-    assert result.returncode == 0, result.stderr
-
-
 def test_a_signal_ends_all_ranks_and_the_run_goes_on(
     launch: Launch, whole: Path, loci: Path
 ) -> None:
@@ -288,38 +226,6 @@ def test_ranks_that_were_started_end_with_the_first(whole: Path, loci: Path) -> 
     wait_for_the_end_of(numbers)
     assert ran(loci, command).returncode == 0
     assert_same(loci, whole, "bestTrees", "lociTable")
-
-
-def wait_for_the_end_of(processes: list[int]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while any(runs(number) for number in processes):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def runs(process: int) -> bool:
-    """Whether a process has not ended; whoever inherits it may leave it a zombie."""
-    try:
-        return ") Z " not in Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return False
-
-
-def watched(
-    folder: Path, command: list[str], signals: dict[int, signal.Signals]
-) -> tuple[list[int], str]:
-    """Two ranks, of which some get signals once they are known: their processes, all they said."""
-    numbers, said = [], ""
-    with subprocess.Popen(command, cwd=folder, text=True, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            said += line
-            if found := re.search(r"0 is process (\d+) on .*, 1 is process (\d+) on", line):
-                numbers = [*map(int, found.groups())]
-                for number, sent in signals.items():
-                    os.kill(numbers[number], sent)
-    assert process.returncode != 0
-    return numbers, said
 
 
 def test_ranks_that_differ_are_one_line(loci: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+import pickle
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,9 +14,10 @@ import pytest
 from mltree import contract
 from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
 from mltree.device.layout import without_fp64
-from mltree.device.panels import PanelEngine
+from mltree.device.panels import PROGRAMS, PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
+from mltree.device.station import Order, Station
 from mltree.errors import DeviceError, NumericalError, WorkerFault
 from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
@@ -22,6 +25,7 @@ from mltree.likelihood.cases import Cases
 from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Reduce
+from mltree.ranks import LONE, Ranks
 from mltree.search.neighbourhood import Neighbourhood
 
 if TYPE_CHECKING:
@@ -48,15 +52,44 @@ def problem(make_problem: Callable[..., Problem]) -> Problem:
     return make_problem(7, PATTERNS, trees=2, alpha=0.6, invariant=0.1, categories=4)
 
 
+class Beside(Ranks):
+    """Ranks that answer here, by what has gone through a wire; the others' stations are kept."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.kept: dict[int, list[Callable[[Order], Any]]] = {}
+        self.bytes_sent = 0
+
+    def everywhere(self, check: Callable[[], Any], kept_as: int = 0) -> None:
+        self.kept[kept_as] = [check() for _ in range(1, self.size)]
+
+    def forget(self, kept_as: int) -> None:
+        del self.kept[kept_as]
+
+    def gather(
+        self, tasks: Sequence[Any], answer: Callable[[Any], Any], kept_as: int = 0
+    ) -> list[Any]:
+        own, *others = tasks
+        sent = [pickle.dumps(task) for task in others]
+        self.bytes_sent += sum(map(len, sent))
+        kept = self.kept.get(kept_as, [])
+        told = [pickle.dumps(do(pickle.loads(task))) for do, task in zip(kept, sent, strict=True)]
+        return [answer(own), *map(pickle.loads, told)]
+
+
 def panels(
     session: Session,
     problem: Problem,
     shares: tuple[float, ...],
     memory_limit: int | None = None,
     slots: int = 100,
+    ranks: Ranks = LONE,
 ) -> PanelEngine:
     places = [Place(session.device, session.layout, share, memory_limit) for share in shares]
-    return PanelEngine(problem.patterns, places, BOUNDS, slots)
+    return PanelEngine(
+        problem.patterns, places, BOUNDS, slots,
+        ranks=ranks, elsewhere=lambda: Station(places).answer,
+    )  # fmt: skip
 
 
 def everything(engine: Likelihood, problem: Problem) -> list[np.ndarray]:
@@ -163,6 +196,65 @@ def test_shared_between_devices(
     got = everything(Likelihood(engine, BOUNDS), problem)
     assert_same_bits(got, lone)
     assert engine.timings()[Function.NEWVIEW] > 0
+
+
+@pytest.mark.parametrize("memory", [None, 0.3], ids=["whole", "in turns"])
+@pytest.mark.parametrize(("ranks", "shares"), [(2, (1.0,)), (3, (2.0, 3.0)), (33, (1.0,))], ids=str)
+def test_shared_between_ranks(
+    open_device: OpenDevice,
+    problem: Problem,
+    lone: list[np.ndarray],
+    ranks: int,
+    shares: tuple[float, ...],
+    memory: float | None,
+) -> None:
+    """Each has devices and patterns of its own; with more of them than residues some have none."""
+    session = open_device(problem.patterns, problem.categories)
+    limit = None
+    if memory is not None:
+        limit = int(memory * 100 * session.layout.cla_bytes(PATTERNS // ranks // len(shares)))
+        limit = max(limit, 100 * session.layout.cla_bytes(256))
+    beside = Beside(ranks)
+    engine = panels(session, problem, shares, limit, ranks=beside)
+    assert_same_bits(everything(Likelihood(engine, BOUNDS), problem), lone)
+    assert f"{ranks} ranks share the patterns" in engine.notice
+    assert engine.name == panels(session, problem, shares).name
+    assert engine.timings()[Function.NEWVIEW] > 0
+    assert engine.breakdown().devices == (session.device,)
+    (number,) = beside.kept
+    del engine
+    gc.collect()
+    assert not beside.kept, f"{number} outlives its engine"
+
+
+def test_programs_are_sent_once(open_native: OpenDevice, problem: Problem) -> None:
+    session = open_native(problem.patterns, problem.categories)
+    beside = Beside(2)
+    engine = panels(session, problem, (1.0,), ranks=beside)
+    engine.load_models(problem.models)
+    sizes = []
+    for _ in range(PROGRAMS + 4):
+        before, program = beside.bytes_sent, programs.traversal([problem.tree])
+        for _ in range(2):
+            engine.run(program, problem.tree.lengths, NO_CONTROL)
+        sizes.append(beside.bytes_sent - before)
+    whole = len(pickle.dumps(program))
+    assert max(sizes) < 2 * whole
+    assert len(engine._station._programs) <= PROGRAMS
+
+
+def test_what_goes_wrong_elsewhere_is_raised_here(
+    open_native: OpenDevice, problem: Problem
+) -> None:
+    """As it is where it went wrong: a search may know what to do."""
+    session = open_native(problem.patterns, problem.categories)
+    likelihood = Likelihood(panels(session, problem, (1.0,), ranks=Beside(2)), BOUNDS)
+    tree = problem.tree.copy()
+    tree.lengths[0] = np.nan
+    with pytest.raises(NumericalError, match=r"a sum of stage 2 \(Reduce\)"):
+        likelihood.log_likelihoods([tree], [problem.case])
+    with pytest.raises(DeviceError, match="do not fit into"):
+        panels(session, problem, (1.0,), 1000, ranks=Beside(3))
 
 
 @pytest.mark.parametrize("shares", [(1.0,), (1.0, 2.0)], ids=str)

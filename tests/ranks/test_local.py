@@ -60,6 +60,21 @@ def test_the_others_do_what_is_asked_of_them(line: LocalLine) -> None:
     assert ranks.gather([text] * 3, eval) == ["x" * 3_000_000] * 3
 
 
+def test_what_they_keep_is_known_by_its_number(line: LocalLine) -> None:
+    ranks = First(line)
+    ranks.everywhere(partial(partial, neg), 1)
+    ranks.everywhere(partial(partial, abs), 2)
+    for _ in range(2):
+        assert ranks.gather([-3] * 3, neg, 1) == [3] * 3
+        assert ranks.gather([-4] * 3, abs, 2) == [4] * 3
+    ranks.forget(1)
+    assert ranks.gather([-5, -6], abs, 2) == [5, 6]
+    with pytest.raises(RuntimeError, match="KeyError"):
+        ranks.gather([1] * 3, neg, 1)
+    ranks.dismiss()
+    ranks.forget(2)
+
+
 def test_signals_are_for_the_first(line: LocalLine) -> None:
     ranks = First(line)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -84,7 +99,7 @@ def test_a_traceback_is_told(line: LocalLine) -> None:
 
 def test_one_that_does_not_listen_is_ended(line: LocalLine) -> None:
     line._processes[0].send_signal(signal.SIGSTOP)
-    line.send(2, Kind.CALL, pickle.dumps(partial(time.sleep, 600.0)))
+    line.send(2, Kind.CALL, (0, pickle.dumps(partial(time.sleep, 600.0))))
     line.close()
     assert line._processes[0].returncode == -signal.SIGKILL
     assert line._processes[1].returncode is not None

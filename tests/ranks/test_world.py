@@ -37,7 +37,8 @@ class Others:
 
     def send(self, rank: int, kind: str, content: Any = None) -> None:
         if kind == Kind.CALL:
-            self.work = pickle.loads(content)()
+            _, call = content
+            self.work = pickle.loads(call)()
             self.hear(rank, Message(Kind.READY))
         elif kind == Kind.GO:
             for _ in range(self.tasks):
@@ -47,7 +48,7 @@ class Others:
             for result in self.work(iter([content])):
                 self.hear(rank, Message(Kind.RESULT, result))
         elif kind == Kind.ASK:
-            number, task = content
+            _, number, task = content
             self.hear(rank, Message(Kind.ANSWER, (number - 1, "late")))
             self.hear(rank, Message(Kind.ANSWER, (number, self.work(task))))
         elif kind == Kind.END:
@@ -123,8 +124,8 @@ def test_an_order_that_comes_before_the_end_of_tasks_is_obeyed() -> None:
     """As where the first rank has left a bootstrap that had converged."""
     line, inbox = Told(), _Inbox()
     for kind, content in (
-        (Kind.CALL, pickle.dumps(helping)), (Kind.GO, None), (Kind.TASK, 3),
-        (Kind.CALL, pickle.dumps(negative)), (Kind.OVER, None), (Kind.ASK, (7, 5)),
+        (Kind.CALL, (0, pickle.dumps(helping))), (Kind.GO, None), (Kind.TASK, 3),
+        (Kind.CALL, (0, pickle.dumps(negative))), (Kind.OVER, None), (Kind.ASK, (0, 7, 5)),
         (Kind.END, None),
     ):  # fmt: skip
         inbox.put(Message(kind, content))
@@ -135,9 +136,26 @@ def test_an_order_that_comes_before_the_end_of_tasks_is_obeyed() -> None:
     ]  # fmt: skip
 
 
+def test_what_is_kept_outlasts_other_orders_until_it_is_forgotten() -> None:
+    line, inbox = Told(), _Inbox()
+    for kind, content in (
+        (Kind.CALL, (4, pickle.dumps(negative))), (Kind.CALL, (0, pickle.dumps(helping))),
+        (Kind.ASK, (4, 1, 5)), (Kind.FORGET, 4), (Kind.FORGET, 9), (Kind.ASK, (4, 2, 5)),
+        (Kind.END, None),
+    ):  # fmt: skip
+        inbox.put(Message(kind, content))
+    _obey(line, inbox)  # type: ignore[arg-type]
+    *before, (kind, failure) = line.said
+    assert before == [(Kind.READY, None), (Kind.READY, None), (Kind.ANSWER, (1, -5))]
+    assert kind == Kind.FAILED
+    assert failure.is_bug
+    assert "KeyError: 4" in failure.text
+
+
 def test_the_end_is_heard_amid_tasks() -> None:
     line, inbox = Told(), _Inbox()
-    for kind, content in ((Kind.CALL, pickle.dumps(helping)), (Kind.GO, None), (Kind.END, None)):
+    call = 0, pickle.dumps(helping)
+    for kind, content in ((Kind.CALL, call), (Kind.GO, None), (Kind.END, None)):
         inbox.put(Message(kind, content))
     _obey(line, inbox)  # type: ignore[arg-type]
     assert line.said[1:] == [(Kind.WANT, None), (Kind.IDLE, None)]

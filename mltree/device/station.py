@@ -1,0 +1,240 @@
+"""Stations: what one process computes of an alignment that is shared out, on its devices.
+
+An engine over panels (:mod:`mltree.device.panels`) speaks to stations alone: to its own process's
+and to those of other ranks, in orders that can be sent and answers that can be sent back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree.alignment.patterns import Patterns
+from mltree.contract import HEADER_WORDS, Function
+from mltree.device.discovery import choose_devices
+from mltree.device.info import DeviceInfo
+from mltree.device.layout import Layout
+from mltree.device.memory import limit_on
+from mltree.device.seats import Place, Rules, Seat
+from mltree.device.timing import Breakdown
+from mltree.errors import InputError, MltreeError
+from mltree.likelihood.engine import NO_CONTROL, Room
+from mltree.likelihood.program import Program
+from mltree.model.eigen import ModelArrays
+from mltree.ranks import ALIKE_HINT
+
+__all__ = [
+    "Again",
+    "Answer",
+    "Held",
+    "Order",
+    "Refusal",
+    "Share",
+    "Standing",
+    "Station",
+    "elsewhere",
+    "places_on",
+]
+
+Float64 = npt.NDArray[np.float64]
+Acc = npt.NDArray[Any]
+
+
+class Share(NamedTuple):
+    """What a seat gets of an alignment."""
+
+    patterns: Patterns
+    residues: int
+
+
+class Held(NamedTuple):
+    """A program that stations keep, by a number."""
+
+    number: int
+    program: Program | None
+    """The first time that it is spoken of."""
+    spent: int | None = None
+    """One that will not be spoken of any more."""
+
+
+class Again(NamedTuple):
+    """A program that panels which take turns run again, on f64[lengths], for its CLAs are gone."""
+
+    program: Held
+    lengths: Float64
+
+
+class Standing(NamedTuple):
+    """How a station's seats stand, in order."""
+
+    rooms: tuple[Room, ...]
+    panels: tuple[int, ...]
+    """That each has."""
+    notices: tuple[str, ...]
+
+
+class Order(NamedTuple):
+    """A method of :class:`Station`, and what to call it with."""
+
+    do: Callable[..., Any]
+    values: tuple[Any, ...] = ()
+
+
+class Refusal(NamedTuple):
+    """Why nothing came of an order."""
+
+    kind: type[MltreeError]
+    message: str
+    hint: str | None
+
+    def error(self) -> MltreeError:
+        """What was raised there."""
+        return self.kind(self.message, hint=self.hint)
+
+
+Answer: TypeAlias = Callable[[Order], Any]
+"""A station's :meth:`Station.answer`."""
+
+
+class Station:
+    """The devices of a process, each in a seat of its own."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.places = tuple(places)
+        self.seats: list[Seat] = []
+        self._programs: dict[int, Program] = {}
+
+    def answer(self, order: Order) -> Any:
+        """What comes of an order, or a :class:`Refusal`."""
+        try:
+            return order.do(self, *order.values)
+        except MltreeError as error:
+            return Refusal(type(error), error.message, error.hint)
+
+    def open(self, shares: Sequence[Share | None], rules: Rules) -> Standing:
+        """Take a seat with every device that gets a share.
+
+        Raises:
+            DeviceError: a device cannot be used.
+        """
+        self.seats = [
+            Seat(place, *share, rules)
+            for place, share in zip(self.places, shares, strict=True)
+            if share is not None
+        ]
+        return self.standing()
+
+    def standing(self) -> Standing:
+        """How the seats stand."""
+        return Standing(
+            tuple(seat.session.room._replace(most=seat.fit) for seat in self.seats),
+            tuple(len(seat.panels) for seat in self.seats),
+            tuple(seat.notice for seat in self.seats),
+        )
+
+    def make_room(self, slots: int) -> Standing:
+        """Have room for so many CLAs of every panel; see :meth:`Seat.make_room`."""
+        for seat in self.seats:
+            seat.make_room(slots)
+        return self.standing()
+
+    def retreat(self, slots: int) -> Standing:
+        """Make smaller panels; see :meth:`Seat.retreat`."""
+        for seat in self.seats:
+            seat.retreat(slots)
+        return self.standing()
+
+    def load_models(self, models: Sequence[ModelArrays]) -> None:
+        """Take models, a row each."""
+        for seat in self.seats:
+            seat.session.load_models(models)
+
+    def load_weights(self, rows: Sequence[Float64]) -> None:
+        """Take rows of weights f64[R, patterns], of every seat's patterns."""
+        for seat, own in zip(self.seats, rows, strict=True):
+            seat.load_weights(own)
+
+    def site_lnl(self, rows: int) -> list[Float64]:
+        """f64[rows, patterns] of the last EVALUATE_SITES, of every seat's patterns."""
+        return [seat.site_lnl(rows) for seat in self.seats]
+
+    def run(self, program: Held, words: Acc, lengths: int, again: Sequence[Again]) -> list[Acc]:
+        """The sums that a program without optimisers leaves behind on every seat, all panels done.
+
+        words  acc[words]: what it starts from, its header and so many lengths
+        again  what panels that take turns run before it
+        """
+        part = self._known(program)
+        writers = [(self._known(one.program), one.lengths) for one in again]
+        states = [words] * len(self.seats)
+        for turn in range(max((len(seat.panels) for seat in self.seats), default=0)):
+            here = [i for i, seat in enumerate(self.seats) if turn < len(seat.panels)]
+            self._turn_to(turn, [self.seats[i] for i in here], writers)
+            for i in here:
+                self.seats[i].session.send(part, states[i], lengths)
+            for i in here:  # only then: no device waits for another's answer to be asked for
+                self.seats[i].session.ask(part, lengths)
+            for i in here:  # the next panel goes on from these words
+                states[i] = self.seats[i].session.receive(part, lengths)
+        return [own[HEADER_WORDS + lengths :] for own in states]
+
+    def _known(self, held: Held) -> Program:
+        if held.spent is not None:
+            del self._programs[held.spent]
+        if held.program is not None:
+            self._programs[held.number] = held.program
+        return self._programs[held.number]
+
+    def _turn_to(
+        self, turn: int, seats: Sequence[Seat], writers: Sequence[tuple[Program, Float64]]
+    ) -> None:
+        """Work on other panels, and have their CLAs written where they are not there any more."""
+        for seat in seats:
+            seat.turn_to(seat.panels[turn])
+        for program, lengths in writers:
+            sessions = [seat.session for seat in seats if len(seat.panels) > 1]
+            for session in sessions:
+                session.start(program, lengths, NO_CONTROL)
+                session.ask(program, len(lengths))
+            for session in sessions:  # raises what went wrong
+                session.receive(program, len(lengths))
+
+    def timings(self) -> list[dict[Function, float]]:
+        """Seconds per likelihood function, of every seat."""
+        return [seat.session.timings() for seat in self.seats]
+
+    def breakdowns(self) -> list[Breakdown]:
+        """Where the time went, of every seat; its device is this process's own."""
+        return [replace(seat.session.breakdown(), devices=()) for seat in self.seats]
+
+
+def places_on(
+    devices: Sequence[DeviceInfo],
+    layouts: Sequence[Layout],
+    memory_limit: int | None,
+    speeds: Sequence[float],
+) -> list[Place]:
+    """Where devices take part; ``memory_limit``: bytes that CLAs may take on each, all ranks'."""
+    return [
+        Place(info.handle, layout, speed, limit_on(info, memory_limit))
+        for info, layout, speed in zip(devices, layouts, speeds, strict=True)
+    ]
+
+
+def elsewhere(
+    wanted: str | None, names: Sequence[str], layouts: Sequence[Layout], memory_limit: int | None
+) -> Answer:
+    """What answers for another rank, on the devices that are wanted there.
+
+    Raises:
+        InputError: they are not those of these names, which the first rank has.
+        DeviceError: they cannot be used.
+    """
+    devices = choose_devices(wanted)
+    if [info.name for info in devices] != list(names):
+        raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
+    return Station(places_on(devices, layouts, memory_limit, [1.0] * len(devices))).answer
