@@ -35,7 +35,7 @@ from mltree.device.session import Dispatch
 from mltree.device.timing import Breakdown
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.launch import StateLayout
-from mltree.likelihood.engine import NO_CONTROL, Result, Room
+from mltree.likelihood.engine import NO_CONTROL, Result, Room, Weights
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Optimise, Reduce, Rell, Repeat
 from mltree.model.eigen import ModelArrays
@@ -115,7 +115,7 @@ class PanelEngine:
         for seat in self._seats:
             seat.session.load_models(models)
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
         for seat in self._seats:
             seat.load_weights(rows[:, seat.where])

@@ -16,6 +16,7 @@ from mltree.device.memory import cla_memory
 from mltree.device.residues import patterns_of
 from mltree.device.session import Dispatch, Session
 from mltree.errors import DeviceError
+from mltree.likelihood.engine import Weights
 from mltree.values import Value
 
 __all__ = ["Panel", "Place", "Seat"]
@@ -68,7 +69,7 @@ class Seat:
         self._patterns = patterns if has_all else patterns.take(self.where)
         self._chunk_blocks = chunk_blocks
         self._blocks = Blocks.of(self._patterns, blocks.vw, chunk_blocks)
-        self._weights = self._patterns.weights[None]
+        self._weights: Weights = self._patterns.weights[None]
         self._layout = place.layout
         self._limit = cla_memory(place.device, place.memory_limit)
         self.panels = self._split(slots, place.device.name.strip())
@@ -141,7 +142,7 @@ class Seat:
             for span, first in zip(pairwise(patterns.tolist()), ends, strict=False)
         ]
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, patterns]."""
         self._weights = rows
         for panel in self.panels:
