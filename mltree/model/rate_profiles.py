@@ -55,7 +55,7 @@ NEAREST = 0.02
 
 
 SKETCHED, LEAST_SITES = 16.0, 2.0**13
-"""One site of so many is sketched, but no fewer of them than these."""
+"""One site for so many patterns is sketched, but no fewer of them than these."""
 
 FEW = 2.0
 """Patterns for each of those sites below which a sketch saves little."""
@@ -142,7 +142,7 @@ class RateProfiles:
         are best for one site of m, twice what they lack under all is chi-squared, times m: n m / 2
         is expected.
         """
-        sites = max(self._all / SKETCHED, LEAST_SITES)
+        sites = max(self._counts.size / SKETCHED, LEAST_SITES)
         if self._counts.size < FEW * sites:
             return None
         taken = np.diff(np.rint(np.cumsum(self._curves.counts) * (sites / self._all)), prepend=0.0)
