@@ -10,15 +10,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, pairwise
 from typing import TypeVar
 
-__all__ = ["are_at_work", "cpu_seconds", "in_shares"]
+from mltree.threads import threads
+
+__all__ = ["are_at_work", "cpu_seconds", "in_blocks", "in_shares"]
 
 Share = TypeVar("Share")
 Done = TypeVar("Done")
 
 MOST = 8
 """Shares at once: with more, threads wait for Python's lock."""
+
+LEAST_BLOCKS = 2
+"""Of a share."""
 
 _lock = threading.Lock()
 _pools = 0
@@ -39,6 +45,22 @@ def in_shares(work: Callable[[Share], Done], shares: Sequence[Share], at_once: i
     finally:
         with _lock:
             _pools -= 1
+
+
+def in_blocks(work: Callable[[slice], Done], count: int, size: int) -> list[Done]:
+    """What the work makes of every block of ``size`` among ``count`` things, in their order.
+
+    There is one block at least, perhaps an empty one. Blocks do not depend on how many CPUs there
+    are: neither do sums over them.
+    """
+    blocks = [slice(first, min(first + size, count)) for first in range(0, max(count, 1), size)]
+    most = len(blocks) // LEAST_BLOCKS
+    if most < 2:
+        return [work(block) for block in blocks]
+    at_once = min(threads().number, most, MOST)
+    ends = [len(blocks) * n // at_once for n in range(at_once + 1)]
+    runs = [blocks[first:end] for first, end in pairwise(ends)]
+    return list(chain.from_iterable(in_shares(lambda run: [*map(work, run)], runs, at_once)))
 
 
 def _timed(work: Callable[[Share], Done], share: Share) -> Done:

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from mltree.shares import are_at_work, cpu_seconds, in_shares
+from mltree.shares import are_at_work, cpu_seconds, in_blocks, in_shares
+from mltree.threads import VARIABLE
 
 PATIENCE = 60.0
 """Seconds after which two shares that wait for each other never met."""
@@ -56,3 +57,14 @@ def test_the_time_of_all_threads_counts() -> None:
     before = cpu_seconds()
     spent = sum(in_shares(burn, range(3), 3)) + burn(None)
     assert cpu_seconds() - before >= spent
+
+
+@pytest.mark.parametrize("threads", ["1", "2", "5"])
+@pytest.mark.parametrize("count", [0, 1, 10, 11, 95])
+def test_blocks_are_the_same_on_any_number_of_threads(
+    threads: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, threads)
+    blocks = in_blocks(lambda block: (block.start, block.stop), count, 10)
+    assert [first for first, _ in blocks] == list(range(0, max(count, 1), 10))
+    assert [end for _, end in blocks] == [*range(10, count, 10), count]

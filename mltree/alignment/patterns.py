@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import Alphabet
 from mltree.alignment.formats import Alignment
+from mltree.shares import in_blocks
 from mltree.values import Value
 
 if TYPE_CHECKING:
@@ -117,12 +118,20 @@ class Patterns(Value, eq=False):
 
     def code_counts(self) -> NDArray[np.float64]:
         """f64 [C]: how many characters of the alignment have each code."""
-        counts = np.zeros(self.alphabet.n_codes)
-        step = _CHUNK // max(self.n_patterns, 1) + 1
-        for start in range(0, self.n_tips, step):
-            rows = self.codes[start : start + step]
+        return self._code_counts.copy()
+
+    @cached_property
+    def _code_counts(self) -> NDArray[np.float64]:
+        """Of the same, once: 9 million characters take 40 ms, and a choice of models asks often."""
+
+        def counted(block: slice) -> NDArray[np.float64]:
+            rows = self.codes[block]
             weights = np.broadcast_to(self.weights, rows.shape).ravel()
-            counts += np.bincount(rows.ravel(), weights, minlength=len(counts))
+            counts = np.bincount(rows.ravel(), weights, minlength=self.alphabet.n_codes)
+            return counts.astype(np.float64, copy=False)
+
+        step = _CHUNK // max(self.n_patterns, 1) + 1
+        counts: NDArray[np.float64] = np.sum(in_blocks(counted, self.n_tips, step), axis=0)
         return counts
 
     @property

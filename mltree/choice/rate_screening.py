@@ -68,6 +68,8 @@ class RateScreening:
         keys = {part: _key(tree, model) for part, tree, model in where}
         old = {part for part, (key, _) in self._known.items() if keys.get(part) == key}
         new = {at[0]: at for at in where if at[0] not in old}
+        for part in new:  # their tables are as large as what takes their place
+            self._known.pop(part, None)
         if new:
             found = zip(new, self._profiles([*new.values()]), strict=True)
             self._known |= {part: (keys[part], profiles) for part, profiles in found}
@@ -141,7 +143,7 @@ class RateScreening:
             for row, layer in enumerate(layers):
                 of_layer = rows[row * PROFILED.size : (row + 1) * PROFILED.size]
                 for part, n in layer.items():
-                    found[these[n]] = of_layer[:, self.patterns.parts[part]].copy()
+                    found[these[n]] = np.ascontiguousarray(of_layer[:, self.patterns.parts[part]])
         for n, (part, _, _) in enumerate(where):
             counts = self.patterns.weights[self.patterns.parts[part]]
             yield RateProfiles(Curves(PROFILED, found[n], counts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -90,9 +91,19 @@ class Blocks(Value, eq=False):
         if n_patterns == self.width:
             return values
         wide = np.full((*values.shape[:-1], self.width), padding, values.dtype)
-        is_front = self.places[-1] == n_patterns - 1  # a slice is copied in a third of the time
-        wide[..., slice(n_patterns) if is_front else self.places] = values
+        wide[..., self._where] = values
         return wide
+
+    def unpadded(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[..., width] as [..., patterns]; a view where they are the first of all lanes."""
+        return values[..., self._where]
+
+    @cached_property
+    def _where(self) -> slice | Int64:
+        """The places; a slice, which is copied in a third of the time, where they are the first."""
+        n_patterns = self.places.size
+        is_front = n_patterns > 0 and self.places[-1] == n_patterns - 1
+        return slice(n_patterns) if is_front else self.places
 
     def systems(self, systems: SiteSystems | None) -> Float64:
         """f64[blocks, words, lanes]: λ, √π, 1/√π, U of each pattern; the first's as padding.

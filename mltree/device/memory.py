@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -61,8 +61,14 @@ PARTIAL_SUMS = 1 << 25
 """Bytes of the cells of a launch that has many: those of two classes of amino acids on a GPU, which
 has most chunks. All 60 of C60 take 0.8 GB."""
 
+SLAB = 1 << 24
+"""Bytes of the rows that are laid out at a time: so few that the allocator keeps their memory."""
+
 LEAST = 64
 """Bytes of the smallest buffer: a kernel takes no empty one."""
+
+
+Rows: TypeAlias = npt.NDArray[Any]
 
 
 class Memory:
@@ -127,6 +133,22 @@ class Memory:
         """Fill a buffer with an array."""
         self.reserve(name, array.nbytes)
         self.write(name, np.ascontiguousarray(array))
+
+    def put_rows(
+        self, name: str, rows: Rows, size: int, laid: Callable[[Rows], npt.NDArray[Any]]
+    ) -> None:
+        """Fill a buffer with rows as they are laid out, so many bytes each, a slab at a time.
+
+        A slab is on the device before the next one is made: else all would lie in the host's memory
+        until something is read.
+        """
+        self.reserve(name, len(rows) * size)
+        step = max(1, SLAB // max(1, size))
+        for first in range(0, len(rows), step):
+            slab = laid(rows[first : first + step])
+            if first:
+                self.read(name, np.empty(1, slab.dtype))
+            self.write(name, np.ascontiguousarray(slab), first * size)
 
     def write(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
         """Write an array, which must not change before the next read; ``offset``: bytes."""

@@ -36,7 +36,7 @@ from mltree.device.station import Again, Answer, Held, Order, Refusal, Share, St
 from mltree.device.timing import Breakdown
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.launch import StateLayout
-from mltree.likelihood.engine import Result, Room
+from mltree.likelihood.engine import Result, Room, Weights
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Optimise, Reduce, Rell, Repeat
 from mltree.model.eigen import ModelArrays
@@ -182,7 +182,7 @@ class PanelEngine:
         """Take models, a row each."""
         self._ask(Station.load_models, models)
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
         self._ask_each(
             Station.load_weights,

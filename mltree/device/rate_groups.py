@@ -20,7 +20,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.contract import CASE, Role, fields
 from mltree.device.timing import Breakdown
 from mltree.events import Emit, ignore
-from mltree.likelihood.engine import Engine, Result, Room
+from mltree.likelihood.engine import Engine, Result, Room, Weights
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Records, Repeat, Stage
 from mltree.model.eigen import ModelArrays
@@ -48,7 +48,7 @@ class RateGroupEngine:
         """``open_``: opens an engine of one category; ``count``: rates of every part."""
         self._open, self._groups, self._count = open_, tuple(groups), count
         self._past: list[Breakdown] = []
-        self._rows: Float64 | None = None
+        self._rows: Weights | None = None
         self.parts = sum(len(patterns.parts) for patterns in groups)
         self._category = _one(groups)
         self._lay_out(emit)
@@ -113,7 +113,7 @@ class RateGroupEngine:
         one = np.ones(1)
         return [replace(model, rates=rates[n : n + 1], weights=one) for n in range(self._count)]
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L], which outlast the patterns' order."""
         self._rows = rows
         self._engine.load_weights(np.take(rows, self._order, axis=1))

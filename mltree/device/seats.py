@@ -15,6 +15,7 @@ from mltree.device.layout import Layout
 from mltree.device.memory import cla_memory
 from mltree.device.session import Dispatch, Session
 from mltree.errors import DeviceError
+from mltree.likelihood.engine import Weights
 from mltree.values import Value
 
 __all__ = ["Panel", "Place", "Rules", "Seat"]
@@ -66,7 +67,7 @@ class Seat:
         self._patterns = patterns
         self._chunk_blocks = rules.chunk_blocks
         self._blocks = Blocks.of(patterns, rules.vw, rules.chunk_blocks)
-        self._weights = self._patterns.weights[None]
+        self._weights: Weights = self._patterns.weights[None]
         self._layout = place.layout
         self._limit = cla_memory(place.device, place.memory_limit)
         self.panels = self._split(rules.slots, place.device.name.strip())
@@ -141,7 +142,7 @@ class Seat:
             for span, first in zip(pairwise(patterns.tolist()), ends, strict=False)
         ]
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, patterns]."""
         self._weights = rows
         for panel in self.panels:

@@ -23,7 +23,7 @@ from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, Dispatch, Launch, Plan, Worker
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.launch import Fault, Mark, StateLayout, Sync, state_layout
-from mltree.likelihood.engine import Result
+from mltree.likelihood.engine import Result, Weights
 from mltree.likelihood.model_rows import model_rows
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Repeat
@@ -120,15 +120,19 @@ class Session:
         self.memory.put("model", rows.astype(self._acc))
         self.memory.put("model_real", rows.astype(self._real))
 
-    def load_weights(self, rows: Float64) -> None:
-        """Take rows of the panel's weights f64[R, L]."""
-        self.memory.put("weights", self._blocks.padded(rows.astype(self._acc, copy=False)))
+    def load_weights(self, rows: Weights) -> None:
+        """Take rows of the panel's weights [R, L]."""
+        blocks, acc = self._blocks, self._acc
+        width = blocks.width * acc.itemsize
+        self.memory.put_rows(
+            "weights", rows, width, lambda own: blocks.padded(own.astype(acc, copy=False))
+        )
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
         lnl = np.empty((rows, self._blocks.width), self._acc)
         self.memory.read("site_lnl", lnl)
-        return lnl[:, self._blocks.places].astype(np.float64)
+        return self._blocks.unpadded(lnl).astype(np.float64, copy=False)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.likelihood.engine.Engine`."""

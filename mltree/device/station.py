@@ -22,7 +22,7 @@ from mltree.device.memory import limit_on
 from mltree.device.seats import Place, Rules, Seat
 from mltree.device.timing import Breakdown
 from mltree.errors import InputError, MltreeError
-from mltree.likelihood.engine import NO_CONTROL, Room
+from mltree.likelihood.engine import NO_CONTROL, Room, Weights
 from mltree.likelihood.program import Program
 from mltree.model.eigen import ModelArrays
 from mltree.ranks import ALIKE_HINT
@@ -153,8 +153,8 @@ class Station:
         for seat in self.seats:
             seat.session.load_models(models)
 
-    def load_weights(self, rows: Sequence[Float64]) -> None:
-        """Take rows of weights f64[R, patterns], of every seat's patterns."""
+    def load_weights(self, rows: Sequence[Weights]) -> None:
+        """Take rows of weights [R, patterns], of every seat's patterns."""
         for seat, own in zip(self.seats, rows, strict=True):
             seat.load_weights(own)
 

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from mltree.contract import Control, RunKind
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood import planner, programs
-from mltree.likelihood.batches import in_batches, trees_at_once, turns_at_once
+from mltree.likelihood.batches import in_batches, rows_in_batches, trees_at_once, turns_at_once
 from mltree.likelihood.cases import Case, Cases, distinct
 from mltree.likelihood.classes import Columns, single_classes
-from mltree.likelihood.engine import NO_CONTROL, Engine, Result
+from mltree.likelihood.engine import NO_CONTROL, Engine, Result, Weights
 from mltree.likelihood.flow_slopes import flow_slopes
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.kept_programs import KeptPrograms
@@ -59,7 +59,7 @@ class Likelihood:
         self._lock = threading.RLock()
         """Of the engine, and of what is known of it."""
         self._columns = columns
-        self._rows = np.empty((0, 0)) if columns is None else columns.weights[None]
+        self._rows: Weights = np.empty((0, 0)) if columns is None else columns.weights[None]
         """f64[R, L]: the rows of weights that cases name."""
         self._min_length, self._max_length = length_bounds
         self._models: list[tuple[ModelArrays, ...]] = []
@@ -75,7 +75,7 @@ class Likelihood:
         """f64[n, parts]: lnL of every part of every tree."""
         return self._in_batches(trees, cases, by_part=True)
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of pattern weights f64[R, L], which cases name."""
         self._rows = rows
         self.engine.load_weights(rows)
@@ -98,7 +98,7 @@ class Likelihood:
             self._log_likelihoods(trees[batch], own, longest, RunKind.EVALUATE_SITES)
             return self.engine.site_log_likelihoods(len(own))
 
-        return np.concatenate(in_batches(len(trees), at_once, score))
+        return rows_in_batches(len(trees), at_once, score)
 
     def derivatives(self, tree: Tree, case: Case) -> tuple[float, Float64, Float64]:
         """lnL, and first and second derivatives of lnL in every branch length, as those."""
@@ -130,7 +130,7 @@ class Likelihood:
 
     def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
         """The patterns of every part under rates f64[J] for all of its sites."""
-        counts = self._rows[case.weights]
+        counts = self._rows[case.weights].astype(np.float64, copy=False)
         return rate_curves(self, tree, case, rates, self._known_columns, counts)
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
@@ -159,7 +159,7 @@ class Likelihood:
 
     def _counts(self, tree: Tree, case: Case) -> Float64:  # noqa: ARG002
         """f64[L]: how many sites show each pattern."""
-        counts: Float64 = self._rows[case.weights]
+        counts: Float64 = self._rows[case.weights].astype(np.float64, copy=False)
         return counts
 
     def smooth(

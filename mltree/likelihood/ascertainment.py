@@ -25,7 +25,7 @@ from mltree.likelihood.api import Likelihood
 from mltree.likelihood.batches import in_batches
 from mltree.likelihood.cases import Case
 from mltree.likelihood.classes import Columns
-from mltree.likelihood.engine import NO_CONTROL, Engine
+from mltree.likelihood.engine import NO_CONTROL, Engine, Weights
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.left_out import Conditioned, Corrected, LeftOut, Shares, conditioned_parts
 from mltree.likelihood.passes import MAX_PASSES
@@ -65,7 +65,7 @@ class AscertainedLikelihood(Likelihood):
         self._left_out = LeftOut(parts)
         self.load_weights(self._rows)
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of pattern weights f64[R, L], which cases name."""
         self._rows, self._seen = rows, self._left_out.seen(rows)
         self._table = np.concatenate([rows, self._left_out.units(rows.shape[1])])
@@ -222,7 +222,7 @@ class AscertainedLikelihood(Likelihood):
 
     def _with(self, known: Corrected, cases: Sequence[Case]) -> Float64:
         """f64[n, L]: the weights of the cases, with expected numbers at the constant patterns."""
-        rows = self._rows[[case.weights for case in cases]]
+        rows = self._rows[[case.weights for case in cases]].astype(np.float64, copy=False)
         rows[:, self._left_out.columns] = known.numbers
         return rows
 

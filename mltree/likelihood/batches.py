@@ -12,7 +12,7 @@ from mltree.errors import DeviceMemoryError
 from mltree.likelihood.cases import Case, Cases
 from mltree.likelihood.engine import Room
 
-__all__ = ["in_batches", "trees_at_once", "turns_at_once"]
+__all__ = ["in_batches", "rows_in_batches", "trees_at_once", "turns_at_once"]
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
@@ -88,3 +88,23 @@ def in_batches(
             continue
         first = batch.stop
     return done
+
+
+def rows_in_batches(
+    count: int, at_once: Callable[[int], int], work: Callable[[slice], Float64]
+) -> Float64:
+    """The rows that ``work`` makes of the items, one each, in one array from the first batch on."""
+    whole = np.empty((0, 0))
+
+    def put(batch: slice) -> None:
+        nonlocal whole
+        rows = work(batch)
+        if len(rows) == count:
+            whole = rows
+            return
+        if not whole.size:
+            whole = np.empty((count, rows.shape[1]))
+        whole[batch] = rows
+
+    in_batches(count, at_once, put)
+    return whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,13 @@ from mltree.likelihood.program import Program
 from mltree.model.eigen import ModelArrays
 from mltree.values import Value
 
-__all__ = ["NO_CONTROL", "Engine", "Result", "Room"]
+__all__ = ["NO_CONTROL", "Engine", "Result", "Room", "Weights"]
 
 Float64 = npt.NDArray[np.float64]
+
+Weights: TypeAlias = npt.NDArray[np.float64 | np.uint16 | np.uint32]
+"""Of patterns, one row or many. What is drawn is whole: a thousand rows of a million patterns are 2
+GB in 16 bits each."""
 
 NO_CONTROL: Float64 = np.zeros((0, CONTROL_WORDS))
 """The control records of a program that optimises nothing."""
@@ -110,8 +114,8 @@ class Engine(Protocol):
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each (:mod:`mltree.likelihood.model_rows`)."""
 
-    def load_weights(self, rows: Float64) -> None:
-        """Take rows of pattern weights f64[R, L]; until then the only row is the patterns' own."""
+    def load_weights(self, rows: Weights) -> None:
+        """Take rows of pattern weights [R, L]; until then the only row is the patterns' own."""
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program on f64[lengths] and f64[groups, CONTROL_WORDS].

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.contract import Role, fields
-from mltree.likelihood.engine import NO_CONTROL, Engine, Result, Room
+from mltree.likelihood.engine import NO_CONTROL, Engine, Result, Room, Weights
 from mltree.likelihood.optimise import LengthOptimiser
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import (
@@ -92,7 +92,7 @@ class JointEngine:
             if any_own is not None:
                 engine.load_models([m if m.n_states == states else any_own for m in models])
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
         for engine, columns in zip(self._engines, self._columns, strict=True):
             engine.load_weights(rows[:, columns])

@@ -31,6 +31,7 @@ from mltree import contract
 from mltree.alignment.ascertainment import Ascertainment, Correction
 from mltree.alignment.patterns import Patterns
 from mltree.likelihood.cases import Case
+from mltree.likelihood.engine import Weights
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Rell
 from mltree.model.portable import exp, log, product
@@ -169,9 +170,11 @@ class LeftOut(Value):
         ends = np.cumsum([0, *(part.states for part in self.parts)]).tolist()
         return [slice(first, end) for first, end in pairwise(ends)]
 
-    def seen(self, rows: Float64) -> Float64:
+    def seen(self, rows: Weights) -> Float64:
         """f64[R, P]: sites of each part, in rows of weights f64[R, L]."""
-        return np.stack([rows[:, part.seen].sum(axis=1) for part in self.parts], axis=1)
+        return np.stack(
+            [rows[:, part.seen].sum(axis=1, dtype=np.float64) for part in self.parts], axis=1
+        )
 
     def units(self, n_patterns: int) -> Float64:
         """f64[S, L]: rows of weights under which a part's lnL is that of its s-th pattern."""
@@ -266,7 +269,7 @@ class Shares(Value):
     of_site: Float64
     """f64[n, P]: of each part."""
 
-    def sums(self, weights: Float64) -> Float64:
+    def sums(self, weights: Weights) -> Float64:
         """f64[n, R]: of the sites of each of f64[R, L] rows of weights."""
         return product(self.of_site, self.left_out.seen(weights).T)
 

@@ -23,7 +23,7 @@ from mltree.contract import (
     TRIPOD_CELLS,
 )
 from mltree.errors import NumericalError
-from mltree.likelihood.engine import Result, Room
+from mltree.likelihood.engine import Result, Room, Weights
 from mltree.likelihood.flow_slopes import divided
 from mltree.likelihood.model_rows import ModelRow, RowLayout, model_rows, tables_of
 from mltree.likelihood.optimise import LengthOptimiser
@@ -113,9 +113,9 @@ class ReferenceEngine:
         rows = self._row.unpack(model_rows(models))
         self._models = [row.of_patterns(self._tables) for row in rows]
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
-        self._weights = rows
+        self._weights = rows.astype(np.float64, copy=False)
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""

@@ -67,7 +67,10 @@ class PerSiteLikelihood(Likelihood):
             case._replace(models=tuple(_at(own, rate) for own in case.models))
             for rate in GRID.tolist()
         ]
-        lnls, weights = self.site_rows([tree] * len(under), under), self._rows[case.weights]
+        lnls, weights = (
+            self.site_rows([tree] * len(under), under),
+            self._rows[case.weights].astype(np.float64),
+        )
         return [
             fitted_rates(lnls[:, part], weights[part], GRID, self._count)
             for part in self._own.parts

@@ -19,7 +19,7 @@ from mltree.likelihood import planner, programs
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.batches import in_batches
 from mltree.likelihood.cases import Case, Cases
-from mltree.likelihood.engine import NO_CONTROL
+from mltree.likelihood.engine import NO_CONTROL, Weights
 from mltree.likelihood.interchanges import (
     INNER,
     SLOTS,
@@ -83,8 +83,8 @@ class SiteRows(Value):
             self.shares.add_to(sites)
         return sites
 
-    def resampled_by(self, first: int, weights: Float64) -> Float64:
-        """f64[rows, R]: their lnL under f64[R, L] weights, the engine's rows from one on."""
+    def resampled_by(self, first: int, weights: Weights) -> Float64:
+        """f64[rows, R]: their lnL under [R, L] weights, the engine's rows from one on."""
         engine = self.likelihood.engine
         program = programs.rell(len(self.lnl), len(weights), engine.parts, first)
         sums = engine.run(program, np.zeros(0), NO_CONTROL).sums.reshape(len(self.lnl), -1)

@@ -24,7 +24,7 @@ from mltree.contract import (
     fields,
 )
 from mltree.likelihood.checks import Bool, Index, Int32, Parts, TableChecks, parts_at, wrong_program
-from mltree.likelihood.engine import Engine, Result
+from mltree.likelihood.engine import Engine, Result, Weights
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import (
     Optimise,
@@ -96,7 +96,7 @@ class VerifiedEngine:
         self._models = len(models)
         self.engine.load_models(models)
 
-    def load_weights(self, rows: Float64) -> None:
+    def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
         self._weights = len(rows)
         self.engine.load_weights(rows)

@@ -54,13 +54,17 @@ def log(x: Float64) -> Float64:
 
 def exp_of_many(x: Float64) -> Float64:
     """e^x elementwise, to 2 units in the last place: x = k ln 2 + r, and Taylor's series of e^r."""
-    within = np.clip(x, -_FARTHEST, _FARTHEST)
-    doublings = np.rint(within / _LN2)
-    rest = (within - doublings * _LN2_HIGH) - doublings * _LN2_LOW
-    total = np.full_like(rest, _FACTORIALS[-1])
-    for share in reversed(_FACTORIALS[:-1]):
-        total *= rest
+    rest = np.clip(x, -_FARTHEST, _FARTHEST)
+    doublings = np.divide(rest, _LN2)
+    np.rint(doublings, out=doublings)
+    part = doublings * _LN2_HIGH
+    rest -= part
+    rest -= np.multiply(doublings, _LN2_LOW, out=part)
+    total = rest * _FACTORIALS[-1]
+    for share in reversed(_FACTORIALS[1:-1]):
         total += share
+        total *= rest
+    total += _FACTORIALS[0]
     return np.ldexp(total, doublings.astype(np.int32))
 
 

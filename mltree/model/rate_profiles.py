@@ -5,11 +5,9 @@ Tree and matrix given, a pattern's likelihood under any rates r and weights w am
     L_i = Σ_k w_k f_i(r_k)
 
 with one curve f_i each. So a launch that finds the curves at the rates of a grid is enough to fit
-every +Rn, +G and +I; in between, ln f_i is a cubic spline in ln r (de Boor, A Practical Guide to
-Splines, 2001, chapter IV), beyond the ends a straight line. More rates of some make them exact
-there. With c_i sites of pattern i,
-q_ik = w_k f_i(r_k) / L_i, and d and b the first and second derivative of ln f in ln r, lnL changes
-with the logs η of weights and ρ of rates as
+every +Rn, +G and +I; in between they are splines (:mod:`mltree.model.rate_splines`). More rates of
+some make them exact there. With c_i sites of pattern i, q_ik = w_k f_i(r_k) / L_i, and d and b the
+first and second derivative of ln f in ln r, lnL changes with the logs η of weights and ρ of rates
 
     ∂/∂η_k = Σ c q_k             ∂²/∂η_k∂η_l = Σ c (δ_kl q_k - q_k q_l)
     ∂/∂ρ_k = Σ c q_k d_k         ∂²/∂η_k∂ρ_l = Σ c (δ_kl q_k d_k - q_k q_l d_l)
@@ -17,19 +15,24 @@ with the logs η of weights and ρ of rates as
 
 Constant sites that were left out (+ASC) count as if as many were seen as are expected, which adds
 to the second derivatives: these numbers change with rates and weights.
+
+Sums are taken block by block of the patterns, so that they are the same on any number of CPUs.
 """
 
 from __future__ import annotations
 
-import math
+import operator
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.model.portable import exp_of_many, log, log_of_many, product
+from mltree.model.portable import exp_of_many, log, log_of_many
+from mltree.model.rate_splines import BLOCK, Along, Splines
 from mltree.model.rates import Categories
 from mltree.model.site_rates import GRID
+from mltree.shares import in_blocks
 
 __all__ = ["PROFILED", "Curves", "Expansion", "LeftOut", "RateProfiles", "lacking"]
 
@@ -49,6 +52,13 @@ LEAST = 2.0**-20
 
 NEAREST = 0.02
 """Between the logs of two rates that curves are asked for at: nearer ones tell nothing new."""
+
+
+SKETCHED, LEAST_SITES = 16.0, 2.0**13
+"""One site for so many patterns is sketched, but no fewer of them than these."""
+
+FEW = 2.0
+"""Patterns for each of those sites below which a sketch saves little."""
 
 
 class LeftOut(Protocol):
@@ -111,123 +121,131 @@ def lacking(known: Float, rates: Float) -> Float:
 class RateProfiles:
     """The curves of the patterns of a part."""
 
-    def __init__(self, curves: Curves) -> None:
+    def __init__(self, curves: Curves, blur: float = 0.0) -> None:
+        """``blur``: lnL by which the top of a sketch lies below that of all sites, a variable."""
         seen = np.flatnonzero(curves.counts > 0)
-        unseen = np.arange(len(curves.counts))[curves.unseen]
-        lnls = curves.lnls[:, np.append(seen, unseen)]
+        unseen = np.arange(curves.counts.size)[curves.unseen]
+        self._curves = curves
+        self.blur = blur
         self._counts, self._left_out = curves.counts[seen], curves.left_out
         self._all = float(self._counts.sum())
-        self._peaks = lnls.max(axis=0)
-        self._base = float((self._counts * self._peaks[: len(seen)]).sum())
-        (self._still,), self._values = np.split(lnls - self._peaks, [1])
-        self._places = log(curves.rates[1:])
-        self._bends = _natural_spline(self._places, self._values)
-        self._at_zero, self._powers = self._on_the_way_down()
+        every = seen.size == curves.counts.size
+        self._seen = Splines(curves.rates, curves.lnls if every else curves.lnls[:, seen])
+        self._unseen = Splines(curves.rates, curves.lnls[:, unseen])
+        self._base = float((self._counts * self._seen.peaks).sum())
+
+    @cached_property
+    def sketch(self) -> RateProfiles | None:
+        """Those of a few of the sites, each of which counts for many; None where patterns are few.
+
+        They are as far apart among sites that lie in the order of their patterns. Where n variables
+        are best for one site of m, twice what they lack under all is chi-squared, times m: n m / 2
+        is expected.
+        """
+        sites = max(self._counts.size / SKETCHED, LEAST_SITES)
+        if self._counts.size < FEW * sites:
+            return None
+        taken = np.diff(np.rint(np.cumsum(self._curves.counts) * (sites / self._all)), prepend=0.0)
+        each = self._all / float(taken.sum())
+        return RateProfiles(self._curves._replace(counts=taken * each), each / 2.0)
 
     def lnl(self, categories: Categories) -> float:
         """Natural log, under f64[K] rates and weights."""
-        return self._told(self._shares(categories)[1])[0]
+        spots = self._seen.spots(categories.rates)
 
-    def _told(self, whole: Float) -> tuple[float, Float]:
-        """By Σ_k w_k f_i(r_k) f64[L]: lnL, and how many sites of each pattern there are, f64[L]."""
-        logs, n = log_of_many(whole), len(self._counts)
-        lnl = self._base + float((self._counts * logs[:n]).sum())
-        if self._left_out is None:
-            return lnl, self._counts
-        seen, unseen = np.array([self._all]), (logs[n:] + self._peaks[n:])[None]
-        (numbers,) = self._left_out.expected(seen, unseen)
-        (added,) = self._left_out.corrects(seen, unseen).tolist()
-        return lnl + added, np.append(self._counts, numbers)
+        def of_block(block: slice) -> float:
+            mixed = _Mixed.of(self._seen.along(spots, block), categories.weights)
+            return mixed.lnl(self._counts[block])
+
+        lnl = self._base + sum(in_blocks(of_block, self._counts.size, BLOCK))
+        return lnl if self._left_out is None else lnl + self._expected(categories)[0]
 
     def expansion(self, categories: Categories) -> Expansion:
         """Around f64[K] rates and weights, of which none is 0 but the rate of a last category."""
-        shares, whole, slopes, bends = self._shares(categories)
-        q = shares / whole
-        lnl, counts = self._told(whole)
-        sides = np.concatenate([q, q * slopes])
+        spots = self._seen.spots(categories.rates)
+
+        def of_block(block: slice) -> _Sums:
+            mixed = _Mixed.of(self._seen.along(spots, block), categories.weights)
+            return mixed.sums(self._counts[block])
+
+        blocks = in_blocks(of_block, self._counts.size, BLOCK)
+        sums = _Sums(*(sum(own[1:], own[0]) for own in zip(*blocks, strict=True)))
+        lnl = self._base + sums.lnl
+        if self._left_out is None:
+            return Expansion(lnl, *sums.derivatives())
+        added, numbers, mixed = self._expected(categories)
+        more = mixed.sums(numbers)
+        gradient, hessian = _Sums(*map(operator.add, sums, more)).derivatives()
+        each, together = self._left_out.bends(self._all)
+        products = np.triu(more.products) + np.triu(more.products, 1).T
+        hessian += each * products + together * np.multiply.outer(more.gradient, more.gradient)
+        return Expansion(lnl + added, gradient, hessian)
+
+    def _expected(self, categories: Categories) -> tuple[float, Float, _Mixed]:
+        """What sites that were left out add to lnL, how many f64[U] of each pattern, and those."""
+        spots, peaks = self._unseen.spots(categories.rates), self._unseen.peaks
+        mixed = _Mixed.of(self._unseen.along(spots, slice(peaks.size)), categories.weights)
+        seen, logs = np.array([self._all]), (log_of_many(mixed.whole) + peaks)[None]
+        assert self._left_out is not None
+        (numbers,) = self._left_out.expected(seen, logs)
+        (added,) = self._left_out.corrects(seen, logs).tolist()
+        return added, numbers, mixed
+
+
+class _Mixed(NamedTuple):
+    """Patterns under all categories."""
+
+    along: Along
+    shares: Float
+    """f64[K, n]: w_k f_i(r_k)."""
+    whole: Float
+    """f64[n]: their sums over the categories."""
+
+    @classmethod
+    def of(cls, along: Along, weights: Float) -> _Mixed:
+        """Patterns under rates of f64[K] weights."""
+        shares = exp_of_many(np.maximum(along.logs, LOWEST))
+        shares *= weights[:, None]
+        return cls(along, shares, shares.sum(axis=0))
+
+    def lnl(self, counts: Float) -> float:
+        """Of f64[n] sites that show each."""
+        return float((counts * log_of_many(self.whole)).sum())
+
+    def sums(self, counts: Float) -> _Sums:
+        """Of f64[n] sites that show each."""
+        (_, slopes, bends), k = self.along, len(self.shares)
+        sides = np.empty((2 * k, counts.size))
+        q = np.divide(self.shares, self.whole, out=sides[:k])
+        np.multiply(q, slopes, out=sides[k:])
         counted = sides * counts
-        gradient = counted.sum(axis=1)
-        hessian = -np.array([(counted * row).sum(axis=1) for row in sides])
-        k, own = len(q), np.arange(len(q))
-        hessian[own, own] += gradient[:k]
-        hessian[own, own + k] += gradient[k:]
-        hessian[own + k, own] += gradient[k:]
-        hessian[own + k, own + k] += (counted[:k] * (slopes * slopes + bends)).sum(axis=1)
-        if self._left_out is not None:
-            n = len(self._counts)
-            each, together = self._left_out.bends(self._all)
-            unseen, told = sides[:, n:], counted[:, n:].sum(axis=1)
-            hessian += each * product(counted[:, n:], unseen.T) + together * told[:, None] * told
-        return Expansion(lnl, gradient, hessian)
-
-    def _shares(self, categories: Categories) -> tuple[Float, Float, Float, Float]:
-        """w_k f_i(r_k) f64[K, L], their sums f64[L], and d and b f64[K, L] of the curves."""
-        logs, slopes, bends = self._curves(categories.rates)
-        shares = categories.weights[:, None] * exp_of_many(np.maximum(logs, LOWEST))
-        return shares, shares.sum(axis=0), slopes, bends
-
-    def _curves(self, rates: Float) -> tuple[Float, Float, Float]:
-        """f64[K, L] each: the logs of f under f64[K] rates, and their derivatives in ln r."""
-        rows = [self._curve(math.log(rate)) if rate > 0 else self._at_rest() for rate in rates]
-        logs, slopes, bends = (np.stack(each) for each in zip(*rows, strict=True))
-        return logs, slopes, bends
-
-    def _at_rest(self) -> tuple[Float, Float, Float]:
-        """Under rate 0."""
-        none = np.zeros_like(self._still)
-        return self._still, none, none
-
-    def _on_the_way_down(self) -> tuple[Float, Float]:
-        """f64[L] each: f(0) as a share of f(g), and m."""
-        first, second = self._values[:2]
-        step = self._places[1] - self._places[0]
-        slope = (second - first) / step - step / 6.0 * self._bends[1]
-        share: Float = exp_of_many(self._still - first)
-        rise = 1.0 - share
-        return share, np.divide(slope, rise, out=np.ones_like(slope), where=slope * rise > 0)
-
-    def _below(self, beyond: float) -> tuple[Float, Float, Float]:
-        """f64[L] each, under a rate whose log lies so far beyond the first one's."""
-        moving = (1.0 - self._at_zero) * exp_of_many(self._powers * beyond)
-        whole = self._at_zero + moving
-        share = moving / whole
-        slope = self._powers * share
-        return self._values[0] + log_of_many(whole), slope, self._powers * slope * (1.0 - share)
-
-    def _curve(self, at: float) -> tuple[Float, Float, Float]:
-        """f64[L] each, under the rate of a log."""
-        places = self._places
-        if at < places[0]:
-            return self._below(at - float(places[0]))
-        low = min(int(np.searchsorted(places, at, side="right")), len(places) - 1) - 1
-        step = float(places[low + 1] - places[low])
-        up = min((at - float(places[low])) / step, 1.0)
-        down = 1.0 - up
-        values, bends = self._values[low : low + 2], self._bends[low : low + 2]
-        sixth = step / 6.0
-        slope = (values[1] - values[0]) / step + sixth * (
-            (3.0 * up * up - 1.0) * bends[1] - (3.0 * down * down - 1.0) * bends[0]
-        )
-        value = (
-            down * values[0]
-            + up * values[1]
-            + sixth * step * ((down**3 - down) * bends[0] + (up**3 - up) * bends[1])
-        )
-        beyond = max(at - float(places[-1]), 0.0)
-        bend = down * bends[0] + up * bends[1] if beyond == 0.0 else np.zeros_like(value)
-        return value + beyond * slope, slope, bend
+        own = slopes * slopes
+        own += bends
+        own *= counted[:k]
+        products, room = np.empty((2 * k, 2 * k)), np.empty_like(sides)
+        for row, side in enumerate(sides):
+            np.multiply(counted[row:], side, out=room[row:])
+            products[row, row:] = room[row:].sum(axis=1)
+        return _Sums(self.lnl(counts), counted.sum(axis=1), own.sum(axis=1), products)
 
 
-def _natural_spline(places: Float, values: Float) -> Float:
-    """f64[J, L]: second derivatives of splines through f64[J, L] at f64[J], at the ends 0."""
-    steps, bends = np.diff(places), np.zeros_like(values)
-    rises = np.diff(values, axis=0) / steps[:, None]
-    shares = np.zeros(len(steps))
-    for row in range(1, len(steps)):  # Thomas's algorithm; row 0 and the last are 0
-        pivot = 2.0 * (steps[row - 1] + steps[row]) - steps[row - 1] * shares[row - 1]
-        shares[row] = steps[row] / pivot
-        wanted = 6.0 * (rises[row] - rises[row - 1])
-        bends[row] = (wanted - steps[row - 1] * bends[row - 1]) / pivot
-    for row in reversed(range(1, len(steps))):
-        bends[row] -= shares[row] * bends[row + 1]
-    return bends
+class _Sums(NamedTuple):
+    """Sums over sites."""
+
+    lnl: float
+    gradient: Float
+    """f64[2K]: Σ c q and Σ c q d."""
+    bends: Float
+    """f64[K]: Σ c q (d² + b)."""
+    products: Float
+    """f64[2K, 2K]: of q and q d two by two; nothing below the diagonal."""
+
+    def derivatives(self) -> tuple[Float, Float]:
+        """Gradient f64[2K] and Hessian f64[2K, 2K] (see the module's first lines)."""
+        k, own = len(self.bends), np.arange(len(self.bends))
+        hessian = -np.triu(self.products) - np.triu(self.products, 1).T
+        hessian[own, own] += self.gradient[:k]
+        hessian[own, own + k] += self.gradient[k:]
+        hessian[own + k, own] += self.gradient[k:]
+        hessian[own + k, own + k] += self.bends
+        return self.gradient, hessian

@@ -21,6 +21,7 @@ from mltree.events import Emit, Notice, ignore
 from mltree.events.trees import ReplicateDone, TreesOffered
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
+from mltree.likelihood.engine import Weights
 from mltree.likelihood.interchanges import LEGS, Quartets, interchanged, neighbours
 from mltree.likelihood.site_rows import optimised_quartets, rows_of_quartets
 from mltree.runs.run import TreeSearch
@@ -50,6 +51,10 @@ CENTRES = 8
 
 AGAIN = 4
 """Of them, those that are drawn among the trees that replicates hold, a tree by a replicate."""
+
+OFTEN = 1 << 15
+"""Sites of a pattern up to which 16 bits hold how many are drawn: twice as many come with a chance
+of e^-12,000."""
 
 LEAST_CENTRES, MOST_CENTRES = 72, 1000
 """Times that trees are looked around at least and at most."""
@@ -93,11 +98,16 @@ class Outcome(Value):
         return self.correlation >= CORRELATION
 
 
-def weight_rows(search: TreeSearch, replicates: int, seed: int) -> Float64Array:
-    """f64[1 + B, L]: the data's own weights and those of the replicates, part by part."""
+def weight_rows(search: TreeSearch, replicates: int, seed: int) -> Weights:
+    """[1 + B, L]: the data's own weights and those of the replicates, part by part.
+
+    A thousand rows of a million patterns are 8 GB as fp64.
+    """
     groups = search.distinct.groups
-    rows = np.empty((1 + replicates, sum(own.n_patterns for own in groups)))
-    rows[0] = np.concatenate([own.weights for own in groups])
+    own = np.concatenate([patterns.weights for patterns in groups])
+    kind = np.uint16 if own.max(initial=0.0) <= OFTEN else np.uint32
+    rows: Weights = np.empty((1 + replicates, own.size), kind)
+    rows[0] = own
     Resampling.of(groups, seed, NAME).fill(rows[1:], 1)
     return rows
 
@@ -124,7 +134,7 @@ def ultrafast(
         offers = _Offers(likelihood, Case(found.model.arrays()), rows, own, search.constraint)
         correlation = _offered(offers, found, np.random.default_rng(seed), emit)
     finally:
-        likelihood.load_weights(rows[:1])
+        likelihood.load_weights(rows[:1].astype(np.float64))
     if correlation < CORRELATION:
         emit(Notice(f"{len(offers.done):,} trees were looked around, and supports still change: "
                     f"a correlation of {correlation:.3f}"))  # fmt: skip
@@ -226,7 +236,7 @@ class _Offers:
         self,
         likelihood: Likelihood,
         case: Case,
-        weights: Float64Array,
+        weights: Weights,
         replicates: Ultrafast,
         constraint: Constraint | None,
     ) -> None:
@@ -237,7 +247,8 @@ class _Offers:
         self.times = 0
         """That neighbours were offered."""
         self.sites = float(weights[0].sum())
-        self._likelihood, self._case, self._weights = likelihood, case, weights
+        self._likelihood, self._case = likelihood, case
+        self._of_data, self._drawn = weights[0].astype(np.float64), weights[1:]
         self._constraint = constraint
         self._met = Met()
 
@@ -263,11 +274,11 @@ class _Offers:
         self._optimise(tree, around, of_tree, above, allowed & np.isnan(above))
         near = np.flatnonzero(allowed & (of_tree + above >= self.replicates.cutoff - REACH))
         rows = rows_of_quartets(
-            self._likelihood, tree, self._case, around.part(near), self._weights[0]
+            self._likelihood, tree, self._case, around.part(near), self._of_data
         )
         above[near] = rows.lnl[:-1] - of_tree
         self._met.learn(keys, order, around.lengths, above)
-        resampled = rows.resampled_by(1, self._weights[1:])
+        resampled = rows.resampled_by(1, self._drawn)
         offered = np.flatnonzero(rows.lnl >= self.replicates.cutoff)
         every = np.append(topologies[near], np.uint64(sums.topology))
 

@@ -4,6 +4,10 @@ Of the variables of :mod:`mltree.search.model_optimiser` they move the model's r
 and the log of a factor on the part's branch lengths; all else is held. lnL and its derivatives in
 the logs of rates and weights come from :class:`mltree.model.rate_profiles.RateProfiles`; how those
 depend on the variables, from differences, which cost as little.
+
+Where patterns are many and starts several, climbs begin on a sketch of them and go on under all
+from where those end, one from each summit: of 130 expansions of 78,794 patterns, in a choice of
+models, 44 were left.
 """
 
 from __future__ import annotations
@@ -29,6 +33,9 @@ __all__ = ["FittedAmongSites", "Task", "fitted_among_sites"]
 
 Float = NDArray[np.float64]
 
+TWINS = 0.25
+"""Between the variables of two ends, most of them logs, below which they are under one summit."""
+
 _TINIEST = np.finfo(np.float64).tiny
 
 
@@ -40,6 +47,11 @@ class FittedAmongSites(NamedTuple):
     """Factor on branch lengths."""
     lnl: float
     """Natural log; as good as the profiles are."""
+
+    @property
+    def x(self) -> Float:
+        """f64[n]: all variables, and the log of the scale."""
+        return np.append(vector(self.model), math.log(self.scale))
 
     @property
     def categories(self) -> Categories:
@@ -67,7 +79,34 @@ def fitted_among_sites(
 
     A climb ends where no step promises ``epsilon`` (natural log units).
     """
-    climbs = [[_Climb(task, one, settings) for one in task.starts] for task in tasks]
+    starts = [
+        [FittedAmongSites(model, task.scale, -np.inf) for model in task.starts] for task in tasks
+    ]
+    ends = _climbed(tasks, starts, settings, epsilon)
+    return [max(own, key=lambda end: end.lnl) for own in ends]
+
+
+def _climbed(
+    tasks: Sequence[Task],
+    starts: Sequence[Sequence[FittedAmongSites]],
+    settings: ModelSettings,
+    epsilon: float,
+) -> list[list[FittedAmongSites]]:
+    """Where climbs from the starts of each task end.
+
+    Those of several begin where they end on a sketch; one alone is where it was best before.
+    """
+    begun = dict(enumerate(starts))
+    several = (n for n, own in begun.items() if len(own) > 1)
+    sketches = {n: own for n in several if (own := tasks[n].profiles.sketch)}
+    if sketches:
+        rough = [tasks[n]._replace(profiles=own) for n, own in sketches.items()]
+        ends = _climbed(rough, [starts[n] for n in sketches], settings, epsilon)
+        begun |= zip(sketches, map(_apart, ends), strict=True)
+    climbs = [
+        [_Climb(task, start, settings, epsilon) for start in begun[n]]
+        for n, task in enumerate(tasks)
+    ]
     every = list(chain.from_iterable(climbs))
     for _ in range(settings.iterations):
         by_size: dict[int, list[_Climb]] = {}
@@ -75,11 +114,21 @@ def fitted_among_sites(
             if not climb.done:
                 by_size.setdefault(climb.x.size, []).append(climb)
         for alike in by_size.values():
-            _advance(alike, epsilon)
-    return [max((climb.end for climb in own), key=lambda end: end.lnl) for own in climbs]
+            _advance(alike)
+    return [[climb.end for climb in own] for own in climbs]
 
 
-def _advance(climbs: Sequence[_Climb], epsilon: float) -> None:
+def _apart(ends: Sequence[FittedAmongSites]) -> list[FittedAmongSites]:
+    """Those that are not below another one nearby; the best first."""
+    found: list[FittedAmongSites] = []
+    for end in sorted(ends, key=lambda end: -end.lnl):
+        near = (np.abs(end.x - other.x).max(initial=0.0) <= TWINS for other in found)
+        if not any(near):
+            found.append(end)
+    return found
+
+
+def _advance(climbs: Sequence[_Climb]) -> None:
     """Take a step of climbs of as many variables, or end them."""
     quadratics = Quadratic(*map(np.stack, zip(*(climb.quadratic for climb in climbs), strict=True)))
     low = np.stack([climb.low - climb.x for climb in climbs])
@@ -88,7 +137,7 @@ def _advance(climbs: Sequence[_Climb], epsilon: float) -> None:
     radii = np.array([[(REACH,) for _ in climbs], [(climb.radius,) for climb in climbs]])
     farthest, steps = concave.summit(low, high, radii)
     for climb, promise, step in zip(climbs, quadratics.gain(farthest), steps, strict=True):
-        climb.done = bool(promise < epsilon)
+        climb.done = bool(promise < climb.epsilon)
         if not climb.done:
             climb.take(step)
 
@@ -96,16 +145,20 @@ def _advance(climbs: Sequence[_Climb], epsilon: float) -> None:
 class _Climb:
     """The way up from a start."""
 
-    def __init__(self, task: Task, start: Model, settings: ModelSettings) -> None:
-        self._profiles, self._model = task.profiles, start
-        x = vector(start)
-        self._held, own = np.split(x, [len(x) - variables_among_sites(start)])
-        limits = task.limits or (-settings.scale_limit, settings.scale_limit)
-        every = [*bounds(start)[len(self._held) :], limits]
-        self.low, self.high = np.array(every, np.float64).T
-        self._stencil = Stencil.of(len(self.low), settings.step)
-        self.x: Float = np.append(own, math.log(task.scale))
+    def __init__(
+        self, task: Task, start: FittedAmongSites, settings: ModelSettings, epsilon: float
+    ) -> None:
+        self._profiles, self._model = task.profiles, start.model
+        x = start.x
+        own = variables_among_sites(self._model) + 1
+        self._held, self.x = np.split(x, [len(x) - own])
         """f64[n]: the best point so far."""
+        limits = task.limits or (-settings.scale_limit, settings.scale_limit)
+        every = [*bounds(self._model)[len(self._held) :], limits]
+        self.low, self.high = np.array(every, np.float64).T
+        self._stencil = Stencil.of(own, settings.step)
+        self.epsilon = max(epsilon, own * self._profiles.blur)
+        """The least that a step must promise."""
         self._lnl, self.quadratic = self._expanded(self.x)
         """What it has, and what steps from it bring."""
         self.radius = FIRST

@@ -8,6 +8,7 @@ whatever is drawn beside it, or before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,11 +64,14 @@ class Resampling:
         return cls(np.concatenate([own.weights for own in groups]), parts, seed, name)
 
     def batches(self, replicates: int, scale: float = 1.0) -> Iterator[Float64Array]:
-        """The first so many replicates, some at a time."""
+        """The first so many replicates, some at a time, each batch in the memory of the last."""
         row = 8 * self._n_patterns
         step = max(1, BATCH_BYTES // row, min(LEAST_ROWS, MOST_BYTES // row))
+        rows = np.empty((min(step, replicates), self._n_patterns))
         for first in range(0, replicates, step):
-            yield self.rows(range(first, min(first + step, replicates)), scale)
+            own = rows[: replicates - first]
+            self.fill(own, first, scale)
+            yield own
 
     def rows(self, replicates: range, scale: float = 1.0) -> Float64Array:
         """The weights of some replicates, f64 [R, L]; of so many sites a part times the scale."""
@@ -75,14 +79,14 @@ class Resampling:
         self.fill(rows, replicates.start, scale)
         return rows
 
-    def fill(self, rows: Float64Array, first: int, scale: float = 1.0) -> None:
-        """Put the weights of replicate ``first`` and those behind it into rows, f64 [R, L]."""
+    def fill(self, rows: NDArray[Any], first: int, scale: float = 1.0) -> None:
+        """Put the weights of replicate ``first`` and those behind it into rows [R, L]."""
         sites = len(rows) * sum(own.size for own in self._sites)
         shares = np.array_split(np.arange(len(rows)), max(1, min(len(rows), sites // SHARE)))
         at_once = threads().number
         in_shares(lambda share: self._fill(rows, share, first, scale), shares, at_once)
 
-    def _fill(self, rows: Float64Array, which: NDArray[np.intp], first: int, scale: float) -> None:
+    def _fill(self, rows: NDArray[Any], which: NDArray[np.intp], first: int, scale: float) -> None:
         bits = np.random.PCG64DXSM(self._seeds)
         rng, start = np.random.Generator(bits), bits.state
         for row in which.tolist():
@@ -93,7 +97,11 @@ class Resampling:
                 for sites in self._sites
                 if sites.size
             ]
-            rows[row] = np.bincount(np.concatenate(drawn), minlength=self._n_patterns)
+            rows[row] = np.bincount(_joined(drawn), minlength=self._n_patterns)
+
+
+def _joined(several: list[NDArray[np.intp]]) -> NDArray[np.intp]:
+    return several[0] if len(several) == 1 else np.concatenate(several)
 
 
 def share_error(share: Float64Array, replicates: int) -> Float64Array:

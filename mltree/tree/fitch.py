@@ -16,14 +16,16 @@ Letters: T tips, L patterns, S states, W words of sites, F = Σ widths words of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
+from mltree.shares import in_blocks
 from mltree.values import Value
 
 __all__ = ["WORD_BITS", "InformativeSites", "PackedSites", "Sets", "pack_sites"]
@@ -36,6 +38,9 @@ Float64 = NDArray[np.float64]
 
 WORD_BITS = 64
 """Sites of a word."""
+
+BLOCK = 1 << 19
+"""Characters that are gone through at a time: few enough for a core's cache."""
 
 
 class PackedSites(Value, eq=False):
@@ -168,24 +173,42 @@ def _informative(patterns: Patterns) -> InformativeSites:
     weights = patterns.weights.astype(np.int64)
     if np.any(weights != patterns.weights) or np.any(weights < 0):
         raise ValueError("parsimony needs whole weights")
-    masks, gap = _masks(patterns)
+    step = max(1, BLOCK // max(1, patterns.n_tips))
+    blocks = in_blocks(partial(_of_block, patterns), patterns.n_patterns, step)
+    sets, states, chosen, constant = (
+        np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True)
+    )
+    return InformativeSites(sets, states, chosen, weights, constant)
+
+
+class _OfBlock(NamedTuple):
+    """What :class:`InformativeSites` has of a block of patterns."""
+
+    sets: NDArray[np.uint64]
+    states: NDArray[np.int64]
+    pattern: NDArray[np.intp]
+    constant: NDArray[np.int64]
+
+
+def _of_block(patterns: Patterns, block: slice) -> _OfBlock:
+    masks, gap = _masks(patterns, block)
     n_states = patterns.alphabet.n_states
     known = masks != gap
     counts = np.stack([np.count_nonzero(_has(masks, s) & known, axis=0) for s in range(n_states)])
     shared = counts >= 2
-    informative = (shared.sum(axis=0) >= 2) & (weights > 0)
+    informative = (shared.sum(axis=0) >= 2) & (patterns.weights[block] > 0)
     chosen = np.flatnonzero(informative)
     # Where at most one state is shared, every known tip without it costs one change.
     constant = np.maximum(known.sum(axis=0) - counts.max(axis=0), 0)
     sets, constant[chosen] = _renumbered(masks[:, chosen], shared[:, chosen])
-    return InformativeSites(sets, shared[:, chosen].sum(axis=0), chosen, weights, constant)
+    return _OfBlock(sets, shared[:, chosen].sum(axis=0), chosen + block.start, constant)
 
 
-def _masks(patterns: Patterns) -> tuple[NDArray[np.uint64], np.uint64]:
-    """The state sets of all characters as integers of the narrowest type, and that of a gap."""
+def _masks(patterns: Patterns, block: slice) -> tuple[NDArray[np.uint64], np.uint64]:
+    """The state sets of characters as integers of the narrowest type, and that of a gap."""
     kind = np.min_scalar_type((1 << patterns.alphabet.n_states) - 1)
     table = patterns.alphabet.state_masks.astype(kind)
-    return table[patterns.codes], table[patterns.alphabet.gap_code]
+    return table[patterns.codes[:, block]], table[patterns.alphabet.gap_code]
 
 
 def _has(masks: NDArray[np.uint64], state: int) -> NDArray[np.bool_]:
@@ -204,12 +227,16 @@ def _renumbered(
     sets = np.zeros_like(masks)
     one = masks.dtype.type(1)
     for state, kept in enumerate(shared):
-        bit = np.where(kept, one << np.maximum(rank[state], 0).astype(masks.dtype), 0)
-        sets |= np.where(_has(masks, state), bit.astype(masks.dtype), masks.dtype.type(0))
+        bit = kept * (one << np.maximum(rank[state], 0).astype(masks.dtype))
+        has = masks >> masks.dtype.type(state)
+        has &= one
+        has *= bit
+        sets |= has
     bare = sets == 0
     # The gap's set holds every shared state already, so it is never bare.
     every = ((one << shared.sum(axis=0).astype(masks.dtype)) - one).astype(masks.dtype)
-    return np.where(bare, every, sets), bare.sum(axis=0)
+    sets |= bare * every
+    return sets, bare.sum(axis=0)
 
 
 class _Table(NamedTuple):
@@ -226,18 +253,26 @@ class _Table(NamedTuple):
 def _packed(sets: NDArray[np.uint64], table: _Table, constant: Float64) -> PackedSites:
     """The planes of sites that are sorted into words (see the module's first lines)."""
     widths = tuple(int((table.states > plane).sum()) for plane in range(int(table.states[0])))
+    step = max(1, BLOCK // max(1, table.sites.size))
+    blocks = in_blocks(partial(_planes, sets, table, widths), len(sets), step)
+    tips = np.concatenate(blocks, axis=-1).astype(np.uint64)
+    return PackedSites(tips, widths, table.weights, constant)
+
+
+def _planes(
+    sets: NDArray[np.uint64], table: _Table, widths: Sequence[int], tips: slice
+) -> NDArray[np.uint64]:
+    """uint64 [F, R, tips]: of some tips."""
+    # The place behind the last site, that of -1, belongs to none: state 0 at every tip keeps it
+    # free of changes.
+    own = sets[tips]
+    own = np.concatenate([own, np.ones((len(own), 1), own.dtype)], axis=1)
+    in_words = np.take(own, table.sites, axis=1).reshape(len(own), len(table.sites), -1)
     planes = []
     for plane, width in enumerate(widths):
-        column = table.sites[:, :width].reshape(len(table.sites), -1)
-        # The place behind the last site, that of -1, belongs to none: state 0 at every tip keeps
-        # it free of changes.
-        last = np.full((len(sets), 1), plane == 0)
-        has = np.concatenate([_has(sets, plane), last], axis=1)
-        bits = np.ascontiguousarray(has[:, column].swapaxes(0, 1))
-        octets = np.packbits(bits, axis=-1, bitorder="little")
-        planes.append(np.moveaxis(octets.view("<u8"), -1, 0))
-    tips = np.concatenate(planes).astype(np.uint64)
-    return PackedSites(tips, widths, table.weights, constant)
+        bits = _has(in_words[..., : width * WORD_BITS], plane)
+        planes.append(np.packbits(bits, axis=-1, bitorder="little").view("<u8"))
+    return np.concatenate(planes, axis=-1).T
 
 
 def _words_of_sites(n_states: NDArray[np.int64], weights: NDArray[np.int64]) -> _Table:

@@ -125,6 +125,13 @@ def test_code_counts() -> None:
     }
 
 
+def test_code_counts_are_the_callers_own() -> None:
+    patterns = compress(alignment_of("AACR", "AA-N"))
+    counts = patterns.code_counts()
+    counts[:] = 0.0
+    assert patterns.code_counts().sum() == 8
+
+
 def test_identical_taxa_are_equal_code_by_code() -> None:
     patterns = compress(alignment_of("ACN", "ACT", "AC-", "ACU", "GGG"))
     assert identical_taxa([patterns]) == ((0, 2), (1, 3))

@@ -57,6 +57,22 @@ def test_any_shape_is_the_matrix_product(
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.uint16])
+def test_weights_that_go_slab_by_slab_are_all_there(
+    open_device: Callable[..., Session],
+    make_problem: Callable[..., Problem],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type,
+) -> None:
+    problem = make_problem(5, 333)
+    session = open_device(problem.patterns, problem.categories)
+    weights = np.random.default_rng(4).poisson(1.0, (23, 333)).astype(np.float64)
+    expected = products(session, problem, 3, weights)
+    monkeypatch.setattr("mltree.device.memory.SLAB", 8 * 333 * 5)
+    found = products(session, problem, 3, weights.astype(kind))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_panels_of_parts_have_a_lone_session_s_bits(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],

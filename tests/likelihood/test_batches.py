@@ -10,7 +10,7 @@ import pytest
 
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.likelihood.api import Likelihood
-from mltree.likelihood.batches import in_batches
+from mltree.likelihood.batches import in_batches, rows_in_batches
 from mltree.likelihood.engine import Engine, Room
 from mltree.search.requests import perform
 from mltree.search.spr import spr_round
@@ -115,3 +115,14 @@ def test_how_many_at_once(problem: Problem) -> None:
     assert Room(most=50, trees=9, near=20).near_at_once(40) == 10
     assert Room(most=90, trees=9, near=20).near_at_once(40) == 20
     assert Room(most=30, trees=9, near=20).near_at_once(40) == 1
+
+
+@pytest.mark.parametrize("least", [1, 3, 7, 20])
+def test_rows_of_batches_stand_in_one_array(least: int) -> None:
+    rows = np.random.default_rng(5).random((7, 4))
+    narrow = Narrow(least, least)
+
+    def work(batch: slice) -> np.ndarray:
+        return rows[narrow.work(batch)]
+
+    np.testing.assert_array_equal(rows_in_batches(7, narrow.at_once, work), rows)

@@ -28,17 +28,17 @@ STARTS = 5
 Float = np.ndarray
 
 
-def curves(rng: np.random.Generator) -> RateProfiles:
-    """Of 300 patterns of 12 branches, each of which changes on some, at rates of a few classes."""
+def curves(rng: np.random.Generator, count: int = 300) -> RateProfiles:
+    """Of patterns of 12 branches, each of which changes on some, at rates of a few classes."""
     classes = int(rng.integers(1, 5))
     rates = np.exp(rng.uniform(-3.0, 1.5, classes))
-    own = rng.choice(rates, 300)
-    own[rng.random(300) < rng.uniform(0.0, 0.5)] = 0.0
+    own = rng.choice(rates, count)
+    own[rng.random(count) < rng.uniform(0.0, 0.5)] = 0.0
     branches = rng.uniform(0.02, 0.3, 12)
     stays = 0.25 + 0.75 * np.exp(-4.0 / 3.0 * np.multiply.outer(PROFILED, branches))
-    changes = rng.random((300, 12)) < 0.75 * (1.0 - np.exp(-np.multiply.outer(own, branches)))
+    changes = rng.random((count, 12)) < 0.75 * (1.0 - np.exp(-np.multiply.outer(own, branches)))
     logs = np.log(stays) @ ~changes.T + np.log((1.0 - stays) / 3.0) @ changes.T
-    return RateProfiles(Curves(PROFILED, logs, np.ones(300)))
+    return RateProfiles(Curves(PROFILED, logs, np.ones(count)))
 
 
 def free(x: Float, k: int) -> Categories:
@@ -99,3 +99,16 @@ def test_tasks_side_by_side_are_as_each_alone() -> None:
     for task, found in zip(tasks, every, strict=True):
         (alone,) = fitted_among_sites([task], ModelSettings(), EPSILON)
         assert (found.lnl, found.scale) == (alone.lnl, alone.scale)
+
+
+@pytest.mark.parametrize("text", ["+I+G4", "+R2", "+R4"])
+def test_climbs_that_begin_on_a_sketch_end_where_others_do(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profiles = curves(np.random.default_rng(7), 20_000)
+    starts = starting_models(with_matrix_held(parse_model("GTR+FE" + text, DNA)))
+    (found,) = fitted_among_sites([Task(profiles, starts)], ModelSettings(), EPSILON)
+    assert profiles.sketch is not None
+    monkeypatch.setattr(RateProfiles, "sketch", None)
+    (whole,) = fitted_among_sites([Task(profiles, starts)], ModelSettings(), EPSILON)
+    assert found.lnl == pytest.approx(whole.lnl, abs=2 * EPSILON)

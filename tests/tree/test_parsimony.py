@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.patterns import Patterns
+from mltree.threads import VARIABLE
 from mltree.tree import parsimony_spr, reference_parsimony
 from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
 from mltree.tree.moves import nni
@@ -124,6 +125,23 @@ def test_weights_are_split_into_their_bits() -> None:
     codes = np.array([[1], [1], [2], [2]])
     sites = pack_sites(patterns_of(codes, np.array([13]), DNA))
     assert sorted(sites.word_weights.tolist()) == [1.0, 4.0, 8.0]
+
+
+@pytest.mark.parametrize("alphabet", [DNA, PROTEIN])
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_packing_by_blocks_gives_the_same_bits(
+    alphabet: Alphabet, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patterns = random_patterns(9, np.random.default_rng(8), alphabet)
+    rows = np.random.default_rng(9).integers(0, 5, (4, patterns.n_patterns))
+    whole = pack_sites(patterns), InformativeSites.of(patterns).reweighted(rows)
+    monkeypatch.setattr("mltree.tree.fitch.BLOCK", 9 * patterns.n_patterns // 7)
+    monkeypatch.setenv(VARIABLE, threads)
+    blocks = pack_sites(patterns), InformativeSites.of(patterns).reweighted(rows)
+    for one, other in zip(whole, blocks, strict=True):
+        np.testing.assert_array_equal(one.tips, other.tips)
+        np.testing.assert_array_equal(one.constant, other.constant)
+        assert one.widths == other.widths
 
 
 def test_fractional_weights_are_refused() -> None:
