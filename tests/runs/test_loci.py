@@ -140,6 +140,21 @@ def test_bad_loci_are_told_of_and_the_others_go_on(loci: list[Locus], tmp_path: 
     assert notice == "locus2.fa: left out 1 taxon of nothing but gaps"
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+@pytest.mark.parametrize("count", [0, 1, 3, 24, 1000, 10_000])
+def test_batches_have_every_locus_once_and_get_smaller(count: int, ranks: int) -> None:
+    """So that of several ranks none has more than a few to do when the others are through."""
+    batches = list(module._batches(count, ranks))
+    assert [n for batch in batches for n in batch] == list(range(count))
+    sizes = list(map(len, batches))
+    assert sizes == sorted(sizes, reverse=True)
+    assert max(sizes, default=0) <= module.AT_ONCE
+    if ranks > 1:
+        left = [count - batch.start for batch in batches]
+        fair = [max(module.LEAST_SHARE, own / ranks) for own in left]
+        assert all(size <= own for size, own in zip(sizes, fair, strict=True))
+
+
 def test_a_journal_without_a_locus_goes(tmp_path: Path) -> None:
     searched([], tmp_path / "journal")
     assert not (tmp_path / "journal").exists()
