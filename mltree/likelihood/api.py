@@ -180,9 +180,8 @@ class Likelihood:
             return self._smooth(trees[batch], cases[batch], epsilon, max_passes)
 
         at_once = self._at_once(list(map(planner.slots_of, trees)), cases)
-        lnl = np.empty(len(trees))
-        lnl[order] = np.concatenate(in_batches(len(trees), at_once, smooth))
-        return lnl
+        lnl: Float64 = np.concatenate(in_batches(len(trees), at_once, smooth))
+        return lnl[np.argsort(order)]
 
     def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float64:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
