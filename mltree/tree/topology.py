@@ -128,7 +128,8 @@ class Tree:
     def with_lengths(self, lengths: Float64Array) -> Tree:
         """The same topology, sharing its arrays, with a copy of lengths; artificial ones are 0."""
         own = np.array(lengths)
-        own[..., self.n_branches :] = 0.0
+        if self.n_artificial:
+            own[..., self.n_branches :] = 0.0
         return Tree(self.twin, self.edge, own, self.n_tips, self.n_artificial)
 
     def resolved(self, shortest: float) -> Tree:
