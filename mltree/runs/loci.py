@@ -32,7 +32,7 @@ from mltree.placement import JointPlacement, Resources, place_all
 from mltree.problem import Problem
 from mltree.ranks import ALIKE_HINT, LONE, Ranks, Work
 from mltree.runs.journal import Head
-from mltree.runs.locus import LociJournal, Locus, LocusTree, Ready, read_loci
+from mltree.runs.locus import LociJournal, Locus, LocusTree, Ready, computable, read_loci
 from mltree.runs.run import with_own_lengths, without_copies
 from mltree.search.checkpoint import fingerprint
 from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
@@ -259,7 +259,9 @@ class _Among:
                     yield locus.number, locus.mark, None
                 else:
                     fresh.append(locus)
-            for locus, tree in self.search._searched(fresh):
+            sound, skipped = computable(fresh)
+            yield from skipped
+            for locus, tree in self.search._searched(sound):
                 yield locus.number, locus.mark, tree
 
 
