@@ -101,7 +101,7 @@ class Program(Value, eq=False):
         for stage in self.stages:
             if isinstance(stage, PMatrices):
                 ends_of_cases = self.cases["first_part"] + self.cases["parts"]
-                last = stage.records["p"] + ends_of_cases[stage.records["case"]]
+                last = stage.records["p"] + ends_of_cases.take(stage.records["case"])
                 ends.append(int(last.max(initial=0)))
         return max(ends)
 

@@ -132,6 +132,12 @@ class Tree:
             own[..., self.n_branches :] = 0.0
         return Tree(self.twin, self.edge, own, self.n_tips, self.n_artificial)
 
+    def with_each(self, lengths: Float64Array) -> list[Tree]:
+        """What :meth:`with_lengths` makes of every row of f64[n, ...], with views of one copy."""
+        rows = np.array(lengths)
+        rows[..., self.n_branches :] = 0.0
+        return [Tree(self.twin, self.edge, own, self.n_tips, self.n_artificial) for own in rows]
+
     def resolved(self, shortest: float) -> Tree:
         """A copy whose polytomies are resolved, by branches as they come, of that length."""
         tree = self.copy()
