@@ -195,6 +195,7 @@ def read_problem(
     chooses: bool = False,
     site_rates: bool = False,
     summarises: bool = True,
+    computes: bool = True,
 ) -> Problem:
     """Read an alignment and the model for it, or the partition file that ``model`` names.
 
@@ -202,13 +203,14 @@ def read_problem(
     where it can. ``linkage``: of the branch lengths of parts. ``partitions``: a partition file,
     whose parts have ``model`` where it names none for them. ``chooses``: whether models are to be
     chosen, so that none in a partition file counts. ``site_rates``: whether they may be found for
-    the model (+PSR). ``summarises``: whether anybody asks for a summary.
+    the model (+PSR). ``summarises``: whether anybody asks for a summary. ``computes``: whether
+    what a lone alignment's model stands for is found here, which tells of values that cannot be.
 
     Raises:
         InputError: the alignment, the model file or the partition file cannot be used.
         ModelError: the model string cannot be used.
     """
-    problem = _read(source, model, datatype, linkage, partitions, chooses, summarises)
+    problem = _read(source, model, datatype, linkage, partitions, chooses, summarises, computes)
     if problem.model.has_site_rates and not site_rates:
         raise ModelError("+PSR is for search, evaluate and bootstrap", hint="use +G4 here")
     return problem
@@ -222,6 +224,7 @@ def _read(
     partitions: str | None,
     chooses: bool,
     summarises: bool,
+    computes: bool,
 ) -> Problem:
     if is_choice(model):
         hint = (
@@ -238,7 +241,8 @@ def _read(
     patterns = compress(alignment)
     name = default_model_name(alignment.alphabet) if text is None else text
     parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
-    parsed.arrays()
+    if computes:
+        parsed.arrays()
     if parsed.branch_scaler is not None:
         raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
     summary = summarise(alignment, patterns) if summarises else None

@@ -56,6 +56,9 @@ class Value:
     def __init__(self, *values: Any, **named: Any) -> None:
         """Raises: TypeError where values are missing, too many, or of no field."""
         names = self.__match_args__
+        if not named and len(values) == len(names):
+            self.__dict__.update(zip(names, values, strict=True))
+            return
         given = dict(zip(names, values, strict=False))
         given.update(named)
         told = len(given)

@@ -90,6 +90,8 @@ class Sequences(Value, eq=False):
             self._refuse_stops(alphabet, sites, part)
             return
         characters = self.characters if sites is None else self.characters[:, sites]
+        if not (alphabet.encode(characters) == UNKNOWN).any():
+            return
         for row, text in enumerate(characters):
             unknown = alphabet.encode(text) == UNKNOWN
             if unknown.any():

@@ -208,7 +208,8 @@ def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:
 
 
 def _reader(request: LociRequest, path: str) -> Callable[[], Problem]:
-    return partial(read_problem, path, request.model, request.datatype, summarises=False)
+    own = path, request.model, request.datatype
+    return partial(read_problem, *own, summarises=False, computes=False)
 
 
 def _expanded(paths: Iterable[str]) -> Iterable[str]:

@@ -18,7 +18,13 @@ import numpy.typing as npt
 from mltree.contract import Control, RunKind
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood import planner, programs
-from mltree.likelihood.batches import in_batches, rows_in_batches, trees_at_once, turns_at_once
+from mltree.likelihood.batches import (
+    dealt,
+    in_batches,
+    rows_in_batches,
+    trees_at_once,
+    turns_at_once,
+)
 from mltree.likelihood.cases import Case, Cases, distinct
 from mltree.likelihood.classes import Columns, single_classes
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result, Weights
@@ -173,12 +179,15 @@ class Likelihood:
 
         Simultaneous guarded Newton steps on the device, never to a worse end; polytomies stay.
         """
+        order = dealt(cases)
+        trees, cases = [trees[n] for n in order], [cases[n] for n in order]
 
         def smooth(batch: slice) -> Float64:
             return self._smooth(trees[batch], cases[batch], epsilon, max_passes)
 
         at_once = self._at_once(list(map(planner.slots_of, trees)), cases)
-        return np.concatenate(in_batches(len(trees), at_once, smooth))
+        lnl: Float64 = np.concatenate(in_batches(len(trees), at_once, smooth))
+        return lnl[np.argsort(order)]
 
     def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float64:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""

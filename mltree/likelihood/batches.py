@@ -12,11 +12,21 @@ from mltree.errors import DeviceMemoryError
 from mltree.likelihood.cases import Case, Cases
 from mltree.likelihood.engine import Room
 
-__all__ = ["in_batches", "rows_in_batches", "trees_at_once", "turns_at_once"]
+__all__ = ["dealt", "in_batches", "rows_in_batches", "trees_at_once", "turns_at_once"]
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
 Done = TypeVar("Done")
+
+
+def dealt(cases: Sequence[Case]) -> Int32:
+    """int32[n]: trees by number, in turns: the first on the parts of each, then the second there.
+
+    Trees on different parts share slots, so that most have room beside those that follow them.
+    """
+    every = np.arange(len(cases), dtype=np.int32)
+    turn = Cases.of(cases).before(every, np.ones_like(every))
+    return np.argsort(turn, kind="stable").astype(np.int32)
 
 
 def trees_at_once(

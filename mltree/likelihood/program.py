@@ -104,8 +104,8 @@ class Program(Value, eq=False):
         ends = [0]
         for stage in self.stages:
             if isinstance(stage, PMatrices):
-                own = self.cases[stage.records["case"]]
-                last = stage.records["p"] + own["first_part"] + own["parts"]
+                ends_of_cases = self.cases["first_part"] + self.cases["parts"]
+                last = stage.records["p"] + ends_of_cases.take(stage.records["case"])
                 ends.append(int(last.max(initial=0)))
         return max(ends)
 

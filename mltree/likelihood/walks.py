@@ -50,11 +50,13 @@ def walk_stages(
         own, its_steps = shapes.of_every_tree(walks[of_tier], steps)
         tree = own["case"]
         of_step = np.repeat(tree, own["steps"])
+        shift_of_step = shift.take(of_step)
         for side in ("left", "right"):
             operand, matrix = its_steps[side], its_steps[f"{side}_p"]
-            is_slot = (operand >= 0) & (operand != RESULT)
-            its_steps[side] = operand + is_slot * first_slot[of_step]
-            its_steps[f"{side}_p"] = cases.matrices(matrix + shift[of_step], of_step)
+            if first_slot.any():
+                is_slot = (operand >= 0) & (operand != RESULT)
+                its_steps[side] = operand + is_slot * first_slot[of_step]
+            its_steps[f"{side}_p"] = cases.matrices(matrix + shift_of_step, of_step)
         own["p"] = cases.matrices(own["p"] + shift[tree], tree)
         own["slot"] += first_slot[tree] * (own["slot"] != NO_CELL)
         own["cell"] = np.where(own["slot"] == NO_CELL, cells[tree], NO_CELL)

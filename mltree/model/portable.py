@@ -44,12 +44,12 @@ _ODD = [2.0 / n for n in range(3, 24, 2)]
 
 def exp(x: Float64) -> Float64:
     """e^x elementwise, of an array small enough for Python; the same again of its own logarithm."""
-    return np.array([math.exp(value) for value in x.flat]).reshape(x.shape)
+    return np.array(list(map(math.exp, x.ravel().tolist()))).reshape(x.shape)
 
 
 def log(x: Float64) -> Float64:
     """The natural logarithm elementwise, of an array small enough for Python."""
-    return np.array([math.log(value) for value in x.flat]).reshape(x.shape)
+    return np.array(list(map(math.log, x.ravel().tolist()))).reshape(x.shape)
 
 
 def exp_of_many(x: Float64) -> Float64:

@@ -8,10 +8,9 @@ in a journal as they end, so that a run goes on where it was stopped, whichever 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,7 +32,7 @@ from mltree.placement import JointPlacement, Resources, place_all
 from mltree.problem import Problem
 from mltree.ranks import ALIKE_HINT, LONE, Ranks, Work
 from mltree.runs.journal import Head
-from mltree.runs.locus import LociJournal, Locus, LocusTree, Ready, read_loci
+from mltree.runs.locus import LociJournal, Locus, LocusTree, Ready, computable, read_loci
 from mltree.runs.run import with_own_lengths, without_copies
 from mltree.search.checkpoint import fingerprint
 from mltree.search.driver import SearchResult, StartingTree, beginning, search_steps
@@ -55,8 +54,9 @@ CPU_BYTES, GPU_SHARE = 1 << 25, 0.5
 little but memory (120 loci of 20 taxa x 350 sites: 263 MB, and as much time as with half or eight
 times as many); and the share of those that a GPU holds, which has work for all."""
 
-SHARES = 4
-"""Times that each of several ranks takes loci, at least, so that all end at about the same time."""
+SHARES, LEAST_SHARE = 2, 4
+"""Of what is left for each of several ranks, the part that one takes next, and loci of the smallest
+such share: what they take gets less towards the end, so that all end at about the same time."""
 
 LOCUS_PATTERNS = 512
 """Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
@@ -105,10 +105,9 @@ class LociSearch:
         search = replace(self, kept=journal.head.layouts)
         found: list[LocusTree | None] = [None] * len(loci)
         done = 0
-        shares = SHARES * ranks.size if ranks.size > 1 else 1
-        at_once = max(1, min(AT_ONCE, len(loci) // shares))
-        among = _Among(search, tuple(loci), frozenset(journal.done), at_once, self._mark())
-        for ended in ranks.deal(range(len(loci)), among.searched, among.helping):
+        among = _Among(search, tuple(loci), frozenset(journal.done), self._mark())
+        batches = _batches(len(loci), ranks.size)
+        for ended in ranks.deal(batches, among.searched, among.helping):
             if isinstance(ended, Event):
                 emit(ended)
                 continue
@@ -237,12 +236,10 @@ class _Among:
     loci: Sequence[Locus]
     done: frozenset[str]
     """Marks of those that need no search."""
-    at_once: int
-    """Loci that a rank takes at a time."""
     mark: str
     """What every rank's search must agree with."""
 
-    def helping(self) -> Work[int, _Ended]:
+    def helping(self) -> Work[range, _Ended]:
         """The way of another rank than the first.
 
         Raises: InputError: it would find something else.
@@ -251,18 +248,20 @@ class _Among:
             raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
         return self.searched
 
-    def searched(self, numbers: Iterator[int]) -> Iterator[_Ended]:
-        """Loci as they end, and what is said of others."""
-        for batch in _batches(read_loci(self.loci, numbers), self.at_once):
+    def searched(self, batches: Iterator[range]) -> Iterator[_Ended]:
+        """Loci of batches, by their numbers, as they end, and what is said of others."""
+        for batch in batches:
             fresh = []
-            for locus in batch:
+            for locus in read_loci(self.loci, batch):
                 if isinstance(locus, Event):
                     yield locus
                 elif locus.mark in self.done:
                     yield locus.number, locus.mark, None
                 else:
                     fresh.append(locus)
-            for locus, tree in self.search._searched(fresh):
+            sound, skipped = computable(fresh)
+            yield from skipped
+            for locus, tree in self.search._searched(sound):
                 yield locus.number, locus.mark, tree
 
 
@@ -286,11 +285,14 @@ class _Prepared:
         return Quest(settings, state, ignore, first_part=part)
 
 
-def _batches(loci: Iterable[Ready | Event], at_once: int) -> Iterator[list[Ready | Event]]:
-    """Loci that are in memory at a time, among what is said of others."""
-    left = iter(loci)
-    while batch := list(islice(left, at_once)):
-        yield batch
+def _batches(loci: int, ranks: int) -> Iterator[range]:
+    """Loci by their numbers, those that a rank has in memory at a time."""
+    first = 0
+    while first < loci:
+        share = max(LEAST_SHARE, (loci - first) // (SHARES * ranks)) if ranks > 1 else AT_ONCE
+        last = min(loci, first + min(AT_ONCE, share))
+        yield range(first, last)
+        first = last
 
 
 def _fitting(loci: Sequence[Ready], most: int, layout: Layout | None) -> Iterator[list[Ready]]:

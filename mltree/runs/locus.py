@@ -17,11 +17,20 @@ from mltree.errors import InputError, ModelError, NumericalError
 from mltree.events import Notice
 from mltree.events.trees import LocusSkipped
 from mltree.model.grammar import format_model
+from mltree.model.substitution import arrays_of_all
 from mltree.problem import Problem
 from mltree.runs.journal import LineJournal
 from mltree.search.checkpoint import fingerprint
 
-__all__ = ["LociJournal", "Locus", "LocusTree", "Ready", "read_loci", "without_gaps"]
+__all__ = [
+    "LociJournal",
+    "Locus",
+    "LocusTree",
+    "Ready",
+    "computable",
+    "read_loci",
+    "without_gaps",
+]
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,19 @@ def read_loci(
             patterns.weights.tobytes(), format_model(problem.model.lone),
         )  # fmt: skip
         yield Ready(number, locus.name, problem, mark)
+
+
+def computable(loci: Sequence[Ready]) -> tuple[list[Ready], list[LocusSkipped]]:
+    """Those whose models can be, what they stand for found at once; what is said of others."""
+    try:
+        arrays_of_all([locus.problem.model.lone for locus in loci])
+    except (ModelError, NumericalError) as error:
+        if len(loci) == 1:
+            (locus,) = loci
+            return [], [LocusSkipped(locus.name, locus.number + 1, error.message)]
+        each = [computable([locus]) for locus in loci]
+        return [one for own, _ in each for one in own], [one for _, own in each for one in own]
+    return list(loci), []
 
 
 def without_gaps(problem: Problem) -> tuple[Problem, int]:

@@ -155,7 +155,7 @@ def _pack(
     state: SearchState, mark: str, layouts: Mapping[str, tuple[int, int]]
 ) -> dict[str, NDArray[Any]]:
     """Arrays by name; ``meta`` is the JSON text."""
-    pooled = [Lineage(entry.tree, entry.lnl, str(entry.key)) for entry in state.pool.trees]
+    pooled = [Lineage(entry.tree, entry.lnl, "pool") for entry in state.pool.trees]
     everyone = [*state.lineages, *state.copies, *state.waiting, *pooled]
     meta = {
         "fingerprint": mark,
@@ -193,7 +193,7 @@ def _unpack(
     models = [own.with_values(values) for own, values in pairs]
     rng = np.random.default_rng()
     rng.bit_generator.state = meta["rng"]
-    pool = Pool(meta["pool_limit"], [PooledTree(int(x.origin), x.lnl, x.tree) for x in pooled])
+    pool = Pool(meta["pool_limit"], [PooledTree(x.lnl, x.tree) for x in pooled])
     return SearchState(
         lineages=lineages,
         copies=copies,

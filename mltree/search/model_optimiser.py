@@ -356,4 +356,4 @@ class _FitClimb:
             return [tree] * len(scales)
         factors = scales[:, :, None] if tree.lengths.ndim > 1 else scales
         lengths = self._branches.scaled(tree.lengths, factors)
-        return [tree.with_lengths(own) for own in lengths]
+        return tree.with_each(lengths)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.likelihood.batches import in_batches
+from mltree.likelihood.batches import dealt, in_batches
 from mltree.likelihood.cases import Case
 from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.model.rate_profiles import Curves
@@ -173,6 +173,9 @@ def score_moves(
 
     ``explored``: what is known already of every tree's surroundings.
     """
+    order = dealt(cases).tolist()
+    trees, cases = [trees[n] for n in order], [cases[n] for n in order]
+    lnls, explored = [lnls[n] for n in order], [explored[n] for n in order]
 
     def at_once(first: int) -> int:
         return likelihood.trees_at_once(trees[first:], cases[first:])
@@ -182,7 +185,8 @@ def score_moves(
             likelihood, trees[batch], cases[batch], lnls[batch], explored[batch], rules, share
         )
 
-    return list(chain.from_iterable(in_batches(len(trees), at_once, score)))
+    found = list(chain.from_iterable(in_batches(len(trees), at_once, score)))
+    return [found[place] for place in np.argsort(order)]
 
 
 def _scored(

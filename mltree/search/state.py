@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -52,13 +53,16 @@ def best_of(lineages: list[Lineage]) -> Lineage:
     return max(lineages, key=lambda lineage: lineage.lnl)
 
 
-class PooledTree(Value):
+class PooledTree(Value, eq=False):
     """A copy of a tree that the search once reached."""
 
-    key: int
-    """Equal for equal topologies; see :func:`mltree.tree.splits.topology_key`."""
     lnl: float
     tree: Tree
+
+    @cached_property
+    def key(self) -> int:
+        """Equal for equal topologies; see :func:`mltree.tree.splits.topology_key`."""
+        return topology_key(self.tree)
 
 
 @dataclass
@@ -70,14 +74,15 @@ class Pool:
 
     def add(self, tree: Tree, lnl: float) -> None:
         """Take a tree in, unless its topology is there with a higher lnL."""
-        alike = (entry.key for entry in self.trees if entry.tree.is_alike(tree))
-        key = next(alike, None) or topology_key(tree)
-        known = next((entry for entry in self.trees if entry.key == key), None)
+        new = PooledTree(lnl, tree.copy())
+        known = next((entry for entry in self.trees if entry.tree.is_alike(tree)), None)
+        if known is None:  # the same may be numbered in another way; the first has none to be like
+            known = next((entry for entry in self.trees if entry.key == new.key), None)
         if known is not None:
             if known.lnl >= lnl:
                 return
             self.trees.remove(known)
-        self.trees.append(PooledTree(key, lnl, tree.copy()))
+        self.trees.append(new)
         self.trees.sort(key=lambda entry: -entry.lnl)
         del self.trees[self.limit :]
 

@@ -30,8 +30,9 @@ next. Pages that are new to the process took longer than the draws (10,000 sites
 150 us a row in batches of 2^27, 49 in these)."""
 
 LEAST_ROWS, MOST_BYTES = 32, 1 << 28
-"""Of a batch of longer rows: a product with fewer reads the trees' rows more often than it must (64
-trees x 66,458 patterns on one core: 1.12 ms a row in batches of 10, 0.80 of 32)."""
+"""Of a batch of longer rows, for each CPU that draws: a product with fewer reads the rows of trees
+more often than it must (64 trees x 66,458 patterns on one core: 1.12 ms a row in batches of 10,
+0.80 of 32)."""
 
 SHARE = 1 << 19
 """Sites that are worth a share of their own: some milliseconds' work."""
@@ -66,7 +67,8 @@ class Resampling:
     def batches(self, replicates: int, scale: float = 1.0) -> Iterator[Float64Array]:
         """The first so many replicates, some at a time, each batch in the memory of the last."""
         row = 8 * self._n_patterns
-        step = max(1, BATCH_BYTES // row, min(LEAST_ROWS, MOST_BYTES // row))
+        least = LEAST_ROWS * threads().number
+        step = max(1, BATCH_BYTES // row, min(least, MOST_BYTES // row))
         rows = np.empty((min(step, replicates), self._n_patterns))
         for first in range(0, replicates, step):
             own = rows[: replicates - first]

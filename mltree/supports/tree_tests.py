@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mltree.shares import in_blocks
 from mltree.supports.resampling import share_error
 from mltree.tree.topology import Float64Array
 
@@ -36,6 +37,9 @@ __all__ = [
 
 BLOCK = 1 << 12
 """Patterns whose differences are summed at a time, so that they take little memory."""
+
+COMPARED = 1 << 17
+"""Resampled lnLs that every tree is compared with at a time, on a thread of its own."""
 
 LEVEL = 0.05
 """Of significance: a tree of a smaller p-value is rejected."""
@@ -146,17 +150,31 @@ def weighted_tests(
     centred = _centred(resampled)
     with np.errstate(divide="ignore"):
         scale = np.where(deviation > 0.0, 1.0 / deviation, 0.0)
-    single, several = [], []
-    ahead = np.empty_like(centred)
-    for tree, factor in enumerate(scale):
-        lead = (lnl - lnl[tree]) * factor
-        lead[tree] = -np.inf
-        rival = lead.argmax()
-        single.append(np.count_nonzero(centred[rival] - centred[tree] > lnl[rival] - lnl[tree]))
-        np.subtract(centred, centred[tree], out=ahead)
-        ahead *= factor[:, None]
-        ahead[tree] = -np.inf
-        several.append(np.count_nonzero(ahead.max(axis=0) > lead.max()))
+    leading = (lnl - lnl[:, None]) * scale
+    np.fill_diagonal(leading, -np.inf)
+    rivals = leading.argmax(axis=1)
+    single = [
+        np.count_nonzero(centred[rival] - centred[tree] > lnl[rival] - lnl[tree])
+        for tree, rival in enumerate(rivals)
+    ]
+
+    lead = leading.max(axis=1)
+    farthest = (centred.max(axis=0) - centred).max(axis=1) * scale.max(axis=1)
+    contested = np.flatnonzero(farthest > lead)  # the others never lag as far as they do
+
+    def lagging(block: slice) -> NDArray[np.int64]:
+        """In how many of some replicates a tree lags by more than it does."""
+        own = centred[:, block]
+        ahead, found = np.empty_like(own), np.zeros(lnl.size, np.int64)
+        for tree in contested:
+            np.subtract(own, own[tree], out=ahead)
+            ahead *= scale[tree, :, None]
+            ahead[tree] = -np.inf
+            found[tree] = np.count_nonzero(ahead.max(axis=0) > lead[tree])
+        return found
+
+    size = max(1, COMPARED // lnl.size)
+    several = np.sum(in_blocks(lagging, centred.shape[1], size), axis=0)
     return _share(single, resampled), _share(several, resampled)
 
 

@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.alignment.alphabet import Alphabet
 from mltree.alignment.patterns import Patterns
 from mltree.shares import in_blocks
 from mltree.values import Value
@@ -128,8 +130,10 @@ class InformativeSites(NamedTuple):
 
         Raises: ValueError where a weight is not a whole number >= 0.
         """
-        first = np.cumsum([0, *(patterns.n_patterns for patterns in groups)])
-        found = [_informative(patterns) for patterns in groups]
+        # Those of many loci are found at once.
+        runs = [list(run) for _, run in groupby(groups, key=lambda own: id(own.alphabet))]
+        first = np.cumsum([0, *(sum(own.n_patterns for own in run) for run in runs)])
+        found = [_informative(run) for run in runs]
         own = [
             one._replace(pattern=one.pattern + at) for one, at in zip(found, first, strict=False)
         ]
@@ -154,8 +158,25 @@ class InformativeSites(NamedTuple):
 
     def reweighted(self, rows: NDArray[np.float64] | NDArray[np.int64]) -> PackedSites:
         """Under rows of whole weights [R, L] of all patterns; tips are [F, R, T]."""
-        table = _words_of_sites(self.states, rows[:, self.pattern].astype(np.int64))
-        return _packed(self.sets, table, (rows @ self.constant).astype(np.float64))
+        weights = rows[:, self.pattern].astype(np.int64)
+        row, site = np.nonzero(weights)
+        given = _Given(row, site, weights[row, site], len(rows))
+        constant = (rows @ self.constant).astype(np.float64)
+        return _packed(self.sets, _words_of_sites(self.states, given), constant)
+
+    def apart(self, range_of_row: NDArray[np.intp], ends: NDArray[np.intp]) -> PackedSites:
+        """Under rows [R] of the weights of one range of patterns each; tips are [F, R, T].
+
+        ``ends``: of the ranges, which lie one after the other.
+        """
+        starts = np.concatenate([[0], ends[:-1]])
+        first, last = (np.searchsorted(self.pattern, of)[range_of_row] for of in (starts, ends))
+        row = np.repeat(np.arange(len(range_of_row)), last - first)
+        before = np.cumsum(last - first) - last
+        site = np.arange(row.size) - before[row]
+        given = _Given(row, site, self.weights[self.pattern[site]], len(range_of_row))
+        constant = np.add.reduceat(self.weights * self.constant, starts)[range_of_row]
+        return _packed(self.sets, _words_of_sites(self.states, given), constant.astype(np.float64))
 
 
 def pack_sites(*groups: Patterns) -> PackedSites:
@@ -168,13 +189,19 @@ def pack_sites(*groups: Patterns) -> PackedSites:
     return InformativeSites.of(*groups).packed()
 
 
-def _informative(patterns: Patterns) -> InformativeSites:
+def _informative(groups: Sequence[Patterns]) -> InformativeSites:
     """Those of one data type."""
-    weights = patterns.weights.astype(np.int64)
-    if np.any(weights != patterns.weights) or np.any(weights < 0):
+    given = np.concatenate([patterns.weights for patterns in groups])
+    weights = given.astype(np.int64)
+    if np.any(weights != given) or np.any(weights < 0):
         raise ValueError("parsimony needs whole weights")
-    step = max(1, BLOCK // max(1, patterns.n_tips))
-    blocks = in_blocks(partial(_of_block, patterns), patterns.n_patterns, step)
+    codes = groups[0].codes
+    if len(groups) > 1:
+        codes = np.concatenate([patterns.codes for patterns in groups], axis=1)
+    n_tips, n_patterns = codes.shape
+    step = max(1, BLOCK // max(1, n_tips))
+    work = partial(_of_block, codes, weights > 0, groups[0].alphabet)
+    blocks = in_blocks(work, n_patterns, step)
     sets, states, chosen, constant = (
         np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True)
     )
@@ -190,13 +217,16 @@ class _OfBlock(NamedTuple):
     constant: NDArray[np.int64]
 
 
-def _of_block(patterns: Patterns, block: slice) -> _OfBlock:
-    masks, gap = _masks(patterns, block)
-    n_states = patterns.alphabet.n_states
+def _of_block(
+    codes: NDArray[np.uint8], counted: NDArray[np.bool_], alphabet: Alphabet, block: slice
+) -> _OfBlock:
+    """``counted``: the patterns that have any weight."""
+    masks, gap = _masks(codes[:, block], alphabet)
+    n_states = alphabet.n_states
     known = masks != gap
     counts = np.stack([np.count_nonzero(_has(masks, s) & known, axis=0) for s in range(n_states)])
     shared = counts >= 2
-    informative = (shared.sum(axis=0) >= 2) & (patterns.weights[block] > 0)
+    informative = (shared.sum(axis=0) >= 2) & counted[block]
     chosen = np.flatnonzero(informative)
     # Where at most one state is shared, every known tip without it costs one change.
     constant = np.maximum(known.sum(axis=0) - counts.max(axis=0), 0)
@@ -204,11 +234,11 @@ def _of_block(patterns: Patterns, block: slice) -> _OfBlock:
     return _OfBlock(sets, shared[:, chosen].sum(axis=0), chosen + block.start, constant)
 
 
-def _masks(patterns: Patterns, block: slice) -> tuple[NDArray[np.uint64], np.uint64]:
-    """The state sets of characters as integers of the narrowest type, and that of a gap."""
-    kind = np.min_scalar_type((1 << patterns.alphabet.n_states) - 1)
-    table = patterns.alphabet.state_masks.astype(kind)
-    return table[patterns.codes[:, block]], table[patterns.alphabet.gap_code]
+def _masks(codes: NDArray[np.uint8], alphabet: Alphabet) -> tuple[NDArray[np.uint64], np.uint64]:
+    """The state sets of all characters as integers of the narrowest type, and that of a gap."""
+    kind = np.min_scalar_type((1 << alphabet.n_states) - 1)
+    table = alphabet.state_masks.astype(kind)
+    return table[codes], table[alphabet.gap_code]
 
 
 def _has(masks: NDArray[np.uint64], state: int) -> NDArray[np.bool_]:
@@ -275,26 +305,44 @@ def _planes(
     return np.concatenate(planes, axis=-1).T
 
 
-def _words_of_sites(n_states: NDArray[np.int64], weights: NDArray[np.int64]) -> _Table:
+class _Given(NamedTuple):
+    """Sites that rows of weights count; whatever is not named has weight 0."""
+
+    row: NDArray[np.intp]
+    """intp [n]"""
+    site: NDArray[np.intp]
+    """intp [n]"""
+    weights: NDArray[np.int64]
+    """int64 [n]"""
+    rows: int
+    """R, of all."""
+
+
+def _words_of_sites(n_states: NDArray[np.int64], given: _Given) -> _Table:
     """Words of equal weight, those of sites with many states first; W >= 1.
 
-    n_states: int64 [sites]; weights: int64 [R, sites]
+    n_states: int64 [sites]
     """
     by_states = np.argsort(-n_states, kind="stable")
     states = np.append(n_states[by_states], 1)
+    rank = np.empty_like(by_states)
+    rank[by_states] = np.arange(by_states.size)
+    in_order = np.lexsort((rank[given.site], given.row))
+    weights = given.weights[in_order]
+    row, site = given.row[in_order], rank[given.site[in_order]]
     tables, scales = [], []
     for bit in range(int(weights.max(initial=1)).bit_length()):
-        has = ((weights[:, by_states] >> bit) & 1).astype(np.bool_)
-        counts = has.sum(axis=1)
+        has = ((weights >> bit) & 1).astype(np.bool_)
+        own = row[has]
+        counts = np.bincount(own, minlength=given.rows)
         words = -(-int(counts.max(initial=0)) // WORD_BITS)
-        of_rank = np.full((len(weights), words * WORD_BITS), -1)
-        row, site = np.nonzero(has)
-        of_rank[row, np.arange(row.size) - (np.cumsum(counts) - counts)[row]] = site
-        tables.append(of_rank.reshape(len(weights), words, WORD_BITS))
+        of_rank = np.full((given.rows, words * WORD_BITS), -1)
+        of_rank[own, np.arange(own.size) - (np.cumsum(counts) - counts)[own]] = site[has]
+        tables.append(of_rank.reshape(given.rows, words, WORD_BITS))
         scales.append(np.full(words, float(1 << bit)))
     table, scale = np.concatenate(tables, axis=1), np.concatenate(scales)
     if not scale.size:
-        return _Table(np.full((len(weights), 1, WORD_BITS), -1), np.ones(1), np.ones(1, np.int64))
+        return _Table(np.full((given.rows, 1, WORD_BITS), -1), np.ones(1), np.ones(1, np.int64))
     needed = states[table[:, :, 0]].max(axis=0)
     order = np.argsort(-needed, kind="stable")
     sites = np.where(table < 0, -1, by_states[table])[:, order]

@@ -43,8 +43,9 @@ place of the cut is 0.4 % above it at 2,000 taxa."""
 
 CUTS = (NEAR_CUT, LOSS_CUT)
 
-MOST_WEIGHTS = 1 << 22
-"""Rows x patterns of alignments whose starts are made side by side: 32 MB."""
+MOST_CHARACTERS = 1 << 26
+"""Starts x taxa x patterns of the longest of alignments whose starts are made side by side, bytes
+on the way to bits."""
 
 Bool = NDArray[np.bool_]
 
@@ -91,18 +92,18 @@ def parsimony_trees_of_each(
 def _side_by_side(
     alignments: Sequence[Sequence[Patterns]], counts: Sequence[int]
 ) -> Iterator[list[int]]:
-    """The numbers of alignments of as many taxa, within :data:`MOST_WEIGHTS`."""
+    """The numbers of alignments of as many taxa, within :data:`MOST_CHARACTERS`."""
     n_tips = [groups[0].n_tips for groups in alignments]
     some: list[int] = []
-    n_rows = n_patterns = 0
+    n_rows = longest = 0
     for n in sorted(range(len(alignments)), key=n_tips.__getitem__):
         own = sum(patterns.n_patterns for patterns in alignments[n])
-        is_much = (n_rows + counts[n]) * (n_patterns + own) > MOST_WEIGHTS
+        is_much = (n_rows + counts[n]) * n_tips[n] * max(longest, own) > MOST_CHARACTERS
         if some and (is_much or n_tips[n] != n_tips[some[0]]):
             yield some
-            some, n_rows, n_patterns = [], 0, 0
+            some, n_rows, longest = [], 0, 0
         some.append(n)
-        n_rows, n_patterns = n_rows + counts[n], n_patterns + own
+        n_rows, longest = n_rows + counts[n], max(longest, own)
     if some:
         yield some
 
@@ -116,10 +117,7 @@ def _sites_of_rows(alignments: Sequence[Sequence[Patterns]], counts: Sequence[in
         return pack_sites(*alignments[0])
     sites = InformativeSites.of(*chain.from_iterable(alignments))
     widths = [sum(patterns.n_patterns for patterns in groups) for groups in alignments]
-    alignment_of_row = np.repeat(np.arange(len(alignments)), counts)
-    alignment_of_pattern = np.repeat(np.arange(len(alignments)), widths)
-    is_own = alignment_of_row[:, None] == alignment_of_pattern
-    return sites.reweighted(np.where(is_own, sites.weights, 0))
+    return sites.apart(np.repeat(np.arange(len(alignments)), counts), np.cumsum(widths))
 
 
 def _starts(

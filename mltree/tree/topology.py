@@ -128,8 +128,15 @@ class Tree:
     def with_lengths(self, lengths: Float64Array) -> Tree:
         """The same topology, sharing its arrays, with a copy of lengths; artificial ones are 0."""
         own = np.array(lengths)
-        own[..., self.n_branches :] = 0.0
+        if self.n_artificial:
+            own[..., self.n_branches :] = 0.0
         return Tree(self.twin, self.edge, own, self.n_tips, self.n_artificial)
+
+    def with_each(self, lengths: Float64Array) -> list[Tree]:
+        """What :meth:`with_lengths` makes of every row of f64[n, ...], with views of one copy."""
+        rows = np.array(lengths)
+        rows[..., self.n_branches :] = 0.0
+        return [Tree(self.twin, self.edge, own, self.n_tips, self.n_artificial) for own in rows]
 
     def resolved(self, shortest: float) -> Tree:
         """A copy whose polytomies are resolved, by branches as they come, of that length."""

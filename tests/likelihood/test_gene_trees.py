@@ -172,3 +172,35 @@ def test_trees_that_share_no_part_share_slots(
     scored(used, trees, cases)
     assert max(slots) <= 100
     assert len(slots) < 60
+
+
+def test_trees_of_many_parts_share_batches(
+    open_native: Callable[..., Engine], make_problem: Callable[..., Problem]
+) -> None:
+    """Of three trees on each part one fits at a time: three batches of all parts, the same bits."""
+    rng = np.random.default_rng(4)
+    count, each = 10, 3
+    problem = make_problem(9, 5 * count)
+    patterns = replace(problem.patterns, ends=tuple(range(5, 5 * count + 1, 5)))
+    trees = [random_topology(9, rng) for _ in range(count * each)]
+    cases = [
+        Case((random_reversible(4, rng, categories=CATEGORIES),), first_part=n // each)
+        for n in range(count * each)
+    ]
+    used = GeneTrees(patterns, trees, cases).likelihood(open_native)
+    together = [tree.copy() for tree in trees]
+    expected = used.smooth(together, cases, 0.1)
+    batches = []
+    run = used.engine.run
+
+    def counted(program, *others):  # type: ignore[no-untyped-def]
+        batches.append(program)
+        return run(program, *others)
+
+    used.engine.run = counted  # type: ignore[method-assign]
+    used.engine.room = Room(21, 21, 5)  # type: ignore[misc]
+    apart = [tree.copy() for tree in trees]
+    np.testing.assert_array_equal(used.smooth(apart, cases, 0.1), expected)
+    for mine, theirs in zip(apart, together, strict=True):
+        np.testing.assert_array_equal(mine.lengths, theirs.lengths)
+    assert len(batches) == each

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mltree.alignment.alphabet import DNA
 from mltree.errors import InputError
 from mltree.events import Event, Notice, ignore
 from mltree.events.trees import LocusDone, LocusSkipped
+from mltree.model.grammar import parse_model
+from mltree.model.partitioned import alone
 from mltree.placement import Resources
 from mltree.problem import read_problem
 from mltree.runs import loci as module
@@ -138,6 +142,40 @@ def test_bad_loci_are_told_of_and_the_others_go_on(loci: list[Locus], tmp_path: 
     assert "0 taxa have characters" in skipped["gaps.fa"]
     (notice,) = (event.text for event in events if isinstance(event, Notice))
     assert notice == "locus2.fa: left out 1 taxon of nothing but gaps"
+
+
+def test_models_that_cannot_be_are_told_of_and_the_others_go_on(
+    loci: list[Locus], tmp_path: Path
+) -> None:
+    """What models stand for is found for all at once; here two have no frequencies yet."""
+
+    def without_frequencies(locus: Locus) -> Locus:
+        unknown = alone(parse_model("HKY+FC+G2", DNA))
+        return Locus(locus.name, lambda: replace(locus.read(), model=unknown))
+
+    own = [locus if n % 2 == 0 else without_frequencies(locus) for n, locus in enumerate(loci)]
+    events: list[Event] = []
+    found = searched(own, tmp_path / "journal", events)
+    expected = searched(loci, tmp_path / "others")
+    assert found == [expected[0], None, expected[2], None]
+    skipped = [event for event in events if isinstance(event, LocusSkipped)]
+    assert [event.number for event in skipped] == [2, 4]
+    assert all("frequencies" in event.why for event in skipped)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+@pytest.mark.parametrize("count", [0, 1, 3, 24, 1000, 10_000])
+def test_batches_have_every_locus_once_and_get_smaller(count: int, ranks: int) -> None:
+    """So that of several ranks none has more than a few to do when the others are through."""
+    batches = list(module._batches(count, ranks))
+    assert [n for batch in batches for n in batch] == list(range(count))
+    sizes = list(map(len, batches))
+    assert sizes == sorted(sizes, reverse=True)
+    assert max(sizes, default=0) <= module.AT_ONCE
+    if ranks > 1:
+        left = [count - batch.start for batch in batches]
+        fair = [max(module.LEAST_SHARE, own / ranks) for own in left]
+        assert all(size <= own for size, own in zip(sizes, fair, strict=True))
 
 
 def test_a_journal_without_a_locus_goes(tmp_path: Path) -> None:

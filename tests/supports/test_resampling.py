@@ -28,13 +28,19 @@ def test_a_replicate_is_the_same_whatever_is_drawn_beside_it() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
-    [((7, 1, 64), [7] * 5 + [5]), ((7, 9, 64), [9] * 4 + [4]), ((0, 9, 2), [2] * 20)],
+    [
+        ((7, 1, 64, 1), [7] * 5 + [5]),
+        ((7, 9, 64, 1), [9] * 4 + [4]),
+        ((7, 9, 64, 2), [18] * 2 + [4]),
+        ((0, 9, 2, 2), [2] * 20),
+    ],
 )
 def test_batches_are_as_large_as_memory_allows(
-    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int], expected: list[int]
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int, int], expected: list[int]
 ) -> None:
     """Rows that fit the cheap batch, that a product wants at least, and that memory allows it."""
-    cheap, least, most = sizes
+    cheap, least, most, cpus = sizes
+    monkeypatch.setattr(resampling, "threads", lambda: Threads(cpus, "--threads", cpus))
     monkeypatch.setattr(resampling, "BATCH_BYTES", 8 * WEIGHTS.size * cheap)
     monkeypatch.setattr(resampling, "LEAST_ROWS", least)
     monkeypatch.setattr(resampling, "MOST_BYTES", 8 * WEIGHTS.size * most)

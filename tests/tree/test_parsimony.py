@@ -18,7 +18,7 @@ from mltree.tree.parsimony import (
     stepwise_additions,
 )
 from mltree.tree.parsimony_spr import (
-    MOST_WEIGHTS,
+    MOST_CHARACTERS,
     NEAR_CUT,
     improve,
     parsimony_trees,
@@ -247,7 +247,7 @@ def test_starts_are_improved_unless_that_leads_where_another_already_is(
 
 @given(st.lists(st.tuples(st.integers(5, 9), st.integers(1, 3)), min_size=1, max_size=9), SEEDS)
 @settings(max_examples=20)
-@pytest.mark.parametrize("most", [1, MOST_WEIGHTS])
+@pytest.mark.parametrize("most", [1, MOST_CHARACTERS])
 def test_alignments_side_by_side_have_the_starts_of_each(
     most: int, every: list[tuple[int, int]], seed: int
 ) -> None:
@@ -259,7 +259,7 @@ def test_alignments_side_by_side_have_the_starts_of_each(
     counts = [count for _, count in every]
     rngs, others = ([np.random.default_rng(n) for n in range(len(every))] for _ in range(2))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parsimony_spr, "MOST_WEIGHTS", most)
+        patched.setattr(parsimony_spr, "MOST_CHARACTERS", most)
         found = parsimony_trees_of_each(alignments, counts, rngs)
     for (patterns,), own, count, used, other in zip(
         alignments, found, counts, rngs, others, strict=True

@@ -181,6 +181,20 @@ def test_unused_half_edges_of_tips_hold_none() -> None:
     assert tree.twin[1] == tree.twin[2] == tree.edge[1] == NONE
 
 
+@pytest.mark.parametrize("artificial", [0, 2])
+def test_a_tree_under_many_lengths_is_that_under_each(artificial: int) -> None:
+    rng = np.random.default_rng(3)
+    tree = random_topology(7, rng)
+    tree.n_artificial = artificial
+    rows = rng.exponential(size=(4, tree.n_edges))
+    before = rows.copy()
+    for made, row in zip(tree.with_each(rows), rows, strict=True):
+        assert made.is_same(tree.with_lengths(row))
+        assert made.lengths[tree.n_branches :].sum() == 0.0
+        assert made.twin is tree.twin
+    np.testing.assert_array_equal(rows, before)
+
+
 def test_trees_are_the_same_only_with_their_lengths_and_numbering() -> None:
     tree = random_topology(7, np.random.default_rng(1))
     assert tree.is_same(tree.copy())
