@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from mltree.supports import tree_tests
 from mltree.supports.tree_tests import (
     bootstrap_proportions,
     deviations,
@@ -170,3 +171,27 @@ def test_errors_are_those_of_repetitions() -> None:
     claimed = np.mean([test.errors for test in tests], axis=0)
     assert (claimed > spread - 0.004).all()
     assert (claimed < 2 * spread + 0.004).all()
+
+
+@pytest.mark.parametrize("compared", [1, 64, 1 << 17])
+def test_weighted_tests_pass_over_trees_beyond_doubt(
+    monkeypatch: pytest.MonkeyPatch, compared: int
+) -> None:
+    """Trees that are near, far and beyond any doubt, however many replicates are taken at once."""
+    monkeypatch.setattr(tree_tests, "COMPARED", compared)
+    rng = np.random.default_rng(4)
+    lnl = -np.abs(rng.normal(0, [1.0] * 5 + [30.0] * 5 + [1e4] * 5))
+    resampled = lnl[:, None] + rng.normal(0, 3, (15, 40)) + rng.normal(0, 20, 40)
+    deviation = np.abs(rng.normal(4, 1, (15, 15)))
+    deviation = deviation + deviation.T
+    np.fill_diagonal(deviation, 0.0)
+    centred = resampled - resampled.mean(axis=1, keepdims=True)
+    expected = []
+    for tree in range(15):
+        others = [other for other in range(15) if other != tree]
+        lead = max((lnl[other] - lnl[tree]) / deviation[tree, other] for other in others)
+        ahead = [(centred[other] - centred[tree]) / deviation[tree, other] for other in others]
+        expected.append((np.max(ahead, axis=0) > lead).mean())
+    _, several = weighted_tests(lnl, resampled, deviation)
+    np.testing.assert_array_equal(several.values, expected)
+    assert 0 < np.count_nonzero(expected) < 15
