@@ -213,13 +213,17 @@ def _reader(request: LociRequest, path: str) -> Callable[[], Problem]:
 
 
 def _expanded(paths: Iterable[str]) -> Iterable[str]:
-    """Files, and those in folders in the order of their names, without what mltree has written."""
+    """Files, and those in folders in the order of their names, without what mltree has written.
+
+    Links in folders that lead nowhere are among them: files that are missing.
+    """
     for path in paths:
         if not is_folder(path):
             yield path
             continue
         for file in sorted(Path(path).iterdir()):
-            if file.is_file() and not file.name.startswith(".") and ".mltree." not in file.name:
+            is_taken = file.is_file() or not is_there(file)
+            if is_taken and not file.name.startswith(".") and ".mltree." not in file.name:
                 yield str(file)
 
 

@@ -108,6 +108,7 @@ def test_a_list_and_a_supermatrix(run: Run, folder: Path) -> None:
         (("loci", "--model", "auto"), "--model auto is for"),
         (("loci", "--tree", "list"), "a file of trees"),
         (("empty",), "there is no alignment in it"),
+        (("linked",), "gone.fa: no such file"),
         (("-", "loci/a.fa", "--prefix", "x"), "standard input is one alignment"),
         (("loci/README", "loci/.hidden", "--prefix", "x"), "no locus could be searched"),
         (("loci", "--model", "parts"), "a partition file is for one alignment"),
@@ -117,6 +118,9 @@ def test_what_cannot_be_is_one_line(
     run: Run, folder: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     Path("empty").mkdir()
+    Path("linked").mkdir()
+    Path("linked/gone.fa").symlink_to("nowhere.fa")
+    Path("linked/a.fa").symlink_to(folder / "a.fa")
     Path("list").write_text("loci/a.fa\nnone.fa\n")
     Path("parts").write_text("JC, one = 1-60\n")
     before = sorted(folder.parent.rglob("*"))
