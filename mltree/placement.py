@@ -27,7 +27,6 @@ from mltree.device.layout_choice import (
 from mltree.device.load import occupied
 from mltree.device.memory import (
     LEAST_BATCH,
-    PARTIAL_SUMS,
     cla_memory,
     limit_on,
     room_on,
@@ -49,10 +48,6 @@ from mltree.threads import threads
 from mltree.values import Value
 
 __all__ = ["JointPlacement", "Placement", "Resources", "place", "place_all"]
-
-HOST_BYTES = 160 << 20
-"""Of a process with PoCL, its kernels and a search's own arrays: 140 to 200 MiB, as processors
-differ (12 to 150 taxa), and as much again while kernels are compiled."""
 
 
 class Resources(Value, kw_only=True):
@@ -90,6 +85,12 @@ class Placement(Value, kw_only=True):
     """That a search will have side by side at most; None where one is evaluated."""
     apart: int = 0
     """Patterns of the largest part where every tree is of a single part of several; 0 elsewhere."""
+    ranges: int = 1
+    """Ranges of parts that there are so many trees for, side by side: berths."""
+    chunked_as: int = 0
+    """Patterns that chunks suit: as many as there are where 0."""
+    afterwards: Placement | None = None
+    """What is opened when the work on this one is done, with the memory that it gives back."""
 
     @property
     def is_exact(self) -> bool:
@@ -103,7 +104,7 @@ class Placement(Value, kw_only=True):
         It does where there is one device, and room on it for a tree's CLAs.
         """
         return len(self.devices) > 1 or (
-            len(self.devices) == 1 and self._least_rows > self._room.most
+            len(self.devices) == 1 and self._least_rows > self.room.most
         )
 
     @property
@@ -117,27 +118,13 @@ class Placement(Value, kw_only=True):
         """What will be taken at the peak; None where no device is."""
         if not self.devices:
             return None
-        demand, layout = self._demand, self.layouts[0]
-        most, slot = self._room.most * len(self.devices), layout.cla_bytes(self.n_patterns)
-        own = min(demand.own, most)
-        clas, near = own * slot, min(demand.near, most - own) * slot
-        matrices = demand.lengths * self.parts * layout.matrix_bytes
-        tips = self.n_patterns * (self.n_tips + layout.site_bytes)
-        sums = min(PARTIAL_SUMS, layout.flow_bytes(self.n_patterns))
-        taken = clas + near + matrices + tips + sums
-        on_host = taken if all(info.is_cpu for info in self.devices) else 0
-        return MemoryPlanned(
-            device=", ".join(info.name for info in self.devices),
-            layout=str(layout),
-            trees=demand.trees,
-            slots=slots_of(self.n_tips),
-            clas=clas,
-            near=near,
-            tips=tips,
-            matrices=matrices,
-            process=HOST_BYTES + on_host,
-            available=sum(info.memory for info in self.devices),
-        )
+        later = self.afterwards and self.afterwards.memory
+        return max(self._memory, later or self._memory, key=lambda plan: plan.process + plan.clas)
+
+    @property
+    def _memory(self) -> MemoryPlanned:
+        data = self.n_tips, self.n_patterns, self.parts
+        return self._demand.planned(self.devices, self.layouts[0], self.room, *data, self.ranges)
 
     def show(self, emit: Emit) -> None:
         """Tell what the user should know before it is opened."""
@@ -191,6 +178,7 @@ class Placement(Value, kw_only=True):
         return Session(
             device.handle, patterns, layout, self.bounds,
             memory_limit=self._limit,
+            chunk_blocks=layout.chunk_blocks(self.chunked_as or self.n_patterns),
             slots=self._demand.own + self._demand.near,
             apart=self.apart > 0,
             ahead=None if self.trees is None else Ahead.of_search(device, layout),
@@ -202,7 +190,9 @@ class Placement(Value, kw_only=True):
             Place(info.handle, layout, speed, limit_on(info, self.resources.memory_limit))
             for info, layout, speed in zip(self.devices, self.layouts, speeds, strict=True)
         ]
-        return PanelEngine(patterns, places, self.bounds, self._least_slots)
+        return PanelEngine(
+            patterns, places, self.bounds, self._least_slots, chunked_as=self.chunked_as
+        )
 
     def likelihood(self, patterns: Patterns, emit: Emit = ignore) -> Likelihood:
         """The likelihood of the patterns, on the engine that :meth:`open` gives."""
@@ -242,14 +232,14 @@ class Placement(Value, kw_only=True):
         return own if limit is None else min(limit, own)
 
     @property
-    def _room(self) -> Room:
+    def room(self) -> Room:
         """Of the first device."""
         device, layout = self.devices[0], self.layouts[0]
         return room_on(device.handle, layout, self.n_patterns, self._limit, self.parts)
 
     @property
     def _demand(self) -> Demand:
-        return Demand.of(self.n_tips, self._room, self.trees)
+        return Demand.of(self.n_tips, self.room, self.trees)
 
 
 def place(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from mltree.device.memory import LEAST_BATCH
+from mltree.device.info import DeviceInfo
+from mltree.device.layout import Layout
+from mltree.device.memory import LEAST_BATCH, PARTIAL_SUMS
+from mltree.events.run import MemoryPlanned
 from mltree.likelihood.engine import Room
 from mltree.settings import PRESETS
 
@@ -13,6 +17,10 @@ __all__ = ["APART_BYTES", "Demand", "rows_of", "slots_of"]
 APART_BYTES = 1 << 25
 """Of a CPU's CLAs where every tree is of a single part: some of its batches
 (:data:`mltree.device.memory.CPU_BATCH`), or those of one tree of the largest part if more."""
+
+HOST_BYTES = 160 << 20
+"""Of a process with PoCL, its kernels and a search's own arrays: 140 to 200 MiB, as processors
+differ (12 to 150 taxa), and as much again while kernels are compiled."""
 
 
 def slots_of(n_tips: int) -> int:
@@ -53,3 +61,38 @@ class Demand(NamedTuple):
         near = min(room.near_at_once(own), PRESETS["default"].rounds.keep * own)
         lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
         return cls(side_by_side, own, near, lengths)
+
+    def planned(
+        self,
+        devices: Sequence[DeviceInfo],
+        layout: Layout,
+        room: Room,
+        n_tips: int,
+        n_patterns: int,
+        parts: int,
+        ranges: int,
+    ) -> MemoryPlanned:
+        """What will be taken at the peak, of devices with so much room each.
+
+        ranges  of parts that there are so many trees for
+        """
+        most, slot = room.most * len(devices), layout.cla_bytes(n_patterns)
+        own = min(self.own, most)
+        clas, near = own * slot, min(self.near, most - own) * slot
+        matrices = self.lengths * parts * layout.matrix_bytes
+        tips = n_patterns * (n_tips + layout.site_bytes)
+        sums = min(PARTIAL_SUMS, layout.flow_bytes(n_patterns))
+        taken = clas + near + matrices + tips + sums
+        on_host = taken if all(info.is_cpu for info in devices) else 0
+        return MemoryPlanned(
+            device=", ".join(info.name for info in devices),
+            layout=str(layout),
+            trees=self.trees * ranges,
+            slots=slots_of(n_tips),
+            clas=clas,
+            near=near,
+            tips=tips,
+            matrices=matrices,
+            process=HOST_BYTES + on_host,
+            available=sum(info.memory for info in devices),
+        )

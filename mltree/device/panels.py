@@ -60,12 +60,18 @@ class PanelEngine:
         length_bounds: tuple[float, float],
         slots: int,
         dispatch: Dispatch = "auto",
+        chunked_as: int = 0,
     ) -> None:
-        """``slots``: CLAs to make room for at first; more panels are made where more is asked."""
+        """``slots``: CLAs to make room for at first; more panels are made where more is asked.
+
+        ``chunked_as``: patterns that chunks suit, if not these.
+        """
         self._whole = patterns
         self.parts = len(patterns.parts)
         vw = places[0].layout.vw
-        chunk = max(place.layout.chunk_blocks(patterns.n_patterns) for place in places)
+        chunk = max(
+            place.layout.chunk_blocks(chunked_as or patterns.n_patterns) for place in places
+        )
         self._blocks = Blocks.of(patterns, vw, chunk)
         residues = share_out(self._blocks.chunks, [place.share for place in places])
         self._seats = [
@@ -119,6 +125,12 @@ class PanelEngine:
         """Take rows of weights f64[R, L]."""
         for seat in self._seats:
             seat.load_weights(rows[:, seat.where])
+
+    def close(self) -> None:
+        """Free the CLAs, and what panels left."""
+        self._resident = Resident()
+        for seat in self._seats:
+            seat.session.close()
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""

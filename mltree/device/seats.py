@@ -106,7 +106,7 @@ class Seat:
         except DeviceError:
             self.panels = self._split(slots, self.session.name)
         self.turn_to(self.panels[0])
-        self.session.forget_panels()
+        self.session.close()
         if self._weights.shape[0] > 1:
             self.load_weights(self._weights)
 

@@ -50,7 +50,7 @@ class Likelihood:
         columns: Columns | None = None,
         planners: int = 1,
     ) -> None:
-        """``columns``: of the engine; without, weights of classes cannot be told.
+        """``columns``: of the engine, where weights of classes are asked for.
 
         ``planners``: threads that may ask about the insertions into the same trees at once.
         """
@@ -79,6 +79,11 @@ class Likelihood:
         """Take rows of pattern weights f64[R, L], which cases name."""
         self._rows = rows
         self.engine.load_weights(rows)
+
+    def close(self) -> None:
+        """Give the memory back until there is more to do."""
+        self.engine.close()
+        self._models, self._resident = [], []
 
     def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
         """How many of the first of these trees are best searched side by side."""
@@ -159,8 +164,7 @@ class Likelihood:
 
     def _counts(self, tree: Tree, case: Case) -> Float64:  # noqa: ARG002
         """f64[L]: how many sites show each pattern."""
-        counts: Float64 = self._rows[case.weights]
-        return counts
+        return np.asarray(self._rows[case.weights])
 
     def smooth(
         self,
@@ -330,8 +334,7 @@ class Likelihood:
     ) -> Float64:
         table = self._load(trees, cases)
         program = self._programs.of(programs.smoothing, trees, table, max_passes)
-        lead = trees[0].lengths.shape[:-1]
-        parts = math.prod(lead)
+        parts = math.prod(lead := trees[0].lengths.shape[:-1])
         control = planner.control_records(parts * len(trees), epsilon / parts, max_passes)
         clipped = self.clip(_lengths(trees))
         if any(tree.n_artificial for tree in trees):
