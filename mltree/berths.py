@@ -23,13 +23,11 @@ __all__ = ["BerthPlan", "can_have_berths", "plan_berths", "with_replicates"]
 def can_have_berths(placement: JointPlacement, groups: Sequence[Patterns]) -> bool:
     """Whether there are berths for replicates of patterns that are placed so.
 
-    Not where they are of several state counts or shared out in panels, nor where constant sites
-    were left out of the data (+ASC), whose patterns have no weight and are needed all the same. The
-    reference takes rows of weights, for it sums in an order that depends on the size of a berth.
+    Not where they are of several state counts, nor where constant sites were left out of the data
+    (+ASC), whose patterns have no weight and are needed all the same. The reference takes rows of
+    weights, for it sums in an order that depends on the size of a berth.
     """
-    alone = placement.each[0]
-    has_them = bool(alone.devices) and not alone.in_panels
-    return has_them and len(groups) == 1 and not groups[0].unseen
+    return bool(placement.devices) and len(groups) == 1 and not groups[0].unseen
 
 
 class BerthPlan(Value):

@@ -14,6 +14,7 @@ from mltree.berths import can_have_berths, plan_berths, with_replicates
 from mltree.device.demand import slots_of
 from mltree.device.discovery import REFERENCE
 from mltree.device.memory import CPU_BATCH
+from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
 from mltree.likelihood.cases import Case
 from mltree.placement import JointPlacement, Placement, Resources, place
@@ -126,10 +127,19 @@ def test_a_run_plans_for_what_takes_most(problem: Problem) -> None:
 
 
 def test_who_has_none(problem: Problem) -> None:
-    joint = JointPlacement((placed(problem),) * 2)
-    assert can_have_berths(JointPlacement((placed(problem),)), [problem.patterns])
+    """Several state counts, and the reference, which then has all trees side by side."""
+    lone, joint = JointPlacement((placed(problem),)), JointPlacement((placed(problem),) * 2)
+    assert can_have_berths(lone, [problem.patterns])
     assert not can_have_berths(joint, [problem.patterns] * 2)
-    for device, limit in ((REFERENCE, None), ("0,0", None), ("0", 30 * 400 * 136)):
-        one = JointPlacement((placed(problem, device, limit),))
-        assert not can_have_berths(one, [problem.patterns])
-        assert with_replicates(one, [problem.patterns], 9).each[0].trees == 9 * STARTS
+    reference = JointPlacement((placed(problem, REFERENCE),))
+    assert not can_have_berths(reference, [problem.patterns])
+    assert with_replicates(reference, [problem.patterns], 9).each[0].trees == 9 * STARTS
+
+
+@pytest.mark.parametrize(("device", "limit"), [("0,0", None), ("0", 2_200_000)])
+def test_panels_have_them_too(make_problem: MakeProblem, device: str, limit: int | None) -> None:
+    """Of several devices, or of one whose memory holds no tree: one by one there."""
+    problem = make_problem(TAXA, 900)
+    plan = plan_berths(placed(problem, device, limit), problem.patterns, [560], 20, STARTS)
+    assert isinstance(plan.open(problem.patterns).engine, PanelEngine)
+    assert (plan.count == 1) == (limit is not None)

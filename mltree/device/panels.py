@@ -126,6 +126,15 @@ class PanelEngine:
         for seat in self._seats:
             seat.load_weights(rows[:, seat.where])
 
+    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
+        """See :meth:`mltree.likelihood.engine.BerthEngine.load_patterns`."""
+        own = self._whole.parts[first_part : first_part + len(patterns.parts)]
+        first = own[0].start
+        if [part.stop - first for part in own] != [part.stop for part in patterns.parts]:
+            raise ValueError("parts of other sizes")
+        for seat in self._seats:
+            seat.load_patterns(first_part, patterns, first)
+
     def close(self) -> None:
         """Free the CLAs, and what panels left."""
         self._resident = Resident()

@@ -148,6 +148,19 @@ class Seat:
             self.turn_to(panel)
             self.session.load_weights(rows[:, panel.where])
 
+    def load_patterns(self, first_part: int, patterns: Patterns, first: int) -> None:
+        """Take those of these patterns that are the seat's; ``first``: of them, among all."""
+        low, high = np.searchsorted(self.where, [first, first + patterns.n_patterns]).tolist()
+        own = self.where[low:high] - first
+        self._patterns.put(low, patterns.take(own))
+        for panel in self.panels:
+            start, stop = max(low, panel.where.start), min(high, panel.where.stop)
+            if start < stop:
+                some = patterns.take(own[start - low : stop - low])
+                panel.patterns.put(start - panel.where.start, some)
+                self.turn_to(panel)
+                self.session.load_patterns(first_part, some)
+
     def turn_to(self, panel: Panel) -> None:
         """Work on a panel."""
         self.session.turn_to(panel.patterns, panel.first_chunk)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mltree import contract
+from mltree.alignment.drawn import drawn, empty_berths
 from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
 from mltree.device.layout import without_fp64
 from mltree.device.panels import PanelEngine
@@ -18,7 +19,9 @@ from mltree.device.session import Session
 from mltree.errors import DeviceError, NumericalError, WorkerFault
 from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Cases
+from mltree.likelihood.berths import BerthLikelihood
+from mltree.likelihood.cases import Case, Cases
+from mltree.likelihood.classes import Columns
 from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Reduce
@@ -123,6 +126,47 @@ def test_parts_and_rows_of_weights(
         limit = 60 * session.layout.cla_bytes(chunk)
     engine = panels(session, parted, shares, limit, slots)
     assert_same_bits(in_parts(engine, parted), in_parts(session, parted))
+
+
+@pytest.mark.parametrize(("shares", "slots"), [((2.0, 3.0), 100), ((1.0,), 15), ((1.0, 1.6), 15)])
+@pytest.mark.parametrize("states", [4, 20])
+def test_berths(
+    chunk: int,
+    open_device: OpenDevice,
+    make_problem: Callable[..., Problem],
+    shares: tuple[float, ...],
+    slots: int,
+    states: int,
+) -> None:
+    """Patterns that come into parts wherever those lie: also ones with systems of their own, and
+    once panels have become smaller."""
+    problem = make_problem(5, 700, states=states, trees=2, own_frequencies=states == 20)
+    whole, sizes = problem.patterns, [400, 1]
+    whole = replace(whole, ends=(650, 700))
+    berths = empty_berths(whole, sizes, 3)
+    rng = np.random.default_rng(4)
+    rows = (rng.permuted(np.tile(np.arange(700) < 400, (4, 1)), axis=1)) * whole.weights
+    rows[:, 650:] = 0.0
+    rows[:, 660] = 2.0
+    session = open_device(berths, problem.categories)
+    limit = 60 * session.layout.cla_bytes(chunk) if slots < 100 else None
+    places = [Place(session.device, session.layout, share, limit) for share in shares]
+    engine = PanelEngine(berths, places, BOUNDS, slots)
+    assert (engine.n_panels > len(shares)) == (slots < 100)
+    found = []
+    for one in (session, engine):
+        used = BerthLikelihood(one, BOUNDS, Columns.of([berths]))
+        results: list[np.ndarray] = []
+        for loads in (((0, 0), (1, 1), (2, 2)), ((1, 3),), ((0, 1), (2, 0))):
+            for berth, row in loads:
+                used.load_patterns(2 * berth, drawn(whole, rows[row], sizes))
+            cases = [Case((problem.models[n],) * 2, first_part=2 * n + 2) for n in (0, 1)]
+            trees = [tree.copy() for tree in problem.trees]
+            results += [used.part_log_likelihoods(trees, cases), used.smooth(trees, cases, 1e-3)]
+            results.append(used.part_log_likelihoods(trees, cases[::-1]))
+            used.close()
+        found.append(results)
+    assert_same_bits(*found)
 
 
 @pytest.mark.parametrize("has_fp64", [(True, False), (False, True)], ids=str)

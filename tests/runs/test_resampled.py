@@ -91,6 +91,10 @@ def test_replicates_are_those_under_rows_of_weights(
     with monkeypatch.context() as patched:
         patched.setattr("mltree.runs.resampled.plan_berths", few)
         assert searched(bootstrap) == found
+    shared = prepare_bootstrap(
+        bootstrap.problem, SETTINGS, Resources(device="0,0"), replicates=REPLICATES
+    )
+    assert searched(shared) == found
     assert searched(bootstrap, 2) == {k: found[k] for k in (1, 2)}
     monkeypatch.setattr("mltree.runs.resampled.can_have_berths", lambda *_: False)
     under_rows = searched(bootstrap)
@@ -105,7 +109,7 @@ def test_what_replicates_are_searched_with(tmp_path: Path, lone: Problem) -> Non
         (lone, Resources(), True),
         (lone, Resources(mixed=True), True),
         (lone, Resources(device=REFERENCE), False),
-        (lone, Resources(device="0,0"), False),
+        (lone, Resources(device="0,0"), True),
         (read_problem(path, "JC+PSR", site_rates=True), Resources(), False),
         (read_problem(path, parted(tmp_path)), Resources(), True),
     ]
