@@ -15,7 +15,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.device.ahead import Ahead
 from mltree.device.build import is_built
 from mltree.device.calibration import notices
-from mltree.device.demand import APART_BYTES, Demand, rows_of, slots_of
+from mltree.device.demand import APART_BYTES, Demand, rows_of, shared_limits, slots_of
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, shares_pay
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
@@ -29,7 +29,6 @@ from mltree.device.layout_choice import (
 from mltree.device.load import occupied
 from mltree.device.memory import (
     LEAST_BATCH,
-    cla_memory,
     limit_on,
     room_on,
     slot_bytes,
@@ -90,6 +89,12 @@ class Placement(Value, kw_only=True):
     """Patterns of the largest part where every tree is of a single part of several; 0 elsewhere."""
     among: Ranks = LONE
     """Who have a share of the patterns each, on devices like these."""
+    ranges: int = 1
+    """Ranges of parts that there are so many trees for, side by side: berths."""
+    chunked_as: int = 0
+    """Patterns that chunks suit: as many as there are where 0."""
+    afterwards: Placement | None = None
+    """What is opened when the work on this one is done, with the memory that it gives back."""
 
     @property
     def is_exact(self) -> bool:
@@ -103,7 +108,7 @@ class Placement(Value, kw_only=True):
         It does where there is one device of one rank, and room on it for a tree's CLAs.
         """
         seats = len(self.devices) * self.among.size
-        return seats > 1 or (seats == 1 and self._least_rows > self._room.most)
+        return seats > 1 or (seats == 1 and self._least_rows > self.room.most)
 
     @property
     def planners(self) -> int:
@@ -116,10 +121,13 @@ class Placement(Value, kw_only=True):
         """What will be taken here at the peak; None where no device is."""
         if not self.devices:
             return None
-        return self._demand.planned(
-            self.devices, self.layouts[0], self._room.most,
-            self.n_tips, self._own_patterns, self.parts,
-        )  # fmt: skip
+        later = self.afterwards and self.afterwards.memory
+        return max(self._memory, later or self._memory, key=lambda plan: plan.process + plan.clas)
+
+    @property
+    def _memory(self) -> MemoryPlanned:
+        data = self.n_tips, self._own_patterns, self.parts
+        return self._demand.planned(self.devices, self.layouts[0], self.room, *data, self.ranges)
 
     def show(self, emit: Emit) -> None:
         """Tell what the user should know before it is opened."""
@@ -173,6 +181,7 @@ class Placement(Value, kw_only=True):
         return Session(
             device.handle, patterns, layout, self.bounds,
             memory_limit=self._limit,
+            chunk_blocks=layout.chunk_blocks(self.chunked_as or self.n_patterns),
             slots=self._demand.own + self._demand.near,
             apart=self.apart > 0,
             ahead=None if self.trees is None else Ahead.of_search(device, layout),
@@ -185,6 +194,7 @@ class Placement(Value, kw_only=True):
         return PanelEngine(
             patterns, places_on(*where, speeds), self.bounds, self._panel_slots,
             ranks=self.among, elsewhere=partial(elsewhere, self.resources.device, *alike),
+            chunked_as=self.chunked_as,
         )  # fmt: skip
 
     def likelihood(self, patterns: Patterns, emit: Emit = ignore) -> Likelihood:
@@ -219,7 +229,7 @@ class Placement(Value, kw_only=True):
     def _panel_slots(self) -> int:
         """CLAs of a panel: those of the whole run where they fit."""
         wanted = self._demand.own + self._demand.near
-        return max(self._least_slots, min(wanted, self._room.most))
+        return max(self._least_slots, min(wanted, self.room.most))
 
     @property
     def _least_rows(self) -> int:
@@ -238,14 +248,14 @@ class Placement(Value, kw_only=True):
         return own if limit is None else min(limit, own)
 
     @property
-    def _room(self) -> Room:
+    def room(self) -> Room:
         """Of the first device."""
         device, layout = self.devices[0], self.layouts[0]
         return room_on(device.handle, layout, self._own_patterns, self._limit, self.parts)
 
     @property
     def _demand(self) -> Demand:
-        return Demand.of(self.n_tips, self._room, self.trees)
+        return Demand.of(self.n_tips, self.room, self.trees)
 
 
 def place(
@@ -375,26 +385,15 @@ def place_all(
     among: Ranks = LONE,
 ) -> JointPlacement:
     """As :func:`place`, of the patterns of every state count, which share the memory."""
+    sizes = [patterns.n_patterns * patterns.alphabet.n_states for patterns in groups]
+    limits = shared_limits(choose_devices(resources.device), resources.memory_limit, sizes)
     placements = []
-    each = zip(groups, categories, systems or [1] * len(groups), strict=True)
-    for patterns, width, own_systems in each:
-        own = resources
-        if len(groups) > 1:
-            own = replace(resources, memory_limit=_share(resources, patterns, groups))
+    each = zip(groups, categories, systems or [1] * len(groups), limits, strict=True)
+    for patterns, width, own_systems, limit in each:
+        own = replace(resources, memory_limit=limit)
         placement = place(own, patterns, width, bounds, trees, kept, own_systems, among=among)
         if len(groups) > 1:
             layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
             placement = replace(placement, layouts=layouts)
         placements.append(placement)
     return JointPlacement(tuple(placements))
-
-
-def _share(resources: Resources, patterns: Patterns, groups: Sequence[Patterns]) -> int | None:
-    """Bytes that the CLAs of one of several groups may take of those that all may."""
-    devices = choose_devices(resources.device)
-    if not devices:
-        return None
-    limit = min(cla_memory(info.handle, resources.memory_limit) for info in devices)
-    sizes = [group.n_patterns * group.alphabet.n_states for group in groups]
-    own = patterns.n_patterns * patterns.alphabet.n_states
-    return limit * own // sum(sizes)

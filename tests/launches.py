@@ -1,18 +1,23 @@
-"""Launches of several ranks, by MPI or by mltree itself, for tests of what comes of them."""
+"""Several ranks: launched by MPI or by mltree itself, or within a test."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+
+from mltree.ranks import Ranks
 
 PATIENCE = 600.0
 """Seconds that no run here takes."""
@@ -121,3 +126,28 @@ def runs(process: int) -> bool:
         return ") Z " not in Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return False
+
+
+class Beside(Ranks):
+    """Ranks that answer here, by what has gone through a wire; the others' stations are kept."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.kept: dict[int, list[Callable[[Any], Any]]] = {}
+        self.bytes_sent = 0
+
+    def everywhere(self, check: Callable[[], Any], kept_as: int = 0) -> None:
+        self.kept[kept_as] = [check() for _ in range(1, self.size)]
+
+    def forget(self, kept_as: int) -> None:
+        del self.kept[kept_as]
+
+    def gather(
+        self, tasks: Sequence[Any], answer: Callable[[Any], Any], kept_as: int = 0
+    ) -> list[Any]:
+        own, *others = tasks
+        sent = [pickle.dumps(task) for task in others]
+        self.bytes_sent += sum(map(len, sent))
+        kept = self.kept.get(kept_as, [])
+        told = [pickle.dumps(do(pickle.loads(task))) for do, task in zip(kept, sent, strict=True)]
+        return [answer(own), *map(pickle.loads, told)]

@@ -60,7 +60,7 @@ def test_ranks_share_the_memory_of_a_device(
     assert shared.memory is not None
     assert shared.memory.clas + shared.memory.near <= 1 << 22 < lone.memory.clas + lone.memory.near
     engine = shared.likelihood(problem.patterns).engine
-    assert engine.room.most == shared._room.most <= lone._room.most // 2
+    assert engine.room.most == shared.room.most <= lone.room.most // 2
     assert lnl(shared, problem) == lnl(lone, problem)
 
 

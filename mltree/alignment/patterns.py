@@ -77,6 +77,14 @@ class Patterns(Value, eq=False):
             systems=self.systems and self.systems.take(which),
         )
 
+    def put(self, first: int, others: Patterns) -> None:
+        """Write others over those from one on, in place: for who knows of all that hold them."""
+        where = slice(first, first + others.n_patterns)
+        self.codes[:, where] = others.codes
+        self.weights[where] = others.weights
+        if self.systems is not None and others.systems is not None:
+            self.systems.put(where, others.systems)
+
     def grouped(self, category: NDArray[np.int64], count: int) -> tuple[Patterns, NDArray[np.intp]]:
         """The patterns of each part by category, 0 .. ``count`` - 1, each a part; and their order.
 

@@ -42,6 +42,11 @@ class SiteSystems(Value, eq=False):
         """Those of some patterns."""
         return SiteSystems(self.eigenvalues[which], self.vectors[which], self.roots[which])
 
+    def put(self, where: slice, others: SiteSystems) -> None:
+        """Write those of other patterns over some."""
+        self.eigenvalues[where] = others.eigenvalues
+        self.vectors[where], self.roots[where] = others.vectors, others.roots
+
     @property
     def right(self) -> Float64:
         """f64 [L, S, S]: V."""

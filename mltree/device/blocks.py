@@ -68,6 +68,10 @@ class Blocks(Value, eq=False):
         """Shares of the blocks: what is before each part, and 1 at the end."""
         return tuple((self.chunk_block[self.part_chunk] / self.count).tolist())
 
+    def first_of(self, part: int) -> int:
+        """The first of a part."""
+        return int(self.chunk_block[self.part_chunk[part]])
+
     def of_cases(self, cases: Records) -> slice:
         """Those from the first part of any of the cases to the last."""
         ends = cases["first_part"].min(), (cases["first_part"] + cases["parts"]).max()

@@ -7,17 +7,16 @@ from typing import NamedTuple
 
 from mltree.device.info import DeviceInfo
 from mltree.device.layout import Layout
-from mltree.device.memory import LEAST_BATCH, PARTIAL_SUMS
+from mltree.device.memory import LEAST_BATCH, PARTIAL_SUMS, cla_memory
 from mltree.events.run import MemoryPlanned
 from mltree.likelihood.engine import Room
 from mltree.settings import PRESETS
 
-__all__ = ["APART_BYTES", "Demand", "rows_of", "slots_of"]
+__all__ = ["APART_BYTES", "Demand", "rows_of", "shared_limits", "slots_of"]
 
 APART_BYTES = 1 << 25
 """Of a CPU's CLAs where every tree is of a single part: some of its batches
 (:data:`mltree.device.memory.CPU_BATCH`), or those of one tree of the largest part if more."""
-
 
 HOST_BYTES = 160 << 20
 """Of a process with PoCL, its kernels and a search's own arrays: 140 to 200 MiB, as processors
@@ -32,6 +31,19 @@ def slots_of(n_tips: int) -> int:
 def rows_of(slots: int, largest: int, n_patterns: int) -> int:
     """The whole slots that so many take, those of one part of ``largest`` patterns; 0: of all."""
     return min(slots, 1 + slots * (largest or n_patterns) // max(1, n_patterns))
+
+
+def shared_limits(
+    devices: Sequence[DeviceInfo], limit: int | None, sizes: Sequence[int]
+) -> list[int | None]:
+    """Bytes that the CLAs of each of several alignments may take on a device, as their sizes are.
+
+    ``limit``: of all together; the devices' own where None, and that of a lone alignment.
+    """
+    if not devices or len(sizes) == 1:
+        return [limit] * len(sizes)
+    whole = min(cla_memory(info.handle, limit) for info in devices)
+    return [whole * size // sum(sizes) for size in sizes]
 
 
 class Demand(NamedTuple):
@@ -67,24 +79,28 @@ class Demand(NamedTuple):
         self,
         devices: Sequence[DeviceInfo],
         layout: Layout,
-        most: int,
+        room: Room,
         n_tips: int,
         n_patterns: int,
         parts: int,
+        ranges: int,
     ) -> MemoryPlanned:
-        """What will be taken at the peak on devices in this layout; ``most``: slots of each."""
-        most *= len(devices)
-        slot = layout.cla_bytes(n_patterns)
+        """What will be taken at the peak, of devices with so much room each.
+
+        ranges  of parts that there are so many trees for
+        """
+        most, slot = room.most * len(devices), layout.cla_bytes(n_patterns)
         own = min(self.own, most)
         clas, near = own * slot, min(self.near, most - own) * slot
         matrices = self.lengths * parts * layout.matrix_bytes
         tips = n_patterns * (n_tips + layout.site_bytes)
-        taken = clas + near + matrices + tips + min(PARTIAL_SUMS, layout.flow_bytes(n_patterns))
+        sums = min(PARTIAL_SUMS, layout.flow_bytes(n_patterns))
+        taken = clas + near + matrices + tips + sums
         on_host = taken if all(info.is_cpu for info in devices) else 0
         return MemoryPlanned(
             device=", ".join(info.name for info in devices),
             layout=str(layout),
-            trees=self.trees,
+            trees=self.trees * ranges,
             slots=slots_of(n_tips),
             clas=clas,
             near=near,

@@ -70,11 +70,13 @@ class PanelEngine:
         dispatch: Dispatch = "auto",
         ranks: Ranks = LONE,
         elsewhere: Callable[[], Answer] | None = None,
+        chunked_as: int = 0,
     ) -> None:
         """``slots``: CLAs to make room for at first; more panels are made where more is asked.
 
         ``ranks``: who share the patterns, each on devices like the places here; ``elsewhere``: sent
-        to the others, and called there for what answers.
+        to the others, and called there for what answers. ``chunked_as``: patterns that chunks suit,
+        if not these.
 
         Raises:
             DeviceError: a device cannot be used.
@@ -89,7 +91,8 @@ class PanelEngine:
             ranks.everywhere(elsewhere, self._number)
             weakref.finalize(self, ranks.forget, self._number).atexit = False
         self._acc = np.dtype(np.float64 if places[0].layout.fp64 else np.float32)
-        chunk = max(place.layout.chunk_blocks(patterns.n_patterns) for place in places)
+        suited = chunked_as or patterns.n_patterns
+        chunk = max(place.layout.chunk_blocks(suited) for place in places)
         rules = Rules(places[0].layout.vw, chunk, length_bounds, dispatch, slots)
         self._blocks = Blocks.of(patterns, rules.vw, chunk)
         self._residues = share_out(
@@ -193,6 +196,26 @@ class PanelEngine:
         """What is of every seat of all stations, station by station."""
         ends = np.cumsum([0, *(len(standing.panels) for standing in self._standings)])
         return [values[first:end] for first, end in pairwise(ends.tolist())]
+
+    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
+        """See :meth:`mltree.likelihood.engine.BerthEngine.load_patterns`."""
+        own = self._whole.parts[first_part : first_part + len(patterns.parts)]
+        first = own[0].start
+        if [part.stop - first for part in own] != [part.stop for part in patterns.parts]:
+            raise ValueError("parts of other sizes")
+        orders = []
+        for seats in self._by_station(self._where):
+            shares = []
+            for where in seats:
+                low, high = np.searchsorted(where, [first, first + patterns.n_patterns]).tolist()
+                shares.append((low, patterns.take(where[low:high] - first)))
+            orders.append((first_part, shares))
+        self._ask_each(Station.load_patterns, orders)
+
+    def close(self) -> None:
+        """Free the CLAs, and what panels left."""
+        self._resident = Resident()
+        self._ask(Station.close)
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""

@@ -107,7 +107,7 @@ class Seat:
         except DeviceError:
             self.panels = self._split(slots, self.session.name)
         self.turn_to(self.panels[0])
-        self.session.forget_panels()
+        self.session.close()
         if self._weights.shape[0] > 1:
             self.load_weights(self._weights)
 
@@ -148,6 +148,18 @@ class Seat:
         for panel in self.panels:
             self.turn_to(panel)
             self.session.load_weights(rows[:, panel.where])
+
+    def load_patterns(self, first_part: int, patterns: Patterns, first: int) -> None:
+        """Take these for those of as many parts; ``first``: of those, among all of the seat's."""
+        self._patterns.put(first, patterns)
+        end = first + patterns.n_patterns
+        for panel in self.panels:
+            start, stop = max(first, panel.where.start), min(end, panel.where.stop)
+            if start < stop:
+                some = patterns.take(np.arange(start - first, stop - first))
+                panel.patterns.put(start - panel.where.start, some)
+                self.turn_to(panel)
+                self.session.load_patterns(first_part, some)
 
     def turn_to(self, panel: Panel) -> None:
         """Work on a panel."""

@@ -16,6 +16,7 @@ from mltree.device.ahead import Ahead
 from mltree.device.blocks import Blocks
 from mltree.device.build import context_on, is_nvidia, worker_of
 from mltree.device.faults import NamingDevice, raise_fault
+from mltree.device.holding import OF_BLOCKS, put_patterns, write_patterns
 from mltree.device.layout import Layout, longest_walk
 from mltree.device.memory import LEAST, Memory, room_on
 from mltree.device.resident import slots_needed
@@ -41,8 +42,7 @@ RETREAT = 0.75
 """Of the CLA slots that a device had no room for, the share that is tried next."""
 
 _GROWING = ("cla", "scaler", "pmatrix", "tip_pmatrix", "partial", "stack")
-_OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
-_OF_PANEL = (*_OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
+_OF_PANEL = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
 
 
 class Session:
@@ -128,6 +128,10 @@ class Session:
             "weights", rows, width, lambda own: blocks.padded(own.astype(acc, copy=False))
         )
 
+    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
+        """See :meth:`mltree.likelihood.engine.BerthEngine.load_patterns`."""
+        write_patterns(self.memory, self._blocks, first_part, patterns, self._real, self._acc)
+
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
         lnl = np.empty((rows, self._blocks.width), self._acc)
@@ -212,7 +216,7 @@ class Session:
         else:
             self._upload_patterns(panel)
 
-    def forget_panels(self) -> None:
+    def close(self) -> None:
         """Free the CLAs, what panels but the present one left, and what programs made room for."""
         self._panels.clear()
         self._let_go()
@@ -249,7 +253,7 @@ class Session:
             raise DeviceError(error.message, hint=error.hint) from error
         self._expected_slots = max(least, int(RETREAT * asked))
         self.room = self.room._replace(most=self._expected_slots)
-        self.forget_panels()
+        self.close()
 
     def _state(self, program: Program, lengths: int, groups: int) -> StateLayout:
         return state_layout(lengths, groups, program.sums * max(1, self.residues))
@@ -266,14 +270,7 @@ class Session:
 
     def _upload_patterns(self, patterns: Patterns) -> None:
         self._lay_out(patterns)
-        blocks = self._blocks
-        self.memory.put("tips", blocks.padded(patterns.codes, patterns.alphabet.gap_code))
-        self.memory.put("tip_table", patterns.alphabet.tip_table.astype(self._real))
-        for table in _OF_BLOCKS:
-            self.memory.put(table, getattr(blocks, table))
-        self.memory.put("site_system", blocks.systems(patterns.systems).astype(self._real))
-        self.load_weights(patterns.weights[None])
-        self.memory.reserve("site_lnl", blocks.width * self._acc.itemsize)
+        put_patterns(self.memory, self._blocks, patterns, self._real, self._acc)
 
     def _worker(self, name: str) -> Worker:
         if name not in self._workers:

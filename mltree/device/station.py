@@ -158,6 +158,16 @@ class Station:
         for seat, own in zip(self.seats, rows, strict=True):
             seat.load_weights(own)
 
+    def load_patterns(self, first_part: int, shares: Sequence[tuple[int, Patterns]]) -> None:
+        """Take other patterns for those of some parts; see :meth:`Seat.load_patterns`."""
+        for seat, (first, patterns) in zip(self.seats, shares, strict=True):
+            seat.load_patterns(first_part, patterns, first)
+
+    def close(self) -> None:
+        """Free the CLAs, and what panels left."""
+        for seat in self.seats:
+            seat.session.close()
+
     def site_lnl(self, rows: int) -> list[Float64]:
         """f64[rows, patterns] of the last EVALUATE_SITES, of every seat's patterns."""
         return [seat.site_lnl(rows) for seat in self.seats]

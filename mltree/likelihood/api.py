@@ -17,14 +17,7 @@ import numpy.typing as npt
 
 from mltree.contract import Control, RunKind
 from mltree.errors import DeviceMemoryError
-from mltree.likelihood import planner, programs
-from mltree.likelihood.batches import (
-    dealt,
-    in_batches,
-    rows_in_batches,
-    trees_at_once,
-    turns_at_once,
-)
+from mltree.likelihood import batches, planner, programs
 from mltree.likelihood.cases import Case, Cases, distinct
 from mltree.likelihood.classes import Columns, single_classes
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result, Weights
@@ -56,7 +49,7 @@ class Likelihood:
         columns: Columns | None = None,
         planners: int = 1,
     ) -> None:
-        """``columns``: of the engine; without, weights of classes cannot be told.
+        """``columns``: of the engine, where weights of classes are asked for.
 
         ``planners``: threads that may ask about the insertions into the same trees at once.
         """
@@ -86,6 +79,11 @@ class Likelihood:
         self._rows = rows
         self.engine.load_weights(rows)
 
+    def close(self) -> None:
+        """Give the memory back until there is more to do."""
+        self.engine.close()
+        self._models, self._resident = [], []
+
     def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
         """How many of the first of these trees are best searched side by side."""
         return self._at_once(list(map(planner.slots_of, trees)), cases, beside=1)(0)
@@ -104,7 +102,7 @@ class Likelihood:
             self._log_likelihoods(trees[batch], own, longest, RunKind.EVALUATE_SITES)
             return self.engine.site_log_likelihoods(len(own))
 
-        return rows_in_batches(len(trees), at_once, score)
+        return batches.rows_in_batches(len(trees), at_once, score)
 
     def derivatives(self, tree: Tree, case: Case) -> tuple[float, Float64, Float64]:
         """lnL, and first and second derivatives of lnL in every branch length, as those."""
@@ -117,10 +115,9 @@ class Likelihood:
         table = self._load([tree], [case])
         table = table.summed_by_part if by_part else table
         program = self._programs.of(programs.derivatives, [tree], table)
-        result = self.run(program, tree.lengths.ravel())
+        sums = self.run(program, tree.lengths.ravel()).sums
         self._remember([tree], [case])
-        has_rows = by_part or tree.lengths.ndim > 1
-        return result.sums.reshape(table.parts, -1) if has_rows else result.sums
+        return sums.reshape(table.parts, -1) if by_part or tree.lengths.ndim > 1 else sums
 
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """The best weights of the classes of every part of every tree, all else as it is."""
@@ -165,8 +162,7 @@ class Likelihood:
 
     def _counts(self, tree: Tree, case: Case) -> Float64:  # noqa: ARG002
         """f64[L]: how many sites show each pattern."""
-        counts: Float64 = self._rows[case.weights].astype(np.float64, copy=False)
-        return counts
+        return np.asarray(self._rows[case.weights], np.float64)
 
     def smooth(
         self,
@@ -179,14 +175,14 @@ class Likelihood:
 
         Simultaneous guarded Newton steps on the device, never to a worse end; polytomies stay.
         """
-        order = dealt(cases)
+        order = batches.dealt(cases)
         trees, cases = [trees[n] for n in order], [cases[n] for n in order]
 
         def smooth(batch: slice) -> Float64:
             return self._smooth(trees[batch], cases[batch], epsilon, max_passes)
 
         at_once = self._at_once(list(map(planner.slots_of, trees)), cases)
-        lnl: Float64 = np.concatenate(in_batches(len(trees), at_once, smooth))
+        lnl: Float64 = np.concatenate(batches.in_batches(len(trees), at_once, smooth))
         return lnl[np.argsort(order)]
 
     def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float64:
@@ -255,7 +251,7 @@ class Likelihood:
 
         def at_once(first: int) -> int:
             room, parts = self.engine.room, self.engine.parts
-            return trees_at_once(every[first:], number[first:], table, room, parts, beside)
+            return batches.trees_at_once(every[first:], number[first:], table, room, parts, beside)
 
         return at_once
 
@@ -272,14 +268,14 @@ class Likelihood:
             own = trees[batch], cases[batch]
             return self._log_likelihoods(*own, longest, RunKind.EVALUATE, by_part)
 
-        return np.concatenate(in_batches(len(trees), at_once, score))
+        return np.concatenate(batches.in_batches(len(trees), at_once, score))
 
     def _by_matrices(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Callable[[int], int]:
         """Tells how many trees there is room for at once if they take turns."""
         size = sum(arrays.n_categories * arrays.n_states**2 for arrays in cases[0].models)
-        size *= max(tree.n_edges for tree in trees) * np.dtype(np.float64).itemsize
+        size *= 8 * max(tree.n_edges for tree in trees)
         most = max(tree.n_tips for tree in trees) - 2
-        return lambda first: turns_at_once(most, size, cases[first:], self.engine.room)
+        return lambda first: batches.turns_at_once(most, size, cases[first:], self.engine.room)
 
     def hold(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Make every directional CLA of the trees resident, in the slots that the planner names."""
@@ -339,8 +335,7 @@ class Likelihood:
     ) -> Float64:
         table = self._load(trees, cases)
         program = self._programs.of(programs.smoothing, trees, table, max_passes)
-        lead = trees[0].lengths.shape[:-1]
-        parts = math.prod(lead)
+        parts = math.prod(lead := trees[0].lengths.shape[:-1])
         control = planner.control_records(parts * len(trees), epsilon / parts, max_passes)
         clipped = self.clip(_lengths(trees))
         if any(tree.n_artificial for tree in trees):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from mltree.alignment.patterns import Patterns
 from mltree.contract import CONTROL_WORDS
 from mltree.likelihood.program import Program
 from mltree.model.eigen import ModelArrays
 from mltree.values import Value
 
-__all__ = ["NO_CONTROL", "Engine", "Result", "Room", "Weights"]
+__all__ = ["NO_CONTROL", "BerthEngine", "Engine", "Result", "Room", "Weights"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -133,4 +134,19 @@ class Engine(Protocol):
 
         They stay where they are: a program may multiply them with rows of weights
         (:func:`mltree.likelihood.programs.rell`).
+        """
+
+    def close(self) -> None:
+        """Give the memory back until there is more to do; CLAs are gone then."""
+
+
+@runtime_checkable
+class BerthEngine(Engine, Protocol):
+    """An engine whose parts take turns in having other patterns."""
+
+    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
+        """Take these for those of as many parts, from ``first_part`` on, under their own weights.
+
+        They have that many patterns each that those parts have. Of weights the engine has one row;
+        CLAs of those parts lose their meaning.
         """

@@ -97,6 +97,11 @@ class JointEngine:
         for engine, columns in zip(self._engines, self._columns, strict=True):
             engine.load_weights(rows[:, columns])
 
+    def close(self) -> None:
+        """Give the memory of all of them back."""
+        for engine in self._engines:
+            engine.close()
+
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
         found = [engine.site_log_likelihoods(rows) for engine in self._engines]

@@ -94,6 +94,7 @@ class ReferenceEngine:
         self._ranges = patterns.parts
         self.parts = len(self._ranges)
         self._tips = patterns.alphabet.tip_table[patterns.codes]
+        self._tip_table = patterns.alphabet.tip_table
         self._tables = None if patterns.systems is None else tables_of(patterns.systems)
         self._row = RowLayout(len(patterns.alphabet.states), categories, systems)
         self._bounds = length_bounds
@@ -101,7 +102,7 @@ class ReferenceEngine:
         self._p: dict[int, Float64] = {}
         self._expm1: dict[int, Float64] = {}
         self._models: list[ModelRow] = []
-        self._weights = patterns.weights[None]
+        self._weights = patterns.weights[None].copy()
         self._site_lnl = np.zeros((1, patterns.n_patterns))
 
     def longest_walk(self, trees: int) -> int:  # noqa: ARG002
@@ -110,12 +111,27 @@ class ReferenceEngine:
 
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each; patterns with eigen systems of their own have those instead."""
-        rows = self._row.unpack(model_rows(models))
-        self._models = [row.of_patterns(self._tables) for row in rows]
+        self._models = self._row.unpack(model_rows(models))
 
     def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
         self._weights = rows.astype(np.float64, copy=False)
+
+    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
+        """See :meth:`mltree.likelihood.engine.BerthEngine.load_patterns`."""
+        own = self._ranges[first_part : first_part + len(patterns.parts)]
+        span = slice(own[0].start, own[-1].stop)
+        if [part.stop - span.start for part in own] != [part.stop for part in patterns.parts]:
+            raise ValueError("parts of other sizes")
+        self._tips[:, span] = self._tip_table[patterns.codes]
+        self._weights[0, span] = patterns.weights
+        if self._tables is not None and patterns.systems is not None:
+            for table, fresh in zip(self._tables, tables_of(patterns.systems), strict=True):
+                table[span] = fresh
+
+    def close(self) -> None:
+        """Forget the CLAs."""
+        self._cla = {}
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
         """f64[rows, L] of the last EVALUATE_SITES."""
@@ -178,7 +194,7 @@ class ReferenceEngine:
     def _make_p(self, p: int, length: int, stride: int, case: int, model: int) -> None:
         first, parts, *_ = self._cases[case]
         for part in range(first, first + parts):
-            row = self._models[model + part]
+            row = self._model_of(model, part)
             time = row.rates * self._lengths[length + stride * part]
             expm1 = np.expm1(time[:, None] * row.eigenvalues)
             change = (row.right * expm1[..., None, :]) @ row.left
@@ -204,7 +220,12 @@ class ReferenceEngine:
 
     def _model(self, model: int) -> ModelRow:
         """A case's model of the part at hand."""
-        return self._models[model + self._part]
+        return self._model_of(model, self._part)
+
+    def _model_of(self, model: int, part: int) -> ModelRow:
+        own = self._ranges[part]
+        tables = None if self._tables is None else [table[own] for table in self._tables]
+        return self._models[model + part].of_patterns(tables)
 
     def _weighted(self, row: int, of_patterns: Float64) -> Float64:
         """The sum over the part's patterns f64[L, ...], under a row of weights."""

@@ -29,9 +29,6 @@ class GroupingEngine(Engine, Protocol):
     def group(self, category: Int64) -> None:
         """Take the rate i64[L] of every pattern; models and CLAs are gone then."""
 
-    def close(self) -> None:
-        """Give the memory back until there is more to do; models and CLAs are gone then."""
-
 
 class PerSiteLikelihood(Likelihood):
     """The likelihood of trees over patterns each of which has one of its model's rates."""
@@ -55,11 +52,6 @@ class PerSiteLikelihood(Likelihood):
             self._grouping.group(category)
             self._category = category
             self._models, self._resident = [], []
-
-    def close(self) -> None:
-        """Give the memory back until there is more to do."""
-        self._grouping.close()
-        self._models, self._resident = [], []
 
     def site_rates(self, tree: Tree, case: Case) -> list[FittedRates]:
         """The rates that suit every part best, lengths as they are."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from mltree.alignment.patterns import Patterns
 from mltree.contract import (
     NO_CELL,
     PENDANT_LEVEL,
@@ -24,7 +25,7 @@ from mltree.contract import (
     fields,
 )
 from mltree.likelihood.checks import Bool, Index, Int32, Parts, TableChecks, parts_at, wrong_program
-from mltree.likelihood.engine import Engine, Result, Weights
+from mltree.likelihood.engine import BerthEngine, Engine, Result, Weights
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import (
     Optimise,
@@ -100,6 +101,18 @@ class VerifiedEngine:
         """Take rows of weights f64[R, L]."""
         self._weights = len(rows)
         self.engine.load_weights(rows)
+
+    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
+        """As the engine, which has berths; CLAs of those parts are as good as not written."""
+        assert isinstance(self.engine, BerthEngine)
+        parts = slice(first_part, first_part + len(patterns.parts))
+        self.verifier.written[parts] = False
+        self.engine.load_patterns(first_part, patterns)
+
+    def close(self) -> None:
+        """As the engine."""
+        self.verifier.written[:] = False
+        self.engine.close()
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Verify and run; see :class:`mltree.likelihood.engine.Engine`."""

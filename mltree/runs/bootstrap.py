@@ -8,7 +8,7 @@ and more replicates can be added at any time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,13 +19,13 @@ from mltree.device.layout_choice import KeptLayouts
 from mltree.errors import InputError
 from mltree.events import Emit, ignore
 from mltree.events.trees import ReplicateDone
-from mltree.likelihood.cases import Case
 from mltree.model.parameters import bounds
 from mltree.model.partitioned import PartitionModel
 from mltree.placement import Resources
 from mltree.problem import Problem
 from mltree.ranks import ALIKE_HINT, LONE, Ranks, Work
 from mltree.runs.journal import Entry, Head, Journal
+from mltree.runs.resampled import has_berths, resampled
 from mltree.runs.run import (
     ANY_DEVICE,
     FIXED_TOPOLOGY,
@@ -49,7 +49,6 @@ from mltree.tree.newick import write_newick
 from mltree.tree.newick_clades import read_clades
 from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
 from mltree.tree.parsimony_spr import parsimony_trees
-from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 from mltree.values import Value
 
@@ -88,7 +87,7 @@ class Bootstrap(Value, kw_only=True):
         own = self.replicates
         fingerprint = mark(
             self.problem, own.model, self.computation, own.constraint, own.seed,
-            repr(asdict(own.settings)),
+            repr(asdict(own.settings)), repr(has_berths(self.computation, own)),
         )  # fmt: skip
         return Head(fingerprint, self.computation.placement.kept)
 
@@ -110,14 +109,14 @@ class Bootstrap(Value, kw_only=True):
         journal.begin(self.head)
         goal = wanted or MOST
         checks = _Checks(journal, self.replicates.seed, goal, wanted is None, emit)
-        if not checks.are_enough():
-            if self.computation.is_shared:  # the likelihood asks them
-                ranks = LONE
-            missing = [k for k in range(1, goal + 1) if k not in journal.done]
+        if self.computation.is_shared:  # the likelihood asks them
+            ranks = LONE
+        missing = [k for k in range(1, goal + 1) if k not in journal.done]
+        if not checks.are_enough() and missing:
             soon = missing[: 2 * STEP] if wanted is None else missing  # a check may end it all
-            at_once = self._at_once(-(-len(soon) // ranks.size))
-            helping = partial(_helping, self, at_once, self.head.fingerprint)
-            for number, entry in ranks.deal(missing, partial(self._searched, at_once), helping):
+            shares = missing, -(-len(soon) // ranks.size)
+            helping = partial(_helping, self, *shares, self.head.fingerprint)
+            for number, entry in ranks.deal(missing, partial(self._searched, *shares), helping):
                 journal.add(number, entry)
                 done = sum(k <= goal for k in journal.done)
                 emit(ReplicateDone(number, entry.lnl, done, goal))
@@ -128,22 +127,14 @@ class Bootstrap(Value, kw_only=True):
         count = verdict.replicates if verdict and checks.are_enough() else goal
         return Outcome(count, verdict, time.perf_counter() - began)
 
-    def _searched(self, at_once: int, numbers: Iterator[int]) -> Iterator[tuple[int, Entry]]:
-        """Replicates as they end, so many of them under way at a time."""
-        searches = self.replicates.searches(numbers, at_once)
-        for _, found in perform_all(self.computation.likelihood, searches, at_once):
-            yield found.number, Entry(found.lnl, write_newick(found.tree, self.problem.taxa))
-
-    def _at_once(self, most: int) -> int:
-        """Replicates that are best searched side by side, so many at most."""
-        n_tips = self.replicates.distinct.groups[0].n_tips
-        tree = random_topology(n_tips, np.random.default_rng(0))
-        tree.lengths = self.replicates.model.spread(tree.lengths)
-        starts = self.replicates.settings.parsimony_starts
-        count = starts * max(1, most)
-        case = Case(self.replicates.model.arrays())
-        trees = self.computation.likelihood.trees_at_once([tree] * count, [case] * count)
-        return max(1, trees // starts)
+    def _searched(
+        self, missing: Sequence[int], most: int, numbers: Iterator[int]
+    ) -> Iterator[tuple[int, Entry]]:
+        """Replicates as they end, some of the missing; so many under way at a time at most."""
+        with resampled(self.computation, self.replicates, missing, most) as own:
+            searches = self.replicates.searches(numbers, own.spots)
+            for _, found in perform_all(own.likelihood, searches, own.spots.count):
+                yield found.number, Entry(found.lnl, write_newick(found.tree, self.problem.taxa))
 
 
 def _elsewhere(problem: Problem, computation: Computation, replicates: Replicates) -> Bootstrap:
@@ -151,14 +142,16 @@ def _elsewhere(problem: Problem, computation: Computation, replicates: Replicate
     return Bootstrap(problem=problem, computation=computation, replicates=own)
 
 
-def _helping(bootstrap: Bootstrap, at_once: int, mark: str) -> Work[int, tuple[int, Entry]]:
+def _helping(
+    bootstrap: Bootstrap, missing: Sequence[int], most: int, mark: str
+) -> Work[int, tuple[int, Entry]]:
     """How another rank than the first goes through replicates.
 
     Raises: InputError: it would find something else.
     """
     if bootstrap.head.fingerprint != mark:
         raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
-    return partial(bootstrap._searched, at_once)
+    return partial(bootstrap._searched, missing, most)
 
 
 @dataclass
@@ -225,8 +218,10 @@ def prepare_bootstrap(
     groups = read_constraint(constraint, problem.taxa) if constraint else None
     distinct = without_copies(problem.groups, groups, emit)
     fitting = settings.for_data(len(problem.taxa), problem.n_sites)
-    trees = fitting.parsimony_starts * (replicates or 2 * STEP)
-    computation = open_computation(problem, resources, emit, distinct.groups, fitting, trees, kept)
+    computation = open_computation(
+        problem, resources, emit, distinct.groups, fitting, kept=kept,
+        replicates=replicates or 2 * STEP,
+    )  # fmt: skip
     model = problem.model
     if not _is_given(problem):
         start = (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from mltree.alignment.patterns import Patterns
+from mltree.berths import with_replicates
 from mltree.device.layout_choice import KeptLayouts
 from mltree.device.parsimony import parsimony_engine
 from mltree.device.rate_groups import RateGroupEngine, alike
@@ -52,6 +53,8 @@ class Computation(Value):
     """What :func:`open_computation` was."""
     reported: JointPlacement | None = None
     """Where the model is computed that results are reported under, if that is another (+PSR)."""
+    others: list[Engine] = field(default_factory=list, compare=False)
+    """Engines that computed something of the run beside it."""
 
     def __reduce__(self) -> tuple[Callable[..., Computation], tuple[Any, ...]]:
         """What another rank is sent, to open its own."""
@@ -94,9 +97,9 @@ class Computation(Value):
 
     @property
     def engines(self) -> list[Engine]:
-        """The engine that it was placed on, and the exact one where that is another."""
-        others = [] if self.is_exact else [self.exact.engine]
-        return [self.likelihood.engine, *others]
+        """The engine that it was placed on, the exact one where that is another, and the others."""
+        exact = [] if self.is_exact else [self.exact.engine]
+        return [self.likelihood.engine, *exact, *self.others]
 
 
 def open_computation(
@@ -107,12 +110,14 @@ def open_computation(
     settings: SearchSettings = DEFAULT,
     trees: int | None = None,
     kept: KeptLayouts | None = None,
+    replicates: int = 0,
 ) -> Computation:
     """Plan where a run computes, show that, and open it.
 
-    groups  patterns of a search without copies; the problem's where None
-    trees   that a search will have; None where one is evaluated
-    kept    layouts that a search goes on in
+    groups      patterns of a search without copies; the problem's where None
+    trees       that a search will have; None where one is evaluated
+    kept        layouts that a search goes on in
+    replicates  that will be searched side by side when that has ended
 
     Raises:
         DeviceError: a device cannot be found or used.
@@ -124,20 +129,23 @@ def open_computation(
     reported = None
     if not model.has_site_rates:
         placement = _placed(resources, groups, model, bounds, trees, kept, here())
+        if replicates:
+            placement = with_replicates(placement, groups, replicates)
         placement.show(emit)
         likelihood = placement.likelihood(groups, emit)
     else:
         largest = max(own.stop - own.start for patterns in groups for own in patterns.parts)
         count = rates_for(largest, max(form.most for form in model.site_rates))
         one = [1] * len(groups)
-        placement = place_all(resources, alike(groups, count), one, bounds, trees, kept)
+        most = max(trees or 1, replicates) if replicates else trees
+        placement = place_all(resources, alike(groups, count), one, bounds, most, kept)
         placement.show(emit)
         engine = RateGroupEngine(placement.open, groups, count, emit)
         likelihood = PerSiteLikelihood(engine, bounds, Columns.of(groups), count)
         reported = _placed(
             resources, problem.groups, model.under_gamma, bounds, kept=placement.kept
         )
-    asked = problem, resources, ignore, groups, settings, trees, placement.kept
+    asked = problem, resources, ignore, groups, settings, trees, placement.kept, replicates
     return Computation(placement, likelihood, problem.groups, is_whole, asked, reported)
 
 

@@ -137,7 +137,7 @@ def prepare_search(
                 where None
     constraint  the file of a constraint tree
     kept        layouts of the checkpoint that the search goes on from
-    afterwards  trees that will be searched side by side when it has ended
+    afterwards  replicates that will be searched side by side when it has ended
 
     Raises:
         InputError: the starts or the constraint cannot be used.
@@ -151,9 +151,8 @@ def prepare_search(
     if pays and starts is None:
         fitting = fitting.side_by_side()
     computation = open_computation(
-        problem, resources, emit, distinct.groups, fitting,
-        max(fitting.most_trees, afterwards), kept,
-    )  # fmt: skip
+        problem, resources, emit, distinct.groups, fitting, fitting.most_trees, kept, afterwards
+    )
     if not pays:
         fitting = fitting.one_by_one(all_starts=starts is not None)
     rng = np.random.default_rng(seed)

@@ -24,6 +24,8 @@ from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Weights
 from mltree.likelihood.interchanges import LEGS, Quartets, interchanged, neighbours
 from mltree.likelihood.site_rows import optimised_quartets, rows_of_quartets
+from mltree.runs.computation import Computation
+from mltree.runs.resampled import resampled
 from mltree.runs.run import TreeSearch
 from mltree.search.constraint import Constraint
 from mltree.search.driver import SearchResult
@@ -143,7 +145,9 @@ def ultrafast(
         search.distinct, found.model, settings or search.settings, seed, search.constraint, NAME,
         trees,
     )  # fmt: skip
-    whole = list(_restored(every)) if settings is None else _climbed(every, likelihood, emit)
+    whole = (
+        list(_restored(every)) if settings is None else _climbed(every, search.computation, emit)
+    )
     spent = time.perf_counter() - began
     return Outcome(whole, correlation, len(offers.done), own.offered, spent)
 
@@ -162,16 +166,17 @@ def _restored(replicates: Replicates) -> Iterator[Tree]:
         yield made[key]
 
 
-def _climbed(replicates: Replicates, likelihood: Likelihood, emit: Emit) -> list[Tree]:
+def _climbed(replicates: Replicates, computation: Computation, emit: Emit) -> list[Tree]:
     """What interchanges make of the trees, each under the weights of its replicate."""
     trees = list(replicates.given)
-    cases = [Case(replicates.model.arrays())] * len(trees)
-    at_once = max(1, min(len(trees), likelihood.trees_at_once(trees, cases)))
-    searches = replicates.searches(range(1, len(trees) + 1), at_once)
-    for done, (_, found) in enumerate(perform_all(likelihood, searches, at_once), 1):
-        trees[found.number - 1] = found.tree
-        if done % TOLD == 0:
-            emit(ReplicateDone(found.number, found.lnl, done, len(trees)))
+    numbers = range(1, len(trees) + 1)
+    with resampled(computation, replicates, numbers, len(trees)) as own:
+        searches = replicates.searches(numbers, own.spots)
+        every = perform_all(own.likelihood, searches, own.spots.count)
+        for done, (_, found) in enumerate(every, 1):
+            trees[found.number - 1] = found.tree
+            if done % TOLD == 0:
+                emit(ReplicateDone(found.number, found.lnl, done, len(trees)))
     return trees
 
 

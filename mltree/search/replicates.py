@@ -6,7 +6,7 @@ own, its start, and how copies of sequences are put back, from another.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
@@ -22,9 +22,9 @@ from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree, beginning, play
 from mltree.search.duplicates import Collapsed
 from mltree.search.quest import Quest
-from mltree.search.requests import Request, Steps
-from mltree.search.scoring import SearchLikelihood
+from mltree.search.requests import Steps
 from mltree.search.site_rates import group_patterns
+from mltree.search.spots import LoadWeights, Spots
 from mltree.search.state import Lineage
 from mltree.settings import SearchSettings
 from mltree.supports.resampling import Resampling
@@ -35,7 +35,7 @@ from mltree.tree.random_trees import resolved_at_random
 from mltree.tree.topology import Tree
 from mltree.values import Value
 
-__all__ = ["Replicate", "Replicates", "WeightRows", "replicate_starts"]
+__all__ = ["Replicate", "Replicates", "replicate_starts"]
 
 Float = NDArray[np.float64]
 
@@ -57,48 +57,6 @@ class Replicate(Value):
     """Natural log, under the replicate's weights."""
 
 
-class WeightRows:
-    """Rows of pattern weights, for searches that come and go."""
-
-    def __init__(self, rows: int, n_patterns: int) -> None:
-        self._table: Float = np.zeros((rows, n_patterns))
-        self._free = list(range(rows))[::-1]
-        self._is_loaded = False
-
-    def take(self, weights: Float) -> int:
-        """A row for weights f64[L], which the likelihood has after :meth:`load`."""
-        row = self._free.pop()
-        self._table[row] = weights
-        self._is_loaded = False
-        return row
-
-    def give_back(self, row: int) -> None:
-        """The row is of no more use."""
-        self._free.append(row)
-
-    def load(self, likelihood: SearchLikelihood) -> None:
-        """Hand the rows over, unless they are."""
-        if not self._is_loaded:
-            likelihood.load_weights(self._table)
-            self._is_loaded = True
-
-
-class _LoadWeights(Request, eq=False):
-    """That the rows are handed over: once for all replicates that begin together."""
-
-    rows: WeightRows
-
-    @property
-    def kind(self) -> Hashable:
-        """Of the same rows."""
-        return type(self), id(self.rows)
-
-    def answer(self, likelihood: SearchLikelihood) -> Sequence[None]:
-        """Nothing."""
-        self.rows.load(likelihood)
-        return [None] * len(self.trees)
-
-
 class Replicates(Value):
     """What the replicates of a run have in common."""
 
@@ -117,16 +75,19 @@ class Replicates(Value):
     parsimony: ParsimonyEngine = REFERENCE
     """Which makes those."""
 
-    def searches(self, numbers: Iterable[int], at_once: int) -> Iterator[Steps[Replicate]]:
-        """The searches of these replicates, of which so many are under way at a time.
+    @property
+    def resampling(self) -> Resampling:
+        """What draws them."""
+        return Resampling.of(self.distinct.groups, self.seed, self.name)
+
+    def searches(self, numbers: Iterable[int], spots: Spots) -> Iterator[Steps[Replicate]]:
+        """The searches of these replicates, of which as many are under way as there are spots.
 
         Their starts are made as many at a time.
         """
-        groups = self.distinct.groups
-        resampling = Resampling.of(groups, self.seed, self.name)
-        rows = WeightRows(at_once, sum(patterns.n_patterns for patterns in groups))
+        resampling = self.resampling
         left = iter(numbers)
-        while batch := list(islice(left, at_once)):
+        while batch := list(islice(left, spots.count)):
             weights = np.concatenate([resampling.rows(range(k, k + 1)) for k in batch])
             rngs = [self.rng(number) for number in batch]
             if self.given:
@@ -134,7 +95,7 @@ class Replicates(Value):
             else:
                 starts = self._starts(weights, rngs)
             for number, own, start, rng in zip(batch, weights, starts, rngs, strict=True):
-                yield self._search(number, own, start, rng, rows)
+                yield self._search(number, own, start, rng, spots)
 
     def _starts(self, weights: Float, rngs: Sequence[np.random.Generator]) -> list[list[Tree]]:
         """Those of every row of weights."""
@@ -159,20 +120,20 @@ class Replicates(Value):
         weights: Float,
         starts: Sequence[Tree],
         rng: np.random.Generator,
-        rows: WeightRows,
+        spots: Spots,
     ) -> Steps[Replicate]:
-        row = rows.take(weights)
+        spot = spots.take(weights)
         for start in starts:
             start.lengths = self.model.spread(start.lengths)
         first = [StartingTree(start, f"replicate {number}") for start in starts]
         state = beginning(first, self.model, self.settings, rng)
-        quest = Quest(self.settings, state, ignore, self.constraint, weights=row)
-        yield _LoadWeights(starts[:1], [quest.case], rows)
+        quest = Quest(self.settings, state, ignore, self.constraint, *spot)
+        yield LoadWeights(starts[:1], [quest.case], spots)
         yield from group_patterns(quest)
         yield from play(quest, replicate_acts(self.settings))
         if not self.given:
             yield from self._settle(quest)
-        rows.give_back(row)
+        spots.give_back(spot)
         (found,) = state.lineages
         found.tree.lengths = self.model.mean_lengths(found.tree.lengths)
         tree = found.tree if self.given else self._without_ties(found.tree, rng)

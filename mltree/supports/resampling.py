@@ -7,7 +7,7 @@ whatever is drawn beside it, or before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ class Resampling:
         name     of the draws: others are independent of them
         """
         self._n_patterns = weights.size
+        self._parts = tuple(parts)
         self._sites = [
             np.repeat(np.arange(part.start, part.stop), weights[part].astype(np.intp))
             for part in parts
@@ -80,6 +81,15 @@ class Resampling:
         rows = np.empty((len(replicates), self._n_patterns))
         self.fill(rows, replicates.start, scale)
         return rows
+
+    def most_patterns(self, replicates: Iterable[int]) -> list[int]:
+        """Of each part, the most different patterns that any of these replicates has."""
+        most = np.zeros(len(self._parts), np.intp)
+        for number in replicates:
+            (row,) = self.rows(range(number, number + 1))
+            own = [np.count_nonzero(row[part]) for part in self._parts]
+            most = np.maximum(most, own)
+        return [int(count) for count in most]
 
     def fill(self, rows: NDArray[Any], first: int, scale: float = 1.0) -> None:
         """Put the weights of replicate ``first`` and those behind it into rows [R, L]."""

@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
 
-from mltree.runs.bootstrap import Bootstrap
+from mltree.berths import BerthPlan, plan_berths
 
 Run = Callable[..., Result]
 
@@ -48,11 +49,16 @@ def test_replicates_are_the_same_in_any_batch(
     assert run(*options(alignment, REPLICATES)).exit_code == 0
     together = lines_of(tmp_path)
     assert len(together) == REPLICATES
-    for count in (2, REPLICATES):
+    for count in (2, REPLICATES, REPLICATES):
         redo = ["--redo"] if count == 2 else []
         assert run(*options(alignment, count), *redo).exit_code == 0
         assert lines_of(tmp_path) == together[:count]
-    monkeypatch.setattr(Bootstrap, "_at_once", lambda *_: 1)
+
+    def lone(*arguments: Any) -> BerthPlan:
+        *where, _, trees = arguments
+        return plan_berths(*where, 1, trees)
+
+    monkeypatch.setattr("mltree.runs.resampled.plan_berths", lone)
     assert run(*options(alignment, REPLICATES), "--redo").exit_code == 0
     assert lines_of(tmp_path) == together
 

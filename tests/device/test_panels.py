@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import gc
-import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from launches import Beside
 
 from mltree import contract
+from mltree.alignment.drawn import drawn, empty_berths
 from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
 from mltree.device.layout import without_fp64
-from mltree.device.panels import PROGRAMS, PanelEngine
+from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
-from mltree.device.station import Order, Station
+from mltree.device.station import Station
 from mltree.errors import DeviceError, NumericalError, WorkerFault
 from mltree.likelihood import programs
 from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Cases
+from mltree.likelihood.berths import BerthLikelihood
+from mltree.likelihood.cases import Case, Cases
+from mltree.likelihood.classes import Columns
 from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Reduce
@@ -50,31 +53,6 @@ def chunk(request: pytest.FixtureRequest) -> Iterator[int]:
 @pytest.fixture(scope="module")
 def problem(make_problem: Callable[..., Problem]) -> Problem:
     return make_problem(7, PATTERNS, trees=2, alpha=0.6, invariant=0.1, categories=4)
-
-
-class Beside(Ranks):
-    """Ranks that answer here, by what has gone through a wire; the others' stations are kept."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.kept: dict[int, list[Callable[[Order], Any]]] = {}
-        self.bytes_sent = 0
-
-    def everywhere(self, check: Callable[[], Any], kept_as: int = 0) -> None:
-        self.kept[kept_as] = [check() for _ in range(1, self.size)]
-
-    def forget(self, kept_as: int) -> None:
-        del self.kept[kept_as]
-
-    def gather(
-        self, tasks: Sequence[Any], answer: Callable[[Any], Any], kept_as: int = 0
-    ) -> list[Any]:
-        own, *others = tasks
-        sent = [pickle.dumps(task) for task in others]
-        self.bytes_sent += sum(map(len, sent))
-        kept = self.kept.get(kept_as, [])
-        told = [pickle.dumps(do(pickle.loads(task))) for do, task in zip(kept, sent, strict=True)]
-        return [answer(own), *map(pickle.loads, told)]
 
 
 def panels(
@@ -158,6 +136,52 @@ def test_parts_and_rows_of_weights(
     assert_same_bits(in_parts(engine, parted), in_parts(session, parted))
 
 
+@pytest.mark.parametrize(
+    ("shares", "slots", "ranks"),
+    [((2.0, 3.0), 100, 1), ((1.0,), 15, 1), ((1.0, 1.6), 15, 1), ((1.0,), 100, 2), ((1.0,), 15, 2)],
+)
+@pytest.mark.parametrize("states", [4, 20])
+def test_berths(
+    chunk: int,
+    open_device: OpenDevice,
+    make_problem: Callable[..., Problem],
+    shares: tuple[float, ...],
+    slots: int,
+    ranks: int,
+    states: int,
+) -> None:
+    """Patterns that come into parts wherever those lie: also ones with systems of their own, and
+    once panels have become smaller."""
+    problem = make_problem(5, 700, states=states, trees=2, own_frequencies=states == 20)
+    whole, sizes = problem.patterns, [400, 1]
+    whole = replace(whole, ends=(650, 700))
+    berths = empty_berths(whole, sizes, 3)
+    rng = np.random.default_rng(4)
+    rows = (rng.permuted(np.tile(np.arange(700) < 400, (4, 1)), axis=1)) * whole.weights
+    rows[:, 650:] = 0.0
+    rows[:, 660] = 2.0
+    session = open_device(berths, problem.categories)
+    limit = 60 * session.layout.cla_bytes(chunk) if slots < 100 else None
+    places = [Place(session.device, session.layout, share, limit) for share in shares]
+    beside, stations = Beside(ranks), lambda: Station(places).answer
+    engine = PanelEngine(berths, places, BOUNDS, slots, ranks=beside, elsewhere=stations)
+    assert (engine.n_panels > len(shares) * ranks) == (slots < 100)
+    found = []
+    for one in (session, engine):
+        used = BerthLikelihood(one, BOUNDS, Columns.of([berths]))
+        results: list[np.ndarray] = []
+        for loads in (((0, 0), (1, 1), (2, 2)), ((1, 3),), ((0, 1), (2, 0))):
+            for berth, row in loads:
+                used.load_patterns(2 * berth, drawn(whole, rows[row], sizes))
+            cases = [Case((problem.models[n],) * 2, first_part=2 * n + 2) for n in (0, 1)]
+            trees = [tree.copy() for tree in problem.trees]
+            results += [used.part_log_likelihoods(trees, cases), used.smooth(trees, cases, 1e-3)]
+            results.append(used.part_log_likelihoods(trees, cases[::-1]))
+            used.close()
+        found.append(results)
+    assert_same_bits(*found)
+
+
 @pytest.mark.parametrize("has_fp64", [(True, False), (False, True)], ids=str)
 def test_devices_with_and_without_fp64(
     open_native: OpenDevice, problem: Problem, has_fp64: tuple[bool, bool]
@@ -225,36 +249,6 @@ def test_shared_between_ranks(
     del engine
     gc.collect()
     assert not beside.kept, f"{number} outlives its engine"
-
-
-def test_programs_are_sent_once(open_native: OpenDevice, problem: Problem) -> None:
-    session = open_native(problem.patterns, problem.categories)
-    beside = Beside(2)
-    engine = panels(session, problem, (1.0,), ranks=beside)
-    engine.load_models(problem.models)
-    sizes = []
-    for _ in range(PROGRAMS + 4):
-        before, program = beside.bytes_sent, programs.traversal([problem.tree])
-        for _ in range(2):
-            engine.run(program, problem.tree.lengths, NO_CONTROL)
-        sizes.append(beside.bytes_sent - before)
-    whole = len(pickle.dumps(program))
-    assert max(sizes) < 2 * whole
-    assert len(engine._station._programs) <= PROGRAMS
-
-
-def test_what_goes_wrong_elsewhere_is_raised_here(
-    open_native: OpenDevice, problem: Problem
-) -> None:
-    """As it is where it went wrong: a search may know what to do."""
-    session = open_native(problem.patterns, problem.categories)
-    likelihood = Likelihood(panels(session, problem, (1.0,), ranks=Beside(2)), BOUNDS)
-    tree = problem.tree.copy()
-    tree.lengths[0] = np.nan
-    with pytest.raises(NumericalError, match=r"a sum of stage 2 \(Reduce\)"):
-        likelihood.log_likelihoods([tree], [problem.case])
-    with pytest.raises(DeviceError, match="do not fit into"):
-        panels(session, problem, (1.0,), 1000, ranks=Beside(3))
 
 
 @pytest.mark.parametrize("shares", [(1.0,), (1.0, 2.0)], ids=str)

@@ -35,6 +35,7 @@ LAYERS = (
     ("mltree.likelihood", "mltree.supports", "mltree.simulation", "mltree.drawing"),
     ("mltree.search", "mltree.device"),
     ("mltree.report", "mltree.outputs", "mltree.log", "mltree.placement"),
+    ("mltree.berths",),
     (
         "mltree.starts",
         "mltree.model_option",
@@ -50,7 +51,7 @@ LAYERS = (
         "mltree.choice.merging",
     ),
     ("mltree.runs.computation",),
-    ("mltree.runs.run", "mltree.runs.journal"),
+    ("mltree.runs.run", "mltree.runs.resampled", "mltree.runs.journal"),
     ("mltree.runs", "mltree.choice"),
     ("mltree.commands", "mltree.compare"),
     ("mltree.cli.help", "mltree.cli.parsers"),

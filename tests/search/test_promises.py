@@ -26,6 +26,7 @@ from mltree.search.duplicates import collapse
 from mltree.search.quest import Quest
 from mltree.search.replicates import Replicates
 from mltree.search.requests import perform, perform_all
+from mltree.search.spots import WeightRows
 from mltree.settings import (
     PRESETS,
     REPLICATE,
@@ -262,7 +263,8 @@ def test_supports_of_replicates_are_those_of_all_topologies(
     keys = sorted(set().union(*sides))
     shown = np.array([[key in own for key in keys] for own in sides], np.float64)
     expected = shares / shares.sum(axis=1, keepdims=True) @ shown
-    searches = Replicates(distinct, model, settings, 1).searches(range(1, count + 1), count)
+    rows = WeightRows(count, patterns.n_patterns)
+    searches = Replicates(distinct, model, settings, 1).searches(range(1, count + 1), rows)
     trees = [found.tree for _, found in perform_all(likelihood, searches, count)]
     found = np.array([[key in split_keys(tree) for key in keys] for tree in trees])
     variance = (expected * (1 - expected)).sum(axis=0)
