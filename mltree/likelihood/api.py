@@ -121,10 +121,10 @@ class Likelihood:
 
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """The best weights of the classes of every part of every tree, all else as it is."""
-        columns, found = self._known_columns, []
+        found, best = [], self._known_columns.best_weights
         for tree, case in zip(trees, cases, strict=True):
             lnls = self.class_log_likelihoods(tree, case)
-            found.append(columns.best_weights(lnls, self._counts(tree, case), case))
+            found.append(best(lnls, self._counts(tree, case), case))
         return found
 
     def outruns_host(self, tree: Tree) -> bool:
@@ -133,7 +133,7 @@ class Likelihood:
 
     def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
         """The patterns of every part under rates f64[J] for all of its sites."""
-        counts = self._rows[case.weights].astype(np.float64, copy=False)
+        counts = np.asarray(self._rows[case.weights], np.float64)
         return rate_curves(self, tree, case, rates, self._known_columns, counts)
 
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
@@ -327,11 +327,7 @@ class Likelihood:
         return sums.T if by_part else sums.sum(axis=0)
 
     def _smooth(
-        self,
-        trees: Sequence[Tree],
-        cases: Sequence[Case],
-        epsilon: float,
-        max_passes: int,
+        self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float, max_passes: int
     ) -> Float64:
         table = self._load(trees, cases)
         program = self._programs.of(programs.smoothing, trees, table, max_passes)
