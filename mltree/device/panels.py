@@ -28,7 +28,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.contract import CONTROL_WORDS, REDUCE_WIDTH, Control, Function
 from mltree.device.blocks import Blocks
 from mltree.device.layout import Layout, longest_walk
-from mltree.device.resident import Resident
+from mltree.device.resident import Resident, Writer
 from mltree.device.residues import ordered_sum, patterns_of, share_out
 from mltree.device.seats import Place, Rules
 from mltree.device.session import Dispatch
@@ -100,7 +100,7 @@ class PanelEngine:
         )
         self._where = [patterns_of(own, self._blocks.chunk_of) for own in self._residues if own]
         self._resident = Resident()
-        self._programs: dict[int, tuple[Program, Held]] = {}
+        self._programs: dict[int, tuple[int, Program]] = {}
         self._held = itertools.count()
         self._standings = self._open(rules)
 
@@ -272,29 +272,38 @@ class PanelEngine:
             control=state.control.astype(np.float64),
         )
 
-    def needed(self, program: Program) -> list[Again]:
+    def needed(self, program: Program) -> list[Writer]:
         """What must run before a program where panels take turns."""
         if max(max(standing.panels, default=0) for standing in self._standings) == 1:
             return []
-        writers = self._resident.needed(program)
-        return [Again(self._hold(writer.program), writer.lengths) for writer in writers]
+        return self._resident.needed(program)
 
-    def sums(self, program: Program, words: Acc, lengths: int, again: Sequence[Again]) -> list[Acc]:
+    def sums(
+        self, program: Program, words: Acc, lengths: int, writers: Sequence[Writer]
+    ) -> list[Acc]:
         """The sums that a program without optimisers leaves behind on every seat of all ranks."""
-        answers = self._ask(Station.run, self._hold(program), words, lengths, again)
+        held = self._hold(program)
+        again = [Again(self._hold(writer.program), writer.lengths) for writer in writers]
+        spent = self._spent(1 + len(writers))
+        answers = self._ask(Station.run, held, words, lengths, again, spent)
         return [own for answer in answers for own in answer]
 
     def _hold(self, program: Program) -> Held:
         """How stations know a program: by itself the first time, by its number from then on."""
-        known = self._programs.pop(id(program), None)
-        if known is not None:
-            self._programs[id(program)] = known
-            return known[1]
-        number, spent = next(self._held), None
-        if len(self._programs) == PROGRAMS:
-            spent = self._programs.pop(next(iter(self._programs)))[1].number
-        self._programs[id(program)] = program, Held(number, None)
-        return Held(number, program, spent)
+        number, known = self._programs.pop(id(program), (next(self._held), None))
+        self._programs[id(program)] = number, program
+        return Held(number, program if known is None else None)
+
+    def _spent(self, used: int) -> list[int]:
+        """Numbers of the programs that were spoken of longest ago, beyond those that are kept.
+
+        ``used``: those spoken of just now, of which none is.
+        """
+        spent = []
+        while len(self._programs) > max(PROGRAMS, used):
+            number, _ = self._programs.pop(next(iter(self._programs)))
+            spent.append(number)
+        return spent
 
     def add_up(self, record: np.void, count: int, found: Sequence[Acc]) -> Acc:
         """Whole sums from the strided sums of all seats, whose residues follow one another.
@@ -349,7 +358,7 @@ class _Run:
         self.lengths_seen: Float64 = state.lengths.astype(np.float64)
         """That the site-local stages ran with last."""
         self._engine, self._program, self._state = engine, program, state
-        self._again = engine.needed(program)
+        self._writers = engine.needed(program)
 
     def all_stages(self) -> None:
         """Run the stages in order, the repeats among them."""
@@ -375,7 +384,7 @@ class _Run:
             end += 1
         self.lengths_seen = state.lengths.astype(np.float64)
         part = self._program.part(at, end)
-        found = self._engine.sums(part, state.head, len(state.lengths), self._again)
+        found = self._engine.sums(part, state.head, len(state.lengths), self._writers)
         for stage in stages[at:end]:
             match stage:
                 case Reduce(records):

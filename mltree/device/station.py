@@ -57,8 +57,6 @@ class Held(NamedTuple):
     number: int
     program: Program | None
     """The first time that it is spoken of."""
-    spent: int | None = None
-    """One that will not be spoken of any more."""
 
 
 class Again(NamedTuple):
@@ -172,14 +170,24 @@ class Station:
         """f64[rows, patterns] of the last EVALUATE_SITES, of every seat's patterns."""
         return [seat.site_lnl(rows) for seat in self.seats]
 
-    def run(self, program: Held, words: Acc, lengths: int, again: Sequence[Again]) -> list[Acc]:
+    def run(
+        self,
+        program: Held,
+        words: Acc,
+        lengths: int,
+        again: Sequence[Again],
+        spent: Sequence[int],
+    ) -> list[Acc]:
         """The sums that a program without optimisers leaves behind on every seat, all panels done.
 
         words  acc[words]: what it starts from, its header and so many lengths
         again  what panels that take turns run before it
+        spent  numbers of programs that will not be spoken of any more
         """
         part = self._known(program)
         writers = [(self._known(one.program), one.lengths) for one in again]
+        for number in spent:
+            del self._programs[number]
         states = [words] * len(self.seats)
         for turn in range(max((len(seat.panels) for seat in self.seats), default=0)):
             here = [i for i, seat in enumerate(self.seats) if turn < len(seat.panels)]
@@ -193,8 +201,6 @@ class Station:
         return [own[HEADER_WORDS + lengths :] for own in states]
 
     def _known(self, held: Held) -> Program:
-        if held.spent is not None:
-            del self._programs[held.spent]
         if held.program is not None:
             self._programs[held.number] = held.program
         return self._programs[held.number]

@@ -222,7 +222,9 @@ def test_shared_between_devices(
     assert engine.timings()[Function.NEWVIEW] > 0
 
 
-@pytest.mark.parametrize("memory", [None, 0.3], ids=["whole", "in turns"])
+@pytest.mark.parametrize(
+    ("memory", "kept"), [(None, 16), (0.3, 16), (0.3, 1)], ids=["whole", "in turns", "forgetful"]
+)
 @pytest.mark.parametrize(("ranks", "shares"), [(2, (1.0,)), (3, (2.0, 3.0)), (33, (1.0,))], ids=str)
 def test_shared_between_ranks(
     open_device: OpenDevice,
@@ -231,8 +233,11 @@ def test_shared_between_ranks(
     ranks: int,
     shares: tuple[float, ...],
     memory: float | None,
+    kept: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each has devices and patterns of its own; with more of them than residues some have none."""
+    monkeypatch.setattr("mltree.device.panels.PROGRAMS", kept)
     session = open_device(problem.patterns, problem.categories)
     limit = None
     if memory is not None:
