@@ -18,9 +18,9 @@ APART_BYTES = 1 << 25
 """Of a CPU's CLAs where every tree is of a single part: some of its batches
 (:data:`mltree.device.memory.CPU_BATCH`), or those of one tree of the largest part if more."""
 
-HOST_BYTES = 160 << 20
-"""Of a process with PoCL, its kernels and a search's own arrays: 140 to 200 MiB, as processors
-differ (12 to 150 taxa), and as much again while kernels are compiled."""
+HOST_BYTES = 144 << 20
+"""Of a process with PoCL, its kernels and a search's own arrays: 113 to 170 MiB, as processors
+differ (12 to 64 taxa), and as much again while kernels are compiled."""
 
 
 def slots_of(n_tips: int) -> int:
