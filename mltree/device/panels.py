@@ -25,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
-from mltree.contract import CONTROL_WORDS, REDUCE_WIDTH, Control, Function
+from mltree.contract import REDUCE_WIDTH, Function
 from mltree.device.blocks import Blocks
+from mltree.device.host_state import HostState
 from mltree.device.layout import Layout, longest_walk
 from mltree.device.resident import Resident, Writer
 from mltree.device.residues import ordered_sum, patterns_of, share_out
@@ -35,7 +36,6 @@ from mltree.device.session import Dispatch
 from mltree.device.station import Again, Answer, Held, Order, Refusal, Share, Standing, Station
 from mltree.device.timing import Breakdown
 from mltree.errors import DeviceError, DeviceMemoryError
-from mltree.launch import StateLayout
 from mltree.likelihood.engine import Result, Room, Weights
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Optimise, Reduce, Rell, Repeat
@@ -99,7 +99,7 @@ class PanelEngine:
             self._blocks.chunks, [place.share for place in places] * ranks.size
         )
         self._where = [patterns_of(own, self._blocks.chunk_of) for own in self._residues if own]
-        self._resident = Resident()
+        self._resident, self._is_hopeful = Resident(), True
         self._programs: dict[int, tuple[int, Program]] = {}
         self._held = itertools.count()
         self._standings = self._open(rules)
@@ -250,11 +250,18 @@ class PanelEngine:
         return self.run(program, lengths, control)
 
     def _retreat(self, program: Program, error: DeviceMemoryError) -> None:
-        """Make smaller panels, or count on fewer slots where these are too many for any."""
+        """Make smaller panels, or count on fewer slots where these are too many for any.
+
+        At first devices are asked for no more than is needed: what they held is gone then.
+        """
+        if self._is_hopeful:
+            self._is_hopeful, self._resident = False, Resident()
+            self._ask(Station.expect_less)
+            raise error
         try:
             self._standings = self._ask(Station.retreat, program.slots)
         except DeviceError as too_many:
-            self._resident = Resident()
+            self._resident, self._standings = Resident(), self._ask(Station.standing)
             if program.slots <= 3 * (self._whole.n_tips - 2) + 1:
                 raise too_many from error
             raise error from too_many
@@ -262,7 +269,7 @@ class PanelEngine:
     def _run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         if program.slots > self.room.most:
             self._standings = self._ask(Station.make_room, program.slots)
-        state = _State(self._acc, program, lengths, control)
+        state = HostState(self._acc, program, lengths, control)
         run = _Run(self, program, state)
         run.all_stages()
         self._resident.record(program, run.lengths_seen)
@@ -320,41 +327,17 @@ class PanelEngine:
         in_order = np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0)
         return ordered_sum(in_order)
 
-    def step(self, program: Program, at: int, state: _State) -> None:
+    def step(self, program: Program, at: int, state: HostState) -> None:
         """A step of every group, by the first device: the same code as in a lone session."""
         self._station.seats[0].session.advance(
             program, program.part(at, at + 1), state.words, len(state.lengths), len(state.control)
         )
 
 
-class _State:
-    """A program's numbers on the host, as they lie in a session's buffer (``session.h``)."""
-
-    def __init__(self, acc: np.dtype[Any], program: Program, lengths: Float64, control: Float64):
-        layout = StateLayout(len(lengths), len(control), program.sums)
-        self.words: Acc = np.zeros(layout.words, acc)
-        self.header = self.words[layout["HEADER"]]
-        self.control = self.words[layout["CONTROL"]].reshape(-1, CONTROL_WORDS)
-        self.lengths = self.words[layout["LENGTHS"]]
-        self.sums = self.words[layout["SUMS"]]
-        self.control[:] = control
-        self.lengths[:] = lengths
-
-    @property
-    def head(self) -> Acc:
-        """Header and lengths: what the site-local stages start from."""
-        return np.concatenate([self.header, self.lengths])
-
-    @property
-    def is_active(self) -> bool:
-        """Whether a group still moves."""
-        return bool(self.control[:, Control.ACTIVE].any())
-
-
 class _Run:
     """One program on its way through the stations."""
 
-    def __init__(self, engine: PanelEngine, program: Program, state: _State) -> None:
+    def __init__(self, engine: PanelEngine, program: Program, state: HostState) -> None:
         self.lengths_seen: Float64 = state.lengths.astype(np.float64)
         """That the site-local stages ran with last."""
         self._engine, self._program, self._state = engine, program, state

@@ -107,9 +107,14 @@ class Seat:
         except DeviceError:
             self.panels = self._split(slots, self.session.name)
         self.turn_to(self.panels[0])
-        self.session.close()
+        self.expect_less()
         if self._weights.shape[0] > 1:
             self.load_weights(self._weights)
+
+    def expect_less(self) -> None:
+        """Free all CLAs, and make room for no more of them than are asked for."""
+        self.session.close()
+        self.session.expected_slots = 0
 
     def retreat(self, slots: int) -> None:
         """Make smaller panels, for so many CLAs of those that there are do not fit.
@@ -117,6 +122,7 @@ class Seat:
         Raises:
             DeviceError: they do not fit for a single chunk.
         """
+        self.session.close()
         self._limit = (
             max(1, slots) * self._layout.cla_bytes(self.panels[0].patterns.n_patterns) // 2
         )

@@ -63,7 +63,7 @@ class Session:
         apart: bool = False,
         ahead: Ahead | None = None,
     ) -> None:
-        """``slots``: CLAs to make room for as soon as there are any, so that none move later.
+        """``slots``: CLAs to make room for at once, so that none move later.
 
         ``residues``: of a panel's device, which then leaves strided sums
         (:mod:`mltree.device.residues`); 0 for whole sums. ``parted``: look parts up even where
@@ -90,7 +90,8 @@ class Session:
         self.room = room_on(device, layout, blocks.width, memory_limit, self.parts)
         if apart:
             self.room = self.room._replace(starts=blocks.part_starts)
-        self._expected_slots = min(slots, self.room.most)
+        self.expected_slots = min(slots, self.room.most)
+        """CLAs to make room for as soon as there are any."""
         self._least_slots = self.room.rows_of_any(3 * (patterns.n_tips - 2) + 1)
         self.memory = Memory(self._context, self._queue, self.times.waiting)
         self._workers: dict[str, Worker] = {}
@@ -249,10 +250,10 @@ class Session:
         own = self._own_blocks(program)
         rows = -(-program.slots * (own.stop - own.start) // self._blocks.count)
         asked = min(self.room.most, max(rows, least))
-        if asked == least <= self._expected_slots:
+        if asked == least <= self.expected_slots:
             raise DeviceError(error.message, hint=error.hint) from error
-        self._expected_slots = max(least, int(RETREAT * asked))
-        self.room = self.room._replace(most=self._expected_slots)
+        self.expected_slots = max(least, int(RETREAT * asked))
+        self.room = self.room._replace(most=self.expected_slots)
         self.close()
 
     def _state(self, program: Program, lengths: int, groups: int) -> StateLayout:
@@ -346,7 +347,7 @@ class Session:
         slot, counts = layout.cla_bytes(width), width * layout.categories * 2
         slots = program.slots
         if self.memory.size("cla") < slots * (slot - counts):
-            slots = slots if self.room.starts else max(slots, self._expected_slots)
+            slots = slots if self.room.starts else max(slots, self.expected_slots)
             keep = not self._panels and slots_needed(program).size > 0
             if not keep:
                 self._let_go()

@@ -140,6 +140,11 @@ class Station:
             seat.make_room(slots)
         return self.standing()
 
+    def expect_less(self) -> None:
+        """Make room for no more CLAs than are asked for; see :meth:`Seat.expect_less`."""
+        for seat in self.seats:
+            seat.expect_less()
+
     def retreat(self, slots: int) -> Standing:
         """Make smaller panels; see :meth:`Seat.retreat`."""
         for seat in self.seats:
