@@ -76,6 +76,17 @@ def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+@pytest.fixture(autouse=True)
+def _same_environment() -> Iterator[None]:
+    """No test leaves the next one variables: what ``--threads`` tells drivers, say."""
+    before = dict(os.environ)
+    yield
+    after = dict(os.environ)
+    for name in after.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update({name: text for name, text in before.items() if after.get(name) != text})
+
+
 @pytest.fixture(scope="session")
 def mutated() -> Callable[[bytes, random.Random], bytes]:
     """mutated(text, rng): the text with a few pieces lost, doubled, moved, cut off or replaced."""
