@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, pairwise
 from typing import TypeVar
 
 from mltree.threads import threads
 
-__all__ = ["are_at_work", "cpu_seconds", "in_blocks", "in_shares"]
+__all__ = ["are_at_work", "cpu_seconds", "in_advance", "in_blocks", "in_shares"]
 
 Share = TypeVar("Share")
 Done = TypeVar("Done")
@@ -61,6 +61,24 @@ def in_blocks(work: Callable[[slice], Done], count: int, size: int) -> list[Done
     ends = [len(blocks) * n // at_once for n in range(at_once + 1)]
     runs = [blocks[first:end] for first, end in pairwise(ends)]
     return list(chain.from_iterable(in_shares(lambda run: [*map(work, run)], runs, at_once)))
+
+
+def in_advance(work: Callable[[Share], Done], shares: Sequence[Share]) -> Iterator[Done]:
+    """What the work makes of every share, in their order; of the next while one is used.
+
+    With one thread, of each when it is asked for.
+    """
+    if threads().number < 2:
+        yield from map(work, shares)
+        return
+    with ThreadPoolExecutor(1, "advance") as pool:
+        coming: Future[Done] | None = None
+        for share in shares:
+            done, coming = coming, pool.submit(_timed, work, share)
+            if done is not None:
+                yield done.result()
+        if coming is not None:
+            yield coming.result()
 
 
 def _timed(work: Callable[[Share], Done], share: Share) -> Done:

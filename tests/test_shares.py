@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from mltree.shares import are_at_work, cpu_seconds, in_blocks, in_shares
+from mltree.shares import are_at_work, cpu_seconds, in_advance, in_blocks, in_shares
 from mltree.threads import VARIABLE
 
 PATIENCE = 60.0
@@ -45,6 +45,25 @@ def test_what_fails_fails_the_whole_once_nothing_is_under_way() -> None:
         in_shares(work, range(3), 3)
     assert not under_way
     assert not are_at_work()
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_the_next_is_made_while_one_is_used(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, threads)
+    begun = [threading.Event() for _ in range(4)]
+
+    def work(share: int) -> int:
+        begun[share].set()
+        return share * share
+
+    made = in_advance(work, range(4))
+    for share in range(4):
+        assert next(made) == share * share
+        if share < 3:
+            assert begun[share + 1].wait(PATIENCE if threads == "2" else 0) == (threads == "2")
+        if share < 2:
+            assert not begun[share + 2].is_set(), "memory is for two"
+    assert list(made) == []
 
 
 def test_the_time_of_all_threads_counts() -> None:

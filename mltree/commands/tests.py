@@ -16,6 +16,7 @@ from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.trees import TestedTree, TestValue, TreesLoaded, TreesTested
 from mltree.given_trees import check_possible, read_tree
+from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.site_rows import rows_of_trees
 from mltree.model.partitioned import Linkage
@@ -37,6 +38,9 @@ SUPPORTS = "supportALRT"
 TREES = "testedTrees"
 TABLE = "treeTests"
 """Kinds of files."""
+
+CONTENDERS = 8
+"""Trees, the best with the branch lengths of their file, of which the best has the model fitted."""
 
 TREE_TESTS = dict(zip(("bp", "kh", "sh", "wkh", "wsh", "elw", "au"), TESTS, strict=True))
 
@@ -219,22 +223,35 @@ def _fitted_trees(
     reporter: Reporter,
 ) -> Iterator[Found]:
     """The trees under one model, optimised on the best of them, as far as was asked for."""
-    likelihood = computation.likelihood
     settings = FIXED_TOPOLOGY.for_precision(computation.placement.is_exact)
-    cases = [Case(problem.model.arrays())] * len(trees)
-    if request.optimise_branches:
-        lnl = likelihood.smooth(trees, cases, settings.first_smooth_epsilon)
-    else:
-        for tree in trees:
-            check_possible(tree, problem.groups)
-        lnl = likelihood.log_likelihoods(trees, cases)
-    best = int(lnl.argmax())
+    best = _best(request, problem, computation.likelihood, trees, settings.first_smooth_epsilon)
     found = _fitted(request, problem, computation, trees[best], reporter)
     trees[best] = found.tree
     cases = [Case(found.model.arrays())] * len(trees)
     if request.optimise_branches:
         computation.exact.smooth(trees, cases, settings.final_smooth_epsilon)
     return (replace(found, tree=tree) for tree in trees)
+
+
+def _best(
+    request: TreeTestRequest,
+    problem: Problem,
+    likelihood: Likelihood,
+    trees: Sequence[Tree],
+    epsilon: float,
+) -> int:
+    """Which tree is the best; with better branch lengths, of those that are as they are."""
+    cases = [Case(problem.model.arrays())] * len(trees)
+    if not request.optimise_branches:
+        for tree in trees:
+            check_possible(tree, problem.groups)
+        return int(likelihood.log_likelihoods(trees, cases).argmax())
+    for tree in trees:
+        tree.lengths = likelihood.clip(tree.lengths)
+    lnl = likelihood.log_likelihoods(trees, cases)
+    good = np.argsort(-lnl, kind="stable")[:CONTENDERS]
+    lnl = likelihood.smooth([trees[n] for n in good], cases[: good.size], epsilon)
+    return int(good[lnl.argmax()])
 
 
 def _verdicts(

@@ -89,12 +89,22 @@ class Blocks(Value, eq=False):
         chunks: Int64 = of_block[self.places // self.vw]
         return chunks
 
-    def padded(self, values: npt.NDArray[Any], padding: float = 0) -> npt.NDArray[Any]:
-        """[..., patterns] as [..., width]; the same array where no block is padded."""
+    def padded(
+        self,
+        values: npt.NDArray[Any],
+        padding: float = 0,
+        kind: npt.DTypeLike | None = None,
+    ) -> npt.NDArray[Any]:
+        """[..., patterns] as [..., width] of a kind; the same array where nothing is to be done."""
+        kind = kind or values.dtype
         n_patterns = values.shape[-1]
         if n_patterns == self.width:
-            return values
-        wide = np.full((*values.shape[:-1], self.width), padding, values.dtype)
+            return values.astype(kind, copy=False)
+        wide = np.empty((*values.shape[:-1], self.width), kind)
+        if isinstance(self._where, slice):
+            wide[..., n_patterns:] = padding
+        else:
+            wide[:] = padding
         wide[..., self._where] = values
         return wide
 

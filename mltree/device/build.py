@@ -21,7 +21,7 @@ from mltree.likelihood.program import Program
 
 __all__ = [
     "WORKERS",
-    "build_parsimony",
+    "build_kernels",
     "build_worker",
     "context_on",
     "has_matrix_unit",
@@ -154,16 +154,16 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     return cl.Kernel(program, "worker")
 
 
-def build_parsimony(context: cl.Context, device: cl.Device, edges: int) -> cl.Program:
-    """The kernels of parsimony.cl, which know no layout.
+def build_kernels(context: cl.Context, device: cl.Device, name: str, **values: int) -> cl.Program:
+    """The kernels of a file that knows no layout, ``parsimony`` or ``widen``.
 
-    edges  that a work-item tries a tip on side by side
+    values  of its ``-D``s
 
     Raises:
         DeviceError: the driver could not compile them.
     """
-    options = [*_plain_options(), f"-DEDGES={edges}"]
-    source = f'#include "parsimony.cl" // {source_hash()}\n'
+    options = [*_plain_options(), *(f"-D{key}={value}" for key, value in values.items())]
+    source = f'#include "{name}.cl" // {source_hash()}\n'
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -171,7 +171,7 @@ def build_parsimony(context: cl.Context, device: cl.Device, edges: int) -> cl.Pr
     except cl.RuntimeError as error:
         log = str(error).strip().splitlines()
         raise DeviceError(
-            f"{device.name}: parsimony does not compile: {log[-1] if log else error}",
+            f"{device.name}: {name}.cl does not compile: {log[-1] if log else error}",
             hint="please report this with the driver's version",
         ) from error
 

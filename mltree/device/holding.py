@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from mltree.alignment.patterns import Patterns
 from mltree.device.blocks import Blocks
+from mltree.device.build import build_kernels
 from mltree.device.memory import Memory
+from mltree.likelihood.engine import Weights
 
-__all__ = ["OF_BLOCKS", "put_patterns", "write_patterns"]
+__all__ = ["OF_BLOCKS", "Widening", "put_patterns", "put_weights", "write_patterns"]
 
 OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
 """Buffers that say where parts lie."""
+
+GROUP = 128
+"""Work-items of a group that makes weights."""
 
 
 def put_patterns(
@@ -28,7 +35,7 @@ def put_patterns(
     for table in OF_BLOCKS:
         memory.put(table, getattr(blocks, table))
     memory.put("site_system", blocks.systems(patterns.systems).astype(real))
-    memory.put("weights", blocks.padded(patterns.weights[None].astype(acc)))
+    memory.put("weights", blocks.padded(patterns.weights[None], kind=acc))
     memory.reserve("site_lnl", blocks.width * acc.itemsize)
 
 
@@ -52,8 +59,46 @@ def write_patterns(
     codes = own.padded(patterns.codes, patterns.alphabet.gap_code)
     for tip, row in enumerate(np.ascontiguousarray(codes)):
         memory.write("tips", row, tip * blocks.width + first * own.vw)
-    weights = own.padded(patterns.weights.astype(acc))
+    weights = own.padded(patterns.weights, kind=acc)
     memory.write("weights", weights, first * own.vw * acc.itemsize)
     if patterns.systems is not None:
         systems = np.ascontiguousarray(own.systems(patterns.systems), real)
         memory.write("site_system", systems, first * systems[0].nbytes)
+
+
+def put_weights(memory: Memory, blocks: Blocks, rows: Weights, widening: Widening) -> None:
+    """Fill the buffer with rows of weights [R, L]."""
+    size = blocks.width * widening.acc.itemsize
+    if widening.is_for(rows):
+        memory.put_rows("weights", rows, size, blocks.padded, widening)
+    else:
+        memory.put_rows("weights", rows, size, lambda own: blocks.padded(own, kind=widening.acc))
+
+
+class Widening:
+    """Weights of 16 bits on their way to a GPU, which makes whole ones of them (opencl/widen.cl).
+
+    A host takes as long to make them as to draw them, and four times as many bytes to send. Where
+    it is the device itself nothing is sent.
+    """
+
+    def __init__(self, context: cl.Context, queue: cl.CommandQueue, acc: np.dtype[Any]) -> None:
+        """``acc``: what weights are of. Nothing is built before it is needed."""
+        self.acc = acc
+        self._context, self._queue = context, queue
+
+    def is_for(self, rows: Weights) -> bool:
+        """Whether it serves these rows."""
+        return rows.dtype == np.uint16 and bool(self._queue.device.type & cl.device_type.GPU)
+
+    def __call__(self, narrow: cl.Buffer, wide: cl.Buffer, offset: int, count: int) -> None:
+        """Make so many; ``offset``: bytes in the wide buffer."""
+        items, first = -(-count // GROUP) * GROUP, offset // self.acc.itemsize
+        numbers = np.uint64(first), np.uint64(count)
+        self._kernel(self._queue, (items,), (GROUP,), narrow, wide, *numbers)
+
+    @cached_property
+    def _kernel(self) -> cl.Kernel:
+        device, is_double = self._queue.device, self.acc == np.float64
+        program = build_kernels(self._context, device, "widen", FP64=int(is_double))
+        return cl.Kernel(program, "widen")

@@ -67,8 +67,10 @@ SLAB = 1 << 24
 LEAST = 64
 """Bytes of the smallest buffer: a kernel takes no empty one."""
 
-
 Rows: TypeAlias = npt.NDArray[Any]
+
+Widen: TypeAlias = Callable[[cl.Buffer, cl.Buffer, int, int], None]
+"""From one buffer into another from a byte on, so many numbers."""
 
 
 class Memory:
@@ -135,20 +137,31 @@ class Memory:
         self.write(name, np.ascontiguousarray(array))
 
     def put_rows(
-        self, name: str, rows: Rows, size: int, laid: Callable[[Rows], npt.NDArray[Any]]
+        self,
+        name: str,
+        rows: Rows,
+        size: int,
+        laid: Callable[[Rows], Rows],
+        widen: Widen | None = None,
     ) -> None:
         """Fill a buffer with rows as they are laid out, so many bytes each, a slab at a time.
 
         A slab is on the device before the next one is made: else all would lie in the host's memory
         until something is read.
+
+        widen  makes of rows that are sent in fewer bytes what the buffer holds
         """
         self.reserve(name, len(rows) * size)
         step = max(1, SLAB // max(1, size))
         for first in range(0, len(rows), step):
-            slab = laid(rows[first : first + step])
+            slab = np.ascontiguousarray(laid(rows[first : first + step]))
             if first:
                 self.read(name, np.empty(1, slab.dtype))
-            self.write(name, np.ascontiguousarray(slab), first * size)
+            if widen is None:
+                self.write(name, slab, first * size)
+            else:
+                self.put("slab", slab)
+                widen(self["slab"], self[name], first * size, slab.size)
 
     def write(self, name: str, array: npt.NDArray[Any], offset: int = 0) -> None:
         """Write an array, which must not change before the next read; ``offset``: bytes."""

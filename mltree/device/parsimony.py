@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.device.build import build_parsimony, context_on
+from mltree.device.build import build_kernels, context_on
 from mltree.device.faults import NamingDevice
 from mltree.device.info import DeviceInfo
 from mltree.device.memory import Memory
@@ -126,7 +126,7 @@ class DeviceParsimony:
     @cached_property
     def _kernels(self) -> dict[str, cl.Kernel]:
         edges = CPU_EDGES if self.is_cpu else 1
-        program = build_parsimony(self._context, self._device, edges)
+        program = build_kernels(self._context, self._device, "parsimony", EDGES=edges)
         return {kernel.function_name: kernel for kernel in program.all_kernels()}
 
 

@@ -16,7 +16,7 @@ from mltree.device.ahead import Ahead
 from mltree.device.blocks import Blocks
 from mltree.device.build import context_on, is_nvidia, worker_of
 from mltree.device.faults import NamingDevice, raise_fault
-from mltree.device.holding import OF_BLOCKS, put_patterns, write_patterns
+from mltree.device.holding import OF_BLOCKS, Widening, put_patterns, put_weights, write_patterns
 from mltree.device.layout import Layout, longest_walk
 from mltree.device.memory import LEAST, Memory, room_on
 from mltree.device.resident import slots_needed
@@ -84,6 +84,7 @@ class Session:
         self._queue = self._open_queue()
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
         self._real = np.dtype(np.float32 if layout.single else np.float64)
+        self._widening = Widening(self._context, self._queue, self._acc)
         self._chunk_blocks = chunk_blocks or layout.chunk_blocks(patterns.n_patterns)
         self._bounds = length_bounds
         blocks = Blocks.of(patterns, layout.vw, self._chunk_blocks)
@@ -123,11 +124,7 @@ class Session:
 
     def load_weights(self, rows: Weights) -> None:
         """Take rows of the panel's weights [R, L]."""
-        blocks, acc = self._blocks, self._acc
-        width = blocks.width * acc.itemsize
-        self.memory.put_rows(
-            "weights", rows, width, lambda own: blocks.padded(own.astype(acc, copy=False))
-        )
+        put_weights(self.memory, self._blocks, rows, self._widening)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
         """See :meth:`mltree.likelihood.engine.BerthEngine.load_patterns`."""

@@ -90,8 +90,8 @@ class SiteRows(Value):
         sums = engine.run(program, np.zeros(0), NO_CONTROL).sums.reshape(len(self.lnl), -1)
         return sums if self.shares is None else sums + self.shares.sums(weights)
 
-    def resampled(self, weights: Float64) -> Float64:
-        """f64[rows, R]: the lnL of every tree under each of f64[R, L] rows of weights."""
+    def resampled(self, weights: Weights) -> Float64:
+        """f64[rows, R]: the lnL of every tree under each of [R, L] rows of weights."""
         rows, patterns = len(self.lnl), len(self.weights)
         most = max(1, RESAMPLED_BYTES // (8 * max(rows, patterns)))
 

@@ -168,7 +168,7 @@ class LineJournal(Generic[Key, Record]):
 class Journal(LineJournal[int, Entry]):
     """That of a bootstrap: its replicates by number, from 1."""
 
-    FORMAT, WHAT, RECORD = "mltree replicates 1", "replicates", Entry
+    FORMAT, WHAT, RECORD = "mltree replicates 2", "replicates", Entry
 
     @property
     def in_order(self) -> int:

@@ -54,10 +54,6 @@ CENTRES = 8
 AGAIN = 4
 """Of them, those that are drawn among the trees that replicates hold, a tree by a replicate."""
 
-OFTEN = 1 << 15
-"""Sites of a pattern up to which 16 bits hold how many are drawn: twice as many come with a chance
-of e^-12,000."""
-
 LEAST_CENTRES, MOST_CENTRES = 72, 1000
 """Times that trees are looked around at least and at most."""
 
@@ -100,20 +96,6 @@ class Outcome(Value):
         return self.correlation >= CORRELATION
 
 
-def weight_rows(search: TreeSearch, replicates: int, seed: int) -> Weights:
-    """[1 + B, L]: the data's own weights and those of the replicates, part by part.
-
-    A thousand rows of a million patterns are 8 GB as fp64.
-    """
-    groups = search.distinct.groups
-    own = np.concatenate([patterns.weights for patterns in groups])
-    kind = np.uint16 if own.max(initial=0.0) <= OFTEN else np.uint32
-    rows: Weights = np.empty((1 + replicates, own.size), kind)
-    rows[0] = own
-    Resampling.of(groups, seed, NAME).fill(rows[1:], 1)
-    return rows
-
-
 def ultrafast(
     search: TreeSearch,
     found: SearchResult,
@@ -129,7 +111,7 @@ def ultrafast(
     """
     began = time.perf_counter()
     likelihood = search.computation.likelihood
-    rows = weight_rows(search, replicates, seed)
+    rows = Resampling.of(search.distinct.groups, seed, NAME).below_data(replicates)
     likelihood.load_weights(rows)
     own = Ultrafast(replicates)
     try:

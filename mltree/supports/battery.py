@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mltree.likelihood.engine import Weights
 from mltree.supports.resampling import Resampling
 from mltree.supports.tree_tests import (
     TreeTest,
@@ -31,7 +32,7 @@ WHOLE = SCALES.index(1.0)
 def tree_tests(
     lnl: Float64Array,
     sites: Callable[[], Float64Array],
-    resampled: Callable[[Float64Array], Float64Array],
+    resampled: Callable[[Weights], Float64Array],
     weights: Float64Array,
     parts: Sequence[slice],
     seed: int,
@@ -42,15 +43,15 @@ def tree_tests(
 
     lnl        f64 [n], two trees or more
     sites      gives f64 [n, L] site lnL, which the weighted tests need
-    resampled  the lnL of all trees under rows of weights: f64 [n, R] of f64 [R, L]
+    resampled  the lnL of all trees under rows of weights: f64 [n, R] of [R, L]
     weights    f64 [L] of the data; ``parts``: the patterns of each part
     """
     scales = range(len(SCALES)) if "p-AU" in chosen else (WHOLE,)
     multiscale = Multiscale(len(lnl))
     whole = []
     for scale in scales:
-        resampling = Resampling(weights, parts, seed, f"tree tests, scale {SCALES[scale]}")
-        for drawn in resampling.batches(replicates, SCALES[scale]):
+        name, size = f"tree tests, scale {SCALES[scale]}", SCALES[scale]
+        for drawn in Resampling(weights, parts, seed, name, size).batches(replicates):
             found = resampled(drawn)
             if "p-AU" in chosen:
                 multiscale.count(scale, found)

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mltree.likelihood.engine import Weights
 from mltree.supports.resampling import Resampling
 from mltree.tree.topology import Float64Array
 from mltree.values import Value
@@ -54,14 +55,14 @@ class BranchTests(Value):
 
 def local_tests(
     lnl: Float64Array,
-    resampled: Callable[[Float64Array], Float64Array],
+    resampled: Callable[[Weights], Float64Array],
     resampling: Resampling,
     replicates: int,
 ) -> BranchTests:
     """All tests.
 
     lnl        f64 [2B + 1]: both neighbours across each branch, and last the tree
-    resampled  the same of rows of weights, f64 [2B + 1, R] of f64 [R, L]
+    resampled  the same of rows of weights, f64 [2B + 1, R] of [R, L]
     """
     branches = len(lnl) // 2
     observed = _triples(lnl[:, None])[..., 0]

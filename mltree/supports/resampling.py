@@ -3,6 +3,11 @@
 Sites are drawn with replacement, from every part as many as it has, or that number scaled. A
 replicate depends on the seed, the name of what is drawn and its number alone: it is the same
 whatever is drawn beside it, or before.
+
+How often sites are drawn is a multinomial, and of a long part it is made from Poisson counts, which
+cost a fifth: given their sum, they are a multinomial of so many draws. They are made to sum to a
+little less than is wanted, and the rest is drawn one by one; should they sum to more, so many are
+taken away. Either way the counts are exactly as if all had been drawn one by one.
 """
 
 from __future__ import annotations
@@ -14,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
-from mltree.shares import in_shares
+from mltree.likelihood.engine import Weights
+from mltree.shares import in_advance, in_shares
+from mltree.supports.poisson import PoissonCounts
 from mltree.threads import threads
 from mltree.tree.topology import Float64Array
 
@@ -24,7 +31,7 @@ STREAM = 210306068529402873165736369884012333109
 """Numbers between the starts of two replicates' streams: NumPy's jump, 2^128 over the golden ratio.
 Streams a power of two apart are no independent ones: at 2^64 the mean weights were 1 % off."""
 
-BATCH_BYTES = 1 << 23
+BATCH_BYTES = 1 << 21
 """Of the rows that are drawn at a time: so few that the allocator uses one batch's memory for the
 next. Pages that are new to the process took longer than the draws (10,000 sites on one core: 110 to
 150 us a row in batches of 2^27, 49 in these)."""
@@ -34,26 +41,54 @@ LEAST_ROWS, MOST_BYTES = 32, 1 << 28
 more often than it must (64 trees x 66,458 patterns on one core: 1.12 ms a row in batches of 10,
 0.80 of 32)."""
 
-SHARE = 1 << 19
+SHARE = 1 << 20
 """Sites that are worth a share of their own: some milliseconds' work."""
+
+MANY = 1 << 14
+"""Sites of a replicate from which on Poisson counts are the cheaper way."""
+
+RESERVE = 4.0
+"""Standard deviations that Poisson counts are expected to stay below the sites wanted."""
+
+OFTEN = 1 << 15
+"""Sites of a pattern up to which 16 bits hold how many are drawn: twice as many come with a chance
+of e^-12,000, at one and a half times the size of the data e^-1,900."""
+
+
+NONE = np.empty(0, np.intp)
 
 
 class Resampling:
     """Draws the replicates of one alignment."""
 
-    def __init__(self, weights: Float64Array, parts: Sequence[slice], seed: int, name: str) -> None:
+    def __init__(
+        self,
+        weights: Float64Array,
+        parts: Sequence[slice],
+        seed: int,
+        name: str,
+        scale: float = 1.0,
+    ) -> None:
         """Get ready to draw.
 
         weights  f64 [L]: sites of each pattern, whole numbers
         parts    the patterns of each part
         name     of the draws: others are independent of them
+        scale    sites of a replicate, in those of the data
         """
-        self._n_patterns = weights.size
+        self._weights, self._n_patterns = weights, weights.size
+        self._kind = np.uint16 if weights.max(initial=0.0) <= OFTEN else np.uint32
         self._parts = tuple(parts)
         self._sites = [
             np.repeat(np.arange(part.start, part.stop), weights[part].astype(np.intp))
             for part in parts
         ]
+        self._sizes = [round(scale * sites.size) for sites in self._sites]
+        means = np.zeros(weights.size)
+        for part, sites, size in zip(self._parts, self._sites, self._sizes, strict=True):
+            if size >= MANY:
+                means[part] = weights[part] * ((size - RESERVE * np.sqrt(size)) / sites.size)
+        self._counts = PoissonCounts(means) if means.any() else None
         self._seeds = np.random.SeedSequence([seed, *name.encode()])
 
     @classmethod
@@ -65,21 +100,37 @@ class Resampling:
             first += patterns.n_patterns
         return cls(np.concatenate([own.weights for own in groups]), parts, seed, name)
 
-    def batches(self, replicates: int, scale: float = 1.0) -> Iterator[Float64Array]:
-        """The first so many replicates, some at a time, each batch in the memory of the last."""
-        row = 8 * self._n_patterns
+    def batches(self, replicates: int) -> Iterator[Weights]:
+        """The first so many replicates, some at a time; the next are drawn while some are used.
+
+        A batch is in the memory of the last but one.
+        """
+        row = self._kind().itemsize * self._n_patterns
         least = LEAST_ROWS * threads().number
         step = max(1, BATCH_BYTES // row, min(least, MOST_BYTES // row))
-        rows = np.empty((min(step, replicates), self._n_patterns))
-        for first in range(0, replicates, step):
-            own = rows[: replicates - first]
-            self.fill(own, first, scale)
-            yield own
+        halves = np.empty((2, min(step, replicates), self._n_patterns), self._kind)
 
-    def rows(self, replicates: range, scale: float = 1.0) -> Float64Array:
-        """The weights of some replicates, f64 [R, L]; of so many sites a part times the scale."""
+        def draw(first: int) -> Weights:
+            own: Weights = halves[first // step % 2][: replicates - first]
+            self._fill(own, first)
+            return own
+
+        return in_advance(draw, range(0, replicates, step))
+
+    def rows(self, replicates: range) -> Float64Array:
+        """The weights of some replicates, f64 [R, L]."""
         rows = np.empty((len(replicates), self._n_patterns))
-        self.fill(rows, replicates.start, scale)
+        self._fill(rows, replicates.start)
+        return rows
+
+    def below_data(self, replicates: int) -> Weights:
+        """[1 + R, L]: the data's weights, and those of replicates 1 to R.
+
+        A thousand rows of a million patterns are 8 GB as fp64.
+        """
+        rows = np.empty((1 + replicates, self._n_patterns), self._kind)
+        rows[0] = self._weights
+        self._fill(rows[1:], 1)
         return rows
 
     def most_patterns(self, replicates: Iterable[int]) -> list[int]:
@@ -91,29 +142,49 @@ class Resampling:
             most = np.maximum(most, own)
         return [int(count) for count in most]
 
-    def fill(self, rows: NDArray[Any], first: int, scale: float = 1.0) -> None:
+    def _fill(self, rows: NDArray[Any], first: int) -> None:
         """Put the weights of replicate ``first`` and those behind it into rows [R, L]."""
-        sites = len(rows) * sum(own.size for own in self._sites)
+        sites = len(rows) * sum(self._sizes)
         shares = np.array_split(np.arange(len(rows)), max(1, min(len(rows), sites // SHARE)))
-        at_once = threads().number
-        in_shares(lambda share: self._fill(rows, share, first, scale), shares, at_once)
+        in_shares(lambda share: self._fill_share(rows, share, first), shares, threads().number)
 
-    def _fill(self, rows: NDArray[Any], which: NDArray[np.intp], first: int, scale: float) -> None:
+    def _fill_share(self, rows: NDArray[Any], which: NDArray[np.intp], first: int) -> None:
         bits = np.random.PCG64DXSM(self._seeds)
         rng, start = np.random.Generator(bits), bits.state
         for row in which.tolist():
             bits.state = start
             bits.advance((first + row) * STREAM)
-            drawn = [
-                sites.take(rng.integers(sites.size, size=round(scale * sites.size)))
-                for sites in self._sites
-                if sites.size
-            ]
-            rows[row] = np.bincount(_joined(drawn), minlength=self._n_patterns)
+            self._draw(rng, rows[row])
+
+    def _draw(self, rng: np.random.Generator, row: NDArray[Any]) -> None:
+        """One replicate, [L]."""
+        if self._counts is None:
+            row[:] = np.bincount(self._drawn(rng, self._sizes), minlength=self._n_patterns)
+            return
+        self._counts.draw(rng, row)
+        lacking = []
+        for part, size in zip(self._parts, self._sizes, strict=True):
+            surplus = int(row[part].sum()) - size
+            if surplus > 0:
+                _thin(row[part], surplus, rng)
+            lacking.append(max(0, -surplus))
+        np.add.at(row, self._drawn(rng, lacking), row.dtype.type(1))
+
+    def _drawn(self, rng: np.random.Generator, sizes: Sequence[int]) -> NDArray[np.intp]:
+        """The patterns of so many sites of each part."""
+        drawn = [
+            sites.take(rng.integers(sites.size, size=size))
+            for sites, size in zip(self._sites, sizes, strict=True)
+            if size
+        ]
+        return drawn[0] if len(drawn) == 1 else np.concatenate([NONE, *drawn])
 
 
-def _joined(several: list[NDArray[np.intp]]) -> NDArray[np.intp]:
-    return several[0] if len(several) == 1 else np.concatenate(several)
+def _thin(counts: NDArray[Any], surplus: int, rng: np.random.Generator) -> None:
+    """Take so many away again of what was drawn, any with the same chance."""
+    ends = np.cumsum(counts)
+    taken = rng.choice(int(ends[-1]), surplus, replace=False)
+    np.subtract.at(counts, ends.searchsorted(taken, side="right"), counts.dtype.type(1))
 
 
 def share_error(share: Float64Array, replicates: int) -> Float64Array:

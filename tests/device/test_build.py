@@ -159,7 +159,7 @@ def test_builds_are_silent(folder: Path, capfd: pytest.CaptureFixture[str]) -> N
     device = choose_device(None).handle
     with (folder / "parsimony.cl").open("a") as file:
         file.write("__kernel void of_doubtful_worth(__global int *x) { int unused; *x = 1.5; }\n")
-    build.build_parsimony(cl.Context([device]), device, edges=1)
+    build.build_kernels(cl.Context([device]), device, "parsimony", EDGES=1)
     assert capfd.readouterr().err == ""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mltree.contract import RunKind
+from mltree.device.holding import Widening
 from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
@@ -57,18 +58,23 @@ def test_any_shape_is_the_matrix_product(
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.uint16])
+@pytest.mark.parametrize(
+    ("kind", "who"), [(np.float64, "host"), (np.uint16, "host"), (np.uint16, "device")]
+)
 def test_weights_that_go_slab_by_slab_are_all_there(
     open_device: Callable[..., Session],
     make_problem: Callable[..., Problem],
     monkeypatch: pytest.MonkeyPatch,
     kind: type,
+    who: str,
 ) -> None:
+    """Whoever makes whole weights of 16 bits, though it is a CPU."""
     problem = make_problem(5, 333)
     session = open_device(problem.patterns, problem.categories)
     weights = np.random.default_rng(4).poisson(1.0, (23, 333)).astype(np.float64)
     expected = products(session, problem, 3, weights)
     monkeypatch.setattr("mltree.device.memory.SLAB", 8 * 333 * 5)
+    monkeypatch.setattr(Widening, "is_for", lambda *_: who == "device")
     found = products(session, problem, 3, weights.astype(kind))
     np.testing.assert_array_equal(found, expected)
 

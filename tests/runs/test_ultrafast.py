@@ -13,9 +13,10 @@ from mltree.likelihood.interchanges import neighbours
 from mltree.likelihood.site_rows import rows_of_trees
 from mltree.problem import load_problem
 from mltree.runs.run import TreeSearch, prepare_search
-from mltree.runs.ultrafast import Met, ultrafast, weight_rows
+from mltree.runs.ultrafast import NAME, Met, ultrafast
 from mltree.search.driver import SearchResult
 from mltree.settings import preset
+from mltree.supports.resampling import Resampling
 from mltree.tree.moves import nni
 from mltree.tree.random_trees import random_topology
 from mltree.tree.split_sums import SplitSums
@@ -73,7 +74,7 @@ def test_replicates_hold_the_best_of_all_topologies(
 ) -> None:
     ready, found = searched
     likelihood, case = ready.computation.likelihood, Case(found.model.arrays())
-    weights = weight_rows(ready, REPLICATES, seed=1)
+    weights = Resampling.of(ready.distinct.groups, 1, NAME).below_data(REPLICATES)
     trees = [tree.copy() for tree in all_topologies(found.tree)]
     assert len(trees) == TOPOLOGIES
     likelihood.smooth(trees, [case] * len(trees), 1e-3)
@@ -125,7 +126,7 @@ def test_climbing_replicates_get_better_under_their_weights(
 ) -> None:
     ready, found = searched
     likelihood = ready.computation.likelihood
-    weights = weight_rows(ready, REPLICATES, seed=1)
+    weights = Resampling.of(ready.distinct.groups, 1, NAME).below_data(REPLICATES)
     plain = ultrafast(ready, found, REPLICATES, seed=1).trees
     climbed = ultrafast(ready, found, REPLICATES, 1, ready.settings.nni_only()).trees
     some = range(0, REPLICATES, 40)

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.stats import chisquare, multinomial
 
 from mltree.shares import in_shares
 from mltree.supports import resampling
@@ -10,10 +11,19 @@ WEIGHTS = np.array([3.0, 1.0, 4.0, 0.0, 12.0, 5.0])
 PARTS = (slice(0, 3), slice(3, 6))
 
 
-def draws(seed: int = 1, name: str = "trees") -> Resampling:
-    return Resampling(WEIGHTS, PARTS, seed, name)
+def draws(seed: int = 1, name: str = "trees", scale: float = 1.0) -> Resampling:
+    return Resampling(WEIGHTS, PARTS, seed, name, scale)
 
 
+@pytest.fixture(params=["one by one", "by counts", "by counts that are too many"])
+def _how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sites are drawn one by one; or most as Poisson counts, which sum to less, or to more."""
+    if request.param != "one by one":
+        monkeypatch.setattr(resampling, "MANY", 4)
+        monkeypatch.setattr(resampling, "RESERVE", 1.0 if request.param == "by counts" else -1.0)
+
+
+@pytest.mark.usefixtures("_how")
 def test_a_replicate_is_the_same_whatever_is_drawn_beside_it() -> None:
     together = draws().rows(range(40))
     used = draws()
@@ -41,9 +51,9 @@ def test_batches_are_as_large_as_memory_allows(
     """Rows that fit the cheap batch, that a product wants at least, and that memory allows it."""
     cheap, least, most, cpus = sizes
     monkeypatch.setattr(resampling, "threads", lambda: Threads(cpus, "--threads", cpus))
-    monkeypatch.setattr(resampling, "BATCH_BYTES", 8 * WEIGHTS.size * cheap)
+    monkeypatch.setattr(resampling, "BATCH_BYTES", 2 * WEIGHTS.size * cheap)
     monkeypatch.setattr(resampling, "LEAST_ROWS", least)
-    monkeypatch.setattr(resampling, "MOST_BYTES", 8 * WEIGHTS.size * most)
+    monkeypatch.setattr(resampling, "MOST_BYTES", 2 * WEIGHTS.size * most)
     batches = [batch.copy() for batch in draws().batches(40)]
     assert [len(batch) for batch in batches] == expected
     np.testing.assert_array_equal(np.concatenate(batches), draws().rows(range(40)))
@@ -71,9 +81,10 @@ def test_replicates_seeds_and_names_differ() -> None:
     assert len({row.tobytes() for row in np.concatenate(drawn)}) == 80
 
 
+@pytest.mark.usefixtures("_how")
 @pytest.mark.parametrize("scale", [0.5, 1.0, 1.4])
 def test_every_part_keeps_its_sites_and_patterns_their_shares(scale: float) -> None:
-    rows = draws().rows(range(4000), scale)
+    rows = draws(scale=scale).rows(range(4000))
     for part in PARTS:
         sites = WEIGHTS[part].sum()
         size = round(scale * sites)
@@ -83,6 +94,28 @@ def test_every_part_keeps_its_sites_and_patterns_their_shares(scale: float) -> N
         assert (np.abs(rows[:, part].mean(axis=0) - size * share) <= 5 * error).all()
         spread = rows[:, part].var(axis=0)
         np.testing.assert_allclose(spread, size * share * (1 - share), rtol=0.15)
+
+
+@pytest.mark.usefixtures("_how")
+def test_replicates_are_multinomial() -> None:
+    """Every outcome of five draws from three patterns, against its probability."""
+    weights, sites = np.array([1.0, 2.0, 3.0]), 6
+    rows = Resampling(weights, [slice(0, 3)], 3, "trees", 5 / 6).rows(range(20_000))
+    outcomes = np.array([[a, b, 5 - a - b] for a in range(6) for b in range(6 - a)])
+    found = [(rows == outcome).all(axis=1).sum() for outcome in outcomes]
+    expected = multinomial.pmf(outcomes, 5, weights / sites) * len(rows)
+    assert sum(found) == len(rows)
+    assert chisquare(found, expected).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("most", "kind"), [(12.0, np.uint16), (70_000.0, np.uint32)])
+def test_rows_below_those_of_the_data(most: float, kind: type) -> None:
+    weights = np.array([3.0, most, 1.0])
+    drawn = Resampling(weights, [slice(0, 3)], 1, "trees")
+    rows = drawn.below_data(7)
+    assert rows.dtype == kind
+    np.testing.assert_array_equal(rows[0], weights)
+    np.testing.assert_array_equal(rows[1:], drawn.rows(range(1, 8)))
 
 
 def test_the_error_of_a_share_is_a_binomial_one() -> None:
