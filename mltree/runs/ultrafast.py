@@ -57,6 +57,9 @@ AGAIN = 4
 LEAST_CENTRES, MOST_CENTRES = 72, 1000
 """Times that trees are looked around at least and at most."""
 
+QUIET = 4
+"""Times in a row that trees were looked around and no replicate took another: it ends earlier."""
+
 DISTURBANCE = 3.5
 """Standard deviation of the logs of branch lengths before one pass of optimisation, times the root
 of the sites, as what data say of a length is uncertain: 0.2 of six simulated sets of 300 sites or
@@ -169,17 +172,20 @@ def _offered(offers: _Offers, found: SearchResult, rng: np.random.Generator, emi
     offers.around(
         [entry.tree for entry in found.pool.trees if entry.key != topology_key(found.tree)]
     )
+    quiet = 0
     while True:
         correlation = own.correlation() or 0.0
         rest = [key for key, _ in own.holders() if key not in offers.done]
         correlation = correlation if rest else 1.0
         emit(TreesOffered(len(offers.done), own.offered, len(own.trees), correlation))
-        is_enough = correlation >= CORRELATION and offers.times >= LEAST_CENTRES
-        if is_enough or offers.times >= MOST_CENTRES:
+        is_enough = quiet >= QUIET or offers.times >= LEAST_CENTRES
+        if (correlation >= CORRELATION and is_enough) or offers.times >= MOST_CENTRES:
             return correlation
+        before = own.changes
         again = rng.choice(own.held, AGAIN).tolist()
         chosen = [own.trees[key] for key in [*rest[: CENTRES - AGAIN], *again]]
         offers.around([_disturbed(tree, offers.sites, rng) for tree in chosen])
+        quiet = quiet + 1 if own.changes == before else 0
 
 
 def _disturbed(tree: Tree, sites: float, rng: np.random.Generator) -> Tree:

@@ -59,13 +59,12 @@ class PoissonCounts:
         has_table = (alike >= LEAST_ALIKE) & (distinct <= LARGEST_MEAN) & (distinct > 0.0)
         self._tables = [_Table(float(mean)) for mean in distinct[has_table]]
         self._ends = np.cumsum(alike[has_table])
-        drawn = has_table[kind]
-        place = np.full(means.size, drawn.sum())  # behind what tables give: nothing
-        place[np.argsort(np.where(drawn, kind, distinct.size), kind="stable")[: drawn.sum()]] = (
-            np.arange(drawn.sum())
-        )
-        self._place = place
-        self._others = np.flatnonzero(~drawn & (means > 0.0))
+        is_drawn = has_table[kind]
+        count = int(is_drawn.sum())
+        order = np.argsort(np.where(is_drawn, kind, distinct.size), kind="stable")[:count]
+        self._place = np.full(means.size, count)  # behind what tables give: nothing
+        self._place[order] = np.arange(count)
+        self._others = np.flatnonzero(~is_drawn & (means > 0.0))
         self._means = means[self._others]
 
     def draw(self, rng: np.random.Generator, out: NDArray[Any]) -> None:

@@ -47,6 +47,8 @@ class Ultrafast:
         """uint64[B]: their topologies' keys."""
         self.trees: dict[int, Tree] = {}
         """Those that are held, by key."""
+        self.changes = 0
+        """Times that a replicate took another topology."""
         self._counts = np.zeros(replicates)
         self._met: dict[int, int] = {}
         self._splits: dict[int, UInt64Array] = {}
@@ -86,6 +88,7 @@ class Ultrafast:
             is_better = resampled[n, taken] > self.best[taken] + EPSILON
             self._counts[taken] = np.where(is_better, 1, self._counts[taken] + 1)
             self.best[taken] = np.maximum(self.best[taken], resampled[n, taken])
+            self.changes += int((self.held[taken] != keys[n]).sum())
             self.lnl[taken], self.held[taken] = lnl[n], keys[n]
             fresh[int(keys[n])] = n
         self.trees = {

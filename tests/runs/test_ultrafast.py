@@ -8,14 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mltree.alignment.alphabet import DNA
+from mltree.events.trees import TreesOffered
 from mltree.likelihood.cases import Case
 from mltree.likelihood.interchanges import neighbours
 from mltree.likelihood.site_rows import rows_of_trees
+from mltree.model.grammar import parse_model
 from mltree.problem import load_problem
 from mltree.runs.run import TreeSearch, prepare_search
-from mltree.runs.ultrafast import NAME, Met, ultrafast
+from mltree.runs.ultrafast import NAME, QUIET, Met, ultrafast
 from mltree.search.driver import SearchResult
 from mltree.settings import preset
+from mltree.simulation import letters, sites
 from mltree.supports.resampling import Resampling
 from mltree.tree.moves import nni
 from mltree.tree.random_trees import random_topology
@@ -92,6 +96,27 @@ def test_replicates_hold_the_best_of_all_topologies(
     for one, other in zip(outcome.trees, again.trees, strict=True):
         assert SplitSums(one).topology == SplitSums(other).topology
         np.testing.assert_array_equal(one.lengths, other.lengths)
+
+
+def test_it_ends_early_where_no_replicate_takes_another_tree(tmp_path: Path) -> None:
+    """Long data of a tree whose branches are clear; their first sites are not."""
+    rng = np.random.default_rng(3)
+    tree = random_topology(7, rng)
+    tree.lengths[:] = 0.1
+    rows = letters(sites(tree, parse_model("JC", DNA).arrays(), 6_000, rng), DNA)
+    told = []
+    for count in (6_000, 60):
+        path = tmp_path / f"{count}.phy"
+        text = "".join(f"t{n} {row[:count].tobytes().decode()}\n" for n, row in enumerate(rows))
+        path.write_text(f"7 {count}\n{text}")
+        ready = prepare_search(load_problem(str(path), "JC", lambda _: None), preset("fast"))
+        found = ready.run().search
+        assert found is not None
+        events: list[object] = []
+        outcome = ultrafast(ready, found, REPLICATES, seed=1, emit=events.append)
+        assert outcome.converged
+        told.append(sum(isinstance(event, TreesOffered) for event in events))
+    assert told[0] == 1 + QUIET < told[1]
 
 
 def test_quartets_are_met_again_around_other_trees() -> None:

@@ -52,6 +52,7 @@ def test_trees_that_are_as_good_are_held_by_as_many() -> None:
     resampled = np.broadcast_to(np.array([[0.0], [-EPSILON / 2]]), (2, 20_000))
     own.offer(keys, lnl, resampled, trees.__getitem__)
     assert (own.held == keys[1]).mean() == pytest.approx(0.5, abs=0.015)
+    assert own.changes == 20_000 + (own.held == keys[1]).sum()
     np.testing.assert_array_equal(own.best, 0.0)
     worse = resampled[:1] - 1.01 * EPSILON
     own.offer(keys[:1] + np.uint64(1), lnl[:1], worse, trees.__getitem__)
