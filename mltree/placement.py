@@ -93,6 +93,8 @@ class Placement(Value, kw_only=True):
     """Ranges of parts that there are so many trees for, side by side: berths."""
     chunked_as: int = 0
     """Patterns that chunks suit: as many as there are where 0."""
+    drawn: int = 0
+    """Replicates of an ultrafast bootstrap, a row of weights each."""
     afterwards: Placement | None = None
     """What is opened when the work on this one is done, with the memory that it gives back."""
 
@@ -126,8 +128,8 @@ class Placement(Value, kw_only=True):
 
     @property
     def _memory(self) -> MemoryPlanned:
-        data = self.n_tips, self._own_patterns, self.parts
-        return self._demand.planned(self.devices, self.layouts[0], self.room, *data, self.ranges)
+        data = self.n_tips, self._own_patterns, self.parts, self.ranges, self.drawn
+        return self._demand.planned(self.devices, self.layouts[0], self.room, *data)
 
     def show(self, emit: Emit) -> None:
         """Tell what the user should know before it is opened."""
@@ -210,10 +212,8 @@ class Placement(Value, kw_only=True):
 
     def exact(self, patterns: Patterns) -> Placement:
         """In fp64, for the final scores of a tree."""
-        own = self.categories, self.bounds
-        return place(
-            self.exactly, patterns, *own, kept=self.kept, systems=self.systems, among=self.among
-        )
+        own = self.categories, self.bounds, None, self.kept, self.systems
+        return place(self.exactly, patterns, *own, among=self.among)
 
     @property
     def _own_patterns(self) -> int:

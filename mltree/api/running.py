@@ -172,7 +172,7 @@ def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> Searc
     problem = _problem(request, source, call)
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
-        constraint=request.constraint, afterwards=request.supports.trees_at_once, emit=call,
+        constraint=request.constraint, afterwards=request.supports.afterwards, emit=call,
     )  # fmt: skip
     found = ready.run(call)
     return _result(request, ready, found, _supports(request, source, ready, found, call), call)

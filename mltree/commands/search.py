@@ -149,7 +149,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     ready = prepare_search(
         problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
         constraint=request.constraint, kept=layouts,
-        afterwards=request.supports.trees_at_once, emit=reporter,
+        afterwards=request.supports.afterwards, emit=reporter,
     )  # fmt: skip
     computation = ready.computation
     checkpoint = Checkpoint(

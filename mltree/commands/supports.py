@@ -12,6 +12,7 @@ from mltree.commands.branch_tests import BRANCHES, LocalTests
 from mltree.commands.ultrafast import ULTRAFAST_KINDS, WantedUltrafast, ultrafast_texts
 from mltree.events import Emit
 from mltree.events.trees import SupportsDrawn
+from mltree.runs.computation import Afterwards
 from mltree.runs.run import Found, TreeSearch
 from mltree.tree.topology import Tree
 from mltree.values import Value
@@ -55,9 +56,12 @@ class Supports(Value):
         return cited | {metric.strip().upper(): None for metric in metrics}
 
     @property
-    def trees_at_once(self) -> int:
-        """Trees that are searched side by side when the search has ended."""
-        return self.bootstrap.trees if self.bootstrap else 0
+    def afterwards(self) -> Afterwards:
+        """What they compute when the search has ended."""
+        return Afterwards(
+            self.bootstrap.trees if self.bootstrap else 0,
+            self.ultrafast.replicates if self.ultrafast else 0,
+        )
 
 
 class Draw(Protocol):

@@ -10,13 +10,21 @@ from mltree.device.layout import Layout
 from mltree.device.memory import LEAST_BATCH, PARTIAL_SUMS, cla_memory
 from mltree.events.run import MemoryPlanned
 from mltree.likelihood.engine import Room
+from mltree.likelihood.site_rows import RESAMPLED_BYTES
 from mltree.settings import PRESETS
 
-__all__ = ["APART_BYTES", "Demand", "rows_of", "shared_limits", "slots_of"]
+__all__ = ["APART_BYTES", "Demand", "keeps_drawn", "rows_of", "shared_limits", "slots_of"]
 
 APART_BYTES = 1 << 25
 """Of a CPU's CLAs where every tree is of a single part: some of its batches
 (:data:`mltree.device.memory.CPU_BATCH`), or those of one tree of the largest part if more."""
+
+DRAWN_SHARE, DRAWN_ON_CPU = 8, 1 << 29
+"""Of a device's memory, an eighth, and of a CPU's so many bytes at most: what rows of drawn weights
+may keep of it while trees are scored under them."""
+
+DRAWN_BYTES, WEIGHT_BYTES = 2, 8
+"""Of a drawn weight on the host, and of one on a device."""
 
 HOST_BYTES = 144 << 20
 """Of a process with PoCL, its kernels and a search's own arrays: 113 to 170 MiB, as processors
@@ -44,6 +52,15 @@ def shared_limits(
         return [limit] * len(sizes)
     whole = min(cla_memory(info.handle, limit) for info in devices)
     return [whole * size // sum(sizes) for size in sizes]
+
+
+def keeps_drawn(devices: Sequence[DeviceInfo], rows: int, n_patterns: int) -> bool:
+    """Whether so many rows of drawn weights stay on devices, or come a few at a time, each time."""
+    room = (
+        min(info.memory // DRAWN_SHARE, DRAWN_ON_CPU if info.is_cpu else info.memory)
+        for info in devices
+    )
+    return not devices or WEIGHT_BYTES * rows * n_patterns <= sum(room)
 
 
 class Demand(NamedTuple):
@@ -84,10 +101,12 @@ class Demand(NamedTuple):
         n_patterns: int,
         parts: int,
         ranges: int,
+        drawn: int,
     ) -> MemoryPlanned:
         """What will be taken at the peak, of devices with so much room each.
 
         ranges  of parts that there are so many trees for
+        drawn   rows of weights
         """
         most, slot = room.most * len(devices), layout.cla_bytes(n_patterns)
         own = min(self.own, most)
@@ -96,7 +115,11 @@ class Demand(NamedTuple):
         tips = n_patterns * (n_tips + layout.site_bytes)
         sums = min(PARTIAL_SUMS, layout.flow_bytes(n_patterns))
         taken = clas + near + matrices + tips + sums
-        on_host = taken if all(info.is_cpu for info in devices) else 0
+        on_host = drawn * n_patterns * DRAWN_BYTES
+        if all(info.is_cpu for info in devices):
+            wide = drawn * n_patterns * WEIGHT_BYTES
+            stays = keeps_drawn(devices, drawn, n_patterns)
+            on_host += taken + (wide if stays else min(wide, RESAMPLED_BYTES))
         return MemoryPlanned(
             device=", ".join(info.name for info in devices),
             layout=str(layout),

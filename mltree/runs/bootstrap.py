@@ -24,6 +24,7 @@ from mltree.model.partitioned import PartitionModel
 from mltree.placement import Resources
 from mltree.problem import Problem
 from mltree.ranks import ALIKE_HINT, LONE, Ranks, Work
+from mltree.runs.computation import Afterwards
 from mltree.runs.journal import Entry, Head, Journal
 from mltree.runs.resampled import has_berths, resampled
 from mltree.runs.run import (
@@ -220,7 +221,7 @@ def prepare_bootstrap(
     fitting = settings.for_data(len(problem.taxa), problem.n_sites)
     computation = open_computation(
         problem, resources, emit, distinct.groups, fitting, kept=kept,
-        replicates=replicates or 2 * STEP,
+        afterwards=Afterwards(replicates or 2 * STEP),
     )  # fmt: skip
     model = problem.model
     if not _is_given(problem):

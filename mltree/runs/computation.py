@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,11 +33,20 @@ from mltree.tree.parsimony import ParsimonyEngine
 from mltree.tree.topology import Tree
 from mltree.values import Value
 
-__all__ = ["ANY_DEVICE", "DEFAULT", "Computation", "Found", "open_computation"]
+__all__ = ["ANY_DEVICE", "DEFAULT", "Afterwards", "Computation", "Found", "open_computation"]
 
 DEFAULT = preset("default")
 
 ANY_DEVICE = Resources()
+
+
+class Afterwards(NamedTuple):
+    """What is computed where a search was, when that has ended."""
+
+    replicates: int = 0
+    """That are searched side by side."""
+    drawn: int = 0
+    """Replicates of an ultrafast bootstrap, a row of weights each."""
 
 
 class Computation(Value):
@@ -110,14 +119,14 @@ def open_computation(
     settings: SearchSettings = DEFAULT,
     trees: int | None = None,
     kept: KeptLayouts | None = None,
-    replicates: int = 0,
+    afterwards: Afterwards = Afterwards(),  # noqa: B008
 ) -> Computation:
     """Plan where a run computes, show that, and open it.
 
     groups      patterns of a search without copies; the problem's where None
     trees       that a search will have; None where one is evaluated
     kept        layouts that a search goes on in
-    replicates  that will be searched side by side when that has ended
+    afterwards  what comes when that has ended
 
     Raises:
         DeviceError: a device cannot be found or used.
@@ -129,15 +138,17 @@ def open_computation(
     reported = None
     if not model.has_site_rates:
         placement = _placed(resources, groups, model, bounds, trees, kept, here())
-        if replicates:
-            placement = with_replicates(placement, groups, replicates)
+        if afterwards.replicates:
+            placement = with_replicates(placement, groups, afterwards.replicates)
+        placement = _with_drawn(placement, afterwards.drawn)
         placement.show(emit)
         likelihood = placement.likelihood(groups, emit)
     else:
         largest = max(own.stop - own.start for patterns in groups for own in patterns.parts)
         count = rates_for(largest, max(form.most for form in model.site_rates))
         one = [1] * len(groups)
-        most = max(trees or 1, replicates) if replicates else trees
+        beside = afterwards.replicates
+        most = max(trees or 1, beside) if beside else trees
         placement = place_all(resources, alike(groups, count), one, bounds, most, kept)
         placement.show(emit)
         engine = RateGroupEngine(placement.open, groups, count, emit)
@@ -145,7 +156,7 @@ def open_computation(
         reported = _placed(
             resources, problem.groups, model.under_gamma, bounds, kept=placement.kept
         )
-    asked = problem, resources, ignore, groups, settings, trees, placement.kept, replicates
+    asked = problem, resources, ignore, groups, settings, trees, placement.kept, afterwards
     return Computation(placement, likelihood, problem.groups, is_whole, asked, reported)
 
 
@@ -163,6 +174,11 @@ def _placed(
     widths = [model.categories[first] for first in firsts]
     systems = [model.systems[first] for first in firsts]
     return place_all(resources, groups, widths, bounds, trees, kept, systems, among)
+
+
+def _with_drawn(placement: JointPlacement, rows: int) -> JointPlacement:
+    """The same, with so many replicates of an ultrafast bootstrap afterwards."""
+    return JointPlacement(tuple(replace(one, drawn=rows) for one in placement.each))
 
 
 class Found(Value):

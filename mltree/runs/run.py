@@ -28,7 +28,14 @@ from mltree.placement import Resources
 from mltree.problem import Problem
 from mltree.ranks import ALIKE_HINT, LONE, Ranks
 from mltree.report.tables import listed
-from mltree.runs.computation import ANY_DEVICE, DEFAULT, Computation, Found, open_computation
+from mltree.runs.computation import (
+    ANY_DEVICE,
+    DEFAULT,
+    Afterwards,
+    Computation,
+    Found,
+    open_computation,
+)
 from mltree.search.alternation import alternate
 from mltree.search.among_ranks import AmongRanks
 from mltree.search.checkpoint import Checkpoint, fingerprint
@@ -128,7 +135,7 @@ def prepare_search(
     starts: str | None = None,
     constraint: str | None = None,
     kept: KeptLayouts | None = None,
-    afterwards: int = 0,
+    afterwards: Afterwards = Afterwards(),  # noqa: B008
     emit: Emit = ignore,
 ) -> TreeSearch:
     """Open an engine for a search and grow its starting trees.
@@ -137,7 +144,7 @@ def prepare_search(
                 where None
     constraint  the file of a constraint tree
     kept        layouts of the checkpoint that the search goes on from
-    afterwards  replicates that will be searched side by side when it has ended
+    afterwards  what comes when it has ended
 
     Raises:
         InputError: the starts or the constraint cannot be used.

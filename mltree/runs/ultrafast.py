@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.device.demand import keeps_drawn
 from mltree.events import Emit, Notice, ignore
 from mltree.events.trees import ReplicateDone, TreesOffered
 from mltree.likelihood.api import Likelihood
@@ -115,10 +116,13 @@ def ultrafast(
     began = time.perf_counter()
     likelihood = search.computation.likelihood
     rows = Resampling.of(search.distinct.groups, seed, NAME).below_data(replicates)
-    likelihood.load_weights(rows)
-    own = Ultrafast(replicates)
+    each = search.computation.placement.each
+    stay = all(keeps_drawn(one.devices, len(rows), one.n_patterns) for one in each)
+    if stay:
+        likelihood.load_weights(rows)
+    own, case = Ultrafast(replicates), Case(found.model.arrays())
     try:
-        offers = _Offers(likelihood, Case(found.model.arrays()), rows, own, search.constraint)
+        offers = _Offers(likelihood, case, rows, stay, own, search.constraint)
         correlation = _offered(offers, found, np.random.default_rng(seed), emit)
     finally:
         likelihood.load_weights(rows[:1].astype(np.float64))
@@ -230,10 +234,15 @@ class _Offers:
         likelihood: Likelihood,
         case: Case,
         weights: Weights,
+        stay: bool,
         replicates: Ultrafast,
         constraint: Constraint | None,
     ) -> None:
-        """``weights`` f64[1 + B, L]: the data's and the replicates', which the likelihood has."""
+        """Offer to the replicates.
+
+        weights  [1 + B, L]: the data's and the replicates'
+        stay     whether the likelihood has them all; it has the data's alone otherwise
+        """
         self.replicates = replicates
         self.done: set[int] = set()
         """Keys of the topologies whose neighbours were offered."""
@@ -242,6 +251,7 @@ class _Offers:
         self.sites = float(weights[0].sum())
         self._likelihood, self._case = likelihood, case
         self._of_data, self._drawn = weights[0].astype(np.float64), weights[1:]
+        self._stay = stay
         self._constraint = constraint
         self._met = Met()
 
@@ -271,7 +281,8 @@ class _Offers:
         )
         above[near] = rows.lnl[:-1] - of_tree
         self._met.learn(keys, order, around.lengths, above)
-        resampled = rows.resampled_by(1, self._drawn)
+        drawn = self._drawn
+        resampled = rows.resampled_by(1, drawn) if self._stay else rows.resampled(drawn)
         offered = np.flatnonzero(rows.lnl >= self.replicates.cutoff)
         every = np.append(topologies[near], np.uint64(sums.topology))
 

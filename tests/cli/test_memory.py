@@ -8,10 +8,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import Result
 
+from mltree.alignment.alphabet import DNA
 from mltree.device.discovery import choose_device
+from mltree.model.grammar import parse_model
+from mltree.simulation import letters, sites
+from mltree.tree.random_trees import random_topology
 
 Run = Callable[..., Result]
 
@@ -55,6 +60,24 @@ def test_a_search_takes_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     plan = planned(Path("out").read_text())
     assert taken == pytest.approx(plan["process"], rel=0.2)
     assert taken < PROMISE + 2 * plan["clas"]
+
+
+def test_so_does_an_ultrafast_bootstrap_of_long_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand rows of weights, which are more than all CLAs together."""
+    rng = np.random.default_rng(5)
+    tree = random_topology(8, rng)
+    tree.lengths[:] = 0.3
+    rows = letters(sites(tree, parse_model("JC+G4", DNA).arrays(), 60_000, rng), DNA)
+    text = "".join(f">t{tip}\n{row.tobytes().decode()}\n" for tip, row in enumerate(rows))
+    (tmp_path / "long.fa").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    search = ("search", "long.fa", "--device", "cpu", "--preset", "fast", "--model", "JC+G4")
+    taken = peak(*search, "--ufboot", "1000", "--prefix", "x", "--json")
+    plan = planned(Path("out").read_text())
+    assert plan["process"] > 3 * (plan["clas"] + plan["near"])
+    assert taken == pytest.approx(plan["process"], rel=0.25)
 
 
 def test_check_and_log_say_the_same(run: Run, primates: str) -> None:

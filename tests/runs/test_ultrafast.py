@@ -22,6 +22,7 @@ from mltree.settings import preset
 from mltree.simulation import letters, sites
 from mltree.supports.resampling import Resampling
 from mltree.tree.moves import nni
+from mltree.tree.newick import write_newick
 from mltree.tree.random_trees import random_topology
 from mltree.tree.split_sums import SplitSums
 from mltree.tree.topology import Tree
@@ -96,6 +97,21 @@ def test_replicates_hold_the_best_of_all_topologies(
     for one, other in zip(outcome.trees, again.trees, strict=True):
         assert SplitSums(one).topology == SplitSums(other).topology
         np.testing.assert_array_equal(one.lengths, other.lengths)
+
+
+def test_weights_that_come_a_few_at_a_time_change_no_bit(
+    searched: tuple[TreeSearch, SearchResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready, found = searched
+    expected = ultrafast(ready, found, REPLICATES, seed=2)
+    monkeypatch.setattr("mltree.runs.ultrafast.keeps_drawn", lambda *_: False)
+    monkeypatch.setattr("mltree.likelihood.site_rows.RESAMPLED_BYTES", 8 * 140 * 130)
+    outcome = ultrafast(ready, found, REPLICATES, seed=2)
+    newicks = [
+        [write_newick(tree, ready.problem.taxa) for tree in one.trees]
+        for one in (expected, outcome)
+    ]
+    assert newicks[0] == newicks[1]
 
 
 def test_it_ends_early_where_no_replicate_takes_another_tree(tmp_path: Path) -> None:
