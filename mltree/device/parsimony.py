@@ -57,12 +57,13 @@ class DeviceParsimony:
         self.is_cpu = bool(device.type & cl.device_type.CPU)
         self.grove_bytes = 1 << 26 if self.is_cpu else 1 << 30
         self._naming = NamingDevice(device)
+        self._left_to_host = 0
 
     def grow(
         self, sites: PackedSites, orders: Int32Array, draws: npt.NDArray[np.uint32]
     ) -> list[Tree]:
         """Trees by stepwise addition."""
-        if _is_for_host(sites, len(orders)):
+        if self._is_for_host(sites, len(orders)):
             return REFERENCE.grow(sites, orders, draws)
         count, tips = orders.shape
         memory, queue = self.memory()
@@ -89,9 +90,24 @@ class DeviceParsimony:
 
     def grove(self, forest: Forest, sites: PackedSites) -> Grove:
         """Whole trees with their sets."""
-        if _is_for_host(sites, forest.n_trees):
+        if self._is_for_host(sites, forest.n_trees):
             return REFERENCE.grove(forest, sites)
         return DeviceGrove(self, forest, sites)
+
+    def _is_for_host(self, sites: PackedSites, trees: int) -> bool:
+        """Whether NumPy is done before a device begins, or changes may be more than one counts.
+
+        A CPU begins at once when its kernels are there: it loads them when NumPy has done as much
+        work as is worth that, one replicate after another.
+        """
+        if float(sites.word_weights.sum()) * WORD_BITS >= MOST_CHANGES:
+            return True
+        work = trees * sites.n_tips**2 * len(sites.tips)
+        before = self._left_to_host if self.is_cpu else 0
+        if before + work >= LEAST_WORK:
+            return False
+        self._left_to_host += work
+        return True
 
     def memory(self) -> tuple[Memory, cl.CommandQueue]:
         """Buffers of somebody's own."""
@@ -228,12 +244,6 @@ def load_sites(memory: Memory, sites: PackedSites, n_trees: int) -> list[Any]:
     stride = tips * size if sites.tips.ndim > 2 else 0
     names = ("plane", "weight", "tip_sets", "sets", "twin")
     return [*map(np.int32, numbers), np.int64(stride), *(memory[name] for name in names)]
-
-
-def _is_for_host(sites: PackedSites, trees: int) -> bool:
-    """Whether NumPy is done before a device begins, or changes may be more than one counts."""
-    is_little = trees * sites.n_tips**2 * len(sites.tips) < LEAST_WORK
-    return is_little or float(sites.word_weights.sum()) * WORD_BITS >= MOST_CHANGES
 
 
 def _tree(twin: Int32Array, near: Int32Array) -> Tree:

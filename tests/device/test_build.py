@@ -17,6 +17,7 @@ from mltree.device import build
 from mltree.device.discovery import choose_device
 from mltree.device.layout import QUAD, gpu_layout, most_rows
 from mltree.device.worker import MOST_LOCAL
+from mltree.errors import DeviceError
 
 Hash = Callable[[], str]
 
@@ -161,6 +162,16 @@ def test_builds_are_silent(folder: Path, capfd: pytest.CaptureFixture[str]) -> N
         file.write("__kernel void of_doubtful_worth(__global int *x) { int unused; *x = 1.5; }\n")
     build.build_kernels(cl.Context([device]), device, "parsimony", EDGES=1)
     assert capfd.readouterr().err == ""
+
+
+def test_kernels_that_do_not_compile_are_one_line(folder: Path) -> None:
+    device = choose_device(None).handle
+    with (folder / "widen.cl").open("a") as file:
+        file.write("__kernel void broken(")
+    with pytest.raises(DeviceError, match=r"widen\.cl does not compile: ") as raised:
+        build.build_kernels(cl.Context([device]), device, "widen", FP64=1)
+    assert "\n" not in raised.value.message
+    assert "driver's version" in raised.value.hint
 
 
 def test_a_device_whose_contexts_take_long_has_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,31 @@ def random_patterns(rng: np.random.Generator, alphabet: Alphabet) -> Patterns:
     )
 
 
+@EVERY_DEVICE
+def test_a_cpu_begins_when_numpy_has_done_enough(
+    info: DeviceInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One replicate after another is little work each; a GPU leaves it to NumPy."""
+    sites = pack_sites(random_patterns(np.random.default_rng(8), DNA))
+    work = 2 * sites.n_tips**2 * len(sites.tips)
+    monkeypatch.setattr(module, "LEAST_WORK", 3 * work)
+    engine = DeviceParsimony(info.handle)
+    launched: list[str] = []
+    launch = engine.launch
+    monkeypatch.setattr(
+        engine,
+        "launch",
+        lambda queue, name, *rest: launched.append(name) or launch(queue, name, *rest),
+    )
+    before = []
+    for _ in range(5):
+        rngs = [np.random.default_rng(n) for n in range(2)]
+        trees = stepwise_additions(sites, rngs, engine=engine)
+        assert_equal(trees, stepwise_additions(sites, [np.random.default_rng(n) for n in range(2)]))
+        before.append(len(launched))
+    assert before == ([0, 0, 1, 2, 3] if engine.is_cpu else [0] * 5)
+
+
 def assert_equal(trees: list[Tree], others: list[Tree]) -> None:
     for tree, other in zip(trees, others, strict=True):
         np.testing.assert_array_equal(tree.twin, other.twin)
