@@ -33,7 +33,15 @@ from mltree.tree.parsimony import ParsimonyEngine
 from mltree.tree.topology import Tree
 from mltree.values import Value
 
-__all__ = ["ANY_DEVICE", "DEFAULT", "Afterwards", "Computation", "Found", "open_computation"]
+__all__ = [
+    "ANY_DEVICE",
+    "DEFAULT",
+    "NOTHING",
+    "Afterwards",
+    "Computation",
+    "Found",
+    "open_computation",
+]
 
 DEFAULT = preset("default")
 
@@ -47,6 +55,9 @@ class Afterwards(NamedTuple):
     """That are searched side by side."""
     drawn: int = 0
     """Replicates of an ultrafast bootstrap, a row of weights each."""
+
+
+NOTHING = Afterwards()
 
 
 class Computation(Value):
@@ -119,7 +130,7 @@ def open_computation(
     settings: SearchSettings = DEFAULT,
     trees: int | None = None,
     kept: KeptLayouts | None = None,
-    afterwards: Afterwards = Afterwards(),  # noqa: B008
+    afterwards: Afterwards = NOTHING,
 ) -> Computation:
     """Plan where a run computes, show that, and open it.
 

@@ -31,6 +31,7 @@ from mltree.report.tables import listed
 from mltree.runs.computation import (
     ANY_DEVICE,
     DEFAULT,
+    NOTHING,
     Afterwards,
     Computation,
     Found,
@@ -135,7 +136,7 @@ def prepare_search(
     starts: str | None = None,
     constraint: str | None = None,
     kept: KeptLayouts | None = None,
-    afterwards: Afterwards = Afterwards(),  # noqa: B008
+    afterwards: Afterwards = NOTHING,
     emit: Emit = ignore,
 ) -> TreeSearch:
     """Open an engine for a search and grow its starting trees.
