@@ -361,9 +361,12 @@ class Session:
         reserve("program", program.words.nbytes)
 
     def _launch(self, plan: Plan) -> None:
-        stages = plan.program.stages
         self.memory.expect(plan.products)
-        self.times.sent(plan.program, self._n_patterns)
+        self._enqueue_all(plan)
+        self.times.sent(plan.program, self._n_patterns)  # while the device is at it
+
+    def _enqueue_all(self, plan: Plan) -> None:
+        stages = plan.program.stages
         if len(plan.launches) < len(stages):
             self._enqueue(plan, plan.launches[0])
             return
