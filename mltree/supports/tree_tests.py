@@ -83,8 +83,10 @@ def leads(lnl: Float64Array) -> Float64Array:
 
 def _best_two(lnl: Float64Array) -> tuple[Float64Array, Float64Array]:
     """The largest along axis 0, and the next; equal where two are."""
-    two = np.partition(lnl, len(lnl) - 2, axis=0)[-2:]
-    return two[1], two[0]
+    first: Float64Array = lnl.max(axis=0)
+    is_best = lnl == first
+    others = np.where(is_best, -np.inf, lnl).max(axis=0)
+    return first, np.where(np.count_nonzero(is_best, axis=0) > 1, first, others)
 
 
 def bootstrap_proportions(resampled: Float64Array) -> TreeTest:

@@ -56,8 +56,9 @@ class Multiscale:
     def count(self, scale: int, resampled: Float64Array) -> None:
         """Take in f64 [n, R] lnL of replicates of ``SCALES[scale]``."""
         behind = leads(resampled)
-        self._counts[scale] += (behind < 0).sum(axis=1) + (behind == 0).sum(axis=1) / 2
-        self._sums[:, scale] += behind.sum(axis=1), (behind * behind).sum(axis=1)
+        won, tied = (np.count_nonzero(is_so, axis=1) for is_so in (behind < 0, behind == 0))
+        self._counts[scale] += won + tied / 2
+        self._sums[:, scale] += behind.sum(axis=1), np.einsum("nr,nr->n", behind, behind)
         self._replicates[scale] += resampled.shape[1]
 
     def test(self) -> TreeTest:
