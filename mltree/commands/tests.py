@@ -240,7 +240,10 @@ def _best(
     trees: Sequence[Tree],
     epsilon: float,
 ) -> int:
-    """Which tree is the best; with better branch lengths, of those that are as they are."""
+    """Which tree is the best: as its file has it, if branch lengths stay as they are.
+
+    Else, of those that are the best so, the one that is once their lengths are optimised.
+    """
     cases = [Case(problem.model.arrays())] * len(trees)
     if not request.optimise_branches:
         for tree in trees:

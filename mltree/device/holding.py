@@ -78,8 +78,7 @@ def put_weights(memory: Memory, blocks: Blocks, rows: Weights, widening: Widenin
 class Widening:
     """Weights of 16 bits on their way to a GPU, which makes whole ones of them (opencl/widen.cl).
 
-    A host takes as long to make them as to draw them, and four times as many bytes to send. Where
-    it is the device itself nothing is sent.
+    So a quarter of the bytes is sent. Where the host is the device nothing is, and it makes them.
     """
 
     def __init__(self, context: cl.Context, queue: cl.CommandQueue, acc: np.dtype[Any]) -> None:

@@ -161,6 +161,7 @@ def open_computation(
         beside = afterwards.replicates
         most = max(trees or 1, beside) if beside else trees
         placement = place_all(resources, alike(groups, count), one, bounds, most, kept)
+        placement = _with_drawn(placement, afterwards.drawn)
         placement.show(emit)
         engine = RateGroupEngine(placement.open, groups, count, emit)
         likelihood = PerSiteLikelihood(engine, bounds, Columns.of(groups), count)

@@ -117,7 +117,7 @@ def ultrafast(
     likelihood = search.computation.likelihood
     rows = Resampling.of(search.distinct.groups, seed, NAME).below_data(replicates)
     each = search.computation.placement.each
-    stay = all(keeps_drawn(one.devices, len(rows), one.n_patterns) for one in each)
+    stay = all(keeps_drawn(one.devices, replicates, one.n_patterns) for one in each)
     if stay:
         likelihood.load_weights(rows)
     own, case = Ultrafast(replicates), Case(found.model.arrays())

@@ -1,4 +1,4 @@
-"""Poisson counts of many things at once, from tables: a nanosecond each where NumPy takes thirty.
+"""Poisson counts of many things at once, from tables: three nanoseconds each, NumPy's take 26.
 
 A table has the count for each of 2^16 equal shares of the chances from 0 to 1. Where the chances of
 two counts meet within a share, what is drawn is told apart by a fraction of 53 bits.

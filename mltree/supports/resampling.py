@@ -5,9 +5,9 @@ replicate depends on the seed, the name of what is drawn and its number alone: i
 whatever is drawn beside it, or before.
 
 How often sites are drawn is a multinomial, and of a long part it is made from Poisson counts, which
-cost a fifth: given their sum, they are a multinomial of so many draws. They are made to sum to a
-little less than is wanted, and the rest is drawn one by one; should they sum to more, so many are
-taken away. Either way the counts are exactly as if all had been drawn one by one.
+cost a fifth where there are 100,000: given their sum, they are a multinomial of so many draws. They
+are made to sum to a little less than is wanted, and the rest is drawn one by one; should they sum
+to more, so many are taken away. Either way it is exactly as if all had been drawn one by one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ STREAM = 210306068529402873165736369884012333109
 Streams a power of two apart are no independent ones: at 2^64 the mean weights were 1 % off."""
 
 BATCH_BYTES = 1 << 21
-"""Of the rows that are drawn at a time: so few that the allocator uses one batch's memory for the
-next. Pages that are new to the process took longer than the draws (10,000 sites on one core: 110 to
-150 us a row in batches of 2^27, 49 in these)."""
+"""Of the rows that are drawn at a time, while a device has four times as many of the last. Tests of
+60 trees x 5,000 sites on a CPU took 265 MB in all in batches of 2^23, 203 in these; in batches of
+2^27 pages that are new to the process took longer than the draws."""
 
 LEAST_ROWS, MOST_BYTES = 32, 1 << 28
 """Of a batch of longer rows, for each CPU that draws: a product with fewer reads the rows of trees
@@ -45,15 +45,15 @@ SHARE = 1 << 20
 """Sites that are worth a share of their own: some milliseconds' work."""
 
 MANY = 1 << 14
-"""Sites of a replicate from which on Poisson counts are the cheaper way."""
+"""Sites of a replicate from which on Poisson counts are the cheaper way: of 16,384 patterns 105 us
+for 143, though of 17,000 sites in 6,000 patterns with 69 weights 133 for 121."""
 
 RESERVE = 4.0
 """Standard deviations that Poisson counts are expected to stay below the sites wanted."""
 
 OFTEN = 1 << 15
 """Sites of a pattern up to which 16 bits hold how many are drawn: twice as many come with a chance
-of e^-12,000, at one and a half times the size of the data e^-1,900."""
-
+of e^-12,000 (Poisson), at 1.4 times the sites of the data e^-3,700."""
 
 NONE = np.empty(0, np.intp)
 
