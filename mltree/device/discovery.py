@@ -10,7 +10,7 @@ import pyopencl as cl
 from mltree.device.build import has_matrix_unit
 from mltree.device.cache import cache_folder
 from mltree.device.info import DeviceInfo
-from mltree.device.pocl import little_room, name_unknown_cpu, why_unloadable
+from mltree.device.pocl import little_room, name_cpu, why_unloadable
 from mltree.errors import DeviceError
 from mltree.ranks import turn
 
@@ -74,7 +74,7 @@ def _platforms() -> list[cl.Platform]:
 def _describe(index: int, device: cl.Device) -> DeviceInfo:
     is_cpu = bool(device.type & cl.device_type.CPU)
     if is_cpu:
-        name_unknown_cpu(device)
+        name_cpu(device)
     return DeviceInfo(
         index=index,
         name=device.name.strip(),

@@ -1,22 +1,26 @@
 """What PoCL needs to be told, and what it needs to have.
 
-PoCL from PyPI carries LLVM 14. On a CPU that LLVM does not know (Zen 4 and 5, say) it names the
-target "generic", and its own compiler then refuses that name: "unknown target CPU 'generic'"
-(PoCL's issue 1049). No option or environment variable reaches the name, so it is replaced where
-PoCL keeps it, in its device record, by the instruction-set level that the CPU reports.
+PoCL from PyPI carries LLVM 14, which names CPUs by their family and takes what it does not know
+for the nearest. A Zen 5 is "generic", which PoCL's own compiler then refuses ("unknown target CPU
+'generic'", PoCL's issue 1049). A Zen 4 is a "znver3", which has no AVX-512, while PoCL takes its
+library of functions by what the CPU reports, with AVX-512: LLVM ends the process ("Cannot
+select"). And what a hypervisor hides of a CPU would be executed all the same. No option or
+environment variable reaches the name, so where it does not fit the CPU it is replaced where PoCL
+keeps it, in its device record, by the instruction-set level that the CPU reports.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 import struct
 from pathlib import Path
 
 import pyopencl as cl
 
-__all__ = ["is_pocl", "little_room", "name_unknown_cpu", "why_unloadable"]
+__all__ = ["fitting_name", "is_pocl", "little_room", "name_cpu", "why_unloadable"]
 
 ADDRESS_SPACE = 1 << 30
 """Bytes that the process may have to map while PoCL compiles: searches of 12 taxa reached 0.81 GB,
@@ -30,14 +34,26 @@ PLATFORM = "Portable Computing Language"
 _RECORD_BYTES = 4096
 """How far into PoCL's device record to look for the name (3.0: at about 1 kB)."""
 
-_UNKNOWN = b"generic\0"
+_NAME = re.compile(r"-(?:gnu|musl)-(.+)$")
+"""What a device's version says last: ``… pthread-x86_64-unknown-linux-gnu-znver3``."""
 
-_LEVELS = (
-    (b"x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
-    (b"x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}),
-    (b"x86-64-v2", {"sse4_1", "sse4_2", "ssse3", "popcnt"}),
-)
-"""Names that LLVM knows, and the flags of ``/proc/cpuinfo`` that they stand for (x86-64 psABI)."""
+_LEVELS = {
+    "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+    "x86-64-v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"},
+    "x86-64-v2": {"sse4_1", "sse4_2", "ssse3", "popcnt"},
+    "x86-64": {"sse2"},
+}
+"""Names that LLVM knows, the best first, and the flags of ``/proc/cpuinfo`` that they stand for
+(x86-64 psABI)."""
+
+_KNOWN = {
+    "x86-64-v4": (
+        "skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client",
+        "icelake-server", "rocketlake", "tigerlake", "sapphirerapids",
+    ),
+    "x86-64-v3": ("haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3"),
+}  # fmt: skip
+"""CPUs of LLVM 14 by their level; names of others, older ones, are left as they are."""
 
 _names: dict[int, ctypes.Array[ctypes.c_char]] = {}
 """The replacement strings, alive as long as PoCL points at them."""
@@ -73,52 +89,54 @@ def little_room() -> str | None:
     )
 
 
-def name_unknown_cpu(device: cl.Device) -> None:
-    """Give a PoCL device whose CPU LLVM does not know a name that it can compile for.
+def name_cpu(device: cl.Device) -> None:
+    """Give a PoCL device a name of its CPU that it can compile for, where it has none.
 
     Does nothing on other devices, and nothing that can fail: what cannot be read is left alone.
     """
-    if not device.version.rstrip().endswith("-generic") or device.int_ptr in _names:
-        return
-    level = _level()
-    if level is None:
+    found = _NAME.search(device.version.rstrip()) if is_pocl(device) else None
+    if found is None or device.int_ptr in _names:
         return
     try:
-        address = _find_name(device.int_ptr)
+        name = fitting_name(found[1], set(Path("/proc/cpuinfo").read_text().split()))
+        address = None if name == found[1] else _find_name(device.int_ptr, found[1])
     except OSError:
         return
     if address is not None:
-        _names[device.int_ptr] = ctypes.create_string_buffer(level)
+        _names[device.int_ptr] = ctypes.create_string_buffer(name.encode())
         pointer = ctypes.addressof(_names[device.int_ptr])
         ctypes.c_uint64.from_address(address).value = pointer
 
 
-def _level() -> bytes | None:
-    try:
-        flags = set(Path("/proc/cpuinfo").read_text().split())
-    except OSError:
-        return None
-    return next((name for name, needed in _LEVELS if needed <= flags), None)
+def fitting_name(name: str, flags: set[str]) -> str:
+    """The CPU to compile for: as LLVM names it, where it is of the level that its flags tell.
+
+    flags  of ``/proc/cpuinfo``
+    """
+    level = next((level for level, needed in _LEVELS.items() if needed <= flags), None)
+    named = next((level for level, cpus in _KNOWN.items() if name in cpus), level)
+    return level if level and (name == "generic" or level != named) else name
 
 
-def _find_name(record: int) -> int | None:
-    """Address of the word in the device record that points at the string "generic".
+def _find_name(record: int, name: str) -> int | None:
+    """Address of the word in the device record that points at the name.
 
     Reads through ``/proc/self/mem``, where a wild address is an error and not a crash.
     """
+    wanted = name.encode() + b"\0"
     memory = os.open("/proc/self/mem", os.O_RDONLY)
     try:
         words = os.pread(memory, _RECORD_BYTES, record)
         for index, (word,) in enumerate(struct.iter_unpack("=Q", words[: len(words) & ~7])):
-            if _reads(memory, word) == _UNKNOWN:
+            if _reads(memory, word, len(wanted)) == wanted:
                 return record + 8 * index
     finally:
         os.close(memory)
     return None
 
 
-def _reads(memory: int, address: int) -> bytes:
+def _reads(memory: int, address: int, count: int) -> bytes:
     try:
-        return os.pread(memory, len(_UNKNOWN), address) if 0 < address < 1 << 62 else b""
+        return os.pread(memory, count, address) if 0 < address < 1 << 62 else b""
     except OSError:
         return b""

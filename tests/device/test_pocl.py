@@ -1,0 +1,60 @@
+"""PoCL is told of a CPU by a name that means what the CPU can do."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pyopencl as cl
+import pytest
+
+from mltree.device.discovery import find_devices
+from mltree.device.pocl import fitting_name, is_pocl, name_cpu
+
+V2 = {"sse2", "ssse3", "sse4_1", "sse4_2", "popcnt"}
+V3 = V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}
+V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "fitting"),
+    [
+        pytest.param("znver3", V3, "znver3", id="Zen 3"),
+        pytest.param("znver3", V4, "x86-64-v4", id="Zen 4"),
+        pytest.param("generic", V4, "x86-64-v4", id="Zen 5"),
+        pytest.param("generic", V3, "x86-64-v3", id="a new one"),
+        pytest.param("icelake-server", V4, "icelake-server", id="Ice Lake"),
+        pytest.param("icelake-server", V3, "x86-64-v3", id="Ice Lake, AVX-512 hidden"),
+        pytest.param("skylake", V2, "x86-64-v2", id="Pentium Gold"),
+        pytest.param("haswell", {"sse2"}, "x86-64", id="Haswell, all hidden"),
+        pytest.param("sandybridge", V2 | {"avx"}, "sandybridge", id="Sandy Bridge"),
+        pytest.param("generic", set(), "generic", id="nothing is known"),
+    ],
+)
+def test_a_cpu_is_named_by_what_it_can_do(name: str, flags: set[str], fitting: str) -> None:
+    assert fitting_name(name, flags) == fitting
+
+
+def test_the_cpu_of_this_machine_has_a_name_that_fits() -> None:
+    """It is looked for in PoCL's record by what it reads there, and replaced only where found."""
+    for device in (info.handle for info in find_devices() if info.is_cpu):
+        if is_pocl(device):
+            before = device.version
+            name_cpu(device)
+            assert device.version == before, "named when it was found, and no other time"
+            program = cl.Program(cl.Context([device]), KERNEL).build()
+            assert program.all_kernels()[0].function_name == "logs"
+
+
+KERNEL = """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+kernel void logs(global double8 *x) { x[0] = log(x[0]) + sqrt(x[1]) + exp2(x[2]); }
+"""
+"""What LLVM ended the process at on a Zen 4."""
+
+
+def test_a_device_of_others_keeps_its_name() -> None:
+    platform = SimpleNamespace(name="Somebody")
+    other = SimpleNamespace(platform=platform, version="OpenCL 3.0 x-gnu-generic", int_ptr=8)
+    name_cpu(cast("cl.Device", other))
+    assert other.version == "OpenCL 3.0 x-gnu-generic"
