@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import shutil
 import warnings
 from contextlib import suppress
 from functools import cache
@@ -201,6 +203,10 @@ def _build(context: cl.Context, device: cl.Device, source: str, options: list[st
     program: cl.Program
     if is_nvidia(device) or is_pocl(device):
         program = cl.Program(context, source).build(options)
+        if is_pocl(device) and not program.kernel_names:  # it kept less than the program
+            for kept in Path(os.environ["POCL_CACHE_DIR"]).iterdir():
+                shutil.rmtree(kept, ignore_errors=True)
+            program = cl.Program(context, source).build(options)
         return program
     parts = (device.name, device.platform.version, device.driver_version, source, *options)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import struct
 import sys
 from collections.abc import MutableMapping
+from contextlib import suppress
 from pathlib import Path
 
 from mltree.device import linker
@@ -14,7 +17,7 @@ from mltree.device.vendors import show_installed
 from mltree.errors import DeviceError
 from mltree.threads import limit_drivers
 
-__all__ = ["prepare"]
+__all__ = ["drop_broken", "prepare"]
 
 KERNELS = {"POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "nvidia"}
 """Where PoCL and NVIDIA's driver keep compiled kernels, and our folders for them. Left to itself
@@ -37,11 +40,48 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
         return
     if cache_notice() is not None:  # processes that this one starts share its folder
         environment["XDG_CACHE_HOME"] = str(folder.parent)
+    drop_broken(folder / KERNELS["POCL_CACHE_DIR"])
     for variable, name in KERNELS.items():
         if variable not in environment or not is_trusted(Path(environment[variable])):
             environment[variable] = str(_made(folder / name))
     show_installed(environment)
     _bring_linker(environment)
+
+
+def drop_broken(folder: Path) -> None:
+    """Let PoCL compile those programs again whose files a power cut or a full disk left incomplete.
+
+    It loads what is there, and ends the process where a library cannot be loaded.
+
+    folder  of its programs, each in a folder of two levels (``AB/CDE…/``)
+    """
+    for file in [*folder.glob("*/*/**/*.so"), *folder.glob("*/*/program.bc")]:
+        with suppress(OSError):
+            if _is_cut(file) if file.suffix == ".so" else not file.stat().st_size:
+                program = folder.joinpath(*file.relative_to(folder).parts[:2])
+                shutil.rmtree(program, ignore_errors=True)
+
+
+def _is_cut(library: Path) -> bool:
+    """Whether an ELF file ends before one of its segments does."""
+    with library.open("rb") as file:
+        head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return True
+        first, size, count = _HEAD.unpack(head)
+        file.seek(first)
+        table = file.read(size * count)
+    if len(table) < size * count or size != _SEGMENT.size:
+        return True
+    ends = (offset + length for offset, length in _SEGMENT.iter_unpack(table))
+    return max(ends, default=0) > library.stat().st_size
+
+
+_HEAD = struct.Struct("=32x Q 14x H H 4x")
+"""Of a 64-bit ELF file: where its segments' headers begin, their size and number."""
+
+_SEGMENT = struct.Struct("=8x Q 16x Q 16x")
+"""Where a segment begins in the file, and its length there."""
 
 
 def _made(folder: Path) -> Path:

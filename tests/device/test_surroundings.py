@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -108,3 +109,46 @@ def test_without_any_folder_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     environment: dict[str, str] = {}
     prepare(environment)
     assert set(environment) == {"PYOPENCL_NO_CACHE", *DRIVERS, *LIBRARIES}
+
+
+def test_programs_with_a_broken_file_go(folder: Path) -> None:
+    whole = struct.pack("=4s28xQ14xHH4x", b"\x7fELF", 64, 56, 1).ljust(64, b"\0")
+    whole += struct.pack("=8xQ16xQ16x", 0, 200) + bytes(80)
+    libraries = {"whole": whole, "cut": whole[:-1], "cut short": whole[:90], "empty": b""}
+    for name, content in libraries.items():
+        library = folder / "pocl" / "AB" / name / "worker" / "1-1-1" / "worker.so"
+        library.parent.mkdir(parents=True)
+        library.write_bytes(content)
+        (folder / "pocl" / "AB" / name / "program.bc").write_bytes(b"BC")
+    (folder / "pocl" / "AB" / "no program").mkdir()
+    (folder / "pocl" / "AB" / "no program" / "program.bc").touch()
+    prepare({})
+    assert [path.name for path in (folder / "pocl" / "AB").iterdir()] == ["whole"]
+    assert len(list((folder / "pocl" / "AB").rglob("*.*"))) == 2
+
+
+BUILD = """
+from mltree.device.build import build_kernels, context_on
+from mltree.device.discovery import find_devices
+device = next(info.handle for info in find_devices() if info.is_cpu)
+program = build_kernels(context_on(device), device, "widen", FP64=1)
+print(program.all_kernels()[0].function_name, flush=True)
+"""
+
+
+def test_half_a_program_is_compiled_again(tmp_path: Path) -> None:
+    def built() -> str:
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+        environment.pop("POCL_CACHE_DIR", None)
+        command = [sys.executable, "-c", BUILD]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        ).stdout
+
+    assert built() == "widen\n"
+    (program,) = (tmp_path / "mltree" / "pocl").glob("*/*/program.bc")
+    size = program.stat().st_size
+    os.truncate(program, size // 2)
+    assert built() == "widen\n"
+    (program,) = (tmp_path / "mltree" / "pocl").glob("*/*/program.bc")
+    assert program.stat().st_size == size
