@@ -77,6 +77,21 @@ class Blocks(Value, eq=False):
         ends = cases["first_part"].min(), (cases["first_part"] + cases["parts"]).max()
         return slice(*self.chunk_block[self.part_chunk[[*ends]]].tolist())
 
+    def patterns_of(self, cases: Records) -> int:
+        """Patterns of a case, the mean where cases differ; all, of a program that has none."""
+        before = self._patterns_before
+        if not len(cases):
+            return int(before[-1])
+        first = cases["first_part"]
+        return round(float((before[first + cases["parts"]] - before[first]).mean()))
+
+    @cached_property
+    def _patterns_before(self) -> Int64:
+        """int64[parts + 1]: patterns before each part, and all of them."""
+        starts = self.chunk_block[self.part_chunk].astype(np.int64) * self.vw
+        before: Int64 = np.searchsorted(self.places, starts)
+        return before
+
     @property
     def width(self) -> int:
         """Patterns with the padding."""

@@ -150,7 +150,7 @@ class Session:
         end = HEADER_WORDS + control.size
         head = end + len(lengths)
         after = back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS)
-        self.times.repeated(program, self._n_patterns, after)
+        self.times.repeated(program, self._blocks.patterns_of(program.cases), after)
         return Result(sums=back[head:], lengths=back[end:head], control=after)
 
     def start(self, program: Program, lengths: Float64, control: Float64) -> None:
@@ -363,7 +363,8 @@ class Session:
     def _launch(self, plan: Plan) -> None:
         self.memory.expect(plan.products)
         self._enqueue_all(plan)
-        self.times.sent(plan.program, self._n_patterns)  # while the device is at it
+        own = self._blocks.patterns_of(plan.program.cases)
+        self.times.sent(plan.program, own)  # while the device is at it
 
     def _enqueue_all(self, plan: Plan) -> None:
         stages = plan.program.stages

@@ -12,7 +12,7 @@ from mltree.device.discovery import find_devices
 from mltree.device.pocl import fitting_name, is_pocl, name_cpu
 
 V2 = {"sse2", "ssse3", "sse4_1", "sse4_2", "popcnt"}
-V3 = V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}
+V3 = V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}
 V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
 
@@ -20,11 +20,11 @@ V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
     ("name", "flags", "fitting"),
     [
         pytest.param("znver3", V3, "znver3", id="Zen 3"),
-        pytest.param("znver3", V4, "x86-64-v4", id="Zen 4"),
-        pytest.param("generic", V4, "x86-64-v4", id="Zen 5"),
-        pytest.param("generic", V3, "x86-64-v3", id="a new one"),
+        pytest.param("znver3", V4, "skylake-avx512", id="Zen 4"),
+        pytest.param("generic", V4, "skylake-avx512", id="Zen 5"),
+        pytest.param("generic", V3, "haswell", id="a new one"),
         pytest.param("icelake-server", V4, "icelake-server", id="Ice Lake"),
-        pytest.param("icelake-server", V3, "x86-64-v3", id="Ice Lake, AVX-512 hidden"),
+        pytest.param("icelake-server", V3, "haswell", id="Ice Lake, AVX-512 hidden"),
         pytest.param("skylake", V2, "x86-64-v2", id="Pentium Gold"),
         pytest.param("haswell", {"sse2"}, "x86-64", id="Haswell, all hidden"),
         pytest.param("sandybridge", V2 | {"avx"}, "sandybridge", id="Sandy Bridge"),

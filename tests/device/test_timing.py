@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from mltree.contract import Control, Function
+from mltree.alignment.patterns import Patterns
+from mltree.contract import CASE, Control, Function
+from mltree.device.blocks import Blocks
 from mltree.device.timing import Breakdown, Cost, DeviceTimes, Stopwatch
 from mltree.launch import Mark
 from mltree.likelihood import programs
@@ -106,6 +109,17 @@ def test_work_is_operations_times_patterns() -> None:
     inner_written, inner_read = 5, 4
     tips = 2 * 5 - inner_read
     assert cost.bytes == (PATTERNS + 10) * ((inner_written + inner_read) * CLA + tips)
+
+
+def test_a_tree_on_some_parts_has_their_patterns_alone() -> None:
+    parts = slice(0, 10), slice(10, 33), slice(33, 100)
+    patterns = cast("Patterns", SimpleNamespace(parts=parts, n_patterns=100))
+    blocks = Blocks.of(patterns, vw=8, chunk_blocks=2)
+    cases = np.zeros(2, CASE)
+    assert blocks.patterns_of(cases[:0]) == 100
+    cases["first_part"], cases["parts"] = [0, 1], [1, 2]
+    assert blocks.patterns_of(cases[:1]) == 10
+    assert blocks.patterns_of(cases) == (10 + 90) / 2
 
 
 def test_passes_are_counted_from_the_control_records() -> None:
