@@ -154,12 +154,12 @@ static inline void leave_tile(const plf_t *s, __global const int *record, const 
   }
 }
 
-// A patch's sums: whole ones, or those of each residue of a panel.
+// A patch's sums over residues ``from`` to ``to - 1`` of so many.
 static inline void rell_patch(const plf_t *s, __global const int *record, const patch_t *p,
-                              __local acc_v *staged) {
+                              int from, int to, int width, __local acc_v *staged) {
   const chunks_t whole = chunks_of(s, record[RELL_FIRST_PART], record[RELL_PARTS]);
-  const int residues = s->residues, width = residues == 0 ? REDUCE_WIDTH : residues;
-  for (int v = 0; v < width; ++v) {
+  const int residues = s->residues;
+  for (int v = from; v < to; ++v) {
     const int shift = residues == 0 ? v : v + width - (s->first_chunk + whole.first) % width;
     const int first = whole.first + shift % width;
     if (first >= whole.end && v > 0 && residues == 0) continue;  // fewer chunks than residues
@@ -175,18 +175,23 @@ static inline void rell_patch(const plf_t *s, __global const int *record, const 
   }
 }
 
-// Patches of the same rows of weights one after another: trees are fewer, and stay in a cache.
+// Patches of the same rows of weights one after another: trees are fewer, and stay in a cache. Whole
+// sums are added up residue by residue by one work-group, strided ones left by as many.
 static inline void own_stage(const plf_t *s, __global const int *records, int count, int aux,
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
                              ulong *since) {
   const size_t stride = (size_t)s->blocks * LANES;
+  const bool is_whole = s->residues == 0;
+  const int width = is_whole ? REDUCE_WIDTH : s->residues;
   for (int n = 0; n < count; ++n) {
     __global const int *record = records + n * RELL_WORDS;
     const int trees = record[RELL_ROWS], rows = record[RELL_WEIGHTS];
     const long down = (trees + PATCH_TREES - 1) / PATCH_TREES;
     const long patches = (rows + PATCH_ROWS - 1) / PATCH_ROWS * down;
-    for (long at = GROUP; at < patches; at += GROUPS) {
+    for (long job = GROUP; job < patches * (is_whole ? 1 : width); job += GROUPS) {
+      const long at = job % patches;
+      const int v = is_whole ? 0 : (int)(job / patches);
       const patch_t patch = {
           (__global const acc_v *)s->site_lnl + record[RELL_FIRST_ROW] * stride,
           (__global const acc_v *)s->weights + record[RELL_FIRST_WEIGHTS] * stride,
@@ -195,7 +200,7 @@ static inline void own_stage(const plf_t *s, __global const int *records, int co
           rows,
           at % down * PATCH_TREES,
           at / down * PATCH_ROWS};
-      rell_patch(s, record, &patch, lanes);
+      rell_patch(s, record, &patch, v, is_whole ? width : v + 1, width, lanes);
     }
   }
   mark(book, since, FN_RELL);

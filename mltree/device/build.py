@@ -30,6 +30,7 @@ __all__ = [
     "is_built",
     "is_nvidia",
     "local_memory",
+    "queue_on",
     "register_limit",
     "resident_groups",
     "source_folder",
@@ -118,6 +119,13 @@ def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> b
 def context_on(device: cl.Device) -> cl.Context:
     """A context on a device; NVIDIA's driver takes 0.1 s for each, so that there is but one."""
     return _context_on(device) if is_nvidia(device) else cl.Context([device])
+
+
+def queue_on(context: cl.Context, device: cl.Device, with_events: bool) -> cl.CommandQueue:
+    """A queue of a device, whose events tell when commands ran if asked for."""
+    if not with_events:
+        return cl.CommandQueue(context, device)
+    return cl.CommandQueue(context, device, cl.command_queue_properties.PROFILING_ENABLE)
 
 
 @cache

@@ -15,14 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.contract import REDUCE_WIDTH
+from mltree.device.layout import Layout
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import Rell
 
-__all__ = ["ordered_sum", "patterns_of", "share_out"]
+__all__ = ["ordered_sum", "patterns_of", "share_out", "splits_residues"]
 
 Acc = npt.NDArray[Any]
 
 FEW_CELLS = 64
 """Up to which one accumulation takes less time than 31 additions (1 cell: 1.2 instead of 11 us;
 it keeps what it passes, so that 3,000 cells take 330 instead of 24)."""
+
+SMALL_PRODUCT = 1 << 16
+"""Sums of a product whose strided sums are soon read: 16 MiB."""
 
 
 def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
@@ -46,6 +52,15 @@ def patterns_of(residues: range, chunk_of: npt.NDArray[np.int64]) -> npt.NDArray
     """
     residue = chunk_of % REDUCE_WIDTH
     return np.flatnonzero((residue >= residues.start) & (residue < residues.stop))
+
+
+def splits_residues(layout: Layout, program: Program) -> bool:
+    """Whether a lone session is best asked for strided sums, and adds them up by itself.
+
+    A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
+    """
+    is_product = isinstance(program.stages[0], Rell)
+    return is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
 
 
 def ordered_sum(strided: Acc) -> Acc:

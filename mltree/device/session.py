@@ -11,15 +11,16 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.alignment.patterns import Patterns
-from mltree.contract import CONTROL_WORDS, HEADER_WORDS, Control, Function
+from mltree.contract import CONTROL_WORDS, HEADER_WORDS, REDUCE_WIDTH, Control, Function
 from mltree.device.ahead import Ahead
 from mltree.device.blocks import Blocks
-from mltree.device.build import context_on, is_nvidia, worker_of
+from mltree.device.build import context_on, is_nvidia, queue_on, worker_of
 from mltree.device.faults import NamingDevice, raise_fault
 from mltree.device.holding import OF_BLOCKS, Widening, put_patterns, put_weights, write_patterns
 from mltree.device.layout import Layout, longest_walk
 from mltree.device.memory import LEAST, Memory, room_on
 from mltree.device.resident import slots_needed
+from mltree.device.residues import ordered_sum, splits_residues
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, Dispatch, Launch, Plan, Worker
 from mltree.errors import DeviceError, DeviceMemoryError
@@ -81,7 +82,7 @@ class Session:
         self._naming = NamingDevice(device)
         self._ahead = ahead
         self._context = context_on(device)
-        self._queue = self._open_queue()
+        self._queue = queue_on(self._context, device, self.times.from_events)
         self._acc = np.dtype(np.float64 if layout.fp64 else np.float32)
         self._real = np.dtype(np.float32 if layout.single else np.float64)
         self._widening = Widening(self._context, self._queue, self._acc)
@@ -105,12 +106,6 @@ class Session:
         for name in BUFFERS:
             self.memory.reserve(name, LEAST)
         self.memory.put("sync", np.zeros(len(Sync), np.uint32))
-
-    def _open_queue(self) -> cl.CommandQueue:
-        if not self.times.from_events:
-            return cl.CommandQueue(self._context, self.device)
-        profiling = cl.command_queue_properties.PROFILING_ENABLE
-        return cl.CommandQueue(self._context, self.device, profiling)
 
     def longest_walk(self, trees: int) -> int:
         """See :func:`longest_walk`."""
@@ -151,7 +146,10 @@ class Session:
         head = end + len(lengths)
         after = back[HEADER_WORDS:end].reshape(-1, CONTROL_WORDS)
         self.times.repeated(program, self._blocks.patterns_of(program.cases), after)
-        return Result(sums=back[head:], lengths=back[end:head], control=after)
+        sums = back[head:]
+        if self._residues_of(program) > self.residues:
+            sums = ordered_sum(sums.reshape(REDUCE_WIDTH, -1))
+        return Result(sums, back[end:head], after)
 
     def start(self, program: Program, lengths: Float64, control: Float64) -> None:
         """Send a program on its way."""
@@ -224,11 +222,10 @@ class Session:
 
     def timings(self) -> dict[Function, float]:
         """Seconds on the device per likelihood function so far, from events and marks."""
-        marks = {}
-        for name in self._workers:
-            ticks = np.zeros(self.memory[f"marks.{name}"].size // 8, np.uint64)
+        words = {name: self.memory[f"marks.{name}"].size // 8 for name in self._workers}
+        marks = {name: np.zeros(count, np.uint64) for name, count in words.items()}
+        for name, ticks in marks.items():
             self.memory.read(f"marks.{name}", ticks)
-            marks[name] = ticks
         return self.times.by_function(marks)
 
     def breakdown(self) -> Breakdown:
@@ -254,7 +251,12 @@ class Session:
         self.close()
 
     def _state(self, program: Program, lengths: int, groups: int) -> StateLayout:
-        return state_layout(lengths, groups, program.sums * max(1, self.residues))
+        return state_layout(lengths, groups, program.sums * max(1, self._residues_of(program)))
+
+    def _residues_of(self, program: Program) -> int:
+        """Strided sums that it leaves instead of each whole one; 0 for whole ones."""
+        is_split = not self.residues and splits_residues(self.layout, program)
+        return REDUCE_WIDTH if is_split else self.residues
 
     def _let_go(self) -> None:
         """Keep no buffer alive that is about to be replaced."""
@@ -286,9 +288,8 @@ class Session:
         key = (id(program), lengths, groups)
         plan = self._plans.pop(key, None)
         if plan is None or plan.generation != self.memory.generation:
-            plan = self._new_plan(
-                program, lengths, groups, self._worker(worker or worker_of(program))
-            )
+            own = self._worker(worker or worker_of(program))
+            plan = self._new_plan(program, lengths, groups, own)
         self._plans[key] = plan
         if len(self._plans) > PLANS:
             del self._plans[next(iter(self._plans))]
@@ -300,7 +301,8 @@ class Session:
     def _new_plan(self, program: Program, lengths: int, groups: int, worker: Worker) -> Plan:
         cases, blocks = program.cases, self._blocks
         chunks = max(1, int(blocks.chunks_of(cases["first_part"], cases["parts"]).max()))
-        launches = worker.launches(program, self.dispatch, self._n_patterns, chunks)
+        residues = self._residues_of(program)
+        launches = worker.launches(program, self.dispatch, self._n_patterns, chunks, residues)
         stacks = max(launch.groups for launch in launches) * worker.spilled_bytes(program)
         self._make_room(program, lengths, groups, stacks)
         own = self._own_blocks(program)
@@ -311,7 +313,7 @@ class Session:
             "chunks": blocks.chunks,
             "chunk_blocks": self._chunk_blocks,
             "first_chunk": self._first_chunk,
-            "residues": self.residues,
+            "residues": residues,
             "tile_blocks": self.layout.tile_blocks(self._chunk_blocks, program.slots),
             "most_chunks": chunks,
             "first_case": program.first_case,
@@ -363,8 +365,7 @@ class Session:
     def _launch(self, plan: Plan) -> None:
         self.memory.expect(plan.products)
         self._enqueue_all(plan)
-        own = self._blocks.patterns_of(plan.program.cases)
-        self.times.sent(plan.program, own)  # while the device is at it
+        self.times.sent(plan.program, self._blocks.patterns_of(plan.program.cases))
 
     def _enqueue_all(self, plan: Plan) -> None:
         stages = plan.program.stages

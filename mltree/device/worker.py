@@ -142,8 +142,8 @@ class Worker:
         spilled = self.spilled_bytes(program)
         return max(1, self._most_spilled // spilled) if spilled else self.most_groups
 
-    def is_persistent(self, program: Program, patterns: int, chunks: int) -> bool:
-        """Whether a program is best sent in one launch.
+    def is_persistent(self, program: Program, patterns: int, jobs: int) -> bool:
+        """Whether a program, with stages of so many jobs at most, is best sent in one launch.
 
         A launch per stage lets the device choose how many work-groups it holds, which pays once
         there are far more of them than surely fit together. On a CPU one launch is one core.
@@ -151,7 +151,6 @@ class Worker:
         if self._is_cpu:
             work = self._layout.products(patterns) * program.site_steps
             return self._units == 1 or work <= LONE_CORE_WORK
-        jobs = max(self._jobs(stage, chunks) for stage in program.stages)
         is_sure = is_nvidia(self._device) or self.name == "tripod"
         rounds = MANY_ROUNDS[self.name] if is_sure else ROUNDS_UNSURE
         return jobs <= rounds * self.resident(program)
@@ -170,13 +169,13 @@ class Worker:
         return self._units * resident_groups(self._device, self.name, self._layout, local)
 
     def launches(
-        self, program: Program, dispatch: Dispatch, patterns: int, chunks: int
+        self, program: Program, dispatch: Dispatch, patterns: int, chunks: int, residues: int = 0
     ) -> list[Launch]:
         """All stages at once, or one by one."""
+        jobs = [self._jobs(stage, chunks, residues) for stage in program.stages]
         persistent = dispatch == "persistent" or (
-            dispatch == "auto" and self.is_persistent(program, patterns, chunks)
+            dispatch == "auto" and self.is_persistent(program, patterns, max(jobs))
         )
-        jobs = [self._jobs(stage, chunks) for stage in program.stages]
         most = self.groups_with_stacks(program)
         if persistent:
             groups = min(max(jobs), self.resident(program), most)
@@ -236,7 +235,7 @@ class Worker:
             return 0
         return self.local_levels(program) * self._layout.stack_bytes()
 
-    def _jobs(self, stage: Stage, chunks: int) -> int:
+    def _jobs(self, stage: Stage, chunks: int, residues: int) -> int:
         """Work-groups that a stage can make use of."""
         layout, items = self._layout, self._items
         match stage:
@@ -252,7 +251,8 @@ class Worker:
                 high = 2 * RELL_TILE  # tiles of a patch: rell.cl
                 wide = high if layout.lanes == 1 else items // high
                 tall = -(-records["rows"] // (RELL_TILE * high))
-                jobs = int((tall * -(-records["weights"] // (RELL_TILE * wide))).sum())
+                patches = tall * -(-records["weights"] // (RELL_TILE * wide))
+                jobs = int(patches.sum()) * max(1, residues)
             case Optimise(records, alone):
                 jobs = -(-len(records) // items) if alone else len(records)
             case Repeat():

@@ -37,8 +37,8 @@ class _Table:
         self.until = np.cumsum(terms)
         """Chance of so many or fewer, f64[most]."""
         ends = np.floor(self.until * SHARES).astype(np.intp)
-        self.counts = np.repeat(np.arange(most), np.diff(ends, prepend=0)).astype(np.uint8)
-        self.counts.resize(SHARES)
+        counts = np.repeat(np.arange(most, dtype=np.uint8), np.diff(ends, prepend=0))
+        self.counts = np.pad(counts, (0, SHARES - counts.size))
         self.counts[ends[ends < SHARES]] = UNTOLD
 
     def draw(self, shares: NDArray[np.uint16], rng: np.random.Generator) -> NDArray[np.uint8]:

@@ -95,3 +95,22 @@ def test_panels_of_parts_have_a_lone_session_s_bits(
     weights = np.random.default_rng(3).poisson(1.0, (67, 700)).astype(np.float64)
     expected = products(session, problem, 37, weights)
     np.testing.assert_array_equal(products(panels, problem, 37, weights), expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_residues_side_by_side_give_the_same_bits(
+    open_device: Callable[..., Session],
+    make_problem: Callable[..., Problem],
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, int, int],
+) -> None:
+    """A small product on a GPU, whose few patches would leave most of it idle."""
+    n_trees, rows, n_patterns = shape
+    problem = make_problem(5, n_patterns)
+    weights = np.random.default_rng(shape).poisson(1.0, (rows, n_patterns)).astype(np.float64)
+    found = []
+    for small in (True, False):
+        monkeypatch.setattr("mltree.device.session.splits_residues", lambda *_, small=small: small)
+        session = open_device(problem.patterns, problem.categories)
+        found.append(products(session, problem, n_trees, weights))
+    np.testing.assert_array_equal(*found)
