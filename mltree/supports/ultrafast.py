@@ -12,6 +12,7 @@ Letters: B replicates, n trees offered, T taxa.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,9 @@ CORRELATION = 0.99
 
 UInt64Array = NDArray[np.uint64]
 
+Supports: TypeAlias = tuple[UInt64Array, Float64Array]
+"""Keys of splits, rising, and the share of replicates that have each."""
+
 
 class Ultrafast:
     """What B replicates hold."""
@@ -47,12 +51,10 @@ class Ultrafast:
         """uint64[B]: their topologies' keys."""
         self.trees: dict[int, Tree] = {}
         """Those that are held, by key."""
-        self.changes = 0
-        """Times that a replicate took another topology."""
         self._counts = np.zeros(replicates)
         self._met: dict[int, int] = {}
         self._splits: dict[int, UInt64Array] = {}
-        self._snapshots: list[tuple[UInt64Array, Float64Array]] = []
+        self._snapshots: list[Supports] = []
 
     @property
     def offered(self) -> int:
@@ -88,7 +90,6 @@ class Ultrafast:
             is_better = resampled[n, taken] > self.best[taken] + EPSILON
             self._counts[taken] = np.where(is_better, 1, self._counts[taken] + 1)
             self.best[taken] = np.maximum(self.best[taken], resampled[n, taken])
-            self.changes += int((self.held[taken] != keys[n]).sum())
             self.lnl[taken], self.held[taken] = lnl[n], keys[n]
             fresh[int(keys[n])] = n
         self.trees = {
@@ -119,8 +120,18 @@ class Ultrafast:
             return None
         return _correlation(self._snapshots[number // 2 - 1], self._snapshots[-1])
 
-    def _supports(self) -> tuple[UInt64Array, Float64Array]:
-        """Keys of the splits of all that is held, rising, and the share of replicates of each."""
+    def moved(self, calls: int) -> float:
+        """By how much some split's support is another than so many calls of correlation before.
+
+        Infinity where there were none before them.
+        """
+        if len(self._snapshots) <= calls:
+            return np.inf
+        now, before = _side_by_side(self._snapshots[-1], self._snapshots[-1 - calls])
+        return float(np.abs(now - before).max())
+
+    def _supports(self) -> Supports:
+        """Of all that is held."""
         holders = dict(self.holders())
         new = [key for key in holders if key not in self._splits]
         if new:
@@ -133,16 +144,20 @@ class Ultrafast:
         return distinct, np.bincount(of_key, counts) / self.replicates
 
 
-def _correlation(
-    one: tuple[UInt64Array, Float64Array], other: tuple[UInt64Array, Float64Array]
-) -> float:
+def _correlation(one: Supports, other: Supports) -> float:
     """Pearson's, over the splits that either has; 1 where neither varies."""
-    keys = np.union1d(one[0], other[0])
-    rows = np.zeros((2, keys.size))
-    for row, (own, supports) in zip(rows, (one, other), strict=True):
-        row[np.searchsorted(keys, own)] = supports
+    rows = _side_by_side(one, other)
     if np.array_equal(rows[0], rows[1]):
         return 1.0
     if (rows == rows[:, :1]).all(axis=1).any():
         return 0.0
     return float(np.asarray(np.corrcoef(rows))[0, 1])
+
+
+def _side_by_side(one: Supports, other: Supports) -> Float64Array:
+    """f64[2, n]: of the splits that either has."""
+    keys = np.union1d(one[0], other[0])
+    rows = np.zeros((2, keys.size))
+    for row, (own, supports) in zip(rows, (one, other), strict=True):
+        row[np.searchsorted(keys, own)] = supports
+    return rows

@@ -114,7 +114,7 @@ def test_weights_that_come_a_few_at_a_time_change_no_bit(
     assert newicks[0] == newicks[1]
 
 
-def test_it_ends_early_where_no_replicate_takes_another_tree(tmp_path: Path) -> None:
+def test_it_ends_early_where_supports_stay(tmp_path: Path) -> None:
     """Long data of a tree whose branches are clear; their first sites are not."""
     rng = np.random.default_rng(3)
     tree = random_topology(7, rng)

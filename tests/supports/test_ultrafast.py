@@ -52,11 +52,25 @@ def test_trees_that_are_as_good_are_held_by_as_many() -> None:
     resampled = np.broadcast_to(np.array([[0.0], [-EPSILON / 2]]), (2, 20_000))
     own.offer(keys, lnl, resampled, trees.__getitem__)
     assert (own.held == keys[1]).mean() == pytest.approx(0.5, abs=0.015)
-    assert own.changes == 20_000 + (own.held == keys[1]).sum()
     np.testing.assert_array_equal(own.best, 0.0)
     worse = resampled[:1] - 1.01 * EPSILON
     own.offer(keys[:1] + np.uint64(1), lnl[:1], worse, trees.__getitem__)
     assert set(own.held.tolist()) == set(keys.tolist())
+
+
+def test_it_tells_by_how_much_supports_have_moved() -> None:
+    trees, keys = offered(np.random.default_rng(3), 2)
+    own = Ultrafast(B)
+    resampled = np.zeros((1, B))
+    assert own.moved(1) == np.inf
+    for share in (0, 4, 0):
+        own.offer(keys[:1], np.zeros(1), resampled, lambda _: trees[0])
+        if share:
+            better = np.where(np.arange(B) < B // share, 9.0, -9.0)[None]
+            own.offer(keys[1:], np.zeros(1), better, lambda _: trees[1])
+        own.correlation()
+    assert (own.moved(1), own.moved(3)) == (0.0, np.inf)
+    assert own.moved(2) == pytest.approx((B // 4) / B)
 
 
 def test_a_tree_that_is_met_again_has_another_chance() -> None:
