@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +18,9 @@ from mltree.tree.newick_text import text_of
 from mltree.tree.splits import lengths_in
 from mltree.tree.topology import Tree
 
-__all__ = ["check_possible", "lone_trees", "read_tree", "read_trees"]
+__all__ = ["check_possible", "lone_trees", "read_tree", "read_trees", "tell_mended"]
+
+_NUMBER = re.compile(r"[0-9]+")
 
 
 def read_tree(path: str, problem: Problem, emit: Emit) -> Tree:
@@ -53,16 +56,29 @@ def read_trees(path: str, problem: Problem, emit: Emit) -> Tree:
             hint="one for all, or one a part in the order of the partition file",
         )
     first, rows = trees[0][0], []
-    for number, (tree, notices) in enumerate(trees, 1):
+    for number, (tree, _) in enumerate(trees, 1):
         try:
             rows.append(lengths_in(first, tree))
-        except ValueError:
+        except ValueError:  # noqa: PERF203
             message = f"tree {number} has another topology than tree 1"
             raise InputError(message, file=_named(path), hint="parts share a topology") from None
-        for notice in notices:
-            emit(Notice(f"{_named(path)}, tree {number}: {notice}"))
+    tell_mended(_named(path), [notices for _, notices in trees], emit)
     lengths = np.array([rows[number] for number in problem.data.order])
     return first.with_lengths(lengths)
+
+
+def tell_mended(file: str, mended: Sequence[Sequence[str]], emit: Emit) -> None:
+    """A notice of whatever had to be mended in trees of one file: of each kind the first.
+
+    mended  what there was of each tree; of a kind are texts that differ by numbers alone
+    """
+    found: dict[str, list[tuple[int, str]]] = {}
+    for number, texts in enumerate(mended, 1):
+        for text in texts:
+            found.setdefault(_NUMBER.sub("", text), []).append((number, text))
+    for (number, text), *others in found.values():
+        more = f" (and the like in {len(others):,} more)" if others else ""
+        emit(Notice(f"{file}, tree {number}: {text}{more}"))
 
 
 def _named(source: str) -> str:

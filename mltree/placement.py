@@ -15,7 +15,15 @@ from mltree.alignment.patterns import Patterns
 from mltree.device.ahead import Ahead
 from mltree.device.build import is_built
 from mltree.device.calibration import notices
-from mltree.device.demand import APART_BYTES, Demand, rows_of, shared_limits, slots_of
+from mltree.device.demand import (
+    APART_BYTES,
+    NO_ROWS,
+    Demand,
+    Rows,
+    rows_of,
+    shared_limits,
+    slots_of,
+)  # fmt: skip
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, shares_pay
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
@@ -27,12 +35,7 @@ from mltree.device.layout_choice import (
     patterns_at_a_time,
 )
 from mltree.device.load import occupied
-from mltree.device.memory import (
-    LEAST_BATCH,
-    limit_on,
-    room_on,
-    slot_bytes,
-)
+from mltree.device.memory import LEAST_BATCH, limit_on, room_on, slot_bytes
 from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
 from mltree.device.speed import measured_speeds
@@ -93,8 +96,8 @@ class Placement(Value, kw_only=True):
     """Ranges of parts that there are so many trees for, side by side: berths."""
     chunked_as: int = 0
     """Patterns that chunks suit: as many as there are where 0."""
-    drawn: int = 0
-    """Replicates of an ultrafast bootstrap, a row of weights each."""
+    rows: Rows = NO_ROWS
+    """That supports or tests take."""
     afterwards: Placement | None = None
     """What is opened when the work on this one is done, with the memory that it gives back."""
 
@@ -128,7 +131,7 @@ class Placement(Value, kw_only=True):
 
     @property
     def _memory(self) -> MemoryPlanned:
-        data = self.n_tips, self._own_patterns, self.parts, self.ranges, self.drawn
+        data = self.n_tips, self._own_patterns, self.parts, self.ranges, self.rows
         return self._demand.planned(self.devices, self.layouts[0], self.room, *data)
 
     def show(self, emit: Emit) -> None:
@@ -137,12 +140,12 @@ class Placement(Value, kw_only=True):
             emit(Notice(text))
         if (memory := self.memory) is not None:
             emit(memory)
-            share = (memory.clas + memory.near + memory.matrices + memory.tips) // len(self.devices)
+            share = memory.on_devices // len(self.devices)
             for text in filter(None, (occupied(device, share) for device in self.devices)):
                 emit(Notice(text))
         if len(self.devices) == 1 and self.among.size == 1 and self.in_panels:
-            (device,) = self.devices
-            emit(Notice(f"{device.name} cannot hold all CLAs at once: patterns go in panels"))
+            name = self.devices[0].name
+            emit(Notice(f"{name} cannot hold all CLAs at once: patterns go in panels"))
 
     def open(self, patterns: Patterns, emit: Emit = ignore) -> Engine:
         """The engine, which holds the patterns that this was planned for.

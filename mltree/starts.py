@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mltree.errors import InputError
-from mltree.events import Emit, Notice
+from mltree.events import Emit
+from mltree.given_trees import tell_mended
 from mltree.search.constraint import Constraint
 from mltree.search.constraint_tree import constrained_start
 from mltree.search.driver import StartingTree
@@ -128,10 +129,9 @@ def _named(kind: str, trees: list[Tree]) -> list[StartingTree]:
 def _from_file(
     spec: str, distinct: Collapsed, taxa: Sequence[str], emit: Emit
 ) -> Iterator[StartingTree]:
-    for number, (tree, notices) in enumerate(read_newicks(spec, taxa), 1):
-        for notice in notices:
-            emit(Notice(f"{spec}, tree {number}: {notice}"))
-        if tree.n_artificial:
-            length = f"{BranchSettings.minimum:g}"
-            emit(Notice(f"{spec}, tree {number}: polytomies resolved with branches of {length}"))
+    read = read_newicks(spec, taxa)
+    resolved = f"polytomies resolved with branches of {BranchSettings.minimum:g}"
+    mended = [[*notices, *[resolved] * (tree.n_artificial > 0)] for tree, notices in read]
+    tell_mended(spec, mended, emit)
+    for number, (tree, _) in enumerate(read, 1):
         yield StartingTree(distinct.reduce_tree(tree), f"user {number}")

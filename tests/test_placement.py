@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mltree.device import discovery
+from mltree.device.demand import Rows
 from mltree.device.discovery import REFERENCE, choose_device, find_devices
 from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
@@ -229,3 +230,16 @@ def test_the_reference_takes_no_device(problem: Problem) -> None:
     assert reference.memory is None
     assert reference.is_exact
     assert not reference.in_panels
+
+
+def test_the_plan_has_the_rows_of_trees_that_are_tested(problem: Problem) -> None:
+    """On the device, and fetched."""
+    placement = placed(problem)
+    plans = [replace(placement, rows=Rows(sites=count)).memory for count in (0, 1000)]
+    assert plans[0] is not None
+    assert plans[1] is not None
+    bytes_of_rows = 8 * 1000 * problem.patterns.n_patterns
+    assert (plans[0].sites, plans[1].sites) == (0, bytes_of_rows)
+    assert plans[1].on_devices - plans[0].on_devices == bytes_of_rows
+    is_cpu = placement.devices[0].is_cpu
+    assert plans[1].process - plans[0].process == (1 + is_cpu) * bytes_of_rows

@@ -10,6 +10,7 @@ from mltree.alignment.sequences import MIN_TAXA
 from mltree.commands.bootstrap import Wanted, bootstrap_kinds
 from mltree.commands.branch_tests import BRANCHES, LocalTests
 from mltree.commands.ultrafast import ULTRAFAST_KINDS, WantedUltrafast, ultrafast_texts
+from mltree.device.demand import Rows
 from mltree.events import Emit
 from mltree.events.trees import SupportsDrawn
 from mltree.runs.computation import Afterwards
@@ -60,7 +61,7 @@ class Supports(Value):
         """What they compute when the search has ended."""
         return Afterwards(
             self.bootstrap.trees if self.bootstrap else 0,
-            self.ultrafast.replicates if self.ultrafast else 0,
+            Rows(self.ultrafast.replicates if self.ultrafast else 0),
         )
 
 

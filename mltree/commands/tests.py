@@ -11,17 +11,19 @@ from mltree import __version__
 from mltree.commands.branch_tests import BRANCH_TESTS, BRANCHES, LocalTests, testable
 from mltree.commands.fitting import FitRequest, fitted
 from mltree.commands.results import finish
+from mltree.device.demand import Rows
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.trees import TestedTree, TestValue, TreesLoaded, TreesTested
-from mltree.given_trees import check_possible, read_tree
+from mltree.given_trees import check_possible, read_tree, tell_mended
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.site_rows import rows_of_trees
 from mltree.model.partitioned import Linkage
 from mltree.problem import Problem
 from mltree.report.progress import Reporter
+from mltree.runs.computation import Afterwards
 from mltree.runs.run import FIXED_TOPOLOGY, Computation, Found, open_computation
 from mltree.supports.battery import TESTS, tree_tests
 from mltree.supports.table import members, sides, unit_bits
@@ -166,7 +168,9 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
     different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
     if len(different) < 2:
         raise InputError("all trees are alike: there is nothing to compare", file=request.trees)
-    computation = open_computation(problem, request.resources, reporter)
+    computation = open_computation(
+        problem, request.resources, reporter, afterwards=Afterwards(rows=Rows(sites=len(different)))
+    )
     fitted = list(_fitted_trees(request, problem, computation, different, reporter))
     weights, parts = problem.patterns.weights, problem.patterns.parts
     cases = [Case(found.model.arrays()) for found in fitted]
@@ -187,9 +191,7 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
 def _read(request: TreeTestRequest, problem: Problem, reporter: Reporter) -> list[Tree]:
     path = request.trees
     read = read_newicks(path, problem.patterns.taxa)
-    for number, (_, notices) in enumerate(read, 1):
-        for notice in notices:
-            reporter(Notice(f"{path}, tree {number}: {notice}"))
+    tell_mended(path, [notices for _, notices in read], reporter)
     reporter(TreesLoaded(path, len(read), problem.patterns.n_tips))
     return [tree for tree, _ in read]
 

@@ -13,7 +13,16 @@ from mltree.likelihood.engine import Room
 from mltree.likelihood.site_rows import RESAMPLED_BYTES
 from mltree.settings import PRESETS
 
-__all__ = ["APART_BYTES", "Demand", "keeps_drawn", "rows_of", "shared_limits", "slots_of"]
+__all__ = [
+    "APART_BYTES",
+    "NO_ROWS",
+    "Demand",
+    "Rows",
+    "keeps_drawn",
+    "rows_of",
+    "shared_limits",
+    "slots_of",
+]
 
 APART_BYTES = 1 << 25
 """Of a CPU's CLAs where every tree is of a single part: some of its batches
@@ -25,6 +34,9 @@ may keep of it while trees are scored under them."""
 
 DRAWN_BYTES, WEIGHT_BYTES = 2, 8
 """Of a drawn weight on the host, and of one on a device."""
+
+SITE_BYTES = 8
+"""Of the lnL of a site."""
 
 HOST_BYTES = 144 << 20
 """Of a process with PoCL, its kernels and a search's own arrays: 113 to 170 MiB, as processors
@@ -61,6 +73,18 @@ def keeps_drawn(devices: Sequence[DeviceInfo], rows: int, n_patterns: int) -> bo
         for info in devices
     )
     return not devices or WEIGHT_BYTES * rows * n_patterns <= sum(room)
+
+
+class Rows(NamedTuple):
+    """Rows over all patterns that supports and tests take."""
+
+    drawn: int = 0
+    """Weights of an ultrafast bootstrap's replicates."""
+    sites: int = 0
+    """Site lnL of the trees that are tested."""
+
+
+NO_ROWS = Rows()
 
 
 class Demand(NamedTuple):
@@ -101,12 +125,12 @@ class Demand(NamedTuple):
         n_patterns: int,
         parts: int,
         ranges: int,
-        drawn: int,
+        rows: Rows,
     ) -> MemoryPlanned:
         """What will be taken at the peak, of devices with so much room each.
 
         ranges  of parts that there are so many trees for
-        drawn   rows of weights
+        rows    of weights and site lnL; the host has the latter too, once they are fetched
         """
         most, slot = room.most * len(devices), layout.cla_bytes(n_patterns)
         own = min(self.own, most)
@@ -114,11 +138,12 @@ class Demand(NamedTuple):
         matrices = self.lengths * parts * layout.matrix_bytes
         tips = n_patterns * (n_tips + layout.site_bytes)
         sums = min(PARTIAL_SUMS, layout.flow_bytes(n_patterns))
-        taken = clas + near + matrices + tips + sums
-        on_host = drawn * n_patterns * DRAWN_BYTES
+        sites = rows.sites * n_patterns * SITE_BYTES
+        taken = clas + near + matrices + tips + sums + sites
+        on_host = rows.drawn * n_patterns * DRAWN_BYTES + sites
         if all(info.is_cpu for info in devices):
-            wide = drawn * n_patterns * WEIGHT_BYTES
-            stays = keeps_drawn(devices, drawn, n_patterns)
+            wide = rows.drawn * n_patterns * WEIGHT_BYTES
+            stays = keeps_drawn(devices, rows.drawn, n_patterns)
             on_host += taken + (wide if stays else min(wide, RESAMPLED_BYTES))
         return MemoryPlanned(
             device=", ".join(info.name for info in devices),
@@ -129,6 +154,7 @@ class Demand(NamedTuple):
             near=near,
             tips=tips,
             matrices=matrices,
+            sites=sites,
             process=HOST_BYTES + on_host,
             available=sum(info.memory for info in devices),
         )

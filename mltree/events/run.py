@@ -54,10 +54,17 @@ class MemoryPlanned(Event):
     trees."""
     matrices: int
     """P matrices of the largest launch."""
+    sites: int
+    """Site lnL of trees that are tested."""
     process: int
     """The process's largest resident size; a CPU's CLAs, matrices and tips are among it."""
     available: int
     """Memory of the devices."""
+
+    @property
+    def on_devices(self) -> int:
+        """What is taken of that."""
+        return self.clas + self.near + self.matrices + self.tips + self.sites
 
 
 class DeviceChosen(Event):

@@ -11,6 +11,7 @@ import numpy as np
 
 from mltree.alignment.patterns import Patterns
 from mltree.berths import with_replicates
+from mltree.device.demand import NO_ROWS, Rows
 from mltree.device.layout_choice import KeptLayouts
 from mltree.device.parsimony import parsimony_engine
 from mltree.device.rate_groups import RateGroupEngine, alike
@@ -53,8 +54,8 @@ class Afterwards(NamedTuple):
 
     replicates: int = 0
     """That are searched side by side."""
-    drawn: int = 0
-    """Replicates of an ultrafast bootstrap, a row of weights each."""
+    rows: Rows = NO_ROWS
+    """That supports or tests take."""
 
 
 NOTHING = Afterwards()
@@ -151,7 +152,7 @@ def open_computation(
         placement = _placed(resources, groups, model, bounds, trees, kept, here())
         if afterwards.replicates:
             placement = with_replicates(placement, groups, afterwards.replicates)
-        placement = _with_drawn(placement, afterwards.drawn)
+        placement = _with_rows(placement, afterwards.rows)
         placement.show(emit)
         likelihood = placement.likelihood(groups, emit)
     else:
@@ -161,7 +162,7 @@ def open_computation(
         beside = afterwards.replicates
         most = max(trees or 1, beside) if beside else trees
         placement = place_all(resources, alike(groups, count), one, bounds, most, kept)
-        placement = _with_drawn(placement, afterwards.drawn)
+        placement = _with_rows(placement, afterwards.rows)
         placement.show(emit)
         engine = RateGroupEngine(placement.open, groups, count, emit)
         likelihood = PerSiteLikelihood(engine, bounds, Columns.of(groups), count)
@@ -188,9 +189,9 @@ def _placed(
     return place_all(resources, groups, widths, bounds, trees, kept, systems, among)
 
 
-def _with_drawn(placement: JointPlacement, rows: int) -> JointPlacement:
-    """The same, with so many replicates of an ultrafast bootstrap afterwards."""
-    return JointPlacement(tuple(replace(one, drawn=rows) for one in placement.each))
+def _with_rows(placement: JointPlacement, rows: Rows) -> JointPlacement:
+    """The same, with what supports or tests take afterwards."""
+    return JointPlacement(tuple(replace(one, rows=rows) for one in placement.each))
 
 
 class Found(Value):
