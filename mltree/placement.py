@@ -15,15 +15,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.device.ahead import Ahead
 from mltree.device.build import is_built
 from mltree.device.calibration import notices
-from mltree.device.demand import (
-    APART_BYTES,
-    NO_ROWS,
-    Demand,
-    Rows,
-    rows_of,
-    shared_limits,
-    slots_of,
-)  # fmt: skip
+from mltree.device.demand import APART_BYTES, Demand, Rows, rows_of, shared_limits, slots_of
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, shares_pay
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
@@ -96,7 +88,7 @@ class Placement(Value, kw_only=True):
     """Ranges of parts that there are so many trees for, side by side: berths."""
     chunked_as: int = 0
     """Patterns that chunks suit: as many as there are where 0."""
-    rows: Rows = NO_ROWS
+    rows: Rows = Rows()
     """That supports or tests take."""
     afterwards: Placement | None = None
     """What is opened when the work on this one is done, with the memory that it gives back."""

@@ -15,7 +15,6 @@ from mltree.settings import PRESETS
 
 __all__ = [
     "APART_BYTES",
-    "NO_ROWS",
     "Demand",
     "Rows",
     "keeps_drawn",
@@ -82,9 +81,6 @@ class Rows(NamedTuple):
     """Weights of an ultrafast bootstrap's replicates."""
     sites: int = 0
     """Site lnL of the trees that are tested."""
-
-
-NO_ROWS = Rows()
 
 
 class Demand(NamedTuple):

@@ -51,6 +51,9 @@ GPU_BATCH = 1 << 25
 """Bytes of near vectors for each compute unit of a GPU: 4 GiB of an H200. Passes over them take
 some 10 ms, beside which their launches and what the host does meanwhile are little."""
 
+NEAR_SHARE = 1 / 3
+"""Of what CLAs may take of a GPU, what is kept for near vectors at most."""
+
 LEAST_BATCH = 8
 """Near vectors of a launch at least, however long: each of such has work for a whole device."""
 
@@ -228,7 +231,9 @@ def room_on(
     """CLA slots that fit, what a CPU's caches hold of them, and what keeps a GPU busy.
 
     ``limit``: bytes that CLAs may take, with the P matrices of many parts; the device's own where
-    None. A GPU takes all trees that fit side by side, for few leave most of it idle.
+    None. A GPU takes all trees that fit side by side, for few leave most of it idle, beside as many
+    near vectors as keep it busy: with next to none, a round's insertions are re-scored a few at a
+    time.
     """
     slot, units = slot_bytes(layout, n_patterns, parts), device.max_compute_units
     most = max(1, cla_memory(device, limit) // slot)
@@ -236,4 +241,5 @@ def room_on(
     if device.type & cl.device_type.CPU:
         cached = max(CPU_BATCH, units * CORE_BATCH) // slot
         return Room(most, cached, max(LEAST_BATCH, cached), CPU_MATRICES, cells)
-    return Room(most, most, max(LEAST_BATCH, units * GPU_BATCH // slot), cells=cells)
+    near = max(LEAST_BATCH, units * GPU_BATCH // slot)
+    return Room(most, most - min(near, int(NEAR_SHARE * most)), near, cells=cells)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mltree.alignment.patterns import Patterns
 from mltree.berths import with_replicates
-from mltree.device.demand import NO_ROWS, Rows
+from mltree.device.demand import Rows
 from mltree.device.layout_choice import KeptLayouts
 from mltree.device.parsimony import parsimony_engine
 from mltree.device.rate_groups import RateGroupEngine, alike
@@ -54,7 +54,7 @@ class Afterwards(NamedTuple):
 
     replicates: int = 0
     """That are searched side by side."""
-    rows: Rows = NO_ROWS
+    rows: Rows = Rows()
     """That supports or tests take."""
 
 

@@ -203,6 +203,16 @@ def test_little_data_leaves_a_gpu_all_its_trees() -> None:
     assert room.near > 10_000
 
 
+@pytest.mark.parametrize("limit", [None, 12 * GIB], ids=["all of it", "one of several ranks"])
+def test_trees_leave_a_gpu_room_for_near_vectors(limit: int | None) -> None:
+    """Replicates of 200 taxa filled all but a twentieth of it, and took ten times as long."""
+    layout, slots = gpu_layout(4, 16, 4, 16, False, 8, 2), 3 * 198
+    room = room_on(h200(17.0), layout, 60_000, limit)
+    own = slots * room.trees_at_once(slots)
+    assert room.near_at_once(own) >= min(room.near, 0.33 * room.most)
+    assert own + slots > 0.6 * room.most
+
+
 @pytest.mark.parametrize("units", [1, 2, 8, 64])
 @pytest.mark.parametrize("patterns", [50, 900, 20_000, 1_000_000])
 def test_what_suits_a_cpu(
