@@ -206,13 +206,16 @@ def cla_memory(device: cl.Device, limit: int | None = None) -> int:
 
 
 def limit_on(device: DeviceInfo, limit: int | None) -> int | None:
-    """Bytes that CLAs of this rank may take: its part, where several share the device.
+    """Bytes that CLAs of this rank may take: its part, where several share the device's memory.
+
+    Its largest buffer is no part of that: each of them may have one.
 
     limit  that the user sets to all of them together; None where there is none
     """
     if device.sharers == 1:
         return limit
-    return cla_memory(device.handle, limit) // device.sharers
+    whole = int(MEMORY_SHARE * device.memory)
+    return (whole if limit is None else min(whole, limit)) // device.sharers
 
 
 def slot_bytes(layout: Layout, n_patterns: int, parts: int = 1) -> int:

@@ -21,7 +21,7 @@ from mltree.alignment.patterns import Patterns
 from mltree.device.discovery import choose_devices, company_pays
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
-from mltree.device.memory import cla_memory, limit_on
+from mltree.device.memory import cla_memory
 from mltree.device.parsimony import parsimony_engine
 from mltree.errors import InputError
 from mltree.events import Emit, Event, ignore
@@ -149,8 +149,8 @@ class LociSearch:
         devices = choose_devices(self.resources.device)
         if not devices or devices[0].is_cpu:
             return min(self.resources.memory_limit or CPU_BYTES, CPU_BYTES)
-        limit = limit_on(devices[0], self.resources.memory_limit)
-        return int(GPU_SHARE * cla_memory(devices[0].handle, limit))
+        whole = cla_memory(devices[0].handle, self.resources.memory_limit)
+        return int(GPU_SHARE * whole) // devices[0].sharers
 
     def _layout(self, kind: _Kind, patterns: Patterns, own: Resources) -> Layout | None:
         """That of a kind's loci, whichever stand side by side; None on the reference."""

@@ -13,7 +13,15 @@ import pytest
 
 from mltree.device.discovery import find_devices
 from mltree.device.layout import gpu_layout
-from mltree.device.memory import BUFFER_SHARE, LEAST_BATCH, Memory, cla_memory, limit_on, room_on
+from mltree.device.memory import (
+    BUFFER_SHARE,
+    LEAST_BATCH,
+    MEMORY_SHARE,
+    Memory,
+    cla_memory,
+    limit_on,
+    room_on,
+)
 from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
 from mltree.device.session import Session
@@ -59,8 +67,18 @@ def test_ranks_share_what_a_device_may_hold() -> None:
         assert limit_on(device, None) is None
         assert limit_on(device, 70) == 70
         assert limit_on(replace(device, sharers=3), 70) == 23
-        assert limit_on(replace(device, sharers=3), 1 << 60) == cla_memory(device.handle) // 3
-        assert limit_on(replace(device, sharers=3), None) == cla_memory(device.handle) // 3
+        own = int(MEMORY_SHARE * device.memory) // 3
+        assert limit_on(replace(device, sharers=3), 1 << 60) == own
+        assert limit_on(replace(device, sharers=3), None) == own
+
+
+def test_each_of_several_ranks_may_fill_a_buffer() -> None:
+    """A GPU's largest is a quarter of its memory, which four of them share."""
+    device = h200(largest=139.8 / 4)
+    info = replace(find_devices()[0], handle=device, memory=device.global_mem_size, sharers=4)
+    own = cla_memory(device, limit_on(info, None))
+    assert own == int(MEMORY_SHARE * device.global_mem_size) // 4 < cla_memory(device)
+    assert cla_memory(device, limit_on(replace(info, sharers=2), None)) == cla_memory(device)
 
 
 BOOKS = 1 << 20
