@@ -175,8 +175,8 @@ static inline void rell_patch(const plf_t *s, __global const int *record, const 
   }
 }
 
-// Patches of the same rows of weights one after another: trees are fewer, and stay in a cache. Whole
-// sums are added up residue by residue by one work-group, strided ones left by as many.
+// Patches of the same rows of weights one after another: trees are fewer, and stay in a cache.
+// Whole sums are added up residue by residue by one work-group, strided ones left by as many.
 static inline void own_stage(const plf_t *s, __global const int *records, int count, int aux,
                              __local real_v *stack, __local real_v *terms, __local count_v *counts,
                              __local acc_v *lanes, __local int *cells, __local ulong *book,
