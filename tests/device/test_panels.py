@@ -161,7 +161,8 @@ def test_berths(
     rows[:, 650:] = 0.0
     rows[:, 660] = 2.0
     session = open_device(berths, problem.categories)
-    limit = 60 * session.layout.cla_bytes(chunk) if slots < 100 else None
+    size = chunk if session.layout.lanes == 1 else 64  # a GPU's chunks are never large
+    limit = 60 * session.layout.cla_bytes(size) if slots < 100 else None
     places = [Place(session.device, session.layout, share, limit) for share in shares]
     beside, stations = Beside(ranks), lambda: Station(places).answer
     engine = PanelEngine(berths, places, BOUNDS, slots, ranks=beside, elsewhere=stations)
