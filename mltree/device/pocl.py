@@ -6,7 +6,7 @@ for the nearest. A Zen 5 is "generic", which PoCL's own compiler then refuses ("
 library of functions by what the CPU reports, with AVX-512: LLVM ends the process ("Cannot
 select"). And what a hypervisor hides of a CPU would be executed all the same. No option or
 environment variable reaches the name, so where it does not fit the CPU it is replaced where PoCL
-keeps it, in its device record, by the first CPU that could do what this one reports.
+keeps it, in its device record, by the CPU that the library is for.
 """
 
 from __future__ import annotations
@@ -37,25 +37,36 @@ _RECORD_BYTES = 4096
 _NAME = re.compile(r"-(?:gnu|musl)-(.+)$")
 """What a device's version says last: ``… pthread-x86_64-unknown-linux-gnu-znver3``."""
 
+_AVX = {"avx", "cx16", "popcnt"}
+
 _LEVELS = {
-    "skylake-avx512": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
-    "haswell": {"abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"},
-    "x86-64-v2": {"sse4_1", "sse4_2", "ssse3", "popcnt"},
+    "skylake-avx512": {"avx512f"},
+    "haswell": {*_AVX, "abm", "avx2", "bmi1", "bmi2", "f16c", "fma"},
+    "bdver1": {*_AVX, "fma4", "xop"},
+    "ivybridge": {*_AVX, "f16c"},
+    "sandybridge": _AVX,
+    "penryn": {"cx16", "sse4_1"},
+    "core2": {"cx16", "ssse3"},
     "x86-64": {"sse2"},
 }
-"""The first CPUs of each level of instruction sets, the best first, and the flags of
-``/proc/cpuinfo`` that make it (x86-64 psABI). LLVM 14 makes better code for them than for the
-levels' own names: scans on a Zen 4 took half the time of "x86-64-v4", whose code keeps what it
-computes on the stack."""
+"""The CPUs that PoCL's libraries of functions are for, the best first, and the flags of
+``/proc/cpuinfo`` by which it takes one (its ``pocl_llvm_utils.cc``, which names them so from 4.0
+on). Code for "x86-64-v4", the last level by its own name, keeps on the stack what it computes:
+insertion scans on a Zen 4 took twice the time."""
 
 _KNOWN = {
     "skylake-avx512": (
         "skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake-client",
         "icelake-server", "rocketlake", "tigerlake", "sapphirerapids",
     ),
-    "haswell": ("haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3"),
+    "haswell": (
+        "haswell", "broadwell", "skylake", "alderlake", "bdver4", "znver1", "znver2", "znver3",
+    ),
+    "bdver1": ("bdver1", "bdver2", "bdver3"),
+    "ivybridge": ("ivybridge", "btver2"),
+    "sandybridge": ("sandybridge",),
 }  # fmt: skip
-"""CPUs of LLVM 14 by their level; names of others, older ones, are left as they are."""
+"""CPUs of LLVM 14 by those; names of others, older ones, are left as they are."""
 
 _names: dict[int, ctypes.Array[ctypes.c_char]] = {}
 """The replacement strings, alive as long as PoCL points at them."""
@@ -111,7 +122,7 @@ def name_cpu(device: cl.Device) -> None:
 
 
 def fitting_name(name: str, flags: set[str]) -> str:
-    """The CPU to compile for: as LLVM names it, where it is of the level that its flags tell.
+    """The CPU to compile for: as LLVM names it, where PoCL's library by its flags is for such.
 
     flags  of ``/proc/cpuinfo``
     """

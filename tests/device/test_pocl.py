@@ -11,8 +11,9 @@ import pytest
 from mltree.device.discovery import find_devices
 from mltree.device.pocl import fitting_name, is_pocl, name_cpu
 
-V2 = {"sse2", "ssse3", "sse4_1", "sse4_2", "popcnt"}
-V3 = V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}
+V2 = {"sse2", "ssse3", "sse4_1", "sse4_2", "popcnt", "cx16"}
+AVX = V2 | {"avx"}
+V3 = AVX | {"abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}
 V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
 
@@ -25,9 +26,14 @@ V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
         pytest.param("generic", V3, "haswell", id="a new one"),
         pytest.param("icelake-server", V4, "icelake-server", id="Ice Lake"),
         pytest.param("icelake-server", V3, "haswell", id="Ice Lake, AVX-512 hidden"),
-        pytest.param("skylake", V2, "x86-64-v2", id="Pentium Gold"),
+        pytest.param("skylake", V2, "penryn", id="Pentium Gold"),
+        pytest.param("haswell", V3 - {"fma", "abm"}, "ivybridge", id="Haswell, FMA hidden"),
+        pytest.param("znver2", V3 - {"movbe"}, "znver2", id="Zen 2, what no library needs hidden"),
+        pytest.param("ivybridge", AVX, "sandybridge", id="Ivy Bridge, F16C hidden"),
+        pytest.param("bdver2", AVX | {"xop", "fma4", "f16c"}, "bdver2", id="Piledriver"),
+        pytest.param("knl", V3 | {"avx512f"}, "knl", id="Knights Landing"),
         pytest.param("haswell", {"sse2"}, "x86-64", id="Haswell, all hidden"),
-        pytest.param("sandybridge", V2 | {"avx"}, "sandybridge", id="Sandy Bridge"),
+        pytest.param("sandybridge", AVX, "sandybridge", id="Sandy Bridge"),
         pytest.param("generic", set(), "generic", id="nothing is known"),
     ],
 )
