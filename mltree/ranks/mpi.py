@@ -11,6 +11,7 @@ import pickle
 import threading
 import time
 import warnings
+from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
@@ -47,6 +48,8 @@ class MpiLine:
         self.rank = 0
         self.greetings: Sequence[Greeting] = ()
         self._outbox: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+        self._counts: tuple[list[int], list[int]] = [], []
+        """Messages that were sent to each rank, and those that came from it."""
         self._wake, self._is_closing = threading.Event(), False
         self._problem: Exception | None = None
         self._answered = threading.Event()
@@ -91,6 +94,7 @@ class MpiLine:
             world = MPI.COMM_WORLD
             self.rank = world.rank
             self.greetings = world.allgather(Greeting.own())
+            self._counts = [0] * world.size, [0] * world.size
         except Exception as error:
             self._problem = error
             return
@@ -99,8 +103,23 @@ class MpiLine:
         self._answered.wait()
         peers = _Peers(world.rank, self.greetings)
         self._serve(world, peers)
-        if not peers.dead:
+        if not peers.dead and self._took_in_all(world, peers):
             MPI.Finalize()  # waits for all, the dead too
+
+    def _took_in_all(self, world: MPI.Intracomm, peers: _Peers) -> bool:
+        """Take in what peers still sent, which nobody heeds; whether all of them told how much.
+
+        MPICH takes a message that nobody has received for an error at the end.
+        """
+        self._hear = lambda *_: None
+        sent, coming = array("q", self._counts[0]), array("q", [0] * world.size)
+        told = world.Ialltoall([sent, MPI.INT64_T], [coming, MPI.INT64_T])
+        while not told.Test() or self._counts[1] != coming.tolist():
+            self._receive(world, peers)
+            if peers.newly_dead():
+                return False
+            time.sleep(SHORTEST)
+        return True
 
     def _serve(self, world: MPI.Intracomm, peers: _Peers) -> None:
         """Send and receive; nobody waits for messages of a line that has failed."""
@@ -136,6 +155,7 @@ class MpiLine:
         for rank, letter in letters:
             if rank not in peers.dead:
                 sending.append(world.Isend([letter, MPI.BYTE], rank))
+                self._counts[0][rank] += 1
         return any(letter for _, letter in letters)
 
     def _receive(self, world: MPI.Intracomm, peers: _Peers) -> bool:
@@ -146,6 +166,7 @@ class MpiLine:
             letter.Recv([content, MPI.BYTE])
             rank = status.Get_source()
             peers.alive(rank)
+            self._counts[1][rank] += 1
             if content:
                 heard = True
                 self._hear(rank, pickle.loads(content))
