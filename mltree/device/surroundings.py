@@ -17,7 +17,7 @@ from mltree.device.vendors import show_installed
 from mltree.errors import DeviceError
 from mltree.threads import limit_drivers
 
-__all__ = ["drop_broken", "prepare"]
+__all__ = ["prepare"]
 
 KERNELS = {"POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "nvidia"}
 """Where PoCL and NVIDIA's driver keep compiled kernels, and our folders for them. Left to itself
@@ -40,7 +40,7 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
         return
     if cache_notice() is not None:  # processes that this one starts share its folder
         environment["XDG_CACHE_HOME"] = str(folder.parent)
-    drop_broken(folder / KERNELS["POCL_CACHE_DIR"])
+    _drop_broken(folder / KERNELS["POCL_CACHE_DIR"])
     for variable, name in KERNELS.items():
         if variable not in environment or not is_trusted(Path(environment[variable])):
             environment[variable] = str(_made(folder / name))
@@ -48,7 +48,7 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
     _bring_linker(environment)
 
 
-def drop_broken(folder: Path) -> None:
+def _drop_broken(folder: Path) -> None:
     """Let PoCL compile those programs again whose files a power cut or a full disk left incomplete.
 
     It loads what is there, and ends the process where a library cannot be loaded.

@@ -59,8 +59,8 @@ LEAST_CENTRES, MOST_CENTRES = 72, 1000
 """Times that trees are looked around at least and at most."""
 
 QUIET, STEADY = 4, 0.01
-"""Times in a row that trees were looked around and no support moved by more: it ends earlier. Of a
-thousand replicates a support's own error is 0.016; replicates that two trees suit alike go from one
+"""It ends earlier where so many rounds of looking around take no support further from where it was.
+Of 1,000 replicates a support's own error is 0.016; replicates that two trees suit alike go from one
 to the other all the time."""
 
 DISTURBANCE = 3.5

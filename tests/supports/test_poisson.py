@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 from scipy.stats import chisquare, poisson
@@ -52,3 +54,16 @@ def test_nothing_has_no_counts() -> None:
     drawn = np.ones(3)
     PoissonCounts(np.zeros(3)).draw(rng(), drawn)
     assert not drawn.any()
+
+
+def test_a_profiler_changes_nothing() -> None:
+    """It holds on to arrays whose methods it sees, which can then not be resized."""
+    drawn = [np.zeros(200, np.uint16) for _ in range(2)]
+    PoissonCounts(np.full(200, 1.0)).draw(rng(), drawn[0])
+    before = sys.getprofile()
+    sys.setprofile(lambda *_: None)
+    try:
+        PoissonCounts(np.full(200, 1.0)).draw(rng(), drawn[1])
+    finally:
+        sys.setprofile(before)
+    np.testing.assert_array_equal(*drawn)
