@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 
 import pytest
+from launches import mpiexec, ran
 
 pytest.importorskip("mpi4py.MPI", reason="mpi4py or its MPI is not installed", exc_type=Exception)
 
@@ -21,3 +24,19 @@ def test_a_line_tells_whoever_waits_when_it_fails(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ZeroDivisionError):
         line._serve(SimpleNamespace(rank=0), SimpleNamespace(dead=()))
     assert lost == [0]
+
+
+LATE = """
+from mltree.ranks.mpi import MpiLine
+line = MpiLine()
+line.answer(lambda *_: None, lambda *_: None)
+for _ in range(300 * line.rank):
+    line.send(0, "late", bytes(2000))
+line.close()
+"""
+"""Rank 0 leaves at once."""
+
+
+def test_what_nobody_waits_for_any_more_is_no_error(tmp_path: Path) -> None:
+    result = ran(tmp_path, [mpiexec(), "-n", "3", sys.executable, "-c", LATE])
+    assert (result.returncode, result.stderr) == (0, "")
