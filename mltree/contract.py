@@ -96,17 +96,15 @@ class Control(enum.IntEnum):
     STEP = 2
     """Share of the Newton step that is taken, 0..1."""
     EPSILON = 3
-    """Stop when a pass gains less (natural log)."""
+    """Stop when a pass would gain less (natural log)."""
     PASSES = 4
     """Passes done."""
     MAX_PASSES = 5
     """Passes allowed."""
     ACCEPTED = 6
     """1 when the last trial was the best: CLAs then belong to the returned lengths."""
-    FAR = 7
-    """The last pass that aimed a length towards a maximum out of its reach."""
-    FLOOR = 8
-    """Stop where gains like the last, HOPE times, would end below (natural log)."""
+    FLOOR = 7
+    """Stop where HOPE times what a step promises would end below (natural log)."""
 
 
 class Function(enum.IntEnum):
@@ -123,7 +121,7 @@ class Function(enum.IntEnum):
     RELL = 8
 
 
-CONTROL_WORDS = 9
+CONTROL_WORDS = 8
 """Stride of a control record, in numbers."""
 
 HEADER_WORDS = 2
@@ -167,8 +165,16 @@ MAX_STEP_HALVINGS = 12
 STEP_GROWTH = 1.4
 """A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
 
-HOPE = 4
-"""Gains like the last that may lead a group to its floor (docs/search.md, "Hopeless moves")."""
+ENOUGH = 0.5
+"""Share of its epsilon that a group's next step has to promise: where lengths hang together it
+gains about twice what it promises (docs/search.md, "Branch lengths")."""
+
+HOPE = 10
+"""Times what its next step promises that a group may gain in all (docs/search.md, "Branch
+lengths")."""
+
+MOST_MIXED = 10
+"""How often the last step's change may go into the next (docs/search.md, "Branch lengths")."""
 
 UPHILL = 4
 """Factor on a length, up or down, where the curvature is of no use."""
@@ -176,7 +182,7 @@ UPHILL = 4
 MOST_GROWTH, LEAST_REACH = 10, 0.1
 """No step leads further from a length t than to t / MOST_GROWTH or MOST_GROWTH t + LEAST_REACH."""
 
-SATURATED = 1
+SATURATED = 0.1
 """Expected substitutions per site: beyond it lnL may be so flat that a step to a maximum far below
 gains nothing yet, and only its wrong curvature tells."""
 
@@ -384,8 +390,8 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
 }
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
-    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH HOPE
-    UPHILL MOST_GROWTH LEAST_REACH SATURATED RELL_TILE
+    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH
+    ENOUGH HOPE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RELL_TILE
     FLOW_NEAR
 """
 NUMBERS = {name: globals()[name] for name in _KNOWN_TO_KERNELS.split()} | {

@@ -19,7 +19,6 @@ def render_header() -> str:
     lines = [
         "// Rendered by `python -m mltree.header` from contract.py and launch.py. Do not edit.",
         "// clang-format off",
-        "",
     ]
     for prefix, members in (ENUMS | {"FAULT": Fault, "SYNC": Sync, "MARK": Mark}).items():
         lines += [f"#define {prefix}_{member.name} {member.value}" for member in members]

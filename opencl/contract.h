@@ -1,6 +1,5 @@
 // Rendered by `python -m mltree.header` from contract.py and launch.py. Do not edit.
 // clang-format off
-
 #define OP_PMATRICES 0
 #define OP_SITES 1
 #define OP_REDUCE 2
@@ -24,8 +23,7 @@
 #define CONTROL_PASSES 4
 #define CONTROL_MAX_PASSES 5
 #define CONTROL_ACCEPTED 6
-#define CONTROL_FAR 7
-#define CONTROL_FLOOR 8
+#define CONTROL_FLOOR 7
 #define FN_PMATRICES 0
 #define FN_NEWVIEW 1
 #define FN_EVALUATE 2
@@ -48,7 +46,7 @@
 #define MARK_BOOKS 2
 #define SCALE_BITS_DOUBLE (256)
 #define SCALE_BITS_SINGLE (32)
-#define CONTROL_WORDS (9)
+#define CONTROL_WORDS (8)
 #define HEADER_WORDS (2)
 #define REDUCE_WIDTH (32)
 #define NO_CELL (-1)
@@ -60,11 +58,13 @@
 #define TRIPOD_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
 #define STEP_GROWTH (1.4)
-#define HOPE (4)
+#define ENOUGH (0.5)
+#define HOPE (10)
+#define MOST_MIXED (10)
 #define UPHILL (4)
 #define MOST_GROWTH (10)
 #define LEAST_REACH (0.1)
-#define SATURATED (1)
+#define SATURATED (0.1)
 #define RELL_TILE (4)
 #define FLOW_NEAR (0.001)
 #define FUNCTIONS (9)

@@ -76,17 +76,39 @@ STAGE_FUNCTION void reduce_residues(const plf_t *s, __global const int *records,
   }
 }
 
+// A length that follows t, cut to the reach of a step and to the bounds.
+static inline acc within_reach(const plf_t *s, acc t, acc next) {
+  const acc reached = clamp(next, t / MOST_GROWTH, MOST_GROWTH * t + (acc)LEAST_REACH);
+  return clamp(reached, s->min_length, s->max_length);
+}
+
+// What the step of a group promises, and what compares it with the last one: sums over lengths.
+typedef struct {
+  acc promise;        // what lnL gains, were it a quadratic
+  acc change, mixed;  // squared change of the step, and its product with the step, by curvature
+  acc far;            // whether a length may be far from a maximum, whatever is promised
+} aim_t;
+
+#define AIM_TERMS 4
+
 // Newton's next length from t, or UPHILL times up or down where the curvature is wrong; never out
 // of [t / MOST_GROWTH, MOST_GROWTH t + LEAST_REACH] in one step. A target is far from a maximum if
-// that cut it short on the way up, or if it leads out of saturation: such a step may gain little,
-// yet others follow.
-static inline acc newton_target(const plf_t *s, acc t, acc slope, acc step, bool *far) {
+// that cut it short on the way up, or if it leads out of saturation.
+static inline acc newton_target(const plf_t *s, acc t, acc slope, acc step, aim_t *aim) {
   const bool newton = isfinite(step);
   const acc next = newton ? t - step : slope > 0 ? UPHILL * t : t / UPHILL;
-  const acc highest = MOST_GROWTH * t + (acc)LEAST_REACH;
-  const acc target = clamp(clamp(next, t / MOST_GROWTH, highest), s->min_length, s->max_length);
-  *far |= target != t && (newton ? next > highest : t > SATURATED);
+  const acc target = within_reach(s, t, next);
+  const bool too_far = next > MOST_GROWTH * t + (acc)LEAST_REACH;
+  if (target != t && (newton ? too_far : t > (acc)SATURATED)) aim->far = 1;
+  aim->promise += (newton ? slope / 2 : slope) * (target - t);
   return target;
+}
+
+// Of one length alone. On the way down lnL is that of a count, n log t - m t, whose top is at
+// t / (1 + step / t): short branches are all but that.
+static inline acc lone_target(const plf_t *s, acc t, acc slope, acc curve, aim_t *aim) {
+  const acc step = curve < 0 ? slope / curve : (acc)INFINITY;
+  return newton_target(s, t, slope, step > 0 ? t * step / (t + step) : step, aim);
 }
 
 // step = H^-1 g by Cramer's rule where -H is positive definite; returns whether it is.
@@ -102,52 +124,106 @@ static inline bool solve_tripod(const acc g[3], __global const acc *h, acc step[
 }
 
 static inline void tripod_targets(const plf_t *s, __global const acc *g,
-                                  __global const acc *lengths, __global acc *target, bool *far) {
+                                  __global const acc *lengths, acc target[3], aim_t *aim) {
   const acc slopes[3] = {g[0], g[1], g[2]};
   acc step[3];
   const bool joint = solve_tripod(slopes, g + 3, step);
   for (int j = 0; j < 3; ++j) {
     const acc alone = g[3 + j] < 0 ? slopes[j] / g[3 + j] : (acc)INFINITY;
-    target[j] = newton_target(s, lengths[j], slopes[j], joint ? step[j] : alone, far);
+    target[j] = newton_target(s, lengths[j], slopes[j], joint ? step[j] : alone, aim);
   }
 }
 
-// One guarded step of a group: a better trial becomes the best and gives a new target, a worse
-// one halves the step back towards the best.
-static inline void optimise_group(const plf_t *s, __global const int *record, int g, int member,
-                                  int members) {
-  __global acc *control = control_of(s, g);
-  if (control[CONTROL_ACTIVE] == 0) return;
-  const acc lnl = SUMS_AT(s)[record[GROUP_LNL_SUM]];
-  const acc gain = lnl - control[CONTROL_BEST];
-  const acc passes = control[CONTROL_PASSES] + 1;
-  const bool first = passes == 1, better = first || gain >= 0;
-  const acc last_step = control[CONTROL_STEP];
-  const acc step = first ? 1 : better ? fmin((acc)1, last_step * (acc)STEP_GROWTH) : last_step / 2;
-  const bool came_far = control[CONTROL_FAR] == passes - 1;
-  const bool near_top = !first && !came_far && gain < control[CONTROL_EPSILON] * last_step;
-  const bool hopeless = !first && !came_far && lnl + HOPE * gain < control[CONTROL_FLOOR];
-  const bool done = passes >= control[CONTROL_MAX_PASSES] ||
-                    (better ? near_top || hopeless : step * (1 << MAX_STEP_HALVINGS) < 1);
-  const int offset = record[GROUP_FIRST_LENGTH], count = record[GROUP_COUNT];
-  __global acc *lengths = LENGTHS_AT(s) + offset, *best = BEST_AT(s) + offset;
-  __global acc *target = TARGET_AT(s) + offset;
-  __global const acc *cells = SUMS_AT(s) + record[GROUP_FIRST_SUM];
-  if (members > 1) sync_group(CLK_GLOBAL_MEM_FENCE);
-  bool far = false;
-  if (better && record[GROUP_KIND] == STEP_TRIPOD) tripod_targets(s, cells, lengths, target, &far);
-  for (int j = member; j < count; j += members) {
-    if (better) {
-      const acc t = lengths[j];
-      best[j] = t;
-      if (record[GROUP_KIND] == STEP_DIAGONAL) {
-        const acc slope = cells[2 * j], curve = cells[2 * j + 1];
-        target[j] = newton_target(s, t, slope, curve < 0 ? slope / curve : (acc)INFINITY, &far);
-      }
-    }
-    lengths[j] = done ? best[j] : best[j] + step * (target[j] - best[j]);
+// A group's numbers.
+typedef struct {
+  __global acc *lengths, *best, *target;
+  __global const acc *cells;  // slopes and curvatures
+  int count;
+} group_t;
+
+// What lengths v, v + REDUCE_WIDTH, ... add to the aim.
+static inline aim_t residue_of_aim(const plf_t *s, const group_t *g, int v) {
+  aim_t aim = {0, 0, 0, 0};
+  for (int j = v; j < g->count; j += REDUCE_WIDTH) {
+    const acc t = g->lengths[j], slope = g->cells[2 * j], curve = g->cells[2 * j + 1];
+    const acc step = lone_target(s, t, slope, curve, &aim) - t;
+    const acc change = step - (g->target[j] - g->best[j]), weight = fmax(-curve, (acc)0);
+    aim.change += weight * change * change;
+    aim.mixed += weight * step * change;
   }
-  if (far) control[CONTROL_FAR] = passes;  // whoever writes it writes the same
+  return aim;
+}
+
+// The residues' sum in order, the same however many members a group has.
+static inline aim_t diagonal_aim(const plf_t *s, const group_t *g, int member, int members,
+                                 __local acc *terms) {
+  aim_t sum = {0, 0, 0, 0};
+  for (int first = 0; first < REDUCE_WIDTH; first += members) {
+    const int v = first + member;
+    aim_t own = {0, 0, 0, 0};
+    if (v < REDUCE_WIDTH && v < g->count) own = residue_of_aim(s, g, v);
+    if (members == 1) {
+      sum.promise += own.promise, sum.change += own.change;
+      sum.mixed += own.mixed, sum.far += own.far;
+    } else if (v < REDUCE_WIDTH) {
+      __local acc *at = terms + v * AIM_TERMS;
+      at[0] = own.promise, at[1] = own.change, at[2] = own.mixed, at[3] = own.far;
+    }
+  }
+  if (members > 1) {
+    sync_group(CLK_LOCAL_MEM_FENCE);
+    for (int v = 0; v < REDUCE_WIDTH; ++v) {
+      __local const acc *at = terms + v * AIM_TERMS;
+      sum.promise += at[0], sum.change += at[1], sum.mixed += at[2], sum.far += at[3];
+    }
+  }
+  return sum;
+}
+
+// One guarded step of a group: a better trial becomes the best and gives a new aim, a worse one
+// halves the step back towards the best. A whole step has of the last one's change what leaves
+// least of both, were lnL a quadratic (Anderson's mixing).
+static inline void optimise_group(const plf_t *s, __global const int *record, int number,
+                                  int member, int members, __local acc *terms) {
+  __global acc *control = control_of(s, number);
+  if (control[CONTROL_ACTIVE] == 0) return;
+  const acc lnl = SUMS_AT(s)[record[GROUP_LNL_SUM]], epsilon = control[CONTROL_EPSILON];
+  const acc gain = lnl - control[CONTROL_BEST], last_step = control[CONTROL_STEP];
+  const acc passes = control[CONTROL_PASSES] + 1, floor = control[CONTROL_FLOOR];
+  const bool first = passes == 1, better = first || gain >= 0;
+  const bool is_last = passes >= control[CONTROL_MAX_PASSES];
+  const int offset = record[GROUP_FIRST_LENGTH];
+  const group_t g = {LENGTHS_AT(s) + offset, BEST_AT(s) + offset, TARGET_AT(s) + offset,
+                     SUMS_AT(s) + record[GROUP_FIRST_SUM], record[GROUP_COUNT]};
+  const bool is_tripod = record[GROUP_KIND] == STEP_TRIPOD;
+  acc tripod[3];
+  aim_t aim = {0, 0, 0, 0};
+  if (better && is_tripod) tripod_targets(s, g.cells, g.lengths, tripod, &aim);
+  if (better && !is_tripod) aim = diagonal_aim(s, &g, member, members, terms);
+  const bool far = aim.far > 0;
+  const acc promise = fabs(aim.promise);  // bounds bend joint steps, which may lead down
+  const bool near_top = promise < (acc)ENOUGH * epsilon;
+  const bool hopeless = lnl + HOPE * promise < floor;
+  const bool goes_on = better && (first || far || gain >= epsilon * last_step);
+  const acc step = goes_on ? fmin((acc)1, last_step * (acc)STEP_GROWTH) : last_step / 2;
+  const bool spent = !goes_on && step * (1 << MAX_STEP_HALVINGS) < 1;
+  const bool done = is_last || spent || (better && !far && (near_top || hopeless));
+  const acc share = aim.change > 0 ? aim.mixed / aim.change : 0;
+  const bool mixes = better && !first && !is_tripod && share < 1;  // steps that grow tell nothing
+  const acc mix = mixes ? fmax(share, (acc)-MOST_MIXED) : 0;
+  if (members > 1) sync_group(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+  for (int j = member; j < g.count; j += members) {
+    const acc t = g.lengths[j], last = g.target[j];
+    acc target = last, next = target;
+    if (better) {
+      target = is_tripod ? tripod[j] : lone_target(s, t, g.cells[2 * j], g.cells[2 * j + 1], &aim);
+      next = mix == 0 ? target : within_reach(s, t, target - mix * (target - last));
+      g.best[j] = t;
+      g.target[j] = target;
+    }
+    const acc best = g.best[j];
+    g.lengths[j] = done ? best : step < 1 ? best + step * (target - best) : next;
+  }
   if (member == 0) {
     control[CONTROL_ACTIVE] = !done;
     control[CONTROL_BEST] = better ? lnl : control[CONTROL_BEST];
@@ -159,14 +235,14 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
 
 // `alone`: many small groups, a work-item each; otherwise a work-group each.
 STAGE_FUNCTION void optimise_stage(const plf_t *s, __global const int *records, int count,
-                                   bool alone, int group_size) {
+                                   bool alone, __local acc *terms, int group_size) {
   if (alone) {
     const int items = GROUPS * group_size;
     for (int g = GROUP * group_size + ITEM; g < count; g += items)
-      optimise_group(s, records + g * GROUP_WORDS, g, 0, 1);
+      optimise_group(s, records + g * GROUP_WORDS, g, 0, 1, terms);
   } else {
     for (int g = GROUP; g < count; g += GROUPS)
-      optimise_group(s, records + g * GROUP_WORDS, g, ITEM, group_size);
+      optimise_group(s, records + g * GROUP_WORDS, g, ITEM, group_size, terms);
   }
 }
 

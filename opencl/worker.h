@@ -17,7 +17,9 @@
 #else
 #define WORK_GROUP __attribute__((reqd_work_group_size(SEATS, CATEGORY_ITEMS, WORKER_ROWS)))
 #endif
-#define STRIDED (WORKER_SIZE < REDUCE_WIDTH ? WORKER_SIZE * REDUCE_WIDTH : WORKER_SIZE)
+#define STRIDED_SUMS (WORKER_SIZE < REDUCE_WIDTH ? WORKER_SIZE * REDUCE_WIDTH : WORKER_SIZE)
+#define AIM_SUMS (WORKER_SIZE > 1 ? AIM_TERMS * REDUCE_WIDTH : 1)
+#define STRIDED (STRIDED_SUMS > AIM_SUMS ? STRIDED_SUMS : AIM_SUMS)
 
 #define WORKER_LOCALS                          \
   __local real_v terms[LOCAL_TERMS];           \
@@ -69,7 +71,7 @@ __kernel WORK_GROUP void worker(WORKER_BUFFERS __local real_v *own_stack,
         mark(book, &since, FN_OPTIMISE);
         break;
       case OP_OPTIMISE:
-        optimise_stage(&called, records, count, aux, WORKER_SIZE);
+        optimise_stage(&called, records, count, aux, strided, WORKER_SIZE);
         mark(book, &since, FN_OPTIMISE);
         break;
       case OP_REPEAT:

@@ -112,8 +112,7 @@ class Likelihood:
 
     def _derivatives(self, tree: Tree, case: Case, by_part: bool = False) -> Float64:
         """f64[1 + 2E]: lnL, then both derivatives of each branch; with rows, of every part."""
-        table = self._load([tree], [case])
-        table = table.summed_by_part if by_part else table
+        table = self._load([tree], [case], by_part)
         program = self._programs.of(programs.derivatives, [tree], table)
         sums = self.run(program, tree.lengths.ravel()).sums
         self._remember([tree], [case])
@@ -170,16 +169,19 @@ class Likelihood:
         cases: Sequence[Case],
         epsilon: float,
         max_passes: int = MAX_PASSES,
+        floors: Float64 | None = None,
     ) -> Float64:
         """f64[n]: lnL after optimising all branch lengths, which change in place.
 
         Simultaneous guarded Newton steps on the device, never to a worse end; polytomies stay.
+        They may stop short where HOPE times what a step promises ends below ``floors`` f64[n].
         """
         order = batches.dealt(cases)
         trees, cases = [trees[n] for n in order], [cases[n] for n in order]
+        low = np.full(len(trees), -np.inf) if floors is None else floors[order]
 
         def smooth(batch: slice) -> Float64:
-            return self._smooth(trees[batch], cases[batch], epsilon, max_passes)
+            return self._smooth(trees[batch], cases[batch], epsilon, max_passes, low[batch])
 
         at_once = self._at_once(list(map(planner.slots_of, trees)), cases)
         lnl: Float64 = np.concatenate(batches.in_batches(len(trees), at_once, smooth))
@@ -203,7 +205,7 @@ class Likelihood:
 
         A joint Newton optimisation of the three branches around every insertion; of every part by
         itself, f64[parts, outputs, 3], where they have lengths of their own.  It may stop short of
-        the maximum where that is sure to lie below ``floors`` f64[outputs].
+        the maximum where that hardly reaches ``floors`` f64[outputs], as in ``smooth``.
         """
         table = self._update(trees, cases)
         base, room = planner.slots_side_by_side(trees, table), self.engine.room
@@ -298,14 +300,15 @@ class Likelihood:
         """Lengths within the bounds of an optimisation."""
         return np.asarray(np.clip(lengths, self._min_length, self._max_length))
 
-    def _load(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
+    def _load(self, trees: Sequence[Tree], cases: Sequence[Case], by_part: bool = False) -> Cases:
         """Where the trees live; their models are with the engine from then on."""
         models = distinct(cases)
         if models != self._models:  # not the very same ones: models know no other equality
             self._models = models
             self._resident = []
             self.engine.load_models([model for parts in models for model in parts])
-        return Cases.of(cases, unlinked=trees[0].lengths.ndim > 1)
+        table = Cases.of(cases, unlinked=trees[0].lengths.ndim > 1)
+        return table.summed_by_part if by_part else table
 
     def _log_likelihoods(
         self,
@@ -315,8 +318,7 @@ class Likelihood:
         kind: RunKind = RunKind.EVALUATE,
         by_part: bool = False,
     ) -> Float64:
-        table = self._load(trees, cases)
-        table = table.summed_by_part if by_part else table
+        table = self._load(trees, cases, by_part)
         self._resident = []
         program = (
             self._programs.of(programs.walk, trees, table, longest, kind)
@@ -327,12 +329,13 @@ class Likelihood:
         return sums.T if by_part else sums.sum(axis=0)
 
     def _smooth(
-        self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float, max_passes: int
+        self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float, most: int, low: Float64
     ) -> Float64:
         table = self._load(trees, cases)
-        program = self._programs.of(programs.smoothing, trees, table, max_passes)
+        program = self._programs.of(programs.smoothing, trees, table, most)
         parts = math.prod(lead := trees[0].lengths.shape[:-1])
-        control = planner.control_records(parts * len(trees), epsilon / parts, max_passes)
+        least = low if parts == 1 else -np.inf  # parts are optimised one by one
+        control = planner.control_records(parts * len(trees), epsilon / parts, most, least)
         clipped = self.clip(_lengths(trees))
         if any(tree.n_artificial for tree in trees):
             clipped = _lengths([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])

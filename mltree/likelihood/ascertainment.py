@@ -115,6 +115,7 @@ class AscertainedLikelihood(Likelihood):
         cases: Sequence[Case],
         epsilon: float,
         max_passes: int = MAX_PASSES,
+        floors: Float64 | None = None,  # noqa: ARG002
     ) -> Float64:
         """f64[n]: corrected lnL after optimising all branch lengths, which change in place."""
         smooth = super().smooth

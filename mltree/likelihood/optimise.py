@@ -1,25 +1,34 @@
 """The guarded Newton step in NumPy: what ``opencl/optimise.h`` does, for the reference engine.
 
-A group of branch lengths moves together. A better trial becomes the best and gives a new Newton
-target; a worse one halves the step from the best towards its target. A group ends on its best
-lengths when a pass gains less than its epsilon, after its last pass, when the step is spent, or
-where it has no hope of its floor.
+A group of branch lengths moves together. A better trial becomes the best and gives a new aim; a
+worse one halves the step from the best towards its aim. A group ends on its best lengths where a
+step promises less than ENOUGH of its epsilon, where it has no hope of its floor, after its last
+pass, or when the step is spent.
 
-A small gain is no maximum where the step was cut short: by halving, so that it counts by the share
-of Newton's step that was taken; or by the bounds of a step, on the way to a length far above; or
-where a length is so far beyond saturation that lnL has no slope left, only the wrong curvature.
+What a step promises is the quadratic's gain, half of slope times step. It says nothing where the
+step was cut short on the way to a length far above, or where a length is so far beyond saturation
+that lnL has no slope left, only the wrong curvature.
+
+Where a step is a whole one, the last step's change goes into it as well: as much as leaves least of
+both, were lnL a quadratic (Anderson's mixing, of depth one; Walker and Ni 2011, SIAM Journal on
+Numerical Analysis 49:1715). Lengths that hang together, and those that swing about each other, are
+a matter of passes without it. Should the next trial be worse, it is the plain step that is halved.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mltree.contract import (
+    ENOUGH,
     HOPE,
     LEAST_REACH,
     MAX_STEP_HALVINGS,
     MOST_GROWTH,
+    MOST_MIXED,
     SATURATED,
     STEP_GROWTH,
     UPHILL,
@@ -30,6 +39,18 @@ from mltree.contract import (
 __all__ = ["LengthOptimiser", "solve_tripod"]
 
 Float64 = npt.NDArray[np.float64]
+
+
+class _Aim(NamedTuple):
+    """Where a step of a group leads."""
+
+    target: Float64
+    promise: float
+    """What lnL gains there, were it a quadratic; or loses, where bounds bend a joint step."""
+    is_far: bool
+    """Whether a length may be far from a maximum, whatever is promised."""
+    weights: Float64
+    """Of the lengths, where steps are compared: minus the second derivatives, 0 if positive."""
 
 
 class LengthOptimiser:
@@ -57,37 +78,39 @@ class LengthOptimiser:
                 self._step(self.control[g], group, sums)
 
     def _step(self, control: Float64, group: np.void, sums: Float64) -> None:
-        lnl = sums[group["lnl_sum"]]
+        lnl, epsilon = sums[group["lnl_sum"]], control[Control.EPSILON]
         gain = lnl - control[Control.BEST]
         passes = control[Control.PASSES] + 1
         first = passes == 1
         better = first or gain >= 0
-        last_step = control[Control.STEP]
-        step = 1.0 if first else last_step * (STEP_GROWTH if better else 0.5)
-        step = min(step, 1.0)
-        came_far = control[Control.FAR] == passes - 1
-        spent = not first and not came_far and gain < control[Control.EPSILON] * last_step
-        may_reach = first or came_far or lnl + HOPE * gain >= control[Control.FLOOR]
-        if not better:
-            spent = step * 2.0**MAX_STEP_HALVINGS < 1
-        hopeless = better and not may_reach
-        done = spent or hopeless or passes >= control[Control.MAX_PASSES]
         span = slice(group["first_length"], group["first_length"] + group["count"])
+        at_end, goes_on, following = False, better, self.target[span]
         if better:
-            self.best[span] = self.lengths[span]
-            self.target[span], far = self._targets(self.lengths[span], group, sums)
-            if far:
-                control[Control.FAR] = passes
+            aim = self._aim(self.lengths[span], group, sums)
+            at_end = not aim.is_far and (
+                aim.promise < ENOUGH * epsilon or lnl + HOPE * aim.promise < control[Control.FLOOR]
+            )
+            goes_on = first or aim.is_far or gain >= epsilon * control[Control.STEP]
+            is_mixed = not first and group["kind"] == GroupKind.DIAGONAL
+            following = self._mixed(span, aim) if is_mixed else aim.target
+            self.best[span], self.target[span] = self.lengths[span], aim.target
             control[Control.BEST] = lnl
-        move = 0.0 if done else step
-        self.lengths[span] = self.best[span] + move * (self.target[span] - self.best[span])
+        step = min(1.0, control[Control.STEP] * (STEP_GROWTH if goes_on else 0.5))
+        spent = not goes_on and step * 2.0**MAX_STEP_HALVINGS < 1
+        done = at_end or spent or passes >= control[Control.MAX_PASSES]
+        if done:
+            self.lengths[span] = self.best[span]
+        elif step == 1:
+            self.lengths[span] = following
+        else:
+            self.lengths[span] = self.best[span] + step * (self.target[span] - self.best[span])
         control[Control.ACTIVE] = not done
         control[Control.STEP] = step
         control[Control.PASSES] = passes
         control[Control.ACCEPTED] = better
 
-    def _targets(self, lengths: Float64, group: np.void, sums: Float64) -> tuple[Float64, bool]:
-        """Where the lengths of a group aim, and whether one of them is far from a maximum."""
+    def _aim(self, lengths: Float64, group: np.void, sums: Float64) -> _Aim:
+        """Where the lengths of a group aim."""
         first, count = group["first_sum"], group["count"]
         if group["kind"] == GroupKind.TRIPOD:
             slope, hessian = sums[first : first + 3], sums[first + 3 : first + 9]
@@ -97,16 +120,35 @@ class LengthOptimiser:
             slope, curve = sums[first : first + 2 * count].reshape(count, 2).T
             joint = None
         with np.errstate(divide="ignore", invalid="ignore"):
-            alone = np.where(curve < 0, slope / curve, np.inf)
-        step = alone if joint is None else joint
+            step = np.where(curve < 0, slope / curve, np.inf)
+            if group["kind"] == GroupKind.DIAGONAL:
+                step = np.where(step > 0, lengths * step / (lengths + step), step)
+        step = step if joint is None else joint
         newton = np.isfinite(step)
         blind = np.where(slope > 0, UPHILL * lengths, lengths / UPHILL)
         following = np.where(newton, lengths - step, blind)
+        target = self._within_reach(lengths, following)
+        too_far = following > MOST_GROWTH * lengths + LEAST_REACH
+        far = (target != lengths) & np.where(newton, too_far, lengths > SATURATED)
+        promise = np.where(newton, slope / 2, slope) * (target - lengths)
+        weights = np.maximum(-curve, 0.0)
+        return _Aim(target, abs(float(promise.sum())), bool(far.any()), weights)
+
+    def _mixed(self, span: slice, aim: _Aim) -> Float64:
+        """The aim, and what the last step's change adds to it."""
+        lengths, before = self.lengths[span], self.target[span] - self.best[span]
+        residual = aim.target - lengths
+        change = residual - before
+        size = float((aim.weights * change**2).sum())
+        share = float((aim.weights * residual * change).sum()) / size if size > 0 else 0.0
+        share = max(share, -MOST_MIXED) if share < 1 else 0.0  # steps that grow tell nothing
+        return self._within_reach(lengths, aim.target - share * (aim.target - self.target[span]))
+
+    def _within_reach(self, lengths: Float64, following: Float64) -> Float64:
+        """The lengths that follow, cut to the reach of a step and to the bounds."""
         highest = MOST_GROWTH * lengths + LEAST_REACH
-        target: Float64 = np.clip(following, lengths / MOST_GROWTH, highest)
-        target = np.clip(target, self.min_length, self.max_length)
-        far = (target != lengths) & np.where(newton, following > highest, lengths > SATURATED)
-        return target, bool(far.any())
+        reached = np.clip(following, lengths / MOST_GROWTH, highest)
+        return np.asarray(np.clip(reached, self.min_length, self.max_length))
 
 
 def solve_tripod(gradient: Float64, hessian: Float64) -> Float64 | None:

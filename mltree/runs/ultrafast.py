@@ -24,6 +24,7 @@ from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Weights
 from mltree.likelihood.interchanges import LEGS, Quartets, interchanged, neighbours
+from mltree.likelihood.passes import ONE_STEP
 from mltree.likelihood.site_rows import optimised_quartets, rows_of_quartets
 from mltree.runs.computation import Computation
 from mltree.runs.resampled import resampled
@@ -261,7 +262,7 @@ class _Offers:
         own = [tree.copy() for tree in trees]
         for tree in own:
             tree.lengths = self._likelihood.clip(tree.lengths)
-        lnl = self._likelihood.smooth(own, [self._case] * len(own), np.inf)
+        lnl = self._likelihood.smooth(own, [self._case] * len(own), 0.0, ONE_STEP)
         for tree, of_tree in zip(own, lnl.tolist(), strict=True):
             sums = SplitSums(tree)
             self._around(tree, sums, of_tree)

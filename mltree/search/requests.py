@@ -62,6 +62,8 @@ class Request(Value, ABC, eq=False):
     trees: Sequence[Tree]
     cases: Sequence[Case]
 
+    by_tree: ClassVar[tuple[str, ...]] = ("trees", "cases")
+    """Fields of an item a tree."""
     is_quick: ClassVar[bool] = False
     """Whether it takes no likelihood, so that others may gather while it is answered."""
 
@@ -78,8 +80,10 @@ class Request(Value, ABC, eq=False):
         every = (self, *others)
         return replace(
             self,
-            trees=list(chain.from_iterable(request.trees for request in every)),
-            cases=list(chain.from_iterable(request.cases for request in every)),
+            **{
+                name: list(chain.from_iterable(getattr(request, name) for request in every))
+                for name in self.by_tree
+            },
         )
 
     @abstractmethod
@@ -101,11 +105,10 @@ class _ByTree(Request):
 
     def shares(self, count: int) -> Sequence[Request]:
         """Every so many trees."""
-        return [self._some(slice(n, None, count)) for n in range(min(count, len(self.trees)))]
-
-    def _some(self, which: slice) -> Request:
-        """The same of some of the trees."""
-        return replace(self, trees=self.trees[which], cases=self.cases[which])
+        return [
+            replace(self, **{name: getattr(self, name)[n::count] for name in self.by_tree})
+            for n in range(min(count, len(self.trees)))
+        ]
 
     def whole(self, answers: Sequence[Answers]) -> Answers:
         """Those to all trees in order."""
@@ -119,6 +122,9 @@ class SmoothTrees(_ByTree, eq=False):
     """Branch lengths, which change in place; lnL f64[n]."""
 
     epsilon: float
+    floors: Sequence[float]
+    """Of every tree: what its lnL has to reach, or it may stay short of its maximum."""
+    by_tree = (*Request.by_tree, "floors")
 
     @property
     def kind(self) -> Hashable:
@@ -127,7 +133,8 @@ class SmoothTrees(_ByTree, eq=False):
 
     def answer(self, likelihood: SearchLikelihood) -> Float:
         """LnL f64[n]."""
-        return likelihood.smooth(self.trees, self.cases, self.epsilon)
+        floors = np.array(self.floors)
+        return likelihood.smooth(self.trees, self.cases, self.epsilon, floors=floors)
 
 
 class PartLogLikelihoods(_ByTree, eq=False):
@@ -154,17 +161,7 @@ class RateCurves(_ByTree, eq=False):
 
     rates: Sequence[Sequence[Float]]
     """Of each part of each tree."""
-
-    def joined_with(self, others: Sequence[Request]) -> Request:
-        """With the rates of all."""
-        every = [self, *(request for request in others if isinstance(request, RateCurves))]
-        rates = list(chain.from_iterable(request.rates for request in every))
-        return super(RateCurves, replace(self, rates=rates)).joined_with(others)
-
-    def _some(self, which: slice) -> Request:
-        """Of some of the trees."""
-        rates = self.rates[which]
-        return replace(self, trees=self.trees[which], cases=self.cases[which], rates=rates)
+    by_tree = (*Request.by_tree, "rates")
 
     def answer(self, likelihood: SearchLikelihood) -> list[list[Curves]]:
         """Those of the parts of every tree."""
@@ -192,21 +189,12 @@ class ScoreMoves(Request, eq=False):
     rules: Rules
     share: Share = ALL
     """Of the prunes."""
+    by_tree = (*Request.by_tree, "lnls", "explored")
 
     @property
     def kind(self) -> Hashable:
         """Of the same rules."""
         return super().kind, self.rules
-
-    def joined_with(self, others: Sequence[Request]) -> Request:
-        """With the lnLs of all, and what is known of each."""
-        every = [self, *(request for request in others if isinstance(request, ScoreMoves))]
-        whole = replace(
-            self,
-            lnls=list(chain.from_iterable(request.lnls for request in every)),
-            explored=list(chain.from_iterable(request.explored for request in every)),
-        )
-        return super(ScoreMoves, whole).joined_with(others)
 
     def answer(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
         """Moves, tree by tree."""
@@ -238,13 +226,8 @@ class ShapeKeys(Request, eq=False):
 
     shortest: Sequence[float]
     """Of every tree: how long a branch is that says nothing of the order of its neighbours."""
+    by_tree = (*Request.by_tree, "shortest")
     is_quick = True
-
-    def joined_with(self, others: Sequence[Request]) -> Request:
-        """With the lengths of all."""
-        every = [self, *(request for request in others if isinstance(request, ShapeKeys))]
-        shortest = list(chain.from_iterable(request.shortest for request in every))
-        return super(ShapeKeys, replace(self, shortest=shortest)).joined_with(others)
 
     def answer(self, likelihood: SearchLikelihood) -> list[int]:  # noqa: ARG002
         """See :meth:`mltree.tree.forest.Forest.shape_keys`."""
@@ -270,9 +253,18 @@ class Stepwise(Request):
         return perform(likelihood, self.steps())
 
 
-def smoothed(trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> Steps[list[float]]:
-    """LnL of every tree after optimising its branch lengths in place."""
-    answer = yield SmoothTrees(trees, cases, epsilon)
+def smoothed(
+    trees: Sequence[Tree],
+    cases: Sequence[Case],
+    epsilon: float,
+    floors: Sequence[float] | None = None,
+) -> Steps[list[float]]:
+    """LnL of every tree after optimising its branch lengths in place.
+
+    It may stop short of the maximum where that is sure to lie below a tree's floor.
+    """
+    floors = [-np.inf] * len(trees) if floors is None else floors
+    answer = yield SmoothTrees(trees, cases, epsilon, floors)
     return [float(lnl) for lnl in answer]
 
 

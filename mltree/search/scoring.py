@@ -76,7 +76,14 @@ class SearchLikelihood(Protocol):
     def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
         """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
 
-    def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> Float:
+    def smooth(
+        self,
+        trees: Sequence[Tree],
+        cases: Sequence[Case],
+        epsilon: float,
+        *,
+        floors: Float | None = None,
+    ) -> Float:
         """f64[n]: lnL after optimising all lengths in place; never worse than before."""
 
     def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float:

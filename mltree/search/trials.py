@@ -55,7 +55,11 @@ def tried_moves(
         trees += moved
     if not trees:
         return chosen
-    lnls = yield from smoothed(trees, [case] * len(trees), settings.trial_epsilon)
+    floors = np.repeat(
+        [lineage.lnl + settings.min_gain for lineage in lineages],
+        [moves.prune.size for moves in chosen],
+    )
+    lnls = yield from smoothed(trees, [case] * len(trees), settings.trial_epsilon, floors.tolist())
     ends = np.cumsum([moves.prune.size for moves in chosen])[:-1]
     parts = np.split(np.array(lnls), ends)
     return [

@@ -110,7 +110,8 @@ def test_smoothing(open_engine: Callable[..., Engine], gene_trees: GeneTrees) ->
         again = tree.copy()
         assert used.smooth([again], [cases[n]], 1e-3)[0] == lnl[n]
         np.testing.assert_array_equal(again.lengths, smoothed[n].lengths)
-        assert lnl[n] == pytest.approx(lone.smooth([tree], [own], 1e-3)[0], rel=1e-8, abs=1e-8)
+        # Sums in another order may end it a pass sooner or later.
+        assert lnl[n] == pytest.approx(lone.smooth([tree], [own], 1e-3)[0], rel=1e-8, abs=1e-3)
 
 
 def scored(used: Likelihood, trees: list[Tree], cases: list[Case]) -> list[ScoredMoves]:

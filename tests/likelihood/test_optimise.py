@@ -86,7 +86,7 @@ def test_never_ends_worse_and_finds_the_top(start: list[float], coupling: float)
 @pytest.mark.parametrize(("top", "end"), [(-1.0, 1e-6), (1e4, 100.0)])
 def test_an_optimum_outside_ends_on_the_bound(top: float, end: float) -> None:
     optimiser, _ = optimise(humps(top), np.array([0.1]))
-    assert optimiser.lengths[0] == end
+    assert optimiser.lengths[0] == pytest.approx(end)
 
 
 def test_wrong_curvature_walks_uphill() -> None:
@@ -113,13 +113,13 @@ def test_a_saturated_length_is_led_back_although_its_first_steps_gain_nothing() 
 
 
 def test_a_step_cut_short_on_the_way_up_is_no_end() -> None:
-    """From 1e-6 a step leads to 0.1, where little is gained of what there is at 5."""
+    """From 1e-6 a step leads to 0.1, where 1e-3 is gained of what there is at 5."""
 
     def far(t: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         return float((-0.001 * (t - 5.0) ** 2).sum()), -0.002 * (t - 5.0), np.full_like(t, -0.002)
 
-    optimiser, seen = optimise(far, np.array([1e-6]), epsilon=5e-3)
-    assert seen[1] - seen[0] < 5e-3
+    optimiser, seen = optimise(far, np.array([1e-6]), epsilon=2e-3)
+    assert seen[1] - seen[0] < 1e-3
     assert optimiser.lengths[0] == pytest.approx(5.0)
 
 
@@ -164,17 +164,54 @@ def test_every_pass_allowed_and_none_more() -> None:
     np.testing.assert_array_equal(optimiser.lengths, start)
 
 
-@pytest.mark.parametrize(("floor", "ends_early"), [(-1.0, False), (0.5, True), (-np.inf, False)])
-def test_what_cannot_reach_its_floor_is_left_early(floor: float, ends_early: bool) -> None:
-    """A maximum of 0, which takes many steps; some gains like the last one are hoped for."""
-    start = np.array([3.0, 3.0])
-    optimiser, seen = optimise(humps(0.3, 0.1, coupling=1.5), start, floor=floor)
-    if ends_early:
-        assert 2 < len(seen) < 20
-        earlier, before, last = seen[-3:]
-        assert last + HOPE * (last - before) < floor <= before + HOPE * (before - earlier)
+@pytest.mark.parametrize("floor", [-1.0, 0.5, 4.0, -np.inf])
+def test_what_cannot_reach_its_floor_is_left_early(floor: float) -> None:
+    """A maximum of 0, which takes many steps, each of which promises some of what there is."""
+    function, start = humps(0.3, 0.1, coupling=1.5), np.array([3.0, 3.0])
+    _, whole = optimise(function, start)
+    optimiser, seen = optimise(function, start, floor=floor)
+    if floor > 0:
+        assert 2 < len(seen) < len(whole)
+        assert HOPE * -seen[-2] > floor  # what there was to gain, a step before
     else:
+        assert seen == whole
         assert optimiser.control[0, Control.BEST] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_lengths_that_hang_together_take_few_passes() -> None:
+    """Two sums of lengths tell nearly all: one length at a time gains a tenth of what is left."""
+
+    def function(t: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        off = t - np.array([0.3, 0.2])
+        hessian = np.array([[-10.0, -9.0], [-9.0, -10.0]])
+        return float(off @ hessian @ off / 2), hessian @ off, np.diag(hessian)
+
+    for start, most in ([0.35, 0.25], 6), ([0.35, 0.14], 12):
+        optimiser, seen = optimise(function, np.array(start), epsilon=1e-6)
+        assert optimiser.control[0, Control.BEST] > -1e-5
+        assert len(seen) <= most
+
+
+def test_steps_that_grow_are_not_mixed() -> None:
+    """Up to t = 1 Newton doubles a short length of a count: every step is longer than the last."""
+
+    def count(t: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        return float((100 * np.log(t) - 100 * t).sum()), 100 / t - 100, -100 / t**2
+
+    optimiser, seen = optimise(count, np.array([0.01]), epsilon=1e-6)
+    assert seen[:7] == sorted(seen[:7])
+    assert optimiser.lengths[0] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_long_branch_that_had_few_changes_takes_one_step_down() -> None:
+    """n log t - m t: Newton's own step would lead below 0."""
+
+    def count(t: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        return float((5 * np.log(t) - 500 * t).sum()), 5 / t - 500, -5 / t**2
+
+    optimiser, seen = optimise(count, np.array([0.05]), epsilon=1e-6)
+    assert optimiser.lengths[0] == pytest.approx(0.01)
+    assert len(seen) == 2
 
 
 def test_groups_rest_by_themselves() -> None:

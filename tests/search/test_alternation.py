@@ -31,7 +31,7 @@ class Approaching:
         self.lacking, self.pace = gain / (1.0 - pace), pace
         self.smoothings = 0
 
-    def smooth(self, trees, cases, epsilon):
+    def smooth(self, trees, cases, epsilon, *, floors):
         self.smoothings += 1
         self.lacking *= self.pace
         return np.full(len(trees), -self.lacking)

@@ -59,7 +59,9 @@ class Watched:
     def __init__(self) -> None:
         self.launches: list[tuple[str, list[int]]] = []
 
-    def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> np.ndarray:
+    def smooth(
+        self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float, *, floors: np.ndarray
+    ) -> np.ndarray:
         return self._note(f"smooth {epsilon}", trees, cases)
 
     def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> np.ndarray:
@@ -216,10 +218,10 @@ def scoring(
 CONSTRAINT = Constraint(NO_SPLIT, NO_SPLIT)
 
 KINDS: dict[str, Request] = {
-    "coarse": SmoothTrees([numbered(1)], [ONE], 0.1),
-    "finer": SmoothTrees([numbered(1)], [ONE], 0.01),
-    "2 parts": SmoothTrees([numbered(1)], [TWO], 0.1),
-    "unlinked": SmoothTrees([numbered(1, parts=2)], [TWO], 0.1),
+    "coarse": SmoothTrees([numbered(1)], [ONE], 0.1, [-np.inf]),
+    "finer": SmoothTrees([numbered(1)], [ONE], 0.01, [-np.inf]),
+    "2 parts": SmoothTrees([numbered(1)], [TWO], 0.1, [-np.inf]),
+    "unlinked": SmoothTrees([numbered(1, parts=2)], [TWO], 0.1, [-np.inf]),
     "parts": PartLogLikelihoods([numbered(1)], [ONE]),
     "moves": scoring(),
     "moves of another phase": scoring(phase=replace(PHASE, cut=11.0)),
@@ -234,7 +236,7 @@ def test_only_what_can_share_a_launch_is_of_one_kind() -> None:
     for request in KINDS.values():
         assert request.kind == replace(request, trees=[t.copy() for t in request.trees]).kind
     other = Case((random_reversible(4, np.random.default_rng(2)),), weights=3, first_part=2)
-    assert KINDS["coarse"].kind == SmoothTrees([numbered(2, 6)], [other], 0.1).kind
+    assert KINDS["coarse"].kind == SmoothTrees([numbered(2, 6)], [other], 0.1, [-9.0]).kind
 
 
 def test_other_kinds_are_launches_of_their_own() -> None:

@@ -46,8 +46,10 @@ class Flatterer:
         self.trees_at_once = case.likelihood.trees_at_once
         self.planners = case.likelihood.planners
 
-    def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> np.ndarray:
-        return self._true.smooth(trees, cases, epsilon)
+    def smooth(
+        self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float, *, floors: np.ndarray
+    ) -> np.ndarray:
+        return self._true.smooth(trees, cases, epsilon, floors=floors)
 
     def refine(
         self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks, floors: np.ndarray
@@ -96,7 +98,7 @@ def test_a_batch_that_fails_is_halved(make_case: Callable[..., Simulated], refus
     away: list[int] = []
 
     class Stubborn(Flatterer):
-        def smooth(self, trees, cases, epsilon):  # type: ignore[no-untyped-def]
+        def smooth(self, trees, cases, epsilon, *, floors):  # type: ignore[no-untyped-def]
             away.append(robinson_foulds(trees[0], before.tree))
             return np.array([before.lnl + (1.0 if len(away) > refusals else -1.0)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,6 +19,9 @@ from mltree.tree.moves import SprLengths, spr
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import same_topology, splits, topology_key
 from mltree.tree.topology import Tree
+
+if TYPE_CHECKING:
+    from conftest import Simulated
 
 SETTINGS = RoundSettings(trial_margin=2.0, min_gain=0.05)
 
@@ -35,8 +39,11 @@ class Oracle:
         self.lnls = list(lnls)
         self.trees: list[Tree] = []
 
-    def smooth(self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float) -> np.ndarray:
+    def smooth(
+        self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float, *, floors: np.ndarray
+    ) -> np.ndarray:
         assert len(cases) == len(trees)
+        np.testing.assert_array_equal(floors, BEFORE + SETTINGS.min_gain)
         self.trees += trees
         missing = len(self.trees) - len(self.lnls)
         every = [*self.lnls, *[BEFORE - 1.0] * missing]
@@ -152,3 +159,25 @@ def test_every_tree_has_trials_of_its_own() -> None:
     oracle = Oracle([BEFORE, BEFORE + 1.0, BEFORE + 4.0, BEFORE + 3.0])
     found = perform(oracle, tried_moves(every, UNDER, moves, Trials(2, SETTINGS)))  # type: ignore[arg-type]
     assert [part.lnl.tolist() for part in found] == [[BEFORE + 1.0], [], [BEFORE + 4.0]]
+
+
+@pytest.mark.cases(2, 40)
+def test_what_reaches_its_floor_is_not_given_up(
+    case: int, make_case: Callable[..., Simulated]
+) -> None:
+    """Moves of a tree at its maximum, with floors just below what each of them reaches."""
+    data = make_case(9 + case % 4, 60 + 40 * case, case)
+    used, rng = data.likelihood, np.random.default_rng(case)
+    tree = data.tree.copy()
+    used.smooth([tree], [data.under], 1e-4)
+    found = Neighbourhood(tree)
+    found.extend(3)
+    trees = [tree.copy() for _ in range(8)]
+    for moved, n in zip(trees, rng.choice(found.size, 8, replace=False).tolist(), strict=True):
+        spr(moved, int(found.prune[n]), int(found.target[n]))
+    cases = [data.under] * len(trees)
+    reached = used.smooth([one.copy() for one in trees], cases, 0.01)
+    copies = [one.copy() for one in trees]
+    np.testing.assert_array_equal(used.smooth(copies, cases, 0.01, floors=reached - 0.05), reached)
+    copies = [one.copy() for one in trees]
+    assert np.all(used.smooth(copies, cases, 0.01, floors=reached + 1e4) < reached - 0.05)
