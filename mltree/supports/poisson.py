@@ -6,6 +6,7 @@ two counts meet within a share, what is drawn is told apart by a fraction of 53 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,14 +42,6 @@ class _Table:
         self.counts = np.pad(counts, (0, SHARES - counts.size))
         self.counts[ends[ends < SHARES]] = UNTOLD
 
-    def draw(self, shares: NDArray[np.uint16], rng: np.random.Generator) -> NDArray[np.uint8]:
-        """The counts of what fell into these shares."""
-        drawn = self.counts.take(shares)
-        untold = np.flatnonzero(drawn == UNTOLD)
-        chance = (shares[untold] + rng.random(untold.size)) / SHARES
-        drawn[untold] = self.until.searchsorted(chance, side="right")
-        return drawn
-
 
 class PoissonCounts:
     """Draws counts of things that have each a mean of its own, often the same."""
@@ -67,15 +60,41 @@ class PoissonCounts:
         self._others = np.flatnonzero(~is_drawn & (means > 0.0))
         self._means = means[self._others]
 
-    def draw(self, rng: np.random.Generator, out: NDArray[Any]) -> None:
-        """Put the counts into [L]."""
-        drawn = np.zeros(self._ends[-1] + 1 if self._tables else 1, np.uint8)
-        words = rng.bit_generator.random_raw(-(-drawn.size // 4))
-        shares = words.astype("<u8", copy=False).view(np.dtype("<u2"))
+    def draw(self, rngs: Sequence[np.random.Generator], out: NDArray[Any]) -> None:
+        """Put the counts into [R, L], those of a row by its own generator.
+
+        A row does not depend on the others. Many at once are fewer steps of NumPy's, each of which
+        waits for Python's lock where several threads draw.
+        """
+        n_drawn = self._ends[-1] if self._tables else 0
+        words = np.empty((len(rngs), -(-(n_drawn + 1) // 4)), "<u8")
+        for row, rng in zip(words, rngs, strict=True):
+            row[:] = rng.bit_generator.random_raw(row.size)
+        shares = words.view("<u2")
+        drawn = np.zeros((len(rngs), n_drawn + 1), np.uint8)
         first = 0
         for table, end in zip(self._tables, self._ends.tolist(), strict=True):
-            drawn[first:end] = table.draw(shares[first:end], rng)
+            table.counts.take(shares[:, first:end], out=drawn[:, first:end], mode="clip")
             first = end
-        out[:] = drawn.take(self._place)
+        self._tell_apart(drawn, shares, rngs)
+        out[:] = drawn.take(self._place, axis=1)
         if self._others.size:
-            out[self._others] = rng.poisson(self._means)
+            for own, rng in zip(out, rngs, strict=True):
+                own[self._others] = rng.poisson(self._means)
+
+    def _tell_apart(
+        self,
+        drawn: NDArray[np.uint8],
+        shares: NDArray[np.uint16],
+        rngs: Sequence[np.random.Generator],
+    ) -> None:
+        """Decide the counts of shares that hold several."""
+        row, place = np.divmod(np.flatnonzero(drawn == UNTOLD), drawn.shape[1])
+        counts = np.bincount(row, minlength=len(rngs)).tolist()
+        fraction = [rng.random(count) for rng, count in zip(rngs, counts, strict=True)]
+        chance = (shares[row, place] + np.concatenate(fraction)) / SHARES
+        kind = self._ends.searchsorted(place, side="right")
+        for n in np.flatnonzero(np.bincount(kind)):
+            own = kind == n
+            until = self._tables[n].until
+            drawn[row[own], place[own]] = until.searchsorted(chance[own], side="right")
