@@ -134,6 +134,9 @@ class Demand(NamedTuple):
         matrices = self.lengths * parts * layout.matrix_bytes
         tips = n_patterns * (n_tips + layout.site_bytes)
         sums = min(PARTIAL_SUMS, layout.flow_bytes(n_patterns))
+        if self.near:
+            scores = min(room.scores, self.own * 2 * n_tips)
+            sums = max(sums, scores * layout.cell_bytes(n_patterns, parts))
         sites = rows.sites * n_patterns * SITE_BYTES
         taken = clas + near + matrices + tips + sums + sites
         on_host = rows.drawn * n_patterns * DRAWN_BYTES + sites

@@ -64,6 +64,11 @@ PARTIAL_SUMS = 1 << 25
 """Bytes of the cells of a launch that has many: those of two classes of amino acids on a GPU, which
 has most chunks. All 60 of C60 take 0.8 GB."""
 
+CPU_SCORES, GPU_SCORES = 1 << 26, 1 << 30
+"""Bytes of the cells of insertions scored at a time: of 4,000 patterns, 500,000 on a CPU. All
+that a wide look at 8,192 prunes of 1,000 taxa scores took 14 GB beside 25 replicates, on a GPU
+that four ranks share."""
+
 SLAB = 1 << 24
 """Bytes of the rows that are laid out at a time: so few that the allocator keeps their memory."""
 
@@ -240,9 +245,12 @@ def room_on(
     """
     slot, units = slot_bytes(layout, n_patterns, parts), device.max_compute_units
     most = max(1, cla_memory(device, limit) // slot)
-    cells = PARTIAL_SUMS // layout.cell_bytes(n_patterns, parts)
+    cell = layout.cell_bytes(n_patterns, parts)
+    cells = PARTIAL_SUMS // cell
     if device.type & cl.device_type.CPU:
         cached = max(CPU_BATCH, units * CORE_BATCH) // slot
-        return Room(most, cached, max(LEAST_BATCH, cached), CPU_MATRICES, cells)
+        scores = CPU_SCORES // cell
+        return Room(most, cached, max(LEAST_BATCH, cached), CPU_MATRICES, cells, scores)
     near = max(LEAST_BATCH, units * GPU_BATCH // slot)
-    return Room(most, most - min(near, int(NEAR_SHARE * most)), near, cells=cells)
+    trees = most - min(near, int(NEAR_SHARE * most))
+    return Room(most, trees, near, cells=cells, scores=GPU_SCORES // cell)

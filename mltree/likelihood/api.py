@@ -68,7 +68,7 @@ class Likelihood:
 
     def log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
         """f64[n]: lnL of every tree."""
-        return self._in_batches(trees, cases, by_part=False)
+        return self._in_batches(trees, cases)
 
     def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
         """f64[n, parts]: lnL of every part of every tree."""
@@ -189,9 +189,10 @@ class Likelihood:
 
     def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float64:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
-        table = self._update(trees, cases)
-        (result,) = self._beside(trees, cases, (*programs.scores(trees, scan, table), NO_CONTROL))
-        lnl: Float64 = result.sums.reshape(-1, scan.outputs).sum(axis=0)
+        table, lnl = self._update(trees, cases), np.empty(scan.outputs)
+        for part, at in split(scan, scan.outputs, self.engine.room.scores, table):
+            (made,) = self._beside(trees, cases, (*programs.scores(trees, part, table), NO_CONTROL))
+            lnl[at] = made.sums.reshape(-1, part.outputs).sum(axis=0)
         return lnl
 
     def refine(
@@ -204,20 +205,19 @@ class Likelihood:
         """Log-likelihoods f64[outputs] and lengths f64[outputs, 3] (near, far, pendant).
 
         A joint Newton optimisation of the three branches around every insertion; of every part by
-        itself, f64[parts, outputs, 3], where they have lengths of their own.  It may stop short of
-        the maximum where that hardly reaches ``floors`` f64[outputs], as in ``smooth``.
+        itself, f64[parts, outputs, 3], where they have lengths of their own.  ``floors``
+        f64[outputs]: see ``smooth``.
         """
         table = self._update(trees, cases)
         base, room = planner.slots_side_by_side(trees, table), self.engine.room
-        lead = trees[0].lengths.shape[:-1]
-        lnl, lengths = np.empty(scan.outputs), np.empty((*lead, scan.outputs, 3))
+        lead, count = trees[0].lengths.shape[:-1], scan.outputs
+        lnl, lengths = np.empty(count), np.empty((*lead, count, 3))
         if floors is None or lead:  # parts with lengths of their own are optimised one by one
-            floors = np.full(scan.outputs, -np.inf)
+            floors = np.full(count, -np.inf)
         alike = room.near_at_once(base)
         most = alike * self.engine.parts // table.parts
-        for part, outputs in split(scan, most, alike, table, room.most - base):
-            found = self._refine(trees, cases, part, base, floors[outputs])
-            lnl[outputs], lengths[..., outputs, :] = found
+        for part, at in split(scan, most, alike, table, room.most - base):
+            lnl[at], lengths[..., at, :] = self._refine(trees, cases, part, base, floors[at])
         return lnl, lengths
 
     def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int32) -> Float64:
@@ -258,7 +258,7 @@ class Likelihood:
         return at_once
 
     def _in_batches(
-        self, trees: Sequence[Tree], cases: Sequence[Case], *, by_part: bool
+        self, trees: Sequence[Tree], cases: Sequence[Case], by_part: bool = False
     ) -> Float64:
         longest = self.engine.longest_walk(len(trees))
         nodes = [tree.n_tips - 2 for tree in trees]

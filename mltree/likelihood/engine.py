@@ -54,6 +54,8 @@ class Room(NamedTuple):
     Of 1,000 taxa 1,000 trees of DNA or 40 of proteins, work enough for a GPU."""
     cells: int = 1 << 30
     """Of a launch that has many for each of few sums."""
+    scores: int = 1 << 30
+    """Insertions on the same parts that are scored at a time, a cell each."""
     starts: tuple[float, ...] = ()
     """Where the slots of a program have the patterns of its parts alone: shares of a whole slot,
     what is before each part and 1 at the end. () where a slot is whole."""

@@ -11,7 +11,9 @@ import pytest
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.batches import in_batches, rows_in_batches
-from mltree.likelihood.engine import Engine, Room
+from mltree.likelihood.engine import Engine, Result, Room
+from mltree.likelihood.program import Program
+from mltree.search.neighbourhood import Neighbourhood
 from mltree.search.requests import perform
 from mltree.search.spr import spr_round
 from mltree.search.state import Lineage
@@ -101,6 +103,32 @@ def test_no_bit_depends_on_the_batches(
     expected = everything(of_room(every, Room(1 << 20, 1 << 20, 1 << 20)), problem)
     got = everything(of_room(batched, Room(own + at_once, own, at_once)), problem)
     assert_same_bits(got, expected)
+
+
+@pytest.mark.parametrize("most", [1, 7, 50])
+def test_insertions_are_scored_as_many_at_a_time_as_there_are_cells(
+    open_native: Callable[..., Engine],
+    problem: Problem,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+) -> None:
+    found = Neighbourhood(problem.trees)
+    found.extend(4)
+    arguments = problem.trees, problem.cases, found.scan(np.arange(found.size))
+    engine = open_native(problem.patterns, problem.categories)
+    used = Likelihood(engine, BOUNDS)
+    whole = used.insertions(*arguments)
+    engine.room = engine.room._replace(scores=most)  # type: ignore[misc]
+    cells, run = [], used.run
+
+    def counted(program: Program, *numbers: np.ndarray) -> Result:
+        cells.append(program.cells)
+        return run(program, *numbers)
+
+    monkeypatch.setattr(used, "run", counted)
+    np.testing.assert_array_equal(used.insertions(*arguments), whole)
+    assert max(cells) == most
+    assert len(cells) >= whole.size // most
 
 
 def trees_at_once(room: Room, tree: Tree) -> int:
