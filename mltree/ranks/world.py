@@ -48,6 +48,16 @@ class First(Ranks):
         self._others = range(1, self.size)
         self._news: SimpleQueue[tuple[int, Message]] = SimpleQueue()
         self._is_open = True
+        self._calls = dict.fromkeys(self._others, 0)
+        """Of every rank, the calls that it has not answered, as far as the line's thread knows."""
+        self._owed = dict(self._calls)
+        """The same, as far as news were read: what comes before an answer is older."""
+        self._starting: set[int] = set()
+        """Ranks that get ready for the tasks, and begin on them once they are."""
+        self._working: set[int] = set()
+        """Those that have begun: a rank that still asks for other tasks is given none of these."""
+        self._lock = Lock()
+        """Of calls, and of who starts."""
         self._asked = 0
         """Times that the others were asked: answers to an earlier one may still come."""
         line.answer(self._hear, self._mourn)
@@ -81,14 +91,9 @@ class First(Ranks):
 
     def everywhere(self, check: Callable[[], object], kept_as: int = 0) -> None:
         """Have every other rank call this, and keep what it gives."""
-        call = pickle.dumps(check)
-        for rank in self._others:
-            self._line.send(rank, Kind.CALL, (kept_as, call))
-        waiting = set(self._others)
-        while waiting:  # what is left of work that nobody wants any more is passed over
-            rank, message = self._next()
-            if message.kind == Kind.READY:
-                waiting.discard(rank)
+        self._call(check, kept_as)
+        while any(self._owed.values()):  # what is left of work that nobody wants is passed over
+            self._next()
 
     def forget(self, kept_as: int) -> None:
         """Have the others let go of what they kept."""
@@ -102,11 +107,16 @@ class First(Ranks):
         work: Work[Task, Result],
         helping: Callable[[], Work[Task, Result]],
     ) -> Iterator[Result]:
-        """The results of tasks as they end."""
-        self.everywhere(helping)
+        """The results of tasks as they end.
+
+        On one host the first rank begins while the others get ready; ranks of several may have
+        devices that do not go together, which is told before any begins.
+        """
+        self._working.clear()
+        if len({greeting.host for greeting in self._line.greetings}) > 1:
+            self.everywhere(helping)
         self._tasks = shared = _Shared(tasks)
-        for rank in self._others:
-            self._line.send(rank, Kind.GO)
+        self._call(helping, starts=True)
         busy = set(self._others)
         try:
             for result in work(shared):
@@ -114,6 +124,8 @@ class First(Ranks):
                 yield from self._results(busy, waits=False)
             yield from self._results(busy, waits=True)
         finally:
+            with self._lock:
+                self._starting.clear()
             shared.close()
 
     def gather(
@@ -140,10 +152,23 @@ class First(Ranks):
                 self._line.send(rank, Kind.END)
             self._line.close()
 
+    def _call(self, function: Callable[[], object], kept_as: int = 0, starts: bool = False) -> None:
+        """Have every other rank call this; ``starts``: it then begins on the tasks."""
+        call = pickle.dumps(function)
+        for rank in self._others:
+            self._owed[rank] += 1
+            with self._lock:
+                self._calls[rank] += 1
+                if starts:
+                    self._starting.add(rank)
+            self._line.send(rank, Kind.CALL, (kept_as, call))
+
     def _results(self, busy: set[int], *, waits: bool) -> Iterator[Any]:
         """Those of the others that have come; ``waits``: all, until none is busy."""
         while busy and (waits or not self._news.empty()):
             rank, message = self._next()
+            if self._owed[rank]:
+                continue  # of work that nobody wants any more
             if message.kind == Kind.IDLE:
                 busy.discard(rank)
             elif message.kind == Kind.RESULT:
@@ -163,17 +188,31 @@ class First(Ranks):
             if failure.is_bug:
                 raise RuntimeError(text)
             raise InputError(text, hint=failure.hint)
+        if message.kind == Kind.READY:
+            self._owed[rank] -= 1
         return rank, message
 
     def _hear(self, rank: int, message: Message) -> None:
-        """Answer who wants a task at once, in the line's thread; keep the rest."""
+        """Answer who is ready or wants a task at once, in the line's thread; keep the rest."""
         if message.kind != Kind.WANT:
             self._news.put((rank, message))
+            if message.kind == Kind.READY:
+                self._begin(rank)
             return
-        for task in self._tasks:
+        for task in self._tasks if rank in self._working else ():
             self._line.send(rank, Kind.TASK, task)
             return
         self._line.send(rank, Kind.OVER)
+
+    def _begin(self, rank: int) -> None:
+        """A rank has answered: it begins, if that was the last call, and it is to."""
+        with self._lock:
+            self._calls[rank] -= 1
+            begins = rank in self._starting and not self._calls[rank]
+            self._starting -= {rank} if begins else set()
+        if begins:
+            self._working.add(rank)
+            self._line.send(rank, Kind.GO)
 
     def _mourn(self, rank: int) -> None:
         what = "has died" if rank > 0 else "cannot speak to the others any more"

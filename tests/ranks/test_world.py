@@ -204,3 +204,58 @@ def test_a_line_that_fails_ends_the_run() -> None:
     others.lost(0)
     with pytest.raises(InputError, match=r"^rank 0 .* cannot speak to the others any more"):
         list(ranks.deal([1], squares, helping))
+
+
+class Slow(Others):
+    """Ranks that are not ready before they are told to be."""
+
+    def send(self, rank: int, kind: str, content: Any = None) -> None:
+        if kind == Kind.CALL:
+            self.calls = [*getattr(self, "calls", []), (rank, content)]
+        else:
+            super().send(rank, kind, content)
+
+    def get_ready(self, count: int) -> None:
+        """Answer so many calls."""
+        for rank, content in self.calls[:count]:
+            super().send(rank, Kind.CALL, content)
+        self.calls = self.calls[count:]
+
+
+def test_the_first_rank_begins_while_others_get_ready() -> None:
+    line = Slow(greeting(), greeting())
+    results = First(line).deal(range(20), squares, helping)  # type: ignore[arg-type]
+    assert next(results) == 0
+    line.get_ready(1)
+    assert sorted([0, *results]) == [n * n for n in range(20)]
+
+
+def test_a_rank_that_was_late_for_other_tasks_gets_none_of_these() -> None:
+    """It answers an earlier call: it has not heard what these tasks are about."""
+    line = Slow(greeting(), greeting())
+    ranks = First(line)  # type: ignore[arg-type]
+    earlier = ranks.deal(range(100), squares, helping)
+    next(earlier)
+    earlier.close()  # type: ignore[attr-defined]
+    later = ranks.deal([5, 6, 7], squares, helping)
+    assert next(later) == 25
+    line.get_ready(1)
+    assert next(later) == 36
+    line.get_ready(1)
+    assert list(later) == [49]
+
+
+def test_ranks_of_several_hosts_are_ready_before_any_begins() -> None:
+    """Their devices may not go together."""
+    line = Slow(greeting(), greeting()._replace(host="node8"))
+    ranks = First(line)  # type: ignore[arg-type]
+    begun = []
+
+    def noted(tasks: Iterator[int]) -> Iterator[int]:
+        begun.append(len(line.calls))
+        yield from squares(tasks)
+
+    line.hear(1, Message(Kind.FAILED, Failure("has other devices")))
+    with pytest.raises(InputError, match="rank 1 .* has other devices"):
+        list(ranks.deal(range(3), noted, helping))
+    assert not begun
