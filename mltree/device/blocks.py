@@ -83,7 +83,8 @@ class Blocks(Value, eq=False):
         if not len(cases):
             return int(before[-1])
         first = cases["first_part"]
-        return round(float((before[first + cases["parts"]] - before[first]).mean()))
+        patterns: Int64 = before[first + cases["parts"]] - before[first]
+        return round(int(patterns.sum()) / len(cases))
 
     @cached_property
     def _patterns_before(self) -> Int64:
