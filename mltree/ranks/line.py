@@ -60,6 +60,10 @@ class Line(Protocol):
         """Of all ranks, in order; only the first one asks."""
         ...
 
+    @property
+    def are_alike(self) -> bool:
+        """Whether all are of this machine, started by the first: their devices go together."""
+
     def answer(self, hear: Callable[[int, Message], None], lost: Callable[[int], None]) -> None:
         """Speak with the peers from now on.
 

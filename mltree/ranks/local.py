@@ -36,6 +36,8 @@ GRACE = 0.5
 class LocalLine:
     """Sockets to peers on this machine."""
 
+    are_alike = True
+
     def __init__(
         self,
         sockets: Mapping[int, socket.socket],

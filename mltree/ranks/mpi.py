@@ -40,6 +40,8 @@ GOODBYE = 10.0
 class MpiLine:
     """A rank's connection to its peers, which MPI has launched."""
 
+    are_alike = False
+
     def __init__(self) -> None:
         """Greet all ranks.
 

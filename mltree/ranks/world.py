@@ -109,11 +109,11 @@ class First(Ranks):
     ) -> Iterator[Result]:
         """The results of tasks as they end.
 
-        On one host the first rank begins while the others get ready; ranks of several may have
-        devices that do not go together, which is told before any begins.
+        Where it has started the others it begins while they get ready. Ranks that were launched may
+        have devices that do not go together, which is told before any begins.
         """
         self._working.clear()
-        if len({greeting.host for greeting in self._line.greetings}) > 1:
+        if not self._line.are_alike:
             self.everywhere(helping)
         self._tasks = shared = _Shared(tasks)
         self._call(helping, starts=True)

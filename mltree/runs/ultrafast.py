@@ -145,16 +145,25 @@ def ultrafast(
 
 
 def _restored(replicates: Replicates) -> Iterator[Tree]:
-    """The trees with the copies of sequences back; one object where replicates have the same."""
+    """The trees with the copies of sequences back; one object where replicates have the same.
+
+    Branches that say nothing of the order of their neighbours are drawn anew for each replicate:
+    under no weights is one order better than another by more than EPSILON, but most trees that are
+    offered have the one of the tree that they are neighbours of. 30 taxa x 300 sites: a branch of
+    no length had 95, 61, 51 and less than 40 % by four seeds.
+    """
+    longest = replicates.settings.perturbation.free_length
     made: dict[tuple[int, bytes], Tree] = {}
     for number, tree in enumerate(replicates.given, 1):
-        distinct = replicates.distinct.shuffled(replicates.rng(number))
+        rng = replicates.rng(number)
+        distinct = replicates.distinct.shuffled(rng)
+        lone = tree.copy()
+        lone.lengths = replicates.model.mean_lengths(tree.lengths)
+        resolved = replicates.without_ties(lone, longest, rng)
         order = np.concatenate([distinct.kept, distinct.copies, distinct.models])
-        key = id(tree), order.tobytes()
+        key = topology_key(resolved), order.tobytes()
         if key not in made:
-            lone = tree.copy()
-            lone.lengths = replicates.model.mean_lengths(tree.lengths)
-            made[key] = distinct.restore(lone)
+            made[key] = distinct.restore(resolved)
         yield made[key]
 
 

@@ -43,7 +43,7 @@ NAME = "bootstrap"
 """Of what is drawn."""
 
 TIED = 1.5
-"""Times the shortest length: inner branches up to there have none, once they have settled."""
+"""Times the shortest length: inner branches up to there have none."""
 
 
 class Replicate(Value):
@@ -131,12 +131,11 @@ class Replicates(Value):
         yield LoadWeights(starts[:1], [quest.case], spots)
         yield from group_patterns(quest)
         yield from play(quest, replicate_acts(self.settings))
-        if not self.given:
-            yield from self._settle(quest)
+        yield from self._settle(quest)
         spots.give_back(spot)
         (found,) = state.lineages
         found.tree.lengths = self.model.mean_lengths(found.tree.lengths)
-        tree = found.tree if self.given else self._without_ties(found.tree, rng)
+        tree = self.without_ties(found.tree, self._tied, rng)
         return Replicate(number, self.distinct.shuffled(rng).restore(tree), found.lnl)
 
     def _settle(self, quest: Quest) -> Steps[None]:
@@ -158,19 +157,23 @@ class Replicates(Value):
             if settled.lnl >= found.lnl - epsilon:
                 quest.state.lineages = [settled]
 
-    def _without_ties(self, tree: Tree, rng: np.random.Generator) -> Tree:
-        """The tree with its shortest inner branches drawn anew, but for those of the constraint.
+    @property
+    def _tied(self) -> float:
+        """Inner branches up to here have no length, once they have settled."""
+        shortest, _ = self.settings.branches.bounds(
+            sum(patterns.n_sites for patterns in self.distinct.groups)
+        )
+        return TIED * shortest
+
+    def without_ties(self, tree: Tree, longest: float, rng: np.random.Generator) -> Tree:
+        """The tree with inner branches up to so long drawn anew, but for those of the constraint.
 
         Data that leave a branch no length leave no length to those that could stand in its place
         either. Which of them a search ends with, slopes at the shortest length decide, in much the
         same way in all replicates and for the best tree: such branches had 52 % where a third is
         what nothing but chance gives.
         """
-        shortest, _ = self.settings.branches.bounds(
-            sum(patterns.n_sites for patterns in self.distinct.groups)
-        )
-        is_tied = tree.lengths[tree.inner_edges] <= TIED * shortest
-        tied = tree.inner_edges[is_tied]
+        tied = tree.inner_edges[tree.lengths[tree.inner_edges] <= longest]
         if self.constraint is not None:
             tied = tied[~self.constraint.shown_by(tree)[:, tied].any(axis=0)]
         return resolved_at_random(tree, tied, rng)

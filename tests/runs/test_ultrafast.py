@@ -18,13 +18,14 @@ from mltree.problem import load_problem
 from mltree.runs.run import TreeSearch, prepare_search
 from mltree.runs.ultrafast import NAME, QUIET, Met, ultrafast
 from mltree.search.driver import SearchResult
-from mltree.settings import preset
+from mltree.settings import SearchSettings, preset
 from mltree.simulation import letters, sites
 from mltree.supports.resampling import Resampling
 from mltree.tree.moves import nni
 from mltree.tree.newick import write_newick
 from mltree.tree.random_trees import random_topology
 from mltree.tree.split_sums import SplitSums
+from mltree.tree.splits import splits
 from mltree.tree.topology import Tree
 
 DATASETS = Path(__file__).parents[2] / "datasets"
@@ -181,3 +182,31 @@ def test_climbing_replicates_get_better_under_their_weights(
     gains = lnls[1] - lnls[0]
     assert gains.min() > -0.1
     assert gains.max() > 0.1
+
+
+@pytest.mark.parametrize("settings", [None, preset("fast").nni_only()])
+def test_a_branch_of_no_length_has_what_chance_gives(
+    tmp_path: Path, settings: SearchSettings | None
+) -> None:
+    """Most trees that are offered show one order of its neighbours: that of the tree at hand."""
+    rng = np.random.default_rng(4)
+    tree, model = random_topology(24, rng), parse_model("JC", DNA)
+    tree.lengths[:] = rng.exponential(0.03, tree.n_edges)
+    tree.lengths[rng.choice(tree.inner_edges, 8, replace=False)] = 0.0
+    rows = letters(sites(tree, model.arrays(), 200, rng), DNA)
+    taxa = [f"t{n}" for n in range(24)]
+    text = "".join(
+        f"{name} {row.tobytes().decode()}\n" for name, row in zip(taxa, rows, strict=True)
+    )
+    path = tmp_path / "polytomies.phy"
+    path.write_text(f"24 200\n{text}")
+    ready = prepare_search(load_problem(str(path), "JC", lambda _: None), preset("fast"))
+    found = ready.run().search
+    assert found is not None
+    inner = found.tree.inner_edges[found.tree.lengths[found.tree.inner_edges] <= 0.1 / 200]
+    free = [row.tobytes() for row in splits(found.tree)[inner]]
+    assert len(free) > 2
+    outcome = ultrafast(ready, found, REPLICATES if settings is None else 60, 1, settings)
+    every = [{row.tobytes() for row in splits(one)} for one in outcome.trees]
+    shares = [np.mean([row in own for own in every]) for row in free]
+    assert max(shares) < 0.5
