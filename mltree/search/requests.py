@@ -261,7 +261,7 @@ def smoothed(
 ) -> Steps[list[float]]:
     """LnL of every tree after optimising its branch lengths in place.
 
-    It may stop short of the maximum where that is sure to lie below a tree's floor.
+    It may stop short of the maximum where that hardly reaches a tree's floor.
     """
     floors = [-np.inf] * len(trees) if floors is None else floors
     answer = yield SmoothTrees(trees, cases, epsilon, floors)

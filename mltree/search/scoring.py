@@ -84,7 +84,10 @@ class SearchLikelihood(Protocol):
         *,
         floors: Float | None = None,
     ) -> Float:
-        """f64[n]: lnL after optimising all lengths in place; never worse than before."""
+        """f64[n]: lnL after optimising all lengths in place; never worse than before.
+
+        No more than rough where they hardly reach ``floors`` f64[n].
+        """
 
     def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float:
         """f64[outputs]: s0 of every insertion."""

@@ -152,22 +152,26 @@ class Resampling:
         in_shares(lambda share: self._fill_share(rows, share, first), shares, threads().number)
 
     def _fill_share(self, rows: NDArray[Any], which: NDArray[np.intp], first: int) -> None:
-        step = max(1, TOGETHER // self._n_patterns)
+        step = 1 if self._counts is None else max(1, TOGETHER // self._n_patterns)
         bits = [np.random.PCG64DXSM(self._seeds) for _ in range(min(step, which.size))]
         rngs, start = [np.random.Generator(own) for own in bits], bits[0].state
-        for some in np.split(which, range(step, which.size, step)):
-            for own, row in zip(bits, some.tolist(), strict=False):
+        numbers = which.tolist()
+        for begin in range(0, len(numbers), step):
+            some = numbers[begin : begin + step]
+            for own, row in zip(bits, some, strict=False):
                 own.state = start
                 own.advance((first + row) * STREAM)
-            self._draw(rngs[: some.size], rows[some[0] : some[-1] + 1])
+            if self._counts is None:
+                drawn = self._drawn(rngs[0], self._sizes)
+                rows[some[0]] = np.bincount(drawn, minlength=self._n_patterns)
+            else:
+                self._draw(self._counts, rngs[: len(some)], rows[some[0] : some[-1] + 1])
 
-    def _draw(self, rngs: Sequence[np.random.Generator], rows: NDArray[Any]) -> None:
-        """Some replicates, [R, L]."""
-        if self._counts is None:
-            for row, rng in zip(rows, rngs, strict=True):
-                row[:] = np.bincount(self._drawn(rng, self._sizes), minlength=self._n_patterns)
-            return
-        self._counts.draw(rngs, rows)
+    def _draw(
+        self, counts: PoissonCounts, rngs: Sequence[np.random.Generator], rows: NDArray[Any]
+    ) -> None:
+        """Some replicates from counts, [R, L]."""
+        counts.draw(rngs, rows)
         drawn = np.stack(
             [rows[:, part].sum(axis=1, dtype=np.int64) for part in self._parts], axis=1
         )
