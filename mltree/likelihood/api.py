@@ -31,6 +31,7 @@ from mltree.likelihood.rate_curves import rate_curves
 from mltree.likelihood.scan_tasks import ScanTasks, split
 from mltree.model.eigen import ModelArrays
 from mltree.model.rate_profiles import Curves
+from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
 __all__ = ["Likelihood"]
@@ -63,7 +64,7 @@ class Likelihood:
         self._min_length, self._max_length = length_bounds
         self._models: list[tuple[ModelArrays, ...]] = []
         self._programs = KeptPrograms()
-        self._resident: list[tuple[Tree, Case]] = []
+        self._resident: tuple[Forest, Cases] | None = None
         """Whose directional CLAs the engine holds."""
 
     def log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
@@ -82,7 +83,7 @@ class Likelihood:
     def close(self) -> None:
         """Give the memory back until there is more to do."""
         self.engine.close()
-        self._models, self._resident = [], []
+        self._models, self._resident = [], None
 
     def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
         """How many of the first of these trees are best searched side by side."""
@@ -115,7 +116,7 @@ class Likelihood:
         table = self._load([tree], [case], by_part)
         program = self._programs.of(programs.derivatives, [tree], table)
         sums = self.run(program, tree.lengths.ravel()).sums
-        self._remember([tree], [case])
+        self._resident = Forest([tree]), table
         return sums.reshape(table.parts, -1) if by_part or tree.lengths.ndim > 1 else sums
 
     def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
@@ -187,9 +188,10 @@ class Likelihood:
         lnl: Float64 = np.concatenate(batches.in_batches(len(trees), at_once, smooth))
         return lnl[np.argsort(order)]
 
-    def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float64:
+    def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
-        table, lnl = self._update(trees, cases), np.empty(scan.outputs)
+        trees, lnl = Forest.of(trees), np.empty(scan.outputs)
+        table = self._update(trees, cases)
         for part, at in split(scan, scan.outputs, self.engine.room.scores, table):
             (made,) = self._beside(trees, cases, (*programs.scores(trees, part, table), NO_CONTROL))
             lnl[at] = made.sums.reshape(-1, part.outputs).sum(axis=0)
@@ -197,7 +199,7 @@ class Likelihood:
 
     def refine(
         self,
-        trees: Sequence[Tree],
+        trees: Trees,
         cases: Sequence[Case],
         scan: ScanTasks,
         floors: Float64 | None = None,
@@ -208,9 +210,9 @@ class Likelihood:
         itself, f64[parts, outputs, 3], where they have lengths of their own.  ``floors``
         f64[outputs]: see ``smooth``.
         """
-        table = self._update(trees, cases)
+        trees, table = Forest.of(trees), self._update(trees, cases)
         base, room = planner.slots_side_by_side(trees, table), self.engine.room
-        lead, count = trees[0].lengths.shape[:-1], scan.outputs
+        lead, count = trees.lengths.shape[:-1], scan.outputs
         lnl, lengths = np.empty(count), np.empty((*lead, count, 3))
         if floors is None or lead:  # parts with lengths of their own are optimised one by one
             floors = np.full(count, -np.inf)
@@ -220,17 +222,17 @@ class Likelihood:
             lnl[at], lengths[..., at, :] = self._refine(trees, cases, part, base, floors[at])
         return lnl, lengths
 
-    def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int32) -> Float64:
+    def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
         """f64[n]: best length of the branch that remains where each prune was taken out.
 
         ``prunes`` int32[n]: half-edges of the forest of the trees, at the pruning points, that face
         the pruned subtrees. f64[parts, n] where parts have lengths of their own.
         """
-        table = self._update(trees, cases)
+        trees, table = Forest.of(trees), self._update(trees, cases)
         program, lengths = programs.join(trees, prunes, JOIN_PASSES, table)
         control = planner.control_records(lengths.size, LOCAL_EPSILON, JOIN_PASSES)
         (result,) = self._beside(trees, cases, (program, self.clip(lengths), control))
-        return result.lengths.reshape(*trees[0].lengths.shape[:-1], -1)
+        return result.lengths.reshape(*trees.lengths.shape[:-1], -1)
 
     def optimised(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:  # noqa: ARG002
         """Best lengths f64[..., n, k] of the alternatives to a tree, and their lnL f64[n].
@@ -279,13 +281,13 @@ class Likelihood:
         most = max(tree.n_tips for tree in trees) - 2
         return lambda first: batches.turns_at_once(most, size, cases[first:], self.engine.room)
 
-    def hold(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
+    def hold(self, trees: Trees, cases: Sequence[Case]) -> Cases:
         """Make every directional CLA of the trees resident, in the slots that the planner names."""
         return self._update(trees, cases)
 
     def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Load the models for a program that may overwrite any CLA."""
-        self._resident = []
+        self._resident = None
         return self._load(trees, cases)
 
     def run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
@@ -293,21 +295,22 @@ class Likelihood:
         try:
             return self.engine.run(program, lengths, control)
         except DeviceMemoryError:
-            self._resident = []
+            self._resident = None
             raise
 
     def clip(self, lengths: Float64) -> Float64:
         """Lengths within the bounds of an optimisation."""
         return np.asarray(np.clip(lengths, self._min_length, self._max_length))
 
-    def _load(self, trees: Sequence[Tree], cases: Sequence[Case], by_part: bool = False) -> Cases:
+    def _load(self, trees: Trees, cases: Sequence[Case], by_part: bool = False) -> Cases:
         """Where the trees live; their models are with the engine from then on."""
         models = distinct(cases)
         if models != self._models:  # not the very same ones: models know no other equality
             self._models = models
-            self._resident = []
+            self._resident = None
             self.engine.load_models([model for parts in models for model in parts])
-        table = Cases.of(cases, unlinked=trees[0].lengths.ndim > 1)
+        lengths = trees.lengths if isinstance(trees, Forest) else trees[0].lengths
+        table = Cases.of(cases, unlinked=lengths.ndim > 1)
         return table.summed_by_part if by_part else table
 
     def _log_likelihoods(
@@ -319,7 +322,7 @@ class Likelihood:
         by_part: bool = False,
     ) -> Float64:
         table = self._load(trees, cases, by_part)
-        self._resident = []
+        self._resident = None
         program = (
             self._programs.of(programs.walk, trees, table, longest, kind)
             if longest
@@ -345,33 +348,29 @@ class Likelihood:
         for tree, own in zip(trees, lengths, strict=True):
             tree.lengths[:] = own
         if result.control[:, Control.ACCEPTED].all():
-            self._remember(trees, cases)
+            self._resident = Forest(trees), table
         else:
-            self._resident = []
+            self._resident = None
         return np.asarray(result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0))
 
-    def _update(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
+    def _update(self, trees: Trees, cases: Sequence[Case]) -> Cases:
         """Make every directional CLA of the trees resident: those that are not yet."""
         with self._lock:
-            table = self._load(trees, cases)
-            before = [tree for tree, _ in self._resident]
-            alike = [(case, tree.n_tips) for tree, case in self._resident]
-            if alike != [(case, tree.n_tips) for tree, case in zip(trees, cases, strict=True)]:
-                program: Program | None = self._programs.of(programs.update, trees, table)
-            elif all(map(Tree.is_same, before, trees)):
-                return table
-            else:
-                program = programs.renewal(before, trees, table)
+            forest, table = Forest.of(trees), self._load(trees, cases)
+            match self._resident:
+                case (before, under) if before.is_as_large(forest) and under.is_same(table):
+                    if before.is_same(forest):
+                        return table
+                    program = programs.renewal(before, forest, table)
+                case _:
+                    program = self._programs.of(programs.update, forest, table)
             if program is not None:
-                self.run(program, _lengths(trees))
-            self._remember(trees, cases)
+                self.run(program, forest.lengths.ravel())
+            self._resident = forest, table
             return table
 
-    def _remember(self, trees: Sequence[Tree], cases: Sequence[Case]) -> None:
-        self._resident = [(tree.copy(), case) for tree, case in zip(trees, cases, strict=True)]
-
     def _beside(
-        self, trees: Sequence[Tree], cases: Sequence[Case], *runs: tuple[Program, Float64, Float64]
+        self, trees: Trees, cases: Sequence[Case], *runs: tuple[Program, Float64, Float64]
     ) -> list[Result]:
         """Results of programs, one right after the other, beside the CLAs of the trees."""
         for program, *_ in runs:
@@ -381,7 +380,7 @@ class Likelihood:
             return [self.run(*run) for run in runs]
 
     def _refine(
-        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks, base: int, low: Float64
+        self, trees: Forest, cases: Sequence[Case], scan: ScanTasks, base: int, low: Float64
     ) -> tuple[Float64, Float64]:
         table = self._update(trees, cases)
         near = programs.near_vectors(trees, scan, base, table)
@@ -392,7 +391,7 @@ class Likelihood:
         tripods = program, self.clip(lengths), control
         _, result = self._beside(trees, cases, (*near, NO_CONTROL), tripods)
         lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
-        return lnl, result.lengths.reshape(*trees[0].lengths.shape[:-1], -1, 3)
+        return lnl, result.lengths.reshape(*trees.lengths.shape[:-1], -1, 3)
 
 
 def _lengths(trees: Sequence[Tree]) -> Float64:

@@ -32,6 +32,7 @@ from mltree.likelihood.passes import MAX_PASSES
 from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.likelihood.turns import in_turns
 from mltree.model.rate_profiles import Curves
+from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
 __all__ = ["AscertainedLikelihood", "conditioned_parts"]
@@ -69,9 +70,8 @@ class AscertainedLikelihood(Likelihood):
         """Take rows of pattern weights f64[R, L], which cases name."""
         self._rows, self._seen = rows, self._left_out.seen(rows)
         self._table = np.concatenate([rows, self._left_out.units(rows.shape[1])])
-        self._latest: list[tuple[Tree, Case]] = []
-        """Trees that were asked for last, and what was found of them:"""
-        self._known: Corrected | None = None
+        self._latest: tuple[Forest, Sequence[Case], Corrected] | None = None
+        """Trees that were asked for last, and what was found of them."""
         self.engine.load_weights(self._table)
 
     def log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
@@ -178,7 +178,7 @@ class AscertainedLikelihood(Likelihood):
         best, known = in_turns(start, known, raised, corrected, self.clip, TURN_EPSILON, turns)
         return np.stack(best, axis=-2), known.lnl
 
-    def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float64:
+    def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
         """f64[outputs]: a lower bound of the lnL of every insertion of the scan."""
         known = self._held(trees, cases)
         with self._expecting(known, cases) as under:
@@ -187,7 +187,7 @@ class AscertainedLikelihood(Likelihood):
 
     def refine(
         self,
-        trees: Sequence[Tree],
+        trees: Trees,
         cases: Sequence[Case],
         scan: ScanTasks,
         floors: Float64 | None = None,
@@ -200,7 +200,7 @@ class AscertainedLikelihood(Likelihood):
             lnl, lengths = super().refine(trees, under, scan, floors)
         return lnl + above, lengths
 
-    def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int32) -> Float64:
+    def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
         """f64[n]: best length of the branch that remains where each prune was taken out."""
         with self._expecting(self._held(trees, cases), cases) as under:
             return super().join_lengths(trees, under, prunes)
@@ -236,16 +236,15 @@ class AscertainedLikelihood(Likelihood):
         finally:
             self.engine.load_weights(self._table)
 
-    def _held(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Corrected:
+    def _held(self, trees: Trees, cases: Sequence[Case]) -> Corrected:
         """What is known of the trees; found again only where they or their cases have changed."""
-        same = len(trees) == len(self._latest) and all(
-            case == known_case and own.is_same(tree)
-            for tree, case, (own, known_case) in zip(trees, cases, self._latest, strict=True)
-        )
-        if self._known is None or not same:
-            self._known = self._scored(trees, cases)[1]
-            self._latest = [(tree.copy(), case) for tree, case in zip(trees, cases, strict=True)]
-        return self._known
+        forest = Forest.of(trees)
+        match self._latest:
+            case (before, under, known) if before.is_same(forest) and under == list(cases):
+                return known
+        known = self._scored([forest.tree(n) for n in range(len(forest))], cases)[1]
+        self._latest = forest, list(cases), known
+        return known
 
     def _scored(self, trees: Sequence[Tree], cases: Sequence[Case]) -> tuple[Float64, Corrected]:
         """The corrected lnL f64[n, parts] of trees as they are, and what goes with it."""

@@ -35,4 +35,4 @@ class BerthLikelihood(Likelihood):
         self._berths.load_patterns(first_part, patterns)
         first = self._parts[first_part].start
         self._rows[0, first : first + patterns.n_patterns] = patterns.weights
-        self._resident = []
+        self._resident = None

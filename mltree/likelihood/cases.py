@@ -97,19 +97,24 @@ class Cases(Value, eq=False):
         ranges, of_tree = np.unique(where, axis=0, return_inverse=True)
         return ranges.astype(np.int32), of_tree.ravel().astype(np.int32)
 
-    def before(self, number: Int32, size: Int32) -> Int32:
+    def before(self, number: Int32, size: Int32 | int) -> Int32:
         """int32[n]: what is before things of some size each, among those on the same parts.
 
         The things are of trees ``number``, int32[n], and lie one after the other.
         """
         ranges, streams = self.streams
-        before: Int32 = np.cumsum(size, dtype=np.int32) - size
+        before = _before(size, len(number))
         if len(ranges) > 1:
+            size = np.broadcast_to(np.int32(size), number.shape)
             order = np.argsort(streams[number], kind="stable")
             stream, size = streams[number][order], size[order]
             running = np.cumsum(size, dtype=np.int32) - size
             before[order] = running - running[np.searchsorted(stream, stream)]
         return before
+
+    def is_same(self, other: Cases) -> bool:
+        """Whether trees live at the same places under the same, however they are summed."""
+        return self.unlinked == other.unlinked and np.array_equal(self.records, other.records)
 
     @cached_property
     def key(self) -> tuple[bytes, bool, bool]:
@@ -163,18 +168,29 @@ class Sums(NamedTuple):
 def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     """Cells and sums for units of trees ``number``, so many each; a row a part if by part."""
     ranges, streams = cases.streams
-    stream, width = streams[number], np.broadcast_to(np.int32(width), number.shape)
-    sums = np.cumsum(width, dtype=np.int32) - width
-    cells = sums if len(ranges) == 1 else cases.before(number, width)
-    first = np.flatnonzero(np.diff(stream, prepend=-1))
+    sums, cells = _before(width, len(number)), cases.before(number, width)
+    width = np.broadcast_to(np.int32(width), number.shape)
+    n_sums = int(sums[-1] + width[-1])
+    first, stream = np.zeros(1, np.intp), streams[number[:1]]
+    if len(ranges) > 1:
+        first = np.flatnonzero(np.diff(streams[number], prepend=-1))
+        stream = streams[number[first]]
     records: Records = np.empty(len(first), contract.REDUCTION)
     records["cell"], records["sum"] = cells[first], sums[first]
-    records["count"] = np.add.reduceat(width, first)
-    records["first_part"], records["parts"] = ranges[stream[first]].T
-    n_sums = int(width.sum())
+    records["count"] = np.diff(sums[first], append=n_sums)
+    records["first_part"], records["parts"] = ranges[stream].T
     if cases.unlinked or cases.by_part:
         records = _by_part(records, cases.parts, n_sums)
-    return Sums(cells, sums, int((cells + width).max()), n_sums, Reduce(records))
+    n_cells = n_sums if len(ranges) == 1 else int((cells + width).max())
+    return Sums(cells, sums, n_cells, n_sums, Reduce(records))
+
+
+def _before(size: Int32 | int, count: int) -> Int32:
+    """int32[count]: what is before things of some size each, that lie one after the other."""
+    if isinstance(size, int):
+        return size * np.arange(count, dtype=np.int32)
+    before: Int32 = np.cumsum(size, dtype=np.int32) - size
+    return before
 
 
 def _by_part(records: Records, parts: int, n_sums: int) -> Records:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 
 from mltree.likelihood.cases import Cases
 from mltree.likelihood.program import Program
-from mltree.tree.topology import Tree
+from mltree.tree.forest import Forest, Trees
 
 __all__ = ["KeptPrograms"]
 
@@ -23,7 +23,7 @@ class KeptPrograms:
     def of(
         self,
         build: Callable[..., Program],
-        trees: Sequence[Tree],
+        trees: Trees,
         table: Cases,
         *arguments: Hashable,
     ) -> Program:
@@ -36,8 +36,11 @@ class KeptPrograms:
         return self._programs[key]
 
 
-def _topologies(trees: Sequence[Tree]) -> tuple[Hashable, ...]:
+def _topologies(trees: Trees) -> tuple[Hashable, ...]:
     """What tells the topologies from others; that of trees which share their arrays but once."""
+    if isinstance(trees, Forest):
+        arrays = trees.n_tips, trees.n_branches, trees.twin, trees.edge
+        return tuple(array.tobytes() for array in arrays)
     keys = [(id(tree.twin), id(tree.edge), tree.n_artificial) for tree in trees]
     unlike = dict(zip(keys, trees, strict=True))
     place = {key: number for number, key in enumerate(unlike)}

@@ -60,10 +60,10 @@ def operands(tree: Tree, halves: Int32) -> Int32:
     return operand.astype(np.int32)
 
 
-def slots_side_by_side(trees: Sequence[Tree], cases: Cases) -> int:
+def slots_side_by_side(forest: Forest, cases: Cases) -> int:
     """Slots for trees side by side: those on the same parts have their own."""
-    size = np.array([slots_of(tree) for tree in trees], np.int32)
-    return int((cases.before(np.arange(len(trees), dtype=np.int32), size) + size).max())
+    size = 3 * (forest.n_tips - 2)
+    return int((cases.before(np.arange(len(forest), dtype=np.int32), size) + size).max())
 
 
 def pmatrix_records(
@@ -312,45 +312,25 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     join = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
     tasks["join_p"] = cases.matrices(join, scan.tree)
     cases.give(tasks, scan.tree)
-    pairs = _pairs(scan)
-    tasks["steps"] = pairs.counts
-    tasks["first_step"] = np.cumsum(pairs.counts) - pairs.counts
-    # What a half-edge has in a step; where a step's results go, and behind the last step nowhere.
+    tasks["steps"] = counts = np.diff(scan.first_step)
+    tasks["first_step"] = scan.first_step[:-1]
+    # What a half-edge has in a step; behind the last output is where no result goes.
     number, branch = forest.tree_of_half, forest.edge
     matrix, of_half_length = (cases.matrices(b, number) for b in (branch, branch + branches))
     of_half = np.stack([table, matrix, of_half_length], axis=1)
-    level = np.where(scan.level_out >= 0, scan.level_out + ROOT_LEVEL, NO_CELL)
-    level, cell = np.append(level, NO_CELL), np.append(outputs, NO_CELL)[np.append(scan.output, -1)]
-    steps: Records = np.zeros(len(pairs.left), contract.SCAN_STEP)
+    level = np.where(scan.level_out >= 0, scan.level_out + np.int32(ROOT_LEVEL), np.int32(NO_CELL))
+    cell = np.append(outputs, np.int32(NO_CELL))
+    steps: Records = np.empty(len(scan.level_in), contract.SCAN_STEP)
+    steps["padding"] = 0
     words = steps.view(np.int32).reshape(len(steps), -1)
-    words[:, 0] = scan.level_in[pairs.left] + ROOT_LEVEL
-    words[:, 1:4] = of_half.take(scan.far[pairs.left], axis=0)
-    words[:, 6:9] = of_half.take(scan.sibling[pairs.left], axis=0)
-    for first, step in ((4, pairs.left), (9, pairs.right)):
-        words[:, first], words[:, first + 1] = level[step], cell[step]
+    words[:, 0] = scan.level_in + ROOT_LEVEL
+    for side, first in enumerate((1, 6)):
+        words[:, first : first + 3] = of_half.take(scan.far[side], axis=0)
+        words[:, first + 3], words[:, first + 4] = level[side], cell.take(scan.output[side])
     full = forest.lengths
     joins = np.broadcast_to(scan.join_length, (*full.shape[:-1], len(scan.prune)))
     lengths = np.concatenate([full, full / 2, joins], axis=-1)
     number = np.concatenate([forest.tree_of_edge, forest.tree_of_edge, scan.tree])
     pmatrices = pmatrix_records(len(number), number, cases)
-    longest_first = np.argsort(-tasks["steps"], kind="stable")
+    longest_first = np.argsort(-counts, kind="stable")
     return ScanTables(lengths.ravel(), pmatrices, tasks[longest_first], steps)
-
-
-class _Pairs(NamedTuple):
-    """The two steps that start at one node, as one, in the walks' order."""
-
-    left: Int32
-    """int32[pairs]: index of the step that comes first in the walk."""
-    right: Int32
-    """int32[pairs]: index of the other; -1 where the walk goes one way only."""
-    counts: Int32
-    """int32[tasks]: pairs of every task."""
-
-
-def _pairs(scan: ScanTasks) -> _Pairs:
-    """The steps two by two."""
-    index = np.arange(len(scan.partner), dtype=np.int32)
-    left = np.flatnonzero((scan.partner < 0) | (index < scan.partner)).astype(np.int32)
-    counts = np.diff(np.searchsorted(left, scan.first_step)).astype(np.int32)
-    return _Pairs(left, scan.partner[left], counts)

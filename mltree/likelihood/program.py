@@ -27,8 +27,7 @@ from mltree.likelihood.stages import (
     Stage,
     Tripods,
     Walk,
-    slots_read,
-    slots_written,
+    highest_slot,
     tables_of,
 )
 from mltree.values import Value
@@ -112,8 +111,7 @@ class Program(Value, eq=False):
     @cached_property
     def slots(self) -> int:
         """One more than the highest CLA slot that the program touches."""
-        touched = [ids for s in self.stages for ids in (slots_read(s), slots_written(s))]
-        return 1 + max((int(ids.max()) for ids in touched if ids.size), default=-1)
+        return 1 + max(map(highest_slot, self.stages), default=-1)
 
     @cached_property
     def stack_levels(self) -> int:

@@ -32,7 +32,7 @@ from mltree.likelihood.stages import (
     Tripods,
 )
 from mltree.likelihood.walks import walk_stages
-from mltree.tree.forest import Forest
+from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree, siblings
 
 __all__ = [
@@ -110,21 +110,19 @@ def walk(
     return Program(stages, sums.n_cells, cases.records)
 
 
-def update(trees: Sequence[Tree], cases: Cases | None = None) -> Program:
+def update(trees: Trees, cases: Cases | None = None) -> Program:
     """Every directional CLA of every tree."""
     cases = cases or Cases.alike(len(trees))
-    forest = Forest(trees)
+    forest = Forest.of(trees)
     newviews = planner.all_newviews(forest, cases)
     return Program((_pmatrices(forest, cases), planner.sites([newviews], cases)), 1, cases.records)
 
 
-def renewal(
-    before: Sequence[Tree], trees: Sequence[Tree], cases: Cases | None = None
-) -> Program | None:
+def renewal(before: Trees, trees: Trees, cases: Cases | None = None) -> Program | None:
     """The directional CLAs that differ from those of the trees ``before``; None where none does."""
     cases = cases or Cases.alike(len(trees))
-    forest = Forest(trees)
-    stale = planner.is_stale(Forest(before), forest)
+    forest = Forest.of(trees)
+    stale = planner.is_stale(Forest.of(before), forest)
     if not stale.any():
         return None
     newviews = planner.stale_newviews(forest, stale, cases)
@@ -213,10 +211,10 @@ def smoothing(trees: Sequence[Tree], max_passes: int, cases: Cases | None = None
 
 
 def join(
-    trees: Sequence[Tree], prunes: Int32, passes: int, cases: Cases | None = None
+    trees: Trees, prunes: Int32, passes: int, cases: Cases | None = None
 ) -> tuple[Program, Float64]:
     """Newton on the branch that each prune (a half-edge of the forest) leaves behind."""
-    cases, forest = cases or Cases.alike(len(trees)), Forest(trees)
+    cases, forest = cases or Cases.alike(len(trees)), Forest.of(trees)
     table, number = planner.operand_table(forest, cases), forest.tree_of_half[prunes]
     left, right = siblings(prunes)
     count = len(prunes)
@@ -243,13 +241,12 @@ def join(
     return Program(stages, sums.n_cells, cases.records), start.ravel()
 
 
-def scores(
-    trees: Sequence[Tree], scan: ScanTasks, cases: Cases | None = None
-) -> tuple[Program, Float64]:
+def scores(trees: Trees, scan: ScanTasks, cases: Cases | None = None) -> tuple[Program, Float64]:
     """The lnL of every insertion of a scan; sum n is output n."""
     cases = cases or Cases.alike(len(trees))
-    sums = sums_of(scan.tree_of_output, 1, cases)
-    tables = planner.scan_records(Forest(trees), scan, cases, sums.cells)
+    is_one = len(cases.streams[0]) == 1  # and it does not matter which tree an output is of
+    sums = sums_of(np.zeros(scan.outputs, np.int32) if is_one else scan.tree_of_output, 1, cases)
+    tables = planner.scan_records(Forest.of(trees), scan, cases, sums.cells)
     stages: tuple[Stage, ...] = (
         PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps), sums.reduce,
     )  # fmt: skip
@@ -257,18 +254,18 @@ def scores(
 
 
 def near_vectors(
-    trees: Sequence[Tree], scan: ScanTasks, base: int, cases: Cases | None = None
+    trees: Trees, scan: ScanTasks, base: int, cases: Cases | None = None
 ) -> tuple[Program, Float64]:
     """The near vector of every output of a scan, kept in slots from ``base`` on."""
     cases = cases or Cases.alike(len(trees))
     slots = _near_slots(scan, base, cases)
-    tables = planner.scan_records(Forest(trees), scan, cases, slots)
+    tables = planner.scan_records(Forest.of(trees), scan, cases, slots)
     stages = (PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps, stores=True))
     return Program(stages, 1, cases.records), tables.lengths
 
 
 def tripods(
-    trees: Sequence[Tree],
+    trees: Trees,
     scan: ScanTasks,
     base: int,
     passes: int,
@@ -278,21 +275,25 @@ def tripods(
 
     Starts from the target edge split in half and the pendant length as it is.
     """
-    cases, forest = cases or Cases.alike(len(trees)), Forest(trees)
-    table, step, number = planner.operand_table(forest, cases), scan.wanted, scan.tree_of_output
-    prune, count = scan.prune[scan.task_of_output], len(step)
+    cases, forest = cases or Cases.alike(len(trees)), Forest.of(trees)
+    table, far, number = (
+        planner.operand_table(forest, cases),
+        scan.far_of_output,
+        scan.tree_of_output,
+    )
+    prune, count = scan.prune[scan.task_of_output], len(far)
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(number, TRIPOD_CELLS, cases)
     records: Records = np.empty(count, contract.TRIPOD)
     records["near"] = _near_slots(scan, base, cases)
-    records["far"] = table[scan.far[step]]
+    records["far"] = table[far]
     records["pendant"] = table[forest.twin[prune]]
     for leg, field in enumerate(("near_p", "far_p", "pendant_p")):
         records[field] = cases.matrices(3 * index + np.int32(leg), number)
     cases.give(records, number)
     records["cell"] = sums.cells
     records["group"] = NO_CELL if cases.unlinked else index
-    half = forest.lengths[..., forest.edge[scan.far[step]]] / 2
+    half = forest.lengths[..., forest.edge[far]] / 2
     start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
     groups = planner.group_records(GroupKind.TRIPOD, 3 * index, 3, sums.sums, sums.sums + 1)
     groups = groups_by_part(groups, cases, 3 * count, sums.n_sums)
@@ -308,7 +309,7 @@ def tripods(
 
 def _near_slots(scan: ScanTasks, base: int, cases: Cases) -> Int32:
     """int32[outputs]: slots of near vectors, which those on different parts share."""
-    slots: Int32 = base + cases.before(scan.tree_of_output, np.ones(scan.outputs, np.int32))
+    slots: Int32 = np.int32(base) + cases.before(scan.tree_of_output, 1)
     return slots
 
 

@@ -8,15 +8,15 @@ vector A: the conditional likelihood, at the node reached, of all that lies behi
 pruned subtree left out).  A step makes the *near vector* N of its target edge.
 
     task start      A_0 = P(join) . CLA[root]             at node a;  root = half-edge at b
-    one step        N   = A  o  P(len(sibling)) . CLA[sibling]
+    one step        arrives at a node; for each of its two branches that is a target
+                    N   = A  o  P(len(sibling)) . CLA[sibling]       sibling: the other branch
                     s0  = lnL of  SUM_i pi_i (P(t/2) N)_i (P(t/2) F)_i (P(pendant) S)_i
-                          with t = len(near), F = CLA[far], S = CLA[twin(prune)]
+                          with t = len(far), F = CLA[far], S = CLA[twin(prune)]
                     A'  = P(t) . N                         stored for the steps below this edge
 
 Every name is a half-edge of ``Tree``, or of a :class:`mltree.tree.forest.Forest` where trees stand
-side by side; ``CLA[h]`` of a tip's half-edge is its tip vector.  The two steps that start at one
-node become one record (:data:`mltree.contract.SCAN_STEP`).  Levels number the stack entries of one
-task; level 0 is written by the task start.  The smaller of two branches is walked first and the
+side by side; ``CLA[h]`` of a tip's half-edge is its tip vector.  Levels number the stack entries of
+one task; level 0 is written by the task start.  The smaller of two branches is walked first and the
 larger one overwrites its parent's entry, so a task needs at most ``1 + log2(steps)`` levels,
 whatever the depth of the walk.
 """
@@ -53,40 +53,38 @@ class ScanTasks(Value):
     """float64[tasks]: length of the join branch (expected substitutions per site)."""
     first_step: Int
     """int32[tasks + 1]: offsets into the step arrays."""
-    near: Int
-    """int32[steps]: half-edge of the target edge at the node where the walker stands."""
     far: Int
-    """int32[steps]: ``twin[near]``: the other end of the target edge; F = CLA[far]."""
-    sibling: Int
-    """int32[steps]: ``twin`` of the third half-edge of the node: the far end of the other
-    branch, so ``N = A o P(lengths[edge[sibling]]) . CLA[sibling]``."""
+    """int32[2, steps]: half-edges at the far ends of the node's two branches, F = CLA[far]; each is
+    the sibling of the other, whose branch its near vector is made from."""
     level_in: Int
-    """int32[steps]: stack level of A, read before this step writes anything."""
+    """int32[steps]: stack level of A, read before anything is written."""
     level_out: Int
-    """int32[steps]: stack level that receives ``P(t) . N``; -1 where no step lies below.
-    May equal level_in."""
-    partner: Int
-    """int32[steps]: the other step that starts at its node; -1 where the walk goes one way only."""
+    """int32[2, steps]: stack level that receives ``P(t) . N`` of a branch; -1 where no step lies
+    below. That of the second may equal level_in."""
     output: Int
-    """int32[steps]: index of the score in the answer, 0 .. outputs - 1; -1 where the step only
-    remakes the vector A for the steps below it."""
+    """int32[2, steps]: index of a branch's score in the answer, 0 .. outputs - 1; -1 where the step
+    only remakes the vector A for those below, or does not go there."""
     outputs: int
     """Number of scores."""
 
     @cached_property
-    def wanted(self) -> Int:
-        """int32[outputs]: the step of every output, in the order of outputs."""
-        steps = np.flatnonzero(self.output >= 0).astype(np.int32)
-        in_order = np.empty(self.outputs, np.int32)
-        in_order[self.output[steps]] = steps
-        return in_order
+    def far_of_output(self) -> Int:
+        """int32[outputs]: the half-edge at the far end of every output's branch."""
+        return self._by_output(self.far)
 
     @cached_property
     def task_of_output(self) -> Int:
         """int32[outputs]: the task of every output."""
         tasks = np.arange(len(self.prune), dtype=np.int32)
-        of_outputs: Int = np.repeat(tasks, np.diff(self.first_step))[self.wanted]
-        return of_outputs
+        of_steps = np.repeat(tasks, np.diff(self.first_step))
+        return self._by_output(np.broadcast_to(of_steps, self.output.shape))
+
+    def _by_output(self, values: Int) -> Int:
+        """int32[outputs]: of int32[2, steps]."""
+        is_wanted = self.output >= 0
+        in_order = np.empty(self.outputs, np.int32)
+        in_order[self.output[is_wanted]] = values[is_wanted]
+        return in_order
 
     @cached_property
     def tree_of_output(self) -> Int:
@@ -102,7 +100,7 @@ class ScanTasks(Value):
         return 1 + max(int(self.level_out.max(initial=-1)), 0)
 
 
-_STEP_FIELDS = ("near", "far", "sibling", "level_in", "level_out")
+_STEP_FIELDS = ("far", "level_in", "level_out")
 
 
 def split(
@@ -117,14 +115,15 @@ def split(
     if scan.outputs <= min(most, alike):
         return [(scan, np.arange(scan.outputs, dtype=np.int32))]
     scan = _in_turns(scan, cases)
-    per_step = np.concatenate([[0], np.cumsum(scan.output >= 0)])
+    per_step = np.concatenate([[0], np.cumsum((scan.output >= 0).sum(axis=0))])
     size = np.diff(per_step[scan.first_step]).astype(np.int32)
     alike = max(alike, min(limit, int(size.max(initial=0))))
     parts: list[tuple[ScanTasks, Int]] = []
     first = 0
     while first < len(scan.prune):
-        left = size[first:]
-        together = np.maximum.accumulate(cases.before(scan.tree[first:], left) + left) <= alike
+        left = size[first : first + most]
+        own = cases.before(scan.tree[first : first + most], left) + left
+        together = np.maximum.accumulate(own) <= alike
         last = first + int(np.count_nonzero(together & (np.cumsum(left) <= most)))
         if last > first:
             parts.append(_part(scan, first, last))
@@ -148,9 +147,7 @@ def _in_turns(scan: ScanTasks, cases: Cases) -> ScanTasks:
     place = cases.before(scan.tree, steps) + steps / 2
     order = np.argsort(place / np.bincount(stream, steps)[stream], kind="stable")
     first = np.append(0, np.cumsum(steps[order]))
-    moved = np.repeat(scan.first_step[:-1][order] - first[:-1], steps[order])
-    index = np.arange(first[-1]) + moved
-    partner = scan.partner[index]
+    index = np.arange(first[-1]) + np.repeat(scan.first_step[:-1][order] - first[:-1], steps[order])
     return replace(
         scan,
         tree=scan.tree[order],
@@ -158,36 +155,36 @@ def _in_turns(scan: ScanTasks, cases: Cases) -> ScanTasks:
         root=scan.root[order],
         join_length=scan.join_length[..., order],
         first_step=first.astype(np.int32),
-        partner=np.where(partner < 0, partner, partner - moved).astype(np.int32),
-        output=scan.output[index],
-        **{name: getattr(scan, name)[index] for name in _STEP_FIELDS},
+        output=scan.output[:, index],
+        **{name: getattr(scan, name)[..., index] for name in _STEP_FIELDS},
     )
 
 
 def _walks(task: ScanTasks, outputs: Int, room: int) -> Iterator[tuple[ScanTasks, Int]]:
     """One task as walks with ``room`` outputs each, as far as the last of them."""
     for first in range(0, task.outputs, room):
-        wanted = np.flatnonzero((task.output >= first) & (task.output < first + room))
-        output = np.full(wanted[-1] + 1, -1, np.int32)
-        output[wanted] = task.output[wanted] - first
-        steps = {name: getattr(task, name)[: len(output)] for name in _STEP_FIELDS}
-        partner = task.partner[: len(output)]
+        is_wanted = (task.output >= first) & (task.output < first + room)
+        steps = int(np.flatnonzero(is_wanted.any(axis=0))[-1]) + 1
         walk = replace(
             task,
-            first_step=np.array([0, len(output)], np.int32),
-            partner=np.where(partner < len(output), partner, np.int32(-1)),
-            output=output,
-            outputs=len(wanted),
-            **steps,
+            first_step=np.array([0, steps], np.int32),
+            output=np.where(is_wanted, task.output - first, np.int32(-1))[:, :steps],
+            outputs=int(is_wanted.sum()),
+            **{name: getattr(task, name)[..., :steps] for name in _STEP_FIELDS},
         )
         yield walk, outputs[first : first + room]
 
 
 def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int]:
+    """Some tasks, whose outputs are numbered as they are met."""
     tasks, steps = slice(first, last), slice(scan.first_step[first], scan.first_step[last])
-    output = scan.output[steps]
-    scored = output >= 0
-    renumbered = np.where(scored, np.cumsum(scored) - 1, -1).astype(np.int32)
+    output = scan.output[:, steps]
+    is_scored = output >= 0
+    met = np.cumsum(is_scored.sum(axis=0, dtype=np.int32), dtype=np.int32)
+    number = np.stack([met - is_scored[1] - 1, met - 1])
+    number[0, ~is_scored[0]] = number[1, ~is_scored[1]] = -1
+    outputs = np.empty(int(met[-1]), np.int32)
+    outputs[number[is_scored]] = output[is_scored]
     part = replace(
         scan,
         tree=scan.tree[tasks],
@@ -195,9 +192,8 @@ def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int]:
         root=scan.root[tasks],
         join_length=scan.join_length[..., tasks],
         first_step=scan.first_step[first : last + 1] - scan.first_step[first],
-        partner=np.maximum(scan.partner[steps] - scan.first_step[first], np.int32(-1)),
-        output=renumbered,
-        outputs=int(scored.sum()),
-        **{name: getattr(scan, name)[steps] for name in _STEP_FIELDS},
+        output=number,
+        outputs=len(outputs),
+        **{name: getattr(scan, name)[..., steps] for name in _STEP_FIELDS},
     )
-    return part, output[scored]
+    return part, outputs

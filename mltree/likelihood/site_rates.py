@@ -51,7 +51,7 @@ class PerSiteLikelihood(Likelihood):
         if not np.array_equal(category, self._category):
             self._grouping.group(category)
             self._category = category
-            self._models, self._resident = [], []
+            self._models, self._resident = [], None
 
     def site_rates(self, tree: Tree, case: Case) -> list[FittedRates]:
         """The rates that suit every part best, lengths as they are."""

@@ -28,6 +28,7 @@ __all__ = [
     "Stage",
     "Tripods",
     "Walk",
+    "highest_slot",
     "joined",
     "slots_read",
     "slots_written",
@@ -38,6 +39,9 @@ Records: TypeAlias = npt.NDArray[np.void]
 """A structured array of one of the contract's records."""
 
 Int32: TypeAlias = npt.NDArray[np.int32]
+
+
+_PUSHED = "left_level", "right_level"
 
 
 class PMatrices(Value):
@@ -133,7 +137,8 @@ class Scan(Value):
     @property
     def levels(self) -> int:
         """Stack entries that its deepest task needs."""
-        return int(self.steps_levels.max(initial=ROOT_LEVEL)) + 1
+        levels = (self.steps[name].max(initial=ROOT_LEVEL) for name in _PUSHED)
+        return int(max(levels)) + 1
 
     @property
     def outputs(self) -> Int32:
@@ -149,7 +154,7 @@ class Scan(Value):
     @property
     def steps_levels(self) -> Int32:
         """int32[steps, 2]: the level that each side pushes; -1 where it pushes none."""
-        return np.stack([self.steps["left_level"], self.steps["right_level"]], axis=1)
+        return np.stack([self.steps[name] for name in _PUSHED], axis=1)
 
 
 class Tripods(Value):
@@ -204,6 +209,20 @@ def tables_of(stage: Stage) -> tuple[Records, ...]:
             return ()
         case _:
             return (stage.records,)
+
+
+def highest_slot(stage: Stage) -> int:
+    """The highest slot of a CLA that a stage reads or writes; -1 if none."""
+    highest = -1
+    for table in tables_of(stage):
+        for name in fields(table.dtype, Role.READS, Role.WRITES):
+            highest = max(highest, int(table[name].max(initial=-1)))
+        for name in fields(table.dtype, Role.TAKES):
+            taken = table[name]
+            highest = max(highest, int(taken.max(initial=-1, where=taken != RESULT)))
+    if isinstance(stage, Scan) and stage.stores:
+        highest = max(highest, int(stage.outputs.max(initial=-1)))
+    return highest
 
 
 def slots_read(stage: Stage) -> Int32:

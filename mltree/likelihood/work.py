@@ -151,10 +151,13 @@ def _run_counts(stage: Sites, kind: RunKind) -> tuple[int, int, int]:
 
 def _operands(*tables: Records) -> tuple[int, int]:
     """How many operands are CLAs, and how many are tips."""
-    operands = [
-        records[field]
-        for records in tables
-        for field in fields(records.dtype, Role.READS, Role.TAKES)
-    ]
-    tips = sum(int(np.count_nonzero(x < 0)) for x in operands)
-    return sum(int(np.count_nonzero((x >= 0) & (x != RESULT))) for x in operands), tips
+    clas = tips = 0
+    for records in tables:
+        for role in (Role.READS, Role.TAKES):
+            for field in fields(records.dtype, role):
+                operand = records[field]
+                own = int(np.count_nonzero(operand < 0))
+                results = np.count_nonzero(operand == RESULT) if role is Role.TAKES else 0
+                tips += own
+                clas += len(operand) - own - int(results)
+    return clas, tips

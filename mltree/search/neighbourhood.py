@@ -17,13 +17,11 @@ is how the lnL cut acts between launches.  Loops run over depths, never over can
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.scan_tasks import ScanTasks
-from mltree.tree.forest import Forest
+from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
 __all__ = ["Neighbourhood"]
@@ -36,11 +34,9 @@ Float = NDArray[np.float64]
 class Neighbourhood:
     """The candidates found so far, of one tree or of several."""
 
-    def __init__(self, trees: Tree | Sequence[Tree] | Forest, prunes: Int | None = None) -> None:
+    def __init__(self, trees: Tree | Trees, prunes: Int | None = None) -> None:
         """Stand beside every pruning point; ``prunes`` defaults to all 3T - 6 of every tree."""
-        if isinstance(trees, Tree):
-            trees = [trees]
-        self.forest = trees if isinstance(trees, Forest) else Forest(trees)
+        self.forest = Forest.of([trees] if isinstance(trees, Tree) else trees)
         """The trees as they were."""
         if prunes is None:
             prunes = self.forest.inner
@@ -79,13 +75,13 @@ class Neighbourhood:
     @property
     def prune(self) -> Int:
         """int32[candidates]: half-edge that faces the pruned subtree."""
-        prune: Int = self.prunes[self.side >> 1]
+        prune: Int = self.prunes.take(self.side >> 1)
         return prune
 
     @property
     def tree(self) -> Int:
         """int32[candidates]: which tree."""
-        tree: Int = self.tree_of_prune[self.side >> 1]
+        tree: Int = self.tree_of_prune.take(self.side >> 1)
         return tree
 
     @property
@@ -113,16 +109,16 @@ class Neighbourhood:
         fars = [self._far]
         first = start
         for _ in range(self.depth_reached, depth_limit):
-            inner = np.flatnonzero(self.forest.is_inner[far])
-            side, parent, far = side[inner], parent[inner], far[inner]
+            inner = np.flatnonzero(self.forest.is_inner.take(far))
+            side, parent, far = side.take(inner), parent.take(inner), far.take(inner)
             if far.size == 0:
                 break
             target = np.empty(2 * far.size, dtype=np.int32)
-            target[::2], target[1::2] = self._left[far], self._right[far]
+            target[::2], target[1::2] = self._left.take(far), self._right.take(far)
             targets.append(target)
             sides.append(np.repeat(side, 2))
             parents.append(np.repeat(parent, 2))
-            side, far = sides[-1], self._twin[target]
+            side, far = sides[-1], self._twin.take(target)
             fars.append(far)
             parent = np.arange(first, first + target.size, dtype=np.int32)
             first += target.size
@@ -138,9 +134,9 @@ class Neighbourhood:
 
         ``scores`` float64[candidates], ``thresholds`` float64[trees]; natural log.
         """
-        alive = scores >= thresholds[self.tree]
+        alive = scores >= thresholds[self.tree_of_prune].take(self.side >> 1)
         for layer in self._slices()[1:]:
-            alive[layer] &= alive[self.parent[layer]]
+            alive[layer] &= alive.take(self.parent[layer])
         return alive[self.frontier]
 
     def scan(self, selected: slice | Int, joins: Float | None = None) -> ScanTasks:
@@ -154,30 +150,28 @@ class Neighbourhood:
         rank = np.full(self.size, -1, dtype=np.int32)
         n_outputs = rank[selected].size
         rank[selected] = np.arange(n_outputs, dtype=np.int32)
-        size, side_size = self._walk_sizes(rank >= 0)
-        sides = np.argsort(-side_size, kind="stable")[: np.count_nonzero(side_size)]
+        is_walked, below, steps, side_steps = self._walk_sizes(rank >= 0)
+        sides = np.argsort(-side_steps, kind="stable")[: np.count_nonzero(side_steps)]
         first_step = np.zeros(sides.size + 1, dtype=np.int32)
-        np.cumsum(side_size[sides], out=first_step[1:])
-        side_start = np.zeros(side_size.size, dtype=np.int32)
+        np.cumsum(side_steps[sides], out=first_step[1:])
+        side_start = np.zeros(side_steps.size, dtype=np.int32)
         side_start[sides] = first_step[:-1]
-        position, level_in, level_out = self._walk_order(size, side_start)
-        walked = np.flatnonzero(size)
+        position, left_first, level_in, level_out = self._walk_order(is_walked, below, side_start)
+        walked = np.flatnonzero(steps)
         order = np.empty(walked.size, dtype=np.int32)
         order[position[walked]] = walked
-        across = order ^ 1
+        first = 2 * order + ~left_first.take(order)
+        branches = np.stack([first, first ^ 1])
         return ScanTasks(
             tree=self.tree_of_prune[sides >> 1],
             prune=self.prunes[sides >> 1],
             root=self._side_root[sides],
             join_length=joins[..., sides >> 1],
             first_step=first_step,
-            near=self.target.take(order),
-            far=self._far.take(order),
-            sibling=self._far.take(across),
+            far=self._far.take(branches),
             level_in=level_in.take(order),
-            level_out=np.where(size > 1, level_out, np.int32(-1)).take(order),
-            partner=np.where(size > 0, position, np.int32(-1)).take(across),
-            output=rank.take(order),
+            level_out=np.where(below.take(branches) > 0, level_out.take(branches), np.int32(-1)),
+            output=rank.take(branches),
             outputs=int(n_outputs),
         )
 
@@ -195,42 +189,54 @@ class Neighbourhood:
         """One slice per depth, shallowest first."""
         return [slice(a, b) for a, b in zip(self._layers, self._layers[1:], strict=False)]
 
-    def _walk_sizes(self, selected: Bool) -> tuple[Int, Int]:
-        """Steps at and below each candidate (0: not walked), and steps of each side."""
-        size = selected.astype(np.int32)
-        side_size = np.zeros(self._side_entry.size, dtype=np.int32)
-        for layer in reversed(self._slices()):
-            here = size[layer]
-            pair = here[::2] + here[1::2]
-            up = self.parent[layer][::2]
-            if layer.start == 0:
-                side_size[self.side[layer][::2]] = pair
-            else:
-                size[up] = pair + np.maximum(size[up], pair > 0)
-        return size, side_size
+    def _walk_sizes(self, selected: Bool) -> tuple[Bool, Int, Int, Int]:
+        """Which candidates are walked, and steps: below each, of each pair, of each side.
 
-    def _walk_order(self, size: Int, side_start: Int) -> tuple[Int, Int, Int]:
-        """Preorder position and stack levels (read, written) of every walked candidate."""
-        position = np.empty(self.size, dtype=np.int32)
-        level_in = np.zeros(self.size, dtype=np.int32)
-        level_out = np.zeros(self.size, dtype=np.int32)
-        for layer in self._slices():
-            up = self.parent[layer][::2]
+        A step arrives at a node, whose two branches are a pair of candidates.
+        """
+        is_walked, below = selected, np.zeros(self.size, dtype=np.int32)
+        steps = np.empty(self.size >> 1, dtype=np.int32)
+        side_steps = np.zeros(self._side_entry.size, dtype=np.int32)
+        for layer in reversed(self._slices()):
+            left, right = (slice(layer.start + n, layer.stop, 2) for n in (0, 1))
+            is_met = is_walked[left] | is_walked[right]
+            own = steps[layer.start >> 1 : layer.stop >> 1]
+            np.add(below[left], below[right], out=own)
+            own += is_met
             if layer.start == 0:
-                start = side_start[self.side[layer][::2]]
-                level = np.zeros_like(start)
+                side_steps[self.side[left]] = own
             else:
-                start, level = position[up] + 1, level_out[up]
-            here = size[layer]
-            left, right = here[::2], here[1::2]
-            left_first = left <= right
-            place = position[layer]
-            place[::2] = start + right * ~left_first
-            place[1::2] = start + left * left_first
-            read = level_in[layer]
-            read[::2] = read[1::2] = level
-            both = (left > 0) & (right > 0)
-            written = level_out[layer]
-            written[::2] = level + (both & left_first)
-            written[1::2] = level + (both & ~left_first)
-        return position, level_in, level_out
+                up = self.parent[left]
+                below[up] = own
+                is_walked[up] |= is_met
+        return is_walked, below, steps, side_steps
+
+    def _walk_order(
+        self, is_walked: Bool, below: Int, side_start: Int
+    ) -> tuple[Int, Bool, Int, Int]:
+        """Where every pair's step is in the walk, and whether that goes left first.
+
+        And the stack levels that it reads, and that its branches write.
+        """
+        position = np.empty(self.size >> 1, dtype=np.int32)
+        level_in = np.zeros_like(position)
+        left_first = np.empty(position.size, dtype=np.bool_)
+        after, level_out = np.empty_like(below), np.empty_like(below)
+        for layer in self._slices():
+            pairs = slice(layer.start >> 1, layer.stop >> 1)
+            left, right = (slice(layer.start + n, layer.stop, 2) for n in (0, 1))
+            if layer.start == 0:
+                position[pairs] = side_start[self.side[left]]
+            else:
+                up = self.parent[left]
+                position[pairs] = after.take(up)
+                level_in[pairs] = level_out.take(up)
+            both = is_walked[left] & is_walked[right]
+            is_left = np.where(both, below[left] <= below[right], is_walked[left])
+            left_first[pairs] = is_left
+            next_step, level = position[pairs] + 1, level_in[pairs]
+            after[left] = next_step + below[right] * ~is_left
+            after[right] = next_step + below[left] * is_left
+            level_out[left] = level + (both & is_left)
+            level_out[right] = level + (both & ~is_left)
+        return position, left_first, level_in, level_out

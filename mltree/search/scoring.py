@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from mltree.search.explored import Explored, Keys, Lesson
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.settings import PhaseSettings, RoundSettings
 from mltree.shares import in_shares
-from mltree.tree.forest import Forest
+from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
 __all__ = [
@@ -89,12 +89,12 @@ class SearchLikelihood(Protocol):
         No more than rough where they hardly reach ``floors`` f64[n].
         """
 
-    def insertions(self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks) -> Float:
+    def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float:
         """f64[outputs]: s0 of every insertion."""
 
     def refine(
         self,
-        trees: Sequence[Tree],
+        trees: Trees,
         cases: Sequence[Case],
         scan: ScanTasks,
         floors: Float | None = None,
@@ -104,7 +104,7 @@ class SearchLikelihood(Protocol):
         No more than rough where they are below ``floors`` f64[outputs].
         """
 
-    def join_lengths(self, trees: Sequence[Tree], cases: Sequence[Case], prunes: Int) -> Float:
+    def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int) -> Float:
         """f64[..., n]: optimised length of the branch that each prune leaves."""
 
 
@@ -210,17 +210,18 @@ def _scored(
 ) -> list[ScoredMoves]:
     """The re-scored moves of trees that stand side by side, of some prunes at a time."""
     phase, settings, constraint = rules
-    keys = Keys(Forest(trees))
+    forest = Forest(trees)
+    keys = Keys(forest)
     prunes = keys.worthwhile(explored)[share.number :: share.of]
     floors = [lnl - phase.breadth * settings.window for lnl in lnls]
     near, better = np.asarray(lnls) - settings.hopeless, np.asarray(lnls) + settings.min_gain
 
     def look(some: Int) -> tuple[list[Moves], NDArray[np.intp]]:
-        found, s0 = scan(likelihood, trees, cases, lnls, phase, settings, some)
+        found, s0 = scan(likelihood, forest, cases, lnls, phase, settings, some)
         allowed = _masked(trees, found, s0, constraint)
         selected = shortlist(found, allowed, floors, round(phase.breadth * settings.keep))
         hopeful = keys.hopeful(explored, found.prune[selected], found.target[selected])
-        rescored = rescore(likelihood, trees, cases, found, selected[hopeful], near)
+        rescored = rescore(likelihood, cases, found, selected[hopeful], near)
         return rescored, np.bincount(found.tree, minlength=len(trees))
 
     shares = np.array_split(prunes, max(1, prunes.size // LEAST_SHARE))
@@ -249,7 +250,7 @@ def _masked(
 
 def scan(
     likelihood: SearchLikelihood,
-    trees: Sequence[Tree],
+    trees: Trees,
     cases: Sequence[Case],
     lnls: Sequence[float],
     phase: PhaseSettings,
@@ -268,7 +269,7 @@ def scan(
         new = found.extend(depth, alive)
         if new.start == new.stop:
             break
-        s0 = likelihood.insertions(trees, cases, found.scan(new))
+        s0 = likelihood.insertions(found.forest, cases, found.scan(new))
         scores = np.concatenate([scores, s0])
     return found, scores
 
@@ -279,20 +280,43 @@ def _wave_ends(radius: int, waves: Sequence[int]) -> list[int]:
 
 def shortlist(found: Neighbourhood, s0: Float, floors: Sequence[float], keep: int) -> Int:
     """Rising indices of the ``keep`` best candidates of every prune, s0 above its tree's floor."""
-    candidate = np.flatnonzero(s0 > np.asarray(floors)[found.tree])
-    prune = found.side[candidate] >> 1
-    is_crowded = np.bincount(prune)[prune] > keep
-    crowded, prune = candidate[is_crowded], prune[is_crowded]
-    order = np.lexsort((crowded, -s0[crowded], prune))
-    prune = prune[order]
-    first = np.searchsorted(prune, prune)
-    best = crowded[order[np.arange(prune.size) - first < keep]]
-    return np.sort(np.concatenate([candidate[~is_crowded], best])).astype(np.int32)
+    prune = found.side >> 1
+    candidate = np.flatnonzero(s0 > np.asarray(floors)[found.tree_of_prune].take(prune))
+    prune = prune[candidate]
+    counts = np.bincount(prune, minlength=len(found.prunes))
+    crowded = np.flatnonzero((counts > keep).take(prune))
+    best_first = crowded[_falling(s0[candidate[crowded]])]
+    together = best_first[np.argsort(_narrow(prune[best_first], len(found.prunes)), kind="stable")]
+    counts[counts <= keep] = 0
+    place = np.arange(together.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_kept = np.ones(candidate.size, np.bool_)
+    is_kept[together[place >= keep]] = False
+    return candidate[is_kept].astype(np.int32)
+
+
+def _falling(values: Float) -> NDArray[np.intp]:
+    """Indices in the order of falling values, rising among equal ones.
+
+    A sort that keeps the order of equal values takes five times as long.
+    """
+    order = np.argsort(-values)
+    values = values[order]
+    is_tied = values[1:] == values[:-1]
+    if is_tied.any():
+        tied = np.flatnonzero(np.append(is_tied, False) | np.append(False, is_tied))
+        which = np.cumsum(np.append(False, ~is_tied))[tied]
+        own = order[tied]
+        order[tied] = own[np.lexsort((own, which))]
+    return order
+
+
+def _narrow(numbers: Int, end: int) -> NDArray[Any]:
+    """Numbers below ``end`` in 16 bits if they fit: those are sorted in as good as no time."""
+    return numbers.astype(np.uint16) if end <= 1 << 16 else numbers
 
 
 def rescore(
     likelihood: SearchLikelihood,
-    trees: Sequence[Tree],
     cases: Sequence[Case],
     found: Neighbourhood,
     selected: Int,
@@ -304,26 +328,22 @@ def rescore(
     """
     lnl, lengths = np.empty(0), np.empty((0, 4))
     if selected.size:
-        joins = _join_lengths(likelihood, trees, cases, found, selected)
+        joins = _join_lengths(likelihood, cases, found, selected)
         floors = None if near is None else near[found.tree[selected]]
-        lnl, three = likelihood.refine(trees, cases, found.scan(selected, joins), floors)
+        lnl, three = likelihood.refine(found.forest, cases, found.scan(selected, joins), floors)
         join = joins[..., found.side[selected] >> 1, None]
         lengths = np.concatenate([three, join], axis=-1)
         lengths = np.moveaxis(lengths, (-2, -1), (0, 1))
     prune, target = (found.forest.in_tree(of[selected]) for of in (found.prune, found.target))
     every, tree = Moves(prune, target, lnl, lengths), found.tree[selected]
-    return [every.at(np.flatnonzero(tree == n)) for n in range(len(trees))]
+    return [every.at(np.flatnonzero(tree == n)) for n in range(len(found.forest))]
 
 
 def _join_lengths(
-    likelihood: SearchLikelihood,
-    trees: Sequence[Tree],
-    cases: Sequence[Case],
-    found: Neighbourhood,
-    selected: Int,
+    likelihood: SearchLikelihood, cases: Sequence[Case], found: Neighbourhood, selected: Int
 ) -> Float:
     """f64[..., prunes]: the join branch, optimised where a prune has a selected target."""
     wanted = np.flatnonzero(np.bincount(found.side[selected] >> 1))
     joins = found.joins.copy()
-    joins[..., wanted] = likelihood.join_lengths(trees, cases, found.prunes[wanted])
+    joins[..., wanted] = likelihood.join_lengths(found.forest, cases, found.prunes[wanted])
     return joins

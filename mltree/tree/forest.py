@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.tree.topology import NONE, Float64Array, Int32Array, Tree, siblings
 
-__all__ = ["GOLDEN", "Forest", "mixed", "ring"]
+__all__ = ["GOLDEN", "Forest", "Trees", "mixed", "ring"]
 
 
 class Forest:
@@ -46,6 +47,31 @@ class Forest:
         """bool[3N of all]: half-edges at inner nodes."""
         self.siblings: tuple[Int32Array, Int32Array] = ring(self.twin.size)
         """The other two half-edges of the same inner node, int32[3N of all] each."""
+
+    @classmethod
+    def of(cls, trees: Trees) -> Forest:
+        """The forest of these trees as they are; one that is given is as they were."""
+        return trees if isinstance(trees, Forest) else cls(trees)
+
+    def __len__(self) -> int:
+        """Number of trees."""
+        return self.n_trees
+
+    def is_as_large(self, other: Forest) -> bool:
+        """Whether every tree has as many tips."""
+        return np.array_equal(self.n_tips, other.n_tips)
+
+    def is_same(self, other: Forest) -> bool:
+        """Whether all trees are equal, numbering and lengths included."""
+        return self is other or all(
+            np.array_equal(mine, theirs)
+            for mine, theirs in zip(self._told, other._told, strict=True)
+        )
+
+    @property
+    def _told(self) -> tuple[NDArray[np.int32] | Float64Array, ...]:
+        """What tells it from others."""
+        return self.n_tips, self.n_branches, self.twin, self.edge, self.lengths
 
     @cached_property
     def inner(self) -> Int32Array:
@@ -214,6 +240,10 @@ class Forest:
         key = np.zeros(self.twin.size, dtype=np.uint64)
         key[self.tips] = mixed((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * GOLDEN)
         return key
+
+
+Trees: TypeAlias = Sequence[Tree] | Forest
+"""Trees side by side: as they are whenever they are looked at, or as they were."""
 
 
 @lru_cache(maxsize=16)

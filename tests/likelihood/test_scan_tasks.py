@@ -38,18 +38,22 @@ def test_parts_have_every_output_once_and_never_too_many(room: int, first: tuple
         scored = part.output[part.output >= 0]
         np.testing.assert_array_equal(np.sort(scored), np.arange(part.outputs))
         assert part.first_step[0] == 0
-        assert part.first_step[-1] == part.near.size == part.output.size
-        for step in np.flatnonzero(part.output >= 0):
-            (same,) = np.flatnonzero(whole.output == outputs[part.output[step]])
-            assert part.far[step] == whole.far[same]
+        assert part.first_step[-1] == part.level_in.size
+        assert (
+            part.far.shape == part.level_out.shape == part.output.shape == (2, part.level_in.size)
+        )
+        np.testing.assert_array_equal(part.far_of_output, whole.far_of_output[outputs])
+        np.testing.assert_array_equal(
+            part.prune[part.task_of_output], whole.prune[whole.task_of_output[outputs]]
+        )
 
 
 def test_parts_are_the_whole() -> None:
     whole = scan_of(1, 2)
     parts = split(whole, most_outputs(whole), most_outputs(whole), Cases.alike(2))
     assert len(parts) > 1
-    for name in ("tree", "prune", "root", "join_length", "near", "far", "sibling", "level_in"):
-        joined = np.concatenate([getattr(part, name) for part, _ in parts])
+    for name in ("tree", "prune", "root", "join_length", "far", "level_in", "level_out"):
+        joined = np.concatenate([getattr(part, name) for part, _ in parts], axis=-1)
         np.testing.assert_array_equal(joined, getattr(whole, name))
 
 
@@ -64,10 +68,11 @@ def test_a_task_is_walked_again_from_its_start() -> None:
     assert len(cut) > 1
     steps = slice(*whole.first_step[:2])
     for part in cut:
-        assert part.output[-1] >= 0
-        for name in ("near", "far", "sibling", "level_in", "level_out"):
+        assert (part.output[:, -1] >= 0).any()
+        for name in ("far", "level_in", "level_out"):
             walked = getattr(part, name)
-            np.testing.assert_array_equal(walked, getattr(whole, name)[steps][: walked.size])
+            there = getattr(whole, name)[..., steps]
+            np.testing.assert_array_equal(walked, there[..., : walked.shape[-1]])
 
 
 def test_the_largest_task_is_walked_once_where_it_fits() -> None:
@@ -98,21 +103,16 @@ def test_trees_on_different_parts_of_the_data_share_every_part_of_the_scan() -> 
                 (whole.prune == part.prune[task]) & (whole.root == part.root[task])
             )
             there = np.arange(*whole.first_step[same[0] : same[0] + 2])
-            for name in ("near", "far", "sibling", "level_in", "level_out"):
+            for name in ("far", "level_in", "level_out"):
                 np.testing.assert_array_equal(
-                    getattr(part, name)[here], getattr(whole, name)[there]
+                    getattr(part, name)[..., here], getattr(whole, name)[..., there]
                 )
-            partner, before = part.partner[here], whole.partner[there]
+            found = part.output[:, here]
             np.testing.assert_array_equal(
-                np.where(partner < 0, -1, partner - here[0]),
-                np.where(before < 0, -1, before - there[0]),
-            )
-            found = part.output[here]
-            np.testing.assert_array_equal(
-                np.where(found < 0, -1, outputs[found]), whole.output[there]
+                np.where(found < 0, -1, outputs[found]), whole.output[:, there]
             )
 
 
 def most_outputs(scan: ScanTasks) -> int:
     """Outputs of the task that has most."""
-    return int(np.add.reduceat(scan.output >= 0, scan.first_step[:-1]).max())
+    return int(np.bincount(scan.task_of_output).max())

@@ -46,11 +46,13 @@ def replay(tree: Tree, scan: ScanTasks) -> dict[int, frozenset[int]]:
     for task in range(scan.prune.size):
         stack = {0: below[int(scan.root[task])]}
         for step in range(scan.first_step[task], scan.first_step[task + 1]):
-            near_vector = stack[int(scan.level_in[step])] | below[int(scan.sibling[step])]
-            if scan.output[step] >= 0:
-                answer[int(scan.output[step])] = near_vector
-            if scan.level_out[step] >= 0:
-                stack[int(scan.level_out[step])] = near_vector
+            behind = stack[int(scan.level_in[step])]
+            for side in (0, 1):
+                near_vector = behind | below[int(scan.far[1 - side, step])]
+                if scan.output[side, step] >= 0:
+                    answer[int(scan.output[side, step])] = near_vector
+                if scan.level_out[side, step] >= 0:
+                    stack[int(scan.level_out[side, step])] = near_vector
     return answer
 
 
@@ -135,9 +137,12 @@ def test_a_selection_walks_only_its_ancestors() -> None:
     neighbourhood.extend(25)
     deepest = np.flatnonzero(neighbourhood.depth == neighbourhood.depth.max())[:1].astype(np.int32)
     scan = neighbourhood.scan(deepest)
-    assert scan.near.size == neighbourhood.depth.max()
+    assert scan.level_in.size == neighbourhood.depth.max()
     assert scan.outputs == 1
-    assert scan.output.tolist() == [-1] * (scan.near.size - 1) + [0]
+    assert scan.output.tolist() == [
+        [-1] * (scan.level_in.size - 1) + [0],
+        [-1] * scan.level_in.size,
+    ]
     assert scan.levels == 1
 
 
@@ -169,12 +174,14 @@ def test_one_scan_walks_all_trees() -> None:
     assert scan.outputs == together.size
     assert (np.diff(np.diff(scan.first_step)) <= 0).all()
     step_tree = np.repeat(scan.tree, np.diff(scan.first_step))
-    np.testing.assert_array_equal(step_tree, together.tree[scan.output])
+    for output in scan.output:
+        is_scored = output >= 0
+        np.testing.assert_array_equal(step_tree[is_scored], together.tree[output[is_scored]])
     for n, tree in enumerate(trees):
         alone = Neighbourhood(tree)
         single = alone.scan(alone.extend(3))
         mine = step_tree == n
-        own = scan.near[mine] - together.forest.first_half[n]
-        np.testing.assert_array_equal(own, single.near)
-        np.testing.assert_array_equal(scan.level_out[mine], single.level_out)
+        own = scan.far[:, mine] - together.forest.first_half[n]
+        np.testing.assert_array_equal(own, single.far)
+        np.testing.assert_array_equal(scan.level_out[:, mine], single.level_out)
         np.testing.assert_array_equal(scan.join_length[scan.tree == n], single.join_length)

@@ -30,7 +30,7 @@ def test_every_move_has_the_best_join_branch_of_its_own_prune(case: Simulated) -
             return case.likelihood.join_lengths(trees, cases, prunes)
 
     cases = [case.under]
-    (moves,) = rescore(Watched(), [case.tree], cases, found, selected)  # type: ignore[arg-type]
+    (moves,) = rescore(Watched(), cases, found, selected)  # type: ignore[arg-type]
     prunes = np.unique(found.prune[selected])
     assert asked == prunes.tolist()
     best = case.likelihood.join_lengths([case.tree], cases, prunes)

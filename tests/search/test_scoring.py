@@ -46,7 +46,7 @@ def test_rescored_lengths_give_the_rescored_lnl(data: Simulated, textbook_lnls: 
     cases = [data.under]
     found = Neighbourhood(data.tree)
     selected = np.arange(*found.extend(3).indices(10**9)[:2], 5, dtype=np.int32)
-    (moves,) = rescore(data.likelihood, [data.tree], cases, found, selected)
+    (moves,) = rescore(data.likelihood, cases, found, selected)
     s0 = data.likelihood.insertions([data.tree], cases, found.scan(selected))
     assert np.isfinite(moves.lnl).all()
     for n in range(selected.size):
@@ -78,12 +78,12 @@ def test_several_trees_score_as_each_alone(make_case: Callable[..., Simulated]) 
     phase, rounds = PhaseSettings(25, 30.0), RoundSettings(waves=(2,))
     lnls = case.likelihood.log_likelihoods(trees, cases)
     found, together = scan(case.likelihood, trees, cases, lnls, phase, rounds)
-    both = rescore(case.likelihood, trees, cases, found, shortlist(found, together, lnls - 20, 2))
+    both = rescore(case.likelihood, cases, found, shortlist(found, together, lnls - 20, 2))
     for n, tree in enumerate(trees):
         mine, s0 = scan(case.likelihood, [tree], cases[:1], [lnls[n]], phase, rounds)
         np.testing.assert_allclose(together[found.tree == n], s0, rtol=1e-12)
         picks = shortlist(mine, s0, [lnls[n] - 20], 2)
-        (alone,) = rescore(case.likelihood, [tree], cases[:1], mine, picks)
+        (alone,) = rescore(case.likelihood, cases[:1], mine, picks)
         np.testing.assert_array_equal(both[n].target, alone.target)
         np.testing.assert_allclose(both[n].lnl, alone.lnl, rtol=1e-12)
         np.testing.assert_allclose(both[n].lengths, alone.lengths, rtol=1e-9)
@@ -99,6 +99,17 @@ def test_the_shortlist_is_the_best_few_of_every_prune(case: Simulated) -> None:
         mine = np.flatnonzero(found.prune == prune)
         best = [c for c in mine[np.argsort(-s0[mine])][:3] if s0[c] > -0.5]
         assert sorted(best) == [c for c in listed if found.prune[c] == prune]
+
+
+def test_of_equal_candidates_the_first_are_listed(case: Simulated) -> None:
+    found = Neighbourhood(case.tree)
+    found.extend(25)
+    s0 = np.random.default_rng(4).integers(0, 3, size=found.size).astype(np.float64)
+    listed = set(shortlist(found, s0, [-1.0], 4).tolist())
+    for prune in np.unique(found.prune):
+        mine = np.flatnonzero(found.prune == prune)
+        best = mine[np.argsort(-s0[mine], kind="stable")][:4]
+        assert {int(c) for c in mine} & listed == set(best.tolist())
 
 
 def test_shares_score_as_the_whole(data: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
