@@ -51,7 +51,8 @@ def tree_tests(
     whole = []
     for scale in scales:
         name, size = f"tree tests, scale {SCALES[scale]}", SCALES[scale]
-        for drawn in Resampling(weights, parts, seed, name, size).batches(replicates):
+        resampling = Resampling(weights, parts, seed, name, size, in_blocks=True)
+        for drawn in resampling.batches(replicates):
             found = resampled(drawn)
             if "p-AU" in chosen:
                 multiscale.count(scale, found)

@@ -6,7 +6,6 @@ two counts meet within a share, what is drawn is told apart by a fraction of 53 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,10 @@ from mltree.tree.topology import Float64Array
 __all__ = ["PoissonCounts"]
 
 SHARES = 1 << 16
-"""Of a table: a quarter of the 64 bits that a generator makes at a time."""
+"""Of a table: a quarter of the bits of a word."""
+
+MOST_WORD = np.iinfo(np.uint64).max
+"""Of the 64 bits that a generator makes at a time."""
 
 UNTOLD = 255
 """In a table: a share of several counts."""
@@ -60,39 +62,31 @@ class PoissonCounts:
         self._others = np.flatnonzero(~is_drawn & (means > 0.0))
         self._means = means[self._others]
 
-    def draw(self, rngs: Sequence[np.random.Generator], out: NDArray[Any]) -> None:
-        """Put the counts into [R, L], those of a row by its own generator.
+    def draw(self, rng: np.random.Generator, out: NDArray[Any]) -> None:
+        """Put the counts into [R, L], row by row.
 
-        A row does not depend on the others. Many at once are fewer steps of NumPy's, each of which
-        waits for Python's lock where several threads draw.
+        A few steps of NumPy's for all of them: threads that draw wait for Python's lock at each.
         """
         n_drawn = self._ends[-1] if self._tables else 0
-        words = np.empty((len(rngs), -(-(n_drawn + 1) // 4)), "<u8")
-        for row, rng in zip(words, rngs, strict=True):
-            row[:] = rng.bit_generator.random_raw(row.size)
-        shares = words.view("<u2")
-        drawn = np.zeros((len(rngs), n_drawn + 1), np.uint8)
+        size = len(out), -(-(n_drawn + 1) // 4)
+        words = rng.integers(MOST_WORD, size=size, dtype=np.uint64, endpoint=True)
+        shares = words.astype("<u8", copy=False).view("<u2")
+        drawn = np.zeros((len(out), n_drawn + 1), np.uint8)
         first = 0
         for table, end in zip(self._tables, self._ends.tolist(), strict=True):
             table.counts.take(shares[:, first:end], out=drawn[:, first:end], mode="clip")
             first = end
-        self._tell_apart(drawn, shares, rngs)
+        self._tell_apart(drawn, shares, rng)
         out[:] = drawn.take(self._place, axis=1)
         if self._others.size:
-            for own, rng in zip(out, rngs, strict=True):
-                own[self._others] = rng.poisson(self._means)
+            out[:, self._others] = rng.poisson(self._means, size=(len(out), self._means.size))
 
     def _tell_apart(
-        self,
-        drawn: NDArray[np.uint8],
-        shares: NDArray[np.uint16],
-        rngs: Sequence[np.random.Generator],
+        self, drawn: NDArray[np.uint8], shares: NDArray[np.uint16], rng: np.random.Generator
     ) -> None:
         """Decide the counts of shares that hold several."""
         row, place = np.divmod(np.flatnonzero(drawn == UNTOLD), drawn.shape[1])
-        counts = np.bincount(row, minlength=len(rngs)).tolist()
-        fraction = [rng.random(count) for rng, count in zip(rngs, counts, strict=True)]
-        chance = (shares[row, place] + np.concatenate(fraction)) / SHARES
+        chance = (shares[row, place] + rng.random(row.size)) / SHARES
         kind = self._ends.searchsorted(place, side="right")
         for n in np.flatnonzero(np.bincount(kind)):
             own = kind == n

@@ -11,8 +11,8 @@ WEIGHTS = np.array([3.0, 1.0, 4.0, 0.0, 12.0, 5.0])
 PARTS = (slice(0, 3), slice(3, 6))
 
 
-def draws(seed: int = 1, name: str = "trees", scale: float = 1.0) -> Resampling:
-    return Resampling(WEIGHTS, PARTS, seed, name, scale)
+def draws(scale: float = 1.0, in_blocks: bool = False) -> Resampling:
+    return Resampling(WEIGHTS, PARTS, 1, "trees", scale, in_blocks)
 
 
 @pytest.fixture(params=["one by one", "by counts", "by counts that are too many"])
@@ -23,17 +23,26 @@ def _how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(resampling, "RESERVE", 1.0 if request.param == "by counts" else -1.0)
 
 
+@pytest.fixture(params=[False, True])
+def in_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether replicates come in blocks, of seven."""
+    monkeypatch.setattr(resampling, "BLOCK", 7)
+    return bool(request.param)
+
+
 @pytest.mark.usefixtures("_how")
-def test_a_replicate_is_the_same_whatever_is_drawn_beside_it() -> None:
-    together = draws().rows(range(40))
-    used = draws()
+def test_a_replicate_is_the_same_whatever_is_drawn_beside_it(in_blocks: bool) -> None:
+    together = draws(in_blocks=in_blocks).rows(range(40))
+    used = draws(in_blocks=in_blocks)
     for replicate in (17, 3, 39):
         np.testing.assert_array_equal(
             used.rows(range(replicate, replicate + 1))[0], together[replicate]
         )
     np.testing.assert_array_equal(
-        np.concatenate([batch.copy() for batch in draws().batches(40)]), together
+        np.concatenate([batch.copy() for batch in draws(in_blocks=in_blocks).batches(40)]), together
     )
+    np.testing.assert_array_equal(used.rows(range(5, 32)), together[5:32])
+    assert len({row.tobytes() for row in together}) > 25
 
 
 @pytest.mark.parametrize(
@@ -59,9 +68,10 @@ def test_batches_are_as_large_as_memory_allows(
     np.testing.assert_array_equal(np.concatenate(batches), draws().rows(range(40)))
 
 
-def test_threads_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = draws().rows(range(5, 45))
+def test_threads_draw_the_same(monkeypatch: pytest.MonkeyPatch, in_blocks: bool) -> None:
+    alone = draws(in_blocks=in_blocks).rows(range(5, 45))
     monkeypatch.setattr(resampling, "SHARE", 100)
+    monkeypatch.setattr(resampling, "APART", 1)
     monkeypatch.setattr(resampling, "threads", lambda: Threads(3, "--threads", 3))
     shares = []
     monkeypatch.setattr(
@@ -69,7 +79,7 @@ def test_threads_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         "in_shares",
         lambda work, own, at_once: shares.append(at_once) or in_shares(work, own, at_once),
     )
-    np.testing.assert_array_equal(draws().rows(range(5, 45)), alone)
+    np.testing.assert_array_equal(draws(in_blocks=in_blocks).rows(range(5, 45)), alone)
     assert shares == [3]
 
 
@@ -83,8 +93,10 @@ def test_replicates_seeds_and_names_differ() -> None:
 
 @pytest.mark.usefixtures("_how")
 @pytest.mark.parametrize("scale", [0.5, 1.0, 1.4])
-def test_every_part_keeps_its_sites_and_patterns_their_shares(scale: float) -> None:
-    rows = draws(scale=scale).rows(range(4000))
+def test_every_part_keeps_its_sites_and_patterns_their_shares(
+    scale: float, in_blocks: bool
+) -> None:
+    rows = draws(scale, in_blocks).rows(range(4000))
     for part in PARTS:
         sites = WEIGHTS[part].sum()
         size = round(scale * sites)
@@ -97,10 +109,11 @@ def test_every_part_keeps_its_sites_and_patterns_their_shares(scale: float) -> N
 
 
 @pytest.mark.usefixtures("_how")
-def test_replicates_are_multinomial() -> None:
+def test_replicates_are_multinomial(in_blocks: bool) -> None:
     """Every outcome of five draws from three patterns, against its probability."""
     weights, sites = np.array([1.0, 2.0, 3.0]), 6
-    rows = Resampling(weights, [slice(0, 3)], 3, "trees", 5 / 6).rows(range(20_000))
+    drawn = Resampling(weights, [slice(0, 3)], 3, "trees", 5 / 6, in_blocks)
+    rows = drawn.rows(range(20_000))
     outcomes = np.array([[a, b, 5 - a - b] for a in range(6) for b in range(6 - a)])
     found = [(rows == outcome).all(axis=1).sum() for outcome in outcomes]
     expected = multinomial.pmf(outcomes, 5, weights / sites) * len(rows)
