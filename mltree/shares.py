@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, pairwise
 from typing import TypeVar
@@ -21,7 +21,8 @@ Share = TypeVar("Share")
 Done = TypeVar("Done")
 
 MOST = 8
-"""Shares at once: with more, threads wait for Python's lock."""
+"""Shares at once: with more, threads wait for Python's lock. Draws of 110,000 x 26,024 patterns by
+8 / 16 threads of 16 CPUs took 8.5 / 14.8 s."""
 
 LEAST_BLOCKS = 2
 """Of a share."""
@@ -63,7 +64,7 @@ def in_blocks(work: Callable[[slice], Done], count: int, size: int) -> list[Done
     return list(chain.from_iterable(in_shares(lambda run: [*map(work, run)], runs, at_once)))
 
 
-def in_advance(work: Callable[[Share], Done], shares: Sequence[Share]) -> Iterator[Done]:
+def in_advance(work: Callable[[Share], Done], shares: Iterable[Share]) -> Iterator[Done]:
     """What the work makes of every share, in their order; of the next while one is used.
 
     With one thread, of each when it is asked for.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mltree.likelihood.engine import Weights
+from mltree.shares import in_advance
 from mltree.supports.resampling import Resampling
 from mltree.supports.tree_tests import (
     TreeTest,
@@ -52,8 +53,7 @@ def tree_tests(
     for scale in scales:
         name, size = f"tree tests, scale {SCALES[scale]}", SCALES[scale]
         resampling = Resampling(weights, parts, seed, name, size, in_blocks=True)
-        for drawn in resampling.batches(replicates):
-            found = resampled(drawn)
+        for found in in_advance(resampled, resampling.batches(replicates)):
             if "p-AU" in chosen:
                 multiscale.count(scale, found)
             if scale == WHOLE:

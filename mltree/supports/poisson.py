@@ -28,7 +28,8 @@ LARGEST_MEAN = 32.0
 """Of a table, whose counts stay far below UNTOLD."""
 
 LEAST_ALIKE = 100
-"""Things of one mean that are worth a table; NumPy draws the others one by one."""
+"""Counts of one mean, in all rows that are drawn at a time, that are worth a table and a step of
+NumPy's of their own; it draws the others one by one."""
 
 
 class _Table:
@@ -48,10 +49,10 @@ class _Table:
 class PoissonCounts:
     """Draws counts of things that have each a mean of its own, often the same."""
 
-    def __init__(self, means: Float64Array) -> None:
-        """``means`` f64 [L], 0 or more."""
+    def __init__(self, means: Float64Array, rows: int = 1) -> None:
+        """``means`` f64 [L], 0 or more; ``rows``: that are drawn at a time."""
         distinct, kind, alike = np.unique(means, return_inverse=True, return_counts=True)
-        has_table = (alike >= LEAST_ALIKE) & (distinct <= LARGEST_MEAN) & (distinct > 0.0)
+        has_table = (rows * alike >= LEAST_ALIKE) & (distinct <= LARGEST_MEAN) & (distinct > 0.0)
         self._tables = [_Table(float(mean)) for mean in distinct[has_table]]
         self._ends = np.cumsum(alike[has_table])
         is_drawn = has_table[kind]

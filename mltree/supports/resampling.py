@@ -36,7 +36,7 @@ BATCH_BYTES = 1 << 21
 60 trees x 5,000 sites on a CPU took 265 MB in all in batches of 2^23, 203 in these; in batches of
 2^27 pages that are new to the process took longer than the draws."""
 
-LEAST_ROWS, MOST_BYTES = 32, 1 << 28
+LEAST_ROWS, MOST_BYTES = 32, 1 << 27
 """Of a batch of longer rows, for each CPU that draws: a product with fewer reads the rows of trees
 more often than it must (64 trees x 66,458 patterns on one core: 1.12 ms a row in batches of 10,
 0.80 of 32)."""
@@ -99,10 +99,10 @@ class Resampling:
         for part, sites, size in zip(self._parts, self._sites, self._sizes, strict=True):
             if size >= MANY:
                 means[part] = weights[part] * ((size - RESERVE * np.sqrt(size)) / sites.size)
-        self._counts = PoissonCounts(means) if means.any() else None
-        self._seeds = np.random.SeedSequence([seed, *name.encode()])
         most = BLOCK_PATTERNS // max(1, weights.size)
         self._block = max(1, min(BLOCK, most)) if in_blocks else 1
+        self._counts = PoissonCounts(means, self._block) if means.any() else None
+        self._seeds = np.random.SeedSequence([seed, *name.encode()])
 
     @classmethod
     def of(cls, groups: Sequence[Patterns], seed: int, name: str) -> Resampling:
@@ -116,16 +116,16 @@ class Resampling:
     def batches(self, replicates: int) -> Iterator[Weights]:
         """The first so many replicates, some at a time; the next are drawn while some are used.
 
-        A batch is in the memory of the last but one.
+        A batch is in the memory of the last but two.
         """
         row = self._kind().itemsize * self._n_patterns
         least = LEAST_ROWS * threads().number
         step = max(1, BATCH_BYTES // row, min(least, MOST_BYTES // row))
         step = -(-step // self._block) * self._block
-        halves = np.empty((2, min(step, replicates), self._n_patterns), self._kind)
+        room = np.empty((3, min(step, replicates), self._n_patterns), self._kind)
 
         def draw(first: int) -> Weights:
-            own: Weights = halves[first // step % 2][: replicates - first]
+            own: Weights = room[first // step % 3][: replicates - first]
             self._fill(own, first)
             return own
 
