@@ -44,13 +44,18 @@ more often than it must (64 trees x 66,458 patterns on one core: 1.12 ms a row i
 SHARE = 1 << 20
 """Sites that are worth a share of their own: some milliseconds' work."""
 
-BLOCK, BLOCK_PATTERNS = 128, 1 << 19
-"""Replicates of a block, and patterns that they have in all, at most."""
+BLOCK, BLOCK_PATTERNS = 128, 1 << 20
+"""Replicates of a block, and patterns that they have in all, at most: the longer NumPy's steps are,
+the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in blocks of
+2^18 / 2^19 / 2^20: 129 / 83 / 60."""
+
+DRAWERS = 4
+"""Threads that draw at once: 4 / 6 / 8 took 60 / 64 / 78 us a row."""
 
 APART = 1 << 17
-"""Patterns of a block from which on threads draw several blocks at once: with less, NumPy's steps
-are so short that they wait for Python's lock. Two threads, us a row for those of one: blocks of 20
-rows x 26,024 patterns 121 for 205, of 1 row 418 for 252, of 1 row x 94,000 365 for 346."""
+"""Patterns of a block from which on there are several: with less they wait longer than they draw.
+Two threads, us a row for those of one: blocks of 20 rows x 26,024 patterns 121 for 205, of 1 row
+418 for 252, of 1 row x 94,000 365 for 346."""
 
 MANY = 1 << 14
 """Sites of a replicate from which on Poisson counts are the cheaper way: of 16,384 patterns 105 us
@@ -178,7 +183,7 @@ class Resampling:
                 rows[begin + wanted.start : begin + wanted.stop] = own[wanted]
 
         is_worth_it = self._block * self._n_patterns >= APART
-        in_shares(fill, shares, threads().number if is_worth_it else 1)
+        in_shares(fill, shares, min(threads().number, DRAWERS) if is_worth_it else 1)
 
     def _draw(self, rng: np.random.Generator, rows: NDArray[Any]) -> None:
         """Draw a block [R, L]."""

@@ -64,10 +64,12 @@ def resolved_at_random(tree: Tree, edges: Int32Array, rng: np.random.Generator) 
     """The tree with some inner branches contracted, and what they leave resolved by chance.
 
     Every resolution of a polytomy is as likely. Edge ids and lengths stay: an edge that was
-    contracted is one of the same polytomy's again. Without edges nothing is drawn.
+    contracted is one of the same polytomy's again. Without edges it is the tree that was given.
 
     edges  int [n]: ids of branches that join two inner nodes
     """
+    if not edges.size:
+        return tree
     ends = tree.edge_halves // 3
     star = np.arange(tree.n_nodes)
     for near, far in ends[edges]:
