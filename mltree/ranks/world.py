@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -48,18 +49,11 @@ class First(Ranks):
         self._others = range(1, self.size)
         self._news: SimpleQueue[tuple[int, Message]] = SimpleQueue()
         self._is_open = True
-        self._calls = dict.fromkeys(self._others, 0)
-        """Of every rank, the calls that it has not answered, as far as the line's thread knows."""
-        self._owed = dict(self._calls)
-        """The same, as far as news were read: what comes before an answer is older."""
-        self._starting: set[int] = set()
-        """Ranks that get ready for the tasks, and begin on them once they are."""
-        self._working: set[int] = set()
-        """Those that have begun: a rank that still asks for other tasks is given none of these."""
-        self._lock = Lock()
-        """Of calls, and of who starts."""
-        self._asked = 0
-        """Times that the others were asked: answers to an earlier one may still come."""
+        self._numbers = itertools.count(1)
+        """Of what the others are asked and sent for: answers to earlier numbers may still come."""
+        self._dealing = 0
+        """Number of the call that tasks are dealt out by, 0 for none: a rank that was called for
+        others is given none of these."""
         line.answer(self._hear, self._mourn)
         before_leaving(self.dismiss)
 
@@ -91,9 +85,7 @@ class First(Ranks):
 
     def everywhere(self, check: Callable[[], object], kept_as: int = 0) -> None:
         """Have every other rank call this, and keep what it gives."""
-        self._call(check, kept_as)
-        while any(self._owed.values()):  # what is left of work that nobody wants is passed over
-            self._next()
+        self._await(self._call(check, kept_as))
 
     def forget(self, kept_as: int) -> None:
         """Have the others let go of what they kept."""
@@ -112,34 +104,37 @@ class First(Ranks):
         Where it has started the others it begins while they get ready. Ranks that were launched may
         have devices that do not go together, which is told before any begins.
         """
-        self._working.clear()
-        if not self._line.are_alike:
-            self.everywhere(helping)
         self._tasks = shared = _Shared(tasks)
-        self._call(helping, starts=True)
+        number = next(self._numbers)
+        self._dealing = number if self._line.are_alike else 0
+        self._call(helping, number=number)
+        if not self._line.are_alike:
+            self._await(number)
+            self._dealing = number
+            for rank in self._others:
+                self._line.send(rank, Kind.GO, number)
         busy = set(self._others)
         try:
             for result in work(shared):
                 yield result
-                yield from self._results(busy, waits=False)
-            yield from self._results(busy, waits=True)
+                yield from self._results(busy, number, waits=False)
+            yield from self._results(busy, number, waits=True)
         finally:
-            with self._lock:
-                self._starting.clear()
+            self._dealing = 0
             shared.close()
 
     def gather(
         self, tasks: Sequence[Task], answer: Callable[[Task], Result], kept_as: int = 0
     ) -> list[Result]:
         """The answers to one task a rank, at most, in order."""
-        self._asked += 1
+        number = next(self._numbers)
         own, *others = tasks
         for rank, task in enumerate(others, 1):
-            self._line.send(rank, Kind.ASK, (kept_as, self._asked, task))
+            self._line.send(rank, Kind.ASK, (kept_as, number, task))
         found = {0: answer(own)}
         while len(found) < len(tasks):
             rank, message = self._next()
-            if message.kind == Kind.ANSWER and message.content[0] == self._asked:
+            if message.kind == Kind.ANSWER and message.content[0] == number:
                 found[rank] = message.content[1]
         return [found[rank] for rank in range(len(tasks))]
 
@@ -152,27 +147,30 @@ class First(Ranks):
                 self._line.send(rank, Kind.END)
             self._line.close()
 
-    def _call(self, function: Callable[[], object], kept_as: int = 0, starts: bool = False) -> None:
-        """Have every other rank call this; ``starts``: it then begins on the tasks."""
+    def _call(self, function: Callable[[], object], kept_as: int = 0, number: int = 0) -> int:
+        """Have every other rank call this, by a number, which is given back."""
+        number = number or next(self._numbers)
         call = pickle.dumps(function)
         for rank in self._others:
-            self._owed[rank] += 1
-            with self._lock:
-                self._calls[rank] += 1
-                if starts:
-                    self._starting.add(rank)
-            self._line.send(rank, Kind.CALL, (kept_as, call))
+            self._line.send(rank, Kind.CALL, (kept_as, number, call))
+        return number
 
-    def _results(self, busy: set[int], *, waits: bool) -> Iterator[Any]:
+    def _await(self, number: int) -> None:
+        """Wait until every other rank has done a call; what is left of earlier ones is nothing."""
+        waited_for = set(self._others)
+        while waited_for:
+            rank, message = self._next()
+            if message == (Kind.READY, number):
+                waited_for.discard(rank)
+
+    def _results(self, busy: set[int], number: int, *, waits: bool) -> Iterator[Any]:
         """Those of the others that have come; ``waits``: all, until none is busy."""
         while busy and (waits or not self._news.empty()):
             rank, message = self._next()
-            if self._owed[rank]:
-                continue  # of work that nobody wants any more
-            if message.kind == Kind.IDLE:
+            if message == (Kind.IDLE, number):
                 busy.discard(rank)
-            elif message.kind == Kind.RESULT:
-                yield message.content
+            elif message.kind == Kind.RESULT and message.content[0] == number:
+                yield message.content[1]
 
     def _next(self) -> tuple[int, Message]:
         """What has come from another rank.
@@ -188,31 +186,19 @@ class First(Ranks):
             if failure.is_bug:
                 raise RuntimeError(text)
             raise InputError(text, hint=failure.hint)
-        if message.kind == Kind.READY:
-            self._owed[rank] -= 1
         return rank, message
 
     def _hear(self, rank: int, message: Message) -> None:
         """Answer who is ready or wants a task at once, in the line's thread; keep the rest."""
         if message.kind != Kind.WANT:
             self._news.put((rank, message))
-            if message.kind == Kind.READY:
-                self._begin(rank)
+            if message == (Kind.READY, self._dealing):
+                self._line.send(rank, Kind.GO, self._dealing)
             return
-        for task in self._tasks if rank in self._working else ():
+        for task in self._tasks if message.content == self._dealing else ():
             self._line.send(rank, Kind.TASK, task)
             return
         self._line.send(rank, Kind.OVER)
-
-    def _begin(self, rank: int) -> None:
-        """A rank has answered: it begins, if that was the last call, and it is to."""
-        with self._lock:
-            self._calls[rank] -= 1
-            begins = rank in self._starting and not self._calls[rank]
-            self._starting -= {rank} if begins else set()
-        if begins:
-            self._working.add(rank)
-            self._line.send(rank, Kind.GO)
 
     def _mourn(self, rank: int) -> None:
         what = "has died" if rank > 0 else "cannot speak to the others any more"
@@ -282,14 +268,15 @@ def _obey(line: Line, inbox: _Inbox) -> None:
     while (message := inbox.orders.get()).kind != Kind.END:
         with _reporting(line):
             if message.kind == Kind.CALL:
-                place, call = message.content
+                place, number, call = message.content
                 kept.pop(place, None)  # what it held makes room
                 kept[place] = pickle.loads(call)()
-                line.send(0, Kind.READY)
+                line.send(0, Kind.READY, number)
             elif message.kind == Kind.GO:
-                for result in kept[0](_asking(line, inbox)):
-                    line.send(0, Kind.RESULT, result)
-                line.send(0, Kind.IDLE)
+                number = message.content
+                for result in kept[0](_asking(line, inbox, number)):
+                    line.send(0, Kind.RESULT, (number, result))
+                line.send(0, Kind.IDLE, number)
             elif message.kind == Kind.ASK:
                 place, number, task = message.content
                 line.send(0, Kind.ANSWER, (number, kept[place](task)))
@@ -308,10 +295,10 @@ def _reporting(line: Line) -> Iterator[None]:
         line.send(0, Kind.FAILED, Failure(traceback.format_exc(), is_bug=True))
 
 
-def _asking(line: Line, inbox: _Inbox) -> Iterator[Any]:
-    """Tasks, asked for one by one."""
+def _asking(line: Line, inbox: _Inbox, number: int) -> Iterator[Any]:
+    """Tasks of the call of this number, asked for one by one."""
     while True:
-        line.send(0, Kind.WANT)
+        line.send(0, Kind.WANT, number)
         message = inbox.tasks.get()
         if message.kind != Kind.TASK:
             return

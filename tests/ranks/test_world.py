@@ -39,16 +39,17 @@ class Others:
 
     def send(self, rank: int, kind: str, content: Any = None) -> None:
         if kind == Kind.CALL:
-            _, call = content
+            _, number, call = content
             self.work = pickle.loads(call)()
-            self.hear(rank, Message(Kind.READY))
+            self.hear(rank, Message(Kind.READY, number))
         elif kind == Kind.GO:
+            self.call = content
             for _ in range(self.tasks):
-                self.hear(rank, Message(Kind.WANT))
-            self.hear(rank, Message(Kind.IDLE))
+                self.hear(rank, Message(Kind.WANT, content))
+            self.hear(rank, Message(Kind.IDLE, content))
         elif kind == Kind.TASK:
             for result in self.work(iter([content])):
-                self.hear(rank, Message(Kind.RESULT, result))
+                self.hear(rank, Message(Kind.RESULT, (self.call, result)))
         elif kind == Kind.ASK:
             _, number, task = content
             self.hear(rank, Message(Kind.ANSWER, (number - 1, "late")))
@@ -126,29 +127,29 @@ def test_an_order_that_comes_before_the_end_of_tasks_is_obeyed() -> None:
     """As where the first rank has left a bootstrap that had converged."""
     line, inbox = Told(), _Inbox()
     for kind, content in (
-        (Kind.CALL, (0, pickle.dumps(helping))), (Kind.GO, None), (Kind.TASK, 3),
-        (Kind.CALL, (0, pickle.dumps(negative))), (Kind.OVER, None), (Kind.ASK, (0, 7, 5)),
+        (Kind.CALL, (0, 4, pickle.dumps(helping))), (Kind.GO, 4), (Kind.TASK, 3),
+        (Kind.CALL, (0, 6, pickle.dumps(negative))), (Kind.OVER, None), (Kind.ASK, (0, 7, 5)),
         (Kind.END, None),
     ):  # fmt: skip
         inbox.put(Message(kind, content))
     _obey(line, inbox)  # type: ignore[arg-type]
     assert line.said == [
-        (Kind.READY, None), (Kind.WANT, None), (Kind.RESULT, 9), (Kind.WANT, None),
-        (Kind.IDLE, None), (Kind.READY, None), (Kind.ANSWER, (7, -5)),
+        (Kind.READY, 4), (Kind.WANT, 4), (Kind.RESULT, (4, 9)), (Kind.WANT, 4),
+        (Kind.IDLE, 4), (Kind.READY, 6), (Kind.ANSWER, (7, -5)),
     ]  # fmt: skip
 
 
 def test_what_is_kept_outlasts_other_orders_until_it_is_forgotten() -> None:
     line, inbox = Told(), _Inbox()
     for kind, content in (
-        (Kind.CALL, (4, pickle.dumps(negative))), (Kind.CALL, (0, pickle.dumps(helping))),
+        (Kind.CALL, (4, 1, pickle.dumps(negative))), (Kind.CALL, (0, 2, pickle.dumps(helping))),
         (Kind.ASK, (4, 1, 5)), (Kind.FORGET, 4), (Kind.FORGET, 9), (Kind.ASK, (4, 2, 5)),
         (Kind.END, None),
     ):  # fmt: skip
         inbox.put(Message(kind, content))
     _obey(line, inbox)  # type: ignore[arg-type]
     *before, (kind, failure) = line.said
-    assert before == [(Kind.READY, None), (Kind.READY, None), (Kind.ANSWER, (1, -5))]
+    assert before == [(Kind.READY, 1), (Kind.READY, 2), (Kind.ANSWER, (1, -5))]
     assert kind == Kind.FAILED
     assert failure.is_bug
     assert "KeyError: 4" in failure.text
@@ -156,11 +157,11 @@ def test_what_is_kept_outlasts_other_orders_until_it_is_forgotten() -> None:
 
 def test_the_end_is_heard_amid_tasks() -> None:
     line, inbox = Told(), _Inbox()
-    call = 0, pickle.dumps(helping)
-    for kind, content in ((Kind.CALL, call), (Kind.GO, None), (Kind.END, None)):
+    call = 0, 3, pickle.dumps(helping)
+    for kind, content in ((Kind.CALL, call), (Kind.GO, 3), (Kind.END, None)):
         inbox.put(Message(kind, content))
     _obey(line, inbox)  # type: ignore[arg-type]
-    assert line.said[1:] == [(Kind.WANT, None), (Kind.IDLE, None)]
+    assert line.said[1:] == [(Kind.WANT, 3), (Kind.IDLE, 3)]
 
 
 @pytest.mark.parametrize(
@@ -262,3 +263,25 @@ def test_ranks_that_were_launched_are_ready_before_any_begins() -> None:
     with pytest.raises(InputError, match="rank 1 .* has other devices"):
         list(ranks.deal(range(3), noted, helping))
     assert not begun
+
+
+def test_ranks_that_were_launched_begin_once_all_are_ready() -> None:
+    ranks, others = first(greeting(), greeting())
+    others.are_alike = False
+    for count in (1, 20):
+        assert sorted(ranks.deal(range(count), squares, helping)) == [n * n for n in range(count)]
+
+
+def test_a_rank_that_works_on_earlier_tasks_gets_none_of_these() -> None:
+    """And what it still finds of those is passed over."""
+    ranks, others = first(greeting(), greeting(), tasks=0)
+    earlier = ranks.deal(range(100), squares, helping)
+    next(earlier)
+    earlier.close()  # type: ignore[attr-defined]
+    before = others.call
+    later = ranks.deal([5, 6], squares, helping)
+    assert next(later) == 25
+    others.hear(1, Message(Kind.WANT, before))
+    others.hear(1, Message(Kind.RESULT, (before, -1)))
+    others.hear(1, Message(Kind.IDLE, before))
+    assert list(later) == [36]
