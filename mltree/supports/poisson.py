@@ -6,6 +6,7 @@ two counts meet within a share, what is drawn is told apart by a fraction of 53 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,31 +64,39 @@ class PoissonCounts:
         self._others = np.flatnonzero(~is_drawn & (means > 0.0))
         self._means = means[self._others]
 
-    def draw(self, rng: np.random.Generator, out: NDArray[Any]) -> None:
-        """Put the counts into [R, L], row by row.
+    def draw(self, rngs: Sequence[np.random.Generator], out: NDArray[Any]) -> None:
+        """Put the counts into [R, L], as many rows from each generator.
 
-        A few steps of NumPy's for all of them: threads that draw wait for Python's lock at each.
+        What one gives does not depend on the others. A few steps of NumPy's make all rows: threads
+        that draw wait for Python's lock at each.
         """
         n_drawn = self._ends[-1] if self._tables else 0
-        size = len(out), -(-(n_drawn + 1) // 4)
-        words = rng.integers(MOST_WORD, size=size, dtype=np.uint64, endpoint=True)
+        words = np.empty((len(out), -(-(n_drawn + 1) // 4)), np.uint64)
+        for own, rng in zip(np.split(words, len(rngs)), rngs, strict=True):
+            own[:] = rng.integers(MOST_WORD, size=own.shape, dtype=np.uint64, endpoint=True)
         shares = words.astype("<u8", copy=False).view("<u2")
         drawn = np.zeros((len(out), n_drawn + 1), np.uint8)
         first = 0
         for table, end in zip(self._tables, self._ends.tolist(), strict=True):
             table.counts.take(shares[:, first:end], out=drawn[:, first:end], mode="clip")
             first = end
-        self._tell_apart(drawn, shares, rng)
+        self._tell_apart(drawn, shares, rngs)
         out[:] = drawn.take(self._place, axis=1)
         if self._others.size:
-            out[:, self._others] = rng.poisson(self._means, size=(len(out), self._means.size))
+            for own, rng in zip(np.split(out, len(rngs)), rngs, strict=True):
+                own[:, self._others] = rng.poisson(self._means, size=(len(own), self._means.size))
 
     def _tell_apart(
-        self, drawn: NDArray[np.uint8], shares: NDArray[np.uint16], rng: np.random.Generator
+        self,
+        drawn: NDArray[np.uint8],
+        shares: NDArray[np.uint16],
+        rngs: Sequence[np.random.Generator],
     ) -> None:
         """Decide the counts of shares that hold several."""
         row, place = np.divmod(np.flatnonzero(drawn == UNTOLD), drawn.shape[1])
-        chance = (shares[row, place] + rng.random(row.size)) / SHARES
+        counts = np.bincount(row * len(rngs) // len(drawn), minlength=len(rngs)).tolist()
+        fraction = [rng.random(count) for rng, count in zip(rngs, counts, strict=True)]
+        chance = (shares[row, place] + np.concatenate(fraction)) / SHARES
         kind = self._ends.searchsorted(place, side="right")
         for n in np.flatnonzero(np.bincount(kind)):
             own = kind == n

@@ -45,17 +45,17 @@ SHARE = 1 << 20
 """Sites that are worth a share of their own: some milliseconds' work."""
 
 BLOCK, BLOCK_PATTERNS = 128, 1 << 20
-"""Replicates of a block, and patterns that they have in all, at most: the longer NumPy's steps are,
-the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in blocks of
-2^18 / 2^19 / 2^20: 129 / 83 / 60."""
+"""Replicates of a block at most, and patterns of all that are drawn at a time: the longer NumPy's
+steps are, the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in
+blocks of 2^18 / 2^19 / 2^20: 129 / 83 / 60."""
 
 DRAWERS = 4
 """Threads that draw at once: 4 / 6 / 8 took 60 / 64 / 78 us a row."""
 
 APART = 1 << 17
-"""Patterns of a block from which on there are several: with less they wait longer than they draw.
-Two threads, us a row for those of one: blocks of 20 rows x 26,024 patterns 121 for 205, of 1 row
-418 for 252, of 1 row x 94,000 365 for 346."""
+"""Patterns that are drawn at a time from which on threads pay: with less they wait longer than they
+draw. Two threads, us a row for those of one: 20 rows x 26,024 patterns 121 for 205, 1 row x 26,024
+418 for 252, 1 row x 94,000 365 for 346."""
 
 MANY = 1 << 14
 """Sites of a replicate from which on Poisson counts are the cheaper way: of 16,384 patterns 105 us
@@ -163,41 +163,49 @@ class Resampling:
 
     def _fill(self, rows: NDArray[Any], first: int) -> None:
         """Put the weights of replicate ``first`` and those behind it into rows [R, L]."""
-        blocks = range(first // self._block, -(-(first + len(rows)) // self._block))
+        size = self._block
+        blocks = range(first // size, -(-(first + len(rows)) // size))
         sites = len(rows) * sum(self._sizes)
         shares = np.array_split(blocks, max(1, min(len(blocks), sites // SHARE)))
+        step = 1 if self._counts is None else BLOCK_PATTERNS // (size * self._n_patterns)
 
         def fill(share: NDArray[np.intp]) -> None:
-            bits = np.random.PCG64DXSM(self._seeds)
-            rng, start = np.random.Generator(bits), bits.state
-            for block in share.tolist():
-                bits.state = start
-                bits.advance(block * STREAM)
-                begin = block * self._block - first
-                if begin >= 0 and begin + self._block <= len(rows):
-                    self._draw(rng, rows[begin : begin + self._block])
+            bits = [np.random.PCG64DXSM(self._seeds) for _ in range(min(max(1, step), share.size))]
+            rngs, start = [np.random.Generator(own) for own in bits], bits[0].state
+            for block in range(0, share.size, len(bits)):
+                some = share[block : block + len(bits)].tolist()
+                for own, number in zip(bits, some, strict=False):
+                    own.state = start
+                    own.advance(number * STREAM)
+                begin, end = size * some[0] - first, size * (some[-1] + 1) - first
+                if begin >= 0 and end <= len(rows):
+                    self._draw(rngs[: len(some)], rows[begin:end])
                     continue
-                own = np.empty((self._block, self._n_patterns), rows.dtype)
-                self._draw(rng, own)
-                wanted = slice(max(0, -begin), min(self._block, len(rows) - begin))
-                rows[begin + wanted.start : begin + wanted.stop] = own[wanted]
+                drawn = np.empty((end - begin, self._n_patterns), rows.dtype)
+                self._draw(rngs[: len(some)], drawn)
+                wanted = slice(max(begin, 0), min(end, len(rows)))
+                rows[wanted] = drawn[wanted.start - begin : wanted.stop - begin]
 
-        is_worth_it = self._block * self._n_patterns >= APART
+        is_worth_it = max(1, step) * size * self._n_patterns >= APART
         in_shares(fill, shares, min(threads().number, DRAWERS) if is_worth_it else 1)
 
-    def _draw(self, rng: np.random.Generator, rows: NDArray[Any]) -> None:
-        """Draw a block [R, L]."""
+    def _draw(self, rngs: Sequence[np.random.Generator], rows: NDArray[Any]) -> None:
+        """Draw as many rows [R, L] from each generator."""
         if self._counts is None:
-            drawn = self._drawn(rng, [np.full(len(rows), size) for size in self._sizes])
-            rows[:] = np.bincount(drawn, minlength=rows.size).reshape(rows.shape)
+            for own, rng in zip(np.split(rows, len(rngs)), rngs, strict=True):
+                drawn = self._drawn(rng, [np.full(len(own), size) for size in self._sizes])
+                own[:] = np.bincount(drawn, minlength=own.size).reshape(own.shape)
             return
-        self._counts.draw(rng, rows)
-        drawn = np.stack([rows[:, part].sum(axis=1, dtype=np.int64) for part in self._parts])
-        lacking = np.array(self._sizes)[:, None] - drawn
-        for row, n in zip(*np.nonzero(lacking.T < 0), strict=True):
-            _thin(rows[row, self._parts[n]], -int(lacking[n, row]), rng)
-        more = self._drawn(rng, np.maximum(lacking, 0))
-        np.add.at(rows.reshape(-1), more, rows.dtype.type(1))
+        self._counts.draw(rngs, rows)
+        sums = np.stack([rows[:, part].sum(axis=1, dtype=np.int64) for part in self._parts])
+        lacking = np.array(self._sizes)[:, None] - sums
+        for own, some, rng in zip(
+            np.split(rows, len(rngs)), np.split(lacking, len(rngs), axis=1), rngs, strict=True
+        ):
+            for row, n in zip(*np.nonzero(some.T < 0), strict=True):
+                _thin(own[row, self._parts[n]], -int(some[n, row]), rng)
+            more = self._drawn(rng, np.maximum(some, 0))
+            np.add.at(own.reshape(-1), more, rows.dtype.type(1))
 
     def _drawn(
         self, rng: np.random.Generator, sizes: Sequence[NDArray[np.intp]] | NDArray[np.intp]

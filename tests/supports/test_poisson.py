@@ -15,7 +15,7 @@ def rng() -> np.random.Generator:
 @pytest.mark.parametrize("mean", [0.003, 0.5, 0.97, 1.4, 6.0, 31.0])
 def test_a_table_gives_what_the_distribution_says(mean: float) -> None:
     drawn = np.zeros((1, 200_000), np.uint16)
-    PoissonCounts(np.full(drawn.size, mean)).draw(rng(), drawn)
+    PoissonCounts(np.full(drawn.size, mean)).draw([rng()], drawn)
     assert pvalue(drawn, mean) > 1e-4
 
 
@@ -35,9 +35,20 @@ def test_shares_of_several_counts_are_told_apart() -> None:
     for table in counts._tables:
         table.counts[:] = module.UNTOLD
     drawn = np.zeros((2, 200_000), np.uint16)
-    counts.draw(rng(), drawn)
+    counts.draw([rng()], drawn)
     assert pvalue(drawn[:, :100_000], 0.7) > 1e-4
     assert pvalue(drawn[:, 100_000:], 2.0) > 1e-4
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_what_one_gives_does_not_depend_on_the_others(rows: int) -> None:
+    means = np.array([0.0, 1.0, 2.0, 100.0] * 300 + [7.0] * 5)
+    counts, together = PoissonCounts(means, rows), np.zeros((3 * rows, means.size))
+    counts.draw([np.random.default_rng(n) for n in range(3)], together)
+    for n, own in enumerate(np.split(together, 3)):
+        alone = np.zeros((rows, means.size))
+        counts.draw([np.random.default_rng(n)], alone)
+        np.testing.assert_array_equal(alone, own)
 
 
 def test_each_has_its_own_mean() -> None:
@@ -48,7 +59,7 @@ def test_each_has_its_own_mean() -> None:
     bits = rng()
     drawn = np.full((400, means.size), 9.0)
     for row in drawn:
-        counts.draw(bits, row[None])
+        counts.draw([bits], row[None])
     error = np.sqrt(means / len(drawn))
     assert (np.abs(drawn.mean(axis=0) - means) <= 5 * error).all()
     np.testing.assert_allclose(drawn.var(axis=0), means, rtol=0.5)
@@ -58,18 +69,18 @@ def test_each_has_its_own_mean() -> None:
 
 def test_nothing_has_no_counts() -> None:
     drawn = np.ones((2, 3))
-    PoissonCounts(np.zeros(3)).draw(rng(), drawn)
+    PoissonCounts(np.zeros(3)).draw([rng()], drawn)
     assert not drawn.any()
 
 
 def test_a_profiler_changes_nothing() -> None:
     """It holds on to arrays whose methods it sees, which can then not be resized."""
     drawn = [np.zeros((1, 200), np.uint16) for _ in range(2)]
-    PoissonCounts(np.full(200, 1.0)).draw(rng(), drawn[0])
+    PoissonCounts(np.full(200, 1.0)).draw([rng()], drawn[0])
     before = sys.getprofile()
     sys.setprofile(lambda *_: None)
     try:
-        PoissonCounts(np.full(200, 1.0)).draw(rng(), drawn[1])
+        PoissonCounts(np.full(200, 1.0)).draw([rng()], drawn[1])
     finally:
         sys.setprofile(before)
     np.testing.assert_array_equal(*drawn)
