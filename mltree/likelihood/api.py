@@ -190,8 +190,8 @@ class Likelihood:
 
     def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
         """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
-        trees, lnl = Forest.of(trees), np.empty(scan.outputs)
-        table = self._update(trees, cases)
+        trees = Forest.of(trees)
+        table, lnl = self.hold(trees, cases), np.empty(scan.outputs)
         for part, at in split(scan, scan.outputs, self.engine.room.scores, table):
             (made,) = self._beside(trees, cases, (*programs.scores(trees, part, table), NO_CONTROL))
             lnl[at] = made.sums.reshape(-1, part.outputs).sum(axis=0)
@@ -210,7 +210,8 @@ class Likelihood:
         itself, f64[parts, outputs, 3], where they have lengths of their own.  ``floors``
         f64[outputs]: see ``smooth``.
         """
-        trees, table = Forest.of(trees), self._update(trees, cases)
+        trees = Forest.of(trees)
+        table = self.hold(trees, cases)
         base, room = planner.slots_side_by_side(trees, table), self.engine.room
         lead, count = trees.lengths.shape[:-1], scan.outputs
         lnl, lengths = np.empty(count), np.empty((*lead, count, 3))
@@ -228,7 +229,8 @@ class Likelihood:
         ``prunes`` int32[n]: half-edges of the forest of the trees, at the pruning points, that face
         the pruned subtrees. f64[parts, n] where parts have lengths of their own.
         """
-        trees, table = Forest.of(trees), self._update(trees, cases)
+        trees = Forest.of(trees)
+        table = self.hold(trees, cases)
         program, lengths = programs.join(trees, prunes, JOIN_PASSES, table)
         control = planner.control_records(lengths.size, LOCAL_EPSILON, JOIN_PASSES)
         (result,) = self._beside(trees, cases, (program, self.clip(lengths), control))
@@ -282,8 +284,20 @@ class Likelihood:
         return lambda first: batches.turns_at_once(most, size, cases[first:], self.engine.room)
 
     def hold(self, trees: Trees, cases: Sequence[Case]) -> Cases:
-        """Make every directional CLA of the trees resident, in the slots that the planner names."""
-        return self._update(trees, cases)
+        """Make the directional CLAs of trees resident that are not yet, in the planner's slots."""
+        with self._lock:
+            forest, table = Forest.of(trees), self._load(trees, cases)
+            match self._resident:
+                case (before, under) if before.is_as_large(forest) and under.is_same(table):
+                    if before.is_same(forest):
+                        return table
+                    program = programs.renewal(before, forest, table)
+                case _:
+                    program = self._programs.of(programs.update, forest, table)
+            if program is not None:
+                self.run(program, forest.lengths.ravel())
+            self._resident = forest, table
+            return table
 
     def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
         """Load the models for a program that may overwrite any CLA."""
@@ -353,22 +367,6 @@ class Likelihood:
             self._resident = None
         return np.asarray(result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0))
 
-    def _update(self, trees: Trees, cases: Sequence[Case]) -> Cases:
-        """Make every directional CLA of the trees resident: those that are not yet."""
-        with self._lock:
-            forest, table = Forest.of(trees), self._load(trees, cases)
-            match self._resident:
-                case (before, under) if before.is_as_large(forest) and under.is_same(table):
-                    if before.is_same(forest):
-                        return table
-                    program = programs.renewal(before, forest, table)
-                case _:
-                    program = self._programs.of(programs.update, forest, table)
-            if program is not None:
-                self.run(program, forest.lengths.ravel())
-            self._resident = forest, table
-            return table
-
     def _beside(
         self, trees: Trees, cases: Sequence[Case], *runs: tuple[Program, Float64, Float64]
     ) -> list[Result]:
@@ -376,13 +374,13 @@ class Likelihood:
         for program, *_ in runs:
             _ = program.words  # laid out before other threads have to wait
         with self._lock:
-            self._update(trees, cases)
+            self.hold(trees, cases)
             return [self.run(*run) for run in runs]
 
     def _refine(
         self, trees: Forest, cases: Sequence[Case], scan: ScanTasks, base: int, low: Float64
     ) -> tuple[Float64, Float64]:
-        table = self._update(trees, cases)
+        table = self.hold(trees, cases)
         near = programs.near_vectors(trees, scan, base, table)
         program, lengths = programs.tripods(trees, scan, base, TRIPOD_PASSES, table)
         groups = lengths.size // 3

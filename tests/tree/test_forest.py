@@ -145,3 +145,19 @@ def test_shapes_leave_short_branches_out() -> None:
     parted = tree.copy()
     parted.lengths = np.stack([tree.lengths, np.ones_like(tree.lengths)])
     assert Forest([parted]).shape_keys(1e-2) != [first]
+
+
+def test_a_forest_is_what_its_trees_were() -> None:
+    trees = [random_topology(n_tips, np.random.default_rng(n_tips)) for n_tips in (5, 9)]
+    forest = Forest(trees)
+    assert Forest.of(forest) is forest
+    assert len(forest) == 2
+    assert Forest.of(trees).is_same(forest)
+    longer, other = [tree.copy() for tree in trees], [tree.copy() for tree in trees]
+    longer[1].lengths[3] *= 2
+    other[1] = random_topology(9, np.random.default_rng(1))
+    for changed in (longer, other, trees[:1], trees[::-1]):
+        assert not Forest(changed).is_same(forest)
+    assert [Forest(some).is_as_large(forest) for some in (longer, trees[::-1])] == [True, False]
+    trees[0].lengths[:] = 0.5
+    assert forest.tree(0).is_same(longer[0])
