@@ -239,10 +239,9 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
     scan = near.scan(near.extend(SCAN_DEPTH))
     likelihood.insertions(trees, cases, scan)  # makes the directional CLAs current
     program, lengths = programs.scores(trees, scan)
-    steps = scan.near.size
     yield Operation(
         "insertion scan", runs(program, lengths),
-        scan.outputs * count, "pattern-insertions", steps, 4 * steps,
+        scan.outputs * count, "pattern-insertions", scan.outputs, 4 * scan.outputs,
     )  # fmt: skip
     some = np.arange(0, near.size, max(1, near.size // MAX_CANDIDATES), dtype=np.int32)
     few = near.scan(some)
