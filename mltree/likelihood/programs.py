@@ -276,12 +276,8 @@ def tripods(
     Starts from the target edge split in half and the pendant length as it is.
     """
     cases, forest = cases or Cases.alike(len(trees)), Forest.of(trees)
-    table, far, number = (
-        planner.operand_table(forest, cases),
-        scan.far_of_output,
-        scan.tree_of_output,
-    )
-    prune, count = scan.prune[scan.task_of_output], len(far)
+    table, number = planner.operand_table(forest, cases), scan.tree_of_output
+    far, prune, count = scan.far_of_output, scan.prune[scan.task_of_output], scan.outputs
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(number, TRIPOD_CELLS, cases)
     records: Records = np.empty(count, contract.TRIPOD)

@@ -5,14 +5,14 @@ subtree to move.  Taking the subtree away joins the two other branches of ``u`` 
 *join* branch, between the neighbours ``a`` and ``b``.  A *task* is one side of one prune: it
 stands at ``a`` and walks every target edge on that side, depth first, carrying on a stack the
 vector A: the conditional likelihood, at the node reached, of all that lies behind the walker (the
-pruned subtree left out).  A step makes the *near vector* N of its target edge.
+pruned subtree left out).  A *step* arrives at a node, and makes the *near vector* N of those of its
+two branches that are targets.
 
     task start      A_0 = P(join) . CLA[root]             at node a;  root = half-edge at b
-    one step        arrives at a node; for each of its two branches that is a target
-                    N   = A  o  P(len(sibling)) . CLA[sibling]       sibling: the other branch
+    one step        N   = A  o  P(len(sibling)) . CLA[sibling]     the sibling: the other branch
                     s0  = lnL of  SUM_i pi_i (P(t/2) N)_i (P(t/2) F)_i (P(pendant) S)_i
                           with t = len(far), F = CLA[far], S = CLA[twin(prune)]
-                    A'  = P(t) . N                         stored for the steps below this edge
+                    A'  = P(t) . N                         stored for the steps below the branch
 
 Every name is a half-edge of ``Tree``, or of a :class:`mltree.tree.forest.Forest` where trees stand
 side by side; ``CLA[h]`` of a tip's half-edge is its tip vector.  Levels number the stack entries of
