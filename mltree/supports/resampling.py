@@ -44,18 +44,22 @@ more often than it must (64 trees x 66,458 patterns on one core: 1.12 ms a row i
 SHARE = 1 << 20
 """Sites that are worth a share of their own: some milliseconds' work."""
 
-BLOCK, BLOCK_PATTERNS = 128, 1 << 20
-"""Replicates of a block at most, and patterns of all that are drawn at a time: the longer NumPy's
-steps are, the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in
-blocks of 2^18 / 2^19 / 2^20: 129 / 83 / 60."""
+BLOCK = 128
+"""Replicates of a block at most."""
+
+PATTERNS, SITES = 1 << 20, 1 << 16
+"""That are drawn at a time, of patterns by counts and of sites one by one: the longer NumPy's steps
+are, the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in blocks
+of 2^18 / 2^19 / 2^20: 129 / 83 / 60. Tests of 46 trees x 5,000 sites on two CPUs by 2^15 / 2^16 /
+2^17 sites: 6.0 / 5.1 / 4.9 s, 188 / 192 / 223 MB."""
 
 DRAWERS = 4
 """Threads that draw at once: 4 / 6 / 8 took 60 / 64 / 78 us a row."""
 
-APART = 1 << 17
-"""Patterns that are drawn at a time from which on threads pay: with less they wait longer than they
-draw. Two threads, us a row for those of one: 20 rows x 26,024 patterns 121 for 205, 1 row x 26,024
-418 for 252, 1 row x 94,000 365 for 346."""
+APART = 1 << 16
+"""Patterns or sites that are drawn at a time from which on threads pay: with less they wait longer
+than they draw. Two threads, us a row for those of one: 20 rows x 26,024 patterns 121 for 205, 1 row
+x 26,024 418 for 252, 1 row x 94,000 365 for 346."""
 
 MANY = 1 << 14
 """Sites of a replicate from which on Poisson counts are the cheaper way: of 16,384 patterns 105 us
@@ -104,8 +108,9 @@ class Resampling:
         for part, sites, size in zip(self._parts, self._sites, self._sizes, strict=True):
             if size >= MANY:
                 means[part] = weights[part] * ((size - RESERVE * np.sqrt(size)) / sites.size)
-        most = BLOCK_PATTERNS // max(1, weights.size)
-        self._block = max(1, min(BLOCK, most)) if in_blocks else 1
+        self._row = weights.size if means.any() else sum(self._sizes)
+        self._at_once = (PATTERNS if means.any() else SITES) // max(1, self._row)
+        self._block = max(1, min(BLOCK, self._at_once)) if in_blocks else 1
         self._counts = PoissonCounts(means, self._block) if means.any() else None
         self._seeds = np.random.SeedSequence([seed, *name.encode()])
 
@@ -167,10 +172,10 @@ class Resampling:
         blocks = range(first // size, -(-(first + len(rows)) // size))
         sites = len(rows) * sum(self._sizes)
         shares = np.array_split(blocks, max(1, min(len(blocks), sites // SHARE)))
-        step = 1 if self._counts is None else BLOCK_PATTERNS // (size * self._n_patterns)
+        step = 1 if self._counts is None else max(1, self._at_once // size)
 
         def fill(share: NDArray[np.intp]) -> None:
-            bits = [np.random.PCG64DXSM(self._seeds) for _ in range(min(max(1, step), share.size))]
+            bits = [np.random.PCG64DXSM(self._seeds) for _ in range(min(step, share.size))]
             rngs, start = [np.random.Generator(own) for own in bits], bits[0].state
             for block in range(0, share.size, len(bits)):
                 some = share[block : block + len(bits)].tolist()
@@ -186,7 +191,7 @@ class Resampling:
                 wanted = slice(max(begin, 0), min(end, len(rows)))
                 rows[wanted] = drawn[wanted.start - begin : wanted.stop - begin]
 
-        is_worth_it = max(1, step) * size * self._n_patterns >= APART
+        is_worth_it = step * size * self._row >= APART
         in_shares(fill, shares, min(threads().number, DRAWERS) if is_worth_it else 1)
 
     def _draw(self, rngs: Sequence[np.random.Generator], rows: NDArray[Any]) -> None:
