@@ -96,13 +96,13 @@ def _with_rates(
 ) -> tuple[PartitionModel, float]:
     """The model with these rates, and the factor on branch lengths that makes up for their means.
 
-    Where parts have scalers, those do; else the rates have mean 1 over all parts.
+    Where parts have scalers, those do; else the rates have mean 1 over all parts. The rates were
+    found without any scalers: new ones stand in the place of those that there were.
     """
     speeds = np.array([part.speed for part in fitted])
-    scalers, factor = model.scalers, 1.0
-    if model.linkage == Linkage.SCALED and model.n_parts > 1:
-        scalers, relative = scalers * speeds, np.ones_like(speeds)
-    else:
+    scalers, relative, factor = speeds, np.ones_like(speeds), 1.0
+    if model.linkage != Linkage.SCALED or model.n_parts == 1:
+        scalers = np.ones_like(speeds)
         factor = float((speeds * model.shares).sum())
         relative = speeds / factor
     forms = [

@@ -103,7 +103,7 @@ def test_a_search_has_the_bits_of_one_process(
     size = int(rng.integers(2, 6))
     among, crew = found_by(size, open_, model, tips, case)
     assert_same(lone, among)
-    assert crew.shared[SmoothTrees] == min(size, 3)
+    assert crew.shared[SmoothTrees] >= min(size, 3)  # starts, or more copies
     assert crew.shared[PartLogLikelihoods] == crew.shared[ScoreMoves] == size
 
 
