@@ -108,8 +108,10 @@ class Resampling:
         for part, sites, size in zip(self._parts, self._sites, self._sizes, strict=True):
             if size >= MANY:
                 means[part] = weights[part] * ((size - RESERVE * np.sqrt(size)) / sites.size)
-        self._row = weights.size if means.any() else sum(self._sizes)
-        self._at_once = (PATTERNS if means.any() else SITES) // max(1, self._row)
+        by_counts = weights.size if means.any() else 0
+        one_by_one = sum(size for size in self._sizes if size < MANY)
+        self._row = max(by_counts, one_by_one)
+        self._at_once = min(PATTERNS // max(1, by_counts), SITES // max(1, one_by_one))
         self._block = max(1, min(BLOCK, self._at_once)) if in_blocks else 1
         self._counts = PoissonCounts(means, self._block) if means.any() else None
         self._seeds = np.random.SeedSequence([seed, *name.encode()])

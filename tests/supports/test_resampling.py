@@ -131,5 +131,15 @@ def test_rows_below_those_of_the_data(most: float, kind: type) -> None:
     np.testing.assert_array_equal(rows[1:], drawn.rows(range(1, 8)))
 
 
+def test_few_sites_are_drawn_one_by_one_at_a_time() -> None:
+    """Beside a part that is drawn by counts too: those of short parts may be many more."""
+    weights = np.array([20_000.0, *[9_000.0] * 20])
+    parts = [slice(n, n + 1) for n in range(weights.size)]
+    drawn = Resampling(weights, parts, 1, "trees", in_blocks=True)
+    assert drawn._counts is not None
+    assert drawn._block == 1
+    np.testing.assert_array_equal(drawn.rows(range(3)), [weights] * 3)
+
+
 def test_the_error_of_a_share_is_a_binomial_one() -> None:
     assert share_error(np.array([0.2]), 100)[0] == pytest.approx(0.04)
