@@ -25,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
-from mltree.contract import REDUCE_WIDTH, Function
+from mltree.contract import Function
 from mltree.device.blocks import Blocks
 from mltree.device.host_state import HostState
 from mltree.device.layout import Layout, longest_walk
 from mltree.device.resident import Resident, Writer
-from mltree.device.residues import ordered_sum, patterns_of, share_out
+from mltree.device.residues import patterns_of, share_out, whole_sums
 from mltree.device.seats import Place, Rules
 from mltree.device.session import Dispatch
 from mltree.device.station import Again, Answer, Held, Order, Refusal, Share, Standing, Station
@@ -313,19 +313,9 @@ class PanelEngine:
         return spent
 
     def add_up(self, record: np.void, count: int, found: Sequence[Acc]) -> Acc:
-        """Whole sums from the strided sums of all seats, whose residues follow one another.
-
-        A lone session begins with the residue of the first chunk of the record's parts.
-        """
-        first, end = int(record["sum"]), int(record["sum"]) + count
-        residues = [len(own) for own in self._residues if own]
-        strided = [
-            sums[width * first : width * end].reshape(-1, count)
-            for width, sums in zip(residues, found, strict=True)
-        ]
-        first_chunk = int(self._blocks.part_chunk[record["first_part"]])
-        in_order = np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0)
-        return ordered_sum(in_order)
+        """Whole sums from the strided sums of all seats."""
+        widths = [len(own) for own in self._residues if own]
+        return whole_sums(record, count, found, widths, self._blocks.part_chunk)
 
     def step(self, program: Program, at: int, state: HostState) -> None:
         """A step of every group, by the first device: the same code as in a lone session."""

@@ -19,7 +19,14 @@ from mltree.device.layout import Layout
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Rell
 
-__all__ = ["ordered_sum", "patterns_of", "share_out", "splits_residues"]
+__all__ = [
+    "ordered_sum",
+    "patterns_of",
+    "share_out",
+    "splits_residues",
+    "whole_products",
+    "whole_sums",
+]
 
 Acc = npt.NDArray[Any]
 
@@ -61,6 +68,43 @@ def splits_residues(layout: Layout, program: Program) -> bool:
     """
     is_product = isinstance(program.stages[0], Rell)
     return is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
+
+
+def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.int32]) -> Acc:
+    """acc[sums]: of a lone session that was asked for strided sums of its products.
+
+    part_chunk  int32[parts + 1]: the first chunk of each part
+    """
+    records = [row for stage in program.stages if isinstance(stage, Rell) for row in stage.records]
+    sums: Acc = np.empty(program.sums, strided.dtype)
+    for record in records:
+        first, count = int(record["sum"]), int(record["rows"] * record["weights"])
+        own = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
+        sums[first : first + count] = own
+    return sums
+
+
+def whole_sums(
+    record: np.void,
+    count: int,
+    found: Sequence[Acc],
+    widths: Sequence[int],
+    part_chunk: npt.NDArray[np.int32],
+) -> Acc:
+    """acc[count]: a record's sums, from the strided ones of devices that share its residues out.
+
+    found   acc[residues x sums] of each device, a record behind the other
+    widths  residues of each device
+
+    They are added in a lone session's order, from the residue of the parts' first chunk on.
+    """
+    first, end = int(record["sum"]), int(record["sum"]) + count
+    strided = [
+        sums[width * first : width * end].reshape(-1, count)
+        for width, sums in zip(widths, found, strict=True)
+    ]
+    first_chunk = int(part_chunk[record["first_part"]])
+    return ordered_sum(np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0))
 
 
 def ordered_sum(strided: Acc) -> Acc:

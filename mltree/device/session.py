@@ -20,7 +20,7 @@ from mltree.device.holding import OF_BLOCKS, Widening, put_patterns, put_weights
 from mltree.device.layout import Layout, longest_walk
 from mltree.device.memory import LEAST, Memory, room_on
 from mltree.device.resident import slots_needed
-from mltree.device.residues import ordered_sum, splits_residues
+from mltree.device.residues import splits_residues, whole_products
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, Dispatch, Launch, Plan, Worker
 from mltree.errors import DeviceError, DeviceMemoryError
@@ -148,7 +148,7 @@ class Session:
         self.times.repeated(program, self._blocks.patterns_of(program.cases), after)
         sums = back[head:]
         if self._residues_of(program) > self.residues:
-            sums = ordered_sum(sums.reshape(REDUCE_WIDTH, -1))
+            sums = whole_products(program, sums, self._blocks.part_chunk)
         return Result(sums, back[end:head], after)
 
     def start(self, program: Program, lengths: Float64, control: Float64) -> None:

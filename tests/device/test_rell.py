@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.contract import RunKind
+from mltree.contract import RELL, RunKind
 from mltree.device.holding import Widening
 from mltree.device.panels import PanelEngine
 from mltree.device.seats import Place
@@ -17,6 +17,8 @@ from mltree.device.session import Session
 from mltree.likelihood import programs
 from mltree.likelihood.cases import Cases
 from mltree.likelihood.engine import NO_CONTROL, Engine
+from mltree.likelihood.program import Program
+from mltree.likelihood.stages import Rell
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -27,8 +29,10 @@ SHAPES = [(1, 1, 1), (2, 3, 7), (33, 65, 40), (5, 130, 333), (70, 9, 1025)]
 """Trees, rows of weights, patterns."""
 
 
-def products(engine: Engine, problem: Problem, n_trees: int, weights: np.ndarray) -> np.ndarray:
-    """f64[n_trees, R]: of a tree with other lengths each time."""
+def products(
+    engine: Engine, problem: Problem, n_trees: int, weights: np.ndarray, by_part: bool = False
+) -> np.ndarray:
+    """f64[n_trees, R], or [parts, n_trees, R]: of a tree with other lengths each time."""
     records = Cases.alike(n_trees, len(problem.patterns.parts)).records.copy()
     records["model"], records["weights"] = 0, 0
     engine.load_models([problem.model] * len(problem.patterns.parts))
@@ -38,9 +42,13 @@ def products(engine: Engine, problem: Problem, n_trees: int, weights: np.ndarray
     sites = programs.walk(trees, 8, RunKind.EVALUATE_SITES, Cases(records))
     engine.run(sites, lengths.ravel() + 1e-4, NO_CONTROL)
     engine.load_weights(weights)
-    program = programs.rell(n_trees, len(weights), len(problem.patterns.parts))
+    parts, count = len(problem.patterns.parts), n_trees * len(weights)
+    program = programs.rell(n_trees, len(weights), parts)
+    if by_part:
+        records = [(0, n_trees, 0, len(weights), n * count, n, 1) for n in range(parts)]
+        program = Program((Rell(np.array(records, RELL)),), 1)
     sums: np.ndarray = engine.run(program, np.zeros(0), NO_CONTROL).sums
-    return sums.reshape(n_trees, len(weights))
+    return sums.reshape(*[parts] * by_part, n_trees, len(weights))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -114,3 +122,27 @@ def test_residues_side_by_side_give_the_same_bits(
         session = open_device(problem.patterns, problem.categories)
         found.append(products(session, problem, n_trees, weights))
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_products_of_parts_are_told_apart(
+    open_device: Callable[..., Session],
+    make_problem: Callable[..., Problem],
+    monkeypatch: pytest.MonkeyPatch,
+    small: bool,
+) -> None:
+    """A record each, of sites that begin on any chunk: a GPU mixed up those of small products."""
+    monkeypatch.setattr("mltree.device.layout.MIN_CPU_CHUNK", 8)
+    problem, ends = make_problem(5, 700), (11, 12, 400, 700)
+    problem = replace(problem, patterns=replace(problem.patterns, ends=ends))
+    weights = np.random.default_rng(3).poisson(1.0, (7, 700)).astype(np.float64)
+    monkeypatch.setattr("mltree.device.session.splits_residues", lambda *_: small)
+    session = open_device(problem.patterns, problem.categories)
+    found = products(session, problem, 3, weights, by_part=True)
+    sites = session.site_log_likelihoods(3)
+    expected = [sites[:, part] @ weights[:, part].T for part in problem.patterns.parts]
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-12)
+    monkeypatch.setattr("mltree.device.session.splits_residues", lambda *_: not small)
+    session = open_device(problem.patterns, problem.categories)
+    again = products(session, problem, 3, weights, by_part=True)
+    np.testing.assert_array_equal(found, again)

@@ -29,11 +29,15 @@ Float = np.ndarray
 
 
 def curves(rng: np.random.Generator, count: int = 300) -> RateProfiles:
-    """Of patterns of 12 branches, each of which changes on some, at rates of a few classes."""
+    """Of patterns of 12 branches, each of which changes on some, at rates of a few classes.
+
+    Their mean is 1, as where the lengths of a tree are its data's: a fit's scale has bounds.
+    """
     classes = int(rng.integers(1, 5))
     rates = np.exp(rng.uniform(-3.0, 1.5, classes))
     own = rng.choice(rates, count)
     own[rng.random(count) < rng.uniform(0.0, 0.5)] = 0.0
+    own /= own.mean()
     branches = rng.uniform(0.02, 0.3, 12)
     stays = 0.25 + 0.75 * np.exp(-4.0 / 3.0 * np.multiply.outer(PROFILED, branches))
     changes = rng.random((count, 12)) < 0.75 * (1.0 - np.exp(-np.multiply.outer(own, branches)))

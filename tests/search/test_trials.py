@@ -11,7 +11,7 @@ import pytest
 from mltree.likelihood.cases import Case
 from mltree.search.neighbourhood import Neighbourhood
 from mltree.search.requests import perform
-from mltree.search.scoring import Moves
+from mltree.search.scoring import Moves, rescore
 from mltree.search.state import Lineage
 from mltree.search.trials import Trials, tried_moves
 from mltree.settings import RoundSettings
@@ -165,19 +165,23 @@ def test_every_tree_has_trials_of_its_own() -> None:
 def test_what_reaches_its_floor_is_not_given_up(
     case: int, make_case: Callable[..., Simulated]
 ) -> None:
-    """Moves of a tree at its maximum, with floors just below what each of them reaches."""
-    data = make_case(9 + case % 4, 60 + 40 * case, case)
-    used, rng = data.likelihood, np.random.default_rng(case)
-    tree = data.tree.copy()
-    used.smooth([tree], [data.under], 1e-4)
+    """Near misses of a tree at its maximum, with floors just below what each of them reaches."""
+    data = make_case(9 + case % 12, 40 + 10 * (case % 8), case)
+    used, tree, cases = data.likelihood, data.tree.copy(), [data.under]
+    (lnl,) = used.smooth([tree], cases, 1e-4)
     found = Neighbourhood(tree)
     found.extend(3)
-    trees = [tree.copy() for _ in range(8)]
-    for moved, n in zip(trees, rng.choice(found.size, 8, replace=False).tolist(), strict=True):
-        spr(moved, int(found.prune[n]), int(found.target[n]))
-    cases = [data.under] * len(trees)
-    reached = used.smooth([one.copy() for one in trees], cases, 0.01)
-    copies = [one.copy() for one in trees]
-    np.testing.assert_array_equal(used.smooth(copies, cases, 0.01, floors=reached - 0.05), reached)
-    copies = [one.copy() for one in trees]
-    assert np.all(used.smooth(copies, cases, 0.01, floors=reached + 1e4) < reached - 0.05)
+    (moves,) = rescore(used, cases, found, np.arange(found.size, dtype=np.int32))
+    trees = []
+    for n in np.flatnonzero(moves.lnl > lnl - RoundSettings().trial_margin):
+        trees.append(tree.copy())
+        spr(trees[-1], int(moves.prune[n]), int(moves.target[n]), SprLengths(*moves.lengths[n]))
+    assert trees
+
+    def smoothed(floors: np.ndarray | None = None) -> np.ndarray:
+        copies = [one.copy() for one in trees]
+        return used.smooth(copies, cases * len(trees), 0.01, floors=floors)
+
+    reached = smoothed()
+    np.testing.assert_array_equal(smoothed(reached - 0.05), reached)
+    assert np.sum(smoothed(reached + 1e4)) < np.sum(reached) - 0.05
