@@ -19,8 +19,9 @@ Float = np.ndarray
 A_SITE = 1e-5
 """lnL a site that a spline may be wrong by; its step is a third of a doubling."""
 
-BELOW = 1e-4
-"""The same below the grid; a straight line in logs was 1e-2 wrong there."""
+BELOW = 5e-4
+"""The same below the grid, where two of 1,000 are more than 1e-4 off; a straight line in logs was
+1e-2 wrong there."""
 
 STEP = 1e-4
 """Of differences, on log scales."""

@@ -110,8 +110,8 @@ def test_shares_are_those_of_the_definitions(case: int) -> None:
     for test, expected in ((bp, proportions), (elw, weights)):
         np.testing.assert_allclose(test.values, expected / data.resampled.shape[1])
         kept = np.sort(test.values[test.is_kept])[::-1]
-        assert kept.sum() > 0.95 or test.is_kept.all()
-        assert kept[:-1].sum() <= 0.95
+        assert kept.sum() > 0.95 - tree_tests.ROUNDING or test.is_kept.all()
+        assert kept[:-1].sum() <= 0.95 + tree_tests.ROUNDING
         assert kept.min() >= test.values[~test.is_kept].max(initial=0)
 
 

@@ -217,7 +217,7 @@ def test_edges_out_of_the_question_cost_more_than_the_least(alphabet: Alphabet, 
         assert np.all((bounds == costs) | (bounds > least))
         n_bounds += np.count_nonzero(bounds < costs)
         growth.insert(tip, costs.argmin(axis=1))
-    assert case % 2 or n_bounds
+    assert case % 2 or n_bounds or patterns.n_sites < 100
 
 
 def test_trees_grown_side_by_side_are_starts_of_their_own() -> None:
