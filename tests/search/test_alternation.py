@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ import pytest
 from mltree.events import Event
 from mltree.events.search import StoppedShort
 from mltree.model.grammar import parse_model
-from mltree.model.partitioned import alone
+from mltree.model.partitioned import Linkage, alone
 from mltree.report.lines import describe
+from mltree.search import alternation
 from mltree.search.alternation import alternate
 from mltree.search.model_optimiser import Fit
 from mltree.search.requests import perform
@@ -82,6 +84,28 @@ def test_a_long_ridge_is_walked_to_its_end(case: Simulated) -> None:
     _, events = alternated(slow, [fit_of(case)], parameters=False)
     assert slow.lacking < SETTINGS.alternation_epsilon
     assert not events
+
+
+@pytest.mark.parametrize("seed", [2, 24])
+def test_the_way_of_a_slow_turn_is_followed_further(
+    seed: int, make_parts: Callable[..., Simulated], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Free rates of two parts that share lengths: 54 and 23 turns without, to lower lnLs."""
+    texts = ("K80{3}+FE+R2{0.2/1.5}{0.4/0.6}", "F81+FE+R2{0.1/3}{0.6/0.4}")
+    data = make_parts(4, (90, 60), seed, Linkage.LINKED, texts)
+    alphabet, lengths = data.patterns.alphabet, np.full_like(data.tree.lengths, 0.1)
+    models = [parse_model(text, alphabet) for text in ("K80+FE+R2", "F81+FE+R2")]
+    ends = []
+    for fast, turns in ((alternation.FAST_TURNS, 20), (1000, 60)):
+        monkeypatch.setattr(alternation, "FAST_TURNS", fast)
+        fit = Fit(data.tree.with_lengths(lengths), data.model.with_parts(models))
+        settings = replace(SETTINGS, max_alternations=turns)
+        found, events = alternated(data.likelihood, [fit], settings)
+        (lnl,) = data.likelihood.log_likelihoods([found.tree], [found.case])
+        assert found.lnl == pytest.approx(lnl, abs=1e-9)
+        assert not events
+        ends.append(found.lnl)
+    assert ends[0] > ends[1] + 0.005
 
 
 def test_stopping_short_is_told(case: Simulated) -> None:
