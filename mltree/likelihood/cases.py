@@ -104,13 +104,26 @@ class Cases(Value, eq=False):
         """
         ranges, streams = self.streams
         before = _before(size, len(number))
-        if len(ranges) > 1:
-            size = np.broadcast_to(np.int32(size), number.shape)
-            order = np.argsort(streams[number], kind="stable")
-            stream, size = streams[number][order], size[order]
-            running = np.cumsum(size, dtype=np.int32) - size
-            before[order] = running - running[np.searchsorted(stream, stream)]
+        if len(ranges) == 1 or not number.size:
+            return before
+        size = np.broadcast_to(np.int32(size), number.shape)
+        if (number[1:] >= number[:-1]).all():  # tree by tree: a tenth of the time
+            before -= self._of_others(number, before, size[-1]).take(number)
+            return before
+        order = np.argsort(streams[number], kind="stable")
+        before[order] = _before_alike(streams[number][order], size[order])
         return before
+
+    def _of_others(self, number: Int32, before: Int32, last: np.int32) -> Int32:
+        """int32[trees]: what is before each one's things among those on other parts."""
+        _, streams = self.streams
+        first = np.searchsorted(number, np.arange(len(streams) + 1, dtype=np.int32))
+        ends = np.append(before.take(first[:-1], mode="clip"), before[-1] + last)
+        ends[first == number.size] = ends[-1]
+        own, order = np.empty_like(streams), np.argsort(streams, kind="stable")
+        own[order] = _before_alike(streams[order], np.diff(ends)[order])
+        others: Int32 = ends[:-1] - own
+        return others
 
     def is_same(self, other: Cases) -> bool:
         """Whether trees live at the same places under the same, however they are summed."""
@@ -191,6 +204,13 @@ def _before(size: Int32 | int, count: int) -> Int32:
         return size * np.arange(count, dtype=np.int32)
     before: Int32 = np.cumsum(size, dtype=np.int32) - size
     return before
+
+
+def _before_alike(stream: Int32, size: Int32) -> Int32:
+    """int32[n]: what is before things of some size each, among those of one stream; sorted."""
+    before = _before(size, stream.size)
+    alike: Int32 = before - before[np.searchsorted(stream, stream)]
+    return alike
 
 
 def _by_part(records: Records, parts: int, n_sums: int) -> Records:

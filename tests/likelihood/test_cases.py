@@ -107,6 +107,24 @@ def close(got: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(got, expected, rtol=RELATIVE, atol=RELATIVE * scale)
 
 
+@pytest.mark.cases(20, 2000)
+def test_what_is_before_on_the_same_parts(case: int) -> None:
+    """Of things tree by tree, and in any order."""
+    rng = np.random.default_rng(case)
+    trees, count = rng.integers(1, 12), rng.integers(0, 30)
+    records = np.zeros(trees, contract.CASE)
+    records["parts"], records["first_part"] = 1, rng.integers(0, 4, trees)
+    number, size = rng.integers(0, trees, count), rng.integers(0, 5, count)
+    number = np.sort(number) if case % 2 else number
+    passed = dict.fromkeys(range(4), 0)
+    expected = []
+    for part, own in zip(records["first_part"][number].tolist(), size.tolist(), strict=True):
+        expected.append(passed[part])
+        passed[part] += own
+    found = Cases(records, False).before(number.astype(np.int32), size.astype(np.int32))
+    assert found.tolist() == expected
+
+
 @pytest.mark.cases(4, 60)
 def test_linked_parts_add_up(open_engine: Callable[..., Engine], parts: Parts) -> None:
     engine, trees = parts.engine(open_engine), parts.trees
