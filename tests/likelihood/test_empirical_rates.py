@@ -80,10 +80,12 @@ def test_they_are_bayes_s(case: int, open_native: Callable[..., Any]) -> None:
         )
         posteriors = joint / joint.sum(axis=0)
         np.testing.assert_allclose(found.mean[where], own.rates * scale @ posteriors, rtol=1e-7)
+        second, first = np.sort(posteriors, axis=0)[-2:]
+        is_clear = first > second + 1e-9  # of gaps alone all categories of one weight are as likely
         best = own.rates[posteriors.argmax(axis=0)]
-        np.testing.assert_allclose(found.rate[where], best * scale)
+        np.testing.assert_allclose(found.rate[where][is_clear], best[is_clear] * scale)
         ranks = np.sort(own.rates).searchsorted(best) + (0.0 not in own.rates)
-        np.testing.assert_array_equal(found.category[where], ranks)
+        np.testing.assert_array_equal(found.category[where][is_clear], ranks[is_clear])
 
 
 def test_classes_of_a_mixture_are_summed_over(make_problem: Callable[..., Any]) -> None:
