@@ -21,6 +21,10 @@ __all__ = [
 GPU_GROUP = 512
 """Most work-items of a GPU work-group: its rows are the tree level's nodes, side by side."""
 
+DEEPEST = 64
+"""Most work-items in the third dimension of a group, a row each: NVIDIA's limit. A launch of more
+fails, of all models with one category in blocks of 8."""
+
 MATRIX_GROUP, LARGEST_MATRIX = 128, 32
 """The same where a pattern's vectors fill registers: from five states on, up to so many. 30
 replicates of 50 taxa x 1,777 amino acids on an H200, newviews and derivatives of groups of 512 /
@@ -312,7 +316,7 @@ def gpu_rows(layout: Layout, n_patterns: int, compute_units: int) -> int:
 
 def most_rows(layout: Layout) -> int:
     """Rows that a work-group has room for; one where a lone work-item does everything."""
-    return max(1, _most_items(layout) // layout.team) if layout.lanes > 1 else 1
+    return max(1, min(DEEPEST, _most_items(layout) // layout.team)) if layout.lanes > 1 else 1
 
 
 def _most_items(layout: Layout) -> int:

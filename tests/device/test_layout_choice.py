@@ -57,6 +57,17 @@ def test_the_rules() -> None:
     assert not rule_layout(replace(DEVICE, has_fp64=False), 4, 16, 4, 1000).fp64
 
 
+@pytest.mark.parametrize("states", [2, 4, 5, 20])
+@pytest.mark.parametrize("categories", [1, 2, 4])
+def test_no_group_is_deeper_than_devices_take(states: int, categories: int) -> None:
+    """64 work-items in the third dimension (NVIDIA), whatever was measured or is asked for."""
+    for vw in block_widths(GPU):
+        for n_patterns in (10, 400, 100_000):
+            size = states, 16, categories, n_patterns
+            assert rule_layout(GPU, *size, vw=vw, rows=128).group("sites")[2] <= 64
+            assert rule_layout(GPU, *size, vw=vw).group("sites")[2] <= 64
+
+
 def test_warps_multiply_where_they_can() -> None:
     """Vectors of many doubles, on devices that have a unit for it, two patterns at a time."""
     able = replace(GPU, has_matrix_unit=True)
