@@ -18,6 +18,7 @@ from mltree.events.search import StoppedShort
 from mltree.model.parameters import bounds, vector
 from mltree.model.partitioned import SCALER_MAX, SCALER_MIN
 from mltree.model.points import with_vectors
+from mltree.model.portable import exp, exp_of_many, log, log_of_many
 from mltree.search.model_optimiser import Fit, optimise_models
 from mltree.search.requests import Steps, part_log_likelihoods, smoothed
 from mltree.settings import BranchSettings, SearchSettings
@@ -36,6 +37,10 @@ LEAPS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Times the way of a turn that are tried, in one launch. Two linked parts with free rates, 4 taxa x
 150 sites: 54 turns had ended 0.023 below a maximum, 23 turns 0.13 below another; with leaps it is
 0.014 after 17, and 0.003 after 16."""
+
+
+LOGS = (-700.0, 700.0)
+"""Whose exponentials are normal numbers."""
 
 
 @dataclass
@@ -116,13 +121,15 @@ class _Place(NamedTuple):
     points: list[Float]
     """f64[n] of each part: the free parameters of its model."""
     lengths: Float
+    """f64[edges], or f64[parts, edges]."""
     scalers: Float
+    """f64[parts]."""
 
     @classmethod
     def of(cls, fit: Fit) -> _Place:
         points = [vector(model) for model in fit.model.models]
         lengths = np.maximum(fit.tree.lengths, np.finfo(np.float64).tiny)  # artificial ones are 0
-        return cls(points, np.log(lengths), np.log(fit.model.scalers))
+        return cls(points, log_of_many(lengths), log(fit.model.scalers))
 
     def beyond(self, before: _Place, times: float) -> _Place:
         """Further on, by so many times the way from there to here."""
@@ -139,10 +146,9 @@ class _Place(NamedTuple):
         models = fit.model.models
         limits = [np.array(bounds(model)).reshape(-1, 2).T for model in models]
         points = [np.clip(own, *limit) for own, limit in zip(self.points, limits, strict=True)]
-        scalers = np.exp(np.clip(self.scalers, *np.log((SCALER_MIN, SCALER_MAX))))
+        scalers = np.clip(exp(np.clip(self.scalers, *LOGS)), SCALER_MIN, SCALER_MAX)
         shortest = np.minimum(fit.tree.lengths, branches.minimum)
-        longest = np.log(branches.maximum)
-        lengths = np.maximum(np.exp(np.minimum(self.lengths, longest)), shortest)
+        lengths = np.clip(exp_of_many(self.lengths), shortest, branches.maximum)
         model = fit.model.with_parts(with_vectors(models, points), scalers)
         return replace(fit, tree=fit.tree.with_lengths(lengths), model=model)
 
