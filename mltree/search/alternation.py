@@ -148,7 +148,8 @@ class _Place(NamedTuple):
         points = [np.clip(own, *limit) for own, limit in zip(self.points, limits, strict=True)]
         scalers = np.clip(exp(np.clip(self.scalers, *LOGS)), SCALER_MIN, SCALER_MAX)
         shortest = np.minimum(fit.tree.lengths, branches.minimum)
-        lengths = np.clip(exp_of_many(self.lengths), shortest, branches.maximum)
+        lengths = exp_of_many(np.clip(self.lengths, *LOGS))
+        lengths = np.clip(lengths, shortest, branches.maximum)
         model = fit.model.with_parts(with_vectors(models, points), scalers)
         return replace(fit, tree=fit.tree.with_lengths(lengths), model=model)
 
