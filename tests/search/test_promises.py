@@ -280,7 +280,8 @@ def test_supports_of_replicates_are_those_of_all_topologies(
     is_usual = variance > LEAST_VARIANCE
     assert (np.abs(lead) <= CHANCE * np.sqrt(variance))[is_usual].all()
     is_certain = np.isin(expected.round(9), (0, 1))
-    assert (found == expected.round())[is_certain].mean() > 0.99
+    wrong = np.count_nonzero((found != expected.round())[is_certain])
+    assert wrong <= 4  # as many splits tell two trees apart: one replicate of 80 may end lower
 
 
 @pytest.mark.parametrize(("data", "seed"), [(HARD, 6), ((20, 100, 3), 9)])
