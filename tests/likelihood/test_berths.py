@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -103,6 +104,9 @@ def everything(used: Likelihood, trees: Sequence[Tree], cases: Sequence[Case]) -
     return [parts, scores, lnl, smoothed, lengths, joins, every]
 
 
+FUZZING = "MLTREE_FUZZ" in os.environ
+"""Then the bounds are those of wild data, on which climbs end apart."""
+
 SCORES, LNLS = 2, 4
 """Of what :func:`everything` finds: of lengths as they are, and with those of climbs."""
 
@@ -128,12 +132,14 @@ def test_a_berth_is_as_a_row_of_weights(
         for own, other in zip(found[:SCORES], wanted[:SCORES], strict=True):
             np.testing.assert_allclose(own, other, rtol=RELATIVE, atol=RELATIVE)
         for own, other in zip(found[SCORES:LNLS], wanted[SCORES:LNLS], strict=True):
-            np.testing.assert_allclose(own, other, atol=0.1)
-        # Where lengths tell little, rounding decides on which of several tops a climb ends.
+            np.testing.assert_allclose(own, other, rtol=RELATIVE, atol=0.1 if FUZZING else RELATIVE)
+        # Where lengths tell little, climbs end on other tops.
         lengths, expected_lengths = (
             np.concatenate([own.ravel() for own in every[LNLS:]]) for every in (found, wanted)
         )
-        assert np.isclose(lengths, expected_lengths, rtol=1e-3, atol=1e-5).mean() > 0.75
+        assert np.isclose(lengths, expected_lengths, rtol=1e-3, atol=1e-5).mean() > (
+            0.75 if FUZZING else 0.9999
+        )
 
 
 @pytest.mark.cases(2, 30)

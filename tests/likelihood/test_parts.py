@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 TAXA, TREES = 7, 3
 RELATIVE = 1e-10
+
+FUZZING = "MLTREE_FUZZ" in os.environ
+"""Then the bounds are those of wild data, on which climbs end apart."""
 """lnL of the same patterns, summed part by part or by another engine."""
 
 Open = Callable[..., Engine]
@@ -154,7 +158,7 @@ def test_parts_with_lengths_of_their_own_are_as_each_alone(
         tops.append(alone.smooth([lone], [own], 1e-4)[0])
     assert lnl == pytest.approx(sum(lnls), rel=RELATIVE)
     np.testing.assert_allclose(s0, scores, rtol=RELATIVE)
-    assert top == pytest.approx(sum(tops), abs=0.1)  # one of 160 ends 0.07 higher, on another top
+    assert top == pytest.approx(sum(tops), abs=0.1 if FUZZING else parted.count * 1e-3)
     assert top == pytest.approx(used.log_likelihoods([smoothed], [case])[0], rel=RELATIVE)
 
 
@@ -162,7 +166,11 @@ def test_parts_with_lengths_of_their_own_are_as_each_alone(
 def test_parts_with_lengths_of_their_own_are_refined_apart(
     open_engine: Open, likelihood: MakeLikelihood, reference: MakeLikelihood, parted: Parted
 ) -> None:
-    """The lengths give the lnL, and parts end no lower than alone, but where rounding decides."""
+    """The lengths give the lnL, and no part ends below where it ends alone.
+
+    Of 40 long sets four have up to a quarter that a device leaves lower than the reference does, by
+    0.003 to 1.5, at shorter lengths; the reason is not known.
+    """
     used = parted.opened(likelihood, open_engine)
     tree, case = parted.trees[1], parted.cases[1]
     found = Neighbourhood(tree)
@@ -183,7 +191,7 @@ def test_parts_with_lengths_of_their_own_are_refined_apart(
         there = Neighbourhood(lone)
         there.extend(4)
         own_best, _ = alone.refine([lone], [own], there.scan(picked, joins[part]))
-        assert (lnls[part] > own_best - LOCAL_EPSILON).mean() > 0.7
+        assert (lnls[part] > own_best - LOCAL_EPSILON).mean() >= (0.7 if FUZZING else 1.0)
     np.testing.assert_allclose(best, lnls.sum(axis=0), rtol=RELATIVE)
 
 
@@ -202,7 +210,9 @@ def test_parts_with_lengths_of_their_own_are_joined_apart(
         expected = parted.alone(reference, part, 1).join_lengths(
             [lone], [lone_case(case, part)], prunes
         )
-        assert np.isclose(joins[part], expected, rtol=0.1, atol=1e-4).mean() > 0.75
+        assert np.isclose(joins[part], expected, rtol=0.1, atol=1e-4).mean() > (
+            0.75 if FUZZING else 0.9
+        )
 
 
 @pytest.mark.parametrize("cut", [1, 17])
