@@ -189,6 +189,16 @@ gains nothing yet, and only its wrong curvature tells."""
 MODEL_SQUARES = 4
 """S x S tables of a model's eigen system: right, left, the generator Q and Q Q."""
 
+SERIES_OCTAVES = 8
+"""Numbers of terms that a series of a rate matrix has (:mod:`mltree.model.series`): for q t up to
+the reach of its terms, half of it, a quarter of it ..."""
+
+MOST_TERMS = 160
+"""Terms of such a series at most: 64 states in a row take 63 changes, and some 40 terms more."""
+
+NO_SERIES = -1
+"""Place of the series of a rate matrix whose eigen system gives every entry of P."""
+
 FLOW_NEAR = 1e-3
 """Difference of two exponents below which a divided difference is a series, good to 1e-13."""
 
@@ -392,7 +402,7 @@ _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
     FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH
     ENOUGH HOPE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RELL_TILE
-    FLOW_NEAR
+    FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
 """
 NUMBERS = {name: globals()[name] for name in _KNOWN_TO_KERNELS.split()} | {
     "FUNCTIONS": len(Function)

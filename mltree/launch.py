@@ -85,6 +85,10 @@ BUFFERS = (
     Argument("tip_table", "real", "[code][S]", True),
     Argument("model", "acc", "[row][MODEL_WORDS]", True),
     Argument("model_real", "real", "the same in the CLAs' precision", True),
+    Argument(
+        "series", "acc", "of rate matrices (series.h), or r of all patterns (site_systems.h)", True
+    ),
+    Argument("series_at", "int", "[row][SYSTEMS]: where each begins, or NO_SERIES", True),
     Argument("site_system", "real", "[block][SITE_WORDS][lane], of patterns with their own", True),
     Argument("weights", "acc", "[row][pattern], 0 in the padding", True),
     Argument("block_part", "int", "[block]: its part", True),

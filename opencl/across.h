@@ -10,6 +10,7 @@
 #else
 
 #include "matvec.h"
+#include "series.h"
 
 typedef real frequency_t;
 
@@ -41,9 +42,59 @@ VECTOR_FUNCTION void generator_times(const plf_t *s, __global const real *system
   tile_times(system + MODEL_GENERATOR_2, t, x, z);
 }
 
-// sums = sum_i pi_i x_i (P y)_i and its first two derivatives in t, by way of the eigen system.
-VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, int p, int block, int k,
-                               const real_v x[HELD], const real_v y[HELD], real_v sums[3]) {
+// Share of the sizes of a sum's terms below which what is left of the sum is computed otherwise:
+// they have cancelled each other.
+#if SINGLE
+#define CANCELLED 0x1p-10f
+#else
+#define CANCELLED 0x1p-20
+#endif
+
+// sums = sum_i pi_i x_i (P y)_i and its first two derivatives in t, by way of P and Q.
+VECTOR_FUNCTION void edge_sums_exact(const plf_t *s, __global const real *model, int p, int block,
+                                     int k, const real_v x[HELD], const real_v y[HELD],
+                                     real_v sums[3]) {
+  __global const real *generator = model + SYSTEM_AT(k) + MODEL_GENERATOR;
+  const real rate = model[MODEL_RATES + k];
+  real_v z[HELD], slopes[HELD], sum = 0, slope = 0, curve = 0;
+  across(s, p, block, k, y, z);
+  matvec(generator, z, slopes);
+  FOR_STATE(i) {
+    const real_v seen = FREQUENCY(s, model, block, k, i) * x[i];
+    sum += seen * z[i];
+    slope += seen * slopes[i];
+  }
+  matvec(generator, x, z);
+  FOR_STATE(i) curve += FREQUENCY(s, model, block, k, i) * z[i] * slopes[i];
+  sums[0] = sum;
+  sums[1] = rate * slope;
+  sums[2] = rate * rate * curve;
+}
+
+// The same where the terms of a sum cancel each other, as they do where x and y differ by several
+// changes (series.h).
+VECTOR_FUNCTION void edge_sums_mend(const plf_t *s, __global const real *model, int p, int block,
+                                    int k, const real_v x[HELD], const real_v y[HELD], real_v size,
+                                    real_v sums[3]) {
+#if STATE_ITEMS > 1
+  const real_v total = quad_sum(sums[0]), whole = quad_sum(size);
+#else
+  const real_v total = sums[0], whole = size;
+#endif
+  int any = ANY(!(total > whole * CANCELLED));
+#if STATE_ITEMS > 1
+  UNROLLED(n, 5) any |= item_apart(any, 1 << n);
+#endif
+  if (!any) return;
+  real_v exact[3];
+  edge_sums_exact(s, model, p, block, k, x, y, exact);
+  UNROLLED(t, 3) sums[t] = total > whole * CANCELLED ? sums[t] : exact[t];
+}
+
+// The same by way of the eigen system, where that gives every entry of P.
+VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, bool is_direct, int p,
+                               int block, int k, const real_v x[HELD], const real_v y[HELD],
+                               real_v sums[3]) {
   __global const real *system = model + SYSTEM_AT(k), *left = system + MODEL_LEFT;
   __global const real *expm1s = pmatrix_row(s, p, block, k) + SQUARE;
   real_v sum = 0, slope = 0, curve = 0;
@@ -56,10 +107,13 @@ VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, int p
   matvec_met(left, x, y, met);
 #define MEETING(m) met[m]
 #endif
+  real_v size = sum;
   FOR_STATE(m) {
     const real_v a = MEETING(m);
     const real lambda = rate * system[READ_STATE(m)], change = expm1s[READ_STATE(m)];
-    sum += change * a;
+    const real_v term = change * a;
+    sum += term;
+    size += fabs(term);
     const real_v first = (lambda * (change + 1)) * a;
     slope += first;
     curve += lambda * first;
@@ -67,6 +121,7 @@ VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, int p
   sums[0] = sum;
   sums[1] = slope;
   sums[2] = curve;
+  if (!is_direct) edge_sums_mend(s, model, p, block, k, x, y, size, sums);
 }
 
 #endif

@@ -67,6 +67,9 @@
 #define SATURATED (0.1)
 #define RELL_TILE (4)
 #define FLOW_NEAR (0.001)
+#define SERIES_OCTAVES (8)
+#define MOST_TERMS (160)
+#define NO_SERIES (-1)
 #define FUNCTIONS (9)
 #define SYNC_WORDS (4)
 #define STAGE_WORDS 4
@@ -201,6 +204,8 @@
   __global const real *tip_table; /* [code][S] */ \
   __global const acc *model; /* [row][MODEL_WORDS] */ \
   __global const real *model_real; /* the same in the CLAs' precision */ \
+  __global const acc *series; /* of rate matrices (series.h), or r of all patterns (site_systems.h) */ \
+  __global const int *series_at; /* [row][SYSTEMS]: where each begins, or NO_SERIES */ \
   __global const real *site_system; /* [block][SITE_WORDS][lane], of patterns with their own */ \
   __global const acc *weights; /* [row][pattern], 0 in the padding */ \
   __global const int *block_part; /* [block]: its part */ \
@@ -230,6 +235,7 @@
   __global real *stack, __global acc *partial, __global acc *site_lnl, \
   __global const uchar *restrict tips, __global const real *restrict tip_table, \
   __global const acc *restrict model, __global const real *restrict model_real, \
+  __global const acc *restrict series, __global const int *restrict series_at, \
   __global const real *restrict site_system, __global const acc *restrict weights, \
   __global const int *restrict block_part, __global const int *restrict chunk_block, \
   __global const int *restrict part_chunk, __global uint *sync, __global ulong *marks,
@@ -239,9 +245,10 @@
   int stack_levels, int local_levels, acc min_length, acc max_length,
 #define SESSION_VALUES \
   program, state, cla, scaler, pmatrix, tip_pmatrix, stack, partial, site_lnl, tips, tip_table, \
-  model, model_real, site_system, weights, block_part, chunk_block, part_chunk, sync, marks, \
-  blocks, cla_blocks, cla_first, chunks, chunk_blocks, first_chunk, residues, tile_blocks, \
-  most_chunks, first_case, controls, lengths, stack_levels, local_levels, min_length, max_length,
+  model, model_real, series, series_at, site_system, weights, block_part, chunk_block, part_chunk, \
+  sync, marks, blocks, cla_blocks, cla_first, chunks, chunk_blocks, first_chunk, residues, \
+  tile_blocks, most_chunks, first_case, controls, lengths, stack_levels, local_levels, min_length, \
+  max_length,
 #define BEST_AT(s) ((s)->state)
 #define TARGET_AT(s) (BEST_AT(s) + (s)->lengths)
 #define HEADER_AT(s) (TARGET_AT(s) + (s)->lengths)

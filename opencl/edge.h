@@ -10,6 +10,7 @@
 #define TERMS 3  // L, L', L''
 
 #include "operand.h"
+#include "series.h"
 #include "sums.h"
 
 // Category k's share of the likelihood.
@@ -38,7 +39,8 @@ VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, in
                         operand_load(s, record[EDGE_Y], y_codes, block, k, y);
   leave_count(counts, ROW, k, LANE, count);
   real_v own[TERMS];
-  edge_sums(s, model, record[EDGE_P], block, k, x, y, own);
+  const bool is_direct = series_at(s, record[EDGE_MODEL] + part_of(s, block), k) == NO_SERIES;
+  edge_sums(s, model, is_direct, record[EDGE_P], block, k, x, y, own);
   for (int t = 0; t < TERMS; ++t) own[t] *= model[MODEL_WEIGHTS + k];
   leave_terms(terms, counts, ROW, k, LANE, own, count);
 }

@@ -1,9 +1,11 @@
 // P matrices from branch lengths: P = I + V expm1(lambda r t) V^-1, which keeps the relative
-// precision of the small entries of short branches.
+// precision of the entries of short branches that a single change makes, or the sum of a series,
+// which keeps that of all (series.h).
 #ifndef PMATRICES_H
 #define PMATRICES_H
 
 #include "grid.h"
+#include "series.h"
 #if STATE_ITEMS > 1
 #include "quads.h"
 #endif
@@ -29,9 +31,9 @@ typedef acc acc_piece;
 #define FOR_PIECE(n) ROLLED(n, STATES)
 #endif
 
-// Row i of P, to memory and to hand.
-static inline void pmatrix_row_fill(__global const acc *system, const acc exponentials[STATES],
-                                    int i, __global real *p, acc out[STATES]) {
+// Row i of P by the eigen system.
+static inline void matrix_row(__global const acc *system, const acc exponentials[STATES], int i,
+                              acc out[STATES]) {
   for (int next = 0; next < STATES; next += COLUMNS_MADE) {
     const int first = min(next, STATES - COLUMNS_MADE);  // the last columns once more
     acc_piece *sum = (acc_piece *)(out + first);
@@ -45,8 +47,6 @@ static inline void pmatrix_row_fill(__global const acc *system, const acc expone
   for (int j = 0; j < STATES; ++j) {
     const acc change = out[j] + (i == j);
     out[j] = change > 0 ? change : 0;
-    p[i * STATES + j] = out[j];
-    if (j == i) p[SQUARE + j] = exponentials[j];
   }
 }
 
@@ -93,20 +93,25 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
         IS_STATE(m) ? right[min(own[w], STATES - 1) * STATES + STATE(m)] * change : 0;
     if (own[0] == 0 && IS_STATE(m)) matrix[SQUARE + STATE(m)] = change;
   }
-  FOR_TILE(t) {
-    real_v y[TILE];
-    tile_times(right, t, x, y);
-    FOR_OF_TILE(t, r) {
-      const int j = OF_TILE(t, r);
-      const acc pi = system[MODEL_FREQUENCIES + READ_STATE(j)];
-      UNROLLED(w, WIDTH) {
-        const acc entry = ((real *)(y + r))[w] * pi + (own[w] == STATE(j));
-        ((real *)(of_p + j))[w] = IS_STATE(j) && entry > 0 ? entry : 0;
-        if (IS_STATE(j) && own[w] < STATES)
-          matrix[own[w] * STATES + STATE(j)] = ((real *)(of_p + j))[w];
+  series_t sum;
+  if (series_of(s, model, k, time, &sum)) {
+    series_rows(&sum, system + MODEL_FREQUENCIES, own, of_p);
+  } else {
+    FOR_TILE(t) {
+      real_v y[TILE];
+      tile_times(right, t, x, y);
+      FOR_OF_TILE(t, r) {
+        const int j = OF_TILE(t, r);
+        const acc pi = system[MODEL_FREQUENCIES + READ_STATE(j)];
+        UNROLLED(w, WIDTH) {
+          const acc entry = ((real *)(y + r))[w] * pi + (own[w] == STATE(j));
+          ((real *)(of_p + j))[w] = IS_STATE(j) && entry > 0 ? entry : 0;
+        }
       }
     }
   }
+  FOR_STATE(j) UNROLLED(w, WIDTH)
+  if (IS_STATE(j) && own[w] < STATES) matrix[own[w] * STATES + STATE(j)] = ((real *)(of_p + j))[w];
   for (int t = 0; t < (CODES + TILE * STATE_ITEMS - 1) / (TILE * STATE_ITEMS); ++t) {
     real_v y[TILE];
     rows_times(s->tip_table, CODES, t, of_p, y);
@@ -123,9 +128,20 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
   acc exponentials[STATES];
   for (int m = 0; m < STATES; ++m) exponentials[m] = expm1(system[m] * time);
   acc rows[MATRIX_ROWS][STATES];
-  for (int r = 0; r < MATRIX_ROWS; ++r)
-    pmatrix_row_fill(system, exponentials, first + r, s->pmatrix + MATRIX_AT(p, k, PMATRIX_ROW),
-                     rows[r]);
+  series_t sum;
+  if (series_of(s, model, k, time, &sum)) {
+    series_rows(&sum, first, MATRIX_ROWS, rows);
+    for (int r = 0; r < MATRIX_ROWS; ++r)
+      for (int j = 0; j < STATES; ++j) rows[r][j] = series_entry(rows[r][j]);
+  } else {
+    for (int r = 0; r < MATRIX_ROWS; ++r) matrix_row(system, exponentials, first + r, rows[r]);
+  }
+  __global real *matrix = s->pmatrix + MATRIX_AT(p, k, PMATRIX_ROW);
+  for (int r = 0; r < MATRIX_ROWS; ++r) {
+    const int i = first + r;
+    for (int j = 0; j < STATES; ++j) matrix[i * STATES + j] = rows[r][j];
+    matrix[SQUARE + i] = exponentials[i];
+  }
 #if TIP_LOOKUP
   tip_rows_fill(s, rows, first, s->tip_pmatrix + MATRIX_AT(p, k, TIP_ROW));
 #endif

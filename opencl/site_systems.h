@@ -7,11 +7,15 @@
 
 #include "session.h"
 
-// What a pattern has: lambda[S] | s[S] | (1/s)[S] | U[S][S]
+// Entries of short branches that take several changes are smaller than what that leaves of larger
+// ones, and come from a sum without differences, whose terms are found from
+//   Q_ij = r_ij pi_j / speed
+// What a pattern has: lambda[S] | s[S] | (1/s)[S] | U[S][S] | 1/speed; r[S][S] is that of all.
 #define SITE_ROOTS STATES
 #define SITE_INVERSE (SITE_ROOTS + STATES)
 #define SITE_VECTORS (SITE_INVERSE + STATES)
-#define SITE_WORDS (SITE_VECTORS + SQUARE)
+#define SITE_SPEED (SITE_VECTORS + SQUARE)
+#define SITE_WORDS (SITE_SPEED + 1)
 
 typedef real_v frequency_t;
 
@@ -20,6 +24,13 @@ typedef real_v frequency_t;
 // Long enough to be called. Inlined into a walk or a scan it crashes the compiler of PoCL 3, and
 // NVIDIA's (driver 580) made scans of up to 4 states that scored insertions wrong.
 #define SITE_CALL static __attribute__((noinline))
+
+// Share of the sizes of a sum's terms below which they have cancelled each other.
+#if SINGLE
+#define SITE_CANCELLED 0x1p-10f
+#else
+#define SITE_CANCELLED 0x1p-26
+#endif
 
 // A lane's number of a block's patterns.
 #define SITE_WORD(s, block, n) \
@@ -114,18 +125,93 @@ VECTOR_FUNCTION void site_restore(const plf_t *s, int block, const real_v z[STAT
   }
 }
 
+// What comes into every state in Q x; and Q_ii = -leaving[i].
+VECTOR_FUNCTION void site_changes(const plf_t *s, int block, const real_v x[STATES],
+                                  real_v coming[STATES], real_v leaving[STATES]) {
+  const real_v speed = SITE_WORD(s, block, SITE_SPEED);
+  real_v pi[STATES], part[STATES];
+  FOR_STATE(i) {
+    pi[i] = site_frequency(s, block, i) * speed;
+    part[i] = pi[i] * x[i];
+    coming[i] = leaving[i] = 0;
+  }
+  for (int i = 0; i < STATES; ++i) {
+    FOR_TERM(j) {
+      const real rate = s->series[i * STATES + j];
+      coming[i] += rate * part[j];
+      leaving[i] += rate * pi[j];
+    }
+  }
+}
+
+// y = Q x
+VECTOR_FUNCTION void site_flow(const plf_t *s, int block, const real_v x[STATES],
+                               real_v y[STATES]) {
+  real_v leaving[STATES];
+  site_changes(s, block, x, y, leaving);
+  FOR_STATE(i) y[i] -= leaving[i] * x[i];
+}
+
+// What a term of the sum may still add; changes a step of it; and steps, above which nothing is
+// lost by way of the eigen system.
+#define SITE_OMITTED (SINGLE ? 1e-7f : 1e-13)
+#define SITE_REACH 2
+#define SITE_STEPS 64
+#define SITE_TERMS (STATES + 40)
+
+// y = P x = sum_n e^-theta theta^n / n! (I + Q / q)^n x,  theta = q t, in steps of short times.
+SITE_CALL bool site_series(const plf_t *s, int block, real time, const real_v x[STATES],
+                           real_v y[STATES]) {
+  real_v v[STATES], coming[STATES], leaving[STATES], q = 0;
+  site_changes(s, block, x, coming, leaving);
+  FOR_STATE(i) q = leaving[i] > q ? leaving[i] : q;
+  int steps = 1;
+  while (steps <= SITE_STEPS && ANY(q * time > (real_v)(SITE_REACH * steps))) steps *= 2;
+  if (steps > SITE_STEPS) return false;
+  const real_v theta = q * (time / steps), each = 1 / q;
+  FOR_STATE(i) y[i] = x[i];
+  for (int step = 0; step < steps; ++step) {
+    real_v weight = exp(-theta);
+    FOR_STATE(i) {
+      v[i] = y[i];
+      y[i] *= weight;
+    }
+    for (int n = 1, quiet = 0; n < SITE_TERMS && quiet < 2; ++n) {
+      weight *= theta / n;
+      site_changes(s, block, v, coming, leaving);
+      int more = 0;
+      for (int i = 0; i < STATES; ++i) {
+        v[i] = v[i] * (1 - leaving[i] * each) + coming[i] * each;
+        more |= ANY(!(weight * v[i] < (real)SITE_OMITTED * y[i]));
+        y[i] += weight * v[i];
+      }
+      quiet = more ? 0 : quiet + 1;
+    }
+  }
+  return true;
+}
+
 // y = P x
 SITE_CALL void across(const plf_t *s, int p, int block, int k, const real_v x[STATES],
                       real_v y[STATES]) {
   const real time = pmatrix_row(s, p, block, k)[0];
   real_v z[STATES];
   site_project(s, block, x, z);
-  FOR_STATE(m) z[m] *= site_expm1(SITE_WORD(s, block, m) * time);
+  real_v square = 0;
+  FOR_STATE(m) {
+    z[m] *= site_expm1(SITE_WORD(s, block, m) * time);
+    square += z[m] * z[m];
+  }
   site_restore(s, block, z, y);
+  const real_v size = sqrt(square);  // a row of U is as long as 1
+  bits_v lost = 0;
   FOR_STATE(i) {
     const real_v sum = x[i] + y[i];
+    lost |= sum < (x[i] + SITE_WORD(s, block, SITE_INVERSE + i) * size) * (real)SITE_CANCELLED;
     y[i] = sum > 0 ? sum : (real_v)(0);
   }
+  if (time > 0 && ANY(lost != 0) && site_series(s, block, time, x, z))
+    FOR_STATE(i) y[i] = lost != 0 ? z[i] : y[i];
 }
 
 // y = y * (P x), elementwise.
@@ -150,33 +236,46 @@ VECTOR_FUNCTION real_v across_meeting(const plf_t *s, int p, int block, int k,
 // y = Q x, z = Q Q x
 VECTOR_FUNCTION void generator_times(const plf_t *s, __global const real *system, int block, int t,
                                      const real_v x[STATES], real_v y[STATES], real_v z[STATES]) {
-  real_v part[STATES];
-  site_project(s, block, x, part);
-  FOR_STATE(m) part[m] *= SITE_WORD(s, block, m);
-  site_restore(s, block, part, y);
-  FOR_STATE(m) part[m] *= SITE_WORD(s, block, m);
-  site_restore(s, block, part, z);
+  site_flow(s, block, x, y);
+  site_flow(s, block, y, z);
 }
 
 // sums = sum_i pi_i x_i (P y)_i and its first two derivatives in t.
-VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, int p, int block, int k,
-                               const real_v x[STATES], const real_v y[STATES], real_v sums[3]) {
+VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, bool is_direct, int p,
+                               int block, int k, const real_v x[STATES], const real_v y[STATES],
+                               real_v sums[3]) {
   const real time = pmatrix_row(s, p, block, k)[0], rate = model[MODEL_RATES + k];
   real_v left[STATES], right[STATES], sum = 0, slope = 0, curve = 0;
   site_project(s, block, x, left);
   site_project(s, block, y, right);
   FOR_STATE(i) sum += site_frequency(s, block, i) * x[i] * y[i];
+  real_v size = sum;
   FOR_STATE(m) {
     const real_v eigenvalue = SITE_WORD(s, block, m), lambda = eigenvalue * rate;
     const real_v change = site_expm1(eigenvalue * time), a = left[m] * right[m];
     const real_v first = (lambda * (change + 1)) * a;
     sum += change * a;
+    size += fabs(change * a);
     slope += first;
     curve += lambda * first;
   }
   sums[0] = sum;
   sums[1] = slope;
   sums[2] = curve;
+  const bits_v lost = !(sum > size * (real)SITE_CANCELLED);
+  if (time > 0 && ANY(lost != 0)) {
+    real_v exact[3] = {0, 0, 0};
+    across(s, p, block, k, y, right);
+    site_flow(s, block, right, left);
+    FOR_STATE(i) {
+      const real_v seen = site_frequency(s, block, i) * x[i];
+      exact[0] += seen * right[i];
+      exact[1] += rate * seen * left[i];
+    }
+    site_flow(s, block, x, right);
+    FOR_STATE(i) exact[2] += rate * rate * (site_frequency(s, block, i) * right[i] * left[i]);
+    UNROLLED(t, 3) sums[t] = lost != 0 ? exact[t] : sums[t];
+  }
 }
 
 #endif

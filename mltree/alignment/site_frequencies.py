@@ -37,10 +37,14 @@ class SiteSystems(Value, eq=False):
     """f64 [L, S, S]: U, a vector in each column."""
     roots: Float64
     """f64 [L, S]: √π."""
+    exchangeabilities: Float64
+    """f64 [S, S]: r of all patterns, 0 on the diagonal: Q_ij = r_ij π_j / speed."""
 
     def take(self, which: NDArray[np.intp] | slice) -> SiteSystems:
         """Those of some patterns."""
-        return SiteSystems(self.eigenvalues[which], self.vectors[which], self.roots[which])
+        return SiteSystems(
+            self.eigenvalues[which], self.vectors[which], self.roots[which], self.exchangeabilities
+        )
 
     def put(self, where: slice, others: SiteSystems) -> None:
         """Write those of other patterns over some."""
@@ -61,6 +65,13 @@ class SiteSystems(Value, eq=False):
     def frequencies(self) -> Float64:
         """f64 [L, S]: π."""
         return self.roots**2
+
+    @property
+    def speeds(self) -> Float64:
+        """f64 [L]: Σ π_i r_ij π_j."""
+        flow = np.einsum("li,ij->lj", self.frequencies, self.exchangeabilities)
+        speeds: Float64 = (flow * self.frequencies).sum(axis=1)
+        return speeds
 
 
 def read_site_frequencies(path: str, states: int, n_sites: int) -> Float64:

@@ -136,7 +136,7 @@ class Blocks(Value, eq=False):
         return slice(n_patterns) if is_front else self.places
 
     def systems(self, systems: SiteSystems | None) -> Float64:
-        """f64[blocks, words, lanes]: λ, √π, 1/√π, U of each pattern; the first's as padding.
+        """f64[blocks, words, lanes]: λ, √π, 1/√π, U, 1/speed of each pattern; the first's as padding.
 
         One number that nobody reads where patterns have none.
         """
@@ -146,7 +146,9 @@ class Blocks(Value, eq=False):
         pattern[self.places] = np.arange(len(self.places))
         own = systems.take(pattern)
         vectors = own.vectors.reshape(self.width, -1)
-        words = np.concatenate([own.eigenvalues, own.roots, 1 / own.roots, vectors], axis=1)
+        speeds = 1 / own.speeds[:, None]
+        words = [own.eigenvalues, own.roots, 1 / own.roots, vectors, speeds]
+        words = np.concatenate(words, axis=1)
         return words.reshape(self.count, self.vw, -1).swapaxes(1, 2)
 
     def chunks_of(self, first_part: Int32, parts: Int32) -> Int32:

@@ -35,6 +35,8 @@ def put_patterns(
     for table in OF_BLOCKS:
         memory.put(table, getattr(blocks, table))
     memory.put("site_system", blocks.systems(patterns.systems).astype(real))
+    if patterns.systems is not None:
+        memory.put("series", patterns.systems.exchangeabilities.astype(acc))
     memory.put("weights", blocks.padded(patterns.weights[None], kind=acc))
     memory.reserve("site_lnl", blocks.width * acc.itemsize)
 

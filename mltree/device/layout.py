@@ -157,7 +157,7 @@ class Layout(Value):
     def site_bytes(self) -> int:
         """Bytes of a pattern's own eigen system; 0 where it has none."""
         real = 4 if self.single else 8
-        return self.states * (self.states + 3) * real if self.site_systems else 0
+        return (self.states * (self.states + 3) + 1) * real if self.site_systems else 0
 
     def of(self, patterns: Patterns) -> Layout:
         """The same for these: where they have an eigen system each, there is no P x tip."""

@@ -26,7 +26,7 @@ from mltree.device.worker import BUFFERS, Dispatch, Launch, Plan, Worker
 from mltree.errors import DeviceError, DeviceMemoryError
 from mltree.launch import Fault, Mark, StateLayout, Sync, state_layout
 from mltree.likelihood.engine import Result, Weights
-from mltree.likelihood.model_rows import model_rows
+from mltree.likelihood.model_rows import model_rows, series_rows
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Repeat
 from mltree.likelihood.work import most_steps
@@ -116,6 +116,12 @@ class Session:
         rows = model_rows(models)
         self.memory.put("model", rows.astype(self._acc))
         self.memory.put("model_real", rows.astype(self._real))
+        if self.layout.site_systems:
+            return  # patterns have Q of their own
+        series, places = series_rows(models)
+        if series.size:
+            self.memory.put("series", series.astype(self._acc))
+        self.memory.put("series_at", places)
 
     def load_weights(self, rows: Weights) -> None:
         """Take rows of the panel's weights [R, L]."""

@@ -10,13 +10,15 @@ import numpy.typing as npt
 
 from mltree import contract
 from mltree.alignment.site_frequencies import SiteSystems
-from mltree.model.eigen import ModelArrays
+from mltree.model.eigen import ModelArrays, rate_matrix
 from mltree.model.portable import product
+from mltree.model.series import Series, series_of
 from mltree.values import Value
 
-__all__ = ["ModelRow", "RowLayout", "model_rows", "tables_of"]
+__all__ = ["ModelRow", "RowLayout", "model_rows", "series_rows", "tables_of"]
 
 Float64 = npt.NDArray[np.float64]
+Int32 = npt.NDArray[np.int32]
 
 
 class ModelRow(NamedTuple):
@@ -52,9 +54,11 @@ def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
 
     f64[L, 1, S] and f64[L, 1, S, S]: those of a pattern are the same in all categories.
     """
-    right, left = systems.right, systems.left
-    generator = product(right * systems.eigenvalues[:, None], left)
-    squares = right, left, generator
+    states = len(systems.exchangeabilities)
+    rates = systems.exchangeabilities[np.triu_indices(states, 1)]
+    each = np.broadcast_to(rates, (len(systems.roots), len(rates)))
+    generator = rate_matrix(each, systems.frequencies)
+    squares = systems.right, systems.left, generator
     tables = systems.eigenvalues, *squares, product(generator, generator), systems.roots**2
     return tuple(table[:, None] for table in tables)
 
@@ -92,13 +96,37 @@ class RowLayout(Value):
 
 def model_rows(models: Sequence[ModelArrays]) -> Float64:
     """f64[n, words], a row per model (see ``opencl/session.h``)."""
-    eigenvalues, right, left, frequencies, rates, weights = (
-        np.concatenate(tables).reshape(len(models), *tables[0].shape)  # stack takes three times it
-        for tables in zip(*(vars(model).values() for model in models), strict=True)
-    )
-    generator = product(right * eigenvalues[..., None, :], left)
+    eigenvalues, right, left, frequencies, generator, _, rates, weights = _stacked(models)
     squares = (right, left, generator, product(generator, generator))
     count, systems = len(models), models[0].n_systems
     flat = [part.reshape(count, systems, -1) for part in (eigenvalues, *squares, frequencies)]
     tables = np.concatenate(flat, axis=2).reshape(count, -1)
     return np.concatenate([tables, rates, weights], axis=1)
+
+
+def series_rows(models: Sequence[ModelArrays]) -> tuple[Float64, Int32]:
+    """The series of all rate matrices f64[n], and where those of each model begin i32[n, M].
+
+    See ``opencl/series.h``; NO_SERIES where the eigen system gives every entry of P.
+    """
+    direct = np.array([model.direct for model in models]).reshape(len(models), -1)
+    places = np.full(direct.shape, contract.NO_SERIES, np.int32)
+    series: dict[Series, int] = {}
+    size = 0
+    for row, system in zip(*np.nonzero(direct == 0.0), strict=True):
+        own = series_of(*models[row].system(system))
+        if own not in series:
+            series[own] = size
+            size += own.words.size
+        places[row, system] = series[own]
+    return np.concatenate([np.zeros(0), *(own.words for own in series)]), places
+
+
+def _stacked(models: Sequence[ModelArrays]) -> list[Float64]:
+    """The arrays of models, with an axis of models in front."""
+    return [
+        np.concatenate([np.atleast_1d(table) for table in tables]).reshape(
+            len(models), *tables[0].shape
+        )  # stack takes three times it
+        for tables in zip(*(vars(model).values() for model in models), strict=True)
+    ]

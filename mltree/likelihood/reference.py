@@ -43,13 +43,16 @@ from mltree.likelihood.stages import (
 )
 from mltree.model.eigen import ModelArrays
 
-__all__ = ["ReferenceEngine"]
+__all__ = ["ReferenceEngine", "exponential"]
 
 Float64 = npt.NDArray[np.float64]
 Int32 = npt.NDArray[np.int32]
 
 UNBOUNDED = 1 << 30
 """CLA slots: it has the host's memory."""
+
+MOST_TERMS_OF_ONE = 20
+"""Terms of e^theta for theta up to 1, beside those that lead from a state to the farthest."""
 
 _THRESHOLD = 2.0**-SCALE_BITS_DOUBLE
 _LN_SCALE = SCALE_BITS_DOUBLE * np.log(2.0)
@@ -100,7 +103,6 @@ class ReferenceEngine:
         self._bounds = length_bounds
         self._cla: dict[tuple[int, int], _Scaled] = {}
         self._p: dict[int, Float64] = {}
-        self._expm1: dict[int, Float64] = {}
         self._models: list[ModelRow] = []
         self._weights = patterns.weights[None].copy()
         self._site_lnl = np.zeros((1, patterns.n_patterns))
@@ -112,6 +114,11 @@ class ReferenceEngine:
     def load_models(self, models: Sequence[ModelArrays]) -> None:
         """Take models, a row each; patterns with eigen systems of their own have those instead."""
         self._models = self._row.unpack(model_rows(models))
+        direct = np.array([model.direct for model in models]).reshape(len(models), -1)
+        if self._tables is not None:
+            direct = np.zeros_like(direct)  # as small as their frequencies may be
+        self._is_indirect = np.repeat(direct == 0.0, self._row.categories // self._row.systems, 1)
+        """bool[n, K]: of categories whose P the eigen system does not give (see `exponential`)."""
 
     def load_weights(self, rows: Weights) -> None:
         """Take rows of weights f64[R, L]."""
@@ -196,11 +203,13 @@ class ReferenceEngine:
         for part in range(first, first + parts):
             row = self._model_of(model, part)
             time = row.rates * self._lengths[length + stride * part]
-            expm1 = np.expm1(time[:, None] * row.eigenvalues)
-            change = (row.right * expm1[..., None, :]) @ row.left
-            identity = np.eye(self._row.states)
-            self._p[p + part] = np.maximum(identity + change, 0.0)
-            self._expm1[p + part] = expm1
+            change = (
+                row.right * np.expm1(time[:, None] * row.eigenvalues)[..., None, :]
+            ) @ row.left
+            made = np.maximum(np.eye(self._row.states) + change, 0.0)
+            for k in np.flatnonzero(self._is_indirect[model + part]):
+                made[:, k] = exponential(row.generator[:, k % row.generator.shape[1]], time[k])
+            self._p[p + part] = made
 
     def _reduce(self, cell: int, first_sum: int, count: int, first_part: int, parts: int) -> None:
         cells = self._cells[cell : cell + count, first_part : first_part + parts]
@@ -272,19 +281,16 @@ class ReferenceEngine:
         self, x: int, y: int, p: int, case: int, model: int, weights: int, cell: int
     ) -> None:
         del case  # its part is at hand
-        row, expm1 = self._model(model), self._expm1[p + self._part]
-        a, b = self._operand(x), self._operand(y)
-        sum_gamma = np.einsum(
-            "lki,lkim,lki->lkm", row.frequencies, row.right, a.values
-        ) * np.einsum("lkmi,lki->lkm", row.left, b.values)
-        same = np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
-        lam = row.rates[:, None] * row.eigenvalues
-        likelihood = same + np.einsum("k,lkm,lkm->lk", row.weights, sum_gamma, expm1)
-        slope = np.einsum("k,lkm,lkm->lk", row.weights, sum_gamma, lam * (expm1 + 1))
-        curve = np.einsum("k,lkm,lkm->lk", row.weights, sum_gamma, lam**2 * (expm1 + 1))
-        (l0, l1, l2), _ = _over_categories(
-            np.stack([likelihood, slope, curve]), a.counts + b.counts
-        )
+        row = self._model(model)
+        a, b = self._operand(x), self._across(self._operand(y), p)
+        flow = row.rates[:, None, None] * row.generator
+        first = np.einsum("lkij,lkj->lki", flow, b.values)
+        orders = b.values, first, np.einsum("lkij,lkj->lki", flow, first)
+        terms = [
+            np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, a.values, order)
+            for order in orders
+        ]
+        (l0, l1, l2), _ = _over_categories(np.stack(terms), a.counts + b.counts)
         self._cells[cell, self._part] = self._weighted(weights, l1 / l0)
         self._cells[cell + 1, self._part] = self._weighted(weights, l2 / l0 - (l1 / l0) ** 2)
 
@@ -379,6 +385,26 @@ class ReferenceEngine:
         self._cells[cell : cell + TRIPOD_CELLS, self._part] = self._weighted(
             weights, np.stack(sums, axis=1)
         )
+
+
+def exponential(generators: Float64, time: float) -> Float64:
+    """f64[..., S, S]: e^(Q t) by scaling and squaring, without a difference: Q + q I >= 0.
+
+    The definition of :mod:`mltree.model.series`.
+    """
+    states, one = generators.shape[-1], np.eye(generators.shape[-1])
+    rates = -np.diagonal(generators, axis1=-2, axis2=-1).min(axis=-1)[..., None, None]
+    squarings = max(0, int(np.ceil(np.log2(max(float(rates.max()) * time, 1.0)))))
+    theta = rates * (time * 0.5**squarings)
+    lazy = np.maximum(generators / rates + one, 0.0)
+    term = total = np.exp(-theta) * one
+    for n in range(1, states + MOST_TERMS_OF_ONE):
+        term = term @ lazy * (theta / n)
+        total = total + term
+    for _ in range(squarings):
+        total = total @ total
+        total /= total.sum(axis=-1, keepdims=True)
+    return total
 
 
 def _over_categories(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mltree.errors import ModelError
 from mltree.model.portable import eigensystem, product
+from mltree.model.series import is_direct, series_of
 from mltree.values import Value
 
 __all__ = [
@@ -34,8 +35,9 @@ __all__ = [
 ]
 
 Table: TypeAlias = NDArray[np.float64]
-System: TypeAlias = tuple[Table, Table, Table, Table]
-"""Eigenvalues, V, V⁻¹ and guarded frequencies; of many matrices along the first axis."""
+System: TypeAlias = tuple[Table, Table, Table, Table, Table, Table]
+"""Eigenvalues, V, V⁻¹, guarded frequencies, Q, and 1 where the eigen system gives all of P, else 0;
+of many matrices along the first axis."""
 
 MOST_KNOWN = 64
 """Matrices whose eigen systems are remembered, beside those of the last call."""
@@ -61,6 +63,10 @@ class ModelArrays(Value, eq=False):
     """f64 [S, S]: V⁻¹."""
     frequencies: NDArray[np.float64]
     """f64 [S]: π, sum 1, each at least about `MIN_FREQUENCY`."""
+    generator: NDArray[np.float64]
+    """f64 [S, S]: Q, exact where the product of the others is not."""
+    direct: NDArray[np.float64]
+    """f64 []: 1 where the eigen system gives every entry of P(t) (:mod:`mltree.model.series`)."""
     rates: NDArray[np.float64]
     """f64 [K]: relative rates."""
     weights: NDArray[np.float64]
@@ -83,6 +89,14 @@ class ModelArrays(Value, eq=False):
     def n_categories(self) -> int:
         """K."""
         return int(self.rates.shape[-1])
+
+    def system(self, number: int) -> tuple[Table, Table, Table, Table, Table]:
+        """Eigenvalues, V, V⁻¹, frequencies and Q of one of the eigen systems."""
+        tables = list(vars(self).values())[:5]
+        if self.eigenvalues.ndim > 1:
+            tables = [table[number] for table in tables]
+        eigenvalues, right, left, frequencies, generator = tables
+        return eigenvalues, right, left, frequencies, generator
 
     def unstacked(self) -> list[ModelArrays]:
         """One by one the models that stand side by side along the first axis."""
@@ -151,8 +165,8 @@ def systems_of(exchangeabilities: Table, frequencies: Table) -> System:
     place = dict(zip(rows, range(len(rows)), strict=True))
     back, first = [place[key] for key in keys], list(rows.values())
     tables = _system(exchangeabilities[first], frequencies[first])
-    eigenvalues, right, left, guarded = (table[back] for table in tables)
-    return eigenvalues, right, left, guarded
+    eigenvalues, right, left, guarded, generator, direct = (table[back] for table in tables)
+    return eigenvalues, right, left, guarded, generator, direct
 
 
 def known_systems(exchangeabilities: Table, frequencies: Table) -> list[System]:
@@ -194,17 +208,19 @@ _known: dict[bytes, System] = {}
 
 
 def _system(exchangeabilities: NDArray[np.float64], frequencies: NDArray[np.float64]) -> System:
-    """Eigenvalues, V, V⁻¹ and guarded frequencies."""
+    """The eigen systems of matrices f64 [..., S(S-1)/2] and f64 [..., S]; see `System`."""
     guarded = np.maximum(frequencies, MIN_FREQUENCY)
     guarded = guarded / guarded.sum(axis=-1, keepdims=True)
     root = np.sqrt(guarded)
-    similar = rate_matrix(exchangeabilities, guarded) * root[..., :, None] / root[..., None, :]
+    generator = rate_matrix(exchangeabilities, guarded)
+    similar = generator * root[..., :, None] / root[..., None, :]
     eigenvalues, u = eigensystem(0.5 * (similar + similar.swapaxes(-1, -2)))
     eigenvalues = np.minimum(eigenvalues, 0.0)
     eigenvalues[..., -1] = 0.0
     right = np.ascontiguousarray(u / root[..., :, None])
     left = np.ascontiguousarray(u.swapaxes(-1, -2) * root[..., None, :])
-    return eigenvalues, right, left, guarded
+    direct = is_direct(eigenvalues, right, left, guarded, generator).astype(np.float64)
+    return eigenvalues, right, left, guarded, generator, direct
 
 
 def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) -> ModelArrays:
@@ -220,12 +236,11 @@ def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) ->
     rates, weights = np.zeros((systems, width)), np.zeros((systems, width))
     rates[:own, : arrays.n_categories // own] = (arrays.rates * scaler).reshape(own, -1)
     weights[:own, : arrays.n_categories // own] = arrays.weights.reshape(own, -1)
-    tables = [arrays.eigenvalues, arrays.right, arrays.left, arrays.frequencies]
+    *tables, _, _ = vars(arrays).values()
     if systems > 1:
         last = [table if own > 1 else table[None] for table in tables]
         tables = [np.concatenate([t, np.repeat(t[-1:], systems - own, axis=0)]) for t in last]
-    eigenvalues, right, left, frequencies = tables
-    return ModelArrays(eigenvalues, right, left, frequencies, rates.ravel(), weights.ravel())
+    return ModelArrays(*tables, rates.ravel(), weights.ravel())
 
 
 def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -234,11 +249,18 @@ def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.
         P = I + V diag(exp(λ r t) - 1) V⁻¹
 
     Written with expm1 so that off-diagonal entries of very short branches (t = 1e-6) keep all
-    their digits, and t = 0 is the identity; rounding below zero is cut off.
+    their digits, and t = 0 is the identity; rounding below zero is cut off. Where that loses
+    entries that take several changes, P is the sum of a series (:mod:`mltree.model.series`).
     """
-    exponents = np.multiply.outer(np.multiply.outer(lengths, arrays.rates), arrays.eigenvalues)
+    times = np.multiply.outer(lengths, arrays.rates)
+    exponents = np.multiply.outer(times, arrays.eigenvalues)
     change = product(arrays.right * np.expm1(exponents)[..., None, :], arrays.left)
     p: NDArray[np.float64] = np.maximum(change + np.eye(arrays.n_states), 0.0)
+    if not arrays.direct:
+        series = series_of(*arrays.system(0))
+        for at, time in np.ndenumerate(times):
+            summed = series.p_matrix(time)
+            p[at] = p[at] if summed is None else summed
     return p
 
 

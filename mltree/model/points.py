@@ -187,8 +187,10 @@ def _systems(groups: Sequence[_Points]) -> list[Sequence[Iterable[Float64]]]:
 
 
 def _stacked(systems: Sequence[System]) -> System:
-    eigenvalues, right, left, frequencies = (np.stack(rows) for rows in zip(*systems, strict=True))
-    return eigenvalues, right, left, frequencies
+    eigenvalues, right, left, frequencies, generator, direct = (
+        np.stack(rows) for rows in zip(*systems, strict=True)
+    )
+    return eigenvalues, right, left, frequencies, generator, direct
 
 
 def among_sites(model: Model, points: Float64) -> Categories:

@@ -38,7 +38,9 @@ def site_systems(exchangeabilities: Float64, frequencies: Float64) -> SiteSystem
         for first in range(0, len(distinct), AT_ONCE)
     ]
     parts = (np.concatenate(tables) for tables in zip(*each, strict=True))
-    return SiteSystems(*parts).take(which.ravel())
+    square = np.zeros((frequencies.shape[1],) * 2)
+    square[np.triu_indices(len(square), 1)] = exchangeabilities
+    return SiteSystems(*parts, square + square.T).take(which.ravel())
 
 
 def _decomposed(

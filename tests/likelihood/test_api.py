@@ -276,7 +276,10 @@ def identity_model(states: int, categories: int) -> ModelArrays:
     """A model under which nothing ever changes: Q = 0, every P the identity."""
     eye, share = np.eye(states), np.full(states, 1 / states)
     weights = np.full(categories, 1 / categories)
-    return ModelArrays(np.zeros(states), eye, eye, share, np.ones(categories), weights)
+    still, direct = np.zeros((states, states)), np.ones(())
+    return ModelArrays(
+        np.zeros(states), eye, eye, share, still, direct, np.ones(categories), weights
+    )
 
 
 def test_constant_one(

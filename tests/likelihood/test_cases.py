@@ -292,14 +292,8 @@ def test_a_mixture_is_the_sum_of_its_classes(
     bases = make_problem(TAXA, 1, trees=classes, seed=3, categories=rates).models
     weights = rng.dirichlet(np.ones(classes * rates))
     speed = rng.exponential(size=classes * rates)
-    model = ModelArrays(
-        np.stack([base.eigenvalues for base in bases]),
-        np.stack([base.right for base in bases]),
-        np.stack([base.left for base in bases]),
-        np.stack([base.frequencies for base in bases]),
-        speed,
-        weights,
-    )
+    tables = zip(*(list(vars(base).values())[:-2] for base in bases), strict=True)
+    model = ModelArrays(*map(np.stack, tables), speed, weights)
     inner = open_engine(problem.patterns, classes * rates, systems=classes)
     engine = VerifiedEngine(inner, TAXA)
     engine.load_models([model])

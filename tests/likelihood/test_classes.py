@@ -22,7 +22,7 @@ from mltree.likelihood.reference import ReferenceEngine
 from mltree.model.eigen import ModelArrays, random_reversible
 
 BOUNDS = (1e-6, 100.0)
-FIELDS = ("eigenvalues", "right", "left", "frequencies")
+FIELDS = ("eigenvalues", "right", "left", "frequencies", "generator", "direct")
 
 
 def mixture(states: int, classes: int, rng: np.random.Generator) -> tuple[ModelArrays, Any]:

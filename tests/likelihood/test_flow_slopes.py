@@ -47,7 +47,7 @@ def test_slopes_are_differences(case: int, make_problem: Callable[..., Any]) -> 
         return (
             found
             if classes > 1
-            else ModelArrays(*(t[0] for t in list(vars(found).values())[:4]), rates, weights)
+            else ModelArrays(*(t[0] for t in list(vars(found).values())[:6]), rates, weights)
         )
 
     def lnl(logs: np.ndarray) -> float:

@@ -65,7 +65,7 @@ def test_classes_keep_their_weights_and_speeds(
     problem = make_problem(6, 25, categories=2)
     alone = [random_reversible(4, rng, categories=2) for _ in range(3)]
     weights, speeds = np.array([0.5, 0.0, 0.5]), np.array([0.4, 1.0, 1.6])
-    names = ("eigenvalues", "right", "left", "frequencies")
+    names = ("eigenvalues", "right", "left", "frequencies", "generator", "direct")
     stacked = {name: np.stack([getattr(own, name) for own in alone]) for name in names}
     arrays = ModelArrays(
         **stacked,
