@@ -15,7 +15,6 @@ where the eigen system is as good.
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +42,11 @@ QUIET = 4
 MOST_DOUBLINGS = 32
 """Doublings of the reach at most: q t up to 8e9."""
 
-MOST_KNOWN = 32
+MOST_KNOWN = 16
 """Series that are remembered: of 61 states each has about 1 MB."""
+
+ROWS_COMPARED = 4
+"""Rows of P, those with the smallest entries, in which the eigen system is compared."""
 
 _ROUNDINGS = 4 * 2.0**-53
 """Relative error of a sum over the eigen system, by its terms' size."""
@@ -59,20 +61,17 @@ def is_direct(
     sum_m V_im lambda_m V^-1_mj t and I - sum_(m < S) V_im V^-1_mj, with the roundings of as large
     terms.
     """
-    scaled = right * eigenvalues[..., None, :]
-    diagonal = np.eye(generator.shape[-1], dtype=bool)
-    short = diagonal | (_error(scaled, left, generator) <= DIRECT * generator)
-    found: NDArray[np.bool_] = short.all(axis=(-2, -1)) & _is_stationary(right, left, frequencies)
-    return found
-
-
-def _is_stationary(right: Float64, left: Float64, frequencies: Float64) -> NDArray[np.bool_]:
-    """Bool [...]: whether the eigen system gives P(infinity), whose rows are the frequencies."""
-    one = np.eye(right.shape[-1])
-    moving = right[..., :-1], left[..., :-1, :]
+    states = generator.shape[-1]
+    off = ~np.eye(states, dtype=bool)
+    is_kept = (generator[..., off] > 0.0).all(axis=-1)
+    if not is_kept.any():
+        return is_kept
+    short = _error(right * eigenvalues[..., None, :], left, generator) <= DIRECT * generator
     stationary = frequencies[..., None, :]
-    found: NDArray[np.bool_] = _error(*moving, one - stationary) <= DIRECT * stationary
-    return found.all(axis=(-2, -1))
+    moving = right[..., :-1], left[..., :-1, :]
+    long = _error(*moving, np.eye(states) - stationary) <= DIRECT * stationary
+    found: NDArray[np.bool_] = is_kept & (short | ~off).all((-2, -1)) & long.all((-2, -1))
+    return found
 
 
 def _error(a: Float64, b: Float64, exact: Float64) -> Float64:
@@ -93,30 +92,32 @@ class Series:
         frequencies: Float64,
         generator: Float64,
     ) -> None:
-        self._system = eigenvalues, right, left
+        states = len(generator)
         self.rate = float(-generator.diagonal().min())
         """q."""
+        self.reach = TERM_REACH / self.rate
+        """Longest time of which the terms are summed."""
         powers = _powers(generator / self.rate)
         self.counts = _counts(powers)
         """Terms for q t up to `TERM_REACH`, up to half of it, a quarter of it ..."""
-        self.powers = powers[: self.counts[0]]
-        """f64 [N, S, S]: R, R^2, ..."""
-        is_stationary = bool(_is_stationary(right, left, frequencies))
-        reached = _sum(powers, TERM_REACH, len(powers))
-        self.doublings, self.until = self._doubled(reached, is_stationary)
-        """f64 [D, S, S]: P of the reach, of twice, of four times the reach ... and the time from
-        which on the eigen system is used."""
-
-    @property
-    def reach(self) -> float:
-        """Longest time of which the terms are summed."""
-        return TERM_REACH / self.rate
-
-    @cached_property
-    def words(self) -> Float64:
+        doublings = []
+        p, self.until = _sum(powers, TERM_REACH, len(powers)), self.reach
+        is_stationary = _is_alike(right[:, :-1], left[:-1], frequencies)
+        while len(doublings) < MOST_DOUBLINGS:
+            change = right * expm1(eigenvalues * self.until)
+            if is_stationary and _is_alike(change, left, p):
+                break
+            doublings.append(p)
+            p, self.until = product(p, p), 2.0 * self.until
+            p /= p.sum(axis=1, keepdims=True)  # else the rows' roundings double too
+        head = [self.rate, self.reach, self.until, self.counts[0], *self.counts]
+        tables = [*powers[: self.counts[0]], *doublings]
+        self.words = np.concatenate([head, *(table.ravel() for table in tables)])
         """f64 [n]: how an engine keeps it (``opencl/series.h``)."""
-        head = [self.rate, self.reach, self.until, len(self.powers), *self.counts]
-        return np.concatenate([head, self.powers.ravel(), self.doublings.ravel()])
+        both = self.words[len(head) :].reshape(-1, states, states)
+        self.powers, self.doublings = both[: self.counts[0]], both[self.counts[0] :]
+        """f64 [N, S, S]: R, R^2, ...; f64 [D, S, S]: P of the reach, of twice, of four times the
+        reach ... until the eigen system is as good."""
 
     def p_matrix(self, time: float) -> Float64 | None:
         """f64 [S, S]: P(t), or None where the eigen system gives it."""
@@ -131,39 +132,40 @@ class Series:
                 p = product(p, doubled)
         return p
 
-    def _doubled(self, p: Float64, is_stationary: bool) -> tuple[Float64, float]:
-        """P of the reach and of its doublings, up to where the eigen system is as good."""
-        eigenvalues, right, left = self._system
-        found, time, one = [], self.reach, np.eye(len(p))
-        while len(found) < MOST_DOUBLINGS:
-            error = _error(right * expm1(eigenvalues * time), left, p - one)
-            if is_stationary and (error + _ROUNDINGS * one <= DIRECT * p).all():
-                break
-            found.append(p)
-            p, time = product(p, p), 2.0 * time
-            p /= p.sum(axis=1, keepdims=True)  # else the rows' roundings double too
-        return np.array(found).reshape(-1, *p.shape), time
+
+def _is_alike(right: Float64, left: Float64, p: Float64) -> bool:
+    """Whether I plus or minus the product of f64 [S, m] and f64 [m, S] gives P f64 [S, S], or rows
+    f64 [S] that are all the same, entry by entry: in the rows with the smallest entries."""
+    rows = np.argsort(p.min(axis=-1) if p.ndim > 1 else p, kind="stable")[:ROWS_COMPARED]
+    one = np.eye(len(right))[rows]
+    exact = p[rows] - one if p.ndim > 1 else one - p
+    error = _error(right[rows], left, exact) + _ROUNDINGS * one
+    return bool((error <= DIRECT * (p[rows] if p.ndim > 1 else p)).all())
 
 
 def _powers(step: Float64) -> Float64:
     """f64 [N, S, S]: powers of R = I + `step` until the next ones add nothing at the reach."""
     states = len(step)
     lazy = np.maximum(step + np.eye(states), 0.0)
-    powers = np.empty((MOST_TERMS, states, states))
-    powers[0] = lazy
+    # Most entries of a codon's R are 0: a row adds up those rows of a power that it reaches.
+    most = int((lazy > 0.0).sum(axis=1).max())
+    reached = np.argsort(lazy == 0.0, axis=1, kind="stable")[:, :most]
+    shares = np.take_along_axis(lazy, reached, 1)
+    powers = [lazy]
     weight = math.exp(-TERM_REACH) * TERM_REACH
     total = weight * lazy
     quiet = 0
-    for n in range(1, MOST_TERMS):
-        powers[n] = product(powers[n - 1], lazy)
-        weight *= TERM_REACH / (n + 1)
-        term = weight * powers[n]
+    while quiet < QUIET and len(powers) < MOST_TERMS:
+        before, power = powers[-1], np.zeros_like(lazy)
+        for n in range(most):
+            power += shares[:, n, None] * before[reached[:, n]]
+        powers.append(power)
+        weight *= TERM_REACH / len(powers)
+        term = weight * power
         total += term
-        is_small = n >= min(states, MOST_TERMS // 2) and (term <= OMITTED / 8 * total).all()
-        quiet = quiet + 1 if is_small else 0
-        if quiet == QUIET:
-            return powers[: n + 1]
-    return powers
+        is_reached = len(powers) >= states or (total > 0.0).all()
+        quiet = quiet + 1 if is_reached and (term <= OMITTED / 8 * total).all() else 0
+    return np.array(powers)
 
 
 def _sum(powers: Float64, theta: float, count: int) -> Float64:
