@@ -136,7 +136,7 @@ class Blocks(Value, eq=False):
         return slice(n_patterns) if is_front else self.places
 
     def systems(self, systems: SiteSystems | None) -> Float64:
-        """f64[blocks, words, lanes]: λ, √π, 1/√π, U, 1/speed of each pattern; the first's as padding.
+        """f64[blocks, words, lanes]: λ, √π, 1/√π, U and 1/speed of patterns; the first's as padding.
 
         One number that nobody reads where patterns have none.
         """

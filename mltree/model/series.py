@@ -134,8 +134,11 @@ class Series:
 
 
 def _is_alike(right: Float64, left: Float64, p: Float64) -> bool:
-    """Whether I plus or minus the product of f64 [S, m] and f64 [m, S] gives P f64 [S, S], or rows
-    f64 [S] that are all the same, entry by entry: in the rows with the smallest entries."""
+    """Compare I plus a product, or I less it, with P entry by entry, in the rows of its least ones.
+
+    right, left  f64 [S, m] and f64 [m, S]
+    p            f64 [S, S], I plus the product; or f64 [S], the row of I less the product
+    """
     rows = np.argsort(p.min(axis=-1) if p.ndim > 1 else p, kind="stable")[:ROWS_COMPARED]
     one = np.eye(len(right))[rows]
     exact = p[rows] - one if p.ndim > 1 else one - p
