@@ -216,9 +216,15 @@ class Finish(Value):
         return True
 
 
-def acts(settings: SearchSettings, site_rates: bool = False) -> tuple[Act, ...]:
-    """The acts of a search; with rates of sites it ends near a maximum, for it is but a means."""
-    if not settings.phases and not site_rates:
+def acts(
+    settings: SearchSettings, *, site_rates: bool = False, in_parts: bool = False
+) -> tuple[Act, ...]:
+    """The acts of a search; with rates of sites it ends near a maximum, for it is but a means.
+
+    A tree that stays is fitted from its own lengths; but models of parts, from the best that each
+    has, side by side.
+    """
+    if not settings.phases and not site_rates and not in_parts:
         return Score(), Finish()
     smooth = Smooth(settings.rounds.smooth_epsilon)
     rates: tuple[Act, ...] = (FitSiteRates(),) if site_rates else ()
