@@ -70,6 +70,7 @@ class Task:
     model: PartitionModel
     likelihood: Likelihood
     text: str
+    patterns: Patterns
 
     def vector_of(self, model: PartitionModel) -> np.ndarray:
         """The free parameters of all parts."""
@@ -98,7 +99,7 @@ def task_of(tree: Tree, patterns: Patterns, fitted: Sequence[str], linkage: Link
         Resources(), patterns, max(model.categories), BOUNDS, systems=max(model.systems)
     )
     text = f"{linkage} {', '.join(fitted)}, {tree.n_tips} x {sites}"
-    return Task(tree, model, placement.likelihood(patterns), text)
+    return Task(tree, model, placement.likelihood(patterns), text, patterns)
 
 
 def patterns_of(parts: Sequence[np.ndarray], alphabet: Alphabet) -> Patterns:
@@ -337,6 +338,19 @@ def mixture_task(rng: np.random.Generator) -> Task:
     return make_task(small_tree(rng), true, text, int(rng.integers(600, 1001)), rng)
 
 
+def few_sites_task(rng: np.random.Generator, forms: Sequence[str]) -> Task:
+    """Of 40 sites on, which tell little, so that lnL has several maxima."""
+    matrix = rng.choice(["JC", "K80", "HKY+FC", "TIM2uf+FC", "GTR+FC"])
+    sites = int(np.exp(rng.uniform(np.log(40), np.log(400))))
+    return make_task(small_tree(rng), random_dna(rng), matrix + rng.choice(forms), sites, rng)
+
+
+def order_task(rng: np.random.Generator) -> Task:
+    """Proteins under LG4X, each of whose matrices may go with the slowest sites."""
+    true = parse_model(f"LG+IU{{{rng.uniform(0, 0.7)}}}+G4m{{{rng.uniform(0.05, 2.0)}}}", PROTEIN)
+    return make_task(small_tree(rng), true, "LG4X", int(rng.integers(60, 201)), rng)
+
+
 FAMILIES: dict[str, Callable[[np.random.Generator], Task]] = {
     "linked": lambda rng: parts_task(rng, Linkage.LINKED),
     "scaled": lambda rng: parts_task(rng, Linkage.SCALED),
@@ -346,6 +360,10 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Task]] = {
     "DNA": lambda rng: rates_task(rng, DNA_RATES),
     "protein": protein_task,
     "mixture": mixture_task,
+    "few sites, I": lambda rng: few_sites_task(rng, ["+I"]),
+    "few sites, I+G4": lambda rng: few_sites_task(rng, ["+I+G4"]),
+    "few sites, R": lambda rng: few_sites_task(rng, ["+R2", "+R3", "+R4"]),
+    "LG4X": order_task,
 }
 
 
@@ -354,6 +372,35 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Task]] = {
 def test_no_random_start_ends_above_the_default_one_in_any_family(family: str, case: int) -> None:
     task = FAMILIES[family](np.random.default_rng([case, *family.encode()]))
     assert_none_ends_above(task, case, RIDGE, family)
+
+
+NESTED = (
+    *[("", "+I"), ("", "+G4"), ("", "+R2"), ("+I", "+I+G4"), ("+G4", "+I+G4"), ("+I", "+I+R2")],
+    *[("+R2", "+R3"), ("+R3", "+R4"), ("+G4", "+R4"), ("+R2", "+I+R2")],
+)
+"""Rates among sites of two models: the second is the first where some values are at bounds."""
+
+MATRICES = ("JC", "K80", "SYM"), ("F81+FC", "HKY+FC", "TN93+FC", "GTR+FC"), ("F81+FO", "GTR+FO")
+"""Each of them the next one with some exchangeabilities alike."""
+
+AT_BOUNDS = 0.02
+"""lnL that a model may end below one nested in it: bounds are short of 0 and of infinity."""
+
+
+@pytest.mark.cases(8, 200)
+def test_no_model_ends_below_one_that_is_nested_in_it(case: int) -> None:
+    """From the defaults of both, on data that may tell little."""
+    rng = np.random.default_rng([case, 19])
+    chain = MATRICES[rng.integers(len(MATRICES))]
+    place = int(rng.integers(len(chain) - 1))
+    rates, wider = NESTED[case % len(NESTED)]
+    simple = chain[place] + rates
+    general = chain[place + int(rng.integers(2))] + wider
+    sites = int(np.exp(rng.uniform(np.log(40), np.log(1000))))
+    task = make_task(small_tree(rng), random_dna(rng), simple, sites, rng)
+    lnl, _, _ = fit(task)
+    found, _, _ = fit(task_of(task.tree, task.patterns, [general], Linkage.LINKED))
+    assert found > lnl - AT_BOUNDS, f"{general} {found}, {simple} {lnl}"
 
 
 def look_alike(name: str) -> Task:

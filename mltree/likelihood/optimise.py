@@ -29,7 +29,9 @@ from mltree.contract import (
     MAX_STEP_HALVINGS,
     MOST_GROWTH,
     MOST_MIXED,
+    RIDGE,
     SATURATED,
+    SINGULAR,
     STEP_GROWTH,
     UPHILL,
     Control,
@@ -154,13 +156,29 @@ class LengthOptimiser:
 def solve_tripod(gradient: Float64, hessian: Float64) -> Float64 | None:
     """H^-1 g, f64[3], for H as (11, 22, 33, 12, 13, 23); None where -H is not positive definite.
 
-    By Cramer's rule, as on the device: a Hessian that is all but singular gives a long step,
-    which is clipped, or one that is not finite, and no error.
+    A length whose curvature is not negative takes no part, its step infinite: what the data say
+    nothing of has one of either sign, which is rounding. To what is all but singular a ridge is
+    added (:data:`mltree.contract.SINGULAR`).
+    """
+    alone = ~(hessian[:3] < 0)
+    first, second = np.array([[0, 0, 1], [1, 2, 2]])
+    curves, gradient = np.where(alone, -1.0, hessian[:3]), np.where(alone, 0.0, gradient)
+    between = np.where(alone[first] | alone[second], 0.0, hessian[3:])
+    step = _cramer(gradient, np.append(curves, between), SINGULAR)
+    if step is None:
+        step = _cramer(gradient, np.append(curves * (1 + RIDGE), between), 0.0)
+    return None if step is None else np.where(alone, np.inf, step)
+
+
+def _cramer(gradient: Float64, hessian: Float64, least: float) -> Float64 | None:
+    """H^-1 g by Cramer's rule, as on the device: a step may be long, or not finite.
+
+    None where -H is not positive definite, or its determinant at most ``least`` of its diagonal's.
     """
     a, b, c, d, e, f = hessian
     minor = a * b - d * d
     determinant = c * minor - a * f * f + 2 * d * e * f - b * e * e
-    if not (a < 0 and minor > 0 and determinant < 0):
+    if not (a < 0 and minor > 0 and determinant < 0 and determinant < least * (a * b * c)):
         return None
     cofactors = np.array(
         [

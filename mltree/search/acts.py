@@ -14,7 +14,7 @@ from mltree.search.alternation import alternate
 from mltree.search.model_optimiser import best_fit, optimise_models
 from mltree.search.perturbation import fallen_back, next_fraction, perturbed_copies
 from mltree.search.quest import Quest
-from mltree.search.requests import Steps
+from mltree.search.requests import Steps, part_log_likelihoods
 from mltree.search.site_rates import FitSiteRates
 from mltree.search.state import Lineage, best_of, shapes
 from mltree.settings import PhaseSettings, SearchSettings
@@ -43,6 +43,20 @@ class Smooth(Value):
         yield from quest.smooth(lineages, self.epsilon)
         for lineage in lineages if self.opens else ():
             quest.emit(StartTree(lineage.origin, lineage.lnl))
+        return True
+
+
+class Score(Value):
+    """Every tree as it is, before anything moves: where its lengths come from is near a maximum."""
+
+    def step(self, quest: Quest) -> Steps[bool]:
+        """In one step."""
+        lineages = quest.state.lineages
+        trees = [lineage.tree for lineage in lineages]
+        lnls = yield from part_log_likelihoods(trees, [quest.case] * len(trees))
+        for lineage, lnl in zip(lineages, lnls.sum(axis=1).tolist(), strict=True):
+            lineage.lnl = lnl
+            quest.emit(StartTree(lineage.origin, lnl))
         return True
 
 
@@ -175,7 +189,8 @@ class Finish(Value):
     """Model and branch lengths in turn, up to a maximum: of the best tree and of its rivals.
 
     A search goes by one model, its best tree's. Where data say little of it, a rival may be better
-    under a model of its own, and so may trees that were passed over.
+    under a model of its own, and so may trees that were passed over. Where nothing has moved since
+    the last time, nothing is left to do.
     """
 
     looks_again: bool = False
@@ -184,10 +199,14 @@ class Finish(Value):
     def step(self, quest: Quest) -> Steps[bool]:
         """In one step."""
         state, settings = quest.state, quest.settings
+        if state.moves == state.finished:
+            return True
+        state.finished = state.moves
         best = best_of(state.lineages)
         state.lineages = [best]
         rivals = (yield from quest.rivals(best)) if self.looks_again else []
-        fits = [fit for lineage in (best, *rivals) for fit in quest.fits(lineage)]
+        fits = quest.contenders(best)
+        fits += [fit for rival in rivals for fit in quest.fits(rival)]
         fits[0].lnl = before = best.lnl
         found = yield from alternate(fits, settings, quest.emit)
         quest.adopt(best, found)
@@ -197,8 +216,16 @@ class Finish(Value):
         return True
 
 
-def acts(settings: SearchSettings, site_rates: bool = False) -> tuple[Act, ...]:
-    """The acts of a search; with rates of sites it ends near a maximum, for it is but a means."""
+def acts(
+    settings: SearchSettings, *, site_rates: bool = False, in_parts: bool = False
+) -> tuple[Act, ...]:
+    """The acts of a search; with rates of sites it ends near a maximum, for it is but a means.
+
+    A tree that stays is fitted from its own lengths; but models of parts, from the best that each
+    has, side by side.
+    """
+    if not settings.phases and not site_rates and not in_parts:
+        return Score(), Finish()
     smooth = Smooth(settings.rounds.smooth_epsilon)
     rates: tuple[Act, ...] = (FitSiteRates(),) if site_rates else ()
     between: tuple[Act, ...] = (*rates, OptimiseModel(), smooth)

@@ -36,12 +36,12 @@ from mltree.tree.topology import Tree
 
 __all__ = ["VERSION", "Checkpoint", "fingerprint"]
 
-VERSION = 6
+VERSION = 7
 """Raised whenever the file or the state changes its shape or its meaning."""
 
 _FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
 
-_COUNTERS = ("fraction", "act", "entered", "batches", "failures", "returned",
+_COUNTERS = ("fraction", "act", "entered", "batches", "failures", "returned", "finished",
              "starts", "rounds", "candidates", "moves")  # fmt: skip
 
 _EXPLORED = ("moves", "prunes", "idle", "ends")

@@ -119,7 +119,9 @@ def search_steps(quest: Quest, checkpoint: Checkpoint | None = None) -> Steps[Se
     """A search from its state on, for whoever drives it."""
     state = quest.state
     yield from group_patterns(quest)
-    yield from play(quest, acts(quest.settings, state.model.has_site_rates), checkpoint)
+    in_parts, site_rates = state.model.n_parts > 1, state.model.has_site_rates
+    every = acts(quest.settings, site_rates=site_rates, in_parts=in_parts)
+    yield from play(quest, every, checkpoint)
     if checkpoint is not None:
         checkpoint.step(state, quest.emit, is_last=True)
     best = best_of(state.lineages)

@@ -24,7 +24,7 @@ from mltree.model.eigen import ModelArrays
 from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.model.points import arrays_of
 from mltree.model.portable import exp
-from mltree.model.starting_models import starting_models
+from mltree.model.starting_models import distant_models, starting_models
 from mltree.model.substitution import Model, arrays_of_all
 from mltree.search.among_sites import fit_among_sites
 from mltree.search.part_climb import PartClimb, ends_of, scale_bounds
@@ -42,7 +42,7 @@ from mltree.search.trust_region import Way, advance
 from mltree.settings import BranchSettings, ModelSettings
 from mltree.tree.topology import Tree
 
-__all__ = ["Fit", "best_fit", "optimise_models", "starts_of"]
+__all__ = ["Fit", "best_fit", "distant_starts", "optimise_models", "starts_of"]
 
 Float = NDArray[np.float64]
 
@@ -82,13 +82,24 @@ class Fit:
 
 def starts_of(model: PartitionModel) -> list[PartitionModel]:
     """The model, and others on the way to where its parts may have further maxima."""
-    of_parts = [starting_models(part) for part in model.models]
-    count = max(len(starts) for starts in of_parts)
-    others = (
-        model.with_parts([starts[min(n, len(starts) - 1)] for starts in of_parts])
-        for n in range(1, count)
-    )
-    return [model, *others]
+    return [model, *_side_by_side(model, [starting_models(part) for part in model.models])[1:]]
+
+
+def distant_starts(model: PartitionModel) -> list[tuple[float, PartitionModel]]:
+    """Others, each with a length of all branches: of the part that has most of them."""
+    of_parts = [distant_models(part) for part in model.models]
+    pairs = zip(of_parts, model.models, strict=True)
+    models = [[start for _, start in own] or [part] for own, part in pairs]
+    lengths = [length for length, _ in max(of_parts, key=len)]
+    return list(zip(lengths, _side_by_side(model, models), strict=False))
+
+
+def _side_by_side(
+    model: PartitionModel, of_parts: Sequence[Sequence[Model]]
+) -> list[PartitionModel]:
+    """The n-th of every part together; of fewer the last."""
+    count = max(map(len, of_parts))
+    return [model.with_parts([own[min(n, len(own) - 1)] for own in of_parts]) for n in range(count)]
 
 
 def best_fit(fits: Sequence[Fit]) -> Fit:

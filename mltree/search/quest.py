@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 
+import numpy as np
+
 from mltree.events import Emit
 from mltree.events.search import ModelOptimised, RoundDone, StartTree
 from mltree.likelihood.cases import Case
 from mltree.search.constraint import Constraint
-from mltree.search.model_optimiser import Fit, starts_of
+from mltree.search.model_optimiser import Fit, distant_starts, starts_of
 from mltree.search.requests import Steps, smoothed, topology_keys
 from mltree.search.spr import spr_round
 from mltree.search.state import Lineage, SearchState, shapes
@@ -140,6 +142,15 @@ class Quest:
         self.emit(ModelOptimised(fit.model.text, fit.lnl))
 
     def fits(self, lineage: Lineage) -> list[Fit]:
-        """The model on a tree, and from the other start that a model may have."""
+        """The model on a tree, and from the other starts that a model may have."""
         row = self.weights, self.first_part
         return [Fit(lineage.tree.copy(), own, *row) for own in starts_of(self.state.model)]
+
+    def contenders(self, lineage: Lineage) -> list[Fit]:
+        """The same, and from afar: lnL has several maxima in branch lengths too."""
+        tree, row = lineage.tree, (self.weights, self.first_part)
+        distant = [
+            Fit(tree.with_lengths(np.full_like(tree.lengths, length)), model, *row)
+            for length, model in distant_starts(self.state.model)
+        ]
+        return [*self.fits(lineage), *distant]

@@ -116,6 +116,8 @@ class SearchState:
     """Batches in a row that brought no better tree."""
     returned: int = 0
     """Copies since the last better tree that came back to the one they were made from."""
+    finished: int = -1
+    """Moves there had been when model and lengths were last at a maximum."""
     rounds: int = 0
     """SPR rounds done."""
     candidates: int = 0

@@ -237,9 +237,33 @@ def test_the_joint_step_solves_three_equations(seed: int) -> None:
     step = solve_tripod(gradient, packed)
     assert step is not None
     np.testing.assert_allclose(matrix @ step, gradient, atol=1e-8)
-    assert solve_tripod(gradient, -packed) is None
+    valley = solve_tripod(gradient, -packed)
+    assert valley is not None
+    assert np.isinf(valley).all()
+    beyond = np.append(packed[:3], 3 * np.sqrt(packed[[0, 0, 1]] * packed[[1, 2, 2]]))
+    assert solve_tripod(gradient, beyond) is None
     saddle = packed * np.array([-1, 1, 1, 1, 1, 1])
-    assert solve_tripod(gradient, saddle) is None
+    step = solve_tripod(gradient, saddle)
+    assert step is not None
+    assert step[0] == np.inf
+    np.testing.assert_allclose(matrix[1:, 1:] @ step[1:], gradient[1:], atol=1e-8)
+
+
+@settings(derandomize=True)
+@given(seed=st.integers(0, 10**6))
+def test_rounding_leads_no_joint_step_anywhere(seed: int) -> None:
+    """Two lengths that count as one share their step; a third that counts for nothing bends none.
+
+    So it is where all that a branch leads to is gaps: the curvature along it is rounding, of
+    either sign, and that of the two others but one number.
+    """
+    rng = np.random.default_rng(seed)
+    size, slope = 10.0 ** rng.uniform(-6.0, 6.0, 2)
+    noise = 1e-15 * rng.normal(size=6)
+    hessian = np.array([-1.0, -1.0, 0.0, -1.0, 0.0, 0.0])
+    step = solve_tripod(np.array([slope, slope, 0.0]), size * (hessian + noise))
+    assert step is not None
+    np.testing.assert_allclose(step[:2], -slope / size / 2, rtol=1e-3)
 
 
 def test_a_hessian_without_digits_is_no_error() -> None:

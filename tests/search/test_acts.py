@@ -28,7 +28,6 @@ def names(settings: SearchSettings) -> str:
 @pytest.mark.parametrize(
     ("radii", "patience", "expected"),
     [
-        ((), 0, ""),
         ((3,), 0, "Rearrange Cull EndStarts"),
         ((3, 5), 0, "Rearrange Cull OptimiseModel Smooth Rearrange EndStarts"),
         ((3,), 2, "Rearrange Cull EndStarts OptimiseModel Smooth Perturb Rearrange"),
@@ -43,6 +42,14 @@ def test_the_model_follows_the_trees_and_the_end_is_last(
     )
     begin, end = "Smooth OptimiseModel Smooth", "Finish"
     assert names(settings).split() == f"{begin} {expected} {end}".split()
+
+
+def test_a_tree_that_stays_is_fitted_from_its_own_lengths() -> None:
+    """Smoothed under a model yet to be fitted they may have left the highest maximum."""
+    fixed = SearchSettings(phases=(), perturbation=PerturbationSettings(patience=0))
+    assert names(fixed) == "Score Finish"
+    of_parts = acts(fixed, in_parts=True)
+    assert [type(act).__name__ for act in of_parts[:2]] == ["Smooth", "OptimiseModel"]
 
 
 def test_phases_come_in_their_order_and_starts_are_culled_after_the_first() -> None:

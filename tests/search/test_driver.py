@@ -295,7 +295,8 @@ def test_an_alignment_cut_in_two_is_searched_as_the_whole(
     )
     assert parts.lnl == pytest.approx(whole.lnl, abs=1e-3)
     assert robinson_foulds(parts.tree, whole.tree) == 0
-    np.testing.assert_allclose(parts.tree.lengths, whole.tree.lengths, atol=1e-3)
+    lengths = [np.sort(found.tree.lengths) for found in (parts, whole)]  # numbered as moves went
+    np.testing.assert_allclose(*lengths, atol=1e-3)
 
 
 @pytest.mark.parametrize("linkage", [Linkage.SCALED, Linkage.UNLINKED])
