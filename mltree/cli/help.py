@@ -21,6 +21,7 @@ from mltree import config
 __all__ = [
     "ADVANCED",
     "COMMANDS",
+    "CONFIG_FILE",
     "OUTPUT",
     "SUPPORTS",
     "VARIABLES",
@@ -32,6 +33,7 @@ __all__ = [
     "option_groups",
     "origins",
     "text_of",
+    "untyped",
 ]
 
 SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
@@ -61,7 +63,14 @@ BOLD, CYAN, OFF = "\x1b[1m", "\x1b[36m", "\x1b[0m"
 
 _ORIGINS = {"COMMANDLINE": "typed", "ENVIRONMENT": "environment", "DEFAULT_MAP": "file"}
 
+CONFIG_FILE = "mltree.config"
+"""What the file of options is called among the facts that typer keeps of a command line."""
+
+CONSEQUENTIAL = ("redo", "out", "prefix")
+"""Options that decide which files are written, and which of them replaced."""
+
 _given: ContextVar[Mapping[str, tuple[Any, str]] | None] = ContextVar("given", default=None)
+_config_file: ContextVar[str] = ContextVar("config_file", default="")
 
 
 def origins() -> Mapping[str, tuple[Any, str]]:
@@ -70,6 +79,32 @@ def origins() -> Mapping[str, tuple[Any, str]]:
     That is ``typed``, ``environment``, ``file`` or ``default``.
     """
     return _given.get() or {}
+
+
+def untyped() -> Iterator[str]:
+    """Texts that tell which options of the running command are not typed, and where they are from.
+
+    Those of a file are all told; of variables, which one sets oneself, those that may cost a file.
+    """
+    given = origins().items()
+    in_file = {name: value for name, (value, origin) in given if origin == "file"}
+    if in_file:
+        yield f"options from {_config_file.get()}: {_assigned(in_file)}"
+    variables = {
+        VARIABLES + name.upper(): value
+        for name, (value, origin) in given
+        if origin == "environment" and name in CONSEQUENTIAL
+    }
+    if variables:
+        yield f"options from the environment: {_assigned(variables)}"
+
+
+def _assigned(values: Mapping[str, Any]) -> str:
+    shown = {name: getattr(value, "value", value) for name, value in values.items()}
+    return ", ".join(
+        f"{name} = {str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in shown.items()
+    )
 
 
 class Command(TyperCommand):
@@ -84,6 +119,7 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
         _given.set({name: (value, _origin(ctx, name)) for name, value in ctx.params.items()})
+        _config_file.set(ctx.meta.get(CONFIG_FILE, ""))
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002

@@ -11,7 +11,8 @@ from mltree import __version__
 from mltree.alignment.source import STDIN, expect_file, read_text
 from mltree.commands.processes import share_loci
 from mltree.commands.request import Request, begin_log, open_log
-from mltree.commands.results import by_kind, command_result, deliver, result_text
+from mltree.commands.results import LOCI_KINDS, by_kind, command_result, deliver, result_text
+from mltree.commands.search import OF_ONE_ALIGNMENT
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
@@ -33,7 +34,8 @@ from mltree.stopping import Farewell, parting
 
 __all__ = ["LociRequest", "run_loci"]
 
-LOG, TREES, TABLE, RESULT, JOURNAL = "log", "bestTrees", "lociTable", "json", "loci"
+LOG, RESULT = "log", "json"
+TREES, TABLE, JOURNAL = LOCI_KINDS
 """Kinds of files. The journal stays, so that loci can be added."""
 
 COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
@@ -96,13 +98,14 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
     """Search every locus, show the result, write the files."""
     request.refuse()
     outputs, kinds = request.outputs, (TREES, TABLE, RESULT)
-    outputs.check((LOG, *kinds, JOURNAL))
     loci, files = _loci(request)
+    outputs.check((LOG, *kinds, JOURNAL), [*request.files, *files])
     share_loci(request, len(loci))
-    with open_log(outputs.path(LOG), reporter) as log:
+    held = (*kinds, JOURNAL, *OF_ONE_ALIGNMENT)
+    with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
         resumes = not request.redo and outputs.path(JOURNAL).exists()
         if not resumes:
-            outputs.claim((*kinds, JOURNAL), request.redo)
+            outputs.claim(held, request.redo)
         reporter(RunStarted(__version__, request.command, request.seed))
         reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
         search = LociSearch(
@@ -150,7 +153,8 @@ def _conclude(
     result = command_result(
         "search", request.command, values, files, [*request.files, *inputs], reporter
     )
-    deliver(outputs, {**texts, RESULT: result_text(result)}, reporter)
+    spent = OF_ONE_ALIGNMENT if request.redo else ()
+    deliver(outputs, {**texts, RESULT: result_text(result)}, reporter, spent)
     reporter(LociFinished(len(trees), skipped, lnl, tuple(files.values()), reporter.elapsed))
     reporter.finish("search", result)
 

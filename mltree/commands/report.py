@@ -57,14 +57,13 @@ def run_report(request: ReportRequest, reporter: Reporter) -> None:
         InputError: the run left no tree, or a file cannot be read or written.
     """
     outputs = Outputs.of(request.prefix.removesuffix(".mltree"), request.prefix)
-    outputs.check([REPORT])
-    outputs.claim([REPORT], request.redo)
-    reporter(RunStarted(__version__, request.command))
-    path = write_report(outputs, reporter, alignment=request.alignment, tree=request.tree)
-    reporter.say(f"Wrote {path}")
     inputs = [request.alignment or "", request.tree or ""]
-    result = command_result("report", request.command, {}, by_kind([path]), inputs, reporter)
-    reporter.finish("report", result)
+    with outputs.taken([REPORT], request.redo, inputs):
+        reporter(RunStarted(__version__, request.command))
+        path = write_report(outputs, reporter, alignment=request.alignment, tree=request.tree)
+        reporter.say(f"Wrote {path}")
+        result = command_result("report", request.command, {}, by_kind([path]), inputs, reporter)
+        reporter.finish("report", result)
 
 
 def write_report(

@@ -16,12 +16,12 @@ from mltree.alignment.parts import Part
 from mltree.alignment.source import expect_file
 from mltree.commands.results import RESULT_FORMAT, by_kind, deliver, result_text
 from mltree.commands.site_frequencies import SiteFrequencies
-from mltree.commands.surroundings import describe_run, expect_files, spent_so_far
+from mltree.commands.surroundings import describe_run, expect_files, shown, spent_so_far
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.load import load_meter
 from mltree.device.speed import joint_bandwidth
 from mltree.device.timing import Breakdown
-from mltree.errors import ModelError
+from mltree.errors import InputError, ModelError
 from mltree.events import Emit, Event, Notice
 from mltree.events.run import ResourcesSpent, RunDescribed, RunFinished
 from mltree.events.search import StartsEnded
@@ -56,6 +56,11 @@ __all__ = [
 
 
 NO_FREQUENCIES = SiteFrequencies()
+
+INCIDENTAL = (
+    "prefix", "redo", "threads", "ranks", "memory_limit", "quiet", "verbose", "json",
+)  # fmt: skip
+"""Options that change nothing of what a run finds."""
 
 
 class Request(Value, kw_only=True):
@@ -99,6 +104,15 @@ class Request(Value, kw_only=True):
         return [*named, *self.site_frequencies.files]
 
     @property
+    def asked(self) -> dict[str, str]:
+        """The options that decide what is found and written, as they were given, by name."""
+        return {
+            name: shown(value)
+            for name, (value, _) in self.options.items()
+            if name not in INCIDENTAL and value is not None
+        }
+
+    @property
     def chooses(self) -> bool:
         """Whether the models are to be chosen."""
         return False
@@ -120,7 +134,14 @@ class Request(Value, kw_only=True):
             Linkage(self.linkage), self.partitions, chooses=self.chooses,
             site_rates=self.finds_site_rates,
         )  # fmt: skip
+        self.expect(problem)
         return self.site_frequencies.given_to(problem, self.resources, emit)
+
+    def expect(self, problem: Problem) -> None:
+        """Make sure, before anything is computed, that all else that is given goes with the data.
+
+        Raises: MltreeError: it does not, or cannot be read.
+        """
 
 
 @contextmanager
@@ -297,6 +318,13 @@ class Run:
             self.methods = replace(self.methods, supports={**self.methods.supports, **drawn})
         self.reporter(event)
 
+    def keep(self, texts: Mapping[str, str]) -> None:
+        """Write what is done while the run goes on, which does so where it cannot be written."""
+        try:
+            self.request.outputs.write(texts)
+        except InputError as error:
+            self.reporter(Notice(f"{error.message}; it is tried again at the end"))
+
     def deliver(
         self, found: Found, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
@@ -356,6 +384,7 @@ class Run:
             "seconds": event.seconds,
             "spent": asdict(self._spent()),
             "run": asdict(self.described),
+            "asked": self.request.asked,
         }
 
 
