@@ -77,14 +77,15 @@ def draft_name(name: str, token: str = "") -> str:
     return f"{name}.{token or secrets.token_hex(TOKEN_BYTES)}{DRAFT}"
 
 
-def refuse_special(path: Path) -> None:
-    """Make sure that a name leads to a regular file or to nothing, which a file may replace.
+def refuse_special(path: Path, may_be_device: bool = False) -> None:
+    """Make sure that a name leads to a regular file, a folder or nothing.
 
     Raises:
-        InputError: there is a pipe, a device or a socket.
+        InputError: there is a pipe, a socket or, unless it may be, a device.
     """
     mode = _mode(path)
-    if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    is_fine = stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (may_be_device and stat.S_ISCHR(mode))
+    if mode and not is_fine:
         raise _special(path, mode)
 
 

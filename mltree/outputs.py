@@ -78,6 +78,7 @@ class Outputs(Value):
                 _is_folder(path.with_name(draft_name(path.name)))  # the longest name, or it raises
                 if _is_folder(path):
                     raise InputError(f"{path} is a folder", hint="remove it, or change --prefix")
+            refuse_special(path, may_be_device=True)  # a log may go to /dev/null
         refuse_inputs(paths, inputs, "change --prefix")
 
     def claim(self, kinds: Iterable[str], redo: bool) -> None:

@@ -130,9 +130,14 @@ def test_a_pipe_is_no_file_to_write(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="is a pipe"):
         claim_files([tmp_path / "pipe"], [], redo=True)
-    os.mkfifo(tmp_path / "x.mltree.bestTree")
+    outputs = Outputs(tmp_path, "x")
+    os.mkfifo(outputs.path("bestTree"))
+    outputs.path("log").symlink_to(os.devnull)
+    outputs.check(["log"])
     with pytest.raises(InputError, match="is a pipe"):
-        Outputs(tmp_path, "x").claim(["bestTree"], redo=True)
+        outputs.check(["log", "bestTree"])
+    with pytest.raises(InputError, match="is a device"):
+        outputs.claim(["log"], redo=True)
 
 
 HOLD = (

@@ -10,9 +10,10 @@ from pathlib import Path
 from mltree import __version__
 from mltree.alignment.source import STDIN, expect_file, read_text
 from mltree.commands.processes import share_loci
+from mltree.commands.report import REPORT
 from mltree.commands.request import Request, begin_log, open_log
 from mltree.commands.results import LOCI_KINDS, by_kind, command_result, deliver, result_text
-from mltree.commands.search import OF_ONE_ALIGNMENT
+from mltree.commands.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
@@ -101,11 +102,11 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
     loci, files = _loci(request)
     outputs.check((LOG, *kinds, JOURNAL), [*request.files, *files])
     share_loci(request, len(loci))
-    held = (*kinds, JOURNAL, *OF_ONE_ALIGNMENT)
+    held = (*kinds, JOURNAL, *(kind for kind in OF_ONE_ALIGNMENT if kind != REPORT))
     with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
         resumes = not request.redo and outputs.path(JOURNAL).exists()
         if not resumes:
-            outputs.claim(held, request.redo)
+            outputs.claim((*kinds, JOURNAL, TREE, CHECKPOINT), request.redo)
         reporter(RunStarted(__version__, request.command, request.seed))
         reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
         search = LociSearch(

@@ -39,6 +39,7 @@ from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.tables import Timed, time_spent
 from mltree.runs.run import Computation, Found
+from mltree.search.checkpoint import fingerprint
 from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
 from mltree.values import Value
@@ -104,13 +105,14 @@ class Request(Value, kw_only=True):
         return [*named, *self.site_frequencies.files]
 
     @property
-    def asked(self) -> dict[str, str]:
-        """The options that decide what is found and written, as they were given, by name."""
-        return {
-            name: shown(value)
-            for name, (value, _) in self.options.items()
+    def asked(self) -> str:
+        """SHA-256 over the options that decide what is found and written, as they were given."""
+        options = [
+            f"{name} = {shown(value)}"
+            for name, (value, _) in sorted(self.options.items())
             if name not in INCIDENTAL and value is not None
-        }
+        ]
+        return fingerprint(*options)
 
     @property
     def chooses(self) -> bool:

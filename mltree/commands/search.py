@@ -74,11 +74,14 @@ CHECKPOINT, LAST = "checkpoint", "lastTree"
 long as there is a checkpoint, results are an older run's, or half of this one's, or replicates can
 be added to them."""
 
-OF_ONE_ALIGNMENT = (MODEL, TREE, CHECKPOINT, LAST, PART_TREES, RATES)
-"""Kinds of files that a search of many loci has none of."""
-
-OF_THE_TREE = (RESULT, *SUPPORT_KINDS, BRANCHES, *ULTRAFAST_KINDS, REPORT, *LOCI_KINDS)
+OF_THE_TREE = (RESULT, *SUPPORT_KINDS, "support.json", *ULTRAFAST_KINDS, REPORT, *LOCI_KINDS)
 """Kinds of files that are of no use beside another tree than that of the run that wrote them."""
+
+OF_ONE_ALIGNMENT = tuple(
+    {MODEL, TREE, CHECKPOINT, LAST, PART_TREES, RATES, START, EVENTS, *OF_THE_TREE}
+    - {RESULT, *LOCI_KINDS}
+)
+"""Kinds of files that a search of many loci has none of."""
 
 OF_OTHERS = (
     (
@@ -87,6 +90,7 @@ OF_OTHERS = (
     ),
     (tuple(choice_kinds(has_parts=True)), ("modelLog",)),
     ((SITE_FREQUENCIES,), ("evalLog",)),
+    ((BRANCHES,), ("alrt.json",)),
 )
 """Kinds of files that go with an older search, unless a command has left them that leaves these."""
 
@@ -173,7 +177,7 @@ def run_search(request: SearchRequest, reporter: Reporter) -> Searched:
     every = (EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, *models, *request.kinds)
     outputs.check((LOG, REPORT, *every), [*request.files, *request.inputs])
     expect_record(outputs.path(EVENTS))
-    held = {*every, *OF_THE_TREE} - {REPORT}  # a report may be drawn at any time
+    held = {*every, *OF_THE_TREE, BRANCHES} - {REPORT}  # a report may be drawn at any time
     with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
         resumes = not request.redo and is_there(outputs.path(CHECKPOINT))
         if not resumes:

@@ -112,7 +112,8 @@ def test_results_are_not_overwritten_unasked(run: Run, primates: str, finished: 
 
 
 def test_what_a_failed_run_left_is_overwritten(run: Run, primates: str) -> None:
-    Path("x.mltree.log").write_text("stopped: no more power")
+    signature = "process 7 on a host writes this log from 2026-01-01 00:00:00\n"
+    Path("x.mltree.log").write_text(f"{signature}stopped: no more power")
     Path("x.mltree.startTree").write_text("(a,b,c);")
     assert run("search", primates, *QUICK).exit_code == 0
     assert "no more power" not in Path("x.mltree.log").read_text()
