@@ -161,6 +161,10 @@ def test_frequencies_are_counted_where_asked_for(run: Run, tmp_path: Path, prima
         ("--taxa 9 --sites 9 --model GTX", "unknown model"),
         ("--taxa 9 --sites 9 -o s.txt", "does not tell the format"),
         ("--taxa 9 --sites 9 -o no/s.phy", "there is no folder no"),
+        ("--taxa 9 --sites 9 --true-tree s.phy", "two outputs would be one file: s.phy"),
+        ("--taxa 9 --sites 9 --true-tree ./s.phy --redo", "two outputs would be one file: s.phy"),
+        ("--tree t.nwk --sites 9 --true-tree t.nwk --redo", "t.nwk is read, and would be"),
+        ("--tree t.nwk --sites 9 -o t.nwk --format fasta --redo", "t.nwk is read, and would be"),
     ],
 )
 def test_simulations_that_cannot_be(run: Run, tmp_path: Path, options: str, message: str) -> None:
@@ -249,3 +253,13 @@ def test_trees_and_results_go_to_other_programs(run: Run, tmp_path: Path, primat
         refused = run("convert", *arguments.split())
         assert refused.exit_code == 2
         assert message in refused.stderr
+
+
+def test_a_file_is_not_converted_into_itself(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.nwk").write_text(TREE)
+    os.link("t.nwk", "t.nex")
+    for out in ("t.nwk", "t.nex"):
+        result = run("convert", "t.nwk", "-o", out, "--redo")
+        assert result.exit_code == 2
+        assert f"{out} is read, and would be overwritten" in result.stderr
+    assert (tmp_path / "t.nwk").read_text() == TREE
