@@ -17,6 +17,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from mltree import config
+from mltree.errors import InputError
 
 __all__ = [
     "ADVANCED",
@@ -117,7 +118,17 @@ class Command(TyperCommand):
                 param.envvar = VARIABLES + str(param.name).upper()
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it."""
+        """Run it, unless something that is given is nothing: an unset variable of a script.
+
+        Raises: InputError: it is.
+        """
+        for param in self.params:
+            value = ctx.params.get(param.name)
+            if "" in (value if isinstance(value, list | tuple) else (value,)):
+                is_option = param.param_type_name == "option"
+                name = max(param.opts, key=len) if is_option else metavar_of(param)
+                hint = "leave it out, or give it a value; is a variable not set?"
+                raise InputError(f"{name} is empty", hint=hint)
         _given.set({name: (value, _origin(ctx, name)) for name, value in ctx.params.items()})
         _config_file.set(ctx.meta.get(CONFIG_FILE, ""))
         return super().invoke(ctx)

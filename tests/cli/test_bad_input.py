@@ -470,3 +470,19 @@ def test_a_pipe_is_read_once_somebody_writes(run: Run, good: Path) -> None:
     writer.join()
     assert result.exit_code == 0, result.stderr
     assert "Taxa         4" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("search,", "ALIGNMENT..."), ("search,good.fa,", "ALIGNMENT..."), ("check,", "ALIGNMENT"),
+        ("search,good.fa,--constraint,", "--constraint"), ("search,good.fa,-p,", "--prefix"),
+        ("search,good.fa,-t,", "--tree"), ("run,good.fa,--outgroup,", "--outgroup"),
+        ("report,", "PREFIX"), ("rf,t.nwk,--reference,", "--reference"),
+        ("simulate,--model,JC,-n,9,--taxa,9,-o,x.fa,--true-tree,", "--true-tree"),
+    ],
+)  # fmt: skip
+def test_nothing_is_no_value(run: Run, good: Path, arguments: str, name: str) -> None:
+    """Such as "$TREE" where a script has not set it: a search of "" took the whole folder."""
+    assert_one_line(run(*arguments.split(",")), f"mltree: {name} is empty")
+    assert [path.name for path in Path().iterdir()] == ["good.fa"]
