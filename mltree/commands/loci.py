@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 from mltree import __version__
+from mltree.alignment.alphabet import DNA
 from mltree.alignment.source import STDIN, expect_file, read_text
 from mltree.commands.processes import share_loci
 from mltree.commands.report import REPORT
-from mltree.commands.request import Request, begin_log, open_log
+from mltree.commands.request import Request, begin_log, digest_of, open_log
 from mltree.commands.results import LOCI_KINDS, by_kind, command_result, deliver, result_text
 from mltree.commands.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.trees import LociFinished
-from mltree.files import is_folder, is_there
+from mltree.files import is_folder, is_there, read_own
 from mltree.log import RunLog
+from mltree.model.grammar import parse_model
+from mltree.model.part_models import model_alphabet
 from mltree.model.partitioned import alone
 from mltree.model.substitution import Model
-from mltree.model_option import is_choice, names_parts
+from mltree.model_option import is_choice, model_text, names_parts
 from mltree.outputs import Outputs
 from mltree.problem import Problem, read_problem
 from mltree.ranks import here
@@ -48,6 +52,9 @@ FOR_LONE_TREES = (
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
 
+OF_ANY_NUMBER = "MULTI"
+"""Beginning of models whose states are as many as the data have."""
+
 SHOWN = 3
 """Names of alignments in a message."""
 
@@ -65,6 +72,12 @@ class LociRequest(Request, kw_only=True):
     preset: str
     nni_only: bool
     collapse: float | None
+
+    @property
+    def asked(self) -> str:
+        """That of any alignments: loci can be added."""
+        options = {name: own for name, own in self.options.items() if name != "alignment"}
+        return digest_of(options)
 
     @property
     def settings(self) -> SearchSettings:
@@ -93,6 +106,10 @@ class LociRequest(Request, kw_only=True):
         if is_choice(self.model):
             hint = "give --model a model, or leave it out"
             raise InputError("--model auto is for the search of one alignment", hint=hint)
+        if self.model is not None and not names_parts(self.model):
+            text = model_text(self.model)
+            if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
+                parse_model(text, DNA)  # of no data at all: it says why
 
 
 def run_loci(request: LociRequest, reporter: Reporter) -> None:
@@ -107,6 +124,8 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
         resumes = not request.redo and outputs.path(JOURNAL).exists()
         if not resumes:
             outputs.claim((*kinds, JOURNAL, TREE, CHECKPOINT), request.redo)
+        elif not _is_alike(request):
+            outputs.claim(kinds, redo=False)
         reporter(RunStarted(__version__, request.command, request.seed))
         reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
         search = LociSearch(
@@ -120,6 +139,15 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
             with parting(partial(_leave, request, journal, log)):
                 found = search.run(loci, journal, reporter, here())
             _conclude(request, loci, found, log, files, reporter)
+
+
+def _is_alike(request: LociRequest) -> bool:
+    """Whether the results that there are were asked for alike: those of more loci replace them."""
+    try:
+        before = json.loads(read_own(request.outputs.path(RESULT)))
+        return bool(before["asked"] == request.asked)
+    except (InputError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _conclude(
@@ -140,6 +168,7 @@ def _conclude(
         request.outputs,
     )
     values = {
+        "asked": request.asked,
         "seed": request.seed,
         "trees": len(trees),
         "skipped": skipped,

@@ -13,6 +13,7 @@ from mltree.alignment.formats import read_alignment
 from mltree.alignment.patterns import compress
 from mltree.alignment.source import read_text
 from mltree.commands.results import by_kind, command_result
+from mltree.commands.surroundings import input_files
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
@@ -98,6 +99,10 @@ def write_report(
     if found is None:
         reporter(Notice("the alignment is not where it was: --alignment says where it is now"))
     else:
+        if not _is_of_the_run(found, facts):
+            reporter(
+                Notice(f"{found} is not a file that the run has read: what it says may differ")
+            )
         read = read_alignment(found, facts.data["data_type"] if facts.data else None)
         patterns = compress(read)
         summary = summarise(read, patterns)
@@ -143,6 +148,14 @@ def _alignment_file(facts: Facts, outputs: Outputs) -> str | None:
     there = Path(facts.data["path"])
     beside = outputs.folder / there.name
     return next((str(path) for path in (there, beside) if path.is_file()), None)
+
+
+def _is_of_the_run(alignment: str, facts: Facts) -> bool:
+    """Whether a file is among those that a run has read, by content, as far as is known."""
+    if facts.described is None:
+        return True
+    known = {file["sha256"] for file in facts.described["inputs"]}
+    return all(file.sha256 in known for file in input_files([alignment]))
 
 
 def _methods(outputs: Outputs) -> str:

@@ -49,6 +49,7 @@ __all__ = [
     "Run",
     "begin_log",
     "breakdown_of",
+    "digest_of",
     "model_text",
     "open_log",
     "part_trees",
@@ -107,12 +108,7 @@ class Request(Value, kw_only=True):
     @property
     def asked(self) -> str:
         """SHA-256 over the options that decide what is found and written, as they were given."""
-        options = [
-            f"{name} = {shown(value)}"
-            for name, (value, _) in sorted(self.options.items())
-            if name not in INCIDENTAL and value is not None
-        ]
-        return fingerprint(*options)
+        return digest_of(self.options)
 
     @property
     def chooses(self) -> bool:
@@ -144,6 +140,17 @@ class Request(Value, kw_only=True):
 
         Raises: MltreeError: it does not, or cannot be read.
         """
+
+
+def digest_of(options: Mapping[str, tuple[Any, str]]) -> str:
+    """SHA-256 over options but for those that change nothing of what a run finds."""
+    return fingerprint(
+        *(
+            f"{name} = {shown(value)}"
+            for name, (value, _) in sorted(options.items())
+            if name not in INCIDENTAL and value is not None
+        )
+    )
 
 
 @contextmanager

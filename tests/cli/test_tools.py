@@ -263,3 +263,16 @@ def test_a_file_is_not_converted_into_itself(run: Run, tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert f"{out} is read, and would be overwritten" in result.stderr
     assert (tmp_path / "t.nwk").read_text() == TREE
+
+
+def test_another_alignment_than_the_runs_is_told(run: Run, tmp_path: Path) -> None:
+    text = (DATASETS / "primates.phy").read_text()
+    (tmp_path / "a.phy").write_text(text)
+    (tmp_path / "b.phy").write_text(text.replace("AAGC", "AAGT"))
+    quick = ("--device", "reference", "--preset", "fast", "--model", "JC", "--prefix", "x")
+    fine(run("search", "a.phy", *quick))
+    told = "b.phy is not a file that the run has read"
+    assert told not in fine(run("report", "x")).stderr
+    (tmp_path / "a.phy").rename(tmp_path / "c.phy")
+    assert told not in fine(run("report", "x", "--alignment", "c.phy", "--redo")).stderr
+    assert told in fine(run("report", "x", "--alignment", "b.phy", "--redo")).stderr
