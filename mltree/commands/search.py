@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from mltree.commands.bootstrap import (
     replicated,
 )
 from mltree.commands.branch_tests import BRANCHES
-from mltree.commands.choice_files import choice_kinds
+from mltree.commands.choice_files import TABLE, choice_kinds, criterion_of
 from mltree.commands.model import chosen
 from mltree.commands.processes import share_replicates
 from mltree.commands.report import REPORT, write_report
@@ -43,6 +44,7 @@ from mltree.model.partitioned import Linkage
 from mltree.model_option import is_choice
 from mltree.problem import Problem, read_problem
 from mltree.ranks import here
+from mltree.report.choices import NAMES
 from mltree.report.progress import Reporter
 from mltree.report.record import expect_record
 from mltree.runs.bootstrap import bootstrap_after
@@ -219,6 +221,8 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         seed=request.seed,
         supports=request.supports.cited,
     )  # fmt: skip
+    if request.chooses:
+        run.methods = replace(run.methods, criterion=NAMES[criterion_of(outputs.path(TABLE))])
     if resumes:
         checkpoint.load(problem.model)  # one of another search ends the run before it writes
     run.begin(log, append=resumes)

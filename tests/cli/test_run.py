@@ -259,3 +259,13 @@ def test_supports_that_cannot_be_kept_yet_do_not_end_it(
     assert "No space left on device; it is tried again at the end" in result.stderr
     assert ["support", "branchTests"] in written
     assert Path("x.mltree.support").exists()
+
+
+@pytest.mark.usefixtures("few_models")
+def test_the_methods_name_the_criterion_that_chose(run: Run, data: str) -> None:
+    fine(run("model", data, "--criterion", "aicc", "--prefix", "x"))
+    fine(run("search", data, "--model", "auto", "--preset", "fast", "--prefix", "x"))
+    fine(run("search", data, "--model", "auto", "--preset", "fast", "--prefix", "y"))
+    for name, criterion in (("x", "AICc"), ("y", "BIC")):
+        log = " ".join(Path(f"{name}.mltree.log").read_text().split())
+        assert f"chosen among candidates by {criterion} [" in log
