@@ -241,8 +241,7 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         found = ready.run(run, checkpoint, here())
         if request.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        stale = _stale(request, is_afresh=not resumes)
-        drawn, result = _deliver(request, run, ready, found, draw, log, stale)
+        drawn, result = _deliver(request, run, ready, found, draw, log)
         if request.report:
             page = write_report(outputs, reporter, alignment=request.alignment)
             reporter.say(f"Wrote {page}")
@@ -259,35 +258,27 @@ def _begin(request: SearchRequest, reporter: Reporter) -> Problem:
     return request.load(reporter)
 
 
-def _stale(request: SearchRequest, is_afresh: bool) -> Callable[[Mapping[str, str]], list[str]]:
-    """Kinds of an older run's files that are to go once results are written, told by their texts.
+def _stale(request: SearchRequest, texts: Mapping[str, str]) -> list[str]:
+    """Kinds of an older run's files that are to go once results of these texts are written.
 
-    A run that goes on from its checkpoint to the tree that is there already has none.
+    There are some where --redo was asked for, now or before this run was stopped: then another tree
+    is replaced.
     """
     outputs = request.outputs
+    old = [kind for kind in (TREE, MODEL) if is_there(outputs.path(kind))]
+    if not request.redo and all(outputs.holds(kind, texts[kind]) for kind in old):
+        return []
     inputs = [*request.files, *request.inputs]
     asked = {*request.kinds, *(choice_kinds(has_parts=True) if request.chooses else ())}
-
-    def stale(texts: Mapping[str, str]) -> list[str]:
-        if not is_afresh and all(outputs.holds(kind, texts[kind]) for kind in (TREE, MODEL)):
-            return []
-        kinds = [*OF_THE_TREE]
-        for own, traces in OF_OTHERS:
-            is_others = any(is_there(outputs.path(trace)) for trace in traces)
-            kinds += [kind for kind in own if not is_others and kind not in asked]
-        return [kind for kind in kinds if kind not in texts and not outputs.is_among(kind, inputs)]
-
-    return stale
+    kinds = [*OF_THE_TREE]
+    for own, traces in OF_OTHERS:
+        is_others = any(is_there(outputs.path(trace)) for trace in traces)
+        kinds += [kind for kind in own if not is_others and kind not in asked]
+    return [kind for kind in kinds if kind not in texts and not outputs.is_among(kind, inputs)]
 
 
 def _deliver(
-    request: SearchRequest,
-    run: Run,
-    ready: TreeSearch,
-    found: Found,
-    draw: Draw,
-    log: RunLog,
-    stale: Callable[[Mapping[str, str]], list[str]],
+    request: SearchRequest, run: Run, ready: TreeSearch, found: Found, draw: Draw, log: RunLog
 ) -> tuple[Drawn, dict[str, Any]]:
     """Compute the supports, write all files, show the result; returns both."""
     outputs, problem = request.outputs, ready.problem
@@ -299,7 +290,7 @@ def _deliver(
     texts |= {kind: text for kind, text in more.items() if text}
     if request.site_frequencies.guide is not None:
         texts |= frequencies_file(problem)
-    old = stale(texts)
+    old = _stale(request, texts)
     spent = [LAST, *(more.keys() - texts.keys())]
     if not request.supports.bootstrap:
         spent.append(CHECKPOINT)

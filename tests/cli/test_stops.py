@@ -406,3 +406,33 @@ def test_a_command_for_a_file_that_a_search_will_write_waits(whole: Whole, tmp_p
     assert [run.returncode for run in runs] == [2, 0]
     assert "x.mltree.support is being written by another run" in runs[0].stderr
     assert not (tmp_path / "x.mltree.lock").exists()
+
+
+def test_what_others_have_left_stays_unless_asked(run: Run, primates: str) -> None:
+    quick = (*QUICK, "--device", "reference", "--model", "JC")
+    Path("x.mltree.support").write_text("of mltree bootstrap --tree")
+    assert run("search", primates, *quick).exit_code == 0
+    assert Path("x.mltree.support").read_text() == "of mltree bootstrap --tree"
+
+
+def test_a_redo_that_was_stopped_leaves_nothing_of_the_older_run(
+    run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it has a tree, the older one and its supports stay together."""
+    quick = (*QUICK, "--device", "reference", "--model")
+    assert run("search", primates, *quick, "JC", "--sh-alrt", "9").exit_code == 0
+    save = Checkpoint.save
+
+    def save_and_die(self: Checkpoint, state: SearchState) -> None:
+        save(self, state)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointSettings, "pause", lambda *_: 0.0)
+        patch.setattr(Checkpoint, "save", save_and_die)
+        assert isinstance(run("search", primates, *quick, "K80", "--redo").exception, Killed)
+    assert Path("x.mltree.support").exists()
+    assert Path("x.mltree.bestModel").read_text().startswith("JC")
+    assert run("search", primates, *quick, "K80").exit_code == 0
+    assert Path("x.mltree.bestModel").read_text().startswith("K80")
+    assert not Path("x.mltree.support").exists()
