@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltree.cli.help import ADVANCED, OUTPUT, origins, untyped
+from mltree.cli.help import ADVANCED, OUTPUT, idle, origins, untyped
 from mltree.cli.parsers import (
     data_type_of,
     length_of,
@@ -343,9 +343,10 @@ def command_line() -> str:
 
 
 def reporter_of(quiet: bool, verbose: bool, json: bool) -> Reporter:
-    """Who shows the events of a run, as much of them as is wanted, and first what was not typed.
+    """Who shows the events of a run, as much of them as is wanted.
 
-    A file that asks for quiet does not make this one quiet of what it says.
+    First are options that were not typed, and those that do nothing. A file that asks for quiet
+    does not keep what it asks for from being told.
 
     Raises:
         InputError: nothing and everything is wanted.
@@ -361,7 +362,7 @@ def reporter_of(quiet: bool, verbose: bool, json: bool) -> Reporter:
     reporter = Reporter(terminal, verbosity, json_lines=json, results=result_terminal())
     is_typed = origins().get("quiet", (False, "typed"))[1] == "typed"
     teller = reporter if is_typed or json or not quiet else Reporter(terminal)
-    for text in untyped():
+    for text in (*untyped(), *idle()):
         teller(Notice(text))
     return reporter
 

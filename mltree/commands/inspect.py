@@ -8,7 +8,7 @@ from mltree.alignment.partition_files import read_partitions
 from mltree.alignment.partitions import read_partitioned
 from mltree.compare import is_close, is_ok, score_everywhere, self_test
 from mltree.device.calibration import Calibration, load, notices
-from mltree.device.discovery import find_devices, no_device
+from mltree.device.discovery import choose_devices, find_devices, no_device
 from mltree.device.info import DeviceInfo
 from mltree.device.speed import build_all, calibrate
 from mltree.errors import DeviceError, NumericalError
@@ -95,9 +95,19 @@ def _facts(device: DeviceInfo) -> dict[str, object]:
 
 
 def show_parts(
-    alignment: str, partitions: str, model: str | None, datatype: str | None, reporter: Reporter
+    alignment: str,
+    partitions: str,
+    model: str | None,
+    datatype: str | None,
+    device: str | None,
+    reporter: Reporter,
 ) -> None:
-    """The parts of an alignment: what each is and holds, and whether its model can be used."""
+    """The parts of an alignment: what each is and holds, and whether its model can be used.
+
+    Raises: MltreeError: a search would refuse them, or the device.
+    """
+    if device is not None:
+        choose_devices(device)
     _as_a_search_reads(alignment, model, datatype, partitions)
     model = None if is_choice(model) else model
     scheme = in_our_words(read_partitions(partitions))
@@ -153,7 +163,7 @@ def show_check(
     problem = _as_a_search_reads(alignment, model, datatype)
     if problem.summary is None:
         assert model is not None, "a partition file has stood for it"
-        show_parts(alignment, model, None, datatype, reporter)
+        show_parts(alignment, model, None, datatype, device, reporter)
         return
     patterns, categories = problem.patterns, max(problem.model.categories)
     settings = preset("default")

@@ -146,6 +146,8 @@ def _tree(
 def _count(request: SimulationRequest, real_sites: int | None) -> int:
     """Sites: as many as asked for, or as the alignment has that gaps are taken from."""
     if request.unique is not None:
+        if request.sites is not None:
+            raise InputError("--sites and --unique exclude each other")
         return request.unique
     count = real_sites if request.sites is None else request.sites
     if count is None:

@@ -414,6 +414,12 @@ REFUSED = {
     "gaps": ((), ">d\nGCTTAC", ">d\n------", "nothing but gaps: d"),
     "model": (("--model", "LG"), "", "", "LG is for proteins"),
     "device": (("--device", "no such device"), "", "", "no device matches"),
+    "parts' device": (
+        ("--partitions", "parts", "--device", "none such"),
+        "",
+        "",
+        "no device matches",
+    ),
     "empty parts": (("--partitions", "parts"), ">d\nGCTTAC", ">d\n------", "d"),
 }
 

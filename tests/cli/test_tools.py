@@ -155,6 +155,7 @@ def test_frequencies_are_counted_where_asked_for(run: Run, tmp_path: Path, prima
         ("--sites 9", "--tree or --taxa is missing"),
         ("--taxa 3 --sites 9", "a tree needs at least 4 taxa, not 3"),
         ("--taxa 9", "--sites is missing"),
+        ("--taxa 9 --sites 9 --unique 9", "--sites and --unique exclude each other"),
         ("--taxa 9 --tree t.nwk --sites 9", "--taxa is for random trees"),
         ("--taxa 4 --unique 999", "only 256 distinct columns"),
         ("--taxa 9 --sites 9 --model GTR+FC", "frequencies of GTR+FC are not known"),
