@@ -51,7 +51,8 @@ class EvaluateRequest(FitRequest, kw_only=True):
             check_classes(problem)
         if self.site_rates:
             check_rates(problem.model)
-        given_tree(self.tree, problem, ignore, self.optimise_branches)
+        if self.site_frequencies.guide is not None:  # which is fitted before the tree is read
+            given_tree(self.tree, problem, ignore, self.optimise_branches)
 
 
 def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:

@@ -10,7 +10,7 @@ from mltree.choice.scored_models import Choice
 from mltree.commands.choice_files import TABLE, choice_kinds, choice_texts, recalled
 from mltree.commands.request import Request, begin_log, open_log
 from mltree.commands.results import by_kind, command_result, deliver
-from mltree.events import Emit, Notice, ignore
+from mltree.events import Emit, Notice
 from mltree.events.choice import ModelsRanked, RankedModel
 from mltree.events.run import RunStarted
 from mltree.given_trees import read_tree
@@ -44,13 +44,6 @@ class ModelRequest(Request, kw_only=True):
         """It does nothing else."""
         return True
 
-    def expect(self, problem: Problem) -> None:
-        """Make sure that the parts can be merged, and that the tree is one of the taxa."""
-        if self.merge:
-            check_mergeable(problem)
-        if self.tree is not None:
-            read_tree(self.tree, problem, ignore)
-
 
 def run_model(request: ModelRequest, reporter: Reporter) -> None:
     """Choose, show the ranking, write the files."""
@@ -61,6 +54,8 @@ def run_model(request: ModelRequest, reporter: Reporter) -> None:
         outputs.claim(choice_kinds(has_parts=request.partitions is not None), request.redo)
         reporter(RunStarted(__version__, request.command, request.seed))
         problem = request.load(reporter)
+        if request.merge:
+            check_mergeable(problem)
         tree = read_tree(request.tree, problem, reporter) if request.tree else None
         begin_log(log, request, [request.tree or ""], reporter)
         criterion = Criterion(request.criterion)
