@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mltree.errors import InputError
+from mltree.files import is_there, read_own
 
 __all__ = ["HELP", "OPTION", "VARIABLE", "defaults", "find", "without_option"]
 
@@ -65,7 +66,7 @@ def find(given: str | None, environment: Mapping[str, str] = os.environ) -> Path
     """
     named = given or environment.get(VARIABLE)
     if named:
-        if not Path(named).is_file():
+        if not is_there(named):
             raise InputError("no such file", file=named, hint="it is to have options")
         return Path(named)
     return _usual(environment)
@@ -79,7 +80,7 @@ def has_file(arguments: Sequence[str], environment: Mapping[str, str] = os.envir
 
 def _usual(environment: Mapping[str, str]) -> Path | None:
     """The file that needs no name."""
-    return next((path for path in (Path(NAME), _users(environment)) if path.is_file()), None)
+    return next((path for path in (Path(NAME), _users(environment)) if os.path.lexists(path)), None)
 
 
 def _users(environment: Mapping[str, str]) -> Path:
@@ -128,9 +129,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", file=str(path)) from None
+        return tomllib.loads(read_own(path).decode("utf-8"))
     except ValueError as error:  # tomllib's own and those of UTF-8
         raise InputError(f"not TOML: {error}", file=str(path)) from None
 

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from mltree import __version__
-from mltree.cli.help import VARIABLES, format_group
+from mltree.cli.help import CONFIG_FILE, VARIABLES, format_group
 from mltree.config import defaults, find, has_file, without_option
 from mltree.errors import DeviceError, InputError, MltreeError
 from mltree.files import is_there
@@ -65,6 +65,7 @@ class Commands(TyperGroup):
             path = None if ctx.resilient_parsing else find(given)
             if path is not None:
                 ctx.default_map = defaults(path, self._switches)
+                ctx.meta[CONFIG_FILE] = str(path)
             self._set_switches(ctx)
             return super().parse_args(ctx, args)
 

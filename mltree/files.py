@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -11,10 +13,25 @@ from pathlib import Path
 from mltree.errors import InputError
 from mltree.stopping import unbroken
 
-__all__ = ["DRAFT", "is_folder", "is_there", "naming", "unusable", "write_together", "write_whole"]
+__all__ = [
+    "DRAFT",
+    "draft_name",
+    "is_folder",
+    "is_there",
+    "naming",
+    "open_own",
+    "read_own",
+    "refuse_special",
+    "unusable",
+    "write_together",
+    "write_whole",
+]
 
 DRAFT = ".partial"
 """Ending of a file that is being written."""
+
+TOKEN_BYTES = 8
+"""Random bytes in a draft's name: nobody can plant a link of that name, or have a file of it."""
 
 
 def is_there(path: str | Path) -> bool:
@@ -49,10 +66,82 @@ def naming(path: Path, verb: str = "write") -> Iterator[None]:
         raise InputError(f"cannot {verb} {path}: {reason}") from error
 
 
-def unusable(path: Path, what: str) -> InputError:
+def unusable(path: Path, what: str, is_ours: bool = True) -> InputError:
     """The error of a run that cannot go on from a file, which ``what``: is damaged, ..."""
-    hint = "use --redo to start afresh, or another --prefix"
+    hint = f"{'use --redo to start afresh' if is_ours else 'rename it'}, or another --prefix"
     return InputError(f"the file {what}", file=str(path), hint=hint)
+
+
+def draft_name(name: str, token: str = "") -> str:
+    """Name under which a file is written before it takes its own; drawn where no token is given."""
+    return f"{name}.{token or secrets.token_hex(TOKEN_BYTES)}{DRAFT}"
+
+
+def refuse_special(path: Path, may_be_device: bool = False) -> None:
+    """Make sure that a name leads to a regular file, a folder or nothing.
+
+    Raises:
+        InputError: there is a pipe, a socket or, unless it may be, a device.
+    """
+    mode = _mode(path)
+    is_fine = stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (may_be_device and stat.S_ISCHR(mode))
+    if mode and not is_fine:
+        raise _special(path, mode)
+
+
+def open_own(path: Path, flags: int) -> int:
+    """Open a file that is written piece by piece, made where there is none; its descriptor.
+
+    A link is never followed, but to a device such as /dev/null: what it leads to is somebody's.
+
+    Raises:
+        InputError: the name is a link's, a pipe's or a socket's.
+        OSError: the file cannot be opened.
+    """
+    flags |= os.O_NONBLOCK | os.O_CLOEXEC  # a pipe that nobody reads would be waited for
+    try:
+        file = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        file = _open_linked_device(path, flags)
+    mode = os.fstat(file).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
+        os.close(file)
+        raise _special(path, mode)
+    return file
+
+
+def _open_linked_device(path: Path, flags: int) -> int:
+    """Open the device that a link leads to. Raises InputError where it leads to anything else."""
+    if stat.S_ISCHR(_mode(path)):
+        file = os.open(path, flags)
+        if stat.S_ISCHR(os.fstat(file).st_mode):
+            return file
+        os.close(file)
+    hint = "remove the link, or give another --prefix"
+    raise InputError(f"{path} is a link, and files are not written through links", hint=hint)
+
+
+def read_own(path: Path) -> bytes:
+    """All of a file that a run has left.
+
+    Raises:
+        InputError: it cannot be read, or is no regular file.
+    """
+    with naming(path, "read"):
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(file, "rb") as opened:
+            mode = os.fstat(file).st_mode
+            if not stat.S_ISREG(mode):
+                raise _special(path, mode)
+            return opened.read()
+
+
+def _special(path: Path, mode: int) -> InputError:
+    kinds = (("pipe", stat.S_ISFIFO), ("folder", stat.S_ISDIR), ("socket", stat.S_ISSOCK))
+    kind = next((name for name, is_one in kinds if is_one(mode)), "device")
+    return InputError(f"{path} is a {kind}, not a file", hint="remove it, or give another name")
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -70,10 +159,11 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
     Raises:
         InputError: a file cannot be written.
     """
-    drafts = {path: path.with_name(path.name + DRAFT) for path in contents}
+    drafts = {path: path.with_name(draft_name(path.name)) for path in contents}
     with unbroken():
         try:
             for path, draft in drafts.items():
+                refuse_special(path)
                 with naming(path):
                     _write_through(draft, contents[path])
             for path, draft in drafts.items():
@@ -87,7 +177,8 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 
 
 def _write_through(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

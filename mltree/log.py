@@ -17,12 +17,15 @@ from pathlib import Path
 from types import TracebackType
 
 from mltree.errors import InputError
-from mltree.files import naming
+from mltree.files import naming, open_own
 from mltree.stopping import unbroken
 
 __all__ = ["RunLog"]
 
 _OWNER = re.compile(rb"^process (\d+ on .*) writes this log from ", re.MULTILINE)
+
+_BEGINNING = b"process "
+"""What every log begins with."""
 
 
 class RunLog:
@@ -32,7 +35,7 @@ class RunLog:
         """Lock the file.
 
         Raises:
-            InputError: another run writes it, or it cannot be written.
+            InputError: another run writes it, it is no log of mltree's, or it cannot be written.
         """
         self.path = path
         self.is_locked = True
@@ -44,6 +47,7 @@ class RunLog:
         status = os.fstat(self._file)
         self._is_regular, self._size = stat.S_ISREG(status.st_mode), status.st_size
         try:
+            self._expect_own()
             self._sign()
         except InputError:
             self.close()
@@ -98,6 +102,14 @@ class RunLog:
             finally:
                 os.close(self._file)
 
+    def _expect_own(self) -> None:
+        """Make sure that the file is a log, whose lines are ours to replace."""
+        with naming(self.path, "read"):
+            beginning = os.pread(self._file, len(_BEGINNING), 0) if self._is_regular else b""
+        if not _BEGINNING.startswith(beginning):
+            hint = "rename it, or give another --prefix"
+            raise InputError(f"{self.path} is no log of mltree's", hint=hint)
+
     def _sign(self) -> None:
         when = time.strftime("%Y-%m-%d %H:%M:%S")
         line = f"process {os.getpid()} on {socket.gethostname()} writes this log from {when}\n"
@@ -107,7 +119,7 @@ class RunLog:
     def _open(self) -> int:
         """The file, locked: the one of that name, since a run may have removed the one opened."""
         while True:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            file = open_own(self.path, os.O_RDWR | os.O_APPEND)
             try:
                 self._lock(file)
                 if os.path.samestat(os.fstat(file), self.path.stat()):

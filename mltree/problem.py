@@ -35,6 +35,7 @@ __all__ = [
     "in_parts",
     "load_problem",
     "read_problem",
+    "refuse_gap_taxa",
 ]
 
 
@@ -152,18 +153,24 @@ def load_problem(
             gap_share=summary.gap_share,
         )
     )
-    if summary.gap_taxa:
-        count = len(summary.gap_taxa)
-        raise InputError(
-            f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
-            f"{listed(summary.gap_taxa)}",
-            file=problem.path,
-            taxon=summary.gap_taxa[0],
-            hint="no character tells where they belong: take them out",
-        )
+    refuse_gap_taxa(problem)
     for line in warning_lines(summary):
         emit(Notice(line))
     return problem
+
+
+def refuse_gap_taxa(problem: Problem) -> None:
+    """Make sure that every taxon has data. Raises: InputError: one has nothing but gaps."""
+    taxa = () if problem.summary is None else problem.summary.gap_taxa
+    if taxa:
+        count = len(taxa)
+        raise InputError(
+            f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
+            f"{listed(taxa)}",
+            file=problem.path,
+            taxon=taxa[0],
+            hint="no character tells where they belong: take them out",
+        )
 
 
 def _tell_of_parts(problem: Problem, emit: Emit) -> None:

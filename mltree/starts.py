@@ -14,7 +14,7 @@ from mltree.events import Emit
 from mltree.given_trees import tell_mended
 from mltree.search.constraint import Constraint
 from mltree.search.constraint_tree import constrained_start
-from mltree.search.driver import StartingTree
+from mltree.search.driver import StartingTree, unfit_start
 from mltree.search.duplicates import Collapsed
 from mltree.settings import BranchSettings, SearchSettings
 from mltree.tree.newick import read_newicks
@@ -26,6 +26,7 @@ from mltree.tree.topology import Tree
 __all__ = [
     "MAX_STARTS",
     "Term",
+    "expect_starts",
     "starting_trees",
     "starting_trees_of_each",
     "terms_of",
@@ -62,6 +63,17 @@ def terms_of(spec: str) -> list[Term] | None:
         return None
     pairs = [match.groups() for match in found if match]
     return [Term(kind, _number(kind, count or "1")) for kind, count in pairs]
+
+
+def expect_starts(spec: str, taxa: Sequence[str], constraint: Constraint | None) -> None:
+    """Make sure that ``--tree`` can be used, without growing a tree.
+
+    Raises: InputError: as `starting_trees`, or a tree in a file does not fit the constraint.
+    """
+    if terms_of(spec) is None:
+        for number, (tree, _) in enumerate(read_newicks(spec, taxa), 1):
+            if constraint is not None and not constraint.satisfied(tree):
+                raise unfit_start(f"user {number}")
 
 
 def starting_trees(

@@ -133,3 +133,35 @@ def test_a_file_that_may_have_a_say_is_noticed(
     assert has_file([], {**nowhere, "MLTREE_CONFIG": "x"})
     (tmp_path / "mltree.toml").touch()
     assert has_file([], nowhere)
+
+
+@pytest.mark.parametrize("quiet", ["", "quiet = true\n"])
+def test_what_a_file_asks_for_is_told(run: Run, quiet: str) -> None:
+    """Anybody may have put one into a shared folder."""
+    alignment = str(DATASETS / "primates.phy")
+    Path("mltree.toml").write_text(f"{quiet}redo = true\n[convert]\nout = 'x.fa'\n")
+    result = run("convert", alignment)
+    assert result.exit_code == 0, result.output
+    for words in ("note: options from mltree.toml: ", "out = x.fa", "redo = true"):
+        assert words in result.stderr
+    assert "note" not in run("convert", alignment, "--quiet").stderr, "quiet is typed"
+    result = run("check", alignment, "--json")
+    assert ("Notice" in result.stdout) == bool(quiet), "check has but this option of these"
+
+
+def test_variables_that_may_cost_a_file_are_told(run: Run) -> None:
+    alignment = str(DATASETS / "primates.phy")
+    result = run("convert", alignment, MLTREE_OUT="x.fa", MLTREE_REDO="1", MLTREE_DATA_TYPE="dna")
+    assert result.exit_code == 0, result.output
+    (note,) = (line for line in result.stderr.splitlines() if "note" in line)
+    assert "options from the environment: " in note
+    assert "MLTREE_OUT = x.fa" in note
+    assert "MLTREE_REDO = true" in note
+    assert "DATA_TYPE" not in note
+    assert "note" not in run("convert", alignment, "-o", "y.fa").stderr
+
+
+def test_a_file_that_is_no_file_is_told(run: Run) -> None:
+    Path("mltree.toml").mkdir()
+    result = run("check", str(DATASETS / "primates.phy"))
+    assert (result.exit_code, "mltree.toml: Is a directory" in result.stderr) == (2, True)

@@ -38,16 +38,19 @@ def test_it_has_what_was_written_before_it_began(path: Path) -> None:
     assert path.read_text().startswith(f"process {os.getpid()} on ")
 
 
+OLD = "process 7 on a host writes this log from 2026-01-01 00:00:00\nold\n"
+
+
 @pytest.mark.parametrize(("append", "expected"), [(True, ["old", "new"]), (False, ["new"])])
 def test_it_goes_on_or_starts_afresh(path: Path, append: bool, expected: list[str]) -> None:
-    path.write_text("old\n")
+    path.write_text(OLD)
     with RunLog(path) as log:
         log.begin(append)
         log.write("new\n")
     assert lines(path) == expected
 
 
-@pytest.mark.parametrize("old", [None, "what another run wrote\n"])
+@pytest.mark.parametrize("old", [None, OLD, OLD[:5]])
 def test_a_run_that_never_begins_leaves_it_as_it_was(path: Path, old: str | None) -> None:
     if old is not None:
         path.write_text(old)
@@ -160,3 +163,18 @@ def test_no_text_is_too_odd(path: Path) -> None:
         log.begin(append=False)
         log.write("prefix \udcff\n")
     assert lines(path) == [r"prefix \udcff"]
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "pipe"])
+def test_what_is_no_log_is_left_alone(path: Path, tmp_path: Path, kind: str) -> None:
+    """A link too, whatever it leads to: it may be another run's log."""
+    notes = path if kind == "file" else tmp_path / "notes"
+    notes.write_text(OLD if kind == "link" else "notes of the user's\n")
+    if kind == "link":
+        path.symlink_to(notes)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    before = notes.read_text()
+    with pytest.raises(InputError, match={"file": "is no log"}.get(kind, f"is a {kind}")):
+        RunLog(path)
+    assert notes.read_text() == before

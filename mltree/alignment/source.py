@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
+import select
 import stat
 import sys
 import zlib
@@ -36,6 +38,9 @@ _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in WHITESPACE)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DOS_END = b"\x1a"
 _SNIFFED_BYTES = 1 << 16
+
+PATIENCE = 5.0
+"""Seconds in which somebody has to begin to write to a pipe that is read."""
 
 _DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[bytes], bytes]], ...] = (
     (b"\x1f\x8b", "gzip", gzip.decompress),
@@ -93,7 +98,27 @@ def read_bytes(path: str | Path) -> bytes:
 @cache
 def _pipe(path: str, _device: int, _inode: int) -> bytes:
     """What a pipe holds, by whatever tells it from others of its name: it gives that but once."""
-    return Path(path).read_bytes()
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # which does not wait for a writer
+    with os.fdopen(file, "rb") as pipe:
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        begun = b"" if poll.poll(1000 * PATIENCE) else _beginning(path, file)
+        os.set_blocking(file, True)
+        return begun + pipe.read()
+
+
+def _beginning(path: str, pipe: int) -> bytes:
+    """What there is by now of the first byte of a pipe.
+
+    Raises: InputError: nobody has the pipe open for writing.
+    """
+    try:
+        if (first := os.read(pipe, 1)) == b"":
+            hint = "start what writes it first"
+            raise InputError("is a pipe that nobody writes to", file=path, hint=hint)
+    except BlockingIOError:
+        return b""
+    return first
 
 
 def forget_pipes() -> None:

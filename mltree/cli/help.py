@@ -17,21 +17,25 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from mltree import config
+from mltree.errors import InputError
 
 __all__ = [
     "ADVANCED",
     "COMMANDS",
+    "CONFIG_FILE",
     "OUTPUT",
     "SUPPORTS",
     "VARIABLES",
     "Command",
     "format_command",
     "format_group",
+    "idle",
     "metavar_of",
     "names_of",
     "option_groups",
     "origins",
     "text_of",
+    "untyped",
 ]
 
 SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
@@ -61,7 +65,23 @@ BOLD, CYAN, OFF = "\x1b[1m", "\x1b[36m", "\x1b[0m"
 
 _ORIGINS = {"COMMANDLINE": "typed", "ENVIRONMENT": "environment", "DEFAULT_MAP": "file"}
 
+CONFIG_FILE = "mltree.config"
+"""What the file of options is called among the facts that typer keeps of a command line."""
+
+CONSEQUENTIAL = ("redo", "out", "prefix")
+"""Options that decide which files are written, and which of them replaced."""
+
+IDLE_WITHOUT = {
+    "metric": ("bootstrap", "trees"),
+    "brlen": ("partitions", "model"),
+    "random_tree": ("taxa",),
+    "mean_length": ("taxa",),
+    "quartets": ("alignment",),
+}
+"""Options that do nothing where a command has some of these others, and none of them is given."""
+
 _given: ContextVar[Mapping[str, tuple[Any, str]] | None] = ContextVar("given", default=None)
+_config_file: ContextVar[str] = ContextVar("config_file", default="")
 
 
 def origins() -> Mapping[str, tuple[Any, str]]:
@@ -70,6 +90,43 @@ def origins() -> Mapping[str, tuple[Any, str]]:
     That is ``typed``, ``environment``, ``file`` or ``default``.
     """
     return _given.get() or {}
+
+
+def untyped() -> Iterator[str]:
+    """Texts that tell which options of the running command are not typed, and where they are from.
+
+    Those of a file are all told; of variables, which one sets oneself, those that may cost a file.
+    """
+    given = origins().items()
+    in_file = {name: value for name, (value, origin) in given if origin == "file"}
+    if in_file:
+        yield f"options from {_config_file.get()}: {_assigned(in_file)}"
+    variables = {
+        VARIABLES + name.upper(): value
+        for name, (value, origin) in given
+        if origin == "environment" and name in CONSEQUENTIAL
+    }
+    if variables:
+        yield f"options from the environment: {_assigned(variables)}"
+
+
+def idle() -> Iterator[str]:
+    """Texts that tell which options that are typed do nothing, for want of others."""
+    given = origins()
+    for name, others in IDLE_WITHOUT.items():
+        known = [other for other in others if other in given]
+        is_idle = known and all(given[other][0] is None for other in known)
+        if is_idle and given.get(name, (None, "default"))[1] == "typed":
+            option, wanted = (text.replace("_", "-") for text in (name, known[0]))
+            yield f"--{option} does nothing without --{wanted}"
+
+
+def _assigned(values: Mapping[str, Any]) -> str:
+    shown = {name: getattr(value, "value", value) for name, value in values.items()}
+    return ", ".join(
+        f"{name} = {str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in shown.items()
+    )
 
 
 class Command(TyperCommand):
@@ -82,8 +139,19 @@ class Command(TyperCommand):
                 param.envvar = VARIABLES + str(param.name).upper()
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it."""
+        """Run it, unless something that is given is nothing: an unset variable of a script.
+
+        Raises: InputError: it is.
+        """
+        for param in self.params:
+            value = ctx.params.get(param.name)
+            if "" in (value if isinstance(value, list | tuple) else (value,)):
+                is_option = param.param_type_name == "option"
+                name = max(param.opts, key=len) if is_option else metavar_of(param)
+                hint = "leave it out, or give it a value; is a variable not set?"
+                raise InputError(f"{name} is empty", hint=hint)
         _given.set({name: (value, _origin(ctx, name)) for name, value in ctx.params.items()})
+        _config_file.set(ctx.meta.get(CONFIG_FILE, ""))
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002

@@ -316,7 +316,7 @@ def check(
     kind = data_type
     with reporter_of(quiet, verbose=False, json=json) as reporter:
         if partitions is not None:
-            show_parts(alignment, partitions, model, kind, reporter)
+            show_parts(alignment, partitions, model, kind, device, reporter)
         else:
             show_check(alignment, model, kind, device, reporter)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltree.cli.help import ADVANCED, OUTPUT
+from mltree.cli.help import ADVANCED, OUTPUT, idle, origins, untyped
 from mltree.cli.parsers import (
     data_type_of,
     length_of,
@@ -345,16 +345,26 @@ def command_line() -> str:
 def reporter_of(quiet: bool, verbose: bool, json: bool) -> Reporter:
     """Who shows the events of a run, as much of them as is wanted.
 
+    First are options that were not typed, and those that do nothing. A file that asks for quiet
+    does not keep what it asks for from being told.
+
     Raises:
         InputError: nothing and everything is wanted.
     """
+    from mltree.events import Notice
     from mltree.report.progress import Reporter, Verbosity
     from mltree.report.terminal import progress_terminal, result_terminal
 
     if quiet and verbose:
         raise InputError("--quiet and --verbose exclude each other")
     verbosity = Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL
-    return Reporter(progress_terminal(), verbosity, json_lines=json, results=result_terminal())
+    terminal = progress_terminal()
+    reporter = Reporter(terminal, verbosity, json_lines=json, results=result_terminal())
+    is_typed = origins().get("quiet", (False, "typed"))[1] == "typed"
+    teller = reporter if is_typed or json or not quiet else Reporter(terminal)
+    for text in (*untyped(), *idle()):
+        teller(Notice(text))
+    return reporter
 
 
 def resources_of(

@@ -77,25 +77,32 @@ def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
         NumericalError: a tree whose lengths stay as they are has no likelihood.
     """
     outputs, kinds = request.outputs, FORMATS[request.file_format]
-    outputs.check(kinds)
-    outputs.claim(kinds, request.redo)
-    reporter(RunStarted(__version__, request.command))
-    problem = request.load(reporter)
-    tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
-    computation = open_computation(problem, request.resources, reporter)
-    found = fitted(
-        computation, tree, problem.model, reporter,
-        request.optimise_model, request.optimise_branches,
-    )  # fmt: skip
-    found = computation.exactly(found, reporter)
-    reporter(TreeScored(found.lnl))
-    texts = _texts(request, found, problem)
-    files = deliver(outputs, texts, reporter)
-    reporter.say("\n".join(f"Wrote {file}" for file in files))
-    values = {"lnl": found.lnl, "model": found.model.text, "nodes": len(inner_nodes(found.tree))}
     inputs = [*request.files, request.tree]
-    result = command_result("ancestral", request.command, values, by_kind(files), inputs, reporter)
-    reporter.finish("ancestral", result)
+    with outputs.taken(kinds, request.redo, inputs):
+        reporter(RunStarted(__version__, request.command))
+        problem = request.load(reporter)
+        tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
+        computation = open_computation(problem, request.resources, reporter)
+        found = fitted(
+            computation, tree, problem.model, reporter,
+            request.optimise_model, request.optimise_branches,
+        )  # fmt: skip
+        found = computation.exactly(found, reporter)
+        reporter(TreeScored(found.lnl))
+        texts = _texts(request, found, problem)
+        others = {kind for kinds in FORMATS.values() for kind in kinds}
+        spent = sorted(others - texts.keys()) if request.redo else []
+        files = deliver(outputs, texts, reporter, spent)
+        reporter.say("\n".join(f"Wrote {file}" for file in files))
+        values = {
+            "lnl": found.lnl,
+            "model": found.model.text,
+            "nodes": len(inner_nodes(found.tree)),
+        }
+        result = command_result(
+            "ancestral", request.command, values, by_kind(files), inputs, reporter
+        )
+        reporter.finish("ancestral", result)
 
 
 def _texts(request: AncestralRequest, found: Found, problem: Problem) -> dict[str, str]:

@@ -12,6 +12,7 @@ from mltree.commands.request import Request, begin_log, open_log, show_times
 from mltree.commands.results import by_kind, command_result, deliver, result_text
 from mltree.commands.trees import (
     CONSENSUS_FILES,
+    SUPPORT_KINDS,
     consensus_texts,
     first_tree,
     support_facts,
@@ -19,16 +20,18 @@ from mltree.commands.trees import (
     support_texts,
 )
 from mltree.errors import InputError
-from mltree.events import Notice
+from mltree.events import Notice, ignore
 from mltree.events.run import RunStarted
 from mltree.events.trees import BootstrapFinished, SupportsDrawn
 from mltree.given_trees import read_tree
 from mltree.log import RunLog
 from mltree.outputs import Outputs
+from mltree.problem import Problem
 from mltree.ranks import here
 from mltree.report.progress import Reporter
 from mltree.runs.bootstrap import Bootstrap, Outcome, prepare_bootstrap
 from mltree.runs.journal import Journal
+from mltree.search.constraint_tree import read_constraint
 from mltree.search.saving import Saving
 from mltree.settings import REPLICATE, SearchSettings
 from mltree.stopping import Farewell, parting
@@ -93,6 +96,13 @@ class BootstrapRequest(Request, kw_only=True):
         """What may name files, beside the alignment and the model."""
         return [self.tree or "", self.constraint or ""]
 
+    def expect(self, problem: Problem) -> None:
+        """Make sure that the tree and the constraint are of the taxa."""
+        if self.tree is not None:
+            read_tree(self.tree, problem, ignore)
+        if self.constraint is not None:
+            read_constraint(self.constraint, problem.taxa)
+
 
 def bootstrap_kinds(wanted: Wanted, has_tree: bool = True) -> Sequence[str]:
     """The files that a bootstrap writes, its log aside; with a tree to draw supports on, or not.
@@ -120,11 +130,12 @@ def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:
     """Search for the replicates, draw supports, write the files."""
     outputs, wanted = request.outputs, request.wanted
     kinds = bootstrap_kinds(wanted, request.tree is not None)
-    outputs.check((LOG, *kinds, RESULT))
-    with open_log(outputs.path(LOG), reporter) as log:
+    every = (*kinds, RESULT)
+    outputs.check((LOG, *every), [*request.files, *request.inputs])
+    with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
         resumes = not request.redo and outputs.path(JOURNAL).exists()
         if not resumes:
-            outputs.claim((*kinds, RESULT), request.redo)
+            outputs.claim(every, request.redo)
         reporter(RunStarted(__version__, request.command, request.seed))
         problem = request.load(reporter)
         tree = request.tree and read_tree(request.tree, problem, reporter)
@@ -152,7 +163,9 @@ def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:
         result = command_result(
             "bootstrap", request.command, values, by_kind(files), inputs, reporter
         )
-        deliver(outputs, {**texts, RESULT: result_text(result)}, reporter)
+        stale = SUPPORT_KINDS if request.redo and request.tree is not None else ()
+        spent = [kind for kind in stale if kind not in texts]
+        deliver(outputs, {**texts, RESULT: result_text(result)}, reporter, spent)
         reporter(event)
         reporter.say("\n".join(f"Wrote {file}" for file in files))
         show_times(bootstrap.computation, reporter)

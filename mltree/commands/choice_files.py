@@ -29,6 +29,7 @@ __all__ = [
     "TABLE",
     "choice_kinds",
     "choice_texts",
+    "criterion_of",
     "part_row",
     "recalled",
 ]
@@ -92,6 +93,12 @@ def recalled(path: Path, problem: Problem, merges: bool) -> Problem:
         return problem.under([row["best"][row["criterion"]] for row, _ in own])
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError("models were chosen for other data", file=str(path), hint=hint) from None
+
+
+def criterion_of(path: Path) -> Criterion:
+    """The criterion that a table of candidates was chosen by; one of :func:`recalled`'s."""
+    first, *_ = json.loads(read_text(path).decode())
+    return Criterion(first["criterion"])
 
 
 def _subsets(problem: Problem, members: Sequence[Sequence[str]]) -> Problem:

@@ -75,39 +75,40 @@ def run_concordance(request: ConcordanceRequest, reporter: Reporter) -> None:
         expect_file(request.tree)
     outputs = Outputs.of(request.prefix, request.tree)
     kinds = [TREE, TABLE, "concordance.json"]
-    outputs.check(kinds)
-    outputs.claim(kinds, request.redo)
-    reporter(RunStarted(__version__, request.command, request.seed))
-    tree, before = read_labelled(request.tree)
-    found = _factors(request, Branches.of(tree), reporter)
-    labels = np.array(before, dtype=object)
-    shown = np.array(_labels(found), dtype=object)[found.branches.of_clade]
-    labels[tree.is_inner] = [
-        "/".join(filter(None, pair)) for pair in zip(labels[tree.is_inner], shown, strict=True)
-    ]
-    newick = write_clades(tree, labels)
-    events = list(_events(found, newick))
-    for event in events:
-        reporter(event)
-    texts = {TREE: newick + "\n", TABLE: "".join(_lines(found))}
-    means = {event.metric: event.mean for event in events}
-    values = {
-        "seed": request.seed, "branches": found.branches.count, "means": means, "tree": newick,
-    }  # fmt: skip
     inputs = [request.tree, request.gene_trees or "", request.alignment or ""]
-    finish("concordance", request.command, outputs, texts, values, inputs, reporter)
+    with outputs.taken(kinds, request.redo, inputs):
+        reporter(RunStarted(__version__, request.command, request.seed))
+        tree, before = read_labelled(request.tree)
+        found = _factors(request, Branches.of(tree), reporter)
+        labels = np.array(before, dtype=object)
+        shown = np.array(_labels(found), dtype=object)[found.branches.of_clade]
+        labels[tree.is_inner] = [
+            "/".join(filter(None, pair)) for pair in zip(labels[tree.is_inner], shown, strict=True)
+        ]
+        newick = write_clades(tree, labels)
+        events = list(_events(found, newick))
+        for event in events:
+            reporter(event)
+        texts = {TREE: newick + "\n", TABLE: "".join(_lines(found))}
+        means = {event.metric: event.mean for event in events}
+        values = {
+            "seed": request.seed, "branches": found.branches.count, "means": means, "tree": newick,
+        }  # fmt: skip
+        finish("concordance", request.command, outputs, texts, values, inputs, reporter)
 
 
 def _factors(request: ConcordanceRequest, branches: Branches, reporter: Reporter) -> _Factors:
-    genes = sites = None
+    trees, patterns = [], None  # both are read before anything is computed
     if request.gene_trees is not None:
         trees = list(_genes(request.gene_trees, branches.tree))
         most = max(gene.n_tips for gene in trees)
         reporter(TreesLoaded(request.gene_trees, len(trees), most))
-        genes = gene_concordance(branches, trees)
     if request.alignment is not None:
         patterns = _patterns(request.alignment, request.datatype, branches.tree)
-        sites = site_concordance(branches, patterns, request.quartets, request.seed)
+    genes = gene_concordance(branches, trees) if trees else None
+    if patterns is None:
+        return _Factors(branches, genes, None)
+    sites = site_concordance(branches, patterns, request.quartets, request.seed)
     return _Factors(branches, genes, sites)
 
 

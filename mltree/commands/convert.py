@@ -21,7 +21,7 @@ from mltree.events.alignments import AlignmentWritten
 from mltree.events.run import RunStarted
 from mltree.events.trees import ResultWritten, TreesWritten
 from mltree.files import write_whole
-from mltree.outputs import claim_file
+from mltree.outputs import claim_files
 from mltree.report.progress import Reporter
 from mltree.tree.nexus import nexus_trees
 from mltree.tree.written import read_written
@@ -67,11 +67,12 @@ def run_convert(request: ConversionRequest, reporter: Reporter) -> None:
         InputError: the file cannot be read, or the other one cannot be written.
     """
     out = Path(request.out)
-    claim_file(out, request.redo)
+    claim_files([out], [request.source], request.redo)
     reporter(RunStarted(__version__, request.command))
     start = read_text(request.source).lstrip()
     convert = _result if start.startswith(b"{") else _trees if _has_trees(start) else _alignment
     content, event = convert(request)
+    claim_files([out], [request.source], request.redo)  # once more: another may have been quicker
     write_whole(out, gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
     reporter(event)
     files = {"out": request.out}

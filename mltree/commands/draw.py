@@ -15,7 +15,7 @@ from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.trees import TreesWritten
 from mltree.files import write_whole
-from mltree.outputs import claim_file
+from mltree.outputs import claim_files
 from mltree.report.progress import Reporter
 from mltree.tree.written import read_written
 
@@ -46,13 +46,15 @@ def run_draw(request: PictureRequest, reporter: Reporter) -> None:
     if kind not in KINDS:
         hint = f"known: {' '.join('.' + kind for kind in KINDS)}"
         raise InputError(f"{out}: the name does not tell what picture it is", hint=hint)
-    claim_file(out, request.redo)
+    claim_files([out], [request.tree], request.redo)
     reporter(RunStarted(__version__, request.command))
     tree, *others = read_written(request.tree)
     if others:
         reporter(Notice(f"{request.tree}: the first of {1 + len(others)} trees is drawn"))
     scene = draw(tree, request.style)
-    write_whole(out, svg(scene).encode() if kind == "svg" else figure(scene, kind))
+    picture = svg(scene).encode() if kind == "svg" else figure(scene, kind)
+    claim_files([out], [request.tree], request.redo)  # once more: another may have been quicker
+    write_whole(out, picture)
     reporter(TreesWritten(str(out), 1, len(tree.tips)))
     values, files = {"taxa": len(tree.tips)}, {"out": request.out}
     result = command_result("draw", request.command, values, files, [request.tree], reporter)

@@ -8,7 +8,7 @@ from mltree.alignment.partition_files import read_partitions
 from mltree.alignment.partitions import read_partitioned
 from mltree.compare import is_close, is_ok, score_everywhere, self_test
 from mltree.device.calibration import Calibration, load, notices
-from mltree.device.discovery import find_devices, no_device
+from mltree.device.discovery import choose_devices, find_devices, no_device
 from mltree.device.info import DeviceInfo
 from mltree.device.speed import build_all, calibrate
 from mltree.errors import DeviceError, NumericalError
@@ -17,8 +17,9 @@ from mltree.events.alignments import AlignmentChecked, PartFacts, PartitionsLoad
 from mltree.events.run import Busy, EnginesCompared
 from mltree.given_trees import check_possible, read_tree
 from mltree.model.part_models import in_our_words, model_alphabet, model_names, part_models
+from mltree.model_option import is_choice
 from mltree.placement import Resources, place
-from mltree.problem import load_problem, read_problem
+from mltree.problem import Problem, load_problem, read_problem, refuse_gap_taxa
 from mltree.report import tables
 from mltree.report.lines import describe
 from mltree.report.progress import Reporter
@@ -94,9 +95,21 @@ def _facts(device: DeviceInfo) -> dict[str, object]:
 
 
 def show_parts(
-    alignment: str, partitions: str, model: str | None, datatype: str | None, reporter: Reporter
+    alignment: str,
+    partitions: str,
+    model: str | None,
+    datatype: str | None,
+    device: str | None,
+    reporter: Reporter,
 ) -> None:
-    """The parts of an alignment: what each is and holds, and whether its model can be used."""
+    """The parts of an alignment: what each is and holds, and whether its model can be used.
+
+    Raises: MltreeError: a search would refuse them, or the device.
+    """
+    if device is not None:
+        choose_devices(device)
+    _as_a_search_reads(alignment, model, datatype, partitions)
+    model = None if is_choice(model) else model
     scheme = in_our_words(read_partitions(partitions))
     data = read_partitioned(alignment, scheme, model_alphabet, datatype)
     part_models(data, model)
@@ -122,6 +135,20 @@ def show_parts(
     reporter.finish("check", asdict(loaded))
 
 
+def _as_a_search_reads(
+    alignment: str, model: str | None, datatype: str | None, partitions: str | None = None
+) -> Problem:
+    """The problem, as a search begins with it.
+
+    Raises: MltreeError: a search would refuse the data or the model.
+    """
+    chooses = is_choice(model)
+    name = None if chooses else model
+    return read_problem(
+        alignment, name, datatype, partitions=partitions, chooses=chooses, site_rates=True
+    )
+
+
 def show_check(
     alignment: str,
     model: str | None,
@@ -129,11 +156,14 @@ def show_check(
     device: str | None,
     reporter: Reporter,
 ) -> None:
-    """Everything worth knowing about an alignment before a search."""
-    problem = read_problem(alignment, model, datatype)
+    """Everything worth knowing about an alignment before a search.
+
+    Raises: MltreeError: a search would refuse it; what can be shown is shown before.
+    """
+    problem = _as_a_search_reads(alignment, model, datatype)
     if problem.summary is None:
-        assert model is not None
-        show_parts(alignment, model, None, datatype, reporter)
+        assert model is not None, "a partition file has stood for it"
+        show_parts(alignment, model, None, datatype, device, reporter)
         return
     patterns, categories = problem.patterns, max(problem.model.categories)
     settings = preset("default")
@@ -147,6 +177,8 @@ def show_check(
         ).memory  # fmt: skip
         line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
     except DeviceError as error:
+        if device is not None:
+            raise
         line = f"not known: {error.message}"
     reporter(AlignmentChecked(problem.summary, memory))
     reporter.say(f"Memory       {line}")
@@ -156,4 +188,5 @@ def show_check(
         "model": problem.model.text,
         "memory": None if memory is None else asdict(memory),
     }
+    refuse_gap_taxa(problem)
     reporter.finish("check", values)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 from mltree import __version__
+from mltree.alignment.alphabet import DNA
 from mltree.alignment.source import STDIN, expect_file, read_text
 from mltree.commands.processes import share_loci
-from mltree.commands.request import Request, begin_log, open_log
-from mltree.commands.results import by_kind, command_result, deliver, result_text
+from mltree.commands.report import REPORT
+from mltree.commands.request import Request, begin_log, digest_of, open_log
+from mltree.commands.results import LOCI_KINDS, by_kind, command_result, deliver, result_text
+from mltree.commands.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.trees import LociFinished
-from mltree.files import is_folder, is_there
+from mltree.files import is_folder, is_there, read_own
 from mltree.log import RunLog
+from mltree.model.grammar import parse_model
+from mltree.model.part_models import model_alphabet
 from mltree.model.partitioned import alone
 from mltree.model.substitution import Model
-from mltree.model_option import is_choice, names_parts
+from mltree.model_option import is_choice, model_text, names_parts
 from mltree.outputs import Outputs
 from mltree.problem import Problem, read_problem
 from mltree.ranks import here
@@ -33,7 +39,8 @@ from mltree.stopping import Farewell, parting
 
 __all__ = ["LociRequest", "run_loci"]
 
-LOG, TREES, TABLE, RESULT, JOURNAL = "log", "bestTrees", "lociTable", "json", "loci"
+LOG, RESULT = "log", "json"
+TREES, TABLE, JOURNAL = LOCI_KINDS
 """Kinds of files. The journal stays, so that loci can be added."""
 
 COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
@@ -44,6 +51,9 @@ FOR_LONE_TREES = (
     "brlen", "merge", "site_freqs", "guide_tree",
 )  # fmt: skip
 """Options of a search that say nothing of many trees."""
+
+OF_ANY_NUMBER = "MULTI"
+"""Beginning of models whose states are as many as the data have."""
 
 SHOWN = 3
 """Names of alignments in a message."""
@@ -62,6 +72,12 @@ class LociRequest(Request, kw_only=True):
     preset: str
     nni_only: bool
     collapse: float | None
+
+    @property
+    def asked(self) -> str:
+        """That of any alignments: loci can be added."""
+        options = {name: own for name, own in self.options.items() if name != "alignment"}
+        return digest_of(options)
 
     @property
     def settings(self) -> SearchSettings:
@@ -90,19 +106,26 @@ class LociRequest(Request, kw_only=True):
         if is_choice(self.model):
             hint = "give --model a model, or leave it out"
             raise InputError("--model auto is for the search of one alignment", hint=hint)
+        if self.model is not None and not names_parts(self.model):
+            text = model_text(self.model)
+            if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
+                parse_model(text, DNA)  # of no data at all: it says why
 
 
 def run_loci(request: LociRequest, reporter: Reporter) -> None:
     """Search every locus, show the result, write the files."""
     request.refuse()
     outputs, kinds = request.outputs, (TREES, TABLE, RESULT)
-    outputs.check((LOG, *kinds, JOURNAL))
     loci, files = _loci(request)
+    outputs.check((LOG, *kinds, JOURNAL), [*request.files, *files])
     share_loci(request, len(loci))
-    with open_log(outputs.path(LOG), reporter) as log:
+    held = (*kinds, JOURNAL, *(kind for kind in OF_ONE_ALIGNMENT if kind != REPORT))
+    with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
         resumes = not request.redo and outputs.path(JOURNAL).exists()
         if not resumes:
-            outputs.claim((*kinds, JOURNAL), request.redo)
+            outputs.claim((*kinds, JOURNAL, TREE, CHECKPOINT), request.redo)
+        elif not _is_alike(request):
+            outputs.claim(kinds, redo=False)
         reporter(RunStarted(__version__, request.command, request.seed))
         reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
         search = LociSearch(
@@ -116,6 +139,15 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
             with parting(partial(_leave, request, journal, log)):
                 found = search.run(loci, journal, reporter, here())
             _conclude(request, loci, found, log, files, reporter)
+
+
+def _is_alike(request: LociRequest) -> bool:
+    """Whether the results that there are were asked for alike: those of more loci replace them."""
+    try:
+        before = json.loads(read_own(request.outputs.path(RESULT)))
+        return bool(before["asked"] == request.asked)
+    except (InputError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _conclude(
@@ -136,6 +168,7 @@ def _conclude(
         request.outputs,
     )
     values = {
+        "asked": request.asked,
         "seed": request.seed,
         "trees": len(trees),
         "skipped": skipped,
@@ -150,7 +183,8 @@ def _conclude(
     result = command_result(
         "search", request.command, values, files, [*request.files, *inputs], reporter
     )
-    deliver(outputs, {**texts, RESULT: result_text(result)}, reporter)
+    spent = OF_ONE_ALIGNMENT if request.redo else ()
+    deliver(outputs, {**texts, RESULT: result_text(result)}, reporter, spent)
     reporter(LociFinished(len(trees), skipped, lnl, tuple(files.values()), reporter.elapsed))
     reporter.finish("search", result)
 

@@ -48,8 +48,9 @@ class ModelRequest(Request, kw_only=True):
 def run_model(request: ModelRequest, reporter: Reporter) -> None:
     """Choose, show the ranking, write the files."""
     outputs = request.outputs
-    outputs.check([LOG, *choice_kinds(has_parts=True)])
-    with open_log(outputs.path(LOG), reporter) as log:
+    every = choice_kinds(has_parts=True)
+    outputs.check([LOG, *every], [*request.files, request.tree or ""])
+    with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
         outputs.claim(choice_kinds(has_parts=request.partitions is not None), request.redo)
         reporter(RunStarted(__version__, request.command, request.seed))
         problem = request.load(reporter)
@@ -59,7 +60,9 @@ def run_model(request: ModelRequest, reporter: Reporter) -> None:
         begin_log(log, request, [request.tree or ""], reporter)
         criterion = Criterion(request.criterion)
         scheme = _scheme(problem, request, request.seed, criterion, tree, reporter, request.merge)
-        files = [log.path, *deliver(outputs, choice_texts(scheme, request.merge), reporter)]
+        texts = choice_texts(scheme, request.merge)
+        spent = [kind for kind in every if request.redo and kind not in texts]
+        files = [log.path, *deliver(outputs, texts, reporter, spent)]
         reporter.say("\n".join(["", *(f"Wrote {file}" for file in files)]))
         names = [(choice.part, choice.best.name) for choice in scheme.choices]
         reporter.say(best_fit_line(criterion, names))

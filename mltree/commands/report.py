@@ -13,6 +13,7 @@ from mltree.alignment.formats import read_alignment
 from mltree.alignment.patterns import compress
 from mltree.alignment.source import read_text
 from mltree.commands.results import by_kind, command_result
+from mltree.commands.surroundings import input_files
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
@@ -57,14 +58,13 @@ def run_report(request: ReportRequest, reporter: Reporter) -> None:
         InputError: the run left no tree, or a file cannot be read or written.
     """
     outputs = Outputs.of(request.prefix.removesuffix(".mltree"), request.prefix)
-    outputs.check([REPORT])
-    outputs.claim([REPORT], request.redo)
-    reporter(RunStarted(__version__, request.command))
-    path = write_report(outputs, reporter, alignment=request.alignment, tree=request.tree)
-    reporter.say(f"Wrote {path}")
     inputs = [request.alignment or "", request.tree or ""]
-    result = command_result("report", request.command, {}, by_kind([path]), inputs, reporter)
-    reporter.finish("report", result)
+    with outputs.taken([REPORT], request.redo, inputs):
+        reporter(RunStarted(__version__, request.command))
+        path = write_report(outputs, reporter, alignment=request.alignment, tree=request.tree)
+        reporter.say(f"Wrote {path}")
+        result = command_result("report", request.command, {}, by_kind([path]), inputs, reporter)
+        reporter.finish("report", result)
 
 
 def write_report(
@@ -99,6 +99,10 @@ def write_report(
     if found is None:
         reporter(Notice("the alignment is not where it was: --alignment says where it is now"))
     else:
+        if not _is_of_the_run(found, facts):
+            reporter(
+                Notice(f"{found} is not a file that the run has read: what it says may differ")
+            )
         read = read_alignment(found, facts.data["data_type"] if facts.data else None)
         patterns = compress(read)
         summary = summarise(read, patterns)
@@ -144,6 +148,14 @@ def _alignment_file(facts: Facts, outputs: Outputs) -> str | None:
     there = Path(facts.data["path"])
     beside = outputs.folder / there.name
     return next((str(path) for path in (there, beside) if path.is_file()), None)
+
+
+def _is_of_the_run(alignment: str, facts: Facts) -> bool:
+    """Whether a file is among those that a run has read, by content, as far as is known."""
+    if facts.described is None:
+        return True
+    known = {file["sha256"] for file in facts.described["inputs"]}
+    return all(file.sha256 in known for file in input_files([alignment]))
 
 
 def _methods(outputs: Outputs) -> str:

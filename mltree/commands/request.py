@@ -16,12 +16,12 @@ from mltree.alignment.parts import Part
 from mltree.alignment.source import expect_file
 from mltree.commands.results import RESULT_FORMAT, by_kind, deliver, result_text
 from mltree.commands.site_frequencies import SiteFrequencies
-from mltree.commands.surroundings import describe_run, expect_files, spent_so_far
+from mltree.commands.surroundings import describe_run, expect_files, shown, spent_so_far
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.load import load_meter
 from mltree.device.speed import joint_bandwidth
 from mltree.device.timing import Breakdown
-from mltree.errors import ModelError
+from mltree.errors import InputError, ModelError
 from mltree.events import Emit, Event, Notice
 from mltree.events.run import ResourcesSpent, RunDescribed, RunFinished
 from mltree.events.search import StartsEnded
@@ -39,6 +39,7 @@ from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.tables import Timed, time_spent
 from mltree.runs.run import Computation, Found
+from mltree.search.checkpoint import fingerprint
 from mltree.stopping import Farewell, parting
 from mltree.tree.newick import write_newick
 from mltree.values import Value
@@ -48,6 +49,7 @@ __all__ = [
     "Run",
     "begin_log",
     "breakdown_of",
+    "digest_of",
     "model_text",
     "open_log",
     "part_trees",
@@ -56,6 +58,11 @@ __all__ = [
 
 
 NO_FREQUENCIES = SiteFrequencies()
+
+INCIDENTAL = (
+    "prefix", "redo", "threads", "ranks", "memory_limit", "quiet", "verbose", "json",
+)  # fmt: skip
+"""Options that change nothing of what a run finds."""
 
 
 class Request(Value, kw_only=True):
@@ -99,6 +106,11 @@ class Request(Value, kw_only=True):
         return [*named, *self.site_frequencies.files]
 
     @property
+    def asked(self) -> str:
+        """SHA-256 over the options that decide what is found and written, as they were given."""
+        return digest_of(self.options)
+
+    @property
     def chooses(self) -> bool:
         """Whether the models are to be chosen."""
         return False
@@ -120,7 +132,25 @@ class Request(Value, kw_only=True):
             Linkage(self.linkage), self.partitions, chooses=self.chooses,
             site_rates=self.finds_site_rates,
         )  # fmt: skip
+        self.expect(problem)
         return self.site_frequencies.given_to(problem, self.resources, emit)
+
+    def expect(self, problem: Problem) -> None:
+        """Make sure, before anything is computed, that all else that is given goes with the data.
+
+        Raises: MltreeError: it does not, or cannot be read.
+        """
+
+
+def digest_of(options: Mapping[str, tuple[Any, str]]) -> str:
+    """SHA-256 over options but for those that change nothing of what a run finds."""
+    return fingerprint(
+        *(
+            f"{name} = {shown(value)}"
+            for name, (value, _) in sorted(options.items())
+            if name not in INCIDENTAL and value is not None
+        )
+    )
 
 
 @contextmanager
@@ -297,6 +327,13 @@ class Run:
             self.methods = replace(self.methods, supports={**self.methods.supports, **drawn})
         self.reporter(event)
 
+    def keep(self, texts: Mapping[str, str]) -> None:
+        """Write what is done while the run goes on, which does so where it cannot be written."""
+        try:
+            self.request.outputs.write(texts)
+        except InputError as error:
+            self.reporter(Notice(f"{error.message}; it is tried again at the end"))
+
     def deliver(
         self, found: Found, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
@@ -356,6 +393,7 @@ class Run:
             "seconds": event.seconds,
             "spent": asdict(self._spent()),
             "run": asdict(self.described),
+            "asked": self.request.asked,
         }
 
 

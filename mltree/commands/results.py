@@ -17,7 +17,18 @@ from mltree.report.progress import Reporter
 from mltree.stopping import Farewell, last_word, unbroken
 from mltree.values import plain
 
-__all__ = ["RESULT_FORMAT", "by_kind", "command_result", "deliver", "finish", "result_text"]
+__all__ = [
+    "LOCI_KINDS",
+    "RESULT_FORMAT",
+    "by_kind",
+    "command_result",
+    "deliver",
+    "finish",
+    "result_text",
+]
+
+LOCI_KINDS = ("bestTrees", "lociTable", "loci")
+"""Kinds of the files that a search of many loci leaves, and one of a lone alignment does not."""
 
 RESULT_FORMAT = 1
 """Of the result as JSON; a new number where a name of it changes or goes."""
@@ -89,12 +100,16 @@ def finish(
     values: Mapping[str, Any],
     inputs: Iterable[str],
     reporter: Reporter,
+    spent: Sequence[str] = (),
 ) -> None:
-    """Write the results, all of them as JSON too, and say where they are; see `command_result`."""
+    """Write the results, all of them as JSON too, and say where they are.
+
+    See `command_result` for its arguments, and `deliver` for ``spent``.
+    """
     kind = f"{command}.json"
     written = {name: str(outputs.path(name)) for name in [*texts, kind]}
     document = command_result(command, line, values, written, inputs, reporter)
-    files = deliver(outputs, {**texts, kind: result_text(document)}, reporter)
+    files = deliver(outputs, {**texts, kind: result_text(document)}, reporter, spent)
     reporter.say("\n".join(f"Wrote {file}" for file in files))
     reporter.finish(command, document)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mltree import __version__
+from mltree.choice.choosing import check_mergeable
 from mltree.commands.bootstrap import (
+    BOOTSTRAPS,
     JOURNAL,
     Wanted,
     drop_replicates,
@@ -17,34 +20,43 @@ from mltree.commands.bootstrap import (
     replicate_settings,
     replicated,
 )
-from mltree.commands.choice_files import choice_kinds
+from mltree.commands.branch_tests import BRANCHES
+from mltree.commands.choice_files import TABLE, choice_kinds, criterion_of
 from mltree.commands.model import chosen
 from mltree.commands.processes import share_replicates
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.request import Request, Run, model_text, open_log, part_trees
+from mltree.commands.results import LOCI_KINDS
 from mltree.commands.site_classes import SITE_FREQUENCIES
 from mltree.commands.site_frequencies import frequencies_file
 from mltree.commands.site_rates import check_rates, site_rates
 from mltree.commands.supports import MODEL, Draw, Drawn, Supports, draw_supports
-from mltree.commands.trees import support_facts
+from mltree.commands.trees import CONSENSUS_FILES, SUPPORT_KINDS, support_facts
+from mltree.commands.ultrafast import ULTRAFAST_KINDS
 from mltree.errors import InputError
 from mltree.events import Notice
 from mltree.events.run import RunStarted
 from mltree.events.search import SearchPlanned
 from mltree.events.trees import SupportsDrawn
+from mltree.files import is_there
 from mltree.log import RunLog
 from mltree.model.partitioned import Linkage
 from mltree.model_option import is_choice
 from mltree.problem import Problem, read_problem
 from mltree.ranks import here
+from mltree.report.choices import NAMES
 from mltree.report.progress import Reporter
+from mltree.report.record import expect_record
 from mltree.runs.bootstrap import bootstrap_after
 from mltree.runs.journal import Journal
 from mltree.runs.run import Found, TreeSearch, prepare_search
 from mltree.search.checkpoint import Checkpoint
+from mltree.search.constraint_tree import read_constraint
 from mltree.search.driver import StartingTree
 from mltree.settings import SearchSettings, preset
+from mltree.starts import expect_starts
 from mltree.stopping import Farewell, parting
+from mltree.supports.consensus import Consensus
 from mltree.tree.newick import write_newick
 from mltree.tree.newick_clades import read_labelled
 from mltree.tree.splits import facing
@@ -63,6 +75,26 @@ CHECKPOINT, LAST = "checkpoint", "lastTree"
 """What a search goes on from, and the best tree when it was stopped; gone when it has ended. As
 long as there is a checkpoint, results are an older run's, or half of this one's, or replicates can
 be added to them."""
+
+OF_THE_TREE = (RESULT, *SUPPORT_KINDS, "support.json", *ULTRAFAST_KINDS, REPORT, *LOCI_KINDS)
+"""Kinds of files that are of no use beside another tree than that of the run that wrote them."""
+
+OF_ONE_ALIGNMENT = tuple(
+    {MODEL, TREE, CHECKPOINT, LAST, PART_TREES, RATES, START, EVENTS, *OF_THE_TREE}
+    - {RESULT, *LOCI_KINDS}
+)
+"""Kinds of files that a search of many loci has none of."""
+
+OF_OTHERS = (
+    (
+        (JOURNAL, BOOTSTRAPS, CONSENSUS_FILES[Consensus.MAJORITY]),
+        ("bootstrapLog", "consensus.json"),
+    ),
+    (tuple(choice_kinds(has_parts=True)), ("modelLog",)),
+    ((SITE_FREQUENCIES,), ("evalLog",)),
+    ((BRANCHES,), ("alrt.json",)),
+)
+"""Kinds of files that go with an older search, unless a command has left them that leaves these."""
 
 
 class SearchRequest(Request, kw_only=True):
@@ -107,6 +139,27 @@ class SearchRequest(Request, kw_only=True):
         """What may name files, beside the alignment and the model."""
         return [self.tree or "", self.constraint or ""]
 
+    @property
+    def kinds(self) -> list[str]:
+        """Of the files that are asked for beside the best tree and its model.
+
+        Raises:
+            InputError: there is no such metric.
+        """
+        frequencies = [SITE_FREQUENCIES] if self.site_frequencies.guide else []
+        return [*self.supports.kinds, *frequencies]
+
+    def expect(self, problem: Problem) -> None:
+        """Make sure that taxa, trees and the constraint are those of the data."""
+        _outgroup(self.outgroup, problem.taxa)
+        groups = read_constraint(self.constraint, problem.taxa) if self.constraint else None
+        if self.tree is not None:
+            expect_starts(self.tree, problem.taxa, groups)
+        if self.merge and self.chooses:
+            check_mergeable(problem)
+        if self.site_rates and not self.chooses:
+            check_rates(problem.model)
+
 
 class Searched(NamedTuple):
     """What a search has found and written."""
@@ -122,16 +175,15 @@ def run_search(request: SearchRequest, reporter: Reporter) -> Searched:
     outputs = request.outputs
     if request.merge and not request.chooses:
         raise InputError("--merge goes with --model auto", hint="or `mltree model --merge`")
-    frequencies = [SITE_FREQUENCIES] if request.site_frequencies.guide else []
-    more = [*request.supports.kinds, *frequencies]
     models = choice_kinds(has_parts=True) if request.chooses else ()
-    outputs.check(
-        (LOG, EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, REPORT, *models, *more)
-    )
-    with open_log(outputs.path(LOG), reporter) as log:
-        resumes = not request.redo and outputs.path(CHECKPOINT).exists()
+    every = (EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, *models, *request.kinds)
+    outputs.check((LOG, REPORT, *every), [*request.files, *request.inputs])
+    expect_record(outputs.path(EVENTS))
+    held = {*every, *OF_THE_TREE, BRANCHES} - {REPORT}  # a report may be drawn at any time
+    with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
+        resumes = not request.redo and is_there(outputs.path(CHECKPOINT))
         if not resumes:
-            outputs.claim((*RESULTS, *more), request.redo)
+            outputs.claim((*RESULTS, *request.kinds, *LOCI_KINDS), request.redo)
         return _search(request, log, resumes, reporter)
 
 
@@ -141,8 +193,6 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     problem = _begin(request, reporter)
     if request.chooses:
         problem = chosen(problem, request, request.seed, request.merge, reporter)
-    elif request.site_rates:
-        check_rates(problem.model)
     taxa = problem.taxa
     outgroup = _outgroup(request.outgroup, taxa)
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
@@ -171,6 +221,8 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
         seed=request.seed,
         supports=request.supports.cited,
     )  # fmt: skip
+    if request.chooses:
+        run.methods = replace(run.methods, criterion=NAMES[criterion_of(outputs.path(TABLE))])
     if resumes:
         checkpoint.load(problem.model)  # one of another search ends the run before it writes
     run.begin(log, append=resumes)
@@ -206,6 +258,25 @@ def _begin(request: SearchRequest, reporter: Reporter) -> Problem:
     return request.load(reporter)
 
 
+def _stale(request: SearchRequest, texts: Mapping[str, str]) -> list[str]:
+    """Kinds of an older run's files that are to go once results of these texts are written.
+
+    There are some where --redo was asked for, now or before this run was stopped: then another tree
+    is replaced.
+    """
+    outputs = request.outputs
+    old = [kind for kind in (TREE, MODEL) if is_there(outputs.path(kind))]
+    if not request.redo and all(outputs.holds(kind, texts[kind]) for kind in old):
+        return []
+    inputs = [*request.files, *request.inputs]
+    asked = {*request.kinds, *(choice_kinds(has_parts=True) if request.chooses else ())}
+    kinds = [*OF_THE_TREE]
+    for own, traces in OF_OTHERS:
+        is_others = any(is_there(outputs.path(trace)) for trace in traces)
+        kinds += [kind for kind in own if not is_others and kind not in asked]
+    return [kind for kind in kinds if kind not in texts and not outputs.is_among(kind, inputs)]
+
+
 def _deliver(
     request: SearchRequest, run: Run, ready: TreeSearch, found: Found, draw: Draw, log: RunLog
 ) -> tuple[Drawn, dict[str, Any]]:
@@ -219,18 +290,22 @@ def _deliver(
     texts |= {kind: text for kind, text in more.items() if text}
     if request.site_frequencies.guide is not None:
         texts |= frequencies_file(problem)
+    old = _stale(request, texts)
     spent = [LAST, *(more.keys() - texts.keys())]
     if not request.supports.bootstrap:
         spent.append(CHECKPOINT)
     drawn = Drawn(newick)
     if request.supports.kinds:
-        outputs.write(texts)
+        outputs.replace(texts, old)
         replicate = partial(_replicates, request, ready, log, run, found)
         drawn = draw_supports(
-            request.supports, ready, found, request.seed, draw, replicate, run.reporter
-        )
+            request.supports, ready, found, request.seed, draw, replicate,
+            run.reporter, run.keep,
+        )  # fmt: skip
         run.support, run.supports = drawn.newick, support_facts(drawn.told)
         texts |= drawn.texts
+    else:
+        spent += [kind for kind in old if kind != RESULT]
     models = choice_kinds(has_parts=problem.data is not None) if request.chooses else ()
     run.files += map(outputs.path, (START, *models))
     run.deliver(found, newick, texts, spent)

@@ -25,7 +25,7 @@ from mltree.model.part_models import model_alphabet
 from mltree.model.site_rates import SiteRates
 from mltree.model.substitution import Model
 from mltree.model_option import model_text, read_model
-from mltree.outputs import claim_file
+from mltree.outputs import claim_files
 from mltree.report.progress import Reporter
 from mltree.simulation import distinct_sites, gaps_like, letters, sites
 from mltree.tree.newick import read_newick, write_newick
@@ -78,9 +78,10 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
     file_format = request.file_format or format_of(request.out)
     out = Path(request.out)
     true_tree = None if request.true_tree is None else Path(request.true_tree)
-    for path in (out, true_tree):
-        if path is not None:
-            claim_file(path, request.redo)
+    written = [out] if true_tree is None else [out, true_tree]
+    files_read = (request.tree, request.gaps_from, request.frequencies_from)
+    inputs = [request.model, *(path or "" for path in files_read)]
+    claim_files(written, inputs, request.redo)
     reporter(RunStarted(__version__, request.command, request.seed))
     model = _model(request.model, request.frequencies_from)
     if isinstance(model.heterogeneity, SiteRates):
@@ -88,29 +89,26 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
     arrays = model.arrays()
     reporter(Notice(f"evolves under {format_model(model)}"))
     rng = np.random.default_rng(request.seed)
-    tree, taxa = _tree(request, rng, reporter)
     real = None if request.gaps_from is None else read_alignment(request.gaps_from)
-    if request.unique is not None:
-        states = distinct_sites(tree, arrays, request.unique, rng)
-    else:
-        width = model.alphabet.width
-        count = _count(request, None if real is None else real.n_sites // width)
-        states = sites(tree, arrays, count, rng)
-    characters = letters(states, model.alphabet)
-    if real is not None:
-        characters[gaps_like(real, taxa, characters.shape[1])] = ord("-")
+    width = model.alphabet.width
+    count = _count(request, None if real is None else real.n_sites // width)
+    tree, taxa = _tree(request, rng, reporter)
+    is_gap = None if real is None else gaps_like(real, taxa, count * width)
+    evolve = sites if request.unique is None else distinct_sites
+    characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
+    if is_gap is not None:
+        characters[is_gap] = ord("-")
     text = write_alignment(taxa, characters, model.alphabet, file_format)
     contents = {out: gzip.compress(text, mtime=0) if out.suffix == ".gz" else text}
     if true_tree is not None:
         contents[true_tree] = (write_newick(tree, taxa) + "\n").encode()
+    claim_files(written, inputs, request.redo)  # once more: another command may have been quicker
     write_together(contents)
     reporter(AlignmentWritten(str(out), file_format, *characters.shape))
     if true_tree is not None:
         reporter(TreesWritten(str(true_tree), 1, len(taxa)))
     files = {"out": request.out} | ({"true_tree": str(true_tree)} if true_tree else {})
     values = {"seed": request.seed, "taxa": len(taxa), "sites": characters.shape[1]}
-    files_read = (request.tree, request.gaps_from, request.frequencies_from)
-    inputs = [request.model, *(path or "" for path in files_read)]
     result = command_result("simulate", request.command, values, files, inputs, reporter)
     reporter.finish("simulate", result)
 
@@ -147,6 +145,10 @@ def _tree(
 
 def _count(request: SimulationRequest, real_sites: int | None) -> int:
     """Sites: as many as asked for, or as the alignment has that gaps are taken from."""
+    if request.unique is not None:
+        if request.sites is not None:
+            raise InputError("--sites and --unique exclude each other")
+        return request.unique
     count = real_sites if request.sites is None else request.sites
     if count is None:
         raise InputError("--sites is missing", hint="or --gaps-from, which has as many as it has")

@@ -40,32 +40,32 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
     """
     outputs = request.outputs
     kind = FORMATS[request.file_format]
-    outputs.check([kind, RESULT])
-    outputs.claim([kind, RESULT], request.redo)
-    reporter(RunStarted(__version__, request.command))
-    problem = request.load(reporter)
-    read = read_newicks(request.trees, problem.taxa)
-    reporter(TreesLoaded(request.trees, len(read), len(problem.taxa)))
-    for number, (tree, notices) in enumerate(read, 1):
-        for notice in notices:
-            reporter(Notice(f"{request.trees}: tree {number}: {notice}"))
-        if not request.optimise_branches:
-            check_possible(tree, problem.groups)
-    computation = open_computation(problem, request.resources, reporter)
-    rows = []
-    model = problem.model
-    for number, (tree, _) in enumerate(read):
-        of_first = request.optimise_model and number == 0
-        found = fitted(computation, tree, model, reporter, of_first, request.optimise_branches)
-        model = found.model
-        by_pattern = computation.exact.site_log_likelihoods(found.tree, Case(model.arrays()))
-        rows.append(problem.by_site(by_pattern))
-    lnls = ", ".join(f"{row.sum():.4f}" for row in rows)
-    reporter.say(f"lnL of the trees: {lnls}")
-    values = {"model": model.text, "lnl": [float(row.sum()) for row in rows]}
-    texts = {kind: _TEXTS[request.file_format](rows)}
     inputs = [*request.files, request.trees]
-    finish("sitelh", request.command, outputs, texts, values, inputs, reporter)
+    with outputs.taken([kind, RESULT], request.redo, inputs):
+        reporter(RunStarted(__version__, request.command))
+        problem = request.load(reporter)
+        read = read_newicks(request.trees, problem.taxa)
+        reporter(TreesLoaded(request.trees, len(read), len(problem.taxa)))
+        for number, (tree, notices) in enumerate(read, 1):
+            for notice in notices:
+                reporter(Notice(f"{request.trees}: tree {number}: {notice}"))
+            if not request.optimise_branches:
+                check_possible(tree, problem.groups)
+        computation = open_computation(problem, request.resources, reporter)
+        rows = []
+        model = problem.model
+        for number, (tree, _) in enumerate(read):
+            of_first = request.optimise_model and number == 0
+            found = fitted(computation, tree, model, reporter, of_first, request.optimise_branches)
+            model = found.model
+            by_pattern = computation.exact.site_log_likelihoods(found.tree, Case(model.arrays()))
+            rows.append(problem.by_site(by_pattern))
+        lnls = ", ".join(f"{row.sum():.4f}" for row in rows)
+        reporter.say(f"lnL of the trees: {lnls}")
+        values = {"model": model.text, "lnl": [float(row.sum()) for row in rows]}
+        texts = {kind: _TEXTS[request.file_format](rows)}
+        spent = [other for other in FORMATS.values() if other != kind] if request.redo else []
+        finish("sitelh", request.command, outputs, texts, values, inputs, reporter, spent)
 
 
 def _iqtree(rows: list[Float64Array]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -104,8 +104,12 @@ def draw_supports(
     draw: Draw,
     replicate: Replicate,
     emit: Emit,
+    keep: Callable[[Mapping[str, str]], object] = lambda _: None,
 ) -> Drawn:
-    """Compute what was asked for and tell of it."""
+    """Compute what was asked for, tell of it, and keep it: what follows may take days.
+
+    keep  writes texts by kind of file
+    """
     problem = ready.problem
     drawn = Drawn(draw(found.mean_tree))
     if asked.tests and len(problem.taxa) >= MIN_TAXA:
@@ -117,8 +121,10 @@ def draw_supports(
         for event in drawn.told:
             emit(event)
         drawn.texts = {SUPPORT: drawn.newick + "\n", BRANCHES: tested.table(problem.taxa)}
+        keep(drawn.texts)
     if asked.ultrafast and len(ready.distinct.kept) >= MIN_TAXA:
         drawn.add(*ultrafast_texts(asked.ultrafast, ready, found, drawn.newick, seed, emit))
+        keep(drawn.texts)
     if asked.bootstrap:
         drawn.add(*replicate(asked.bootstrap, drawn.newick))
     return drawn

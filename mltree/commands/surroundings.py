@@ -19,7 +19,7 @@ from mltree.errors import InputError
 from mltree.events.run import InputFile, ResourcesSpent, RunDescribed
 from mltree.threads import threads
 
-__all__ = ["describe_run", "expect_files", "input_files", "spent_so_far"]
+__all__ = ["describe_run", "expect_files", "input_files", "shown", "spent_so_far"]
 
 PACKAGES = ("numpy", "scipy", "pyopencl", "pocl-binary-distribution")
 
@@ -50,7 +50,7 @@ def describe_run(
         devices=tuple(_device(device) for device in devices) or ("none: NumPy reference",),
         versions=_versions(),
         options={
-            name: (_shown(value), options[name][1] if name in options else "default")
+            name: (shown(value), options[name][1] if name in options else "default")
             for name, value in values.items()
             if value is not None
         },
@@ -58,7 +58,8 @@ def describe_run(
     )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """The value of an option as logs and results have it."""
     return (
         str(getattr(value, "value", value)) if not isinstance(value, bool) else str(value).lower()
     )

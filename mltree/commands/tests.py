@@ -73,31 +73,31 @@ def run_alrt(request: BranchTestRequest, reporter: Reporter) -> None:
     """
     chosen = tuple(_choice(request.tests, BRANCH_TESTS))
     outputs = request.outputs
-    kinds = (SUPPORTS, BRANCHES, "alrt.json")
-    outputs.check(kinds)
-    outputs.claim(kinds, request.redo)
-    reporter(RunStarted(__version__, request.command, request.seed))
-    problem = request.load(reporter)
-    tree = read_tree(request.tree, problem, reporter)
-    count, inner = len(testable(tree)), len(tree.inner_edges)
-    if not count:
-        hint = "tests take an inner branch with two others at either end"
-        raise InputError("the tree has no branch to test", file=request.tree, hint=hint)
-    if count < inner:
-        reporter(Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests"))
-    before = _labels(request.tree, tree, problem.taxa)
-    computation = open_computation(problem, request.resources, reporter)
-    found = _fitted(request, problem, computation, tree, reporter)
-    tested = LocalTests(chosen, request.replicates).of(
-        computation.exact, found.tree, found.model, problem.groups, request.seed
-    )
-    newick = write_newick(found.mean_tree, problem.taxa, labels=tested.labels(before))
-    for event in tested.events(newick):
-        reporter(event)
-    texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
-    values = {"seed": request.seed, "branches": count, "means": tested.means, "tree": newick}
-    inputs = [*request.files, request.tree]
-    finish("alrt", request.command, outputs, texts, values, inputs, reporter)
+    kinds, inputs = (SUPPORTS, BRANCHES, "alrt.json"), [*request.files, request.tree]
+    with outputs.taken(kinds, request.redo, inputs):
+        reporter(RunStarted(__version__, request.command, request.seed))
+        problem = request.load(reporter)
+        tree = read_tree(request.tree, problem, reporter)
+        count, inner = len(testable(tree)), len(tree.inner_edges)
+        if not count:
+            hint = "tests take an inner branch with two others at either end"
+            raise InputError("the tree has no branch to test", file=request.tree, hint=hint)
+        if count < inner:
+            reporter(
+                Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests")
+            )
+        before = _labels(request.tree, tree, problem.taxa)
+        computation = open_computation(problem, request.resources, reporter)
+        found = _fitted(request, problem, computation, tree, reporter)
+        tested = LocalTests(chosen, request.replicates).of(
+            computation.exact, found.tree, found.model, problem.groups, request.seed
+        )
+        newick = write_newick(found.mean_tree, problem.taxa, labels=tested.labels(before))
+        for event in tested.events(newick):
+            reporter(event)
+        texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
+        values = {"seed": request.seed, "branches": count, "means": tested.means, "tree": newick}
+        finish("alrt", request.command, outputs, texts, values, inputs, reporter)
 
 
 def _loaded(request: _TestRequest, reporter: Reporter) -> Problem:
@@ -158,34 +158,35 @@ def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
     """
     chosen = [] if request.tests == "all" else _choice(request.tests, TREE_TESTS)
     outputs = request.outputs
-    kinds = (TABLE, TREES, "test.json")
-    outputs.check(kinds)
-    outputs.claim(kinds, request.redo)
-    reporter(RunStarted(__version__, request.command, request.seed))
-    problem = _loaded(request, reporter)
-    trees = _read(request, problem, reporter)
-    first = _first_of_their_kind(trees, by_lengths=not request.optimise_branches)
-    different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
-    if len(different) < 2:
-        raise InputError("all trees are alike: there is nothing to compare", file=request.trees)
-    computation = open_computation(
-        problem, request.resources, reporter, afterwards=Afterwards(rows=Rows(sites=len(different)))
-    )
-    fitted = list(_fitted_trees(request, problem, computation, different, reporter))
-    weights, parts = problem.patterns.weights, problem.patterns.parts
-    cases = [Case(found.model.arrays()) for found in fitted]
-    rows = rows_of_trees(computation.exact, [found.tree for found in fitted], cases, weights)
-    tested = tree_tests(
-        rows.lnl, rows.sites, rows.resampled, weights, parts, request.seed, request.replicates,
-        chosen or TESTS,
-    )  # fmt: skip
-    event = TreesTested(request.replicates, tuple(_verdicts(rows.lnl, tested, first)))
-    reporter(event)
-    text = "".join(write_newick(found.tree, problem.patterns.taxa) + "\n" for found in fitted)
-    texts = {TABLE: "".join(_tree_lines(event)), TREES: text}
-    values = {"seed": request.seed, **asdict(event)}
-    inputs = [*request.files, request.trees]
-    finish("test", request.command, outputs, texts, values, inputs, reporter)
+    kinds, inputs = (TABLE, TREES, "test.json"), [*request.files, request.trees]
+    with outputs.taken(kinds, request.redo, inputs):
+        reporter(RunStarted(__version__, request.command, request.seed))
+        problem = _loaded(request, reporter)
+        trees = _read(request, problem, reporter)
+        first = _first_of_their_kind(trees, by_lengths=not request.optimise_branches)
+        different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
+        if len(different) < 2:
+            raise InputError("all trees are alike: there is nothing to compare", file=request.trees)
+        computation = open_computation(
+            problem,
+            request.resources,
+            reporter,
+            afterwards=Afterwards(rows=Rows(sites=len(different))),
+        )
+        fitted = list(_fitted_trees(request, problem, computation, different, reporter))
+        weights, parts = problem.patterns.weights, problem.patterns.parts
+        cases = [Case(found.model.arrays()) for found in fitted]
+        rows = rows_of_trees(computation.exact, [found.tree for found in fitted], cases, weights)
+        tested = tree_tests(
+            rows.lnl, rows.sites, rows.resampled, weights, parts, request.seed, request.replicates,
+            chosen or TESTS,
+        )  # fmt: skip
+        event = TreesTested(request.replicates, tuple(_verdicts(rows.lnl, tested, first)))
+        reporter(event)
+        text = "".join(write_newick(found.tree, problem.patterns.taxa) + "\n" for found in fitted)
+        texts = {TABLE: "".join(_tree_lines(event)), TREES: text}
+        values = {"seed": request.seed, **asdict(event)}
+        finish("test", request.command, outputs, texts, values, inputs, reporter)
 
 
 def _read(request: TreeTestRequest, problem: Problem, reporter: Reporter) -> list[Tree]:

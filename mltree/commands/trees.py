@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -30,6 +31,7 @@ from mltree.values import Value
 __all__ = [
     "CONSENSUS_FILES",
     "METRICS",
+    "SUPPORT_KINDS",
     "TreesRequest",
     "consensus_texts",
     "first_tree",
@@ -46,6 +48,9 @@ METRICS = ("fbp", "tbe")
 
 NAMES = {"fbp": "FBP", "tbe": "TBE", "ufboot": "UFBoot"}
 """Of supports; those of an ultrafast bootstrap are counted as FBP is."""
+
+SUPPORT_KINDS = ("support", *(f"support{metric.upper()}" for metric in METRICS))
+"""Kinds of files with a tree and its supports, of one metric or of several."""
 
 CONSENSUS_FILES = {
     Consensus.STRICT: "consensusTreeSTRICT",
@@ -68,29 +73,30 @@ class TreesRequest(Value, kw_only=True):
     redo: bool
     command: str
 
-    def outputs(self, kinds: Sequence[str]) -> Outputs:
-        """Where the results go, which may be written there."""
+    @contextmanager
+    def outputs(self, kinds: Sequence[str], inputs: Iterable[str] = ()) -> Iterator[Outputs]:
+        """Where the results go, which nobody else writes meanwhile; ``inputs``: further files."""
         if self.prefix is None:
             expect_file(self.named_after)
         outputs = Outputs.of(self.prefix, self.named_after)
-        outputs.check(kinds)
-        outputs.claim(kinds, self.redo)
-        return outputs
+        with outputs.taken(kinds, self.redo, [self.trees, self.named_after, *inputs]):
+            yield outputs
 
 
 def run_support(request: TreesRequest, tree: str, metrics: str, reporter: Reporter) -> None:
     """The supports of a tree's branches by other trees, drawn on it."""
     kinds = support_kinds(metrics)
-    outputs = request.outputs([*kinds, "support.json"])
-    reporter(RunStarted(__version__, request.command))
-    target = first_tree(tree, reporter)
-    replicates = read_clades(request.trees, like=target, origin=tree)
-    reporter(_loaded(request.trees, replicates))
-    texts, told = support_texts(target, replicates, kinds, reporter)
-    values = {
-        "trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": support_facts(told),
-    }  # fmt: skip
-    _finish("support", request, outputs, texts, values, reporter, [tree])
+    with request.outputs([*kinds, "support.json"], [tree]) as outputs:
+        reporter(RunStarted(__version__, request.command))
+        target = first_tree(tree, reporter)
+        replicates = read_clades(request.trees, like=target, origin=tree)
+        reporter(_loaded(request.trees, replicates))
+        texts, told = support_texts(target, replicates, kinds, reporter)
+        values = {
+            "trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": support_facts(told),
+        }  # fmt: skip
+        spent = [kind for kind in SUPPORT_KINDS if kind not in texts] if request.redo else []
+        _finish("support", request, outputs, texts, values, reporter, [tree], spent)
 
 
 def support_kinds(metrics: str) -> dict[str, str]:
@@ -153,14 +159,17 @@ def run_consensus(request: TreesRequest, kinds: str, reporter: Reporter) -> None
     chosen = [
         Consensus(kind) for kind in _choice(kinds, [kind.value for kind in Consensus], "--type")
     ]
-    outputs = request.outputs([*(CONSENSUS_FILES[kind] for kind in chosen), "consensus.json"])
-    reporter(RunStarted(__version__, request.command))
-    trees = read_clades(request.trees)
-    reporter(_loaded(request.trees, trees))
-    texts, told = consensus_texts(trees, chosen, reporter)
-    built = {event.kind: asdict(event) for event in told}
-    values = {"trees": trees.n_trees, "taxa": trees.n_tips, "consensus": built}
-    _finish("consensus", request, outputs, texts, values, reporter)
+    files = [CONSENSUS_FILES[kind] for kind in chosen]
+    with request.outputs([*files, "consensus.json"]) as outputs:
+        reporter(RunStarted(__version__, request.command))
+        trees = read_clades(request.trees)
+        reporter(_loaded(request.trees, trees))
+        texts, told = consensus_texts(trees, chosen, reporter)
+        built = {event.kind: asdict(event) for event in told}
+        values = {"trees": trees.n_trees, "taxa": trees.n_tips, "consensus": built}
+        own = (CONSENSUS_FILES[Consensus.STRICT], CONSENSUS_FILES[Consensus.EXTENDED])
+        spent = [file for file in own if file not in texts] if request.redo else []
+        _finish("consensus", request, outputs, texts, values, reporter, spent=spent)
 
 
 def consensus_texts(
@@ -199,25 +208,32 @@ def run_rf(
     Raises:
         InputError: there are not two trees, or a branch has no length to weigh it by.
     """
-    outputs = request.outputs([DISTANCES, "rf.json"])
-    reporter(RunStarted(__version__, request.command))
-    if reference is None:
-        trees = read_clades(request.trees)
-        if trees.n_trees < 2:
-            problem = "a single tree has no distance"
-            hint = "compare it with a --reference"
-            raise InputError(problem, file=request.trees, hint=hint)
-        reporter(_loaded(request.trees, trees))
-    else:
-        first = first_tree(reference, reporter)
-        others = read_clades(request.trees, like=first, origin=reference)
-        reporter(_loaded(request.trees, others))
-        trees = Clades.joined(first.taxa, [first, others])
-    event, text = _distances(trees, reference is None, weighted, request.trees)
-    reporter(event)
-    values = {"trees": trees.n_trees, "taxa": trees.n_tips, "distances": asdict(event)}
     inputs = [] if reference is None else [reference]
-    _finish("rf", request, outputs, {DISTANCES: text}, values, reporter, inputs)
+    with request.outputs([DISTANCES, "rf.json"], inputs) as outputs:
+        reporter(RunStarted(__version__, request.command))
+        trees = _compared(request.trees, reference, reporter)
+        event, text = _distances(trees, reference is None, weighted, request.trees)
+        reporter(event)
+        values = {"trees": trees.n_trees, "taxa": trees.n_tips, "distances": asdict(event)}
+        _finish("rf", request, outputs, {DISTANCES: text}, values, reporter, inputs)
+
+
+def _compared(file: str, reference: str | None, reporter: Reporter) -> Clades:
+    """The trees of a file, behind the reference where there is one.
+
+    Raises: InputError: there are not two.
+    """
+    if reference is None:
+        trees = read_clades(file)
+        if trees.n_trees < 2:
+            hint = "compare it with a --reference"
+            raise InputError("a single tree has no distance", file=file, hint=hint)
+        reporter(_loaded(file, trees))
+        return trees
+    first = first_tree(reference, reporter)
+    others = read_clades(file, like=first, origin=reference)
+    reporter(_loaded(file, others))
+    return Clades.joined(first.taxa, [first, others])
 
 
 def _distances(
@@ -302,10 +318,11 @@ def _finish(
     values: Mapping[str, Any],
     reporter: Reporter,
     inputs: Sequence[str] = (),
+    spent: Sequence[str] = (),
 ) -> None:
-    """Write the results; ``inputs``: files beside that of the trees."""
+    """Write the results; ``inputs``: files beside that of the trees; ``spent``: see `deliver`."""
     read = [request.trees, *inputs]
-    finish(command, request.command, outputs, texts, values, read, reporter)
+    finish(command, request.command, outputs, texts, values, read, reporter, spent)
 
 
 def _choice(given: str, known: Sequence[str], option: str) -> list[str]:

@@ -6,15 +6,19 @@ the device allow, and the report written. docs/run.md has them all.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
+from mltree import __version__
 from mltree.alignment.sequences import MIN_TAXA
 from mltree.commands.bootstrap import Wanted
 from mltree.commands.report import REPORT, write_report
 from mltree.commands.search import CHECKPOINT, RESULT, SearchRequest, run_search
+from mltree.commands.surroundings import input_files
 from mltree.commands.ultrafast import WantedUltrafast
 from mltree.device.discovery import choose_devices
-from mltree.events import ignore
+from mltree.events import Notice, ignore
+from mltree.files import is_there, read_own
 from mltree.problem import Problem
 from mltree.report.progress import Reporter
 
@@ -42,14 +46,32 @@ def run_whole(request: WholeRequest, reporter: Reporter) -> None:
     Raises:
         InputError: the data cannot be used, or there are results of an earlier run.
     """
-    outputs = request.outputs
-    has_ended = outputs.path(RESULT).exists() and not outputs.path(CHECKPOINT).exists()
-    if has_ended and not request.redo and not outputs.path(REPORT).exists():
-        reporter.say(f"Wrote {write_report(outputs, reporter, alignment=request.alignment)}")
-        return
     if request.decides:
         request = _with_bootstrap(request, request.load(ignore))
+    if _lacks_report(request):
+        outputs = request.outputs
+        reporter(Notice(f"{outputs.path(RESULT)} is this command's: its report alone is missing"))
+        reporter.say(f"Wrote {write_report(outputs, reporter, alignment=request.alignment)}")
+        return
     run_search(request, reporter)
+
+
+def _lacks_report(request: WholeRequest) -> bool:
+    """Whether the same run, of the same data, has ended, but for the report that it was to draw."""
+    outputs = request.outputs
+    has_ended = is_there(outputs.path(RESULT)) and not is_there(outputs.path(CHECKPOINT))
+    if request.redo or not has_ended or is_there(outputs.path(REPORT)):
+        return False
+    inputs = input_files([*request.files, *request.inputs])
+    try:
+        before = json.loads(read_own(outputs.path(RESULT)))
+        return bool(
+            before["asked"] == request.asked
+            and before["version"] == __version__
+            and before["run"]["inputs"] == [asdict(file) for file in inputs]
+        )
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _with_bootstrap(request: WholeRequest, problem: Problem) -> WholeRequest:

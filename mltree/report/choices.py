@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from mltree.alignment.partition_files import NO_NAME
 from mltree.events.choice import CandidatesScored, ModelChosen, ModelsRanked, PartsMerged
 
-__all__ = ["best_fit_line", "chosen_line", "merged_line", "ranking_lines", "scored_line"]
+__all__ = ["NAMES", "best_fit_line", "chosen_line", "merged_line", "ranking_lines", "scored_line"]
 
-_NAMES = {"bic": "BIC", "aic": "AIC", "aicc": "AICc"}
+NAMES = {"bic": "BIC", "aic": "AIC", "aicc": "AICc"}
 """Criteria as papers write them."""
 
 
@@ -64,4 +64,4 @@ def best_fit_line(criterion: str, chosen: Sequence[tuple[str, str]]) -> str:
 
 
 def _criterion(name: str) -> str:
-    return _NAMES.get(name, name)
+    return NAMES.get(name, name)

@@ -135,7 +135,9 @@ class Methods(Value, kw_only=True):
     """Whether it tried nothing but interchanges of neighbours."""
     seed: int | None = None
     chooses: bool = False
-    """Whether the models were chosen among candidates, by BIC."""
+    """Whether the models were chosen among candidates."""
+    criterion: str = "BIC"
+    """By which they were."""
     supports: Mapping[str, int | None] = field(default_factory=dict)
     """Of the tree's branches: keys of :data:`SUPPORTS`, with the replicates where there are."""
     is_estimated: bool = True
@@ -168,7 +170,7 @@ def methods_text(done: Methods) -> str:
         sentences.append(f"The substitution models {of_parts} were {names}.")
     if done.chooses:
         it = "It was" if len(done.models) == 1 else "They were"
-        sentences.append(f"{it} chosen among candidates by BIC{cite('selection')}.")
+        sentences.append(f"{it} chosen among candidates by {done.criterion}{cite('selection')}.")
     if done.starts:
         seed = "" if done.seed is None else f" (random seed {done.seed})"
         starts = _starts(done.starts, cite)

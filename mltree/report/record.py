@@ -5,11 +5,36 @@ Nothing depends on it: where it cannot be written, the run goes on without it.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
+from mltree.errors import InputError
+from mltree.files import naming, open_own
 from mltree.stopping import unbroken
 
-__all__ = ["Record"]
+__all__ = ["Record", "expect_record"]
+
+_BEGINNING = b'{"event": '
+"""What every record begins with."""
+
+
+def expect_record(path: Path) -> None:
+    """Make sure that events may be written to a file: there is none, or it has events.
+
+    Raises:
+        InputError: it is somebody's, or a link or a pipe.
+    """
+    with naming(path), suppress(FileNotFoundError):
+        path.lstat()
+        file = open_own(path, os.O_RDWR)
+        try:
+            beginning = os.pread(file, len(_BEGINNING), 0)
+        finally:
+            os.close(file)
+        if not _BEGINNING.startswith(beginning):
+            hint = "rename it, or give another --prefix"
+            raise InputError(f"{path} has no events of mltree's", hint=hint)
 
 
 class Record:
@@ -24,8 +49,8 @@ class Record:
         self._path = path
         with unbroken():
             try:
-                path.open("a" if append else "w").close()
-            except OSError:
+                os.close(open_own(path, os.O_WRONLY | (0 if append else os.O_TRUNC)))
+            except (OSError, InputError):
                 self._give_up()
         self._write()
 
@@ -39,9 +64,9 @@ class Record:
             return
         with unbroken():
             try:
-                with self._path.open("a") as file:
+                with os.fdopen(open_own(self._path, os.O_WRONLY | os.O_APPEND), "a") as file:
                     file.writelines(self._pending)
-            except OSError:
+            except (OSError, InputError):
                 self._give_up()
         self._pending.clear()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from mltree.errors import InputError
-from mltree.files import naming, unusable
+from mltree.files import naming, open_own, unusable
 from mltree.stopping import unbroken
 from mltree.values import Value
 
@@ -70,9 +71,10 @@ class LineJournal(Generic[Key, Record]):
         self.done: dict[Key, Record] = {}
         self._is_old = afresh
         with naming(path):
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            self._file = open_own(path, os.O_RDWR | os.O_APPEND)
         try:
             self._lock()
+            self._expect_own()
             if not afresh:
                 self._read()
         except BaseException:
@@ -143,6 +145,13 @@ class LineJournal(Generic[Key, Record]):
             what = f"has no {self.WHAT} of this version of mltree, or is damaged"
             raise unusable(self.path, what)
         self._cut(whole)
+
+    def _expect_own(self) -> None:
+        """Make sure that the file begins as journals do: its lines are ours to replace."""
+        with naming(self.path, "read"):
+            beginning = os.pread(self._file, len(b"%08x {" % 0), 0)
+        if not re.match(rb"[0-9a-f]{0,8}$|[0-9a-f]{8} \{?$", beginning):
+            raise unusable(self.path, f"has no {self.WHAT}", is_ours=False)
 
     def _cut(self, size: int) -> None:
         with naming(self.path):

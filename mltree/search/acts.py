@@ -129,7 +129,8 @@ class EndStarts(Value):
         if reached >= quest.settings.agreement:
             settings = quest.settings.perturbation
             state.returned = int(settings.agreement_share * settings.returns)
-        quest.emit(StartsEnded(state.starts, ended, reached))
+        state.ended = StartsEnded(state.starts, ended, reached)
+        quest.emit(state.ended)
         state.lineages = [best_of(state.lineages)]
         yield from ()
         return True

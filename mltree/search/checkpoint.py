@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ from numpy.typing import NDArray
 
 from mltree.errors import InputError
 from mltree.events import Emit
-from mltree.events.search import CheckpointWritten
-from mltree.files import naming, unusable, write_whole
+from mltree.events.search import CheckpointWritten, StartsEnded
+from mltree.files import read_own, unusable, write_whole
 from mltree.model.partitioned import PartitionModel
 from mltree.search.explored import Explored
 from mltree.search.saving import Saving
@@ -136,8 +137,7 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     Raises: InputError where this version cannot read them. Nothing is parsed that is not, to the
     last bit, what was written.
     """
-    with naming(path, "read"):
-        content = path.read_bytes()
+    content = read_own(path)
     found = _FIRST_LINE.match(content)
     if found is None:
         raise unusable(path, "is not a checkpoint, or a damaged one")
@@ -167,6 +167,7 @@ def _pack(
         "scalers": state.model.scalers.tolist(),
         "reach": state.explored.reach,
         "rng": state.rng.bit_generator.state,
+        "ended": None if state.ended is None else asdict(state.ended),
         "counters": {name: getattr(state, name) for name in _COUNTERS},
     }
     return {
@@ -202,6 +203,7 @@ def _unpack(
         model=model.with_parts(models, np.array(meta["scalers"])),
         rng=rng,
         pool=pool,
+        ended=None if meta["ended"] is None else StartsEnded(**meta["ended"]),
         **meta["counters"],
     )
 

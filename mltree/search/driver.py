@@ -35,6 +35,7 @@ __all__ = [
     "play",
     "search",
     "search_steps",
+    "unfit_start",
 ]
 
 
@@ -80,12 +81,14 @@ def search(
     """
     for start in starts if constraint is not None else ():
         if constraint is not None and not constraint.satisfied(start.tree):
-            raise InputError(f"starting tree {start.origin} does not fit the constraint tree")
+            raise unfit_start(start.origin)
     state = checkpoint.load(model) if checkpoint is not None else None
     if state is None:
         state = beginning(starts, model, settings, rng)
     elif checkpoint is not None:
         emit(SearchResumed(str(checkpoint.path), state.rounds, best_of(state.lineages).lnl))
+        if state.ended is not None:
+            emit(state.ended)
     quest = Quest(settings, state, emit, constraint)
     try:
         return perform(likelihood, search_steps(quest, checkpoint), ask)
@@ -93,6 +96,11 @@ def search(
         if checkpoint is not None:
             checkpoint.rescue()
         raise
+
+
+def unfit_start(origin: str) -> InputError:
+    """Error of a start that violates the constraint."""
+    return InputError(f"starting tree {origin} does not fit the constraint tree")
 
 
 def beginning(

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mltree.events.search import StartsEnded
 from mltree.model.partitioned import PartitionModel
 from mltree.search.explored import Explored
 from mltree.tree.forest import Forest
@@ -102,6 +103,8 @@ class SearchState:
     """Starts whose turn has not come."""
     starts: int = 1
     """All that there were."""
+    ended: StartsEnded | None = None
+    """What became of them, once it is known: whoever goes on from a checkpoint tells it again."""
     explored: Explored = field(default_factory=Explored)
     """What need not be looked at again."""
     copies: list[Lineage] = field(default_factory=list)

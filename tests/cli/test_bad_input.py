@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -350,3 +352,143 @@ def test_nothing_is_written_when_the_input_is_bad(run: Run, good: Path, tmp_path
     before = set(tmp_path.iterdir())
     assert_one_line(run("search", good, "--model", "nonsense"), "NONSENSE")
     assert set(tmp_path.iterdir()) == before
+
+
+EARLY = {
+    "outgroup": ("search --outgroup a,Nobody", "'Nobody' is not in the alignment"),
+    "outgroup of run": ("run --outgroup Nobody", "'Nobody' is not in the alignment"),
+    "starts": ("search --tree nope.nwk", "nope.nwk: no such file"),
+    "starts of others": ("search --tree others.nwk", "others.nwk"),
+    "constraint": ("search --constraint nope.nwk", "nope.nwk: no such file"),
+    "constraint of others": ("search --constraint others.nwk", "others.nwk"),
+    "unfit start": (
+        "search --constraint ab.nwk --tree ac.nwk",
+        "starting tree user 1 does not fit the constraint tree",
+    ),
+    "parts": ("search --partitions nope.part", "nope.part: no such file"),
+    "merge": ("run --merge", "merge"),
+    "tree": ("model --tree others.nwk", "others.nwk"),
+    "bootstrap's constraint": ("bootstrap --constraint others.nwk", "others.nwk"),
+    "bootstrap's tree": ("bootstrap --tree others.nwk", "others.nwk"),
+}
+
+
+@pytest.mark.parametrize("case", EARLY)
+def test_all_input_is_read_before_anything_is_computed(
+    run: Run, good: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """A choice of models may take hours."""
+
+    def compute(*_: object, **__: object) -> None:
+        raise AssertionError("computes")
+
+    for place in ("mltree.commands.model.scheme_of", "mltree.commands.search.prepare_search",
+                  "mltree.commands.bootstrap.prepare_bootstrap"):  # fmt: skip
+        monkeypatch.setattr(place, compute)
+    Path("others.nwk").write_text("((a,b),c,e);")
+    Path("ab.nwk").write_text("((a,b),c,d);")
+    Path("ac.nwk").write_text("((a,c),b,d);")
+    command, *options = EARLY[case][0].split()
+    more = ["--model", "auto"] if command == "search" else []
+    assert_one_line(run(command, good, *more, *options), EARLY[case][1])
+
+
+@pytest.mark.parametrize("options", ["--tree others.nwk", "--site-freq --tree t.nwk"])
+def test_a_guide_tree_is_used_when_all_else_is_fine(
+    run: Run, good: Path, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    def compute(*_: object, **__: object) -> None:
+        raise AssertionError("computes")
+
+    monkeypatch.setattr("mltree.commands.site_frequencies.evaluate", compute)
+    Path("p.fa").write_text(PROTEIN)
+    Path("t.nwk").write_text(TREE)
+    Path("others.nwk").write_text("((a,b),c,e);")
+    result = run(
+        "evaluate", "p.fa", "--model", "LG+C10+G4", "--guide-tree", "t.nwk", *options.split()
+    )
+    assert_one_line(result, "others.nwk" if "others" in options else "has no classes")
+
+
+REFUSED = {
+    "gaps": ((), ">d\nGCTTAC", ">d\n------", "nothing but gaps: d"),
+    "model": (("--model", "LG"), "", "", "LG is for proteins"),
+    "device": (("--device", "no such device"), "", "", "no device matches"),
+    "parts' device": (
+        ("--partitions", "parts", "--device", "none such"),
+        "",
+        "",
+        "no device matches",
+    ),
+    "empty parts": (("--partitions", "parts"), ">d\nGCTTAC", ">d\n------", "d"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("command", ["check", "search"])
+def test_check_refuses_what_a_search_refuses(run: Run, good: Path, case: str, command: str) -> None:
+    options, old, new, message = REFUSED[case]
+    Path("parts").write_text("JC, one = 1-3\nJC, two = 4-6\n")
+    good.write_text(good.read_text().replace(old, new))
+    result = run(command, good, *options)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr.splitlines()[-1]
+    shows = case == "gaps" and command == "check"  # all that can be shown, before
+    assert ("Informative" in result.stdout) == shows
+
+
+@pytest.mark.parametrize("model", ["GTR+PSR", "auto"])
+def test_check_takes_what_a_search_takes(run: Run, good: Path, model: str) -> None:
+    assert run("check", good, "--model", model).exit_code == 0
+
+
+def test_a_pipe_that_nobody_writes_is_not_waited_for(
+    run: Run, good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mltree.alignment.source.PATIENCE", 0.05)
+    os.mkfifo("pipe")
+    Path("t.nwk").write_text(TREE)
+    for arguments in (
+        ("check", "pipe"), ("search", good, "--tree", "pipe"), ("check", good, "--model", "pipe"),
+        ("search", good, "--partitions", "pipe"), ("draw", "pipe", "-o", "x.svg"),
+        ("convert", "pipe", "-o", "x.phy"), ("support", "t.nwk", "--trees", "pipe"),
+    ):  # fmt: skip
+        assert_one_line(run(*arguments), "pipe: is a pipe that nobody writes to")
+    assert_one_line(run("--config", "pipe", "check", good), "pipe is a pipe, not a file")
+    assert_one_line(run("draw", "t.nwk", "-o", "pipe.svg", "--config=pipe"), "pipe is a pipe")
+
+
+def test_a_pipe_is_read_once_somebody_writes(run: Run, good: Path) -> None:
+    """Late, and in pieces."""
+    os.mkfifo("pipe")
+
+    def write() -> None:
+        time.sleep(0.2)
+        with Path("pipe").open("w") as pipe:
+            for piece in (GOOD[:9], GOOD[9:]):
+                time.sleep(0.2)
+                pipe.write(piece)
+                pipe.flush()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    result = run("check", "pipe")
+    writer.join()
+    assert result.exit_code == 0, result.stderr
+    assert "Taxa         4" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("search,", "ALIGNMENT..."), ("search,good.fa,", "ALIGNMENT..."), ("check,", "ALIGNMENT"),
+        ("search,good.fa,--constraint,", "--constraint"), ("search,good.fa,-p,", "--prefix"),
+        ("search,good.fa,-t,", "--tree"), ("run,good.fa,--outgroup,", "--outgroup"),
+        ("report,", "PREFIX"), ("rf,t.nwk,--reference,", "--reference"),
+        ("simulate,--model,JC,-n,9,--taxa,9,-o,x.fa,--true-tree,", "--true-tree"),
+    ],
+)  # fmt: skip
+def test_nothing_is_no_value(run: Run, good: Path, arguments: str, name: str) -> None:
+    """Such as "$TREE" where a script has not set it: a search of "" took the whole folder."""
+    assert_one_line(run(*arguments.split(",")), f"mltree: {name} is empty")
+    assert [path.name for path in Path().iterdir()] == ["good.fa"]

@@ -112,6 +112,7 @@ def test_a_list_and_a_supermatrix(run: Run, folder: Path) -> None:
         (("-", "loci/a.fa", "--prefix", "x"), "standard input is one alignment"),
         (("loci/README", "loci/.hidden", "--prefix", "x"), "no locus could be searched"),
         (("loci", "--model", "parts"), "a partition file is for one alignment"),
+        (("loci", "--model", "NOSUCH+G4"), "NOSUCH"),
     ],
 )
 def test_what_cannot_be_is_one_line(
@@ -130,6 +131,24 @@ def test_what_cannot_be_is_one_line(
     assert "Traceback" not in result.output
     left = {path.name for path in sorted(folder.parent.rglob("*")) if path not in before}
     assert left <= {"x.mltree.log"}
+
+
+def test_one_search_and_one_of_many_share_no_prefix(run: Run, folder: Path) -> None:
+    """But by --redo, which leaves nothing of the older one."""
+    own = ("--prefix", "x", "--device", "reference", *OPTIONS)
+    kinds = {
+        "loci": {"bestTrees", "lociTable", "loci"},
+        "loci/a.fa": {"bestTree", "bestModel", "startTree", "events"},
+    }
+    names = [*kinds, "loci"]
+    assert run("search", names[0], *own).exit_code == 0
+    for name in names[1:]:
+        result = run("search", name, *own)
+        assert result.exit_code == 2
+        assert "exists already (--redo" in result.stderr
+        assert run("search", name, *own, "--redo").exit_code == 0
+        left = {path.name.removeprefix("x.mltree.") for path in Path().glob("x.*")}
+        assert left == {"log", "json", *kinds[name]}
 
 
 @pytest.mark.parametrize(
@@ -172,3 +191,17 @@ def test_ranks_are_started_for_the_replicates_that_are_left(
     assert run(command, *options, "5", "--ranks", "1").exit_code == 0
     assert run(command, *options, "6").exit_code == 0
     assert started == [2 * taxa, taxa]
+
+
+def test_loci_are_added_but_not_replaced_unasked(run: Run, folder: Path) -> None:
+    own = ("--prefix", "x", "--device", "reference", *OPTIONS[2:], "--model")
+    assert run("search", folder / "a.fa", folder / "b.fa", *own, "JC").exit_code == 0
+    before = table(Path("x.mltree.lociTable"))
+    result = run("search", folder / "a.fa", folder / "b.fa", *own, "K80")
+    assert result.exit_code == 2
+    assert "exists already (--redo" in result.stderr
+    assert table(Path("x.mltree.lociTable")) == before
+    added = run("search", folder / "a.fa", folder / "b.fa", folder / "c.fa", *own, "JC")
+    assert added.exit_code == 0
+    assert "x.mltree.loci has 2 loci" in added.stderr
+    assert table(Path("x.mltree.lociTable"))[:3] == before

@@ -18,7 +18,9 @@ from mltree.cli.support_options import local_tests_of
 from mltree.commands.bootstrap import Wanted
 from mltree.commands.supports import Supports
 from mltree.commands.whole import WholeRequest, replicates_pay, run_whole
+from mltree.errors import InputError
 from mltree.events import Event
+from mltree.outputs import Outputs
 from mltree.placement import Resources
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.terminal import progress_terminal
@@ -176,3 +178,94 @@ def test_what_replicates_cost_decides() -> None:
     assert not replicates_pay(101, 1630, on_cpu=True)
     assert replicates_pay(101, 1630, on_cpu=False)
     assert not replicates_pay(500, 1231, on_cpu=False)
+
+
+SHORT = ("--preset", "fast", "--bootstrap", "none", "--sh-alrt", "20", "--prefix", "x", "--quiet")
+
+OTHERS = {
+    "seed": "--seed 2",
+    "model": "--model HKY",
+    "supports": "--sh-alrt 30",
+    "outgroup": "--outgroup t3",
+    "preset": "--preset default",
+    "data": "",
+}
+
+
+@pytest.mark.parametrize("first", ["run", "search"])
+def test_the_prefix_of_another_run_is_refused(run: Run, data: str, first: str) -> None:
+    """It once drew a report of the other one's tree, whatever was asked for, and ended well."""
+    model = ("--model", "JC")
+    options = SHORT if first == "run" else (*SHORT[:2], *SHORT[4:])
+    fine(run(first, data, *model, *options))
+    report = Path("x.mltree.report.html")
+    before = {path: path.read_bytes() for path in Path().iterdir() if path != report}
+    text = Path(data).read_text()
+    for name in OTHERS if first == "run" else ("model", "data"):
+        report.unlink(missing_ok=True)
+        if name == "data":
+            Path(data).write_text(text.replace("A", "C", 1))
+        result = run("run", data, *model, *SHORT, *shlex.split(OTHERS[name]))
+        assert result.exit_code == 2, name
+        assert "exists already (--redo" in result.stderr
+        assert not report.exists()
+    Path(data).write_text(text)
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
+
+
+def test_a_run_that_lacks_its_report_alone_draws_it(run: Run, data: str) -> None:
+    fine(run("run", data, "--model", "JC", *SHORT))
+    report = Path("x.mltree.report.html")
+    report.unlink()
+    log = Path("x.mltree.log").read_bytes()
+    result = fine(run("run", data, "--model", "JC", *SHORT[:-1], "--threads", "1"))
+    assert "its report alone is missing" in result.stderr
+    assert report.exists()
+    assert Path("x.mltree.log").read_bytes() == log
+
+
+def test_tests_of_branches_are_there_before_the_replicates(
+    data: str, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """Those may take days, and be stopped."""
+
+    def stop(*_: object) -> None:
+        raise KeyError("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mltree.commands.search.replicated", stop)
+        options = ("--model", "JC", "--preset", "fast", "--prefix", "x", "--bootstrap", "9")
+        assert isinstance(run("run", data, *options).exception, KeyError)
+    for kind in ("bestTree", "support", "branchTests"):
+        assert Path(f"x.mltree.{kind}").exists(), kind
+    assert "t3" in Path("x.mltree.branchTests").read_text()
+
+
+def test_supports_that_cannot_be_kept_yet_do_not_end_it(
+    data: str, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    written = []
+
+    def write(self: Outputs, texts: dict[str, str]) -> list[Path]:
+        written.append(list(texts))
+        if list(texts) == ["support", "branchTests"]:
+            raise InputError("cannot write x.mltree.support: No space left on device")
+        return kept(self, texts)
+
+    kept = Outputs.write
+    monkeypatch.setattr(Outputs, "write", write)
+    options = [*SHORT[:-1], "--sh-alrt", "20"]
+    result = fine(run("run", data, "--model", "JC", *options))
+    assert "No space left on device; it is tried again at the end" in result.stderr
+    assert ["support", "branchTests"] in written
+    assert Path("x.mltree.support").exists()
+
+
+@pytest.mark.usefixtures("few_models")
+def test_the_methods_name_the_criterion_that_chose(run: Run, data: str) -> None:
+    fine(run("model", data, "--criterion", "aicc", "--prefix", "x"))
+    fine(run("search", data, "--model", "auto", "--preset", "fast", "--prefix", "x"))
+    fine(run("search", data, "--model", "auto", "--preset", "fast", "--prefix", "y"))
+    for name, criterion in (("x", "AICc"), ("y", "BIC")):
+        log = " ".join(Path(f"{name}.mltree.log").read_text().split())
+        assert f"chosen among candidates by {criterion} [" in log

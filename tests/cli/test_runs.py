@@ -112,7 +112,8 @@ def test_results_are_not_overwritten_unasked(run: Run, primates: str, finished: 
 
 
 def test_what_a_failed_run_left_is_overwritten(run: Run, primates: str) -> None:
-    Path("x.mltree.log").write_text("stopped: no more power")
+    signature = "process 7 on a host writes this log from 2026-01-01 00:00:00\n"
+    Path("x.mltree.log").write_text(f"{signature}stopped: no more power")
     Path("x.mltree.startTree").write_text("(a,b,c);")
     assert run("search", primates, *QUICK).exit_code == 0
     assert "no more power" not in Path("x.mltree.log").read_text()
@@ -275,7 +276,8 @@ def test_identical_sequences_end_up_beside_each_other(run: Run, tmp_path: Path) 
 def test_check_tells_what_looks_wrong(run: Run, tmp_path: Path) -> None:
     (tmp_path / "odd.fa").write_text(">a\nACGT-C\n>A\nACGT-C\n>c\nACT.-X\n>d\n------\n")
     result = run("check", "odd.fa")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 2, result.output
+    assert "1 taxon has nothing but gaps: d" in result.stderr, "a search refuses it"
     for words in (
         "identical sequences: A, a",
         "differ in case",

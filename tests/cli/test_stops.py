@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shlex
@@ -12,12 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
 
 from mltree.outputs import Outputs
 from mltree.search.checkpoint import Checkpoint
+from mltree.search.state import SearchState
 from mltree.settings import CheckpointSettings
 from mltree.stopping import ECHO, SIGNALS
 
@@ -329,3 +332,107 @@ def test_a_stop_leaves_the_best_tree_and_says_how_to_go_on(whole: Whole, tmp_pat
     )  # fmt: skip
     (final,) = (line for line in evaluation.stdout.splitlines() if line.startswith("Final"))
     assert float(final.split()[-1]) >= lnl - 0.01
+
+
+def test_what_the_starts_led_to_outlasts_a_stop(
+    run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result once had null in its place, and the methods all starts that were planned."""
+    step = Checkpoint.step
+
+    def step_and_die(self: Checkpoint, state: SearchState, *others: Any, **more: Any) -> None:
+        step(self, state, *others, **more)
+        if state.ended is not None:
+            self.save(state)
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "step", step_and_die)
+        assert isinstance(run("search", primates, *QUICK).exception, Killed)
+    assert run("search", primates, *QUICK).exit_code == 0
+    assert run("search", primates, "--preset", "fast", "--prefix", "y").exit_code == 0
+    found = [json.loads(Path(f"{name}.mltree.json").read_text())["starts"] for name in "xy"]
+    assert found[0] == found[1] is not None
+    log = " ".join(Path("x.mltree.log").read_text().split())
+    assert f"began from {found[0]['starts']} parsimony trees" in log
+
+
+SUPPORTED = ("support", "branchTests", "report.html")
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_redo_leaves_nothing_of_the_older_run(run: Run, primates: str, asks: bool) -> None:
+    """But what other commands have left: replicates take days."""
+    quick = (*QUICK, "--device", "reference", "--model", "JC")
+    assert run("search", primates, *quick, "--sh-alrt", "9", "--report").exit_code == 0
+    stale = ("ufboot", "contree", "supportTBE", "bestTrees", "sitefreq", "bestFitModel")
+    kept = ("bootstraps", "replicates", "consensusTreeMR", "bootstrapLog", "evalTree")
+    for kind in (*stale, *kept):
+        Path(f"x.mltree.{kind}").write_text("older")
+    assert all(Path(f"x.mltree.{kind}").exists() for kind in SUPPORTED)
+    more = ("--lbp", "9") if asks else ()
+    assert run("search", primates, *quick, "--redo", *more).exit_code == 0
+    asked = ("support", "branchTests") if asks else ()
+    left = {path.name.removeprefix("x.mltree.") for path in Path().iterdir()}
+    assert left == {"log", "json", "events", *RESULTS, *kept, *asked}
+
+
+def test_a_redo_spares_what_it_reads(run: Run, primates: str) -> None:
+    quick = (*QUICK, "--device", "reference", "--model", "JC")
+    assert run("search", primates, *quick, "--sh-alrt", "9").exit_code == 0
+    result = run("search", primates, *quick, "--redo", "--tree", "x.mltree.bestTree")
+    assert result.exit_code == 2
+    assert "x.mltree.bestTree is read, and would be overwritten" in result.stderr
+    fine = run("search", primates, *quick, "--redo", "--tree", "x.mltree.support")
+    assert fine.exit_code == 0
+    assert Path("x.mltree.support").exists()
+
+
+def test_a_command_for_a_file_that_a_search_will_write_waits(whole: Whole, tmp_path: Path) -> None:
+    large = str(Path(whole.alignment).with_name("laurasiatherian.phy"))
+    search = start(large, "--preset", "thorough", folder=tmp_path)
+    assert search.stderr is not None
+    while "start parsimony" not in search.stderr.readline():
+        pass
+    tree = tmp_path / "x.mltree.startTree"
+    command = [sys.executable, "-m", "mltree", "support", tree, "--trees", tree, "--prefix"]
+    runs = [
+        subprocess.run([*command, tmp_path / name], capture_output=True, text=True, check=False)
+        for name in ("x", "y")
+    ]
+    assert search.poll() is None
+    search.terminate()
+    search.communicate(timeout=FOR_EVER)
+    assert [run.returncode for run in runs] == [2, 0]
+    assert "x.mltree.support is being written by another run" in runs[0].stderr
+    assert not (tmp_path / "x.mltree.lock").exists()
+
+
+def test_what_others_have_left_stays_unless_asked(run: Run, primates: str) -> None:
+    quick = (*QUICK, "--device", "reference", "--model", "JC")
+    Path("x.mltree.support").write_text("of mltree bootstrap --tree")
+    assert run("search", primates, *quick).exit_code == 0
+    assert Path("x.mltree.support").read_text() == "of mltree bootstrap --tree"
+
+
+def test_a_redo_that_was_stopped_leaves_nothing_of_the_older_run(
+    run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it has a tree, the older one and its supports stay together."""
+    quick = (*QUICK, "--device", "reference", "--model")
+    assert run("search", primates, *quick, "JC", "--sh-alrt", "9").exit_code == 0
+    save = Checkpoint.save
+
+    def save_and_die(self: Checkpoint, state: SearchState) -> None:
+        save(self, state)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointSettings, "pause", lambda *_: 0.0)
+        patch.setattr(Checkpoint, "save", save_and_die)
+        assert isinstance(run("search", primates, *quick, "K80", "--redo").exception, Killed)
+    assert Path("x.mltree.support").exists()
+    assert Path("x.mltree.bestModel").read_text().startswith("JC")
+    assert run("search", primates, *quick, "K80").exit_code == 0
+    assert Path("x.mltree.bestModel").read_text().startswith("K80")
+    assert not Path("x.mltree.support").exists()

@@ -155,12 +155,17 @@ def test_frequencies_are_counted_where_asked_for(run: Run, tmp_path: Path, prima
         ("--sites 9", "--tree or --taxa is missing"),
         ("--taxa 3 --sites 9", "a tree needs at least 4 taxa, not 3"),
         ("--taxa 9", "--sites is missing"),
+        ("--taxa 9 --sites 9 --unique 9", "--sites and --unique exclude each other"),
         ("--taxa 9 --tree t.nwk --sites 9", "--taxa is for random trees"),
         ("--taxa 4 --unique 999", "only 256 distinct columns"),
         ("--taxa 9 --sites 9 --model GTR+FC", "frequencies of GTR+FC are not known"),
         ("--taxa 9 --sites 9 --model GTX", "unknown model"),
         ("--taxa 9 --sites 9 -o s.txt", "does not tell the format"),
         ("--taxa 9 --sites 9 -o no/s.phy", "there is no folder no"),
+        ("--taxa 9 --sites 9 --true-tree s.phy", "two outputs would be one file: s.phy"),
+        ("--taxa 9 --sites 9 --true-tree ./s.phy --redo", "two outputs would be one file: s.phy"),
+        ("--tree t.nwk --sites 9 --true-tree t.nwk --redo", "t.nwk is read, and would be"),
+        ("--tree t.nwk --sites 9 -o t.nwk --format fasta --redo", "t.nwk is read, and would be"),
     ],
 )
 def test_simulations_that_cannot_be(run: Run, tmp_path: Path, options: str, message: str) -> None:
@@ -249,3 +254,26 @@ def test_trees_and_results_go_to_other_programs(run: Run, tmp_path: Path, primat
         refused = run("convert", *arguments.split())
         assert refused.exit_code == 2
         assert message in refused.stderr
+
+
+def test_a_file_is_not_converted_into_itself(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.nwk").write_text(TREE)
+    os.link("t.nwk", "t.nex")
+    for out in ("t.nwk", "t.nex"):
+        result = run("convert", "t.nwk", "-o", out, "--redo")
+        assert result.exit_code == 2
+        assert f"{out} is read, and would be overwritten" in result.stderr
+    assert (tmp_path / "t.nwk").read_text() == TREE
+
+
+def test_another_alignment_than_the_runs_is_told(run: Run, tmp_path: Path) -> None:
+    text = (DATASETS / "primates.phy").read_text()
+    (tmp_path / "a.phy").write_text(text)
+    (tmp_path / "b.phy").write_text(text.replace("AAGC", "AAGT"))
+    quick = ("--device", "reference", "--preset", "fast", "--model", "JC", "--prefix", "x")
+    fine(run("search", "a.phy", *quick))
+    told = "b.phy is not a file that the run has read"
+    assert told not in fine(run("report", "x")).stderr
+    (tmp_path / "a.phy").rename(tmp_path / "c.phy")
+    assert told not in fine(run("report", "x", "--alignment", "c.phy", "--redo")).stderr
+    assert told in fine(run("report", "x", "--alignment", "b.phy", "--redo")).stderr

@@ -156,7 +156,7 @@ BAD = {
     ),
     "type": (
         "consensus others.nwk --type ''",
-        "--type: '' is none of strict, majority, extended",
+        "--type is empty",
     ),
     "tree without lengths": (
         "rf others.nwk --weighted",

@@ -1,8 +1,12 @@
 """The record of a run's events: all of them, in a file that nothing depends on."""
 
+import os
 from pathlib import Path
 
-from mltree.report.record import Record
+import pytest
+
+from mltree.errors import InputError
+from mltree.report.record import Record, expect_record
 
 
 def test_events_before_the_file_are_kept_for_it(tmp_path: Path) -> None:
@@ -35,3 +39,25 @@ def test_what_cannot_be_written_is_let_go(tmp_path: Path) -> None:
     path.rmdir()
     record.write("three")
     assert not path.exists()
+
+
+def test_only_a_record_is_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "x.events"
+    expect_record(path)
+    assert not path.exists()
+    for text in ("", '{"eve', '{"event": "RunStarted"}\n'):
+        path.write_text(text)
+        expect_record(path)
+    path.write_text("notes\n")
+    with pytest.raises(InputError, match="has no events"):
+        expect_record(path)
+    link, pipe = tmp_path / "y.events", tmp_path / "z.events"
+    link.symlink_to(path)
+    os.mkfifo(pipe)
+    for odd, message in ((link, "is a link"), (pipe, "is a pipe")):
+        with pytest.raises(InputError, match=message):
+            expect_record(odd)
+        record = Record()
+        record.begin(odd, append=False)
+        record.write("one")
+    assert path.read_text() == "notes\n"

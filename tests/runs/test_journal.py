@@ -75,7 +75,7 @@ def test_a_journal_has_one_owner_and_one_writer(path: Path) -> None:
 def test_a_file_that_is_no_journal_stays(text: str, tmp_path: Path) -> None:
     path = tmp_path / "journal"
     path.write_text(text)
-    with pytest.raises(InputError, match="has no replicates of this version"):
+    with pytest.raises(InputError, match="has no replicates"):
         Journal(path)
     assert path.read_text() == text
 
@@ -100,3 +100,18 @@ def test_one_in_memory_answers_like_one_on_file(path: Path) -> None:
             memory.add(number, entry)
         assert memory.done == journal.done
         assert memory.newicks(memory.in_order) == journal.newicks(journal.in_order)
+
+
+@pytest.mark.parametrize("afresh", [True, False])
+@pytest.mark.parametrize("text", ["notes", "notes\n", "0123456", "01234567 [1]\n"])
+def test_what_is_no_journal_is_left_alone(path: Path, text: str, afresh: bool) -> None:
+    """But for the beginning of a first line, which a kill may have left."""
+    path.write_text(text)
+    if text == "0123456":
+        with Journal(path, afresh) as journal:
+            journal.begin(HEAD)
+            journal.add(1, ENTRIES[1])
+        return
+    with pytest.raises(InputError, match="has no replicates"), Journal(path, afresh) as journal:
+        journal.begin(HEAD)
+    assert path.read_text() == text
