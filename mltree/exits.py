@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Any
@@ -56,7 +56,7 @@ class Commands(TyperGroup):
             if (problem := trouble()) is not None:
                 raise problem
             _refuse_bytes(args)
-            habits = None if ctx.resilient_parsing else translated(args)
+            habits = None if ctx.resilient_parsing else translated(args, _model_here)
             if habits is not None:
                 text, hint = habits
                 raise InputError(text, hint=hint)
@@ -91,6 +91,13 @@ class Commands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""
         formatter.write(format_group(self, ctx))
+
+
+def _model_here(program: str, name: str, options: Mapping[str, str]) -> str | None:
+    """Another program's model as it is called here; numpy is not loaded before there is one."""
+    from mltree.model.names import from_elsewhere
+
+    return from_elsewhere(program, name, options)
 
 
 def _refuse_files(args: Sequence[str]) -> None:
