@@ -58,7 +58,7 @@ def without_models(scheme: Scheme) -> Scheme:
     for part in scheme.parts:
         kind = None if part.model is None else model_alphabet(part.model)
         datatype = part.datatype or (None if kind is None else kind.name)
-        parts.append(replace(part, model=None, scaler=None, datatype=datatype))
+        parts.append(replace(part, model=None, scaler=None, tree_length=None, datatype=datatype))
     return replace(scheme, parts=tuple(parts))
 
 

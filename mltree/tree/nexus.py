@@ -23,6 +23,8 @@ _LABEL = re.compile(
 
 _COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\[[^\]]*\]""")
 _TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
+_WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
+"""PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
 _PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
 
 
@@ -35,10 +37,11 @@ def newick_of(text: str, file: str | None) -> str:
     """The trees of a NEXUS file as Newick, every one in its line.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or trees count differently ([&W ...]).
     """
     parts: list[str] = []
     names: dict[str, str] = {}
+    weights: set[str] = set()
     is_inside = has_tree = False
     for command in _commands(text):
         words = _COMMENT.sub(lambda found: found[1] or "", command).strip()
@@ -50,6 +53,7 @@ def newick_of(text: str, file: str | None) -> str:
         elif is_inside and keyword == "TRANSLATE":
             names |= dict(_PAIR.findall(words[len(keyword) :]))
         elif is_inside and (found := _TREE.match(words)):
+            weights.update(weight.strip() for weight in _WEIGHT.findall(command))
             lead = command[: len(command) - len(command.lstrip())].count("\n")
             tree = _renamed(words[found.end() :].strip(), names)
             missing = command.count("\n") - lead - tree.count("\n")
@@ -57,6 +61,10 @@ def newick_of(text: str, file: str | None) -> str:
             parts.append("\n" * lead + tree + ";" + "\n" * missing)
             continue
         parts.append("\n" * command.count("\n"))
+    if len(weights) > 1:
+        shown = " and ".join(sorted(weights)[:2])
+        hint = "take the weights out, or write every tree as often as it counts"
+        raise InputError(f"trees of weights {shown}, which are not heeded", file=file, hint=hint)
     if not has_tree:
         hint = "it takes a TREES block with a TREE in it"
         raise InputError("a NEXUS file without trees", file=file, hint=hint)

@@ -65,3 +65,12 @@ def test_what_is_cut_off_is_no_tree(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.nex").write_text(text)
     with pytest.raises(InputError):
         read_written(tmp_path / "x.nex")
+
+
+def test_trees_of_different_weights_are_refused() -> None:
+    text = (
+        "#NEXUS\nbegin trees;\ntree a = [&W 1/3] [&U] (x,y,z);\ntree b = [&W {}] (x,y,z);\nend;\n"
+    )
+    assert newick_of(text.format("1/3"), None).count(";") == 2
+    with pytest.raises(InputError, match="trees of weights 1/3 and 2/3, which are not heeded"):
+        newick_of(text.format("2/3"), None)
