@@ -65,7 +65,7 @@ def find(given: str | None, environment: Mapping[str, str] = os.environ) -> Path
     """
     named = given or environment.get(VARIABLE)
     if named:
-        if not Path(named).is_file():
+        if not _is_file(Path(named)):
             raise InputError("no such file", file=named, hint="it is to have options")
         return Path(named)
     return _usual(environment)
@@ -79,7 +79,15 @@ def has_file(arguments: Sequence[str], environment: Mapping[str, str] = os.envir
 
 def _usual(environment: Mapping[str, str]) -> Path | None:
     """The file that needs no name."""
-    return next((path for path in (Path(NAME), _users(environment)) if path.is_file()), None)
+    return next((path for path in (Path(NAME), _users(environment)) if _is_file(path)), None)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is one; not of a name that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _users(environment: Mapping[str, str]) -> Path:
@@ -131,6 +139,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror})", file=str(path)) from None
+    except RecursionError:
+        raise InputError("not TOML: brackets within brackets", file=str(path)) from None
     except ValueError as error:  # tomllib's own and those of UTF-8
         raise InputError(f"not TOML: {error}", file=str(path)) from None
 

@@ -19,10 +19,16 @@ from types import TracebackType
 from mltree.errors import InputError
 from mltree.files import naming
 from mltree.stopping import unbroken
+from mltree.streams import harmless
 
 __all__ = ["RunLog"]
 
 _OWNER = re.compile(rb"^process (\d+ on .*) writes this log from ", re.MULTILINE)
+
+
+def _encoded(text: str) -> bytes:
+    """What a terminal may be shown too."""
+    return harmless(text).encode(errors="backslashreplace")
 
 
 class RunLog:
@@ -68,7 +74,7 @@ class RunLog:
             if not append:
                 self._cut(0)
                 self._sign()
-            self._pending = head.encode(errors="backslashreplace") + self._pending
+            self._pending = _encoded(head) + self._pending
             self._has_begun = True
             self.write("")
 
@@ -79,7 +85,7 @@ class RunLog:
             InputError: they cannot be written now; they are kept, and go out with the next.
         """
         with unbroken():
-            self._pending += text.encode(errors="backslashreplace")
+            self._pending += _encoded(text)
             while self._has_begun and self._pending:
                 with naming(self.path):
                     sent = os.write(self._file, self._pending)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mltree.cli.main import app
-from mltree.config import find, has_file, without_option
+from mltree.config import defaults, find, has_file, without_option
 from mltree.errors import InputError
 
 DATASETS = Path(__file__).parents[1] / "datasets"
@@ -133,3 +133,10 @@ def test_a_file_that_may_have_a_say_is_noticed(
     assert has_file([], {**nowhere, "MLTREE_CONFIG": "x"})
     (tmp_path / "mltree.toml").touch()
     assert has_file([], nowhere)
+
+
+def test_brackets_within_brackets_are_no_toml(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("threads = " + "[" * 10_000 + "]" * 10_000)
+    with pytest.raises(InputError, match="not TOML: brackets within brackets"):
+        defaults(path, {"search": {"threads": False}})

@@ -211,11 +211,7 @@ def _take_dimensions(lines: Lines, command: _Command, form: _Format) -> None:
 def _take_format(lines: Lines, command: _Command, form: _Format) -> None:
     for name, value in _assignments(command):
         if name == b"DATATYPE":
-            if value.upper() not in DATATYPES:
-                shown = value.decode("utf-8", "replace")
-                hint = f"{', '.join(known.decode() for known in DATATYPES)} are"
-                raise lines.error(f"DATATYPE={shown} is not read", command.start, hint=hint)
-            form.datatype = DATATYPES[value.upper()]
+            form.datatype = _datatype(lines, command, value)
         elif name == b"INTERLEAVE" and value.upper() in INTERLEAVED:
             form.is_interleaved = INTERLEAVED[value.upper()]
         elif name in CHARACTERS:
@@ -230,6 +226,14 @@ def _take_format(lines: Lines, command: _Command, form: _Format) -> None:
             raise _unread(lines, command, name, value)
     if form.datatype == STANDARD:
         _check_symbols(lines, command, form)
+
+
+def _datatype(lines: Lines, command: _Command, value: bytes) -> str:
+    if value.upper() not in DATATYPES:
+        shown = value.decode("utf-8", "replace")
+        hint = f"{', '.join(known.decode() for known in DATATYPES)} are"
+        raise lines.error(f"DATATYPE={shown} is not read", command.start, hint=hint)
+    return DATATYPES[value.upper()]
 
 
 def _unread(lines: Lines, command: _Command, name: bytes, value: bytes) -> InputError:

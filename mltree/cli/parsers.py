@@ -16,12 +16,16 @@ from mltree.threads import limit_drivers
 __all__ = [
     "data_type_of",
     "length_of",
+    "mean_length_of",
     "ranks_of",
     "share_of",
     "size_of",
     "threads_of",
     "whole_of",
 ]
+
+LONGEST_MEAN = 1e6
+"""Substitutions per site of a mean branch: thousands of times what leaves a trace in sequences."""
 
 AUTO = "auto"
 """As many processes as the run shall decide."""
@@ -63,6 +67,14 @@ def length_of(text: str) -> float:
     length = _number(text, float)
     if not 0.0 <= length < math.inf:
         raise typer.BadParameter(f"{text!r} is no branch length")
+    return length + 0.0  # no sign in front of zero
+
+
+def mean_length_of(text: str) -> float:
+    """A mean branch length of a random tree."""
+    length = length_of(text)
+    if length > LONGEST_MEAN:
+        raise typer.BadParameter(f"{text!r} is no branch length: at most {LONGEST_MEAN:g}, please")
     return length
 
 

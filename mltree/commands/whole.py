@@ -43,6 +43,7 @@ def run_whole(request: WholeRequest, reporter: Reporter) -> None:
         InputError: the data cannot be used, or there are results of an earlier run.
     """
     outputs = request.outputs
+    outputs.check([RESULT, CHECKPOINT, REPORT])
     has_ended = outputs.path(RESULT).exists() and not outputs.path(CHECKPOINT).exists()
     if has_ended and not request.redo and not outputs.path(REPORT).exists():
         reporter.say(f"Wrote {write_report(outputs, reporter, alignment=request.alignment)}")
