@@ -37,12 +37,9 @@ _HEADER = re.compile(r"\s*#nexus\b", re.IGNORECASE)
 UNHEEDED = "take the command out, and what it takes out or changes"
 
 _LEFT_OUT = ("ELIMINATE", "ZAP", "EXCLUDE", "DELETE", "CTYPE", "WEIGHTS")
-_STARRED = {
-    "EXSET": r"\s*",
-    "WTSET": r"(\s*1(\.0*)?\s*:[^:]*)*|[\s1]*",
-    "TYPESET": r"(\s*unord\s*:[^:]*)*",
-}
-"""Sets that are in force where they are starred, and what in them changes nothing."""
+_STARRED = {"EXSET": "(?!)", "WTSET": r"1(\.0*)?", "TYPESET": "unord"}
+"""Sets that are in force where they are starred, and the labels of sites that change nothing."""
+_LABEL = re.compile(r"([^\s,:]+)\s*:")
 _OPTION = re.compile(r"(DEFTYPE|GAPMODE|IGNORE)\s*=\s*([^\s;]+)", re.IGNORECASE)
 _USUAL = {"UNORD", "MISSING", "NONE"}
 
@@ -115,7 +112,8 @@ def unheeded(word: str, rest: str) -> str | None:
         return f"{word} is not heeded"
     if word in _STARRED and rest.startswith("*"):
         body = rest.partition("=")[2]
-        is_usual = re.fullmatch(_STARRED[word], body, re.IGNORECASE)
+        labels = _LABEL.findall(body) or body.split()
+        is_usual = all(re.fullmatch(_STARRED[word], label, re.IGNORECASE) for label in labels)
         return None if is_usual else f"{word} *, which is in force, is not heeded"
     if word == "OPTIONS":
         told = [found for found in _OPTION.finditer(rest) if found[2].upper() not in _USUAL]

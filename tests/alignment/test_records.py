@@ -226,6 +226,10 @@ REFUSED = {
     "options": (NEXUS.replace("matrix", "options gapmode=newstate; matrix"), "gapmode=newstate"),
     "exset": (NEXUS + "begin assumptions; exset * x = 2-3; end;", "line 12: EXSET *, which is in"),
     "wtset": (NEXUS + "begin assumptions; wtset* w = 2: 1-3, 1: 4-6; end;", "WTSET *, which is in"),
+    "many weights": (
+        f"{NEXUS}begin assumptions; wtset * w = {'1 : 1   ' * 60} 2 : 2; end;", "WTSET *, which is"
+    ),
+    "exset of a word": (NEXUS + "begin sets; exset * x = all; end;", "EXSET *, which is in force"),
     "vector": (NEXUS + "begin assumptions; wtset * w (vector) = 1 1 2 1 1 1; end;", "WTSET *"),
     "typeset": (NEXUS + "begin assumptions; typeset * t = ord: 1-3; end;", "TYPESET *, which"),
     "deftype": (NEXUS + "begin assumptions; options deftype=ord; end;", "deftype=ord is not"),
