@@ -60,6 +60,8 @@ IUPAC = {
 _SET = re.compile(rb"[{(]([A-Za-z0-9\s,]*)[})]")
 _ASSIGNMENT = re.compile(rb"([A-Za-z]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|\S+))?")
 _BEGIN = re.compile(rb"BEGIN\s+(\w+)\Z")
+_BRACKETS = re.compile(rb"([\[\]]|(?<![^\s,=(])'(?:[^']|'')*'(?!\S))")
+"""What a line is cut at: brackets, but for those in a quoted name, which is a piece of its own."""
 _NAME = re.compile(rb"\s*(?:'((?:[^']|'')*)'|(\S+))")
 
 
@@ -178,7 +180,7 @@ def _without_comments(lines: Lines) -> Iterator[tuple[int, bytes]]:
     for n, line in enumerate(lines.text):
         text = line.lstrip()[len(b"#NEXUS") :] if n == 0 else line
         kept = b""
-        for part in re.split(rb"([\[\]])", text):
+        for part in _BRACKETS.split(text):
             if part == b"[":
                 opened = n if depth == 0 else opened
                 depth += 1

@@ -51,7 +51,7 @@ _COMMAND = re.compile(
 _NAMES_SITES = re.compile(r"(char)?(set|partition)\b", re.IGNORECASE)
 _CHOICE = re.compile(rf"set\b.*\bpartition\s*=\s*({_QUOTED}|[^\s,;]+)", re.I | re.DOTALL)
 _DEFINITION = re.compile(
-    rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:'\"]+)\s*(\([^)]*\))?\s*="
+    rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:'\"]+)\s*(?P<form>\([^)]*\))?\s*="
     r"(?P<body>.*)",
     re.DOTALL,
 )
@@ -159,6 +159,8 @@ def _definition(command: str) -> re.Match[str]:
     match = _DEFINITION.fullmatch(command)
     if match is None:
         raise ValueError(f"cannot read {' '.join(command.split())[:60]!r}")
+    if "VECTOR" in (match["form"] or "").upper():
+        raise ValueError(f"VECTOR of {_unquoted(match['name'])} is not read: list the sites")
     return match
 
 

@@ -1,6 +1,7 @@
 """Trees in NEXUS files (Maddison, Swofford, Maddison 1997, Syst. Biol. 46:590-621).
 
-Only the TREES block is read: TREE and UTREE commands, their names by TRANSLATE. What becomes of it
+The TREES block is read, TREE and UTREE commands, their names by TRANSLATE, and by TAXLABELS of the
+TAXA block where numbers stand for taxa that no TRANSLATE names. What becomes of it
 is the Newick text of the trees, each in its line, so that errors are told by their lines.
 """
 
@@ -22,6 +23,7 @@ _LABEL = re.compile(
 """A tip's name behind the mark before it; names in quotes that stand elsewhere are passed over."""
 
 _COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\[[^\]]*\]""")
+_TAXON = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s'"]+""")
 _TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
 _WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
 """PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
@@ -41,13 +43,17 @@ def newick_of(text: str, file: str | None) -> str:
     """
     parts: list[str] = []
     names: dict[str, str] = {}
+    block = ""
     weights: set[str] = set()
     is_inside = has_tree = False
     for command in _commands(text):
         words = _COMMENT.sub(lambda found: found[1] or "", command).strip()
         keyword = words.split(None, 1)[0].upper() if words else ""
         if keyword == "BEGIN":
-            is_inside = words.upper().split()[1:2] == ["TREES"]
+            block = "".join(words.upper().split()[1:2])
+            is_inside = block == "TREES"
+        elif block == "TAXA" and keyword == "TAXLABELS":
+            names = _numbered(words[len(keyword) :])
         elif is_inside and keyword in {"END", "ENDBLOCK"}:
             is_inside = False
         elif is_inside and keyword == "TRANSLATE":
@@ -69,6 +75,13 @@ def newick_of(text: str, file: str | None) -> str:
         hint = "it takes a TREES block with a TREE in it"
         raise InputError("a NEXUS file without trees", file=file, hint=hint)
     return "".join(parts)
+
+
+def _numbered(labels: str) -> dict[str, str]:
+    """The taxa by the numbers that stand for them in trees, unless that is a taxon's name."""
+    taxa = _TAXON.findall(labels)
+    numbers = ((str(number), taxon) for number, taxon in enumerate(taxa, 1))
+    return {number: taxon for number, taxon in numbers if number not in taxa}
 
 
 def nexus_trees(trees: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ def test_a_block_of_iqtree() -> None:
 
 
 def test_without_a_charpartition_every_charset_is_a_part() -> None:
-    text = "#NEXUS\nBegin Sets;\nCharSet a=1-5;CHARSET 'b c' (vector) = 6 - . \\ 2;\nEnd;"
+    text = "#NEXUS\nBegin Sets;\nCharSet a=1-5;CHARSET 'b c' (standard) = 6 - . \\ 2;\nEnd;"
     assert facts(text) == [
         ("a", None, [range(5)], 3),
         ("b c", None, [range(5, LAST, 2)], 3),
@@ -139,6 +139,7 @@ def test_one_of_several_charpartitions_is_starred() -> None:
         ("charset a = 1-5; charpartition x = JC: b;", "there is no charset b"),
         ("charset a = 1-5; charpartition x = JC;", "MODEL: charset is wanted"),
         ("charset a = 1-5; charpartition x = : a;", "MODEL: charset is wanted"),
+        ("charset a (vector) = 1101;", "VECTOR of a is not read: list the sites"),
         ("charset a = 1-5; charpartition x = JC: a{x};", "'x' is not a number"),
         ("charset a = 1-5; charpartition x = JC: a{0};", "0 is no length of a tree"),
         ("charset a = 1-5; exset * x = 3;", "EXSET ., which is in force, is not heeded"),

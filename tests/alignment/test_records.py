@@ -242,6 +242,7 @@ REFUSED = {
         "line 7: taxon a comes a second time (an interleaved",
     ),
     "open quote": (NEXUS.replace("c ACT", "'c ACT"), "line 8: a quoted name does not end"),
+    "bracket in a name": (NEXUS.replace("c ACT", "'c[1]' ACT"), "c[1]"),
     "two alignments": (NEXUS + NEXUS[7:], "another alignment begins"),
     "first row matches": (
         NEXUS.replace("=dna", "=dna matchchar=.").replace("a ACG", "a A.G"),
@@ -342,3 +343,11 @@ def test_a_file_of_parts_of_its_own_is_told_of(tmp_path: Path, command: str) -> 
         line for line in warning_lines(summarise(alignment, compress(alignment))) if "own" in line
     ]
     assert line == "the file's own charsets are not used: give it as --partitions too"
+
+
+def test_comments_beside_quotes_are_comments(tmp_path: Path) -> None:
+    text = NEXUS.replace("c ACT", "'c' [its 'name'] ACT").replace("b ACG", "b [x]ACG[y]")
+    (tmp_path / "x").write_text(text.replace("matrix", "[don't] title 'a;b'; matrix"))
+    found = read_alignment(tmp_path / "x")
+    assert found.names[:3] == ("a", "b", "c")
+    assert bytes(found.characters[2]) == b"ACTTAC"
