@@ -27,6 +27,10 @@ __all__ = [
 LONGEST_MEAN = 1e6
 """Substitutions per site of a mean branch: thousands of times what leaves a trace in sequences."""
 
+MOST_TOGETHER = 4096
+"""Threads or processes of one machine: PoCL ends the process at 100,000 threads, and Linux gives no
+process more than some 30,000."""
+
 AUTO = "auto"
 """As many processes as the run shall decide."""
 
@@ -104,6 +108,8 @@ def threads_of(text: str) -> int:
     number = whole_of(text)
     if number < 1:
         raise typer.BadParameter("it takes one thread at least")
+    if number > MOST_TOGETHER:
+        raise typer.BadParameter(f"at most {MOST_TOGETHER:,} threads, please")
     os.environ[THREADS] = str(number)
     limit_drivers()
     return number
@@ -116,4 +122,6 @@ def ranks_of(text: str) -> int | None:
     number = whole_of(text)
     if number < 1:
         raise typer.BadParameter("it takes one process at least")
+    if number > MOST_TOGETHER:
+        raise typer.BadParameter(f"at most {MOST_TOGETHER:,} processes, please")
     return number

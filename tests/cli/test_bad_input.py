@@ -330,6 +330,8 @@ def test_contradicting_switches(run: Run, good: Path) -> None:
         (["search", "a", "--seed", "1_0"], "'1_0' is not a whole number"),
         (["search", "a", "--vw", "²"], "'²' is not a whole number"),
         (["search", "a", "--threads", "0"], "it takes one thread at least"),
+        (["search", "a", "--threads", "100000"], "at most 4,096 threads, please"),
+        (["search", "a", "--ranks", "100000"], "at most 4,096 processes, please"),
         (["search", "a", "--collapse", "1_0"], "'1_0' is not a number"),
         (["search", "a", "--collapse", "nan"], "'nan' is not a number"),
         (["search", "a", "--collapse", "-1"], "'-1' is no branch length"),
