@@ -130,6 +130,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         import tomli as tomllib
     try:
         return tomllib.loads(read_own(path).decode("utf-8"))
+    except RecursionError:
+        raise InputError("not TOML: brackets within brackets", file=str(path)) from None
     except ValueError as error:  # tomllib's own and those of UTF-8
         raise InputError(f"not TOML: {error}", file=str(path)) from None
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from typing import Any
@@ -23,7 +24,7 @@ from mltree.files import is_there
 from mltree.habits import COMMANDS, translated
 from mltree.ranks import trouble
 from mltree.stopping import give_way, unbroken
-from mltree.streams import turn_away
+from mltree.streams import harmless, turn_away
 
 __all__ = ["EXIT_CODES", "Commands", "exit_code", "leave_out_others"]
 
@@ -33,6 +34,14 @@ EXIT_BUG = 70
 """Anything else that went wrong is a bug (EX_SOFTWARE of sysexits.h)."""
 EXIT_UNREAD = 141
 """Whoever read the output has gone, as shells count it (SIGPIPE)."""
+
+NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
+"""What the system says of a name that no file has, wherever that is looked for."""
+
+SHOWN = 60
+"""Characters of a name that is too long."""
+
+LESS = "smaller data, or a machine with more memory"
 
 EXIT_CODES = (
     "Exit codes: 0 done; 2 input, model, device or output cannot be used (one line says why); "
@@ -56,7 +65,7 @@ class Commands(TyperGroup):
             if (problem := trouble()) is not None:
                 raise problem
             _refuse_bytes(args)
-            habits = None if ctx.resilient_parsing else translated(args)
+            habits = None if ctx.resilient_parsing else translated(args, _model_here)
             if habits is not None:
                 text, hint = habits
                 raise InputError(text, hint=hint)
@@ -94,6 +103,13 @@ class Commands(TyperGroup):
         formatter.write(format_group(self, ctx))
 
 
+def _model_here(program: str, name: str, options: Mapping[str, str]) -> str | None:
+    """Another program's model as it is called here; numpy is not loaded before there is one."""
+    from mltree.model.names import from_elsewhere
+
+    return from_elsewhere(program, name, options)
+
+
 def _refuse_files(args: Sequence[str]) -> None:
     """An alignment alone is no command."""
     if args and args[0] not in COMMANDS and is_there(args[0]):
@@ -107,8 +123,13 @@ def _ending(arguments: Sequence[str]) -> Iterator[None]:
     as_json = "--json" in arguments or bool(os.environ.get(f"{VARIABLES}JSON"))
     try:
         yield
-    except MltreeError as error:
-        _tell(error, as_json)
+    except BrokenPipeError as error:
+        raise typer.Exit(EXIT_UNREAD) from error
+    except (MltreeError, MemoryError, OSError) as error:
+        expected = _expected(error)
+        if expected is None:
+            raise
+        _tell(expected, as_json)
         raise typer.Exit(EXIT_ERROR) from error
     except UsageError as error:
         message, hint = _misread(error)
@@ -118,14 +139,22 @@ def _ending(arguments: Sequence[str]) -> Iterator[None]:
             raise  # nothing was asked, and the help is the answer
         _complain(message, hint)
         raise typer.Exit(EXIT_ERROR) from error
-    except BrokenPipeError as error:
-        raise typer.Exit(EXIT_UNREAD) from error
-    except (OSError, typer.Exit, SystemExit):
+    except (typer.Exit, SystemExit):
         raise
     except Exception as error:
         if as_json:
             _emit_error(f"{type(error).__name__}: {error}", "a bug: please report it", EXIT_BUG)
         raise
+
+
+def _expected(error: MltreeError | MemoryError | OSError) -> MltreeError | None:
+    """The error as one of ours: out of memory, or a name that no file has; None for others."""
+    if isinstance(error, MltreeError):
+        return error
+    if isinstance(error, OSError):
+        told = InputError(f"{_shortened(str(error.filename))}: {error.strerror}")
+        return told if error.errno in NO_NAMES else None
+    return InputError(": ".join(filter(None, ["out of memory", str(error)])), hint=LESS)
 
 
 def _tell(error: MltreeError, as_json: bool) -> None:
@@ -158,6 +187,10 @@ def _misread(error: Any) -> tuple[str, str]:
     return _lowered(message), "; ".join(map(_lowered, hints))
 
 
+def _shortened(name: str) -> str:
+    return name if len(name) <= SHOWN else f"{name[:SHOWN]}..."
+
+
 def _lowered(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
@@ -174,7 +207,7 @@ def _complain(message: str, hint: str | None = None) -> None:
     """One line, the hint included."""
     with unbroken(), suppress(OSError):
         line = f"mltree: {message} ({hint})" if hint else f"mltree: {message}"
-        print(" ".join(line.split()), file=sys.stderr)
+        print(harmless(" ".join(line.split())), file=sys.stderr)
 
 
 def leave_out_others(app: typer.Typer, arguments: Sequence[str]) -> None:

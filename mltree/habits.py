@@ -1,15 +1,16 @@
-"""What users of RAxML-NG, IQ-TREE and RAxML write, as mltree wants it.
+"""What users of RAxML-NG, IQ-TREE, RAxML and PhyML write, as mltree wants it.
 
 Some of their options would mean something else here (``-s`` is a seed, ``-pre`` would be ``-p``
 with the value ``re``), others nothing at all. A command line with one of them is not run: one line
-shows it as it is written here, and says what there is no counterpart for.
+shows it as it is written here, and says what there is no counterpart for. Its model is shown as
+what the other program computes, which may have other frequencies under the same name.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 __all__ = ["COMMANDS", "HABITS", "Habit", "translated"]
@@ -40,9 +41,18 @@ class Habit(NamedTuple):
     empty, and ``""`` where none is typed."""
     beside: str = ""
     """Another option without which it is not this one."""
+    of_model: bool = False
+    """Whether the option is part of what the other program calls its model."""
 
 
-NG, IQ, RAXML = "RAxML-NG", "IQ-TREE", "RAxML"
+Models = Callable[[str, str, Mapping[str, str]], str | None]
+"""The model here of a program, a name of its own, and its options that change the model."""
+
+NG, IQ, RAXML, PHYML = "RAxML-NG", "IQ-TREE", "RAxML", "PhyML"
+
+MODEL_OPTIONS = ("-m", "--model")
+RAXML_MODEL = r"(?i)(ASC_)?(GTR|BIN|MULTI|PROT)(GAMMA|CAT).*"
+"""Names that RAxML 8 alone has."""
 
 ON_TREES = ("support", "consensus", "rf", "bootstop", "concordance")
 """Commands whose first argument is a file of trees."""
@@ -62,6 +72,7 @@ ALL_CPUS = "every CPU that the process may use is the default"
 NUMERIC, NOT_NUMERIC = r"[0-9]+", r"(?![0-9]+$).*"
 PARTS = r"(?i).*\.(nex|nexus|parts?|partitions?|txt)"
 """Names of files of partitions, which no prefix is likely to have."""
+PARTS_VARY = "a protein model of a part is of one rate unless +G4 stands behind it there"
 FOLDER = r".*/|(\.{1,2}/)*[^.]+"
 AUTOMATIC = r"(?i)auto(\{[0-9]+\})?"
 
@@ -69,15 +80,20 @@ CHOICE = r"(?i)(MFP?|TEST|TESTNEW)(ONLY|\+.*|\+?MERGE(ONLY)?)?"
 CHOOSING = ("", "search", "run", "model")
 """Commands that choose a model; others take the one that was chosen."""
 
+TAKE_MODELS = ("evaluate", "test", "sitelh", "ancestral", "bootstrap")
+"""Those others."""
+
+GIVEN = Habit(
+    IQ,
+    "--model FILE",
+    note="`mltree model ALIGNMENT` chooses one; its .bestFitModel is such a file",
+    when=CHOICE,
+    commands=tuple(command for command in COMMANDS if command not in CHOOSING),
+)
+
 MODEL_CHOICES = (
     Habit(RAXML, note="trees need no model", commands=("support", "consensus", "rf", "bootstop")),
-    Habit(
-        IQ,
-        "--model FILE",
-        note="`mltree model ALIGNMENT` chooses one; its .bestFitModel is such a file",
-        when=CHOICE,
-        commands=tuple(command for command in COMMANDS if command not in CHOOSING),
-    ),
+    GIVEN,
     Habit(IQ, "--model auto --merge", when=r"(?i)(MFP?|TEST|TESTNEW)\+?MERGE(ONLY)?"),
     Habit(IQ, "--model auto", when=CHOICE),
 )
@@ -86,7 +102,7 @@ SEQUENCE_TYPES = (
     Habit(IQ, "--data-type protein", when="AA"),
     Habit(IQ, "--data-type dna", when="DNA"),
     Habit(IQ, "--data-type binary", when="BIN"),
-    Habit(IQ, "--data-type multistate", when="MORPH"),
+    Habit(IQ, "--data-type multistate", when="MORPH", of_model=True),
     Habit(IQ, "--data-type {}", when="CODON[0-9]*"),
     Habit(IQ, note="mltree knows DNA, codons, proteins, genotypes, binary and multistate data"),
 )
@@ -174,7 +190,35 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "--lh-epsilon": (Habit(NG, note="the preset sets when a search ends"),),
     "--nofiles": (Habit(NG, note="files are named by --prefix", values=0),),
     "--log": (Habit(NG, "--verbose", when="(?i)verbose|debug"), Habit(NG)),
+    "-i": (Habit(PHYML, "{}", when=r"(?![0-9.]+$).*"),),
+    "-d": (
+        Habit(PHYML, "--data-type dna", when="nt", beside="-i", of_model=True),
+        Habit(PHYML, "--data-type protein", when="aa", beside="-i", of_model=True),
+    ),
+    "-c": (
+        Habit(PHYML, when=NUMERIC, beside="-i", of_model=True),
+        Habit(RAXML, when=NUMERIC, beside="-n", of_model=True),
+    ),
+    "-a": (Habit(PHYML, beside="-i", of_model=True),),
+    "-v": (Habit(PHYML, when=r"e|[0-9.]+", beside="-i", of_model=True),),
+    "--use_median": (Habit(PHYML, values=0, of_model=True),),
+    "--freerates": (Habit(PHYML, values=0, of_model=True),),
+    "--r_seed": (Habit(PHYML, "--seed {}"),),
+    "--run_id": (Habit(PHYML, "--prefix {}"),),
+    "-u": (
+        Habit(PHYML, "--tree {}", beside="-i"),
+        Habit(RAXML, values=0, beside="-n", of_model=True),
+    ),
+    "--JC69": (Habit(RAXML, values=0, of_model=True),),
+    "--K80": (Habit(RAXML, values=0, of_model=True),),
+    "--HKY85": (Habit(RAXML, values=0, of_model=True),),
+    "-V": (Habit(RAXML, values=0, beside="-n", of_model=True),),
+    "-K": (Habit(RAXML, of_model=True),),
+    "--asc-corr": (Habit(RAXML, of_model=True),),
+    "-gmedian": (Habit(IQ, values=0, of_model=True),),
     "-s": (
+        Habit(PHYML, "--moves nni", when="NNI", beside="-i"),
+        Habit(PHYML, note=PRESETS, when="SPR|BEST", beside="-i"),
         Habit(IQ, "--alignment {}", commands=("concordance",)),
         Habit(IQ, "{}", when=NOT_NUMERIC),
     ),
@@ -184,6 +228,11 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-bb": (Habit(IQ, "--ufboot {}"),),
     "-bnni": (Habit(IQ, "--bnni", values=0),),
     "-b": (
+        Habit(PHYML, "--bootstrap {}", when=r"[1-9][0-9]*", beside="-i"),
+        Habit(PHYML, "--alrt", when="-1", beside="-i"),
+        Habit(PHYML, "--sh-alrt 1000", when="-4", beside="-i"),
+        Habit(PHYML, "--abayes", when="-5", beside="-i"),
+        Habit(PHYML, when="0|-2", beside="-i"),
         Habit(RAXML, "--seed {}", when=NUMERIC, beside="-#"),
         Habit(RAXML, "--seed {}", when=NUMERIC, beside="-N"),
         Habit(IQ, "--bootstrap {}"),
@@ -209,19 +258,31 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-st": SEQUENCE_TYPES,
     "-te": (Habit(IQ, "--tree {}", command="evaluate"),),
     "-t": (
+        Habit(PHYML, when=r"e|[0-9.]+", beside="-i", of_model=True),
         Habit(IQ, "--trees {}", commands=("support",), beside="-sup"),
         Habit(IQ, "{}", commands=ON_TREES),
         Habit(IQ, "--tree pars", when="BIONJ|PARS"),
         Habit(IQ, "--tree rand", when="RANDOM"),
     ),
     "-p": (
+        Habit(PHYML, "--tree pars", values=0, beside="-i"),
         Habit(RAXML, "--seed {}", when=NUMERIC, commands=("",)),
         Habit(IQ, "--partitions {} --brlen scaled", commands=("",)),
         Habit(IQ, "--partitions {} --brlen scaled", when=PARTS, commands=("search", "run")),
     ),
-    "-q": (Habit(IQ, "--partitions {} --brlen linked", when="[^-].*", commands=("",)),),
+    "-q": (
+        Habit(PHYML, note="formats are recognised", values=0, beside="-i"),
+        Habit(IQ, "--partitions {} --brlen linked", when="[^-].*", commands=("",)),
+    ),
     "-g": (Habit(IQ, "--constraint {}"),),
-    "-o": (Habit(IQ, "--outgroup {}", commands=SEARCHES),),
+    "-o": (
+        Habit(PHYML, command="evaluate", when="lr", beside="-i"),
+        Habit(PHYML, "--no-opt-model", command="evaluate", when="l", beside="-i"),
+        Habit(PHYML, "--no-opt-branches", command="evaluate", when="r", beside="-i"),
+        Habit(PHYML, "--no-opt-model --no-opt-branches", command="evaluate", when="n", beside="-i"),
+        Habit(PHYML, note="a search optimises model and branches", when="[tlr]+", beside="-i"),
+        Habit(IQ, "--outgroup {}", commands=SEARCHES),
+    ),
     "-seed": (Habit(IQ, "--seed {}"),),
     "-redo": (Habit(IQ, "--redo", values=0),),
     "-mem": (Habit(IQ, "--memory-limit {}"),),
@@ -257,6 +318,7 @@ HABITS: dict[str, tuple[Habit, ...]] = {
     "-N": RUNS,
     "-#": RUNS,
     "-f": (
+        Habit(PHYML, beside="-i", of_model=True),
         Habit(RAXML, command="search", when="[ad]"),
         Habit(RAXML, command="support", when="b"),
         Habit(RAXML, command="evaluate", when="e"),
@@ -293,11 +355,18 @@ class _Found(NamedTuple):
     habit: Habit
     value: str
 
+    @property
+    def flag(self) -> str:
+        """The option alone."""
+        return self.shown.partition(" ")[0]
 
-def translated(arguments: Sequence[str]) -> tuple[str, str] | None:
+
+def translated(arguments: Sequence[str], models: Models) -> tuple[str, str] | None:
     """What is wrong with a command line that has other programs' options, and how it goes here.
 
     None where it has none of them.
+
+    models  what calls another program's model as it is called here
     """
     rest = list(arguments)
     typed = rest.pop(0) if rest and rest[0] in COMMANDS else ""
@@ -306,7 +375,64 @@ def translated(arguments: Sequence[str]) -> tuple[str, str] | None:
     kept, found = _sorted_out(rest, {typed, command})
     if not found:
         return None
+    kept, found = _with_model(kept, found, command, models, is_whole=not typed)
     return _problem(found), _hint(command or "search", kept, found)
+
+
+def _with_model(
+    kept: list[str], found: list[_Found], command: str, models: Models, *, is_whole: bool
+) -> tuple[list[str], list[_Found]]:
+    """The model of the other program as what it computes, be it named or its default.
+
+    Behind a command of mltree's a model is mltree's own, unless its name or the alignment's option
+    says otherwise. `is_whole`: nothing of the line is mltree's.
+    """
+    place, text = _named_model(kept)
+    programs = {one.habit.program for one in found}
+    is_whole = is_whole or any(one.flag in ("-s", "-i") for one in found)
+    program = PHYML if PHYML in programs else IQ if IQ in programs and is_whole else None
+    if re.fullmatch(RAXML_MODEL, text):
+        program = RAXML
+    if program is None or (not text and (program == RAXML or command in ON_TREES)):
+        return kept, found
+    if not text and program == IQ:
+        return kept, found + _chosen(found, programs, command)
+    told = {one.flag: one.value for one in found if one.habit.of_model}
+    ours = models(program, text, told)
+    if ours is not None and ours == text:
+        return kept, found
+    if program == RAXML and any(one.flag == "-q" for one in found):
+        found = [*found, _Found("", Habit(RAXML, note=PARTS_VARY), "")]
+    shown = f"{kept[place].partition('=')[0]} {text}" if text else ""
+    if ours == "auto" and command not in CHOOSING:
+        habit = GIVEN
+    else:
+        habit = Habit(program, "" if ours is None else "--model {}")
+    size = 0 if not text else 1 if "=" in kept[place] else 2
+    model = _Found(shown, habit, ours or "")
+    return kept[:place] + kept[place + size :], [*found, model]
+
+
+def _named_model(kept: Sequence[str]) -> tuple[int, str]:
+    """Where the model is named, and its name; nothing where it is not."""
+    for place, argument in enumerate(kept):
+        flag, joined, value = argument.partition("=")
+        if flag in MODEL_OPTIONS:
+            return place, value if joined else "".join(kept[place + 1 : place + 2])
+    return len(kept), ""
+
+
+def _chosen(found: Sequence[_Found], programs: Set[str], command: str) -> list[_Found]:
+    """What stands for IQ-TREE's default, which is to choose a model."""
+    flags = {one.flag for one in found}
+    if RAXML in programs or not flags.isdisjoint(MODEL_OPTIONS) or flags.isdisjoint(("-s", "-S")):
+        return []
+    if not flags.isdisjoint(("-p", "-q", "-spp", "-Q")):
+        note = "parts without a model have one chosen there: --model auto"
+        return [_Found("", Habit(IQ, note=note), "")]
+    if command in CHOOSING:
+        return [_Found("", Habit(IQ, "--model auto"), "")]
+    return [_Found("", GIVEN, "")] if command in TAKE_MODELS else []
 
 
 def _sorted_out(arguments: Sequence[str], commands: Set[str]) -> tuple[list[str], list[_Found]]:
@@ -349,7 +475,7 @@ def _asked(found: Sequence[_Found]) -> str:
 
 def _problem(found: Sequence[_Found]) -> str:
     """``-s and -B are IQ-TREE's``."""
-    names = list(dict.fromkeys(one.shown for one in found))
+    names = list(dict.fromkeys(one.shown for one in found if one.shown))
     programs = " and ".join(dict.fromkeys(one.habit.program for one in found))
     listed = f"{', '.join(names[:-1])} and {names[-1]} are" if names[1:] else f"{names[0]} is"
     return f"{listed} written for {programs}"
@@ -367,8 +493,13 @@ def _hint(command: str, kept: Sequence[str], found: Sequence[_Found]) -> str:
     words += [word for one in placed if one.habit.here != "{}" for word in written[one]]
     notes: dict[str, list[str]] = {}
     for one in found:
-        is_nothing = not one.habit.here and not one.habit.command
+        is_nothing = not (one.habit.here or one.habit.command or one.habit.of_model)
         if note := one.habit.note or (NO_COUNTERPART if is_nothing else ""):
             notes.setdefault(note, []).append(one.shown)
-    told = [f"{', '.join(dict.fromkeys(shown))}: {note}" for note, shown in notes.items()]
+    told = [
+        f"{', '.join(names)}: {note}"
+        if (names := list(filter(None, dict.fromkeys(shown))))
+        else note
+        for note, shown in notes.items()
+    ]
     return "; ".join([f"here: {shlex.join(words)}", *told])

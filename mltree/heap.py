@@ -1,11 +1,13 @@
-"""Memory that is freed stays with the process, for the next array of that size."""
+"""The host's memory: how much there is; what is freed stays for the process's next array."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import resource
 from contextlib import suppress
 
-__all__ = ["keep_freed_memory"]
+__all__ = ["host_memory", "keep_freed_memory"]
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """The parameters of glibc's ``mallopt``."""
@@ -15,6 +17,13 @@ KEPT = 1 << 28
 
 OWN_MAPPING = 1 << 25
 """Bytes from which on a block is the system's affair: as large as glibc allows."""
+
+
+def host_memory() -> int:
+    """Bytes that the process may have: the machine's, or what ulimit -v says."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return machine if limit == resource.RLIM_INFINITY else min(machine, limit)
 
 
 def keep_freed_memory() -> None:

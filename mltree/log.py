@@ -19,6 +19,7 @@ from types import TracebackType
 from mltree.errors import InputError
 from mltree.files import naming, open_own
 from mltree.stopping import unbroken
+from mltree.streams import harmless
 
 __all__ = ["RunLog"]
 
@@ -26,6 +27,11 @@ _OWNER = re.compile(rb"^process (\d+ on .*) writes this log from ", re.MULTILINE
 
 _BEGINNING = b"process "
 """What every log begins with."""
+
+
+def _encoded(text: str) -> bytes:
+    """What a terminal may be shown too."""
+    return harmless(text).encode(errors="backslashreplace")
 
 
 class RunLog:
@@ -72,7 +78,7 @@ class RunLog:
             if not append:
                 self._cut(0)
                 self._sign()
-            self._pending = head.encode(errors="backslashreplace") + self._pending
+            self._pending = _encoded(head) + self._pending
             self._has_begun = True
             self.write("")
 
@@ -83,7 +89,7 @@ class RunLog:
             InputError: they cannot be written now; they are kept, and go out with the next.
         """
         with unbroken():
-            self._pending += text.encode(errors="backslashreplace")
+            self._pending += _encoded(text)
             while self._has_begun and self._pending:
                 with naming(self.path):
                     sent = os.write(self._file, self._pending)

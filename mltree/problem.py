@@ -15,7 +15,7 @@ from mltree.alignment.formats import read_alignment
 from mltree.alignment.given import Source
 from mltree.alignment.partition_files import SYNTAX, holds_partitions, read_partitions
 from mltree.alignment.partitions import Partitioned, read_partitioned
-from mltree.alignment.parts import Part, Scheme
+from mltree.alignment.parts import Scheme
 from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file
 from mltree.errors import InputError, ModelError
@@ -292,13 +292,12 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
     data = data.ascertained([model.ascertainment for model in models])
     parts = [data.parts[number] for number in data.order]
     own = [models[number] for number in data.order]
-    scalers = _scalers(parts, own, linkage)
     sites = np.array([data.part_sites[number] for number in data.order], np.float64)
     model = PartitionModel(
         models=tuple(replace(model, branch_scaler=None) for model in own),
         names=tuple(part.name for part in parts),
         linkage=linkage,
-        scalers=np.array(scalers),
+        scalers=_scalers(data, own, linkage, sites / sites.sum()),
         shares=sites / sites.sum(),
     )
     model.arrays()
@@ -306,15 +305,32 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
     return Problem(path, data.groups, model, None, data)
 
 
-def _scalers(parts: Sequence[Part], models: Sequence[Model], linkage: Linkage) -> list[float]:
-    """Where the factors on the parts' branch lengths begin.
+def _scalers(
+    data: Partitioned, models: Sequence[Model], linkage: Linkage, shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Where the factors on the parts' branch lengths begin, f64 [P].
 
     Raises:
+        InputError: some parts have a tree's length, and others none, or the lengths are of no use.
         ModelError: there is one, for parts that have none of their own.
     """
+    parts = [data.parts[number] for number in data.order]
     for part, model in zip(parts, models, strict=True):
         is_asked = part.scaler is not None or model.branch_scaler is not None
         if is_asked and linkage != Linkage.SCALED:
             text = f"part {part.name}: +B scales its branches, --brlen {linkage} has no scale"
             raise ModelError(text, hint="leave +B out, or --brlen scaled")
-    return [part.scaler or 1.0 for part in parts]
+    lengths = [part.tree_length for part in parts]
+    known = [length for length in lengths if length is not None]
+    if not known:
+        return np.array([part.scaler or 1.0 for part in parts])
+    if linkage != Linkage.SCALED:
+        told = next(part for part in parts if part.tree_length is not None)
+        text = f"part {told.name} has a tree's length in braces, --brlen {linkage} has no scale"
+        raise data.scheme.error(text, told, "take the braces behind the sets out")
+    if len(known) < len(lengths):
+        bare = next(part for part in parts if part.tree_length is None)
+        text = f"part {bare.name} has no tree's length in braces, but others have"
+        raise data.scheme.error(text, bare, "write one behind every set, or none")
+    scales = np.array(known)
+    return np.asarray(scales / (scales * shares).sum())

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mltree.cli.main import app
-from mltree.config import find, has_file, without_option
+from mltree.config import defaults, find, has_file, without_option
 from mltree.errors import InputError
 
 DATASETS = Path(__file__).parents[1] / "datasets"
@@ -165,3 +165,10 @@ def test_a_file_that_is_no_file_is_told(run: Run) -> None:
     Path("mltree.toml").mkdir()
     result = run("check", str(DATASETS / "primates.phy"))
     assert (result.exit_code, "mltree.toml: Is a directory" in result.stderr) == (2, True)
+
+
+def test_brackets_within_brackets_are_no_toml(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("threads = " + "[" * 10_000 + "]" * 10_000)
+    with pytest.raises(InputError, match="not TOML: brackets within brackets"):
+        defaults(path, {"search": {"threads": False}})

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mltree.habits import COMMANDS, HABITS, translated
+from mltree.model.names import from_elsewhere
 
 WITHOUT_DATA = {"-pre"}
 """Lines that name no alignment."""
@@ -91,8 +92,14 @@ LINES = {
     ),
     "-sup t -t b": (f"-sup and -t are {IQ}", "mltree support t --trees b"),
     "-con -t b": (f"-con and -t are {IQ}", "mltree consensus b"),
-    "-s a -n 0": (f"-s a and -n 0 are {IQ}", "mltree search a; -n 0: the preset sets how far"),
-    "-s a --mset GTR --date d": (f"are {IQ}", "mltree search a; --mset, --date: no counterpart"),
+    "-s a -n 0": (
+        f"-s a and -n 0 are {IQ}",
+        "search a --model auto; -n 0: the preset sets how far",
+    ),
+    "-s a --mset GTR --date d": (
+        f"are {IQ}",
+        "search a --model auto; --mset, --date: no counterpart",
+    ),
     "-s a -keep-ident --undo": (f"are {IQ}", "-keep-ident: identical sequences are searched once"),
     "--support --tree t --bs-trees b --threads 2": (
         f"are {NG}",
@@ -106,6 +113,46 @@ LINES = {
     "--loglh --msa a --tree t": (f"{NG}", "evaluate a --tree t --no-opt-model --no-opt-branches"),
     "--bootstrap --msa a --bs-trees 20": (f"are {NG}", "mltree bootstrap a --replicates 20"),
     "--all --msa a": (f"are {NG}", "mltree search a --bootstrap auto"),
+    "-s a -m HKY+G4 -T 2": (
+        f"-s a, -T and -m HKY+G4 are {IQ}",
+        "mltree search a --threads 2 --model HKY+FC+G4",
+    ),
+    "search a -m HKY+G4 -T 2": (f"-T is {IQ}", "mltree search a -m HKY+G4 --threads 2"),
+    "search a -m HKY+G4 -B 1000 -s b": (f"-m HKY+G4 are {IQ}", "--model HKY+FC+G4"),
+    "-s a --model=TIM2+R -st DNA": (f"--model TIM2+R are {IQ}", "--model TIM2uf+FC+R"),
+    "-s a -m GTR -st MORPH": (f"are {IQ}", "--data-type multistate --model GTR+FE"),
+    "-s a -m LG+F+G4": (f"-s a is {IQ}", "mltree search a -m LG+F+G4"),
+    "-s a -m HKY+G -gmedian": (f"-gmedian and -m HKY+G are {IQ}", "--model HKY+FC+G4a"),
+    "-s a -te t": (f"are {IQ}", "evaluate a --tree t --model FILE; `mltree model ALIGNMENT`"),
+    "-s a -te t -m K80+F": (f"are {IQ}", "mltree evaluate a --tree t --model K80"),
+    "-s a -p b.nex -T 2": (
+        f"are {IQ}",
+        "scaled --threads 2; parts without a model have one chosen",
+    ),
+    "-s a -n T -p 1 -m GTRGAMMA": ("RAxML", "search a --prefix T --seed 1 --model GTR+FC+G4"),
+    "-s a -n T -m GTRGAMMA --HKY85 -u": ("RAxML", "search a --prefix T --model HKY+FC+G4a"),
+    "-s a -n T -m GTRCAT -c 10": ("RAxML", "search a --prefix T --model GTR+FC+PSR10"),
+    "-s a -n T -m GTRCAT -V": ("RAxML", "search a --prefix T --model GTR+FC"),
+    "-s a -n T -m MULTIGAMMA -K MK": ("RAxML", "search a --prefix T --model MK+G4"),
+    "-s a -n T -m ASC_BINGAMMA --asc-corr=lewis": ("RAxML", "--model BIN+FC+G4+ASC_LEWIS"),
+    "-s a -n T -m GTRCATI": ("RAxML", "search a --prefix T; -m GTRCATI: no counterpart here"),
+    "-s a -n T -m PROTGAMMAWAG -q p": ("RAxML", "--model WAG+G4; a protein model of a part is of"),
+    "evaluate a -t t -n T -m PROTGAMMAAUTO": ("RAxML", "--model FILE; "),
+    "-i a": ("-i a is written for PhyML", "mltree search a --model HKY+FC+G4"),
+    "-i a -d aa -q -m WAG -f e -v e -b 100 -s SPR -u t": (
+        "written for PhyML",
+        "search a --data-type protein --bootstrap 100 --tree t --model WAG+FC+I+G4; -q: formats",
+    ),
+    "-i a -d nt -m GTR -f m -c 1 -o lr -u t": (
+        "written for PhyML",
+        "mltree evaluate a --data-type dna --tree t --model GTR+FO",
+    ),
+    "-i a -m K80 -t 4 -c 8 -a 0.5 --use_median": ("PhyML", "--model 'K80{4}+G8a{0.5}'"),
+    "-i a -f 0.3,0.2,0.2,0.3 -v 0.1 -o tlr -b -4 -p": (
+        "PhyML",
+        "--sh-alrt 1000 --tree pars --model 'HKY+FU{0.3/0.2/0.2/0.3}+I{0.1}+G4'",
+    ),
+    "-i a -m AB -d aa": ("-m AB", "-m AB: no counterpart here"),
     "--terrace --msa a": (f"are {NG}", "mltree search a; --terrace: no counterpart here"),
 }
 """By what is typed: parts of the problem, and of the hint."""
@@ -113,7 +160,7 @@ LINES = {
 
 @pytest.mark.parametrize("line", LINES)
 def test_it_is_said_in_a_line_how_it_is_written_here(line: str) -> None:
-    found = translated(shlex.split(line))
+    found = translated(shlex.split(line), from_elsewhere)
     assert found is not None
     for text, expected in zip(found, LINES[line], strict=True):
         assert expected in text
@@ -128,7 +175,7 @@ def test_what_is_shown_is_read_here(line: str) -> None:
 
     from mltree.cli.main import app
 
-    _, hint = translated(shlex.split(line)) or ("", "")
+    _, hint = translated(shlex.split(line), from_elsewhere) or ("", "")
     shown, *_ = hint.removeprefix("here: mltree ").split("; ")
     name, *arguments = shlex.split(shown)
     if line in WITHOUT_DATA:
@@ -158,7 +205,7 @@ def test_what_is_shown_is_read_here(line: str) -> None:
     ],
 )
 def test_what_is_written_for_mltree_is_left_alone(line: str) -> None:
-    assert translated(shlex.split(line)) is None
+    assert translated(shlex.split(line), from_elsewhere) is None
 
 
 def test_no_habit_is_what_it_would_be_replaced_by() -> None:
@@ -166,7 +213,9 @@ def test_no_habit_is_what_it_would_be_replaced_by() -> None:
     for habits in HABITS.values():
         for habit in habits:
             words = shlex.split(habit.here.format("5")) if habit.here else []
-            said = translated([*([habit.command] if habit.command else ["search", "a"]), *words])
+            said = translated(
+                [*([habit.command] if habit.command else ["search", "a"]), *words], from_elsewhere
+            )
             assert said is None, habit
 
 
@@ -178,7 +227,7 @@ def test_the_page_has_every_habit_and_no_other() -> None:
 
 def test_the_page_shows_what_is_printed() -> None:
     ((typed, printed),) = re.findall(r"^\$ mltree (.*)\nmltree: (.*)$", PAGE, re.MULTILINE)
-    problem, hint = translated(shlex.split(typed)) or ("", "")
+    problem, hint = translated(shlex.split(typed), from_elsewhere) or ("", "")
     assert printed == f"{problem} ({hint})"
 
 

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from mltree.heap import host_memory
+
 FAULTS = """
 import resource
 import numpy as np
@@ -35,3 +37,12 @@ def faults(keep: str) -> int:
 )
 def test_arrays_come_without_page_faults() -> None:
     assert faults("keep_freed_memory()") < 2000
+
+
+def test_the_memory_is_the_machines_or_what_its_limit_says() -> None:
+    whole = host_memory()
+    assert whole > 1 << 28
+    program = "from mltree.heap import host_memory; print(host_memory())"
+    limited = f"ulimit -v {1 << 20}; exec {sys.executable} -c '{program}'"
+    done = subprocess.run(["bash", "-c", limited], capture_output=True, check=True, text=True)
+    assert int(done.stdout) == min(whole, 1 << 30)

@@ -14,6 +14,7 @@ from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.errors import InputError, MltreeError, ModelError
 from mltree.events import Event, Notice, ignore
 from mltree.events.alignments import AlignmentLoaded
+from mltree.model.partitioned import Linkage
 from mltree.problem import Problem, load_problem, read_problem
 from mltree.report.tables import warning_lines
 
@@ -208,3 +209,37 @@ def test_numbers_of_a_cla_are_those_of_every_part(tmp_path: Path) -> None:
     problem = read_problem(saved(tmp_path, columns), str(parts))
     dna, protein = problem.groups
     assert problem.cla_size == 4 * 4 * dna.n_patterns + 20 * 3 * protein.n_patterns
+
+
+PARTS = """#nexus
+charset a = 1-4; charset b = 5-10;
+charpartition m = JC: a{}, JC: b{};
+"""
+
+
+def in_parts(folder: Path, one: str, other: str, linkage: Linkage) -> Problem:
+    path = folder / "p.nex"
+    path.write_text(PARTS.format(one, other))
+    return read_problem(saved(folder), str(path), linkage=linkage)
+
+
+def test_lengths_of_parts_trees_are_factors_of_mean_one(tmp_path: Path) -> None:
+    found = in_parts(tmp_path, "{0.5}", "{2}", Linkage.SCALED)
+    by_name = dict(zip(found.model.names, found.model.scalers.tolist(), strict=True))
+    mean = (4 * 0.5 + 6 * 2.0) / 10
+    assert by_name == pytest.approx({"a": 0.5 / mean, "b": 2.0 / mean})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "linkage", "message"),
+    [
+        ("{0.5}", "", Linkage.SCALED, "line 2: part b has no tree's length in braces, but others"),
+        ("{0.5}", "{2}", Linkage.LINKED, "line 2: part a has a tree's length in braces, --brlen"),
+        ("", "{2}", Linkage.UNLINKED, "line 2: part b has a tree's length in braces, --brlen"),
+    ],
+)
+def test_lengths_of_parts_trees_that_are_of_no_use_are_refused(
+    tmp_path: Path, one: str, other: str, linkage: Linkage, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        in_parts(tmp_path, one, other, linkage)

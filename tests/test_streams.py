@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mltree.streams import turn_away
+from mltree.streams import harmless, turn_away
 
 
 @pytest.mark.parametrize("held", ["", "held"])
@@ -28,3 +28,9 @@ def test_what_is_no_file_is_left_alone(capsys: pytest.CaptureFixture[str]) -> No
             raise ValueError
 
     turn_away(Odd())
+
+
+def test_nothing_in_a_text_steers_a_terminal() -> None:
+    assert (
+        harmless("a\x1b[31m\x07b\x9b2J\u202ec\td\ne é") == "a\\x1b[31m\\x07b\\x9b2J\\u202ec\td\ne é"
+    )

@@ -82,6 +82,8 @@ class AlignmentSummary(Value):
     gap_sites: tuple[int, ...]
     """Sites with nothing but gaps, from 1."""
     suspicions: tuple[Suspicion, ...]
+    has_parts: bool
+    """Whether the file also names parts of the alignment, which are all of one model here."""
 
 
 def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
@@ -114,6 +116,7 @@ def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:
         gap_taxa=tuple(np.array(patterns.taxa, object)[gaps.all(axis=1)]),
         gap_sites=_sites_of(patterns, gaps.all(axis=0)),
         suspicions=_suspicions(alignment),
+        has_parts=alignment.has_parts,
     )
 
 

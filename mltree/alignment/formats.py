@@ -38,6 +38,8 @@ class Alignment(Value, eq=False):
     """Whether the alphabet was told by little: letters that DNA and proteins both have."""
     dots: Dots | None = None
     """Dots that were read as the first sequence's characters."""
+    has_parts: bool = False
+    """Whether the file also names parts of it."""
 
     @property
     def n_taxa(self) -> int:
@@ -87,6 +89,7 @@ def read_alignment(
         seen=letters.seen(alphabet),
         doubtful=not (forced or model_alphabet) and letters.doubtful,
         dots=sequences.dots,
+        has_parts=sequences.lines.has_parts,
     )
 
 

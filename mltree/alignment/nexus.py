@@ -1,9 +1,10 @@
 """NEXUS (Maddison, Swofford & Maddison 1997, Syst. Biol. 46:590-621): a DATA or CHARACTERS block.
 
 Read are DIMENSIONS, FORMAT (DATATYPE, GAP, MISSING, MATCHCHAR, INTERLEAVE) and MATRIX, with
-comments in square brackets, names in quotes and sets of states such as ``{AG}`` in DNA; everything
-else that changes what a character means (EQUATE, TRANSPOSE, NOLABELS, TOKENS, ITEMS) is refused.
-Other blocks (TAXA, TREES, SETS, ASSUMPTIONS, those of programs) are passed over.
+comments in square brackets, names in quotes and sets of states such as ``{AG}`` in DNA; what else
+changes what a character means (EQUATE, TRANSPOSE, NOLABELS, TOKENS, ITEMS, ...) is refused, and so
+is in every block what takes sites or taxa out, weighs them or orders their states
+(:func:`mltree.alignment.nexus_sets.unheeded`). Charsets and partitions are told of, not used.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mltree.alignment.morphology import SYMBOLS
+from mltree.alignment.nexus_sets import UNHEEDED, unheeded
 from mltree.alignment.reading import Lines
 from mltree.alignment.rows import Rows
 from mltree.errors import InputError
@@ -30,7 +33,23 @@ DATATYPES = {
     STANDARD.encode(): STANDARD,
 }
 
-REFUSED = (b"EQUATE", b"TRANSPOSE", b"NOLABELS", b"TOKENS", b"ITEMS", b"STATESFORMAT")
+HARMLESS = {
+    b"NOTOKENS": (b"",),
+    b"TOKENS": (b"NO",),
+    b"TRANSPOSE": (b"NO",),
+    b"LABELS": (b"", b"YES", b"LEFT"),
+    b"ITEMS": (b"STATES", b"(STATES)"),
+    b"STATESFORMAT": (b"STATESPRESENT",),
+}
+"""Words of FORMAT that say with these values what is so anyhow; with others they are refused."""
+
+CHARACTERS = {b"GAP": "gap", b"MISSING": "missing", b"MATCHCHAR": "match"}
+"""Words of FORMAT that name a character."""
+
+INTERLEAVED = {b"": True, b"YES": True, b"NO": False}
+
+PARTS = (b"CHARSET", b"CHARPARTITION", b"PARTITION")
+"""Commands that cut the alignment in parts."""
 
 IUPAC = {
     "AC": "M", "AG": "R", "AT": "W", "CG": "S", "CT": "Y", "GT": "K",
@@ -41,6 +60,8 @@ IUPAC = {
 _SET = re.compile(rb"[{(]([A-Za-z0-9\s,]*)[})]")
 _ASSIGNMENT = re.compile(rb"([A-Za-z]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|\S+))?")
 _BEGIN = re.compile(rb"BEGIN\s+(\w+)\Z")
+_BRACKETS = re.compile(rb"([\[\]]|(?<![^\s,=(])'(?:[^']|'')*'(?!\S))")
+"""What a line is cut at: brackets, but for those in a quoted name, which is a piece of its own."""
 _NAME = re.compile(rb"\s*(?:'((?:[^']|'')*)'|(\S+))")
 
 
@@ -70,6 +91,8 @@ class _Format:
     gap: bytes = b""
     missing: bytes = b"?"
     match: bytes = b""
+    symbols: bytes | None = None
+    respects_case: bool = False
     is_interleaved: bool = False
 
 
@@ -83,7 +106,10 @@ def nexus_rows(lines: Lines) -> Rows:
     block: bytes | None = None
     form = _Format()
     rows: Rows | None = None
+    has_parts = False
     for command in _commands(lines):
+        _refuse_unheeded(lines, command)
+        has_parts |= command.word in PARTS
         begin = _BEGIN.match(command.word + b" " + command.text.upper())
         if begin is not None:
             block = begin[1]
@@ -100,7 +126,14 @@ def nexus_rows(lines: Lines) -> Rows:
             rows = _matrix(lines, command, form)
     if rows is None:
         raise lines.error("no DATA or CHARACTERS block with a MATRIX", 0)
+    rows.has_parts = has_parts
     return rows
+
+
+def _refuse_unheeded(lines: Lines, command: _Command) -> None:
+    word, text = (part.decode("utf-8", "replace") for part in (command.word, command.text))
+    if (problem := unheeded(word, text)) is not None:
+        raise lines.error(problem, command.start, hint=UNHEEDED)
 
 
 def _commands(lines: Lines) -> Iterator[_Command]:
@@ -147,7 +180,7 @@ def _without_comments(lines: Lines) -> Iterator[tuple[int, bytes]]:
     for n, line in enumerate(lines.text):
         text = line.lstrip()[len(b"#NEXUS") :] if n == 0 else line
         kept = b""
-        for part in re.split(rb"([\[\]])", text):
+        for part in _BRACKETS.split(text):
             if part == b"[":
                 opened = n if depth == 0 else opened
                 depth += 1
@@ -179,21 +212,57 @@ def _take_dimensions(lines: Lines, command: _Command, form: _Format) -> None:
 
 def _take_format(lines: Lines, command: _Command, form: _Format) -> None:
     for name, value in _assignments(command):
-        if name in REFUSED:
-            raise lines.error(f"{name.decode()} in FORMAT is not read", command.start)
         if name == b"DATATYPE":
-            if value.upper() not in DATATYPES:
-                shown = value.decode("utf-8", "replace")
-                hint = f"{', '.join(known.decode() for known in DATATYPES)} are"
-                raise lines.error(f"DATATYPE={shown} is not read", command.start, hint=hint)
-            form.datatype = DATATYPES[value.upper()]
-        elif name == b"INTERLEAVE":
-            form.is_interleaved = value.upper() in (b"", b"YES")
-        elif name in (b"GAP", b"MISSING", b"MATCHCHAR"):
+            form.datatype = _datatype(lines, command, value)
+        elif name == b"INTERLEAVE" and value.upper() in INTERLEAVED:
+            form.is_interleaved = INTERLEAVED[value.upper()]
+        elif name in CHARACTERS:
             if len(value) != 1:
                 raise lines.error(f"{name.decode()} is to be one character", command.start)
-            field = {b"GAP": "gap", b"MISSING": "missing", b"MATCHCHAR": "match"}[name]
-            setattr(form, field, value)
+            setattr(form, CHARACTERS[name], value)
+        elif name == b"SYMBOLS":
+            form.symbols = b"".join(value.split())
+        elif name == b"RESPECTCASE":
+            form.respects_case = True
+        elif value.upper() not in HARMLESS.get(name, ()):
+            raise _unread(lines, command, name, value)
+    if form.datatype == STANDARD:
+        _check_symbols(lines, command, form)
+
+
+def _datatype(lines: Lines, command: _Command, value: bytes) -> str:
+    if value.upper() not in DATATYPES:
+        shown = value.decode("utf-8", "replace")
+        hint = f"{', '.join(known.decode() for known in DATATYPES)} are"
+        raise lines.error(f"DATATYPE={shown} is not read", command.start, hint=hint)
+    return DATATYPES[value.upper()]
+
+
+def _unread(lines: Lines, command: _Command, name: bytes, value: bytes) -> InputError:
+    told = value and name in (*HARMLESS, b"INTERLEAVE")
+    shown = (name + b"=" + value if told else name).decode("utf-8", "replace")
+    return lines.error(f"{shown} in FORMAT is not read", command.start)
+
+
+def _check_symbols(lines: Lines, command: _Command, form: _Format) -> None:
+    """Make sure that the states of characters are what their symbols are taken for here."""
+    hint = "recode the states as 0, 1, 2, ... (after 9 come A, B, ...)"
+    if form.respects_case:
+        message = "RESPECTCASE in FORMAT: a and A are one state here"
+        raise lines.error(message, command.start, hint=hint)
+    if form.symbols is None:
+        return
+    text = form.symbols.decode("utf-8", "replace").upper()
+    text = re.sub("([0-9A-Z])~([0-9A-Z])", _range_of_symbols, text)
+    if not SYMBOLS.startswith(text):
+        message = f'SYMBOLS="{text}" in FORMAT: the states are not in the order that they have here'
+        raise lines.error(message, command.start, hint=hint)
+
+
+def _range_of_symbols(found: re.Match[str]) -> str:
+    """``0~3`` is 0123."""
+    first, last = (SYMBOLS.index(symbol) for symbol in found.groups())
+    return SYMBOLS[first : last + 1] or found[0]
 
 
 def _matrix(lines: Lines, command: _Command, form: _Format) -> Rows:

@@ -12,29 +12,46 @@ data type before its sites are IQ-TREE's. ``charpartition mine = codons: 1-900\3
 parts as in the definition, ``charpartition mine = codons, cytb`` by their sets, and MrBayes's
 ``partition mine = 2: codons, cytb``, of which ``set partition = mine`` chooses one, likewise; its
 models (lset) are not read. Where there is neither, every charset is a part. Sets may be made of
-sets. A tree's length in braces behind a set, as IQ-TREE writes it, is no scaler and is not
-used. Commands that name no sites are passed over, whatever block they are in.
+sets. A tree's length in braces behind every set, as IQ-TREE writes it, is where the estimate of the
+part's factor on branch lengths begins. Commands that name no sites are passed over, whatever block
+they are in; those that take sites or taxa out, weigh them or order their states are refused.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mltree.alignment.parts import Part, at_line, format_sites, parse_sites
 from mltree.errors import InputError
+from mltree.numerals import decimal
 
-__all__ = ["is_nexus", "located", "nexus_scheme_text", "read_sets"]
+__all__ = ["UNHEEDED", "is_nexus", "located", "nexus_scheme_text", "read_sets", "unheeded"]
 
 EXAMPLE = "begin sets; charset gene1 = 1-500; charpartition mine = GTR+G4: gene1; end;"
 
 _QUOTED = r"""(?:'(?:[^'\n]|'')*'|"[^"\n]*")"""
 _HEADER = re.compile(r"\s*#nexus\b", re.IGNORECASE)
-_COMMAND = re.compile(r"(charset|(char)?partition)\b|set\b.*\bpartition\s*=", re.I | re.DOTALL)
+UNHEEDED = "take the command out, and what it takes out or changes"
+
+_LEFT_OUT = ("ELIMINATE", "ZAP", "EXCLUDE", "DELETE", "CTYPE", "WEIGHTS")
+_STARRED = {"EXSET": "(?!)", "WTSET": r"1(\.0*)?", "TYPESET": "unord"}
+"""Sets that are in force where they are starred, and the labels of sites that change nothing."""
+_LABEL = re.compile(r"([^\s,:]+)\s*:")
+_OPTION = re.compile(r"(DEFTYPE|GAPMODE|IGNORE)\s*=\s*([^\s;]+)", re.IGNORECASE)
+_USUAL = {"UNORD", "MISSING", "NONE"}
+
+_COMMAND = re.compile(
+    r"(charset|(char)?partition|exset|wtset|typeset|options|eliminate|zap|exclude|delete|ctype"
+    r"|weights)\b|set\b.*\bpartition\s*=",
+    re.I | re.DOTALL,
+)
+_NAMES_SITES = re.compile(r"(char)?(set|partition)\b", re.IGNORECASE)
 _CHOICE = re.compile(rf"set\b.*\bpartition\s*=\s*({_QUOTED}|[^\s,;]+)", re.I | re.DOTALL)
 _DEFINITION = re.compile(
-    rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:'\"]+)\s*(\([^)]*\))?\s*="
+    rf"(?P<kind>\w+)\s*(?P<star>\*?)\s*(?P<name>{_QUOTED}|[^\s=(,:'\"]+)\s*(?P<form>\([^)]*\))?\s*="
     r"(?P<body>.*)",
     re.DOTALL,
 )
@@ -43,7 +60,7 @@ _INSIDE = re.compile(r"[\[\]]")
 _END = re.compile(rf"{_QUOTED}|;")
 _ITEM = re.compile(rf"(?:{_QUOTED}|\{{[^{{}}]*\}}|[^,{{}}'\"])+")
 _TYPED = re.compile(r"\s*([A-Za-z]\w*)\s*,(.*)", re.DOTALL)
-_TREE_LENGTH = re.compile(r"\{[^{}]*\}\s*$")
+_TREE_LENGTH = re.compile(r"\{([^{}]*)\}\s*$")
 _WORD = re.compile(rf"{_QUOTED}|[^\s,]+")
 _PLAIN = re.compile(r"[^\s=,:;'(){}\[\]*\"]+")
 
@@ -63,6 +80,11 @@ def read_sets(path: str, text: str) -> list[Part]:
     partitions: list[tuple[int, re.Match[str]]] = []
     wanted = None
     for line, command in _commands(path, text):
+        word = re.split(r"\W", command, maxsplit=1)[0]
+        if (problem := unheeded(word, command[len(word) :])) is not None:
+            raise InputError(problem, file=path, line=line, hint=UNHEEDED)
+        if not _NAMES_SITES.match(command):
+            continue
         if choice := _CHOICE.match(command):
             wanted = _unquoted(choice[1])
             continue
@@ -76,6 +98,27 @@ def read_sets(path: str, text: str) -> list[Part]:
         raise InputError("no charset in it", file=path, hint=EXAMPLE)
     named = [entry for entry in partitions if _unquoted(entry[1]["name"]) == wanted]
     return _chosen(path, sets, named or partitions)
+
+
+def unheeded(word: str, rest: str) -> str | None:
+    """What is said of a command that changes the data and that nothing here heeds; None of others.
+
+    word  the command's name, in whatever case
+    rest  what follows it, without comments
+    """
+    rest = "*" * word.endswith("*") + rest.strip()
+    word = word.upper().rstrip("*")
+    if word in _LEFT_OUT:
+        return f"{word} is not heeded"
+    if word in _STARRED and rest.startswith("*"):
+        body = rest.partition("=")[2]
+        labels = _LABEL.findall(body) or body.split()
+        is_usual = all(re.fullmatch(_STARRED[word], label, re.IGNORECASE) for label in labels)
+        return None if is_usual else f"{word} *, which is in force, is not heeded"
+    if word == "OPTIONS":
+        told = [found for found in _OPTION.finditer(rest) if found[2].upper() not in _USUAL]
+        return f"OPTIONS {told[0][0]} is not heeded" if told else None
+    return None
 
 
 def _commands(path: str, text: str) -> Iterator[tuple[int, str]]:
@@ -116,6 +159,8 @@ def _definition(command: str) -> re.Match[str]:
     match = _DEFINITION.fullmatch(command)
     if match is None:
         raise ValueError(f"cannot read {' '.join(command.split())[:60]!r}")
+    if "VECTOR" in (match["form"] or "").upper():
+        raise ValueError(f"VECTOR of {_unquoted(match['name'])} is not read: list the sites")
     return match
 
 
@@ -213,6 +258,7 @@ def _counted(match: re.Match[str], sets: _Sets, line: int) -> list[Part]:
 def _assigned(item: str, sets: _Sets, line: int) -> Part:
     """A part of a charpartition: a set under a model, or a name for some sites."""
     label, colon, place = item.partition(":")
+    length = _tree_length(place)
     label, place = " ".join(label.split()), " ".join(_TREE_LENGTH.sub("", place).split())
     if label and not colon and (alone := sets.called(label)):
         return alone
@@ -220,10 +266,20 @@ def _assigned(item: str, sets: _Sets, line: int) -> Part:
         raise ValueError(f"cannot read {' '.join(item.split())[:60]!r}: MODEL: charset is wanted")
     known = sets.called(place)
     if known:
-        return replace(known, model=label)
+        return replace(known, model=label, tree_length=length)
     if place[0].isalpha() and not any(sets.called(word) for word in _WORD.findall(place)):
         raise ValueError(f"there is no charset {place[:40]}")
-    return replace(_located(place, sets), name=_unquoted(label), line=line)
+    part = replace(_located(place, sets), name=_unquoted(label), line=line)
+    return replace(part, tree_length=length)
+
+
+def _tree_length(place: str) -> float | None:
+    """The number in braces behind a set; None without braces. Raises: ValueError."""
+    found = _TREE_LENGTH.search(place)
+    length = 0.0 if found is None else decimal(found[1])
+    if found is not None and not 0.0 < length < math.inf:
+        raise ValueError(f"{found[1].strip()} is no length of a tree")
+    return length or None
 
 
 def _unquoted(name: str) -> str:

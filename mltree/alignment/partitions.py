@@ -32,6 +32,7 @@ from mltree.alignment.parts import Part, Scheme, fit
 from mltree.alignment.patterns import Patterns, compress_parts
 from mltree.alignment.sequences import Sequences, read_sequences, refuse_few
 from mltree.errors import InputError
+from mltree.files import is_there
 from mltree.values import Value
 
 __all__ = ["Partitioned", "read_partitioned"]
@@ -167,7 +168,7 @@ def read_partitioned(
 def _found(file: str, scheme: Scheme) -> str:
     """A part's file, beside the partition file where the working folder has none of that name."""
     places = (Path(file), Path(scheme.path).parent / file)
-    found = next((place for place in places if place.exists()), None)
+    found = next((place for place in places if is_there(place)), None)
     if found is None:
         part = next(part for part in scheme.parts if part.file == file)
         hint = "it is looked for in the working folder and beside the partition file"

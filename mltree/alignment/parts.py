@@ -45,6 +45,8 @@ class Part(Value):
     """The model's string; None where the file leaves it open, terms alone where those are told."""
     scaler: float | None = None
     """Its branch lengths are the tree's times this (``+BU{...}``)."""
+    tree_length: float | None = None
+    """The length of its tree, which tells the scaler where all parts have one (IQ-TREE)."""
     file: str | None = None
     """The alignment that its sites are of; None: the one that all are of."""
     line: int = 0

@@ -23,6 +23,8 @@ class Lines(Value):
     """The file's format, where its lines were made FASTA's (:mod:`mltree.alignment.records`)."""
     datatype: str | None = None
     """``"DNA"`` or ``"AA"`` where the file itself says so."""
+    has_parts: bool = False
+    """Whether the file also names parts of the alignment, which are not looked at with it."""
 
     @classmethod
     def of(cls, path: str, text: bytes) -> Lines:

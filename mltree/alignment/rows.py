@@ -18,6 +18,8 @@ class Rows:
     """``"DNA"`` or ``"AA"`` where the file says so."""
     pieces: dict[bytes, list[tuple[int, bytes]]] = field(default_factory=dict)
     """For each name the index of each line with a piece of its sequence, and the piece."""
+    has_parts: bool = False
+    """Whether the file also names parts of the alignment."""
 
     def add(self, name: bytes, line: int, piece: bytes) -> None:
         """Append a piece to a taxon's sequence."""
@@ -43,4 +45,6 @@ class Rows:
                     numbers.append(lines.numbers[line])
         if not text:
             raise lines.error("no sequences", 0, hint="is it truncated?")
-        return Lines(lines.path, text, numbers, self.file_format, self.datatype)
+        return Lines(
+            lines.path, text, numbers, self.file_format, self.datatype, has_parts=self.has_parts
+        )

@@ -13,9 +13,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from io import BytesIO
 from pathlib import Path
+from typing import IO, Any
 
 from mltree.errors import InputError
+from mltree.heap import host_memory
 
 __all__ = [
     "STDIN",
@@ -42,11 +45,17 @@ _SNIFFED_BYTES = 1 << 16
 PATIENCE = 5.0
 """Seconds in which somebody has to begin to write to a pipe that is read."""
 
-_DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[bytes], bytes]], ...] = (
-    (b"\x1f\x8b", "gzip", gzip.decompress),
-    (b"BZh", "bzip2", bz2.decompress),
-    (b"\xfd7zXZ\x00", "xz", lzma.decompress),
+_DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[BytesIO], Any]], ...] = (
+    (b"\x1f\x8b", "gzip", lambda packed: gzip.GzipFile(fileobj=packed)),
+    (b"BZh", "bzip2", bz2.BZ2File),
+    (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
 )
+
+_UNPACKED_AT_ONCE = 1 << 24
+"""Bytes, after each of which it is asked whether there is memory for more."""
+
+_COPIES = 3
+"""Times that the memory has to hold a file's text: pieces, whole, with its line ends in order."""
 
 
 def read_text(path: str | Path) -> bytes:
@@ -163,15 +172,28 @@ def unpacked(path: str | Path) -> bytes:
         InputError: as `expect_file`, or truncated.
     """
     data = read_bytes(path)
-    for magic, name, decompress in _DECOMPRESSORS:
+    for magic, name, opened in _DECOMPRESSORS:
         if data.startswith(magic):
             try:
-                return decompress(data)
+                with opened(BytesIO(data)) as file:
+                    return _all_of(file, str(path))
             except (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error):
                 raise InputError(
                     f"truncated or damaged {name} file", file=str(path), hint="copy the file again"
                 ) from None
     return data
+
+
+def _all_of(file: IO[bytes], path: str) -> bytes:
+    """The content of a packed file, as long as the memory can hold it; raises InputError."""
+    pieces, size, room = [], 0, host_memory()
+    while piece := file.read(_UNPACKED_AT_ONCE):
+        pieces.append(piece)
+        size += len(piece)
+        if size * _COPIES > room:
+            message = f"unpacks to more than {size >> 20:,} MiB, which the memory cannot hold"
+            raise InputError(message, file=path)
+    return b"".join(pieces)
 
 
 def fold(pieces: list[bytes]) -> bytes:

@@ -16,12 +16,20 @@ from mltree.threads import limit_drivers
 __all__ = [
     "data_type_of",
     "length_of",
+    "mean_length_of",
     "ranks_of",
     "share_of",
     "size_of",
     "threads_of",
     "whole_of",
 ]
+
+LONGEST_MEAN = 1e6
+"""Substitutions per site of a mean branch: thousands of times what leaves a trace in sequences."""
+
+MOST_TOGETHER = 4096
+"""Threads or processes of one machine: PoCL ends the process at 100,000 threads, and Linux gives no
+process more than some 30,000."""
 
 AUTO = "auto"
 """As many processes as the run shall decide."""
@@ -63,6 +71,14 @@ def length_of(text: str) -> float:
     length = _number(text, float)
     if not 0.0 <= length < math.inf:
         raise typer.BadParameter(f"{text!r} is no branch length")
+    return length + 0.0  # no sign in front of zero
+
+
+def mean_length_of(text: str) -> float:
+    """A mean branch length of a random tree."""
+    length = length_of(text)
+    if length > LONGEST_MEAN:
+        raise typer.BadParameter(f"{text!r} is no branch length: at most {LONGEST_MEAN:g}, please")
     return length
 
 
@@ -92,6 +108,8 @@ def threads_of(text: str) -> int:
     number = whole_of(text)
     if number < 1:
         raise typer.BadParameter("it takes one thread at least")
+    if number > MOST_TOGETHER:
+        raise typer.BadParameter(f"at most {MOST_TOGETHER:,} threads, please")
     os.environ[THREADS] = str(number)
     limit_drivers()
     return number
@@ -104,4 +122,6 @@ def ranks_of(text: str) -> int | None:
     number = whole_of(text)
     if number < 1:
         raise typer.BadParameter("it takes one process at least")
+    if number > MOST_TOGETHER:
+        raise typer.BadParameter(f"at most {MOST_TOGETHER:,} processes, please")
     return number

@@ -27,7 +27,7 @@ from mltree.cli.options import (
     command_line,
     reporter_of,
 )
-from mltree.cli.parsers import length_of, size_of, whole_of
+from mltree.cli.parsers import mean_length_of, size_of, whole_of
 
 __all__ = ["TOOL_COMMANDS"]
 
@@ -181,7 +181,7 @@ def _simulate(
         typer.Option(
             "--mean-length",
             metavar="LENGTH",
-            parser=length_of,
+            parser=mean_length_of,
             help="Mean branch length of a random tree, substitutions per site.",
         ),
     ] = 0.15,

@@ -233,6 +233,10 @@ def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:
         expect_file(path)
     if not paths:
         raise InputError("there is no alignment in it", file=request.alignment)
+    odd = next((path for path in paths if not path.isprintable()), None)
+    if odd is not None:
+        message = f"{odd!r}: a locus cannot have that name in a table"
+        raise InputError(message, hint="rename the file: no tabs, no line ends")
     names = [Path(path).name for path in paths]
     twice = {name for name, count in Counter(names).items() if count > 1}
     return [

@@ -20,6 +20,7 @@ from mltree.events.alignments import AlignmentWritten
 from mltree.events.run import RunStarted
 from mltree.events.trees import TreesWritten
 from mltree.files import write_together
+from mltree.heap import host_memory
 from mltree.model.grammar import format_model, parse_model
 from mltree.model.part_models import model_alphabet
 from mltree.model.site_rates import SiteRates
@@ -34,6 +35,12 @@ from mltree.tree.random_trees import uniform_tree, yule_tree
 from mltree.tree.topology import Tree
 
 __all__ = ["SHAPES", "SimulationRequest", "run_simulate"]
+
+TAXON_BYTES, CHARACTER_BYTES = 300, 5
+"""Of memory that a taxon of a random tree takes, and a character until it is written."""
+
+MOST_TAXA = (1 << 31) // 6
+"""Half-edges of the nodes of a tree have 32-bit numbers, three a node."""
 
 SHAPES = {"uniform": uniform_tree, "yule": yule_tree}
 """Random trees by name."""
@@ -88,6 +95,7 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
         raise ModelError("+PSR has no rates before there are data", hint="use +G4{0.5}")
     arrays = model.arrays()
     reporter(Notice(f"evolves under {format_model(model)}"))
+    _refuse_large(request)
     rng = np.random.default_rng(request.seed)
     real = None if request.gaps_from is None else read_alignment(request.gaps_from)
     width = model.alphabet.width
@@ -111,6 +119,22 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
     values = {"seed": request.seed, "taxa": len(taxa), "sites": characters.shape[1]}
     result = command_result("simulate", request.command, values, files, inputs, reporter)
     reporter.finish("simulate", result)
+
+
+def _refuse_large(request: SimulationRequest) -> None:
+    """Make sure that the memory holds what is asked for; raises InputError."""
+    taxa = request.taxa or 1
+    told = request.sites if request.unique is None else request.unique
+    count = 1 if told is None else told
+    if count < 1:
+        raise InputError(f"{count} sites are no alignment", hint="--sites 1000")
+    needed, room = taxa * (TAXON_BYTES + CHARACTER_BYTES * count), host_memory()
+    if needed > room or taxa > MOST_TAXA:
+        size = f"{taxa:,} taxa, {count:,} sites" if request.taxa else f"{count:,} sites"
+        raise InputError(
+            f"{size} take some {needed >> 20:,} MiB of memory, and there are {room >> 20:,} MiB",
+            hint="fewer of them, please",
+        )
 
 
 def _model(text: str, alignment_path: str | None) -> Model:

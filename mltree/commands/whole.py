@@ -46,6 +46,7 @@ def run_whole(request: WholeRequest, reporter: Reporter) -> None:
     Raises:
         InputError: the data cannot be used, or there are results of an earlier run.
     """
+    request.outputs.check([RESULT, CHECKPOINT, REPORT])
     if request.decides:
         request = _with_bootstrap(request, request.load(ignore))
     if _lacks_report(request):

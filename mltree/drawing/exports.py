@@ -7,12 +7,14 @@ that inner ones are given some.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
 import numpy as np
 
+from mltree.errors import InputError
 from mltree.tree.topology import NONE
 from mltree.tree.written import WrittenTree
 
@@ -26,6 +28,13 @@ CIRCLE = "2"
 
 COLOUR = "#2b6cb0"
 
+DEEPEST = 200
+"""Nodes within nodes that are written with indents: of deep trees these would be most of the file,
+and json's writer, which calls itself for every node, ends at some 400."""
+
+_NO_NAMES = re.compile(r"[\t\r\n|]")
+"""What parts the fields of iTOL's table, and the two tips that name a node."""
+
 
 def auspice(tree: WrittenTree, title: str, updated: date) -> str:
     """Auspice's JSON, version 2: divergence from the root, supports as a colouring."""
@@ -38,11 +47,47 @@ def auspice(tree: WrittenTree, title: str, updated: date) -> str:
         "colorings": [support] if has_supports else [],
         "display_defaults": {"distance_measure": "div"},
     }
-    return json.dumps({"version": "v2", "meta": meta, "tree": _nodes(tree)}, indent=1) + "\n"
+    nodes = _nodes(tree)
+    if _depth(tree) > DEEPEST:
+        head = json.dumps({"version": "v2", "meta": meta})
+        return f'{head[:-1]}, "tree": {_in_one_line(tree, nodes)}}}\n'
+    for node, parent in enumerate(tree.parent.tolist()):
+        if parent != NONE:
+            nodes[parent].setdefault("children", []).append(nodes[node])
+    return json.dumps({"version": "v2", "meta": meta, "tree": nodes[0]}, indent=1) + "\n"
 
 
-def _nodes(tree: WrittenTree) -> dict[str, Any]:
-    """The root, and in it all below; inner nodes are given names that no tip has."""
+def _depth(tree: WrittenTree) -> int:
+    """Branches between the root and the tip with most of them."""
+    depth = [0] * tree.n_nodes
+    for node, parent in enumerate(tree.parent.tolist()[1:], 1):
+        depth[node] = depth[parent] + 1
+    return max(depth)
+
+
+def _in_one_line(tree: WrittenTree, nodes: list[dict[str, Any]]) -> str:
+    """The root's JSON with all below, without recursion and without indents."""
+    parts: list[str] = []
+    pending: list[int | str] = [0]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            parts.append(item)
+            continue
+        own = json.dumps(nodes[item])
+        if not tree.children[item]:
+            parts.append(own)
+            continue
+        parts.append(f'{own[:-1]}, "children": [')
+        between: list[int | str] = ["]}"]
+        for child in tree.children[item][::-1]:
+            between += [child, ", "]
+        pending += between[:-1]
+    return "".join(parts)
+
+
+def _nodes(tree: WrittenTree) -> list[dict[str, Any]]:
+    """Each node without its children; inner ones are given names that no tip has."""
     made: list[dict[str, Any]] = []
     taken = {tree.labels[tip] for tip in tree.tips}
     number = 0
@@ -58,17 +103,18 @@ def _nodes(tree: WrittenTree) -> dict[str, Any]:
         if np.isfinite(tree.supports[node]):
             attributes["support"] = {"value": float(tree.supports[node])}
         made.append({"name": name, "node_attrs": attributes})
-    for node, parent in enumerate(tree.parent.tolist()):
-        if parent != NONE:
-            made[parent].setdefault("children", []).append(made[node])
-    return made[0]
+    return made
 
 
 def itol(tree: WrittenTree) -> str:
     """A dataset for iTOL that draws supports as circles on the branches; beside the tree's Newick.
 
-    Sizes are shares of the largest support.
+    Sizes are shares of the largest support. Raises: InputError where a tip's name cannot be in it.
     """
+    for tip in tree.tips:
+        if (found := _NO_NAMES.search(tree.labels[tip])) is not None:
+            message = f"iTOL's table cannot hold {found[0]!r} in the name {tree.labels[tip]!r}"
+            raise InputError(message, hint="rename the tip")
     lines = [
         "DATASET_SYMBOL",
         "SEPARATOR TAB",

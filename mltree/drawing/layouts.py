@@ -43,6 +43,9 @@ FULL_TURN = 350.0
 ARC_STEP = 2.0
 """Degrees from point to point of an arc: it looks round."""
 
+SHORTEST = 1e-300
+"""Depth of a tree below which one is not drawn to scale: points per unit would overflow."""
+
 SCALE_SHARE = 0.2
 """About how much of the tree's depth the scale bar is."""
 
@@ -76,13 +79,18 @@ def nice_length(longest: float) -> float:
 
 def _depths(tree: WrittenTree, is_scaled: bool) -> Float64Array:
     """float64 [N]: how far from the root each node is drawn; the farthest is not at 0."""
-    if is_scaled and tree.is_measured and tree.heights.max() > 0.0:
+    if is_scaled and _has_depth(tree):
         return tree.heights
     above = np.zeros(tree.n_nodes)
     for node in range(tree.n_nodes - 1, 0, -1):
         parent = tree.parent[node]
         above[parent] = max(above[parent], above[node] + 1.0)
     return np.asarray(max(above[0], 1.0) - above, np.float64)
+
+
+def _has_depth(tree: WrittenTree) -> bool:
+    """Whether there are lengths to draw to scale."""
+    return tree.is_measured and float(tree.heights.max()) > SHORTEST
 
 
 def _rows(tree: WrittenTree) -> Float64Array:
@@ -122,7 +130,7 @@ class _Layout:
 
     def scale_bar(self, scene: Scene, x: float, y: float, points: float) -> None:
         """A bar that says how much ``points`` for one unit of depth is."""
-        if not (self.style.is_scaled and self.tree.is_measured and self.tree.heights.max() > 0.0):
+        if not (self.style.is_scaled and _has_depth(self.tree)):
             return
         length = nice_length(float(self.depth.max()) * SCALE_SHARE)
         end = x + length * points

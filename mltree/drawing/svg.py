@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from html import escape
 
@@ -10,6 +11,12 @@ from mltree.drawing.scene import Line, Scene, Words
 __all__ = ["svg"]
 
 FACES = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
+
+_NO_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
+"""Characters that XML 1.0 has not, or that mean nothing in a picture."""
+
+UNKNOWN = "\ufffd"
+"""What stands for them."""
 
 CENTRED = 0.35
 """Baseline below the middle of the letters, as a share of the face's size."""
@@ -43,4 +50,4 @@ def _text(words: Words) -> str:
     turned = f' transform="rotate({words.angle:.2f} {x} {y})"' if words.angle else ""
     anchor = "" if words.anchor == "start" else f' text-anchor="{words.anchor}"'
     place = f'x="{x}" y="{y}" dy="{CENTRED}em" font-size="{words.size:.2f}" fill="{words.colour}"'
-    return f"<text {place}{anchor}{turned}>{escape(words.text)}</text>"
+    return f"<text {place}{anchor}{turned}>{escape(_NO_XML.sub(UNKNOWN, words.text))}</text>"

@@ -9,10 +9,10 @@ from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
 from mltree.alignment.codons import codon_alphabet
 from mltree.alignment.datatype import named_alphabet
 from mltree.alignment.partitions import Partitioned
-from mltree.alignment.parts import Scheme
+from mltree.alignment.parts import Part, Scheme
 from mltree.errors import ModelError
 from mltree.model.grammar import data_of, parse_model
-from mltree.model.names import default_model_name, from_iq_tree
+from mltree.model.names import default_model_name, from_iq_tree, heeds_frequencies
 from mltree.model.substitution import Model
 
 _NAME_END = re.compile(r"[+{\[,]")
@@ -22,9 +22,11 @@ __all__ = ["in_our_words", "model_alphabet", "model_names", "part_models", "with
 
 
 def in_our_words(scheme: Scheme) -> Scheme:
-    """The scheme with the models of a NEXUS file, which are IQ-TREE's, under our names.
+    """The scheme with the models of a NEXUS file, which are IQ-TREE's, in our words.
 
     Where none of several labels is a model, they are names, as in the definition of NEXUS.
+
+    Raises: InputError where IQ-TREE would not heed what a model says.
     """
     if scheme.covers:
         return scheme
@@ -32,11 +34,17 @@ def in_our_words(scheme: Scheme) -> Scheme:
     if len(labels) == len(scheme.parts) > 1 and not any(map(_is_model, labels)):
         named = (replace(part, name=part.model or "", model=None) for part in scheme.parts)
         return replace(scheme, parts=tuple(named))
-    parts = (
-        part if part.model is None else replace(part, model=from_iq_tree(part.model))
-        for part in scheme.parts
-    )
-    return replace(scheme, parts=tuple(parts))
+    return replace(scheme, parts=tuple(_from_iq_tree(scheme, part) for part in scheme.parts))
+
+
+def _from_iq_tree(scheme: Scheme, part: Part) -> Part:
+    if part.model is None:
+        return part
+    if not heeds_frequencies(part.model):
+        message = f"part {part.name}: the model {part.model} has equal frequencies in IQ-TREE"
+        hint = "leave the term of frequencies out, or name HKY+F, TN+F, GTR+F or the like"
+        raise scheme.error(message, part, hint)
+    return replace(part, model=from_iq_tree(part.model, part.datatype))
 
 
 def _is_model(label: str) -> bool:
@@ -50,7 +58,7 @@ def without_models(scheme: Scheme) -> Scheme:
     for part in scheme.parts:
         kind = None if part.model is None else model_alphabet(part.model)
         datatype = part.datatype or (None if kind is None else kind.name)
-        parts.append(replace(part, model=None, scaler=None, datatype=datatype))
+        parts.append(replace(part, model=None, scaler=None, tree_length=None, datatype=datatype))
     return replace(scheme, parts=tuple(parts))
 
 

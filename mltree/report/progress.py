@@ -60,7 +60,7 @@ from mltree.report.status import Status, StatusLine
 from mltree.report.terminal import Terminal, folded
 from mltree.shares import cpu_seconds
 from mltree.stopping import before_leaving, no_longer
-from mltree.streams import turn_away
+from mltree.streams import harmless, turn_away
 from mltree.values import plain
 
 __all__ = ["Log", "Reporter", "Verbosity"]
@@ -284,7 +284,7 @@ class Reporter:
         """What has happened to one way of telling, by the others."""
         line = f"{stamp(self.elapsed)} note: {problem}\n"
         with suppress(OSError, AttributeError):  # closed, or never there
-            sys.stderr.write(line)
+            sys.stderr.write(harmless(line))
             sys.stderr.flush()
         if self._is_logging:
             self._write_log(line)

@@ -233,6 +233,8 @@ def warning_lines(summary: AlignmentSummary) -> list[str]:
         found.append(f"nothing but gaps at the sites {listed(map(str, summary.gap_sites))}")
     if summary.absent_states:
         found.append(f"states that never occur: {' '.join(summary.absent_states)}")
+    if summary.has_parts:
+        found.append("the file's own charsets are not used: give it as --partitions too")
     found += [*_gappy(summary), *_deviant(summary)]
     for s in summary.suspicions:
         where = f"first in {s.taxon} at site {s.site}"

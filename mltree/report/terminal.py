@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import re
 import textwrap
+from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console
+from rich.segment import Segment
+
+from mltree.streams import harmless
 
 __all__ = ["Terminal", "folded", "progress_terminal", "result_terminal"]
 
@@ -27,6 +32,12 @@ class Terminal(Console):
     def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002
         """Leave it as it is."""
         return False
+
+    def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
+        """Keep what names hold from steering the terminal; rich's own codes come later."""
+        for segment in super().render(*args, **options):
+            text = segment.text if segment.control else harmless(segment.text)
+            yield segment if text == segment.text else Segment(text, segment.style)
 
     @property
     def is_lively(self) -> bool:

@@ -37,9 +37,6 @@ __all__ = [
     "write_newick",
 ]
 
-MAX_LENGTH = 1e300
-"""Sums of longer branches may overflow."""
-
 DEFAULT_DIGITS = 10
 """Decimals of a written branch length: four more than the shortest branch needs."""
 
@@ -173,8 +170,6 @@ class _Flattener:
         lengths = np.array(self.lengths)
         missing = np.isnan(lengths)
         lengths[missing] = DEFAULT_LENGTH
-        if lengths.max() > MAX_LENGTH:
-            raise self._fail(f"a branch is longer than {MAX_LENGTH:g}", hint="is it a length?")
         ends = np.array(self.ends)
         is_artificial = np.isin(ends[:, 1], list(self.artificial))
         last = np.argsort(is_artificial, kind="stable")

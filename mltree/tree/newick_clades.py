@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mltree.errors import InputError
 from mltree.tree.clades import Clades
 from mltree.tree.newick import listed
-from mltree.tree.newick_text import raw_trees, text_of
+from mltree.tree.newick_text import MAX_LENGTH, raw_trees, text_of
 from mltree.tree.topology import Float64Array, Int32Array
 from mltree.values import Value
 
@@ -223,7 +223,7 @@ class _Reader:
             lengths[gaps - 1] = [float(text) for text in _cut(piece.text, marks, gaps)]
         except ValueError:
             raise self._broken(piece) from None
-        if np.isinf(lengths).any():
+        if (abs(lengths[gaps - 1]) > MAX_LENGTH).any():
             raise self._broken(piece)
         return lengths
 

@@ -21,7 +21,10 @@ from mltree.errors import InputError
 from mltree.numerals import decimal
 from mltree.tree.nexus import is_nexus, newick_of
 
-__all__ = ["RawTree", "branch", "quoted", "raw_trees", "text_of"]
+__all__ = ["MAX_LENGTH", "RawTree", "branch", "quoted", "raw_trees", "text_of"]
+
+MAX_LENGTH = 1e300
+"""Sums of longer branches may overflow."""
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -105,7 +108,7 @@ class _Scanner:
         self.line = 1
         self.first_line = 1
         self.depth = 0
-        self.before = ";"  # the latest mark, or "label" for anything else
+        self.before = ";"  # the latest mark, or "length" or "label" for anything else
         self.parts: list[str] = []
         self.names: list[str] = []
 
@@ -121,12 +124,13 @@ class _Scanner:
             self._mark(token)
         elif self.before == ":":
             self.parts.append(_length(token, self.shortest, self.fail))
-        elif self.before == "label":
+        elif self.before in {"label", "length"}:
             raise self.fail(f"a comma is missing before {token.strip()!r}")
         else:
             self.parts.append(str(len(self.names)))
             self.names.append(_name(kind, token))
-        self.before = token if kind == "mark" else "label"
+        is_length = kind != "mark" and self.before == ":"
+        self.before = token if kind == "mark" else "length" if is_length else "label"
 
     def _mark(self, token: str) -> None:
         self.depth += (token == "(") - (token == ")")
@@ -134,6 +138,8 @@ class _Scanner:
             raise self.fail("parentheses do not match")
         if self.before == ":":
             raise self.fail(f"broken Newick tree: no branch length before {token!r}")
+        if self.before == "length" and token == ":":
+            raise self.fail("broken Newick tree: two branch lengths at a node")
         if token == "," and not self.depth:
             raise self.fail("a comma outside the parentheses")
         if token == "(" and self.before not in {";", "(", ","}:
@@ -154,6 +160,8 @@ def _length(token: str, shortest: float, fail: Callable[[str], InputError]) -> s
     if not (math.isfinite(value) and value >= shortest):
         wanted = "a finite number" + (" >= 0" if shortest == 0 else "")
         raise fail(f"branch length {token.strip()} is not {wanted}")
+    if abs(value) > MAX_LENGTH:
+        raise fail(f"a branch is longer than {MAX_LENGTH:g} (is it a length?)")
     return repr(value + 0.0)  # no sign in front of zero
 
 

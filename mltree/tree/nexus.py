@@ -1,6 +1,7 @@
 """Trees in NEXUS files (Maddison, Swofford, Maddison 1997, Syst. Biol. 46:590-621).
 
-Only the TREES block is read: TREE and UTREE commands, their names by TRANSLATE. What becomes of it
+The TREES block is read, TREE and UTREE commands, their names by TRANSLATE, and by TAXLABELS of the
+TAXA block where numbers stand for taxa that no TRANSLATE names. What becomes of it
 is the Newick text of the trees, each in its line, so that errors are told by their lines.
 """
 
@@ -22,7 +23,10 @@ _LABEL = re.compile(
 """A tip's name behind the mark before it; names in quotes that stand elsewhere are passed over."""
 
 _COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\[[^\]]*\]""")
+_TAXON = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s'"]+""")
 _TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
+_WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
+"""PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
 _PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
 
 
@@ -35,21 +39,27 @@ def newick_of(text: str, file: str | None) -> str:
     """The trees of a NEXUS file as Newick, every one in its line.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or trees count differently ([&W ...]).
     """
     parts: list[str] = []
     names: dict[str, str] = {}
+    block = ""
+    weights: set[str] = set()
     is_inside = has_tree = False
     for command in _commands(text):
         words = _COMMENT.sub(lambda found: found[1] or "", command).strip()
         keyword = words.split(None, 1)[0].upper() if words else ""
         if keyword == "BEGIN":
-            is_inside = words.upper().split()[1:2] == ["TREES"]
+            block = "".join(words.upper().split()[1:2])
+            is_inside = block == "TREES"
+        elif block == "TAXA" and keyword == "TAXLABELS":
+            names = _numbered(words[len(keyword) :])
         elif is_inside and keyword in {"END", "ENDBLOCK"}:
             is_inside = False
         elif is_inside and keyword == "TRANSLATE":
             names |= dict(_PAIR.findall(words[len(keyword) :]))
         elif is_inside and (found := _TREE.match(words)):
+            weights.update(weight.strip() for weight in _WEIGHT.findall(command))
             lead = command[: len(command) - len(command.lstrip())].count("\n")
             tree = _renamed(words[found.end() :].strip(), names)
             missing = command.count("\n") - lead - tree.count("\n")
@@ -57,10 +67,21 @@ def newick_of(text: str, file: str | None) -> str:
             parts.append("\n" * lead + tree + ";" + "\n" * missing)
             continue
         parts.append("\n" * command.count("\n"))
+    if len(weights) > 1:
+        shown = " and ".join(sorted(weights)[:2])
+        hint = "take the weights out, or write every tree as often as it counts"
+        raise InputError(f"trees of weights {shown}, which are not heeded", file=file, hint=hint)
     if not has_tree:
         hint = "it takes a TREES block with a TREE in it"
         raise InputError("a NEXUS file without trees", file=file, hint=hint)
     return "".join(parts)
+
+
+def _numbered(labels: str) -> dict[str, str]:
+    """The taxa by the numbers that stand for them in trees, unless that is a taxon's name."""
+    taxa = _TAXON.findall(labels)
+    numbers = ((str(number), taxon) for number, taxon in enumerate(taxa, 1))
+    return {number: taxon for number, taxon in numbers if number not in taxa}
 
 
 def nexus_trees(trees: Sequence[str]) -> str:

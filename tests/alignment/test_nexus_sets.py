@@ -38,7 +38,7 @@ def test_a_block_of_iqtree() -> None:
 
 
 def test_without_a_charpartition_every_charset_is_a_part() -> None:
-    text = "#NEXUS\nBegin Sets;\nCharSet a=1-5;CHARSET 'b c' (vector) = 6 - . \\ 2;\nEnd;"
+    text = "#NEXUS\nBegin Sets;\nCharSet a=1-5;CHARSET 'b c' (standard) = 6 - . \\ 2;\nEnd;"
     assert facts(text) == [
         ("a", None, [range(5)], 3),
         ("b c", None, [range(5, LAST, 2)], 3),
@@ -139,6 +139,13 @@ def test_one_of_several_charpartitions_is_starred() -> None:
         ("charset a = 1-5; charpartition x = JC: b;", "there is no charset b"),
         ("charset a = 1-5; charpartition x = JC;", "MODEL: charset is wanted"),
         ("charset a = 1-5; charpartition x = : a;", "MODEL: charset is wanted"),
+        ("charset a (vector) = 1101;", "VECTOR of a is not read: list the sites"),
+        ("charset a = 1-5; charpartition x = JC: a{x};", "'x' is not a number"),
+        ("charset a = 1-5; charpartition x = JC: a{0};", "0 is no length of a tree"),
+        ("charset a = 1-5; exset * x = 3;", "EXSET ., which is in force, is not heeded"),
+        ("exclude 3; charset a = 1-5;", "EXCLUDE is not heeded"),
+        ("charset a = 1-5; begin paup; delete x; end;", "DELETE is not heeded"),
+        ("charset a = 1-5; wtset * w = 2: 1-5;", "WTSET ., which is in force"),
     ],
 )
 def test_what_cannot_be_read(text: str, message: str) -> None:
@@ -201,3 +208,13 @@ def test_a_partition_of_mrbayes_that_tells_another_number(body: str) -> None:
 def test_a_charpartition_of_names_alone() -> None:
     text = "#nexus\nbegin sets; charset a = 1-9; charset b = 10-.; charpartition m = a, b; end;"
     assert facts(text) == [("a", None, [range(9)], 2), ("b", None, [range(9, LAST)], 2)]
+
+
+def test_what_is_defined_and_not_in_force_is_passed_over() -> None:
+    text = "#nexus\nbegin sets; exset x = 3; wtset w = 2: 1-5; exset * y = ; charset a = 1-5; end;"
+    assert [part.name for part in parts_of(text)] == ["a"]
+
+
+def test_lengths_of_trees_behind_sets_are_kept() -> None:
+    text = "#nexus\ncharset a = 1-5; charset b = 6-9; charpartition x = JC: a{0.5}, JC: b{ 2e-1 };"
+    assert [part.tree_length for part in parts_of(text)] == [0.5, 0.2]

@@ -234,9 +234,10 @@ def test_parts_that_cannot_be_cut(tmp_path: Path, case: str) -> None:
     assert "\n" not in caught.value.message
 
 
-def test_a_missing_file_of_a_part(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"line 2: part \w+: there is no file nothing\.phy$"):
-        cut(tmp_path, ROWS, "#nexus\ncharset x = nothing.phy: 1-9;")
+@pytest.mark.parametrize("name", ["nothing.phy", "x" * 300])
+def test_a_missing_file_of_a_part(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=rf"line 2: part \w+: there is no file {name}$"):
+        cut(tmp_path, ROWS, f"#nexus\ncharset x = {name}: 1-9;")
 
 
 def test_a_notice_of_sites_left_out(tmp_path: Path) -> None:

@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mltree.alignment.checks import summarise
 from mltree.alignment.formats import read_alignment
+from mltree.alignment.patterns import compress
 from mltree.errors import InputError
+from mltree.report.tables import warning_lines
 
 ROOT = Path(__file__).parents[2]
 
@@ -181,6 +184,19 @@ d GCTTAC
 end;
 """
 
+STANDARD = """#NEXUS
+begin data;
+dimensions ntax=4 nchar=6;
+format datatype=standard;
+matrix
+a 012210
+b 012211
+c 110210
+d 112210
+;
+end;
+"""
+
 CLUSTAL = "CLUSTAL 2.1\n\na ACGTAC 6\nb ACGTTC 6\nc ACTTAC 6\nd GCTTAC 6\n  **.\n"
 
 STOCKHOLM = "# STOCKHOLM 1.0\na ACGTAC\nb ACGTTC\nc ACTTAC\nd GCTTAC\n//\n"
@@ -195,12 +211,38 @@ REFUSED = {
     "odd number": (NEXUS.replace("nchar=6", "nchar=x"), "NCHAR is no number"),
     "mixed": (NEXUS.replace("=dna", "=mixed"), "DATATYPE=mixed is not read (DNA,"),
     "equate": (NEXUS.replace("=dna", "=dna equate='x=A'"), "EQUATE in FORMAT is not read"),
+    "tokens": (NEXUS.replace("=dna", "=dna tokens"), "TOKENS in FORMAT is not read"),
+    "right labels": (NEXUS.replace("=dna", "=dna labels=right"), "LABELS=right in FORMAT is not"),
+    "unknown word": (NEXUS.replace("=dna", "=dna upsidedown"), "UPSIDEDOWN in FORMAT is not read"),
+    "odd interleave": (NEXUS.replace("=dna", "=dna interleave=maybe"), "INTERLEAVE=maybe in"),
+    "case": (STANDARD.replace("=standard", "=standard respectcase"), "RESPECTCASE in FORMAT: a"),
+    "case first": (STANDARD.replace("datatype", "respectcase datatype"), "RESPECTCASE in FORMAT"),
+    "odd symbols": (
+        STANDARD.replace("=standard", '=standard symbols="1 2 3"'),
+        "line 4: SYMBOLS=\"123\" in FORMAT: the states are not in the order",
+    ),
+    "eliminate": (NEXUS.replace("matrix", "eliminate 2-3;\nmatrix"), "line 5: ELIMINATE is not"),
+    "zap": (NEXUS.replace("matrix", "zap 2-3; matrix"), "ZAP is not heeded (take the command out"),
+    "options": (NEXUS.replace("matrix", "options gapmode=newstate; matrix"), "gapmode=newstate"),
+    "exset": (NEXUS + "begin assumptions; exset * x = 2-3; end;", "line 12: EXSET *, which is in"),
+    "wtset": (NEXUS + "begin assumptions; wtset* w = 2: 1-3, 1: 4-6; end;", "WTSET *, which is in"),
+    "many weights": (
+        f"{NEXUS}begin assumptions; wtset * w = {'1 : 1   ' * 60} 2 : 2; end;", "WTSET *, which is"
+    ),
+    "exset of a word": (NEXUS + "begin sets; exset * x = all; end;", "EXSET *, which is in force"),
+    "vector": (NEXUS + "begin assumptions; wtset * w (vector) = 1 1 2 1 1 1; end;", "WTSET *"),
+    "typeset": (NEXUS + "begin assumptions; typeset * t = ord: 1-3; end;", "TYPESET *, which"),
+    "deftype": (NEXUS + "begin assumptions; options deftype=ord; end;", "deftype=ord is not"),
+    "exclude": (NEXUS + "begin paup; exclude 2-3; end;", "EXCLUDE is not heeded"),
+    "delete": (NEXUS + "begin mrbayes; delete a; end;", "DELETE is not heeded"),
+    "ctype": (NEXUS + "begin mrbayes; ctype ordered: 1 2; end;", "CTYPE is not heeded"),
     "long gap": (NEXUS.replace("=dna", "=dna gap=--"), "GAP is to be one character"),
     "hidden blocks": (
         NEXUS.replace("b ACGTTC", "a ACGTTC"),
         "line 7: taxon a comes a second time (an interleaved",
     ),
     "open quote": (NEXUS.replace("c ACT", "'c ACT"), "line 8: a quoted name does not end"),
+    "bracket in a name": (NEXUS.replace("c ACT", "'c[1]' ACT"), "c[1]"),
     "two alignments": (NEXUS + NEXUS[7:], "another alignment begins"),
     "first row matches": (
         NEXUS.replace("=dna", "=dna matchchar=.").replace("a ACG", "a A.G"),
@@ -251,3 +293,61 @@ def test_nexus_says_what_the_data_are(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(NEXUS.replace("=dna", "=protein"))
     assert read_alignment(tmp_path / "x").alphabet.name == "AA"
     assert read_alignment(tmp_path / "x", "DNA").alphabet.name == "DNA"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "notokens tokens=no transpose=no labels=left labels items=states",
+        "statesformat=statespresent",
+        'symbols = "acgt" respectcase interleave=no',
+        "items=(states)",
+    ],
+)
+def test_words_of_format_that_change_nothing(tmp_path: Path, words: str) -> None:
+    (tmp_path / "x").write_text(NEXUS.replace("=dna", f"=dna {words}"))
+    assert read_alignment(tmp_path / "x").n_sites == 6
+
+
+@pytest.mark.parametrize("symbols", ["0 1 2", "012345", "0~2", "0~9 A~F", ""])
+def test_symbols_in_the_order_that_they_have_here(tmp_path: Path, symbols: str) -> None:
+    (tmp_path / "x").write_text(STANDARD.replace("=standard", f'=standard symbols="{symbols}"'))
+    assert read_alignment(tmp_path / "x").alphabet.name == "MULTI3"
+
+
+HARMLESS = """begin assumptions;
+  options deftype=unord polytcount=minsteps gapmode=missing;
+  exset * untitled = ;
+  exset x = 2-3;
+  wtset * untitled = 1: 1-6;
+  wtset * w (vector) = 1 1 1 1 1 1;
+  wtset w = 2: 1-3;
+  typeset * untitled = unord: 1-6;
+  typeset t = ord: 1-6;
+end;
+begin notes; text taxon=1 text='exclude 2-3'; end;
+"""
+
+
+def test_assumptions_that_change_nothing(tmp_path: Path) -> None:
+    """What Mesquite writes in every file, and sets that are not in force."""
+    (tmp_path / "x").write_text(NEXUS + HARMLESS)
+    assert not read_alignment(tmp_path / "x").has_parts
+
+
+@pytest.mark.parametrize("command", ["charset a = 1-3;", "charpartition * m = JC: a;"])
+def test_a_file_of_parts_of_its_own_is_told_of(tmp_path: Path, command: str) -> None:
+    (tmp_path / "x").write_text(f"{NEXUS}begin sets; {command} end;")
+    alignment = read_alignment(tmp_path / "x")
+    (line, *_) = [
+        line for line in warning_lines(summarise(alignment, compress(alignment))) if "own" in line
+    ]
+    assert line == "the file's own charsets are not used: give it as --partitions too"
+
+
+def test_comments_beside_quotes_are_comments(tmp_path: Path) -> None:
+    text = NEXUS.replace("c ACT", "'c' [its 'name'] ACT").replace("b ACG", "b [x]ACG[y]")
+    (tmp_path / "x").write_text(text.replace("matrix", "[don't] title 'a;b'; matrix"))
+    found = read_alignment(tmp_path / "x")
+    assert found.names[:3] == ("a", "b", "c")
+    assert bytes(found.characters[2]) == b"ACTTAC"

@@ -1,6 +1,9 @@
 """Bad input: exit code 2 and one line that says what is wrong, where, and what to do."""
 
+import bz2
+import errno
 import gzip
+import lzma
 import os
 import threading
 import time
@@ -58,6 +61,8 @@ BAD_TREES = {
     "no tree": ("\n", "no tree"),
     "digits with a line between": ("((a:1_0,b:1):1,c:1,d:1);", "1_0"),
     "digits of another script": ("((a:٣,b:1):1,c:1,d:1);", "not a number"),
+    "two lengths at a node": ("((a:1:2,b:1):1,c:1,d:1);", "two branch lengths at a node"),
+    "two lengths behind a name in quotes": ("(('a':1 :2,b:1):1,c:1,d:1);", "two branch lengths"),
     "lengths whose sum overflows": ("((a:1,b:1):1e308,(c:1,d:1):1e308);", "longer than"),
 }
 
@@ -327,6 +332,8 @@ def test_contradicting_switches(run: Run, good: Path) -> None:
         (["search", "a", "--seed", "1_0"], "'1_0' is not a whole number"),
         (["search", "a", "--vw", "²"], "'²' is not a whole number"),
         (["search", "a", "--threads", "0"], "it takes one thread at least"),
+        (["search", "a", "--threads", "100000"], "at most 4,096 threads, please"),
+        (["search", "a", "--ranks", "100000"], "at most 4,096 processes, please"),
         (["search", "a", "--collapse", "1_0"], "'1_0' is not a number"),
         (["search", "a", "--collapse", "nan"], "'nan' is not a number"),
         (["search", "a", "--collapse", "-1"], "'-1' is no branch length"),
@@ -492,3 +499,89 @@ def test_nothing_is_no_value(run: Run, good: Path, arguments: str, name: str) ->
     """Such as "$TREE" where a script has not set it: a search of "" took the whole folder."""
     assert_one_line(run(*arguments.split(",")), f"mltree: {name} is empty")
     assert [path.name for path in Path().iterdir()] == ["good.fa"]
+
+
+@pytest.mark.parametrize("case", ["two lengths at a node", "lengths whose sum overflows"])
+def test_trees_that_are_only_shown_are_looked_at_too(run: Run, tmp_path: Path, case: str) -> None:
+    text, expected = BAD_TREES[case]
+    (tmp_path / "t.nwk").write_text(text)
+    (tmp_path / "x.mltree.bestTree").write_text(text)
+    for arguments in (
+        ("draw", "t.nwk", "-o", "t.svg"),
+        ("draw", "t.nwk", "-o", "t.svg", "--layout", "circular"),
+        ("convert", "t.nwk", "-o", "t.nex"),
+        ("convert", "t.nwk", "-o", "t.auspice.json"),
+        ("convert", "t.nwk", "-o", "t.itol.txt"),
+        ("report", "x"),
+        ("rf", "t.nwk", "--reference", "t.nwk", "--weighted"),
+        ("consensus", "t.nwk"),
+    ):
+        assert_one_line(run(*arguments), expected)
+
+
+def test_prefixes_and_files_of_options_that_no_file_can_be(
+    run: Run, good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "x" * 300
+    assert_one_line(run("run", good, "--prefix", name), "File name too long")
+    assert_one_line(run("search", good, "--prefix", name), "File name too long")
+    assert_one_line(run("--config", name, "check", good), "no such file")
+    monkeypatch.setenv("XDG_CONFIG_HOME", name)
+    assert run("check", good).exit_code == 0
+    monkeypatch.setenv("MLTREE_CONFIG", name)
+    assert_one_line(run("check", good), "no such file")
+
+
+@pytest.mark.parametrize("code", [errno.ENAMETOOLONG, errno.ELOOP])
+def test_names_that_the_system_refuses_anywhere(
+    run: Run, good: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code), "x" * 300)
+
+    monkeypatch.setattr("mltree.commands.inspect.show_check", fail)
+    assert_one_line(run("check", good), f"mltree: {'x' * 60}...: {os.strerror(code)}")
+
+
+@pytest.mark.parametrize("told", ["", "Unable to allocate 9.1 TiB"])
+def test_no_memory_left_is_one_line(
+    run: Run, good: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError(*filter(None, [told]))
+
+    monkeypatch.setattr("mltree.commands.inspect.show_check", fail)
+    line = f"out of memory: {told} (smaller" if told else "out of memory (smaller data"
+    assert_one_line(run("check", good), line)
+    assert '"code": 2' in run("check", good, "--json").stdout
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_file_that_unpacks_to_more_than_the_memory(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    (tmp_path / "x").write_bytes(pack(GOOD.encode()) + pack(bytes(1 << 26)))
+    monkeypatch.setattr("mltree.alignment.source.host_memory", lambda: 1 << 26)
+    assert_one_line(run("check", "x"), "x: unpacks to more than 3")
+
+
+def test_escape_codes_in_names_do_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a\x1b[31mb.fa").write_text(GOOD)
+    (tmp_path / "t.nwk").write_text(TREE)
+    missing = run("check", "no\x1b[2J.fa")
+    assert_one_line(missing, r"no\x1b[2J.fa: no such file")
+    options = ("--tree", "t.nwk", "-m", "JC", "--no-opt-branches", "--prefix", "p\x1b[2J")
+    scored = run("evaluate", "a\x1b[31mb.fa", *options)
+    assert scored.exit_code == 0, scored.output
+    assert r"a\x1b[31mb.fa" in scored.output
+    log = (tmp_path / "p\x1b[2J.mltree.evalLog").read_text()
+    for text in (missing.output, scored.output, log):
+        assert "\x1b" not in text
+
+
+def test_loci_have_names_that_a_table_can_hold(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "loci"
+    folder.mkdir()
+    for name in ("a.fa", "b\tc.fa"):
+        (folder / name).write_text(GOOD)
+    assert_one_line(run("search", "loci", "--prefix", "x"), "a locus cannot have that name")

@@ -160,6 +160,14 @@ def test_frequencies_are_counted_where_asked_for(run: Run, tmp_path: Path, prima
         ("--taxa 4 --unique 999", "only 256 distinct columns"),
         ("--taxa 9 --sites 9 --model GTR+FC", "frequencies of GTR+FC are not known"),
         ("--taxa 9 --sites 9 --model GTX", "unknown model"),
+        ("--taxa 9 --sites 0", "0 sites are no alignment"),
+        ("--taxa 9 --unique 0", "0 sites are no alignment"),
+        ("--taxa 100000000000 --sites 5", "100,000,000,000 taxa, 5 sites take some"),
+        ("--taxa 100000000000 --sites 5 --random-tree yule", "MiB of memory, and there are"),
+        ("--taxa 5 --sites 100000000000", "5 taxa, 100,000,000,000 sites take some"),
+        ("--taxa 5 --unique 100000000000", "MiB of memory, and there are"),
+        ("--tree t.nwk --sites 1000000000000", "1,000,000,000,000 sites take some"),
+        ("--taxa 9 --sites 9 --mean-length 1e308", "at most 1e+06"),
         ("--taxa 9 --sites 9 -o s.txt", "does not tell the format"),
         ("--taxa 9 --sites 9 -o no/s.phy", "there is no folder no"),
         ("--taxa 9 --sites 9 --true-tree s.phy", "two outputs would be one file: s.phy"),
@@ -277,3 +285,21 @@ def test_another_alignment_than_the_runs_is_told(run: Run, tmp_path: Path) -> No
     (tmp_path / "a.phy").rename(tmp_path / "c.phy")
     assert told not in fine(run("report", "x", "--alignment", "c.phy", "--redo")).stderr
     assert told in fine(run("report", "x", "--alignment", "b.phy", "--redo")).stderr
+
+
+@pytest.mark.parametrize("length", ["-0", "-0.0", "0", "1e6"])
+def test_mean_lengths_at_the_ends(run: Run, length: str) -> None:
+    fine(
+        run(
+            "simulate",
+            "-m",
+            "JC",
+            "--taxa",
+            "5",
+            "-n",
+            "9",
+            f"--mean-length={length}",
+            "-o",
+            "s.fa",
+        )
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from typing import Any
 
 import pytest
 
 from mltree.drawing.exports import auspice, itol, multiqc
+from mltree.errors import InputError
 from mltree.tree.written import read_written
 
 NEWICK = "(a:0.1,(b:0.2,'c d':0.3)95:0.05,(NODE_0000001:1,e:1)90.1/47.5:0.5);"
@@ -65,3 +67,33 @@ def test_multiqc_has_a_row_for_a_sample() -> None:
     row = content["data"]["frogs"]
     assert (row["lnl"], row["taxa"], row["patterns"]) == (-12.5, 4, 7)
     assert row.keys() == content["headers"].keys()
+
+
+@pytest.mark.parametrize("tips", [100, 1000])
+def test_auspice_of_a_tree_of_any_depth(tips: int) -> None:
+    """However deep, it is the same tree; the deep one is read without json, which ends there."""
+    newick = f"({'(' * (tips - 2)}t0:1,t1:1)"
+    newick += "".join(f":0.5,t{n}:1)" for n in range(2, tips - 1)) + f":0.5,t{tips - 1}:1);"
+    text = auspice(read_written(newick)[0], "x", date(2026, 5, 4))
+    assert text.count('"children"') == tips - 1
+    assert (text.count("\n") == 1) == (tips > 200)
+    names = re.findall(r'"name": "(t\d+)"', text)
+    assert names == [f"t{n}" for n in range(tips)]
+    depth = [0]
+    for mark in re.findall(r"[{}]", text):
+        depth.append(depth[-1] + (1 if mark == "{" else -1))
+    assert depth[-1] == 0
+    assert max(depth) == tips + 2
+
+
+def test_both_ways_of_writing_auspice_are_the_same_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    indented = auspice(TREE, "x", date(2026, 5, 4))
+    monkeypatch.setattr("mltree.drawing.exports.DEEPEST", 0)
+    assert json.loads(auspice(TREE, "x", date(2026, 5, 4))) == json.loads(indented)
+
+
+@pytest.mark.parametrize("name", ["a\tb", "a|b", "a\nb"])
+def test_itol_refuses_names_that_its_table_cannot_hold(name: str) -> None:
+    (tree,) = read_written(f"('{name}':1,b:1,(c:1,d:1)9:1);")
+    with pytest.raises(InputError, match="iTOL's table cannot hold"):
+        itol(tree)

@@ -106,3 +106,12 @@ def test_nice_lengths() -> None:
         nice = nice_length(length)
         assert nice <= length * 1.0001 < 2.5001 * nice
         assert round(nice / 10 ** math.floor(math.log10(nice) + 1e-9), 6) in {1, 2, 5}
+
+
+@pytest.mark.parametrize("layout", ["rectangular", "circular"])
+def test_a_tree_too_small_for_a_scale_is_drawn_without(layout: str) -> None:
+    (tree,) = read_written("((a:1e-320,b:1e-322):5e-324,c:1e-320,d:5e-324);")
+    scene = draw(tree, Style(layout=layout))
+    for line in scene.lines:
+        assert np.isfinite(line.points).all()
+    assert not any("substitutions" in words.text for words in scene.words)

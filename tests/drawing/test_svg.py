@@ -72,3 +72,11 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="PNG takes matplotlib") as error:
         figure(draw(TREE, Style()), "png")
     assert "mltree[draw]" in str(error.value.hint)
+
+
+def test_control_characters_are_no_part_of_a_picture() -> None:
+    (tree,) = read_written("('a\x01\x1b[31mb':1,'c\td\ne':1,f\ufffe:2);")
+    text = svg(draw(tree, Style()))
+    root = ET.fromstring(text)
+    names = [element.text for element in root.iter() if element.tag.endswith("text")]
+    assert set(names) >= {"a\ufffd\ufffd[31mb", "c\ufffdd\ufffde", "f\ufffd"}

@@ -9,7 +9,14 @@ from mltree.alignment.morphology import BINARY
 from mltree.errors import ModelError
 from mltree.model.grammar import parse_model
 from mltree.model.mixtures import PAIRED
-from mltree.model.names import from_iq_tree, in_iq_tree, known_models
+from mltree.model.names import (
+    PROTEIN_GTR,
+    from_elsewhere,
+    from_iq_tree,
+    heeds_frequencies,
+    in_iq_tree,
+    known_models,
+)
 from mltree.model.substitution import DNA_MODELS
 
 ELSEWHERE = {
@@ -68,29 +75,61 @@ def test_every_known_name_can_be_read() -> None:
             assert parse_model(name, alphabet).name == name
 
 
-@pytest.mark.parametrize("alphabet", [DNA, PROTEIN])
-@pytest.mark.parametrize("terms", ["+FC+I+G4", "+FE+R3"])
+@pytest.mark.parametrize("alphabet", [DNA, PROTEIN, BINARY])
+@pytest.mark.parametrize("terms", ["", "+FC+I+G4", "+FE+R3", "+FO"])
 def test_what_is_written_for_iq_tree_is_the_same_model_again(alphabet, terms: str) -> None:
-    """Though TIM2+F and TIM2uf+FC are two names: one has its frequencies by name, both by term."""
+    """Though K80+FC and HKY+F are two names: one has its frequencies by name, both by term."""
     for name in [name for name in known_models(alphabet) if name not in PAIRED]:
+        if name == PROTEIN_GTR and not terms:
+            continue  # GTR20 counts its frequencies
         written = in_iq_tree(name + terms)
         assert "+FC" not in written
         assert "+FE" not in written
+        assert heeds_frequencies(written)
         one, other = (parse_model(x, alphabet) for x in (from_iq_tree(written), name + terms))
         assert one.rate_classes == other.rate_classes
         assert one.rates.tolist() == other.rates.tolist()
-        assert (one.frequency_mode, one.heterogeneity.kind, one.p_invariant) == (
-            other.frequency_mode, other.heterogeneity.kind, other.p_invariant,
+        assert (one.frequency_mode in ("model", "FE")) == (other.frequency_mode in ("model", "FE"))
+        assert one.frequencies.tolist() == pytest.approx(other.frequencies.tolist(), nan_ok=True)
+        assert (one.heterogeneity.kind, one.p_invariant) == (
+            other.heterogeneity.kind, other.p_invariant,
         )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
-        ("TIM2e+FQ+I", "TIM2+FE+I"),
+        ("TIM2e+FQ+I", "TIM2+I"),
         ("K2P", "K80"),
+        ("K2P+F+G4", "K80+G4"),
+        ("JC+F{0.1,0.2,0.3,0.4}", "JC"),
+        ("HKY", "HKY+FC"),
+        ("HKY85+G4", "HKY+FC+G4"),
+        ("HKY+F{0.1,0.2,0.3,0.4}", "HKY+F{0.1,0.2,0.3,0.4}"),
+        ("HKY+FU", "HKY+FE"),
+        ("TIM2", "TIM2uf+FC"),
+        ("TIM+I", "TIM1uf+FC+I"),
+        ("TPM3+FO", "TPM3uf+FO"),
+        ("TIM2uf+G4", "TIM2uf+G4"),
+        ("GTR{1,2,3,4,5}+R2{0.3,0.5,0.7,1.2}", "GTR{1,2,3,4,5}+FC+R2{0.5/1.2}{0.3/0.7}"),
+        ("JC+R{0.25,0.1,0.25,0.5,0.25,1,0.25,2.4}", "JC+R{0.1/0.5/1/2.4}{0.25/0.25/0.25/0.25}"),
+        ("JC+R2{0.5/1.5}{0.5/0.5}", "JC+R2{0.5/1.5}{0.5/0.5}"),
+        ("JC2+F", "BIN+FE"),
+        ("GTR2+G4", "BIN+G4"),
+        ("GTRX", "GTR+FE"),
+        ("GTRX+FO", "GTR+FO"),
+        ("MK+F", "MK+F"),
+        ("GTR20", "GTR20+FC"),
+        ("GTR20+FO", "GTR20+FO"),
+        ("GTR20+C20", "GTR20+C20"),
+        ("LG+FU+G4", "LG+G4"),
+        ("LG", "LG"),
+        ("MGK+F1X4", "MGK+F1X4"),
+        ("MIX{HKY:1:0.4,JC+FQ:2:0.6}", "MIX{HKY+FC:1:0.4,JC:2:0.6}"),
+        ("GTR+FMIX{empirical,optimize}", "GTR+FMIX{empirical,optimize}"),
+        ("GTR{1,2", "GTR{1,2"),
         ("TN{2/3}+F+G4{0.5}", "TN93{2/3}+F+G4{0.5}"),
-        ("gtr+fq", "gtr+FE"),
+        ("gtr+fq", "GTR+FE"),
         ("JTTDCMut+FO", "JTT-DCMUT+FO"),
         ("MIX{GTR+FQ,HKY+FO}+G4", "MIX{GTR+FE,HKY+FO}+G4"),
         ("010020+FQ+G4", "DNA010020+FE+G4"),
@@ -111,7 +150,8 @@ def test_iq_tree_s_words(theirs: str, ours: str) -> None:
         ("PROTGAMMAILGF", "LG+FC+I+G4"),
         ("PROTGAMMADAYHOFF", "DAYHOFF+G4"),
         ("PROTGAMMAJTTDCMUTX", "JTT-DCMUT+FO+G4"),
-        ("PROTGAMMAGTR", "PROTGTR+G4"),
+        ("PROTGAMMAGTR", "PROTGTR+FC+G4"),
+        ("PROTGAMMAGTRX", "PROTGTR+FO+G4"),
         ("PROTGAMMAAUTO", "auto"),
     ],
 )
@@ -128,3 +168,38 @@ def test_raxml_s_names_of_models(theirs: str, ours: str) -> None:
 def test_names_that_only_look_like_raxml_s(name: str) -> None:
     with pytest.raises(ModelError, match="the nearest known is"):
         parse_model(name, DNA)
+
+
+@pytest.mark.parametrize(
+    ("program", "theirs", "options", "ours"),
+    [
+        ("IQ-TREE", "GTR+G4", {"-st": "MORPH"}, "GTR+FE+G4"),
+        ("IQ-TREE", "HKY+G", {"-gmedian": ""}, "HKY+FC+G4a"),
+        ("IQ-TREE", "HKY+G8{0.5}", {"-gmedian": ""}, "HKY+FC+G8a{0.5}"),
+        ("RAxML", "GTRCAT", {}, "GTR+FC+PSR"),
+        ("RAxML", "GTRCAT", {"-V": ""}, "GTR+FC"),
+        ("RAxML", "GTRCATI", {}, None),
+        ("RAxML", "GTRGAMMA", {"--HKY85": ""}, "HKY+FC+G4"),
+        ("RAxML", "GTRGAMMAX", {"--K80": ""}, "K80+G4"),
+        ("RAxML", "MULTIGAMMA", {}, "GTR+FC+G4"),
+        ("RAxML", "MULTIGAMMAI", {"-K": "ORDERED"}, "ORDERED+I+G4"),
+        ("RAxML", "MULTIGAMMAX", {"-K": "MK"}, "MK+FO+G4"),
+        ("RAxML", "MULTIGAMMA", {"-K": "XY"}, None),
+        ("RAxML", "ASC_GTRGAMMA", {"--asc-corr": "lewis"}, "GTR+FC+G4+ASC_LEWIS"),
+        ("RAxML", "ASC_GTRGAMMA", {"--asc-corr": "stamatakis"}, None),
+        ("RAxML", "PROTGAMMALG4X", {}, "LG4X"),
+        ("RAxML", "PROTCATLGF", {"-c": "8"}, "LG+FC+PSR8"),
+        ("PhyML", "", {}, "HKY+FC+G4"),
+        ("PhyML", "", {"-d": "aa"}, "LG+FC+G4"),
+        ("PhyML", "JTT", {"-d": "aa", "-f": "m"}, "JTT+G4"),
+        ("PhyML", "LG", {"-d": "aa", "-f": "o", "-c": "1"}, "LG+FO"),
+        ("PhyML", "F84", {"-f": "m", "-v": "0.0"}, "HKY+FO+G4"),
+        ("PhyML", "F84", {"-t": "4"}, None),
+        ("PhyML", "K80", {"-f": "m", "-t": "4"}, "K80{4}+G4"),
+        ("PhyML", "GTR", {"--freerates": "", "-c": "3"}, "GTR+FC+R3"),
+        ("PhyML", "TN93", {"-v": "e", "-a": "0.5"}, "TN93+FC+I+G4{0.5}"),
+        ("PhyML", "custom", {}, None),
+    ],
+)
+def test_models_of_other_programs(program, theirs: str, options, ours: str | None) -> None:
+    assert from_elsewhere(program, theirs, options) == ours

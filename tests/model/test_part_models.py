@@ -94,7 +94,8 @@ end;
     [
         ("x", "y", [("x", None), ("y", None)]),
         ("1", "2", [("1", None), ("2", None)]),
-        ("HKY", "second", [("x", "HKY"), ("y", "second")]),
+        ("HKY", "second", [("x", "HKY+FC"), ("y", "second")]),
+        ("HKY+FO+G4", "GTR", [("x", "HKY+FO+G4"), ("y", "GTR+FC")]),
         ("GRT+G", "HYK+G", [("x", "GRT+G"), ("y", "HYK+G")]),
     ],
 )
@@ -103,3 +104,10 @@ def test_labels_are_names_where_none_may_be_a_model(tmp_path: Path, one, other, 
     scheme = in_our_words(read_partitions(tmp_path / "p.nex"))
     assert [(part.name, part.model) for part in scheme.parts] == told
     assert [part.n_sites for part in scheme.parts] == [3, 3]
+
+
+@pytest.mark.parametrize("model", ["K80+F", "JC+FO", "SYM+F{0.1,0.2,0.3,0.4}", "JC2+FO"])
+def test_frequencies_that_iq_tree_would_not_heed_are_refused(tmp_path: Path, model: str) -> None:
+    (tmp_path / "p.nex").write_text(NAMES.format("HKY", model))
+    with pytest.raises(InputError, match="part y: the model .* has equal frequencies in IQ-TREE"):
+        in_our_words(read_partitions(tmp_path / "p.nex"))

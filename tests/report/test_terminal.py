@@ -8,6 +8,7 @@ import re
 from typing import Literal
 
 import pytest
+from rich.text import Text
 
 from mltree.events import Notice
 from mltree.report.progress import Reporter
@@ -61,3 +62,9 @@ def test_progress_is_folded_where_somebody_looks(color: Literal["standard"] | No
     whole = "[00:00:00] note: one two three four five six\n"
     parts = "[00:00:00] note: one two three four\n           five six\n"
     assert plain == (whole if color is None else parts)
+
+
+def test_names_do_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    result_terminal().print("a\x1b[31mb", soft_wrap=True)
+    progress_terminal().print(Text.assemble(("a\x1b]0;x\x07", "red")))
+    assert capsys.readouterr() == ("a\\x1b[31mb\n", "a\\x1b]0;x\n")

@@ -197,7 +197,7 @@ def test_several_trees_in_one_file(tmp_path: Path) -> None:
         ("(A:1,B:2,(C:3,(D:4,(E:1,F:5)):6):7);", "'F' is in the tree but not in the alignment"),
         ("(A:1,B:2,(C:3,(D:4,(E:1,A:5)):6):7);", "taxon 'A' is in the tree twice"),
         ("(A:1,B:2,(C:3,(D:4,E:5):6):7)", "does not end with ';'"),
-        ("(A:1,B:2,(C:3,(D:4,E:5):6:7);", "parentheses do not match"),
+        ("(A:1,B:2,(C:3,(D:4,E:5):6:7);", "two branch lengths at a node"),
         ("(A:1,B:2,(C:3,(D:4,E:5):6)):7);", "parentheses do not match"),
         ("(A:1,B:2(C:3,(D:4,E:5):6):7);", "comma is missing before"),
         ("(A:1,B:2,'C' x:3,(D:4,E:5):6);", "comma is missing before 'x'"),

@@ -129,7 +129,7 @@ BROKEN = {
     "((a:1,b:1e999),c);": "line 1: branch length 1e999 is not a finite number",
     "((a:1,b:nan),c);": "line 1: branch length nan is not a finite number",
     "((a:1,b:--1),c);": "line 1: branch length '--1' is not a number",
-    "((a:1:2,b),c);": "line 1: broken Newick tree",
+    "((a:1:2,b),c);": "line 1: broken Newick tree: two branch lengths at a node",
     "(a,b,c);;": "line 1: broken Newick tree",
     "((a,),c);": "line 1: a tip without a name",
     "(a,'',c);": "line 1: a tip without a name",

@@ -65,3 +65,29 @@ def test_what_is_cut_off_is_no_tree(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.nex").write_text(text)
     with pytest.raises(InputError):
         read_written(tmp_path / "x.nex")
+
+
+def test_trees_of_different_weights_are_refused() -> None:
+    text = (
+        "#NEXUS\nbegin trees;\ntree a = [&W 1/3] [&U] (x,y,z);\ntree b = [&W {}] (x,y,z);\nend;\n"
+    )
+    assert newick_of(text.format("1/3"), None).count(";") == 2
+    with pytest.raises(InputError, match="trees of weights 1/3 and 2/3, which are not heeded"):
+        newick_of(text.format("2/3"), None)
+
+
+TAXA = "#NEXUS\nbegin taxa; dimensions ntax=3; taxlabels {}; end;\nbegin trees; {} end;"
+
+
+@pytest.mark.parametrize(
+    ("labels", "trees", "expected"),
+    [
+        ("A 'B x' C", "tree t = (1,2,3);", "(A,'B x',C);"),
+        ("A B C", "tree t = (1:1,(2:2,3:3)2:4)3;", "(A:1,(B:2,C:3)2:4)3;"),
+        ("A B C", "translate 1 X, 2 Y, 3 Z; tree t = (1,2,3);", "(X,Y,Z);"),
+        ("3 1 2", "tree t = (1,2,3);", "(1,2,3);"),
+        ("A B C", "tree t = (1,2,4);", "(A,B,4);"),
+    ],
+)
+def test_numbers_stand_for_taxa(labels: str, trees: str, expected: str) -> None:
+    assert newick_of(TAXA.format(labels, trees), None).strip() == expected
