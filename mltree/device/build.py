@@ -18,6 +18,7 @@ from mltree.contract import Op
 from mltree.device.cache import cache_folder, write_whole
 from mltree.device.layout import FEW_HELD, Layout
 from mltree.device.pocl import is_pocl
+from mltree.device.waiting import check_process
 from mltree.errors import DeviceError
 from mltree.likelihood.program import Program
 
@@ -208,6 +209,7 @@ def _mark(device: cl.Device, layout: Layout) -> Path:
 
 def _build(context: cl.Context, device: cl.Device, source: str, options: list[str]) -> cl.Program:
     """The program, from the binary that an earlier run kept where the driver keeps none itself."""
+    check_process()
     program: cl.Program
     if is_nvidia(device) or is_pocl(device):
         program = cl.Program(context, source).build(options)

@@ -11,6 +11,8 @@ from mltree.device.build import has_matrix_unit
 from mltree.device.cache import cache_folder
 from mltree.device.info import DeviceInfo
 from mltree.device.pocl import little_room, name_cpu, why_unloadable
+from mltree.device.surroundings import prepare_process
+from mltree.device.waiting import check_process
 from mltree.errors import DeviceError
 from mltree.ranks import turn
 
@@ -49,7 +51,11 @@ REFERENCE_HINT = f"--device {REFERENCE} computes without one, slowly"
 
 
 def find_devices() -> list[DeviceInfo]:
-    """Every usable device, GPUs first. A platform that is broken is passed over."""
+    """Every usable device, GPUs first. A platform that is broken is passed over.
+
+    Raises:
+        DeviceError: drivers were loaded before this process was forked.
+    """
     found = []
     for platform in _platforms():
         try:
@@ -64,6 +70,8 @@ def find_devices() -> list[DeviceInfo]:
 def _platforms() -> list[cl.Platform]:
     if little_room() is not None:
         return []
+    check_process()
+    prepare_process()
     try:
         platforms: list[cl.Platform] = cl.get_platforms()
     except cl.Error:

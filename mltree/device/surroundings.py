@@ -1,4 +1,8 @@
-"""What drivers are told before any of them is loaded, through the process's environment."""
+"""The environment variables that drivers read, when they are loaded and whenever they compile.
+
+A command sets them for good when it first looks for devices; a call of the library
+(:func:`for_a_call`) leaves the environment as it was.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,56 @@ import shlex
 import shutil
 import struct
 import sys
-from collections.abc import MutableMapping
-from contextlib import suppress
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mltree.device import linker
 from mltree.device.cache import cache_folder, cache_notice, is_trusted, kept_files
-from mltree.device.vendors import show_installed
+from mltree.device.vendors import VARIABLES, show_installed
 from mltree.errors import DeviceError
-from mltree.threads import limit_drivers
+from mltree.threads import DRIVERS, LIBRARIES, limit_drivers
 
-__all__ = ["prepare"]
+__all__ = ["for_a_call", "prepare", "prepare_process"]
 
 KERNELS = {"POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "nvidia"}
 """Where PoCL and NVIDIA's driver keep compiled kernels, and our folders for them. Left to itself
 PoCL takes one under the temporary folder where there is no home, whoever made it."""
 
+CHANGED = (*DRIVERS, *LIBRARIES, *KERNELS, "XDG_CACHE_HOME", "PATH", VARIABLES[0])
+"""The variables that are set."""
+
 LONGEST_SHEBANG = 120
 """Bytes of a script's first line that every Linux reads (127 before 5.1)."""
+
+_kept: dict[str, str] = {}
+"""Values that this process's variables were given; none before drivers are loaded."""
+
+
+def prepare_process() -> None:
+    """Prepare this process's environment, once, before drivers are loaded."""
+    if not _kept:
+        prepare()
+        _kept.update({name: os.environ[name] for name in CHANGED if name in os.environ})
+
+
+@contextmanager
+def for_a_call() -> Iterator[None]:
+    """Put the environment back at the end of a call, and as drivers need it until then.
+
+    Drivers that are loaded go on to read it: PoCL compiles a kernel, and looks for a linker, when
+    it meets a size of work-groups for the first time.
+    """
+    before = {name: os.environ.get(name) for name in CHANGED}
+    os.environ.update(_kept)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is not None:
+                os.environ[name] = value
+            elif name in os.environ:
+                del os.environ[name]
 
 
 def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -33,7 +69,6 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
     Where no folder can be written, whoever asks for a device is told.
     """
     limit_drivers(environment)
-    environment.setdefault("PYOPENCL_NO_CACHE", "1")  # drivers and mltree.device.build have theirs
     try:
         folder = cache_folder()
     except DeviceError:

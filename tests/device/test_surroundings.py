@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mltree.device import surroundings
-from mltree.device.surroundings import prepare
+from mltree.device.surroundings import CHANGED, for_a_call, prepare, prepare_process
 from mltree.errors import DeviceError
 from mltree.threads import DRIVERS, LIBRARIES
 
@@ -108,7 +108,27 @@ def test_without_any_folder_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(surroundings, "cache_folder", none)
     environment: dict[str, str] = {}
     prepare(environment)
-    assert set(environment) == {"PYOPENCL_NO_CACHE", *DRIVERS, *LIBRARIES}
+    assert set(environment) == {*DRIVERS, *LIBRARIES}
+
+
+def test_all_that_is_changed_is_known(prepared: dict[str, str]) -> None:
+    assert set(prepared) <= set(CHANGED)
+
+
+def test_a_call_puts_the_environment_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "_kept", {})
+    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    before = dict(os.environ)
+    with for_a_call():
+        prepare_process()
+        during = dict(os.environ)
+        assert during["POCL_CACHE_DIR"]
+        assert during["PATH"] != before["PATH"]
+    assert dict(os.environ) == before
+    with for_a_call():
+        assert dict(os.environ) == during, "a kernel may have to be compiled"
+    assert dict(os.environ) == before
 
 
 def test_programs_with_a_broken_file_go(folder: Path) -> None:
