@@ -174,7 +174,6 @@ class Placement(Value, kw_only=True):
 
     def _open_session(self, patterns: Patterns) -> Session:
         (device,), (layout,) = self.devices, self.layouts
-        layout = replace(layout, parted=layout.parted or len(patterns.parts) > 1)
         return Session(
             device.handle, patterns, layout, self.bounds,
             memory_limit=self._limit,

@@ -9,26 +9,32 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import struct
 import sys
+import time
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mltree.device import linker
-from mltree.device.cache import cache_folder, cache_notice, is_trusted, kept_files
+from mltree.device.cache import cache_folder, cache_notice, files_below, is_trusted, kept_files
 from mltree.device.vendors import VARIABLES, show_installed
 from mltree.errors import DeviceError
 from mltree.threads import DRIVERS, LIBRARIES, limit_drivers
 
 __all__ = ["for_a_call", "prepare", "prepare_process"]
 
-KERNELS = {"POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "nvidia"}
+PROGRAM_FILES = ("program.bc", ".so")
+"""Endings of the files that PoCL keeps of a program."""
+
+KERNELS = {linker.POCL_FOLDER: "pocl-programs", "CUDA_CACHE_PATH": "nvidia"}
 """Where PoCL and NVIDIA's driver keep compiled kernels, and our folders for them. Left to itself
 PoCL takes one under the temporary folder where there is no home, whoever made it."""
 
 CHANGED = (*DRIVERS, *LIBRARIES, *KERNELS, "XDG_CACHE_HOME", "PATH", VARIABLES[0])
 """The variables that are set."""
+
+MAKING = 60.0
+"""Seconds from the start of a program's folder in which its sum may still be missing."""
 
 LONGEST_SHEBANG = 120
 """Bytes of a script's first line that every Linux reads (127 before 5.1)."""
@@ -75,7 +81,7 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
         return
     if cache_notice() is not None:  # processes that this one starts share its folder
         environment["XDG_CACHE_HOME"] = str(folder.parent)
-    _drop_broken(folder / KERNELS["POCL_CACHE_DIR"])
+    _drop_damaged(folder / KERNELS[linker.POCL_FOLDER])
     for variable, name in KERNELS.items():
         if variable not in environment or not is_trusted(Path(environment[variable])):
             environment[variable] = str(_made(folder / name))
@@ -83,40 +89,22 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
     _bring_linker(environment)
 
 
-def _drop_broken(folder: Path) -> None:
-    """Let PoCL compile those programs again whose files a power cut or a full disk left incomplete.
+def _drop_damaged(folder: Path) -> None:
+    """Let PoCL compile those programs again whose files are not as they were made.
 
-    It loads what is there, and ends the process where a library cannot be loaded.
+    It loads what is there, and ends the process where a library is cut off or damaged. A program
+    that has no sum yet may be in the making (:func:`mltree.device.build.build_kernels`).
 
     folder  of its programs, each in a folder of two levels (``AB/CDE…/``)
     """
-    for file in [*folder.glob("*/*/**/*.so"), *folder.glob("*/*/program.bc")]:
+    for file in files_below(folder, *PROGRAM_FILES):
+        program = folder.joinpath(*file.relative_to(folder).parts[:2])
         with suppress(OSError):
-            if _is_cut(file) if file.suffix == ".so" else not file.stat().st_size:
-                program = folder.joinpath(*file.relative_to(folder).parts[:2])
-                shutil.rmtree(program, ignore_errors=True)
-
-
-def _is_cut(library: Path) -> bool:
-    """Whether an ELF file ends before one of its segments does."""
-    with library.open("rb") as file:
-        head = file.read(_HEAD.size)
-        if len(head) < _HEAD.size:
-            return True
-        first, size, count = _HEAD.unpack(head)
-        file.seek(first)
-        table = file.read(size * count)
-    if len(table) < size * count or size != _SEGMENT.size:
-        return True
-    ends = (offset + length for offset, length in _SEGMENT.iter_unpack(table))
-    return max(ends, default=0) > library.stat().st_size
-
-
-_HEAD = struct.Struct("=32x Q 14x H H 4x")
-"""Of a 64-bit ELF file: where its segments' headers begin, their size and number."""
-
-_SEGMENT = struct.Struct("=8x Q 16x Q 16x")
-"""Where a segment begins in the file, and its length there."""
+            content = file.read_bytes()
+            if not linker.has_sum(folder, content):
+                is_new = file.suffix != ".so" and time.time() - program.stat().st_mtime < MAKING
+                if not (is_new and content):
+                    shutil.rmtree(program, ignore_errors=True)
 
 
 def _made(folder: Path) -> Path:
