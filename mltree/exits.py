@@ -24,6 +24,7 @@ from mltree.habits import COMMANDS, translated
 from mltree.ranks import trouble
 from mltree.stopping import give_way, unbroken
 from mltree.streams import turn_away
+from mltree.threads import FEW_THREADS
 
 __all__ = ["EXIT_CODES", "Commands", "exit_code", "leave_out_others"]
 
@@ -42,6 +43,9 @@ EXIT_CODES = (
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """What a command line is refused by that cannot be read; typer exports the special case alone."""
+
+NO_THREAD = "can't start new thread"
+"""What Python says where the system starts none."""
 
 _VARIABLE = re.compile(r" \(env var: '(\w+)'\)")
 """The variable that stands for an option, in what typer says of a bad value."""
@@ -121,10 +125,29 @@ def _ending(arguments: Sequence[str]) -> Iterator[None]:
         raise typer.Exit(EXIT_UNREAD) from error
     except (OSError, typer.Exit, SystemExit):
         raise
+    except (MemoryError, RuntimeError) as error:
+        if (shortage := _shortage(error)) is None:
+            _tell_bug(error, as_json)
+            raise
+        _tell(shortage, as_json)
+        raise typer.Exit(EXIT_ERROR) from error
     except Exception as error:
-        if as_json:
-            _emit_error(f"{type(error).__name__}: {error}", "a bug: please report it", EXIT_BUG)
+        _tell_bug(error, as_json)
         raise
+
+
+def _shortage(error: MemoryError | RuntimeError) -> MltreeError | None:
+    """What the machine has too little of; None where that is not what happened."""
+    if isinstance(error, MemoryError):
+        hint = "ulimit -v, a job's limit or the machine; mltree check tells what a search takes"
+        return InputError(f"not enough memory{f': {error}' if str(error) else ''}", hint=hint)
+    return InputError(FEW_THREADS) if str(error) == NO_THREAD else None
+
+
+def _tell_bug(error: Exception, as_json: bool) -> None:
+    """Report a bug as an event, where events are wanted."""
+    if as_json:
+        _emit_error(f"{type(error).__name__}: {error}", "a bug: please report it", EXIT_BUG)
 
 
 def _tell(error: MltreeError, as_json: bool) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from mltree import config
+from mltree.heap import check_limits
 
 __all__ = [
     "ADVANCED",
@@ -82,7 +83,8 @@ class Command(TyperCommand):
                 param.envvar = VARIABLES + str(param.name).upper()
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it."""
+        """Run it, once it is sure that NumPy can be loaded."""
+        check_limits()
         _given.set({name: (value, _origin(ctx, name)) for name, value in ctx.params.items()})
         return super().invoke(ctx)
 

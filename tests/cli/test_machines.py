@@ -190,13 +190,62 @@ def test_no_home(start: Start, tmp_path: Path, is_right: Right) -> None:
     ],
 )
 def test_limits_are_named(start: Start, warm: str, limits: str, words: str) -> None:
-    assert is_refused(start(limits, XDG_CACHE_HOME=warm), words)
+    assert is_refused(start(limits, XDG_CACHE_HOME=warm, MLTREE_THREADS="2"), words)
+
+
+@pytest.mark.parametrize("command", ["check", "evaluate", "search"])
+@pytest.mark.parametrize("limit", [100_000, 204_800])
+def test_no_memory_for_numpy_is_one_line(start: Start, command: str, limit: int) -> None:
+    more = ("--tree", "none.nwk") if command == "evaluate" else ()
+    limits = f"ulimit -v {limit}"
+    run = start(limits, command, str(PRIMATES), *more, MLTREE_THREADS="2")
+    assert (run.returncode, run.stdout, len(run.stderr.splitlines())) == (2, "", 1)
+    assert is_refused(
+        run, f"the process may map {limit >> 10} MiB of memory (ulimit -v), and needs"
+    )
+    assert start(limits, command, "--help").returncode == 0
+
+
+THREADLESS = """
+import sys, threading
+left, really = int(sys.argv.pop(1)), threading.Thread.start
+def start(thread):
+    global left
+    left -= 1
+    if left < 0:
+        raise RuntimeError("can't start new thread")
+    really(thread)
+threading.Thread.start = start
+from mltree.__main__ import main
+main()
+"""
+"""mltree where the system starts so many threads only (``ulimit -u``, which root has not)."""
+
+
+@pytest.mark.parametrize(
+    ("count", "arguments"),
+    [
+        (0, ["--help"]),
+        (0, ["check", str(PRIMATES)]),
+        (2, ["check", str(PRIMATES)]),
+        (2, ["search", str(PRIMATES), "--prefix", "x"]),
+        (5, ["search", str(PRIMATES), "--prefix", "x"]),
+    ],
+)
+def test_no_thread_is_one_line(count: int, arguments: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-c", THREADLESS, str(count), *arguments]
+    environment = {**os.environ, "MLTREE_THREADS": "2", "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in run.stderr
+    assert is_refused(run, "the system refuses to start threads (ulimit -u")
 
 
 def test_the_reference_needs_none_of_it(start: Start) -> None:
     run = start(
         "ulimit -v 420000; ulimit -f 100", "check", str(PRIMATES), "--device", "reference",
-        XDG_CACHE_HOME="/proc", HOME="/proc", TMPDIR="/proc", PATH="",
+        MLTREE_THREADS="2", XDG_CACHE_HOME="/proc", HOME="/proc", TMPDIR="/proc", PATH="",
     )  # fmt: skip
     assert run.returncode == 0
     assert all(line.startswith("[00:") for line in run.stderr.splitlines())
