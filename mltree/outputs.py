@@ -58,8 +58,10 @@ class Outputs(Value):
             raise InputError(f"cannot write to {self.folder}", hint="give --prefix another folder")
         for path in map(self.path, kinds):
             with naming(path):
-                if _is_folder(path) or _is_folder(path.with_name(path.name + DRAFT)):
-                    raise InputError(f"{path} is a folder", hint="remove it, or change --prefix")
+                for own in (path, path.with_name(path.name + DRAFT)):
+                    if (what := _obstacle(own)) is not None:
+                        hint = "remove it, or change --prefix"
+                        raise InputError(f"{own} is {what}", hint=hint)
 
     def claim(self, kinds: Sequence[str], redo: bool) -> None:
         """Make sure, before a run, that it overwrites no results unasked.
@@ -114,7 +116,19 @@ def claim_file(path: Path, redo: bool) -> None:
 
 def _is_folder(path: Path) -> bool:
     """Whether there is one; unlike Path.is_dir, it raises what else the system says."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def _obstacle(path: Path) -> str | None:
+    """What has a file's name and cannot be written, or hangs whoever reads it."""
+    mode = _mode(path)
+    found = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+    return next((what for is_such, what in found if is_such(mode)), None)
+
+
+def _mode(path: Path) -> int:
+    """What the system says of a file; 0 where there is none."""
     try:
-        return stat.S_ISDIR(path.stat().st_mode)
+        return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return 0

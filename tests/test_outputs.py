@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,10 +81,19 @@ def test_a_name_that_is_accepted_can_be_written(tmp_path: Path, length: int) -> 
         outputs.write({"log": ""})
 
 
-def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("draft", ["", ".partial"])
+@pytest.mark.parametrize(("make", "what"), [(os.mkdir, "folder"), (os.mkfifo, "FIFO")])
+def test_what_stands_in_the_place_of_a_file_is_refused(
+    tmp_path: Path, make: Callable[[str], None], what: str, draft: str
+) -> None:
+    outputs = Outputs(tmp_path, "x")
+    make(str(outputs.path("log")) + draft)
+    with pytest.raises(InputError, match=rf"x\.mltree\.log{draft} is a {what}"):
+        outputs.check(["bestTree", "log"])
+
+
+def test_a_folder_in_the_place_of_a_file_is_not_removed(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path, "x")
     outputs.path("log").mkdir()
-    with pytest.raises(InputError, match=r"x\.mltree\.log is a folder"):
-        outputs.check(["bestTree", "log"])
     with pytest.raises(InputError, match=r"cannot remove .*x\.mltree\.log"):
         outputs.remove("log")
