@@ -28,7 +28,7 @@ from mltree.device.worker import Worker
 from mltree.errors import DeviceError
 from mltree.threads import threads
 
-__all__ = ["Ahead", "build"]
+__all__ = ["Ahead", "build", "builders", "search_workers"]
 
 
 LOOK = 0.01
@@ -43,19 +43,14 @@ class Ahead:
         self._device, self._layout = device, layout
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         weakref.finalize(self, _end, self._running)
-        most = threads().number
-        if most < 2 or not sys.executable:
-            return
         with suppress(OSError, DeviceError):
-            missing = [name for name in workers if not self._mark(name).exists()]
-            for first in range(min(most, len(missing))):
-                own = missing[first::most]
+            for own in _shared_out(device, layout, workers):
                 self._running.update(dict.fromkeys(own, _start(device, layout, own)))
 
     @classmethod
     def of_search(cls, device: DeviceInfo, layout: Layout) -> Ahead:
-        """Those that every search needs, in the order in which it does."""
-        return cls(device, layout, ("sites", "tripod", "scan", *(["walk"] * (layout.lanes > 1))))
+        """Those that every search needs."""
+        return cls(device, layout, search_workers(layout))
 
     def wait(self, worker: str) -> None:
         """Return when nobody is at work on it any more."""
@@ -66,6 +61,28 @@ class Ahead:
     def _mark(self, worker: str) -> Path:
         """A file that is there once the worker has been built."""
         return _mark(self._device, self._layout, worker)
+
+
+def search_workers(layout: Layout) -> tuple[str, ...]:
+    """The workers that every search needs, in the order in which it does."""
+    return ("sites", "tripod", "scan", *(["walk"] * (layout.lanes > 1)))
+
+
+def builders(device: DeviceInfo, layout: Layout) -> int:
+    """Processes that a search would start to build its workers."""
+    try:
+        return len(_shared_out(device, layout, search_workers(layout)))
+    except (OSError, DeviceError):
+        return 0
+
+
+def _shared_out(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> list[list[str]]:
+    """What each of the processes builds; there are as many as threads, and none with one thread."""
+    most = threads().number
+    if most < 2 or not sys.executable:
+        return []
+    missing = [name for name in workers if not _mark(device, layout, name).exists()]
+    return [missing[first::most] for first in range(min(most, len(missing)))]
 
 
 def build(index: int, workers: Sequence[str], numbers: dict[str, Any]) -> None:

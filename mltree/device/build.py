@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -202,10 +203,11 @@ def _plain_options() -> list[str]:
     return ["-I", str(source_folder()), "-w"]
 
 
-def is_built(device: cl.Device, layout: Layout) -> bool:
-    """Whether the first worker of every run was built before, so that the driver will find it."""
+def is_built(device: cl.Device, layout: Layout, workers: Sequence[str] = ("sites",)) -> bool:
+    """Whether workers, those of every run, were built before, so that the driver will find them."""
     with suppress(OSError, DeviceError):
-        return mark("built", device, "sites", layout).exists()
+        marks = (mark("built", device, name, layout.of_worker(name)) for name in workers)
+        return all(path.exists() for path in marks)
     return False
 
 

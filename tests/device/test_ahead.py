@@ -11,7 +11,7 @@ import pytest
 
 from mltree.device import ahead
 from mltree.device import build as module
-from mltree.device.ahead import Ahead, build
+from mltree.device.ahead import Ahead, build, builders, search_workers
 from mltree.device.discovery import choose_device
 from mltree.device.info import DeviceInfo
 from mltree.device.layout import Layout
@@ -102,6 +102,7 @@ def test_there_are_as_many_processes_as_threads(
     assert len(started) == min(number, len(names))
     assert sorted(name for own in started for name in own) == sorted(names)
     assert [own[0] for own in started] == list(names[:number]), "the first ones first"
+    assert builders(*job) == min(number, len(search_workers(job[1])))
 
 
 @pytest.mark.parametrize("reason", ["thread", "interpreter", "folder", "process"])
