@@ -51,12 +51,15 @@ __version__ = "0.1.0"
 
 _LAZY = frozenset(__all__) - {"__version__"}
 
+_NAMESAKES = ("model", "search")
+"""Functions that have the name of a package of mltree."""
+
 
 class _Package(ModuleType):
-    """This package. Some of its functions have the name of a part of it, such as ``search``.
+    """This package. Some of its functions have the name of a package of it, such as ``search``.
 
-    Python binds a part's name when the part is first imported; here the function keeps it, and the
-    part is had by ``from mltree.search import ...``.
+    Python binds a package's name when the package is first imported; here the function keeps the
+    name, and has the package's attributes, so that ``import mltree.search.state`` is of use.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -65,6 +68,8 @@ class _Package(ModuleType):
         from mltree import api
 
         value = getattr(api, name)
+        if name in _NAMESAKES:  # mltree.api has imported the package
+            value.__dict__ = vars(sys.modules[f"mltree.{name}"])
         self.__dict__[name] = value
         return value
 

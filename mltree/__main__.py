@@ -2,11 +2,13 @@
 
 import gc
 import os
+import sys
+from contextlib import suppress
 
 from mltree.heap import keep_freed_memory
 from mltree.ranks import join, leave
 from mltree.stopping import STDERR, ignore, listen
-from mltree.threads import limit_drivers
+from mltree.threads import FEW_THREADS, limit_drivers
 
 YOUNG_OBJECTS = 200_000
 """Made before Python looks for garbage among them, twice as many as imports make, which stay: its
@@ -17,7 +19,10 @@ once, for 10 ms. Little here is ever part of a cycle."""
 def main() -> None:
     """Heed signals before anything that takes time is imported, run, and keep to how it ended."""
     _take_standard_streams()
-    listen()
+    try:
+        listen()
+    except RuntimeError:
+        sys.exit(_refuse_threads())
     gc.set_threshold(YOUNG_OBJECTS)
     keep_freed_memory()
     join()
@@ -33,6 +38,13 @@ def main() -> None:
     finally:
         leave()
         gc.freeze()  # or Python, at its end, looks for garbage among all that there is: 0.1 s
+
+
+def _refuse_threads() -> int:
+    """Say that no thread can be started; the exit code of what cannot be used."""
+    with suppress(OSError):
+        os.write(STDERR, f"mltree: {FEW_THREADS}\n".encode())
+    return 2
 
 
 def _take_standard_streams() -> None:

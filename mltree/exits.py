@@ -25,6 +25,7 @@ from mltree.habits import COMMANDS, translated
 from mltree.ranks import trouble
 from mltree.stopping import give_way, unbroken
 from mltree.streams import harmless, turn_away
+from mltree.threads import FEW_THREADS
 
 __all__ = ["EXIT_CODES", "Commands", "exit_code", "leave_out_others"]
 
@@ -51,6 +52,9 @@ EXIT_CODES = (
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """What a command line is refused by that cannot be read; typer exports the special case alone."""
+
+NO_THREAD = "can't start new thread"
+"""What Python says where the system starts none."""
 
 _VARIABLE = re.compile(r" \(env var: '(\w+)'\)")
 """The variable that stands for an option, in what typer says of a bad value."""
@@ -125,9 +129,11 @@ def _ending(arguments: Sequence[str]) -> Iterator[None]:
         yield
     except BrokenPipeError as error:
         raise typer.Exit(EXIT_UNREAD) from error
-    except (MltreeError, MemoryError, OSError) as error:
+    except (MltreeError, MemoryError, OSError, RuntimeError) as error:
         expected = _expected(error)
         if expected is None:
+            if isinstance(error, RuntimeError):
+                _tell_bug(error, as_json)
             raise
         _tell(expected, as_json)
         raise typer.Exit(EXIT_ERROR) from error
@@ -142,19 +148,26 @@ def _ending(arguments: Sequence[str]) -> Iterator[None]:
     except (typer.Exit, SystemExit):
         raise
     except Exception as error:
-        if as_json:
-            _emit_error(f"{type(error).__name__}: {error}", "a bug: please report it", EXIT_BUG)
+        _tell_bug(error, as_json)
         raise
 
 
-def _expected(error: MltreeError | MemoryError | OSError) -> MltreeError | None:
-    """The error as one of ours: out of memory, or a name that no file has; None for others."""
+def _expected(error: Exception) -> MltreeError | None:
+    """The error as one of ours: of memory, threads or a file's name; None for others."""
     if isinstance(error, MltreeError):
         return error
     if isinstance(error, OSError):
         told = InputError(f"{_shortened(str(error.filename))}: {error.strerror}")
         return told if error.errno in NO_NAMES else None
-    return InputError(": ".join(filter(None, ["out of memory", str(error)])), hint=LESS)
+    if isinstance(error, MemoryError):
+        return InputError(": ".join(filter(None, ["out of memory", str(error)])), hint=LESS)
+    return InputError(FEW_THREADS) if str(error) == NO_THREAD else None
+
+
+def _tell_bug(error: Exception, as_json: bool) -> None:
+    """Report a bug as an event, where events are wanted."""
+    if as_json:
+        _emit_error(f"{type(error).__name__}: {error}", "a bug: please report it", EXIT_BUG)
 
 
 def _tell(error: MltreeError, as_json: bool) -> None:

@@ -12,10 +12,18 @@ from dataclasses import field, replace
 from functools import partial
 
 from mltree.alignment.patterns import Patterns
-from mltree.device.ahead import Ahead
+from mltree.device.ahead import Ahead, builders, search_workers
 from mltree.device.build import is_built
 from mltree.device.calibration import notices
-from mltree.device.demand import APART_BYTES, Demand, Rows, rows_of, shared_limits, slots_of
+from mltree.device.demand import (
+    APART_BYTES,
+    Company,
+    Demand,
+    Rows,
+    rows_of,
+    shared_limits,
+    slots_of,
+)
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, shares_pay
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import (
@@ -40,7 +48,7 @@ from mltree.likelihood.classes import Columns
 from mltree.likelihood.engine import Engine, Room
 from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.reference import ReferenceEngine
-from mltree.ranks import LONE, Ranks
+from mltree.ranks import LONE, Ranks, turn
 from mltree.threads import threads
 from mltree.values import Value
 
@@ -118,13 +126,24 @@ class Placement(Value, kw_only=True):
         """What will be taken here at the peak; None where no device is."""
         if not self.devices:
             return None
-        later = self.afterwards and self.afterwards.memory
-        return max(self._memory, later or self._memory, key=lambda plan: plan.process + plan.clas)
+        opened = [self] if self.afterwards is None else [self, self.afterwards]
+        plans = (placement._planned(self._company) for placement in opened)
+        return max(plans, key=lambda plan: plan.process + plan.clas)
+
+    def _planned(self, company: Company) -> MemoryPlanned:
+        data = self.n_tips, self._own_patterns, self.parts, self.ranges, self.rows, company
+        return self._demand.planned(self.devices, self.layouts[0], self.room, *data)
 
     @property
-    def _memory(self) -> MemoryPlanned:
-        data = self.n_tips, self._own_patterns, self.parts, self.ranges, self.rows
-        return self._demand.planned(self.devices, self.layouts[0], self.room, *data)
+    def _company(self) -> Company:
+        device, layout = self.devices[0], self.layouts[0]
+        searches = self.trees is not None
+        workers = search_workers(layout) if searches else ("sites",)
+        return Company(
+            compiles=device.is_cpu and not is_built(device.handle, layout, workers),
+            builders=builders(device, layout) if searches and not self.in_panels else 0,
+            ranks=turn()[1],
+        )
 
     def show(self, emit: Emit) -> None:
         """Tell what the user should know before it is opened."""
@@ -174,7 +193,6 @@ class Placement(Value, kw_only=True):
 
     def _open_session(self, patterns: Patterns) -> Session:
         (device,), (layout,) = self.devices, self.layouts
-        layout = replace(layout, parted=layout.parted or len(patterns.parts) > 1)
         return Session(
             device.handle, patterns, layout, self.bounds,
             memory_limit=self._limit,

@@ -135,7 +135,10 @@ def _hear(pipe: int) -> None:
     """Start the end at the first signal, and end at once at the second."""
     number = _next(pipe)
     _heard.set()
-    threading.Thread(target=_leave, args=(number,), name="parting", daemon=True).start()
+    try:
+        threading.Thread(target=_leave, args=(number,), name="parting", daemon=True).start()
+    except RuntimeError:  # the system starts no more
+        _leave(number)
     time.sleep(ECHO)
     os.set_blocking(pipe, False)
     with suppress(BlockingIOError):

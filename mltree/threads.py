@@ -10,12 +10,21 @@ them are told (:mod:`mltree.device.surroundings`).
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["VARIABLE", "Threads", "limit_drivers", "share_out", "threads"]
+__all__ = [
+    "FEW_THREADS",
+    "VARIABLE",
+    "Threads",
+    "limit_drivers",
+    "may_start",
+    "share_out",
+    "threads",
+]
 
 VARIABLE = "MLTREE_THREADS"
 """What ``--threads`` sets, and what may be set instead of it."""
@@ -27,6 +36,9 @@ DRIVERS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "DPCPP_CPU_NUM_CUS
 
 LIBRARIES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 """The same for NumPy's linear algebra."""
+
+FEW_THREADS = "the system refuses to start threads (ulimit -u, or a container's limit of processes)"
+"""What is wrong where :func:`may_start` says no."""
 
 
 class Threads(NamedTuple):
@@ -78,6 +90,24 @@ def limit_drivers(environment: MutableMapping[str, str] = os.environ) -> None:
         told = _positive(environment.get(variable, ""))
         keeps = told is not None and told < found.number and VARIABLE not in environment
         environment[variable] = str(told if keeps else found.number)
+
+
+def may_start(count: int) -> bool:
+    """Whether the process may have so many more threads, which are started and ended."""
+    end = threading.Event()
+    started = []
+    try:
+        for _ in range(count):
+            thread = threading.Thread(target=end.wait, daemon=True)
+            thread.start()
+            started.append(thread)
+    except RuntimeError:
+        return False
+    finally:
+        end.set()
+        for thread in started:
+            thread.join()
+    return True
 
 
 def _affinity() -> int:

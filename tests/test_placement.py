@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from mltree import placement as module
 from mltree.device import discovery
-from mltree.device.demand import Rows
+from mltree.device.demand import BUILDER_BYTES, COMPILING_BYTES, GPU_BUILDER_BYTES, Rows
 from mltree.device.discovery import REFERENCE, choose_device, find_devices
 from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
@@ -243,3 +244,23 @@ def test_the_plan_has_the_rows_of_trees_that_are_tested(problem: Problem) -> Non
     assert plans[1].on_devices - plans[0].on_devices == bytes_of_rows
     is_cpu = placement.devices[0].is_cpu
     assert plans[1].process - plans[0].process == (1 + is_cpu) * bytes_of_rows
+
+
+def test_the_plan_has_what_compiles_and_who_else_is_there(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placement = replace(placed(problem), trees=4)
+    plans = []
+    for built, number, ranks in ((True, 0, 1), (False, 2, 1), (True, 0, 3)):
+        monkeypatch.setattr(module, "is_built", lambda *_, built=built: built)
+        monkeypatch.setattr(module, "builders", lambda *_, number=number: number)
+        monkeypatch.setattr(module, "turn", lambda ranks=ranks: (0, ranks))
+        plan = placement.memory
+        assert plan is not None
+        plans.append(plan)
+    warm, cold, shared = plans
+    is_cpu = placement.devices[0].is_cpu
+    assert warm.others == 0
+    assert cold.process - warm.process == is_cpu * COMPILING_BYTES
+    assert cold.others == 2 * (BUILDER_BYTES if is_cpu else GPU_BUILDER_BYTES)
+    assert shared.others == 2 * shared.process == 2 * warm.process

@@ -172,3 +172,10 @@ def test_a_terminal_that_is_gone_changes_nothing(start: Start) -> None:
     process.send_signal(signal.SIGHUP)
     process.wait(timeout=LONG)
     assert process.returncode == 129
+
+
+def test_a_signal_is_heard_where_no_thread_can_be_started(start: Start) -> None:
+    refused = "def refuse(thread): raise RuntimeError\nimport threading\n"
+    process = start(f"{refused}threading.Thread.start = refuse\nready(); time.sleep(600)")
+    process.send_signal(signal.SIGTERM)
+    assert end_of(process) == (128 + signal.SIGTERM, "mltree: stopped by SIGTERM\n")

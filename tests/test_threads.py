@@ -6,12 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from mltree import threads as module
-from mltree.threads import DRIVERS, LIBRARIES, limit_drivers, threads
+from mltree.threads import DRIVERS, LIBRARIES, limit_drivers, may_start, threads
 
 
 @pytest.fixture(autouse=True)
@@ -146,3 +147,17 @@ def test_numpy_is_told_before_it_is_loaded(command: str, arguments: list[str]) -
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert run.stdout == "{'3'}\n", run.stderr
+
+
+@pytest.mark.parametrize("most", [0, 3, 4, 5])
+def test_threads_are_tried_and_ended(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, start = threading.active_count(), threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if threading.active_count() >= before + most:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    assert may_start(4) is (most >= 4)
+    assert threading.active_count() == before

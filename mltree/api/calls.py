@@ -7,6 +7,7 @@ KeyboardInterrupt; the next call starts afresh.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 from mltree.alignment.source import forget_pipes
+from mltree.device.surroundings import for_a_call
 from mltree.errors import InputError
 from mltree.events import Event, ignore
 from mltree.placement import Resources
@@ -35,10 +37,19 @@ PAUSE = 0.25
 _turn = threading.RLock()
 
 
+def _begin_turns() -> None:
+    """Let a forked process begin anew: whichever thread had its turn is not there."""
+    global _turn  # noqa: PLW0603
+    _turn = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_turns)
+
+
 @contextmanager
 def in_turn() -> Iterator[None]:
-    """Wait for the calls of other threads to end."""
-    with _turn:
+    """Wait for the calls of other threads to end, and leave the environment as it was."""
+    with _turn, for_a_call():
         yield
 
 

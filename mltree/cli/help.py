@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from mltree import config
 from mltree.errors import InputError
+from mltree.heap import check_limits
 
 __all__ = [
     "ADVANCED",
@@ -139,7 +140,7 @@ class Command(TyperCommand):
                 param.envvar = VARIABLES + str(param.name).upper()
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it, unless something that is given is nothing: an unset variable of a script.
+        """Run it, where NumPy can be loaded, unless something that is given is nothing: an unset variable of a script.
 
         Raises: InputError: it is.
         """
@@ -150,6 +151,7 @@ class Command(TyperCommand):
                 name = max(param.opts, key=len) if is_option else metavar_of(param)
                 hint = "leave it out, or give it a value; is a variable not set?"
                 raise InputError(f"{name} is empty", hint=hint)
+        check_limits()
         _given.set({name: (value, _origin(ctx, name)) for name, value in ctx.params.items()})
         _config_file.set(ctx.meta.get(CONFIG_FILE, ""))
         return super().invoke(ctx)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import resource
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -118,7 +120,19 @@ def _is_file(name: str) -> bool:
 
 
 def spent_so_far(wall: float, device: float) -> ResourcesSpent:
-    """What the process has taken; ``wall`` and ``device``: seconds."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+    """What the process and those that it started have taken; ``wall`` and ``device``: seconds."""
+    usage, ended = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu = usage.ru_utime + usage.ru_stime + ended.ru_utime + ended.ru_stime + _children_seconds()
     unit = 1 if sys.platform == "darwin" else KIB
-    return ResourcesSpent(wall, usage.ru_utime + usage.ru_stime, device, usage.ru_maxrss * unit)
+    return ResourcesSpent(wall, cpu, device, usage.ru_maxrss * unit)
+
+
+def _children_seconds() -> float:
+    """CPU seconds of the processes that this one started and that still run, where Linux tells."""
+    ticks = 0
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            for process in listed.read_text().split():
+                fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))  # its own, and of those it has waited for
+    return ticks / os.sysconf("SC_CLK_TCK")

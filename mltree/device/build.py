@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,9 +16,11 @@ from typing import cast
 import pyopencl as cl
 
 from mltree.contract import Op
-from mltree.device.cache import cache_folder, write_whole
+from mltree.device.cache import cache_folder, files_below, write_whole
 from mltree.device.layout import FEW_HELD, Layout
+from mltree.device.linker import POCL_FOLDER, keep_sum
 from mltree.device.pocl import is_pocl
+from mltree.device.waiting import check_process
 from mltree.errors import DeviceError
 from mltree.likelihood.program import Program
 
@@ -30,6 +33,7 @@ __all__ = [
     "is_built",
     "is_nvidia",
     "local_memory",
+    "mark",
     "queue_on",
     "register_limit",
     "resident_groups",
@@ -43,6 +47,9 @@ WORKERS = ("sites", "scan", "tripod", "walk", "rell")
 
 SOURCES = (".cl", ".h")
 """Endings of the files that a build may read; prose stands beside them."""
+
+PROGRAM = "program.bc"
+"""The name of the file that PoCL keeps a program in."""
 
 SPIN_LIMIT = 1 << 25
 """Polls of the grid barrier before it reports a fault: tens of seconds, where most passes take
@@ -139,19 +146,10 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
     Raises:
         DeviceError: the driver could not compile it; carries the end of its log.
     """
-    limit = [f"-cl-nv-maxrregcount={register_limit(name, layout)}"] if is_nvidia(device) else []
-    options = [
-        *limit,
-        *_plain_options(),
-        "-cl-mad-enable",
-        f"-DSPIN_LIMIT={SPIN_LIMIT}",
-        f"-DSOURCE_HASH=0x{source_hash()}",
-        f"-DWIDE_PRODUCTS={int(has_matrix_unit(device, WIDE_CAPABILITY))}",
-        *layout.options(),
-    ]
     try:
         with warnings.catch_warnings():  # NVIDIA's compiler talks about its registers
             warnings.simplefilter("ignore", cl.CompilerWarning)
+            options = _worker_options(device, name, layout)
             program = _build(context, device, f'#include "{name}.cl"\n', options)
     except cl.RuntimeError as error:
         log = str(error).strip().splitlines()
@@ -160,8 +158,22 @@ def build_worker(context: cl.Context, device: cl.Device, name: str, layout: Layo
             hint=f"layout {layout}; please report this with the driver's version",
         ) from error
     with suppress(OSError, DeviceError):
-        _mark(device, layout).touch()
+        mark("built", device, name, layout).touch()
     return cl.Kernel(program, "worker")
+
+
+def _worker_options(device: cl.Device, name: str, layout: Layout) -> list[str]:
+    """All that a worker's build depends on, beside the device and its driver."""
+    limit = [f"-cl-nv-maxrregcount={register_limit(name, layout)}"] if is_nvidia(device) else []
+    return [
+        *limit,
+        *_plain_options(),
+        "-cl-mad-enable",
+        f"-DSPIN_LIMIT={SPIN_LIMIT}",
+        f"-DSOURCE_HASH=0x{source_hash()}",
+        f"-DWIDE_PRODUCTS={int(has_matrix_unit(device, WIDE_CAPABILITY))}",
+        *layout.options(),
+    ]
 
 
 def build_kernels(context: cl.Context, device: cl.Device, name: str, **values: int) -> cl.Program:
@@ -191,41 +203,71 @@ def _plain_options() -> list[str]:
     return ["-I", str(source_folder()), "-w"]
 
 
-def is_built(device: cl.Device, layout: Layout) -> bool:
-    """Whether kernels of such a layout were built before, so that the driver will find them."""
+def is_built(device: cl.Device, layout: Layout, workers: Sequence[str] = ("sites",)) -> bool:
+    """Whether workers, those of every run, were built before, so that the driver will find them."""
     with suppress(OSError, DeviceError):
-        return _mark(device, layout).exists()
+        marks = (mark("built", device, name, layout.of_worker(name)) for name in workers)
+        return all(path.exists() for path in marks)
     return False
 
 
-def _mark(device: cl.Device, layout: Layout) -> Path:
-    """The empty file that says so; it is kept where the kernels are, and goes with them."""
-    kind = (layout.states, layout.codes, layout.categories, str(layout))
-    parts = (device.name, device.platform.version, device.driver_version, source_hash(), *kind)
-    digest = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
-    return cache_folder() / f"built-{digest[:16]}"
+def mark(kind: str, device: cl.Device, name: str, layout: Layout) -> Path:
+    """The empty file of a worker that was ``built``, or ``compiled`` by a CPU's driver too.
+
+    It is kept where the kernels are, and goes with them.
+
+    Raises:
+        DeviceError: there is no folder for it.
+    """
+    driver = device.name, device.platform.version, device.driver_version
+    parts = (*driver, name, *_worker_options(device, name, layout))
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return cache_folder() / f"{kind}-{digest[:16]}"
 
 
 def _build(context: cl.Context, device: cl.Device, source: str, options: list[str]) -> cl.Program:
     """The program, from the binary that an earlier run kept where the driver keeps none itself."""
+    check_process()
     program: cl.Program
+    if is_pocl(device) and POCL_FOLDER in os.environ:
+        return _build_on_pocl(context, source, options)
     if is_nvidia(device) or is_pocl(device):
         program = cl.Program(context, source).build(options)
-        if is_pocl(device) and not program.kernel_names:  # it kept less than the program
-            for kept in Path(os.environ["POCL_CACHE_DIR"]).iterdir():
-                shutil.rmtree(kept, ignore_errors=True)
-            program = cl.Program(context, source).build(options)
         return program
     parts = (device.name, device.platform.version, device.driver_version, source, *options)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     path = cache_folder() / f"kernel-{digest[:16]}.bin"
     with suppress(OSError, cl.Error):
-        program = cl.Program(context, [device], [path.read_bytes()]).build(options)
-        return program
+        if (kept := _whole(path.read_bytes())) is not None:
+            program = cl.Program(context, [device], [kept]).build(options)
+            return program
     program = cl.Program(context, source).build(options)
     with suppress(OSError, cl.Error):
         (binary,) = cast("list[bytes]", program.get_info(cl.program_info.BINARIES))
-        write_whole(path, binary)
+        write_whole(path, hashlib.sha256(binary).digest() + binary)
+    return program
+
+
+def _whole(kept: bytes) -> bytes | None:
+    """The binary that was kept behind its sum; None where it is another now."""
+    size = hashlib.sha256().digest_size
+    binary = kept[size:]
+    return binary if hashlib.sha256(binary).digest() == kept[:size] else None
+
+
+def _build_on_pocl(context: cl.Context, source: str, options: list[str]) -> cl.Program:
+    """The program, and a sum of what PoCL keeps of it: see :mod:`mltree.device.surroundings`."""
+    folder = Path(os.environ[POCL_FOLDER])
+    before = files_below(folder, PROGRAM)
+    program: cl.Program = cl.Program(context, source).build(options)
+    if not program.kernel_names:  # it kept less than the program
+        for kept in folder.iterdir():
+            shutil.rmtree(kept, ignore_errors=True)
+        before = set()
+        program = cl.Program(context, source).build(options)
+    for made in files_below(folder, PROGRAM) - before:
+        with suppress(OSError):
+            keep_sum(folder, made.read_bytes())
     return program
 
 

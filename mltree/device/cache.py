@@ -22,7 +22,15 @@ import platformdirs
 from mltree.errors import DeviceError
 from mltree.values import Value
 
-__all__ = ["cache_folder", "cache_notice", "find_folder", "is_trusted", "kept_files", "write_whole"]
+__all__ = [
+    "cache_folder",
+    "cache_notice",
+    "files_below",
+    "find_folder",
+    "is_trusted",
+    "kept_files",
+    "write_whole",
+]
 
 LEAST_ROOM = 32 << 20
 """Bytes that a folder has to have left: the kernels of a run take 1 to 5 MB, those of every
@@ -119,6 +127,16 @@ def kept_files(kind: str, files: Mapping[str, str], mode: int = 0o600) -> Path:
             if not folder.is_dir():  # another process was not faster
                 raise
     return folder
+
+
+def files_below(folder: Path, *endings: str) -> set[Path]:
+    """Files with such endings, however deep, while other processes make and remove some."""
+    return {
+        Path(parent, name)
+        for parent, _, names in os.walk(folder)
+        for name in names
+        if name.endswith(endings)
+    }
 
 
 def write_whole(path: Path, content: bytes) -> None:

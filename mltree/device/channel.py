@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.device.waiting import Watch, patience
+from mltree.device.waiting import Watch, check_process, patience
 from mltree.errors import DeviceError
 
 __all__ = ["MAILBOX", "Channel", "Mailbox"]
@@ -39,6 +39,7 @@ class Channel:
 
     def write(self, buffer: cl.Buffer, array: npt.NDArray[Any], offset: int = 0) -> None:
         """Send an array, which must not change before the next read; ``offset``: bytes."""
+        check_process()
         # pyopencl lets an event of a transfer go by waiting for it, so that it is kept.
         self._writes.append(
             cl.enqueue_copy(self._queue, buffer, array, dst_offset=offset, is_blocking=False)
@@ -47,6 +48,7 @@ class Channel:
 
     def ask(self, buffer: cl.Buffer, size: int, offset: int = 0) -> None:
         """Let the device begin, and fetch so many bytes when everything sent before is done."""
+        check_process()
         self._forget()
         box = self._mailbox if size <= MAILBOX else None
         done = box.order(buffer, size, offset) if box else cl.enqueue_marker(self._queue)

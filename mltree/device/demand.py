@@ -15,6 +15,7 @@ from mltree.settings import PRESETS
 
 __all__ = [
     "APART_BYTES",
+    "Company",
     "Demand",
     "Rows",
     "keeps_drawn",
@@ -37,9 +38,27 @@ DRAWN_BYTES, WEIGHT_BYTES = 2, 8
 SITE_BYTES = 8
 """Of the lnL of a site."""
 
-HOST_BYTES = 144 << 20
-"""Of a process with PoCL, its kernels and a search's own arrays: 113 to 170 MiB, as processors
-differ (12 to 64 taxa), and as much again while kernels are compiled."""
+HOST_BYTES = 120 << 20
+"""Of a process with PoCL, its kernels and a search's own arrays, once they are compiled: 82 to 120
+MiB of searches of 12 to 60 taxa, a choice of models and supports included."""
+
+COMPILING_BYTES = 200 << 20
+"""More of a process that compiles some of its kernels itself: PoCL keeps what LLVM took. First
+searches took 63 to 190 MiB more, as builders were done sooner or later, choices of models 200."""
+
+BUILDER_BYTES, GPU_BUILDER_BYTES = 160 << 20, 512 << 20
+"""Of a process that builds kernels ahead, for a CPU (157 and 162 MiB) and for a GPU."""
+
+
+class Company(NamedTuple):
+    """What else takes memory on the host, while a run does or at its start."""
+
+    compiles: bool = False
+    """Whether the process compiles kernels for a CPU."""
+    builders: int = 0
+    """Processes that build kernels ahead."""
+    ranks: int = 1
+    """Of the host, this one included."""
 
 
 def slots_of(n_tips: int) -> int:
@@ -122,11 +141,13 @@ class Demand(NamedTuple):
         parts: int,
         ranges: int,
         rows: Rows,
+        company: Company,
     ) -> MemoryPlanned:
         """What will be taken at the peak, of devices with so much room each.
 
-        ranges  of parts that there are so many trees for
-        rows    of weights and site lnL; the host has the latter too, once they are fetched
+        ranges   of parts that there are so many trees for
+        rows     of weights and site lnL; the host has the latter too, once they are fetched
+        company  what else takes memory on the host
         """
         most, slot = room.most * len(devices), layout.cla_bytes(n_patterns)
         own = min(self.own, most)
@@ -144,6 +165,8 @@ class Demand(NamedTuple):
             wide = rows.drawn * n_patterns * WEIGHT_BYTES
             stays = keeps_drawn(devices, rows.drawn, n_patterns)
             on_host += taken + (wide if stays else min(wide, RESAMPLED_BYTES))
+        process = HOST_BYTES + on_host + company.compiles * COMPILING_BYTES
+        builder = BUILDER_BYTES if devices[0].is_cpu else GPU_BUILDER_BYTES
         return MemoryPlanned(
             device=", ".join(info.name for info in devices),
             layout=str(layout),
@@ -154,6 +177,7 @@ class Demand(NamedTuple):
             tips=tips,
             matrices=matrices,
             sites=sites,
-            process=HOST_BYTES + on_host,
+            process=process,
+            others=(company.ranks - 1) * process + company.builders * builder,
             available=sum(info.memory for info in devices),
         )

@@ -10,7 +10,9 @@ import pyopencl as cl
 from mltree.device.build import has_matrix_unit
 from mltree.device.cache import cache_folder
 from mltree.device.info import DeviceInfo
-from mltree.device.pocl import little_room, name_cpu, why_unloadable
+from mltree.device.pocl import few_threads, little_room, name_cpu, why_unloadable
+from mltree.device.surroundings import prepare_process
+from mltree.device.waiting import check_process
 from mltree.errors import DeviceError
 from mltree.ranks import turn
 
@@ -49,7 +51,11 @@ REFERENCE_HINT = f"--device {REFERENCE} computes without one, slowly"
 
 
 def find_devices() -> list[DeviceInfo]:
-    """Every usable device, GPUs first. A platform that is broken is passed over."""
+    """Every usable device, GPUs first. A platform that is broken is passed over.
+
+    Raises:
+        DeviceError: drivers were loaded before this process was forked.
+    """
     found = []
     for platform in _platforms():
         try:
@@ -62,8 +68,10 @@ def find_devices() -> list[DeviceInfo]:
 
 
 def _platforms() -> list[cl.Platform]:
-    if little_room() is not None:
+    if (little_room() or few_threads()) is not None:
         return []
+    check_process()
+    prepare_process()
     try:
         platforms: list[cl.Platform] = cl.get_platforms()
     except cl.Error:
@@ -98,7 +106,7 @@ def no_device() -> DeviceError:
         cache_folder()
     except DeviceError as error:
         return error
-    if (reason := little_room() or why_unloadable()) is not None:
+    if (reason := little_room() or few_threads() or why_unloadable()) is not None:
         return DeviceError(f"no OpenCL device can be used: {reason}", hint=REFERENCE_HINT)
     if platforms := _platforms():
         names = ", ".join(platform.name.strip() for platform in platforms)

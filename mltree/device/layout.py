@@ -161,9 +161,10 @@ class Layout(Value):
 
     def of(self, patterns: Patterns) -> Layout:
         """The same for these: where they have an eigen system each, there is no P x tip."""
+        own = replace(self, parted=self.parted or len(patterns.parts) > 1)
         if patterns.systems is None:
-            return self
-        return replace(self, site_systems=True, tip_lookup=False, state_items=1)
+            return own
+        return replace(own, site_systems=True, tip_lookup=False, state_items=1)
 
     def of_worker(self, worker: str) -> Layout:
         """The same order of elements, shared by as many work-items as suit the worker best.

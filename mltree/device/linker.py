@@ -6,19 +6,30 @@ they call nothing outside and have no data of their own, only code, constants an
 the two (System V ABI, AMD64 supplement: R_X86_64_PC32 and its kin). What is more than that goes to
 the system's linker.
 
+The sum of every library is kept beside PoCL's programs, so that a damaged one is known: PoCL would
+load it, and end the process.
+
 This file is run by itself, as the command ``ld``; it knows nothing of mltree.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Unlinkable", "link"]
+__all__ = ["POCL_FOLDER", "SUMS", "Unlinkable", "has_sum", "keep_sum", "link", "sum_of"]
+
+POCL_FOLDER = "POCL_CACHE_DIR"
+"""The variable that tells PoCL where to keep programs."""
+
+SUMS = "sums"
+"""The folder, among PoCL's programs, of an empty file for each sum."""
 
 _FILE = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -237,8 +248,32 @@ def _files(arguments: Sequence[str]) -> tuple[Path, Path]:
     return Path(inputs[0]), Path(output)
 
 
+def sum_of(content: bytes) -> str:
+    """The sum of a file that PoCL keeps."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def has_sum(folder: Path, content: bytes) -> bool:
+    """Whether the sum of a file of PoCL's folder was kept."""
+    return (folder / SUMS / sum_of(content)).exists()
+
+
+def keep_sum(folder: Path, content: bytes) -> None:
+    """Keep the sum of a file of PoCL's folder; a sum that cannot be kept costs a compilation."""
+    with suppress(OSError):
+        (folder / SUMS).mkdir(mode=0o700, exist_ok=True)
+        (folder / SUMS / sum_of(content)).touch(mode=0o600)
+
+
+def _keep_sum(library: Path) -> None:
+    """Keep the sum of a library that was linked for PoCL."""
+    if folder := os.environ.get(POCL_FOLDER):
+        with suppress(OSError):
+            keep_sum(Path(folder), library.read_bytes())
+
+
 def _ask_system(arguments: Sequence[str], reason: Exception) -> int:
-    """Become the next linker on the PATH, if there is one.
+    """Call the next linker on the PATH, if there is one; its exit status.
 
     Never one before this, so that two of these do not call each other for ever.
     """
@@ -248,7 +283,10 @@ def _ask_system(arguments: Sequence[str], reason: Exception) -> int:
     for folder in filter(None, folders[after:]):
         command = Path(folder) / "ld"
         if os.access(command, os.X_OK):
-            os.execv(command, ["ld", *arguments])
+            status = os.spawnv(os.P_WAIT, command, ["ld", *arguments])
+            with suppress(ValueError, IndexError):
+                _keep_sum(Path(arguments[arguments.index("-o") + 1]))
+            return status
     sys.stderr.write(f"mltree's linker: {reason}, and there is no other ld\n")
     return 1
 
@@ -266,6 +304,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"mltree's linker: {error}\n")
         return 1
+    _keep_sum(target)
     return 0
 
 

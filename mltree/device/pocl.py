@@ -16,11 +16,14 @@ import os
 import re
 import resource
 import struct
+from functools import cache
 from pathlib import Path
 
 import pyopencl as cl
 
-__all__ = ["fitting_name", "is_pocl", "little_room", "name_cpu", "why_unloadable"]
+from mltree.threads import FEW_THREADS, may_start, threads
+
+__all__ = ["few_threads", "fitting_name", "is_pocl", "little_room", "name_cpu", "why_unloadable"]
 
 ADDRESS_SPACE = 1 << 30
 """Bytes that the process may have to map while PoCL compiles: searches of 12 taxa reached 0.81 GB,
@@ -28,6 +31,9 @@ ADDRESS_SPACE = 1 << 30
 
 ADDRESS_SPACE_CORE = 16 << 20
 """The same for each core: PoCL has a thread there, with a stack of 8 MiB."""
+
+SPARE_THREADS = 4
+"""Threads and processes of a run beside one for each CPU."""
 
 PLATFORM = "Portable Computing Language"
 
@@ -100,6 +106,15 @@ def little_room() -> str | None:
         f"the process may map {limit >> 20:,} MiB of memory (ulimit -v), and PoCL's compiler needs "
         f"{needed >> 20:,}"
     )
+
+
+@cache
+def few_threads() -> str | None:
+    """What is wrong where the process may start too few threads: PoCL ends it then.
+
+    It starts one for each CPU of the run, and a process to link a kernel, and mltree a few more.
+    """
+    return None if may_start(threads().number + SPARE_THREADS) else FEW_THREADS
 
 
 def name_cpu(device: cl.Device) -> None:

@@ -1,30 +1,72 @@
-"""What drivers are told before any of them is loaded, through the process's environment."""
+"""The environment variables that drivers read, when they are loaded and whenever they compile.
+
+A command sets them for good when it first looks for devices; a call of the library
+(:func:`for_a_call`) leaves the environment as it was.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
-import struct
 import sys
-from collections.abc import MutableMapping
-from contextlib import suppress
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mltree.device import linker
-from mltree.device.cache import cache_folder, cache_notice, is_trusted, kept_files
-from mltree.device.vendors import show_installed
+from mltree.device.cache import cache_folder, cache_notice, files_below, is_trusted, kept_files
+from mltree.device.vendors import VARIABLES, show_installed
 from mltree.errors import DeviceError
-from mltree.threads import limit_drivers
+from mltree.threads import DRIVERS, LIBRARIES, limit_drivers
 
-__all__ = ["prepare"]
+__all__ = ["for_a_call", "prepare", "prepare_process"]
 
-KERNELS = {"POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "nvidia"}
+PROGRAM_FILES = ("program.bc", ".so")
+"""Endings of the files that PoCL keeps of a program."""
+
+KERNELS = {linker.POCL_FOLDER: "pocl-programs", "CUDA_CACHE_PATH": "nvidia"}
 """Where PoCL and NVIDIA's driver keep compiled kernels, and our folders for them. Left to itself
 PoCL takes one under the temporary folder where there is no home, whoever made it."""
 
+CHANGED = (*DRIVERS, *LIBRARIES, *KERNELS, "XDG_CACHE_HOME", "PATH", VARIABLES[0])
+"""The variables that are set."""
+
+MAKING = 60.0
+"""Seconds from the start of a program's folder in which its sum may still be missing."""
+
 LONGEST_SHEBANG = 120
 """Bytes of a script's first line that every Linux reads (127 before 5.1)."""
+
+_kept: dict[str, str] = {}
+"""Values that this process's variables were given; none before drivers are loaded."""
+
+
+def prepare_process() -> None:
+    """Prepare this process's environment, once, before drivers are loaded."""
+    if not _kept:
+        prepare()
+        _kept.update({name: os.environ[name] for name in CHANGED if name in os.environ})
+
+
+@contextmanager
+def for_a_call() -> Iterator[None]:
+    """Put the environment back at the end of a call, and as drivers need it until then.
+
+    Drivers that are loaded go on to read it: PoCL compiles a kernel, and looks for a linker, when
+    it meets a size of work-groups for the first time.
+    """
+    before = {name: os.environ.get(name) for name in CHANGED}
+    os.environ.update(_kept)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is not None:
+                os.environ[name] = value
+            elif name in os.environ:
+                del os.environ[name]
 
 
 def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -33,14 +75,13 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
     Where no folder can be written, whoever asks for a device is told.
     """
     limit_drivers(environment)
-    environment.setdefault("PYOPENCL_NO_CACHE", "1")  # drivers and mltree.device.build have theirs
     try:
         folder = cache_folder()
     except DeviceError:
         return
     if cache_notice() is not None:  # processes that this one starts share its folder
         environment["XDG_CACHE_HOME"] = str(folder.parent)
-    _drop_broken(folder / KERNELS["POCL_CACHE_DIR"])
+    _drop_damaged(folder / KERNELS[linker.POCL_FOLDER])
     for variable, name in KERNELS.items():
         if variable not in environment or not is_trusted(Path(environment[variable])):
             environment[variable] = str(_made(folder / name))
@@ -48,40 +89,22 @@ def prepare(environment: MutableMapping[str, str] = os.environ) -> None:
     _bring_linker(environment)
 
 
-def _drop_broken(folder: Path) -> None:
-    """Let PoCL compile those programs again whose files a power cut or a full disk left incomplete.
+def _drop_damaged(folder: Path) -> None:
+    """Let PoCL compile those programs again whose files are not as they were made.
 
-    It loads what is there, and ends the process where a library cannot be loaded.
+    It loads what is there, and ends the process where a library is cut off or damaged. A program
+    that has no sum yet may be in the making (:func:`mltree.device.build.build_kernels`).
 
     folder  of its programs, each in a folder of two levels (``AB/CDE…/``)
     """
-    for file in [*folder.glob("*/*/**/*.so"), *folder.glob("*/*/program.bc")]:
+    for file in files_below(folder, *PROGRAM_FILES):
+        program = folder.joinpath(*file.relative_to(folder).parts[:2])
         with suppress(OSError):
-            if _is_cut(file) if file.suffix == ".so" else not file.stat().st_size:
-                program = folder.joinpath(*file.relative_to(folder).parts[:2])
-                shutil.rmtree(program, ignore_errors=True)
-
-
-def _is_cut(library: Path) -> bool:
-    """Whether an ELF file ends before one of its segments does."""
-    with library.open("rb") as file:
-        head = file.read(_HEAD.size)
-        if len(head) < _HEAD.size:
-            return True
-        first, size, count = _HEAD.unpack(head)
-        file.seek(first)
-        table = file.read(size * count)
-    if len(table) < size * count or size != _SEGMENT.size:
-        return True
-    ends = (offset + length for offset, length in _SEGMENT.iter_unpack(table))
-    return max(ends, default=0) > library.stat().st_size
-
-
-_HEAD = struct.Struct("=32x Q 14x H H 4x")
-"""Of a 64-bit ELF file: where its segments' headers begin, their size and number."""
-
-_SEGMENT = struct.Struct("=8x Q 16x Q 16x")
-"""Where a segment begins in the file, and its length there."""
+            content = file.read_bytes()
+            if not linker.has_sum(folder, content):
+                is_new = file.suffix != ".so" and time.time() - program.stat().st_mtime < MAKING
+                if not (is_new and content):
+                    shutil.rmtree(program, ignore_errors=True)
 
 
 def _made(folder: Path) -> Path:

@@ -9,6 +9,7 @@ costs one thread's wake-up (12 us beside PoCL's 90 us for the smallest program; 
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 from typing import Protocol
@@ -19,7 +20,7 @@ import pyopencl as cl
 from mltree.errors import DeviceError
 from mltree.shares import are_at_work
 
-__all__ = ["Waitable", "Watch", "patience"]
+__all__ = ["Waitable", "Watch", "check_process", "patience"]
 
 LEAST_PATIENCE = 600.0
 """Seconds that any command is given: a CPU may be compiling its kernel first."""
@@ -35,6 +36,29 @@ OUT = 0.01
 """Seconds between two looks whether all threads are back, at the very end."""
 
 _COMPLETE = int(cl.command_execution_status.COMPLETE)
+
+
+_process: int | None = None
+"""The process that loaded the drivers."""
+
+
+def check_process() -> None:
+    """Make sure that drivers are loaded in this process, or not loaded yet.
+
+    A fork leaves their threads behind: PoCL would never answer the forked process.
+
+    Raises:
+        DeviceError: this process was forked from the one that loaded them.
+    """
+    global _process  # noqa: PLW0603
+    if _process is None:
+        _process = os.getpid()
+    elif _process != os.getpid():
+        raise DeviceError(
+            "this process was forked from one that has used OpenCL, whose devices do not answer it",
+            hint="start processes with multiprocessing.get_context('spawn'), or make the first "
+            "call of mltree in the forked process",
+        )
 
 
 class Waitable(Protocol):
@@ -168,6 +192,9 @@ def _serve(box: _Box, asked: threading.Lock, answered: threading.Lock) -> None:
 
 
 _local = threading.local()
+
+os.register_at_fork(after_in_child=_boxes.clear)
+"""Threads that wait in the parent will never be back in the child."""
 
 
 @atexit.register

@@ -58,6 +58,8 @@ class MemoryPlanned(Event):
     """Site lnL of trees that are tested."""
     process: int
     """The process's largest resident size; a CPU's CLAs, matrices and tips are among it."""
+    others: int
+    """Of other processes of the run on this host: its ranks, and those that build kernels, once."""
     available: int
     """Memory of the devices."""
 
@@ -138,7 +140,8 @@ class ResourcesSpent(Event):
     wall: float
     """Seconds."""
     cpu: float
-    """CPU seconds of all its threads; a CPU that is the device computes in them."""
+    """CPU seconds of all its threads, where a CPU that is the device computes, and of the processes
+    that it started: its ranks on this machine, and builds of kernels."""
     device: float
     """Seconds that devices computed."""
     peak_memory: int

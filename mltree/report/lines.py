@@ -125,8 +125,9 @@ def _(event: MemoryPlanned) -> str:
     trees = "a tree" if event.trees == 1 else f"{event.trees} trees"
     near = f"{event.near / mib:,.1f} MiB for insertions, " if event.near else ""
     sites = f"{event.sites / mib:,.1f} MiB of site lnL, " if event.sites else ""
+    others = f", and others {event.others / mib:,.0f} MiB" if event.others else ""
     return (
-        f"memory: the process will take about {event.process / mib:,.0f} MiB; "
+        f"memory: the process will take about {event.process / mib:,.0f} MiB{others}; "
         f"{event.clas / mib:,.1f} MiB for the CLAs of {trees}, {event.slots} each, {near}{sites}"
         f"{event.matrices / mib:,.1f} MiB of P matrices, {event.tips / mib:,.1f} MiB of tips; "
         f"{event.device} has {event.available / mib:,.0f} MiB ({event.layout})"

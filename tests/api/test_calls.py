@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +12,54 @@ import pytest
 
 import mltree
 from mltree.api.calls import calling, resources_of
+from mltree.device.discovery import find_devices
+from mltree.device.surroundings import CHANGED
 from mltree.errors import InputError
 from mltree.events import Event, Notice
 from mltree.events.alignments import AlignmentLoaded
 from mltree.events.search import RoundDone
+
+ENVIRONMENT = """
+import os, sys
+import pyopencl  # sets one of its own
+before = dict(os.environ)
+import mltree, mltree.api, mltree.device.session
+assert dict(os.environ) == before, set(os.environ.items()) ^ set(before.items())
+sequences = dict(row.split("=") for row in sys.argv[1:])
+mltree.evaluate(sequences, "{tree}", "JC")
+likelihood = mltree.Likelihood(sequences, "{tree}", "JC")
+likelihood.gradient()
+assert dict(os.environ) == before, set(os.environ.items()) ^ set(before.items())
+"""
+
+FORKED = """
+import os, sys
+import mltree
+sequences = dict(row.split("=") for row in sys.argv[1:])
+likelihood = None
+
+def forked(call):
+    process = os.fork()
+    if process:
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    try:
+        call()
+    except mltree.MltreeError as error:
+        assert "spawn" in error.hint, error
+        sys.exit(3)
+    sys.exit(0)
+
+def evaluate(device=None):
+    return mltree.evaluate(sequences, "{tree}", "JC", device=device)
+
+print(forked(evaluate), "before the first call")
+likelihood = mltree.Likelihood(sequences, "{tree}", "JC")
+likelihood.lnl()
+print(forked(evaluate), forked(likelihood.lnl), forked(likelihood.gradient), "after it")
+print(forked(lambda: evaluate("reference")), "without a device")
+print(forked(lambda: forked(evaluate) == 3 or sys.exit(1)), "twice")
+likelihood.lnl()
+"""
 
 TREE = "(t0,t1,(t2,(t3,(t4,(t5,t6)))));"
 
@@ -71,3 +117,28 @@ def test_where_it_computes() -> None:
         resources_of(None, "half", None)
     with pytest.raises(InputError, match="'many' is no size"):
         resources_of(None, "double", "many")
+
+
+def _ran(code: str, sequences: dict[str, str]) -> str:
+    command = [sys.executable, "-c", code.format(tree=TREE)]
+    rows = [f"{name}={row}" for name, row in sequences.items()]
+    environment = {name: text for name, text in os.environ.items() if name not in CHANGED}
+    environment["PATH"] = os.defpath
+    return subprocess.run(
+        [*command, *rows], env=environment, stdout=subprocess.PIPE, text=True, check=True,
+        timeout=300,
+    ).stdout  # fmt: skip
+
+
+def test_the_environment_of_the_host_stays_as_it_was(sequences: dict[str, str]) -> None:
+    _ran(ENVIRONMENT, sequences)
+
+
+@pytest.mark.skipif(not find_devices(), reason="no OpenCL device")
+def test_a_forked_process_computes_or_is_told_how_to(sequences: dict[str, str]) -> None:
+    assert _ran(FORKED, sequences).splitlines() == [
+        "0 before the first call",
+        "3 3 3 after it",
+        "0 without a device",
+        "0 twice",
+    ]

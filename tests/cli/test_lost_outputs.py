@@ -191,6 +191,17 @@ def test_a_prefix_that_cannot_be_used_is_told_of_in_a_line(
     assert [path.name for path in Path().iterdir()] == ["a-file"]
 
 
+@pytest.mark.parametrize("kind", ["checkpoint", "log", "bestTree"])
+def test_a_fifo_in_a_files_place_is_told_of_in_a_line(run: Run, primates: str, kind: str) -> None:
+    os.mkfifo(f"x.mltree.{kind}")
+    for redo in ((), ("--redo",)):
+        result = run("search", primates, *QUICK, *redo)
+        assert result.exit_code == 2, result.exception
+        (line,) = complaints(result.stderr)
+        assert f"x.mltree.{kind} is a FIFO" in line
+    assert [path.name for path in Path().iterdir()] == [f"x.mltree.{kind}"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_folder_in_a_files_place_is_told_of_in_a_line(run: Run, primates: str, kind: str) -> None:
     Path(f"x.mltree.{kind}").mkdir()

@@ -19,6 +19,8 @@ import pytest
 
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.patterns import compress
+from mltree.device.linker import SUMS, keep_sum
+from mltree.device.surroundings import KERNELS
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.reference import ReferenceEngine
@@ -56,6 +58,10 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     engine = ReferenceEngine(patterns, model.n_categories, (1e-6, 100.0))
     (lnl,) = Likelihood(engine, (1e-6, 100.0)).log_likelihoods([tree], [Case((model,))])
     return path, float(lnl)
+
+
+POCL = KERNELS["POCL_CACHE_DIR"]
+"""The folder of PoCL's programs."""
 
 
 @pytest.fixture(scope="module")
@@ -121,36 +127,46 @@ def test_without_a_linker(cold: tuple[Path, Ended], is_right: Right) -> None:
     folder, run = cold
     assert is_right(run)
     assert "kernels are compiled" not in run.stderr
-    assert list((folder / "mltree" / "pocl").rglob("*.so"))
+    assert list((folder / "mltree" / POCL).rglob("*.so"))
     assert (folder / "mltree").stat().st_mode & 0o777 == 0o700
 
 
 HEADERS = 64 + 5 * 56
-"""Bytes of an ELF file that tell of its length; a shorter one would be compiled again."""
+"""Bytes of an ELF file that tell of its length: the loader refuses a shorter one."""
 
 
 def plant(warm: str, folder: Path) -> None:
-    """Kernels of PoCL's own names that end whoever loads them."""
-    shutil.copytree(Path(warm) / "mltree" / "pocl", folder, dirs_exist_ok=True)
+    """Kernels of PoCL's own names, with their sums, that end whoever loads them."""
+    shutil.copytree(Path(warm) / "mltree" / POCL, folder, dirs_exist_ok=True)
     libraries = list(folder.rglob("*.so"))
     assert libraries
     for library in libraries:
         content = library.read_bytes()
         library.write_bytes(content[:HEADERS].ljust(len(content), b"\xcc"))
+        keep_sum(folder, library.read_bytes())
 
 
 def test_planted_kernels_are_dangerous(start: Start, warm: str, tmp_path: Path) -> None:
     """Else the next test would show nothing."""
     shutil.copytree(Path(warm) / "mltree", tmp_path / "mltree")
-    plant(warm, tmp_path / "mltree" / "pocl")
+    plant(warm, tmp_path / "mltree" / POCL)
     assert start(XDG_CACHE_HOME=str(tmp_path)).returncode != 0
+
+
+def test_damaged_kernels_are_compiled_again(
+    start: Start, warm: str, tmp_path: Path, is_right: Right
+) -> None:
+    shutil.copytree(Path(warm) / "mltree", tmp_path / "mltree")
+    plant(warm, tmp_path / "mltree" / POCL)
+    shutil.rmtree(tmp_path / "mltree" / POCL / SUMS)
+    assert is_right(start(XDG_CACHE_HOME=str(tmp_path)))
 
 
 def test_kernels_that_others_planted_are_not_run(
     start: Start, warm: str, tmp_path: Path, is_right: Right
 ) -> None:
     plant(warm, tmp_path / "pocl" / "kcache")  # where PoCL looks if it finds no home
-    plant(warm, tmp_path / "mltree" / "pocl")
+    plant(warm, tmp_path / "mltree" / POCL)
     (tmp_path / "mltree").chmod(0o777)
     run = start(XDG_CACHE_HOME=str(tmp_path), HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path))
     assert is_right(run)
@@ -174,13 +190,62 @@ def test_no_home(start: Start, tmp_path: Path, is_right: Right) -> None:
     ],
 )
 def test_limits_are_named(start: Start, warm: str, limits: str, words: str) -> None:
-    assert is_refused(start(limits, XDG_CACHE_HOME=warm), words)
+    assert is_refused(start(limits, XDG_CACHE_HOME=warm, MLTREE_THREADS="2"), words)
+
+
+@pytest.mark.parametrize("command", ["check", "evaluate", "search"])
+@pytest.mark.parametrize("limit", [100_000, 204_800])
+def test_no_memory_for_numpy_is_one_line(start: Start, command: str, limit: int) -> None:
+    more = ("--tree", "none.nwk") if command == "evaluate" else ()
+    limits = f"ulimit -v {limit}"
+    run = start(limits, command, str(PRIMATES), *more, MLTREE_THREADS="2")
+    assert (run.returncode, run.stdout, len(run.stderr.splitlines())) == (2, "", 1)
+    assert is_refused(
+        run, f"the process may map {limit >> 10} MiB of memory (ulimit -v), and needs"
+    )
+    assert start(limits, command, "--help").returncode == 0
+
+
+THREADLESS = """
+import sys, threading
+left, really = int(sys.argv.pop(1)), threading.Thread.start
+def start(thread):
+    global left
+    left -= 1
+    if left < 0:
+        raise RuntimeError("can't start new thread")
+    really(thread)
+threading.Thread.start = start
+from mltree.__main__ import main
+main()
+"""
+"""mltree where the system starts so many threads only (``ulimit -u``, which root has not)."""
+
+
+@pytest.mark.parametrize(
+    ("count", "arguments"),
+    [
+        (0, ["--help"]),
+        (0, ["check", str(PRIMATES)]),
+        (2, ["check", str(PRIMATES)]),
+        (2, ["search", str(PRIMATES), "--prefix", "x"]),
+        (5, ["search", str(PRIMATES), "--prefix", "x"]),
+    ],
+)
+def test_no_thread_is_one_line(count: int, arguments: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-c", THREADLESS, str(count), *arguments]
+    environment = {**os.environ, "MLTREE_THREADS": "2", "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in run.stderr
+    assert is_refused(run, "the system refuses to start threads (ulimit -u")
 
 
 def test_the_reference_needs_none_of_it(start: Start) -> None:
     run = start(
         "ulimit -v 420000; ulimit -f 100", "check", str(PRIMATES), "--device", "reference",
-        XDG_CACHE_HOME="/proc", HOME="/proc", TMPDIR="/proc", PATH="",
+        MLTREE_THREADS="2", XDG_CACHE_HOME="/proc", HOME="/proc", TMPDIR="/proc", PATH="",
     )  # fmt: skip
     assert run.returncode == 0
     assert all(line.startswith("[00:") for line in run.stderr.splitlines())

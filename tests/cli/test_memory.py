@@ -16,6 +16,7 @@ from mltree.alignment.alphabet import DNA
 from mltree.device.discovery import choose_device
 from mltree.model.grammar import parse_model
 from mltree.simulation import letters, sites
+from mltree.threads import threads
 from mltree.tree.random_trees import random_topology
 
 Run = Callable[..., Result]
@@ -52,12 +53,24 @@ def planned(events: str) -> dict[str, int]:
 
 
 def test_a_search_takes_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within a fifth, once its kernels are compiled; on a CPU within the promise too."""
+    """Within a fifth, once its kernels are compiled; on a CPU within the promise too.
+
+    Before, up to half less: it depends on which of the processes that build are done first.
+    """
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
     search = ("search", FROGS, "--device", "cpu", "--prefix", "x", "--redo", "--json")
-    peak(*search, "--preset", "fast", "--moves", "nni")  # compiles where nothing has yet
     taken = peak(*search, "--preset", "fast")
+    first = planned(Path("out").read_text())
+    assert first["process"] / 2 < taken < 1.15 * first["process"]
+    assert (first["others"] > 0) == (threads().number > 1)
+    for _ in range(2):  # the second finds all that the first compiled beside its builders
+        taken = peak(*search, "--preset", "fast")
     plan = planned(Path("out").read_text())
+    assert plan["process"] < first["process"]
+    assert not plan["others"]
     assert taken == pytest.approx(plan["process"], rel=0.2)
     assert taken < PROMISE + 2 * plan["clas"]
 
@@ -74,7 +87,8 @@ def test_so_does_an_ultrafast_bootstrap_of_long_data(
     (tmp_path / "long.fa").write_text(text)
     monkeypatch.chdir(tmp_path)
     search = ("search", "long.fa", "--device", "cpu", "--preset", "fast", "--model", "JC+G4")
-    taken = peak(*search, "--ufboot", "1000", "--prefix", "x", "--json")
+    for _ in range(2):  # the first compiles what nothing has yet
+        taken = peak(*search, "--ufboot", "1000", "--prefix", "x", "--json", "--redo")
     plan = planned(Path("out").read_text())
     assert plan["process"] > 3 * (plan["clas"] + plan["near"])
     assert taken == pytest.approx(plan["process"], rel=0.25)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from mltree.device import ahead
-from mltree.device.ahead import Ahead, build
+from mltree.device import build as module
+from mltree.device.ahead import Ahead, build, builders, search_workers
 from mltree.device.discovery import choose_device
 from mltree.device.info import DeviceInfo
 from mltree.device.layout import Layout
 from mltree.device.layout_choice import rule_layout
 from mltree.errors import DeviceError
+from mltree.threads import Threads
+
+UNKNOWN = 7
+"""Patterns of a block that OpenCL has no vector for."""
 
 
 @pytest.fixture
 def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder for marks; processes that are started see the usual one."""
-    monkeypatch.setattr(ahead, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(module, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(ahead, "threads", lambda: Threads(2, "--threads", 2))
     return tmp_path
 
 
@@ -37,17 +41,17 @@ def test_what_a_process_has_built_is_not_built_again(
     job: tuple[DeviceInfo, Layout], marks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device, layout = job
-    started = []
+    started: list[str] = []
 
-    def start(*job: object) -> _Done:
-        started.append(job[2])
+    def start(device: DeviceInfo, layout: Layout, workers: list[str]) -> _Done:
+        started.extend(workers)
         return _Done()
 
     monkeypatch.setattr(ahead, "_start", start)
     assert set(Ahead.of_search(device, layout)._running) >= {"sites", "scan", "tripod"}
     assert not list(marks.iterdir())
-    build(device.index, "sites", asdict(layout))
-    assert len(list(marks.iterdir())) == 1
+    build(device.index, ["sites"], asdict(layout))
+    assert len(list(marks.glob("compiled-*"))) == 1
     started.clear()
     Ahead(device, layout, ("sites", "scan"))
     assert started == ["scan"]
@@ -66,20 +70,42 @@ def test_a_process_of_its_own_builds(job: tuple[DeviceInfo, Layout]) -> None:
 
 def test_a_build_that_fails_is_left_to_whoever_needs_it(job: tuple[DeviceInfo, Layout]) -> None:
     device, layout = job
-    building = Ahead(device, layout, ("none such",))
-    building.wait("none such")
-    assert building._running["none such"].returncode == 1
-    assert not ahead._mark(device, layout, "none such").exists()
+    layout = replace(layout, vw=UNKNOWN)
+    building = Ahead(device, layout, ("sites",))
+    building.wait("sites")
+    assert building._running["sites"].returncode == 1
+    assert not ahead._mark(device, layout, "sites").exists()
 
 
 def test_processes_end_with_whoever_started_them(job: tuple[DeviceInfo, Layout]) -> None:
-    building = Ahead(*job, ("another such",))
-    process = building._running["another such"]
+    device, layout = job
+    building = Ahead(device, replace(layout, vw=UNKNOWN), ("sites",))
+    process = building._running["sites"]
     del building
     assert process.returncode is not None
 
 
-@pytest.mark.parametrize("reason", ["core", "interpreter", "folder", "process"])
+@pytest.mark.parametrize("number", [2, 3, 8])
+def test_there_are_as_many_processes_as_threads(
+    job: tuple[DeviceInfo, Layout], marks: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(ahead, "threads", lambda: Threads(number, "--threads", 16))
+    started: list[list[str]] = []
+
+    def start(device: DeviceInfo, layout: Layout, workers: list[str]) -> _Done:
+        started.append(workers)
+        return _Done()
+
+    monkeypatch.setattr(ahead, "_start", start)
+    names = ("sites", "tripod", "scan", "walk")
+    Ahead(*job, names)
+    assert len(started) == min(number, len(names))
+    assert sorted(name for own in started for name in own) == sorted(names)
+    assert [own[0] for own in started] == list(names[:number]), "the first ones first"
+    assert builders(*job) == min(number, len(search_workers(job[1])))
+
+
+@pytest.mark.parametrize("reason", ["thread", "interpreter", "folder", "process"])
 def test_nothing_is_started_where_it_cannot_be(
     job: tuple[DeviceInfo, Layout], marks: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
@@ -87,12 +113,12 @@ def test_nothing_is_started_where_it_cannot_be(
         raise DeviceError("no folder") if reason == "folder" else OSError("no processes")
 
     match reason:
-        case "core":
-            monkeypatch.setattr(os, "cpu_count", lambda: 1)
+        case "thread":
+            monkeypatch.setattr(ahead, "threads", lambda: Threads(1, "--threads", 16))
         case "interpreter":
             monkeypatch.setattr(sys, "executable", "")
         case "folder":
-            monkeypatch.setattr(ahead, "cache_folder", refused)
+            monkeypatch.setattr(module, "cache_folder", refused)
         case "process":
             monkeypatch.setattr(subprocess, "Popen", refused)
     building = Ahead(*job, ("sites",))
@@ -108,3 +134,6 @@ class _Done:
 
     def wait(self) -> None:
         pass
+
+    def poll(self) -> int:
+        return 0

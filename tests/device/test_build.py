@@ -125,9 +125,10 @@ def test_binaries_are_kept_where_the_driver_keeps_none(
     assert _runs(device) == 7
     (kept,) = tmp_path.iterdir()
     whole = kept.read_bytes()
-    kept.write_bytes(b"damaged")
-    assert _runs(device) == 7
-    assert kept.read_bytes() != b"damaged", "built anew, and kept"
+    for damaged in (b"damaged", whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
+        kept.write_bytes(damaged)
+        assert _runs(device) == 7
+        assert kept.read_bytes() != damaged, "built anew, and kept"
     kept.write_bytes(whole)
     real, given = cl.Program, []
 
@@ -152,6 +153,9 @@ def test_kernels_are_new_until_they_were_built(
     assert build.build_worker(cl.Context([device]), device, "sites", layout) == "kernel"
     assert build.is_built(device, layout)
     assert not build.is_built(device, gpu_layout(4, 16, 8, 32, False, 1))
+    for name in ("parted", "site_systems", "tip_lookup", "fp64"):
+        assert not build.is_built(device, replace(layout, **{name: not getattr(layout, name)}))
+    assert not build.is_built(device, replace(layout, systems=2))
     monkeypatch.setattr(build, "source_hash", lambda: "another")
     assert not build.is_built(device, layout)
 

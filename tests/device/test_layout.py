@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -137,3 +137,12 @@ def test_without_doubles_everything_is_single() -> None:
     assert layout.single
     assert not layout.fp64
     assert "fp32" in str(layout)
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Layout)])
+def test_every_field_of_a_layout_is_an_option(name: str) -> None:
+    """Else two layouts would share what a driver or a mark keeps of one of them."""
+    layout = gpu_layout(4, 16, 4, 32, False, 2)
+    value = getattr(layout, name)
+    other = not value if isinstance(value, bool) else 2 * value
+    assert replace(layout, **{name: other}).options() != layout.options()

@@ -96,9 +96,10 @@ def test_damaged_files_end_in_nothing_else(case: int) -> None:
         assert library.startswith(b"\x7fELF")
 
 
-def ld(*arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
+def ld(*arguments: str, path: str = "", **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-IS", linker.__file__, *arguments]
-    return subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
+    environment = {"PATH": path, **more}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_the_command_takes_what_clang_gives_it(tmp_path: Path) -> None:
@@ -125,6 +126,23 @@ def test_the_rest_is_the_next_linkers(tmp_path: Path) -> None:
     other.write_text('#!/bin/sh\necho "$@"\n')
     other.chmod(0o755)
     assert ld(*arguments, path=str(other.parent)).stdout.split() == list(arguments)
+
+
+@pytest.mark.parametrize("symbol", [None, 3], ids=["own", "system's"])
+def test_the_sum_of_what_was_linked_is_kept(symbol: int | None, tmp_path: Path) -> None:
+    other = tmp_path / "bin" / "ld"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho linked > $3; exit 0\n")
+    other.chmod(0o755)
+    source, target = tmp_path / "a.o", tmp_path / "a.so"
+    source.write_bytes(object_file() if symbol is None else object_file(symbol=symbol))
+    arguments = ("-shared", "-o", str(target), str(source))
+    path = f"{other.parent}:/usr/bin:/bin"
+    assert ld(*arguments, path=path).returncode == 0
+    assert not (tmp_path / "sums").exists(), "not for PoCL"
+    assert ld(*arguments, path=path, POCL_CACHE_DIR=str(tmp_path)).returncode == 0
+    (kept,) = (tmp_path / "sums").iterdir()
+    assert kept.name == linker.sum_of(target.read_bytes())
 
 
 def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import struct
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from mltree.device import surroundings
-from mltree.device.surroundings import prepare
+from mltree.device.linker import SUMS, keep_sum, sum_of
+from mltree.device.surroundings import CHANGED, KERNELS, for_a_call, prepare, prepare_process
 from mltree.errors import DeviceError
 from mltree.threads import DRIVERS, LIBRARIES
+
+POCL = KERNELS["POCL_CACHE_DIR"]
 
 
 @pytest.fixture(autouse=True)
@@ -34,10 +37,10 @@ def prepared() -> dict[str, str]:
 
 
 def test_kernels_are_kept_in_the_private_folder(prepared: dict[str, str], folder: Path) -> None:
-    assert prepared["POCL_CACHE_DIR"] == str(folder / "pocl")
+    assert prepared["POCL_CACHE_DIR"] == str(folder / POCL)
     assert prepared["CUDA_CACHE_PATH"] == str(folder / "nvidia")
     assert "XDG_CACHE_HOME" not in prepared
-    assert (folder / "pocl").stat().st_mode & 0o777 == 0o700
+    assert (folder / POCL).stat().st_mode & 0o777 == 0o700
 
 
 def test_a_users_own_folder_stands_where_it_is_private(tmp_path: Path, folder: Path) -> None:
@@ -52,10 +55,10 @@ def test_a_users_own_folder_stands_where_it_is_private(tmp_path: Path, folder: P
 
 
 def test_what_stands_in_the_way_goes(tmp_path: Path, folder: Path) -> None:
-    (folder / "pocl").write_text("a file")
+    (folder / POCL).write_text("a file")
     (folder / "nvidia").symlink_to(tmp_path)
     prepare({})
-    for name in ("pocl", "nvidia"):
+    for name in (POCL, "nvidia"):
         assert (folder / name).is_dir()
         assert not (folder / name).is_symlink()
 
@@ -108,35 +111,68 @@ def test_without_any_folder_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(surroundings, "cache_folder", none)
     environment: dict[str, str] = {}
     prepare(environment)
-    assert set(environment) == {"PYOPENCL_NO_CACHE", *DRIVERS, *LIBRARIES}
+    assert set(environment) == {*DRIVERS, *LIBRARIES}
 
 
-def test_programs_with_a_broken_file_go(folder: Path) -> None:
-    whole = struct.pack("=4s28xQ14xHH4x", b"\x7fELF", 64, 56, 1).ljust(64, b"\0")
-    whole += struct.pack("=8xQ16xQ16x", 0, 200) + bytes(80)
-    libraries = {"whole": whole, "cut": whole[:-1], "cut short": whole[:90], "empty": b""}
-    for name, content in libraries.items():
-        library = folder / "pocl" / "AB" / name / "worker" / "1-1-1" / "worker.so"
+def test_all_that_is_changed_is_known(prepared: dict[str, str]) -> None:
+    assert set(prepared) <= set(CHANGED)
+
+
+def test_a_call_puts_the_environment_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings, "_kept", {})
+    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    before = dict(os.environ)
+    with for_a_call():
+        prepare_process()
+        during = dict(os.environ)
+        assert during["POCL_CACHE_DIR"]
+        assert during["PATH"] != before["PATH"]
+    assert dict(os.environ) == before
+    with for_a_call():
+        assert dict(os.environ) == during, "a kernel may have to be compiled"
+    assert dict(os.environ) == before
+
+
+def test_programs_with_a_damaged_file_go(folder: Path) -> None:
+    pocl = folder / POCL
+    for name in ("whole", "new", "cut", "other", "empty", "no sum", "half", "nothing"):
+        program = pocl / "AB" / name
+        library = program / "worker" / "1-1-1" / "worker.so"
         library.parent.mkdir(parents=True)
-        library.write_bytes(content)
-        (folder / "pocl" / "AB" / name / "program.bc").write_bytes(b"BC")
-    (folder / "pocl" / "AB" / "no program").mkdir()
-    (folder / "pocl" / "AB" / "no program" / "program.bc").touch()
+        for file, content in ((library, b"library"), (program / "program.bc", b"BC")):
+            file.write_bytes(content + name.encode())
+            keep_sum(pocl, file.read_bytes())
+    libraries = {"cut": b"libra", "other": b"librarY", "empty": b"", "no sum": b"another"}
+    for name, content in libraries.items():
+        (pocl / "AB" / name / "worker" / "1-1-1" / "worker.so").write_bytes(content)
+    for name, content in {"half": b"B", "new": b"half a second old", "nothing": b""}.items():
+        (pocl / "AB" / name / "program.bc").write_bytes(content)
+    os.utime(pocl / "AB" / "half", (0, 0))
     prepare({})
-    assert [path.name for path in (folder / "pocl" / "AB").iterdir()] == ["whole"]
-    assert len(list((folder / "pocl" / "AB").rglob("*.*"))) == 2
+    assert {path.name for path in (pocl / "AB").iterdir()} == {"whole", "new"}
+    assert len(list((pocl / "AB").rglob("*.*"))) == 4
 
 
 BUILD = """
+import numpy as np, pyopencl as cl
 from mltree.device.build import build_kernels, context_on
 from mltree.device.discovery import find_devices
 device = next(info.handle for info in find_devices() if info.is_cpu)
-program = build_kernels(context_on(device), device, "widen", FP64=1)
-print(program.all_kernels()[0].function_name, flush=True)
+context = context_on(device)
+kernel, = build_kernels(context, device, "widen", FP64=1).all_kernels()
+queue, wide = cl.CommandQueue(context), np.zeros(128)
+buffers = [cl.Buffer(context, cl.mem_flags.READ_WRITE, size) for size in (256, 1024)]
+cl.enqueue_copy(queue, buffers[0], np.full(128, 3, np.uint16))
+kernel(queue, (128,), (128,), *buffers, np.uint64(0), np.uint64(128))
+cl.enqueue_copy(queue, wide, buffers[1])
+print(kernel.function_name, wide.sum(), flush=True)
 """
 
 
-def test_half_a_program_is_compiled_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["program.bc", "*.so"])
+@pytest.mark.parametrize("damage", ["half", "zeros", "noise"])
+def test_what_is_damaged_is_compiled_again(kind: str, damage: str, tmp_path: Path) -> None:
     def built() -> str:
         environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
         environment.pop("POCL_CACHE_DIR", None)
@@ -145,10 +181,18 @@ def test_half_a_program_is_compiled_again(tmp_path: Path) -> None:
             command, env=environment, capture_output=True, text=True, check=False
         ).stdout
 
-    assert built() == "widen\n"
-    (program,) = (tmp_path / "mltree" / "pocl").glob("*/*/program.bc")
-    size = program.stat().st_size
-    os.truncate(program, size // 2)
-    assert built() == "widen\n"
-    (program,) = (tmp_path / "mltree" / "pocl").glob("*/*/program.bc")
-    assert program.stat().st_size == size
+    pocl = tmp_path / "mltree" / POCL
+    assert built() == "widen 384.0\n"
+    (file,) = pocl.rglob(kind)
+    whole, made = file.read_bytes(), file.stat().st_ino
+    assert built() == "widen 384.0\n"
+    assert file.stat().st_ino == made, "kept"
+    program = pocl.joinpath(*file.relative_to(pocl).parts[:2])
+    half = len(whole) // 2
+    noise = random.Random(1).randbytes(half)
+    file.write_bytes({"half": b"", "zeros": bytes(half), "noise": noise}[damage] + whole[:half])
+    os.utime(program, (0, 0))
+    assert built() == "widen 384.0\n"
+    (file,) = pocl.rglob(kind)
+    assert file.stat().st_size == len(whole), "made again"
+    assert (pocl / SUMS / sum_of(file.read_bytes())).exists()
