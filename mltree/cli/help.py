@@ -140,9 +140,9 @@ class Command(TyperCommand):
                 param.envvar = VARIABLES + str(param.name).upper()
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it, where NumPy can be loaded, unless something that is given is nothing: an unset variable of a script.
+        """Run the command, unless NumPy cannot be loaded or a value is empty: an unset variable.
 
-        Raises: InputError: it is.
+        Raises: InputError: too low limits, or an empty value.
         """
         for param in self.params:
             value = ctx.params.get(param.name)

@@ -136,7 +136,7 @@ class Blocks(Value, eq=False):
         return slice(n_patterns) if is_front else self.places
 
     def systems(self, systems: SiteSystems | None) -> Float64:
-        """f64[blocks, words, lanes]: λ, √π, 1/√π, U and 1/speed of patterns; the first's as padding.
+        """f64[blocks, words, lanes]: λ, √π, 1/√π, U, 1/speed of patterns; the first's as padding.
 
         One number that nobody reads where patterns have none.
         """
@@ -147,8 +147,8 @@ class Blocks(Value, eq=False):
         own = systems.take(pattern)
         vectors = own.vectors.reshape(self.width, -1)
         speeds = 1 / own.speeds[:, None]
-        words = [own.eigenvalues, own.roots, 1 / own.roots, vectors, speeds]
-        words = np.concatenate(words, axis=1)
+        tables = [own.eigenvalues, own.roots, 1 / own.roots, vectors, speeds]
+        words: Float64 = np.concatenate(tables, axis=1)
         return words.reshape(self.count, self.vw, -1).swapaxes(1, 2)
 
     def chunks_of(self, first_part: Int32, parts: Int32) -> Int32:

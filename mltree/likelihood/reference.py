@@ -404,7 +404,8 @@ def exponential(generators: Float64, time: float) -> Float64:
     for _ in range(squarings):
         total = total @ total
         total /= total.sum(axis=-1, keepdims=True)
-    return total
+    exact: Float64 = total
+    return exact
 
 
 def _over_categories(

@@ -236,6 +236,7 @@ def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) ->
     rates, weights = np.zeros((systems, width)), np.zeros((systems, width))
     rates[:own, : arrays.n_categories // own] = (arrays.rates * scaler).reshape(own, -1)
     weights[:own, : arrays.n_categories // own] = arrays.weights.reshape(own, -1)
+    tables: list[Table]
     *tables, _, _ = vars(arrays).values()
     if systems > 1:
         last = [table if own > 1 else table[None] for table in tables]

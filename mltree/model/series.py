@@ -63,15 +63,14 @@ def is_direct(
     """
     states = generator.shape[-1]
     off = ~np.eye(states, dtype=bool)
-    is_kept = (generator[..., off] > 0.0).all(axis=-1)
+    is_kept = np.asarray((generator[..., off] > 0.0).all(axis=-1))
     if not is_kept.any():
         return is_kept
     short = _error(right * eigenvalues[..., None, :], left, generator) <= DIRECT * generator
     stationary = frequencies[..., None, :]
     moving = right[..., :-1], left[..., :-1, :]
     long = _error(*moving, np.eye(states) - stationary) <= DIRECT * stationary
-    found: NDArray[np.bool_] = is_kept & (short | ~off).all((-2, -1)) & long.all((-2, -1))
-    return found
+    return np.asarray(is_kept & (short | ~off).all((-2, -1)) & long.all((-2, -1)))
 
 
 def _error(a: Float64, b: Float64, exact: Float64) -> Float64:
@@ -100,7 +99,7 @@ class Series:
         powers = _powers(generator / self.rate)
         self.counts = _counts(powers)
         """Terms for q t up to `TERM_REACH`, up to half of it, a quarter of it ..."""
-        doublings = []
+        doublings: list[Float64] = []
         p, self.until = _sum(powers, TERM_REACH, len(powers)), self.reach
         is_stationary = _is_alike(right[:, :-1], left[:-1], frequencies)
         while len(doublings) < MOST_DOUBLINGS:

@@ -40,7 +40,8 @@ def site_systems(exchangeabilities: Float64, frequencies: Float64) -> SiteSystem
     parts = (np.concatenate(tables) for tables in zip(*each, strict=True))
     square = np.zeros((frequencies.shape[1],) * 2)
     square[np.triu_indices(len(square), 1)] = exchangeabilities
-    return SiteSystems(*parts, square + square.T).take(which.ravel())
+    eigenvalues, vectors, roots = parts
+    return SiteSystems(eigenvalues, vectors, roots, square + square.T).take(which.ravel())
 
 
 def _decomposed(
