@@ -236,12 +236,14 @@ def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) ->
     rates, weights = np.zeros((systems, width)), np.zeros((systems, width))
     rates[:own, : arrays.n_categories // own] = (arrays.rates * scaler).reshape(own, -1)
     weights[:own, : arrays.n_categories // own] = arrays.weights.reshape(own, -1)
-    tables: list[Table]
-    *tables, _, _ = vars(arrays).values()
+    tables: list[Table] = list(vars(arrays).values())[:-2]
     if systems > 1:
         last = [table if own > 1 else table[None] for table in tables]
         tables = [np.concatenate([t, np.repeat(t[-1:], systems - own, axis=0)]) for t in last]
-    return ModelArrays(*tables, rates.ravel(), weights.ravel())
+    eigenvalues, right, left, frequencies, generator, direct = tables
+    return ModelArrays(
+        eigenvalues, right, left, frequencies, generator, direct, rates.ravel(), weights.ravel()
+    )
 
 
 def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
