@@ -186,11 +186,11 @@ SATURATED = 0.1
 """Expected substitutions per site: beyond it lnL may be so flat that a step to a maximum far below
 gains nothing yet, and only its wrong curvature tells."""
 
-SINGULAR, RIDGE = 1e-6, 1e-3
+RIDGE = 1e-3
 """Three branches of which two count as one (nothing is known of the third's end, say) have a
-Hessian whose determinant is rounding: below that share of the product of its diagonal, this share
-of the diagonal is added to it, and the step is shared out. A step off rounding led anywhere: 4 of
-40 insertions' sets ended up to 1.5 lnL short on a device, and not in NumPy."""
+Hessian whose determinant is rounding: below this share, squared, of the product of its diagonal,
+this share of the diagonal is added to it, and the step is shared out. A step off rounding led
+anywhere: 4 of 40 sets of insertions ended up to 1.5 lnL short on a device, and not in NumPy."""
 
 MODEL_SQUARES = 4
 """S x S tables of a model's eigen system: right, left, the generator Q and Q Q."""
@@ -407,8 +407,9 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
     FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH
-    ENOUGH HOPE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED SINGULAR RIDGE
-    RELL_TILE FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
+    ENOUGH HOPE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
+    RELL_TILE
+    FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
 """
 NUMBERS = {name: globals()[name] for name in _KNOWN_TO_KERNELS.split()} | {
     "FUNCTIONS": len(Function)

@@ -65,7 +65,6 @@
 #define MOST_GROWTH (10)
 #define LEAST_REACH (0.1)
 #define SATURATED (0.1)
-#define SINGULAR (1e-06)
 #define RIDGE (0.001)
 #define RELL_TILE (4)
 #define FLOW_NEAR (0.001)

@@ -3,6 +3,7 @@
 #define OPTIMISE_H
 
 #include "grid.h"
+#include "tripod_step.h"
 
 // sum + a cell's partials of every width-th chunk, in order.
 static inline acc strided_sum(const plf_t *s, int cell, chunks_t of, int width, acc sum) {
@@ -109,39 +110,6 @@ static inline acc newton_target(const plf_t *s, acc t, acc slope, acc step, aim_
 static inline acc lone_target(const plf_t *s, acc t, acc slope, acc curve, aim_t *aim) {
   const acc step = curve < 0 ? slope / curve : (acc)INFINITY;
   return newton_target(s, t, slope, step > 0 ? t * step / (t + step) : step, aim);
-}
-
-// step = H^-1 g by Cramer's rule where -H is positive definite, and its determinant more than
-// `least` of the product of its diagonal; returns whether it is.
-static inline bool cramer_step(const acc g[3], const acc h[6], acc least, acc step[3]) {
-  const acc a = h[0], b = h[1], c = h[2], d = h[3], e = h[4], f = h[5];  // 11 22 33 12 13 23
-  const acc minor = a * b - d * d;
-  const acc det = c * minor - a * f * f + 2 * d * e * f - b * e * e;
-  if (!(a < 0 && minor > 0 && det < 0 && det < least * (a * b * c))) return false;
-  step[0] = ((b * c - f * f) * g[0] + (e * f - c * d) * g[1] + (d * f - b * e) * g[2]) / det;
-  step[1] = ((e * f - c * d) * g[0] + (a * c - e * e) * g[1] + (d * e - a * f) * g[2]) / det;
-  step[2] = ((d * f - b * e) * g[0] + (d * e - a * f) * g[1] + minor * g[2]) / det;
-  return true;
-}
-
-// The same, with a ridge on its diagonal where -H is all but singular. A length whose curvature is
-// not negative takes no part: what the data say nothing of has one of either sign, by rounding.
-static inline bool solve_tripod(const acc slopes[3], __global const acc *hessian, acc step[3]) {
-  const int one[3] = {0, 0, 1}, other[3] = {1, 2, 2};
-  acc g[3], h[6];
-  bool alone[3];
-  for (int n = 0; n < 3; ++n) {
-    alone[n] = !(hessian[n] < 0);
-    g[n] = alone[n] ? 0 : slopes[n];
-    h[n] = alone[n] ? -1 : hessian[n];
-  }
-  for (int n = 0; n < 3; ++n) h[3 + n] = alone[one[n]] || alone[other[n]] ? 0 : hessian[3 + n];
-  if (!cramer_step(g, h, (acc)SINGULAR, step)) {
-    for (int n = 0; n < 3; ++n) h[n] *= 1 + (acc)RIDGE;
-    if (!cramer_step(g, h, 0, step)) return false;
-  }
-  for (int n = 0; n < 3; ++n) step[n] = alone[n] ? (acc)INFINITY : step[n];
-  return true;
 }
 
 static inline void tripod_targets(const plf_t *s, __global const acc *g,

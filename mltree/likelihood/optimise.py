@@ -31,7 +31,6 @@ from mltree.contract import (
     MOST_MIXED,
     RIDGE,
     SATURATED,
-    SINGULAR,
     STEP_GROWTH,
     UPHILL,
     Control,
@@ -158,13 +157,13 @@ def solve_tripod(gradient: Float64, hessian: Float64) -> Float64 | None:
 
     A length whose curvature is not negative takes no part, its step infinite: what the data say
     nothing of has one of either sign, which is rounding. To what is all but singular a ridge is
-    added (:data:`mltree.contract.SINGULAR`).
+    added (:data:`mltree.contract.RIDGE`).
     """
     alone = ~(hessian[:3] < 0)
     first, second = np.array([[0, 0, 1], [1, 2, 2]])
     curves, gradient = np.where(alone, -1.0, hessian[:3]), np.where(alone, 0.0, gradient)
     between = np.where(alone[first] | alone[second], 0.0, hessian[3:])
-    step = _cramer(gradient, np.append(curves, between), SINGULAR)
+    step = _cramer(gradient, np.append(curves, between), RIDGE**2)
     if step is None:
         step = _cramer(gradient, np.append(curves * (1 + RIDGE), between), 0.0)
     return None if step is None else np.where(alone, np.inf, step)

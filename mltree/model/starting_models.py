@@ -46,13 +46,13 @@ LONG, MIDDLING, SHORT = 0.5, 0.1, 0.02
 """Expected substitutions per site, of every branch: where starts from afar begin. lnL has maxima in
 branch lengths too, which go with those in rates among sites."""
 
-FEW_FROM_AFAR, FAST_FROM_AFAR = (0.001, 1.0), 1000.0
-"""(p, alpha) of +I+G beside long branches, and the span of free rates beside short ones.
+FEW_FROM_AFAR, FREE_FROM_AFAR = (0.001, 1.0), (3.0, 1000.0)
+"""(p, alpha) of +I+G beside long branches; alpha of free rates beside middling branches, and their
+span beside short ones.
 
 Of 64 sets of 5 to 30 taxa and 40 to 1,500 sites under +I+G4, the starts above ended 0.04 to 8.3
 lower than the best of 60 in nine, with these and the model itself beside long branches in one, by
-0.04; of 40 under +R3 in five, by 0.06 to 1.6, with these and the model beside middling ones in
-none."""
+0.04; of 40 under +R3 in five, by 0.06 to 1.6, with these in none."""
 
 TILTED, TILT = 8, 1.5
 """Starts of classes that are models, and by how much (standard deviation of the logs) each moves
@@ -75,8 +75,12 @@ def distant_models(model: Model) -> list[tuple[float, Model]]:
     if model.mixture is not None:
         return []
     if isinstance(form, FreeRates) and not form.fixed:
-        fast = FreeRates.with_few_fast(len(form.rates), FAST_FROM_AFAR)
-        return [(MIDDLING, model), (SHORT, dataclasses.replace(model, heterogeneity=fast))]
+        k, (alpha, span) = len(form.rates), FREE_FROM_AFAR
+        even, fast = FreeRates.from_gamma(k, alpha), FreeRates.with_few_fast(k, span)
+        return [
+            (length, dataclasses.replace(model, heterogeneity=rates))
+            for length, rates in ((MIDDLING, even), (SHORT, fast))
+        ]
     if isinstance(form, Gamma) and not form.fixed:
         few = [(LONG, _with_gamma(model, form, *FEW_FROM_AFAR))] if p_is_free else []
         return [(LONG, model), *few]

@@ -66,6 +66,8 @@ class Course:
     outlook: float = np.inf
     """lnL that all further turns would gain, if each keeps the pace of the last two."""
     turns: int = 0
+    leapt: bool = False
+    """Whether the last turn was followed further: then the next one's pace tells little."""
 
     @property
     def hope(self) -> float:
@@ -77,9 +79,11 @@ class Course:
         gain = self.fit.lnl - before
         if np.isfinite(gain):
             pace = float(np.clip(gain / self.gain, LEAST_PACE, MOST_PACE)) if gain > 0 else 0.0
+            pace = MOST_PACE if self.leapt and gain > 0 else pace
             self.outlook = gain * pace / (1.0 - pace)
         self.gain = gain
         self.turns += 1
+        self.leapt = False
 
 
 def alternate(
@@ -242,7 +246,7 @@ def _leap(starts: Sequence[tuple[Course, _Place]], settings: SearchSettings) -> 
         best, fit = int(own.argmax()), course.fit
         gain = float(own[best]) - fit.lnl
         if gain >= settings.alternation_epsilon:
-            course.outlook = max(course.outlook, gain)
+            course.outlook, course.leapt = max(course.outlook, gain), True
             found = tried[n * len(LEAPS) + best]
             fit.tree.lengths[:], fit.model = found.tree.lengths, found.model
             fit.lnl, fit.part_lnls = float(own[best]), rows[n * len(LEAPS) + best]

@@ -9,7 +9,7 @@ from mltree.alignment.alphabet import DNA, PROTEIN
 from mltree.model import parameters
 from mltree.model.grammar import parse_model
 from mltree.model.points import with_vector
-from mltree.model.starting_models import TILTED, starting_models
+from mltree.model.starting_models import TILTED, distant_models, starting_models
 
 
 def test_starting_models_are_the_model_and_others_that_differ_among_sites() -> None:
@@ -48,3 +48,21 @@ def test_classes_that_are_alike_are_moved_apart() -> None:
         assert np.abs(one.frequencies - two.frequencies).max() > 0.01
         assert np.abs(one.rates - two.rates).max() > 0.01
     assert len(starting_models(parse_model("MIX{LG,WAG}+G4", PROTEIN))) == 1
+
+
+def test_starts_from_afar_have_lengths_of_their_own() -> None:
+    """Only where rates among sites are estimated, and not of mixtures."""
+    for text in ("GTR", "GTR+I{0.2}", "GTR+G4{0.5}", "GTR+R2{1/2}", "MIX{GTR+FO,GTR+FO}+G4"):
+        assert not distant_models(parse_model(text, DNA))
+    for text, count in (("GTR+I", 1), ("GTR+G4", 1), ("GTR+I+G4", 2), ("GTR+R3", 2)):
+        found = distant_models(parse_model(text, DNA))
+        assert len(found) == count
+        assert all(length > 0.01 for length, _ in found)
+
+
+def test_the_matrices_of_lg4x_start_in_other_orders() -> None:
+    model = parse_model("LG4X", PROTEIN)
+    first, *others = starting_models(model)
+    assert first is model
+    orders = {tuple(np.argsort(own.heterogeneity.rates).tolist()) for own in [first, *others]}
+    assert len(orders) == 3
