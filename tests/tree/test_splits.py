@@ -73,10 +73,10 @@ def test_5000_tips_are_no_problem() -> None:
     tree = random_topology(5000, rng)
     other = tree.copy()
     made = len(random_nnis(other, 0.1, rng))
-    started = time.perf_counter()
+    started = time.process_time()
     assert 0 < robinson_foulds(tree, other) <= 2 * made
     assert topology_key(tree) != topology_key(other)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @given(st.integers(4, 80), SEEDS)
