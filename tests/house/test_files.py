@@ -11,7 +11,7 @@ from mltree.header import render_header
 
 ROOT = Path(__file__).parents[2]
 
-MAX_LINES = {".py": 800, ".cl": 250, ".h": 260}
+MAX_LINES = {".py": 800, ".cl": 250, ".h": 300}
 
 HOSTS_AND_PATHS = re.compile(
     r"(registry|index|mirror)[-_a-z]* ?[=:] ?\"?https?:|https?://[^ \"]*/(packages|simple)/|"
