@@ -81,11 +81,11 @@ VECTOR_FUNCTION void edge_sums_mend(const plf_t *s, __global const real *model, 
 #else
   const real_v total = sums[0], whole = size;
 #endif
-  int any = ANY(!(total > whole * CANCELLED));
+  int mends = ANY(!(total > whole * CANCELLED));
 #if STATE_ITEMS > 1
-  UNROLLED(n, 5) any |= item_apart(any, 1 << n);
+  UNROLLED(n, 5) mends |= item_apart(mends, 1 << n);
 #endif
-  if (!any) return;
+  if (!mends) return;
   real_v exact[3];
   edge_sums_exact(s, model, p, block, k, x, y, exact);
   UNROLLED(t, 3) sums[t] = total > whole * CANCELLED ? sums[t] : exact[t];
