@@ -107,21 +107,31 @@ VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, bool 
   matvec_met(left, x, y, met);
 #define MEETING(m) met[m]
 #endif
+#define ADD_TERM(m)                                                                 \
+  const real_v a = MEETING(m);                                                      \
+  const real lambda = rate * system[READ_STATE(m)], change = expm1s[READ_STATE(m)]; \
+  const real_v term = change * a, first = (lambda * (change + 1)) * a;              \
+  sum += term;                                                                      \
+  slope += first;                                                                   \
+  curve += lambda * first;
+  if (is_direct) {
+    FOR_STATE(m) {
+      ADD_TERM(m)
+    }
+    sums[0] = sum;
+    sums[1] = slope;
+    sums[2] = curve;
+    return;
+  }
   real_v size = sum;
   FOR_STATE(m) {
-    const real_v a = MEETING(m);
-    const real lambda = rate * system[READ_STATE(m)], change = expm1s[READ_STATE(m)];
-    const real_v term = change * a;
-    sum += term;
+    ADD_TERM(m)
     size += fabs(term);
-    const real_v first = (lambda * (change + 1)) * a;
-    slope += first;
-    curve += lambda * first;
   }
   sums[0] = sum;
   sums[1] = slope;
   sums[2] = curve;
-  if (!is_direct) edge_sums_mend(s, model, p, block, k, x, y, size, sums);
+  edge_sums_mend(s, model, p, block, k, x, y, size, sums);
 }
 
 #endif

@@ -51,6 +51,9 @@ Int32 = npt.NDArray[np.int32]
 UNBOUNDED = 1 << 30
 """CLA slots: it has the host's memory."""
 
+CANCELLED = 2.0**-20
+"""Share of the size of a sum's terms below which they have cancelled each other."""
+
 MOST_TERMS_OF_ONE = 20
 """Terms of e^theta for theta up to 1, beside those that lead from a state to the farthest."""
 
@@ -103,6 +106,7 @@ class ReferenceEngine:
         self._bounds = length_bounds
         self._cla: dict[tuple[int, int], _Scaled] = {}
         self._p: dict[int, Float64] = {}
+        self._expm1: dict[int, Float64] = {}
         self._models: list[ModelRow] = []
         self._weights = patterns.weights[None].copy()
         self._site_lnl = np.zeros((1, patterns.n_patterns))
@@ -203,13 +207,13 @@ class ReferenceEngine:
         for part in range(first, first + parts):
             row = self._model_of(model, part)
             time = row.rates * self._lengths[length + stride * part]
-            change = (
-                row.right * np.expm1(time[:, None] * row.eigenvalues)[..., None, :]
-            ) @ row.left
+            expm1 = np.expm1(time[:, None] * row.eigenvalues)
+            change = (row.right * expm1[..., None, :]) @ row.left
             made = np.maximum(np.eye(self._row.states) + change, 0.0)
             for k in np.flatnonzero(self._is_indirect[model + part]):
                 made[:, k] = exponential(row.generator[:, k % row.generator.shape[1]], time[k])
             self._p[p + part] = made
+            self._expm1[p + part] = expm1
 
     def _reduce(self, cell: int, first_sum: int, count: int, first_part: int, parts: int) -> None:
         cells = self._cells[cell : cell + count, first_part : first_part + parts]
@@ -281,18 +285,41 @@ class ReferenceEngine:
         self, x: int, y: int, p: int, case: int, model: int, weights: int, cell: int
     ) -> None:
         del case  # its part is at hand
-        row = self._model(model)
-        a, b = self._operand(x), self._across(self._operand(y), p)
-        flow = row.rates[:, None, None] * row.generator
-        first = np.einsum("lkij,lkj->lki", flow, b.values)
-        orders = b.values, first, np.einsum("lkij,lkj->lki", flow, first)
-        terms = [
-            np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, a.values, order)
-            for order in orders
-        ]
-        (l0, l1, l2), _ = _over_categories(np.stack(terms), a.counts + b.counts)
+        row, part = self._model(model), model + self._part
+        a, b = self._operand(x), self._operand(y)
+        terms, size = self._by_eigen_system(row, a.values, b.values, self._expm1[p + self._part])
+        lost = (terms[0] < CANCELLED * size) & self._is_indirect[part]
+        terms = np.where(lost, self._by_generator(row, a, self._across(b, p)), terms)
+        (l0, l1, l2), _ = _over_categories(terms, a.counts + b.counts)
         self._cells[cell, self._part] = self._weighted(weights, l1 / l0)
         self._cells[cell + 1, self._part] = self._weighted(weights, l2 / l0 - (l1 / l0) ** 2)
+
+    @staticmethod
+    def _by_eigen_system(
+        row: ModelRow, x: Float64, y: Float64, expm1: Float64
+    ) -> tuple[Float64, Float64]:
+        """f64[3, L, K]: L, L' and L'' of every category; f64[L, K]: the size of L's terms."""
+        sum_gamma = np.einsum("lki,lkim,lki->lkm", row.frequencies, row.right, x)
+        sum_gamma *= np.einsum("lkmi,lki->lkm", row.left, y)
+        same = np.einsum("lki,lki,lki->lk", row.frequencies, x, y)
+        lam = row.rates[:, None] * row.eigenvalues
+        change = sum_gamma * expm1
+        slope = sum_gamma * lam * (expm1 + 1)
+        terms = np.stack([same + change.sum(axis=2), slope.sum(axis=2), (lam * slope).sum(axis=2)])
+        return row.weights * terms, row.weights * (same + np.abs(change).sum(axis=2))
+
+    @staticmethod
+    def _by_generator(row: ModelRow, x: _Scaled, seen: _Scaled) -> Float64:
+        """The same f64[3, L, K] from x and P y, by Q, whose products lose nothing that is small."""
+        flow = row.rates[:, None, None] * row.generator
+        first = np.einsum("lkij,lkj->lki", flow, seen.values)
+        orders = seen.values, first, np.einsum("lkij,lkj->lki", flow, first)
+        return np.stack(
+            [
+                np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, x.values, order)
+                for order in orders
+            ]
+        )
 
     def _flow(
         self, x: int, y: int, length: int, stride: int, case: int, model: int, weights: int,
