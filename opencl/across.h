@@ -71,30 +71,10 @@ VECTOR_FUNCTION void edge_sums_exact(const plf_t *s, __global const real *model,
   sums[2] = rate * rate * curve;
 }
 
-// The same where the terms of a sum cancel each other, as they do where x and y differ by several
-// changes (series.h).
-VECTOR_FUNCTION void edge_sums_mend(const plf_t *s, __global const real *model, int p, int block,
-                                    int k, const real_v x[HELD], const real_v y[HELD], real_v size,
-                                    real_v sums[3]) {
-#if STATE_ITEMS > 1
-  const real_v total = quad_sum(sums[0]), whole = quad_sum(size);
-#else
-  const real_v total = sums[0], whole = size;
-#endif
-  int mends = ANY(!(total > whole * CANCELLED));
-#if STATE_ITEMS > 1
-  UNROLLED(n, 5) mends |= item_apart(mends, 1 << n);
-#endif
-  if (!mends) return;
-  real_v exact[3];
-  edge_sums_exact(s, model, p, block, k, x, y, exact);
-  UNROLLED(t, 3) sums[t] = total > whole * CANCELLED ? sums[t] : exact[t];
-}
-
-// The same by way of the eigen system, where that gives every entry of P.
-VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, bool is_direct, int p,
-                               int block, int k, const real_v x[HELD], const real_v y[HELD],
-                               real_v sums[3]) {
+// The same by way of the eigen system; returns the size of the terms of the first sum.
+VECTOR_FUNCTION real_v edge_sums(const plf_t *s, __global const real *model, int p, int block,
+                                 int k, const real_v x[HELD], const real_v y[HELD],
+                                 real_v sums[3]) {
   __global const real *system = model + SYSTEM_AT(k), *left = system + MODEL_LEFT;
   __global const real *expm1s = pmatrix_row(s, p, block, k) + SQUARE;
   real_v sum = 0, slope = 0, curve = 0;
@@ -107,31 +87,20 @@ VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, bool 
   matvec_met(left, x, y, met);
 #define MEETING(m) met[m]
 #endif
-#define ADD_TERM(m)                                                                 \
-  const real_v a = MEETING(m);                                                      \
-  const real lambda = rate * system[READ_STATE(m)], change = expm1s[READ_STATE(m)]; \
-  const real_v term = change * a, first = (lambda * (change + 1)) * a;              \
-  sum += term;                                                                      \
-  slope += first;                                                                   \
-  curve += lambda * first;
-  if (is_direct) {
-    FOR_STATE(m) {
-      ADD_TERM(m)
-    }
-    sums[0] = sum;
-    sums[1] = slope;
-    sums[2] = curve;
-    return;
-  }
   real_v size = sum;
   FOR_STATE(m) {
-    ADD_TERM(m)
-    size += fabs(term);
+    const real_v a = MEETING(m);
+    const real lambda = rate * system[READ_STATE(m)], change = expm1s[READ_STATE(m)];
+    sum += change * a;
+    size += fabs(change * a);
+    const real_v first = (lambda * (change + 1)) * a;
+    slope += first;
+    curve += lambda * first;
   }
   sums[0] = sum;
   sums[1] = slope;
   sums[2] = curve;
-  edge_sums_mend(s, model, p, block, k, x, y, size, sums);
+  return size;
 }
 
 #endif

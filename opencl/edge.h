@@ -28,6 +28,47 @@ VECTOR_FUNCTION void evaluate_terms(const plf_t *s, __global const int *record, 
   leave_terms(terms, counts, ROW, k, LANE, own, count);
 }
 
+#if !SITE_SYSTEMS
+// The sums of an edge from its operands on, by P and Q. A GPU calls it, and has no register for
+// what is so seldom needed; the session of a call lies in memory, so that it is a copy.
+#if LANES > 1
+__attribute__((noinline))
+#endif
+VECTOR_FUNCTION void derive_exact(const plf_t *s, __global const int *record, int block, int k,
+                                  real_v sums[TERMS]) {
+  real_v x[HELD], y[HELD];
+  operand_load(s, record[EDGE_X], operand_codes(s, record[EDGE_X], block), block, k, x);
+  operand_load(s, record[EDGE_Y], operand_codes(s, record[EDGE_Y], block), block, k, y);
+  __global const real *model = model_row(s, record[EDGE_MODEL], block);
+  edge_sums_exact(s, model, record[EDGE_P], block, k, x, y, sums);
+}
+
+// Puts right the sums of patterns whose terms cancel each other, as they do where the ends of a
+// short branch differ by several changes (series.h).
+VECTOR_FUNCTION void derive_mend(const plf_t *s, __global const int *record, int block, int k,
+                                 real_v size, real_v sums[TERMS]) {
+  if (series_at(s, record[EDGE_MODEL] + part_of(s, block), k) == NO_SERIES) return;
+#if STATE_ITEMS > 1
+  const real_v total = quad_sum(sums[0]), whole = quad_sum(size) * CANCELLED;
+#else
+  const real_v total = sums[0], whole = size * CANCELLED;
+#endif
+  int mends = ANY(!(total > whole));
+#if STATE_ITEMS > 1
+  UNROLLED(n, 5) mends |= item_apart(mends, 1 << n);  // a warp multiplies together
+#endif
+  if (!mends) return;
+  real_v exact[TERMS];
+#if LANES > 1
+  const plf_t copy = *s;
+  derive_exact(&copy, record, block, k, exact);
+#else
+  derive_exact(s, record, block, k, exact);
+#endif
+  UNROLLED(t, TERMS) sums[t] = total > whole ? sums[t] : exact[t];
+}
+#endif
+
 // Category k's share of the likelihood and of its first two derivatives in t.
 VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, int block, int k,
                                   __local real_v *terms, __local count_v *counts) {
@@ -39,8 +80,10 @@ VECTOR_FUNCTION void derive_terms(const plf_t *s, __global const int *record, in
                         operand_load(s, record[EDGE_Y], y_codes, block, k, y);
   leave_count(counts, ROW, k, LANE, count);
   real_v own[TERMS];
-  const bool is_direct = series_at(s, record[EDGE_MODEL] + part_of(s, block), k) == NO_SERIES;
-  edge_sums(s, model, is_direct, record[EDGE_P], block, k, x, y, own);
+  const real_v size = edge_sums(s, model, record[EDGE_P], block, k, x, y, own);
+#if !SITE_SYSTEMS
+  derive_mend(s, record, block, k, size, own);
+#endif
   for (int t = 0; t < TERMS; ++t) own[t] *= model[MODEL_WEIGHTS + k];
   leave_terms(terms, counts, ROW, k, LANE, own, count);
 }

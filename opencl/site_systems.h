@@ -241,9 +241,9 @@ VECTOR_FUNCTION void generator_times(const plf_t *s, __global const real *system
 }
 
 // sums = sum_i pi_i x_i (P y)_i and its first two derivatives in t.
-VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, bool is_direct, int p,
-                               int block, int k, const real_v x[STATES], const real_v y[STATES],
-                               real_v sums[3]) {
+VECTOR_FUNCTION real_v edge_sums(const plf_t *s, __global const real *model, int p, int block,
+                                 int k, const real_v x[STATES], const real_v y[STATES],
+                                 real_v sums[3]) {
   const real time = pmatrix_row(s, p, block, k)[0], rate = model[MODEL_RATES + k];
   real_v left[STATES], right[STATES], sum = 0, slope = 0, curve = 0;
   site_project(s, block, x, left);
@@ -276,6 +276,7 @@ VECTOR_FUNCTION void edge_sums(const plf_t *s, __global const real *model, bool 
     FOR_STATE(i) exact[2] += rate * rate * (site_frequency(s, block, i) * right[i] * left[i]);
     UNROLLED(t, 3) sums[t] = lost != 0 ? exact[t] : sums[t];
   }
+  return size;
 }
 
 #endif
