@@ -62,4 +62,4 @@ def fitted(
         optimise_lengths=optimise_branches,
         settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
     )
-    return as_reported(computation, found, emit)
+    return as_reported(computation, found, emit, tree)

@@ -259,10 +259,14 @@ def evaluate(
     return Found.of(fit, time.perf_counter() - began)
 
 
-def as_reported(computation: Computation, found: Found, emit: Emit) -> Found:
+def as_reported(
+    computation: Computation, found: Found, emit: Emit, tree: Tree | None = None
+) -> Found:
     """The result as it is reported: under Γ where it was found under rates of sites (+PSR).
 
     Those were chosen for the tree, so that lnLs under them tell nothing of another one.
+
+    tree  with the lengths to begin at, if not those of the result
     """
     if not found.model.has_site_rates:
         return found
@@ -270,7 +274,7 @@ def as_reported(computation: Computation, found: Found, emit: Emit) -> Found:
     if isinstance(computation.likelihood, PerSiteLikelihood):
         computation.likelihood.close()
     under_gamma = evaluate(
-        computation.exact, found.tree, found.model.under_gamma, emit,
+        computation.exact, tree or found.tree, found.model.under_gamma, emit,
         optimise_parameters=True, optimise_lengths=True,
     )  # fmt: skip
     seconds = found.seconds + under_gamma.seconds

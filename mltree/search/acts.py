@@ -47,12 +47,18 @@ class Smooth(Value):
 
 
 class Score(Value):
-    """Every tree as it is, before anything moves: where its lengths come from is near a maximum."""
+    """Every tree as it is, before anything moves: where its lengths come from is near a maximum.
+
+    Branches of no length get the shortest: sequences that differ across them have no likelihood.
+    """
 
     def step(self, quest: Quest) -> Steps[bool]:
         """In one step."""
         lineages = quest.state.lineages
         trees = [lineage.tree for lineage in lineages]
+        for tree in trees:
+            lengths = tree.lengths[..., : tree.n_branches]
+            lengths[lengths == 0.0] = quest.settings.branches.minimum
         lnls = yield from part_log_likelihoods(trees, [quest.case] * len(trees))
         for lineage, lnl in zip(lineages, lnls.sum(axis=1).tolist(), strict=True):
             lineage.lnl = lnl

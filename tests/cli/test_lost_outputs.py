@@ -198,7 +198,7 @@ def test_a_fifo_in_a_files_place_is_told_of_in_a_line(run: Run, primates: str, k
         result = run("search", primates, *QUICK, *redo)
         assert result.exit_code == 2, result.exception
         (line,) = complaints(result.stderr)
-        assert f"x.mltree.{kind} is a FIFO" in line
+        assert f"x.mltree.{kind} is a pipe" in line
     assert [path.name for path in Path().iterdir()] == [f"x.mltree.{kind}"]
 
 

@@ -61,7 +61,7 @@ def test_arrays(text: str) -> None:
         own = replace(
             arrays,
             **{name: getattr(arrays, name)[n] for name in
-               ("eigenvalues", "right", "left", "frequencies")},
+               ("eigenvalues", "right", "left", "frequencies", "generator", "direct")},
             rates=arrays.rates.reshape(weights.shape)[n], weights=row,
         )  # fmt: skip
         stay = np.diagonal(p_matrices(own, np.array([short]))[0], axis1=1, axis2=2)
