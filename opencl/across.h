@@ -47,7 +47,7 @@ VECTOR_FUNCTION void generator_times(const plf_t *s, __global const real *system
 #if SINGLE
 #define CANCELLED 0x1p-10f
 #else
-#define CANCELLED 0x1p-20
+#define CANCELLED 0x1p-14
 #endif
 
 // sums = sum_i pi_i x_i (P y)_i and its first two derivatives in t, by way of P and Q.

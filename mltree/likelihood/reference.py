@@ -51,7 +51,7 @@ Int32 = npt.NDArray[np.int32]
 UNBOUNDED = 1 << 30
 """CLA slots: it has the host's memory."""
 
-CANCELLED = 2.0**-20
+CANCELLED = 2.0**-14
 """Share of the size of a sum's terms below which they have cancelled each other."""
 
 MOST_TERMS_OF_ONE = 20
