@@ -16,7 +16,7 @@ from typing import cast
 import pyopencl as cl
 
 from mltree.contract import Op
-from mltree.device.cache import cache_folder, files_below, write_whole
+from mltree.device.cache import cache_folder, write_whole
 from mltree.device.layout import FEW_HELD, Layout
 from mltree.device.linker import POCL_FOLDER, keep_sum
 from mltree.device.pocl import is_pocl
@@ -258,14 +258,14 @@ def _whole(kept: bytes) -> bytes | None:
 def _build_on_pocl(context: cl.Context, source: str, options: list[str]) -> cl.Program:
     """The program, and a sum of what PoCL keeps of it: see :mod:`mltree.device.surroundings`."""
     folder = Path(os.environ[POCL_FOLDER])
-    before = files_below(folder, PROGRAM)
+    before = set(folder.glob(f"*/*/{PROGRAM}"))
     program: cl.Program = cl.Program(context, source).build(options)
     if not program.kernel_names:  # it kept less than the program
         for kept in folder.iterdir():
             shutil.rmtree(kept, ignore_errors=True)
         before = set()
         program = cl.Program(context, source).build(options)
-    for made in files_below(folder, PROGRAM) - before:
+    for made in set(folder.glob(f"*/*/{PROGRAM}")) - before:
         with suppress(OSError):
             keep_sum(folder, made.read_bytes())
     return program

@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["POCL_FOLDER", "SUMS", "Unlinkable", "has_sum", "keep_sum", "link", "sum_of"]
+__all__ = ["POCL_FOLDER", "SUMS", "Unlinkable", "keep", "keep_sum", "link", "sum_of", "sums_in"]
 
 POCL_FOLDER = "POCL_CACHE_DIR"
 """The variable that tells PoCL where to keep programs."""
@@ -253,16 +253,24 @@ def sum_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def has_sum(folder: Path, content: bytes) -> bool:
-    """Whether the sum of a file of PoCL's folder was kept."""
-    return (folder / SUMS / sum_of(content)).exists()
+def sums_in(folder: Path) -> list[Path]:
+    """The empty files of PoCL's folder that are named after sums; none where it has none yet."""
+    try:
+        return list((folder / SUMS).iterdir())
+    except OSError:
+        return []
 
 
 def keep_sum(folder: Path, content: bytes) -> None:
     """Keep the sum of a file of PoCL's folder; a sum that cannot be kept costs a compilation."""
+    keep(folder, sum_of(content))
+
+
+def keep(folder: Path, name: str) -> None:
+    """Keep an empty file of this name beside PoCL's programs, if it can be made."""
     with suppress(OSError):
         (folder / SUMS).mkdir(mode=0o700, exist_ok=True)
-        (folder / SUMS / sum_of(content)).touch(mode=0o600)
+        (folder / SUMS / name).touch(mode=0o600)
 
 
 def _keep_sum(library: Path) -> None:

@@ -93,18 +93,26 @@ def _drop_damaged(folder: Path) -> None:
     """Let PoCL compile those programs again whose files are not as they were made.
 
     It loads what is there, and ends the process where a library is cut off or damaged. A program
-    that has no sum yet may be in the making (:func:`mltree.device.build.build_kernels`).
+    that has no sum yet may be in the making (:func:`mltree.device.build.build_kernels`). A file
+    whose sum was right has a stamp, and is read again only where its size or time has changed.
 
     folder  of its programs, each in a folder of two levels (``AB/CDE…/``)
     """
+    kept = {path.name for path in linker.sums_in(folder)}
     for file in files_below(folder, *PROGRAM_FILES):
         program = folder.joinpath(*file.relative_to(folder).parts[:2])
         with suppress(OSError):
+            status = file.stat()
+            stamp = f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}"
+            if stamp in kept:
+                continue
             content = file.read_bytes()
-            if not linker.has_sum(folder, content):
-                is_new = file.suffix != ".so" and time.time() - program.stat().st_mtime < MAKING
-                if not (is_new and content):
-                    shutil.rmtree(program, ignore_errors=True)
+            if linker.sum_of(content) in kept:
+                linker.keep(folder, stamp)
+                continue
+            is_new = file.suffix != ".so" and time.time() - program.stat().st_mtime < MAKING
+            if not (is_new and content):
+                shutil.rmtree(program, ignore_errors=True)
 
 
 def _made(folder: Path) -> Path:
