@@ -37,7 +37,7 @@ EXIT_UNREAD = 141
 """Whoever read the output has gone, as shells count it (SIGPIPE)."""
 
 NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
-"""What the system says of a name that no file has, wherever that is looked for."""
+"""Error numbers of names that no file can have."""
 
 SHOWN = 60
 """Characters of a name that is too long."""
@@ -54,7 +54,7 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 """What a command line is refused by that cannot be read; typer exports the special case alone."""
 
 NO_THREAD = "can't start new thread"
-"""What Python says where the system starts none."""
+"""Python's message when the system refuses a thread."""
 
 _VARIABLE = re.compile(r" \(env var: '(\w+)'\)")
 """The variable that stands for an option, in what typer says of a bad value."""

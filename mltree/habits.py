@@ -1,4 +1,4 @@
-"""What users of RAxML-NG, IQ-TREE, RAxML and PhyML write, as mltree wants it.
+"""Options of RAxML-NG, IQ-TREE, RAxML and PhyML, translated into mltree's.
 
 Some of their options would mean something else here (``-s`` is a seed, ``-pre`` would be ``-p``
 with the value ``re``), others nothing at all. A command line with one of them is not run: one line
@@ -42,7 +42,7 @@ class Habit(NamedTuple):
     beside: str = ""
     """Another option without which it is not this one."""
     of_model: bool = False
-    """Whether the option is part of what the other program calls its model."""
+    """True if the option is part of the other program's model."""
 
 
 Models = Callable[[str, str, Mapping[str, str]], str | None]
@@ -81,7 +81,7 @@ CHOOSING = ("", "search", "run", "model")
 """Commands that choose a model; others take the one that was chosen."""
 
 TAKE_MODELS = ("evaluate", "test", "sitelh", "ancestral", "bootstrap")
-"""Those others."""
+"""Commands that take a model that was chosen."""
 
 GIVEN = Habit(
     IQ,
@@ -414,7 +414,7 @@ def _with_model(
 
 
 def _named_model(kept: Sequence[str]) -> tuple[int, str]:
-    """Where the model is named, and its name; nothing where it is not."""
+    """Position and name of the model on a command line; nothing where none is named."""
     for place, argument in enumerate(kept):
         flag, joined, value = argument.partition("=")
         if flag in MODEL_OPTIONS:
@@ -423,7 +423,7 @@ def _named_model(kept: Sequence[str]) -> tuple[int, str]:
 
 
 def _chosen(found: Sequence[_Found], programs: Set[str], command: str) -> list[_Found]:
-    """What stands for IQ-TREE's default, which is to choose a model."""
+    """Translate IQ-TREE's default, a chosen model, where no model is named."""
     flags = {one.flag for one in found}
     if RAXML in programs or not flags.isdisjoint(MODEL_OPTIONS) or flags.isdisjoint(("-s", "-S")):
         return []

@@ -26,7 +26,7 @@ __all__ = ["RunLog"]
 _OWNER = re.compile(rb"^process (\d+ on .*) writes this log from ", re.MULTILINE)
 
 _BEGINNING = b"process "
-"""What every log begins with."""
+"""First words of every log."""
 
 
 def _encoded(text: str) -> bytes:

@@ -185,14 +185,14 @@ class Outputs(Value):
         return paths
 
     def holds(self, kind: str, text: str) -> bool:
-        """Whether a file has this text already."""
+        """True if a file has this text already."""
         try:
             return self.path(kind).read_bytes() == text.encode()
         except OSError:
             return False
 
     def is_among(self, kind: str, names: Iterable[str]) -> bool:
-        """Whether a file is one of those of these names, which need not be files."""
+        """True if a file is one of those of these names; a name may lead nowhere."""
         return _identity(self.path(kind)) in {_identity(Path(name)) for name in names if name}
 
     def remove(self, kind: str) -> None:
@@ -275,7 +275,7 @@ def _identity(path: Path) -> object:
 
 
 def _is_taken(path: Path) -> bool:
-    """Whether there is anything of that name, a link that leads nowhere too."""
+    """True if anything has that name, a broken link included."""
     return os.path.lexists(path)
 
 

@@ -308,7 +308,7 @@ def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Lin
 def _scalers(
     data: Partitioned, models: Sequence[Model], linkage: Linkage, shares: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Where the factors on the parts' branch lengths begin, f64 [P].
+    """Starting values of the parts' branch length scalers, f64 [P].
 
     Raises:
         InputError: some parts have a tree's length, and others none, or the lengths are of no use.

@@ -38,7 +38,7 @@ LIBRARIES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 """The same for NumPy's linear algebra."""
 
 FEW_THREADS = "the system refuses to start threads (ulimit -u, or a container's limit of processes)"
-"""What is wrong where :func:`may_start` says no."""
+"""Complaint if :func:`may_start` returns False."""
 
 
 class Threads(NamedTuple):
@@ -93,7 +93,7 @@ def limit_drivers(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def may_start(count: int) -> bool:
-    """Whether the process may have so many more threads, which are started and ended."""
+    """True if the process may have so many more threads; they are started and ended."""
     end = threading.Event()
     started = []
     try:

@@ -83,7 +83,7 @@ class AlignmentSummary(Value):
     """Sites with nothing but gaps, from 1."""
     suspicions: tuple[Suspicion, ...]
     has_parts: bool
-    """Whether the file also names parts of the alignment, which are all of one model here."""
+    """True if the file also names parts of the alignment, here under one model."""
 
 
 def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:

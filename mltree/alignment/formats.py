@@ -39,7 +39,7 @@ class Alignment(Value, eq=False):
     dots: Dots | None = None
     """Dots that were read as the first sequence's characters."""
     has_parts: bool = False
-    """Whether the file also names parts of it."""
+    """True if the file also names parts of the alignment."""
 
     @property
     def n_taxa(self) -> int:

@@ -61,7 +61,7 @@ _SET = re.compile(rb"[{(]([A-Za-z0-9\s,]*)[})]")
 _ASSIGNMENT = re.compile(rb"([A-Za-z]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|\S+))?")
 _BEGIN = re.compile(rb"BEGIN\s+(\w+)\Z")
 _BRACKETS = re.compile(rb"([\[\]]|(?<![^\s,=(])'(?:[^']|'')*'(?!\S))")
-"""What a line is cut at: brackets, but for those in a quoted name, which is a piece of its own."""
+"""Pattern of the pieces of a line: brackets, and quoted names with the brackets in them."""
 _NAME = re.compile(rb"\s*(?:'((?:[^']|'')*)'|(\S+))")
 
 

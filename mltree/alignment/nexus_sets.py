@@ -101,7 +101,7 @@ def read_sets(path: str, text: str) -> list[Part]:
 
 
 def unheeded(word: str, rest: str) -> str | None:
-    """What is said of a command that changes the data and that nothing here heeds; None of others.
+    """Return the reason to refuse a command that changes the data and is not supported, or None.
 
     word  the command's name, in whatever case
     rest  what follows it, without comments

@@ -24,7 +24,7 @@ class Lines(Value):
     datatype: str | None = None
     """``"DNA"`` or ``"AA"`` where the file itself says so."""
     has_parts: bool = False
-    """Whether the file also names parts of the alignment, which are not looked at with it."""
+    """True if the file also names parts of the alignment; the reader passes them over."""
 
     @classmethod
     def of(cls, path: str, text: bytes) -> Lines:

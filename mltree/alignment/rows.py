@@ -19,7 +19,7 @@ class Rows:
     pieces: dict[bytes, list[tuple[int, bytes]]] = field(default_factory=dict)
     """For each name the index of each line with a piece of its sequence, and the piece."""
     has_parts: bool = False
-    """Whether the file also names parts of the alignment."""
+    """True if the file also names parts of the alignment."""
 
     def add(self, name: bytes, line: int, piece: bytes) -> None:
         """Append a piece to a taxon's sequence."""

@@ -117,7 +117,7 @@ def _pipe(path: str, _device: int, _inode: int) -> bytes:
 
 
 def _beginning(path: str, pipe: int) -> bytes:
-    """What there is by now of the first byte of a pipe.
+    """Read the first byte of a pipe, if a writer has sent it.
 
     Raises: InputError: nobody has the pipe open for writing.
     """

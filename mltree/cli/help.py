@@ -67,7 +67,7 @@ BOLD, CYAN, OFF = "\x1b[1m", "\x1b[36m", "\x1b[0m"
 _ORIGINS = {"COMMANDLINE": "typed", "ENVIRONMENT": "environment", "DEFAULT_MAP": "file"}
 
 CONFIG_FILE = "mltree.config"
-"""What the file of options is called among the facts that typer keeps of a command line."""
+"""Key of the options file in the metadata that typer keeps of a command line."""
 
 CONSEQUENTIAL = ("redo", "out", "prefix")
 """Options that decide which files are written, and which of them replaced."""

@@ -142,7 +142,7 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
 
 
 def _is_alike(request: LociRequest) -> bool:
-    """Whether the results that there are were asked for alike: those of more loci replace them."""
+    """True if the same options made the existing results; more loci then replace them."""
     try:
         before = json.loads(read_own(request.outputs.path(RESULT)))
         return bool(before["asked"] == request.asked)

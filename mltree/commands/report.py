@@ -151,7 +151,7 @@ def _alignment_file(facts: Facts, outputs: Outputs) -> str | None:
 
 
 def _is_of_the_run(alignment: str, facts: Facts) -> bool:
-    """Whether a file is among those that a run has read, by content, as far as is known."""
+    """True if a run has read a file of this content, as far as its record tells."""
     if facts.described is None:
         return True
     known = {file["sha256"] for file in facts.described["inputs"]}

@@ -141,7 +141,7 @@ class SearchRequest(Request, kw_only=True):
 
     @property
     def kinds(self) -> list[str]:
-        """Of the files that are asked for beside the best tree and its model.
+        """Kinds of the output files beside the best tree and its model.
 
         Raises:
             InputError: there is no such metric.

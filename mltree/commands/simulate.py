@@ -37,7 +37,7 @@ from mltree.tree.topology import Tree
 __all__ = ["SHAPES", "SimulationRequest", "run_simulate"]
 
 TAXON_BYTES, CHARACTER_BYTES = 300, 5
-"""Of memory that a taxon of a random tree takes, and a character until it is written."""
+"""Bytes of memory for a taxon of a random tree, and for a character until it is written."""
 
 MOST_TAXA = (1 << 31) // 6
 """Half-edges of the nodes of a tree have 32-bit numbers, three a node."""

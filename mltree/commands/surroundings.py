@@ -120,7 +120,7 @@ def _is_file(name: str) -> bool:
 
 
 def spent_so_far(wall: float, device: float) -> ResourcesSpent:
-    """What the process and those that it started have taken; ``wall`` and ``device``: seconds."""
+    """CPU seconds and memory of the process and its children; ``wall``, ``device``: seconds."""
     usage, ended = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu = usage.ru_utime + usage.ru_stime + ended.ru_utime + ended.ru_stime + _children_seconds()
     unit = 1 if sys.platform == "darwin" else KIB

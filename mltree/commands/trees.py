@@ -75,7 +75,7 @@ class TreesRequest(Value, kw_only=True):
 
     @contextmanager
     def outputs(self, kinds: Sequence[str], inputs: Iterable[str] = ()) -> Iterator[Outputs]:
-        """Where the results go, which nobody else writes meanwhile; ``inputs``: further files."""
+        """Claim the output files against other commands; ``inputs``: more files that are read."""
         if self.prefix is None:
             expect_file(self.named_after)
         outputs = Outputs.of(self.prefix, self.named_after)

@@ -58,7 +58,7 @@ def run_whole(request: WholeRequest, reporter: Reporter) -> None:
 
 
 def _lacks_report(request: WholeRequest) -> bool:
-    """Whether the same run, of the same data, has ended, but for the report that it was to draw."""
+    """True if the same run of the same data has ended and only its report is missing."""
     outputs = request.outputs
     has_ended = is_there(outputs.path(RESULT)) and not is_there(outputs.path(CHECKPOINT))
     if request.redo or not has_ended or is_there(outputs.path(REPORT)):

@@ -3,8 +3,8 @@
 import os
 
 NO_CACHE = "PYOPENCL_NO_CACHE"
-"""What pyopencl looks for when it is imported: drivers and :mod:`mltree.device.build` keep what
-they have built."""
+"""Variable that turns off pyopencl's own kernel cache at import: drivers and
+:mod:`mltree.device.build` have theirs."""
 
 _is_ours = NO_CACHE not in os.environ
 if _is_ours:

@@ -49,7 +49,7 @@ class Ahead:
 
     @classmethod
     def of_search(cls, device: DeviceInfo, layout: Layout) -> Ahead:
-        """Those that every search needs."""
+        """Start the builds that every search needs."""
         return cls(device, layout, search_workers(layout))
 
     def wait(self, worker: str) -> None:
@@ -77,7 +77,7 @@ def builders(device: DeviceInfo, layout: Layout) -> int:
 
 
 def _shared_out(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> list[list[str]]:
-    """What each of the processes builds; there are as many as threads, and none with one thread."""
+    """Share the missing builds out among as many processes as threads; none for one thread."""
     most = threads().number
     if most < 2 or not sys.executable:
         return []

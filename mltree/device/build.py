@@ -204,7 +204,7 @@ def _plain_options() -> list[str]:
 
 
 def is_built(device: cl.Device, layout: Layout, workers: Sequence[str] = ("sites",)) -> bool:
-    """Whether workers, those of every run, were built before, so that the driver will find them."""
+    """True if the driver will find these workers, which an earlier run has built."""
     with suppress(OSError, DeviceError):
         marks = (mark("built", device, name, layout.of_worker(name)) for name in workers)
         return all(path.exists() for path in marks)

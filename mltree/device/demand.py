@@ -39,26 +39,26 @@ SITE_BYTES = 8
 """Of the lnL of a site."""
 
 HOST_BYTES = 120 << 20
-"""Of a process with PoCL, its kernels and a search's own arrays, once they are compiled: 82 to 120
-MiB of searches of 12 to 60 taxa, a choice of models and supports included."""
+"""Bytes of a process with PoCL, compiled kernels and a search's own arrays: 82 to 120 MiB
+of searches of 12 to 60 taxa, a choice of models and supports included."""
 
 COMPILING_BYTES = 200 << 20
 """More of a process that compiles some of its kernels itself: PoCL keeps what LLVM took. First
 searches took 63 to 190 MiB more, as builders were done sooner or later, choices of models 200."""
 
 BUILDER_BYTES, GPU_BUILDER_BYTES = 160 << 20, 512 << 20
-"""Of a process that builds kernels ahead, for a CPU (157 and 162 MiB) and for a GPU."""
+"""Bytes of a process that builds kernels ahead, for a CPU (157 and 162 MiB) and for a GPU."""
 
 
 class Company(NamedTuple):
-    """What else takes memory on the host, while a run does or at its start."""
+    """Processes and builds that take memory on the host beside a run, or at its start."""
 
     compiles: bool = False
-    """Whether the process compiles kernels for a CPU."""
+    """True if the process compiles kernels for a CPU."""
     builders: int = 0
     """Processes that build kernels ahead."""
     ranks: int = 1
-    """Of the host, this one included."""
+    """Ranks on the host, this one included."""
 
 
 def slots_of(n_tips: int) -> int:

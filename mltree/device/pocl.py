@@ -110,7 +110,7 @@ def little_room() -> str | None:
 
 @cache
 def few_threads() -> str | None:
-    """What is wrong where the process may start too few threads: PoCL ends it then.
+    """Return the complaint if the process may start fewer threads than PoCL needs, or None.
 
     It starts one for each CPU of the run, and a process to link a kernel, and mltree a few more.
     """

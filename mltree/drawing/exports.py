@@ -33,7 +33,7 @@ DEEPEST = 200
 and json's writer, which calls itself for every node, ends at some 400."""
 
 _NO_NAMES = re.compile(r"[\t\r\n|]")
-"""What parts the fields of iTOL's table, and the two tips that name a node."""
+"""Separators of the fields of iTOL's table, and of the two tips that name a node."""
 
 
 def auspice(tree: WrittenTree, title: str, updated: date) -> str:

@@ -89,7 +89,7 @@ def _depths(tree: WrittenTree, is_scaled: bool) -> Float64Array:
 
 
 def _has_depth(tree: WrittenTree) -> bool:
-    """Whether there are lengths to draw to scale."""
+    """True if the tree has branch lengths to draw to scale."""
     return tree.is_measured and float(tree.heights.max()) > SHORTEST
 
 

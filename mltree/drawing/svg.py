@@ -16,7 +16,7 @@ _NO_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 """Characters that XML 1.0 has not, or that mean nothing in a picture."""
 
 UNKNOWN = "\ufffd"
-"""What stands for them."""
+"""Replacement for control characters."""
 
 CENTRED = 0.35
 """Baseline below the middle of the letters, as a share of the face's size."""

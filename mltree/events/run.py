@@ -59,7 +59,7 @@ class MemoryPlanned(Event):
     process: int
     """The process's largest resident size; a CPU's CLAs, matrices and tips are among it."""
     others: int
-    """Of other processes of the run on this host: its ranks, and those that build kernels, once."""
+    """Bytes of the run's other processes on this host: ranks, and builders of kernels."""
     available: int
     """Memory of the devices."""
 

@@ -137,7 +137,7 @@ _EQUAL = {
     **{f"TIM{n}{end}": f"TIM{n}" for n in (1, 2, 3) for end in ("E", "EF")},
     "TVME": "TVMef", "TVMEF": "TVMef", "SYM": "SYM",
 }  # fmt: skip
-"""Those of models in which it has equal frequencies whatever term tells others."""
+"""IQ-TREE's models with equal frequencies, whatever term asks for others."""
 
 _CLASSES = re.compile(r"[0-9]{6}")
 """IQ-TREE's own models of nucleotides, ``010020``."""
@@ -365,7 +365,7 @@ def from_iq_tree(text: str, datatype: str | None = None) -> str:
 
 
 def heeds_frequencies(text: str) -> bool:
-    """Whether IQ-TREE heeds a model's term of frequencies: in K80+F it does not."""
+    """True if IQ-TREE heeds a model's term of frequencies: in K80+F it does not."""
     name, *terms = text.upper().split("+")
     told = [term for term in terms if _FREQUENCIES_OF_IQ_TREE.fullmatch(term)]
     return all(term == "FQ" for term in told) or name.partition("{")[0] not in (*_EQUAL, "JC2")

@@ -135,7 +135,7 @@ class Methods(Value, kw_only=True):
     """Whether it tried nothing but interchanges of neighbours."""
     seed: int | None = None
     chooses: bool = False
-    """Whether the models were chosen among candidates."""
+    """True if the models were chosen among candidates."""
     criterion: str = "BIC"
     """By which they were."""
     supports: Mapping[str, int | None] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from mltree.stopping import unbroken
 __all__ = ["Record", "expect_record"]
 
 _BEGINNING = b'{"event": '
-"""What every record begins with."""
+"""First words of every record."""
 
 
 def expect_record(path: Path) -> None:

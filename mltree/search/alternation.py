@@ -31,12 +31,12 @@ LEAST_PACE, MOST_PACE = 0.5, 0.95
 """Bounds on what a turn gains as a share of the turn before: the first turns tell little."""
 
 ROUGH_TURNS = 2
-"""Of several starts, which stay rough: what then has no hope of the best is left."""
+"""Turns of several starts at rough tolerances, after which the starts far behind are dropped."""
 
-HOPE, TIE, SLACK = 2.0, 0.01, 0.5
-"""How many times what its last turn gained a fit may still gain; the lnL by which it has to come
-out above the best; and what it may gain beside that after a rough turn. The first turn tells
-nothing: from 21 below another the best of four starts came out 4.7 above it (TIM2+I+G4, 11 taxa x
+MOST_AHEAD, TIE, ROUGH_SLACK = 2.0, 0.01, 0.5
+"""Gain that a fit may still have ahead, in gains of its last turn; lnL by which it has to end above
+the best; and lnL that it may gain beside that after a rough turn. The first turn tells nothing:
+from 21 below another the best of four starts came out 4.7 above it (TIM2+I+G4, 11 taxa x
 212 sites). Two that were 0.2 apart after rough turns changed places (BIN+R3, 5 taxa x 122)."""
 
 TWINS, SHORT = 0.25, 1e-3
@@ -67,12 +67,12 @@ class Course:
     """lnL that all further turns would gain, if each keeps the pace of the last two."""
     turns: int = 0
     leapt: bool = False
-    """Whether the last turn was followed further: then the next one's pace tells little."""
+    """True if the last turn was extrapolated: the next turn's pace then tells little."""
 
     @property
-    def hope(self) -> float:
-        """lnL, less a tie, that the fit may end with."""
-        return self.fit.lnl + HOPE * max(self.gain, 0.0) - TIE if self.turns > 1 else np.inf
+    def reachable(self) -> float:
+        """Highest lnL that the fit may end with, less a tie."""
+        return self.fit.lnl + MOST_AHEAD * max(self.gain, 0.0) - TIE if self.turns > 1 else np.inf
 
     def note(self, before: float) -> None:
         """Take in a turn that began at an lnL."""
@@ -136,7 +136,7 @@ def settle(
 
 
 def _race(fits: Sequence[Fit], settings: SearchSettings) -> Steps[list[Fit]]:
-    """Those of several fits that may become the best, as rough turns tell; one alone as it is."""
+    """Return the fits that may become the best after rough turns; a lone fit unchanged."""
     under_way = [Course(fit) for fit in fits]
     for _ in range(ROUGH_TURNS):
         if len(under_way) < 2:
@@ -144,17 +144,17 @@ def _race(fits: Sequence[Fit], settings: SearchSettings) -> Steps[list[Fit]]:
         rough = settings.model.rough_epsilon, settings.rounds.smooth_epsilon
         yield from _turn(under_way, settings, *rough)
         best = max(course.fit.lnl for course in under_way)
-        under_way = _apart(_hopeful(under_way, best - SLACK))
+        under_way = _apart(_hopeful(under_way, best - ROUGH_SLACK))
     return [course.fit for course in under_way]
 
 
 def _hopeful(courses: Sequence[Course], best: float) -> list[Course]:
-    """Those that may end above a best lnL, or have it."""
-    return [course for course in courses if max(course.hope, course.fit.lnl) >= best]
+    """Return the courses that may end above a best lnL, or have it."""
+    return [course for course in courses if max(course.reachable, course.fit.lnl) >= best]
 
 
 def _apart(courses: Sequence[Course]) -> list[Course]:
-    """Those that are not below another one nearby, in their order."""
+    """Drop every course that has a better one nearby; the order stays."""
     found: list[tuple[Course, _Place]] = []
     for course in sorted(courses, key=lambda course: -course.fit.lnl):
         place = _Place.of(course.fit)

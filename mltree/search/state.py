@@ -104,7 +104,7 @@ class SearchState:
     starts: int = 1
     """All that there were."""
     ended: StartsEnded | None = None
-    """What became of them, once it is known: whoever goes on from a checkpoint tells it again."""
+    """Outcome of the starts, once known: a resumed run emits it again."""
     explored: Explored = field(default_factory=Explored)
     """What need not be looked at again."""
     copies: list[Lineage] = field(default_factory=list)
