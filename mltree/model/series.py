@@ -27,8 +27,8 @@ __all__ = ["DIRECT", "Series", "is_direct", "series_of"]
 Float64 = NDArray[np.float64]
 
 DIRECT = 4e-11
-"""Relative error of an entry of P up to which the eigen system is used: of LG and WAG, which it
-serves for all times, the worst entries have 2e-12."""
+"""Relative error of an entry of P up to which the eigen system is used: LG's worst entry, at any
+time from 1e-9 to 100, is 6e-12 off (200 decimal digits)."""
 
 TERM_REACH = 2.0
 """q t up to which the terms are summed."""

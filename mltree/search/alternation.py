@@ -78,8 +78,11 @@ class Course:
         """Take in a turn that began at an lnL."""
         gain = self.fit.lnl - before
         if np.isfinite(gain):
-            pace = float(np.clip(gain / self.gain, LEAST_PACE, MOST_PACE)) if gain > 0 else 0.0
-            pace = MOST_PACE if self.leapt and gain > 0 else pace
+            # A turn behind one without a gain, or behind a leap, tells nothing of the pace.
+            pace = MOST_PACE
+            if self.gain != 0.0 and not self.leapt:
+                pace = float(np.clip(gain / self.gain, LEAST_PACE, MOST_PACE))
+            pace = pace if gain > 0 else 0.0
             self.outlook = gain * pace / (1.0 - pace)
         self.gain = gain
         self.turns += 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from mltree.alignment.alphabet import DNA
 from mltree.events import Event
 from mltree.events.search import StoppedShort
 from mltree.model.grammar import parse_model
@@ -19,6 +20,7 @@ from mltree.search.alternation import alternate
 from mltree.search.model_optimiser import Fit
 from mltree.search.requests import perform
 from mltree.settings import ModelSettings, SearchSettings
+from mltree.tree.random_trees import random_topology
 
 if TYPE_CHECKING:
     from conftest import Simulated
@@ -135,3 +137,19 @@ def test_lengths_alone_leave_the_model(case: Simulated) -> None:
     assert found.model is start.model
     assert np.ptp(found.tree.lengths) > 0
     assert not events
+
+
+@pytest.mark.parametrize("leapt", [False, True])
+def test_a_gain_behind_a_turn_without_one_is_followed(leapt: bool) -> None:
+    """By rounding, a rough turn may gain exactly nothing."""
+    fit = Fit(
+        random_topology(4, np.random.default_rng(1)), alone(parse_model("JC", DNA)), lnl=-10.0
+    )
+    course = alternation.Course(fit)
+    course.note(-10.0)
+    assert (course.gain, course.outlook) == (0.0, 0.0)
+    course.leapt, fit.lnl = leapt, -9.5
+    course.note(-10.0)
+    assert course.outlook == pytest.approx(0.5 * 0.95 / 0.05)
+    course.note(-9.5)
+    assert course.outlook == 0.0
