@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import DNA
 from mltree.alignment.ascertainment import constant_sites, refuse_constant, with_unseen
-from mltree.alignment.checks import AlignmentSummary, summarise
+from mltree.alignment.checks import summarise
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.given import Source
 from mltree.alignment.partition_files import SYNTAX, holds_partitions, read_partitions
@@ -20,7 +20,7 @@ from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file
 from mltree.errors import InputError, ModelError
 from mltree.events import Emit, Notice
-from mltree.events.alignments import AlignmentLoaded
+from mltree.events.alignments import AlignmentLoaded, AlignmentSummary
 from mltree.model.grammar import parse_model
 from mltree.model.names import default_model_name
 from mltree.model.part_models import in_our_words, model_alphabet, part_models, without_models

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,9 +9,9 @@ from mltree.alignment.alphabet import DNA
 from mltree.alignment.composition import composition_p_values
 from mltree.alignment.formats import Alignment
 from mltree.alignment.patterns import Patterns, identical_taxa
-from mltree.values import Value
+from mltree.events.alignments import AlignmentSummary, Suspicion
 
-__all__ = ["AlignmentSummary", "Suspicion", "summarise"]
+__all__ = ["summarise"]
 
 _SUSPICIOUS = {
     "DNA": {
@@ -27,63 +25,6 @@ _SUSPICIOUS = {
         "*": "a stop codon, read as a gap",
     },
 }
-
-
-class Suspicion(Value):
-    """A legal character that may not mean what the user thinks."""
-
-    character: str
-    count: int
-    taxon: str
-    """Where it occurs first, in the order of the file."""
-    site: int
-    """The site there, from 1."""
-    reason: str
-
-
-class AlignmentSummary(Value):
-    """The facts that `mltree check` shows. Shares are of all T x sites characters, 0 to 1."""
-
-    path: str
-    file_format: str
-    datatype: str
-    seen: str
-    """What the data type was told by."""
-    doubtful: bool
-    """Whether the data type was told by little."""
-    taxa: int
-    sites: int
-    patterns: int
-    gap_share: float
-    """Characters that may be any state."""
-    ambiguous_share: float
-    """Characters that may be several states, but not any."""
-    names: tuple[str, ...]
-    """The taxa, sorted."""
-    taxon_gap_shares: tuple[float, ...]
-    """Share of gaps in each taxon of ``names``."""
-    composition_p_values: tuple[float, ...]
-    """Of each taxon's χ² test against the composition of all (see composition.py)."""
-    states: Sequence[str]
-    frequencies: tuple[float, ...]
-    """Of each state, as +FC has them."""
-    absent_states: tuple[str, ...]
-    """States that never occur: +FC would give them frequency 0."""
-    invariant_sites: int
-    """All characters but gaps are one and the same state (RAxML-NG's definition)."""
-    informative_sites: int
-    """At least two states, each certain in at least two taxa (parsimony-informative)."""
-    identical_sequences: tuple[tuple[str, ...], ...]
-    """Groups of taxa with equal sequences."""
-    alike_names: tuple[tuple[str, ...], ...]
-    """Groups of names that differ in upper and lower case only."""
-    gap_taxa: tuple[str, ...]
-    """Taxa with nothing but gaps."""
-    gap_sites: tuple[int, ...]
-    """Sites with nothing but gaps, from 1."""
-    suspicions: tuple[Suspicion, ...]
-    has_parts: bool
-    """True if the file also names parts of the alignment, here under one model."""
 
 
 def summarise(alignment: Alignment, patterns: Patterns) -> AlignmentSummary:

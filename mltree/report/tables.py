@@ -7,12 +7,11 @@ from typing import Protocol, runtime_checkable
 
 from rich.table import Table
 
-from mltree.alignment.checks import AlignmentSummary
 from mltree.contract import Function
 from mltree.device.calibration import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.discovery import DeviceInfo
 from mltree.device.timing import Breakdown, Cost
-from mltree.events.alignments import PartitionsLoaded
+from mltree.events.alignments import AlignmentSummary, PartitionsLoaded
 from mltree.events.run import EngineScore, FunctionTime, TimeSpent
 from mltree.events.trees import TestedTree
 

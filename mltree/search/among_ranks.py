@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from mltree.ranks import Ranks
-from mltree.search.requests import Answers, Request, Stepwise, perform
-from mltree.search.scoring import SearchLikelihood
+from mltree.search.requests import Answers, Request, SearchLikelihood, Stepwise, perform
 
 __all__ = ["AmongRanks"]
 

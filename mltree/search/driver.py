@@ -19,8 +19,7 @@ from mltree.search.acts import Act, acts
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.constraint import Constraint
 from mltree.search.quest import Quest
-from mltree.search.requests import Ask, Steps, perform
-from mltree.search.scoring import SearchLikelihood
+from mltree.search.requests import Ask, SearchLikelihood, Steps, perform
 from mltree.search.site_rates import group_patterns
 from mltree.search.state import Lineage, Pool, SearchState, best_of
 from mltree.settings import SearchSettings

@@ -12,27 +12,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice, pairwise
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.cases import Case
+from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.model.rate_profiles import Curves
-from mltree.search.explored import Explored
-from mltree.search.scoring import ALL, Rules, ScoredMoves, SearchLikelihood, Share, score_moves
-from mltree.tree.forest import Forest
+from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 from mltree.values import Value
 
 __all__ = [
+    "Answers",
     "Ask",
     "ClassWeights",
     "FlowSlopes",
     "PartLogLikelihoods",
     "RateCurves",
     "Request",
-    "ScoreMoves",
+    "SearchLikelihood",
     "ShapeKeys",
     "SmoothTrees",
     "Steps",
@@ -44,16 +44,76 @@ __all__ = [
     "perform",
     "perform_all",
     "rate_curves",
-    "scored_moves",
     "shape_keys",
     "smoothed",
     "topology_keys",
 ]
 
 Float = NDArray[np.float64]
+Int = NDArray[np.int32]
 Answers: TypeAlias = Sequence[Any] | Float
 """One for each tree."""
 T = TypeVar("T")
+
+
+class SearchLikelihood(Protocol):
+    """What the search needs of a likelihood; see :class:`mltree.likelihood.api.Likelihood`."""
+
+    @property
+    def planners(self) -> int:
+        """Threads that may ask for insertions at once."""
+
+    def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
+        """How many of the first of these trees are best searched side by side."""
+
+    def load_weights(self, rows: Float) -> None:
+        """Take rows of pattern weights f64[R, L], which cases name."""
+
+    def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float:
+        """f64[n, parts]: lnL of every part of every tree."""
+
+    def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
+        """The best weights of the classes of every part of every tree, all else as it is."""
+
+    def outruns_host(self, tree: Tree) -> bool:
+        """Whether lnL of many points are told sooner than the host makes use of curves."""
+
+    def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float]) -> list[Curves]:
+        """The patterns of every part under rates f64[J] for all of its sites."""
+
+    def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
+        """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
+
+    def smooth(
+        self,
+        trees: Sequence[Tree],
+        cases: Sequence[Case],
+        epsilon: float,
+        *,
+        floors: Float | None = None,
+    ) -> Float:
+        """f64[n]: lnL after optimising all lengths in place; never worse than before.
+
+        No more than rough where they hardly reach ``floors`` f64[n].
+        """
+
+    def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float:
+        """f64[outputs]: s0 of every insertion."""
+
+    def refine(
+        self,
+        trees: Trees,
+        cases: Sequence[Case],
+        scan: ScanTasks,
+        floors: Float | None = None,
+    ) -> tuple[Float, Float]:
+        """Best lnL f64[outputs], and lengths f64[..., outputs, 3] near, far, pendant.
+
+        No more than rough where they are below ``floors`` f64[outputs].
+        """
+
+    def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int) -> Float:
+        """f64[..., n]: optimised length of the branch that each prune leaves."""
 
 
 class Request(Value, ABC, eq=False):
@@ -179,38 +239,6 @@ class FlowSlopes(_ByTree, eq=False):
         return likelihood.flow_slopes(self.trees, self.cases)
 
 
-class ScoreMoves(Request, eq=False):
-    """The moves around every tree that are worth a look."""
-
-    lnls: Sequence[float]
-    """Of the trees."""
-    explored: Sequence[Explored]
-    """What is known of the surroundings of each tree."""
-    rules: Rules
-    share: Share = ALL
-    """Of the prunes."""
-    by_tree = (*Request.by_tree, "lnls", "explored")
-
-    @property
-    def kind(self) -> Hashable:
-        """Of the same rules."""
-        return super().kind, self.rules
-
-    def answer(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
-        """Moves, tree by tree."""
-        return score_moves(
-            likelihood, self.trees, self.cases, self.lnls, self.explored, self.rules, self.share
-        )
-
-    def shares(self, count: int) -> Sequence[Request]:
-        """Every so many subtrees that are moved, of all trees."""
-        return [replace(self, share=Share(n, count)) for n in range(count)]
-
-    def whole(self, answers: Sequence[Answers]) -> Answers:
-        """Moves, tree by tree."""
-        return [ScoredMoves.of(shares) for shares in zip(*answers, strict=True)]
-
-
 class TopologyKeys(Request, eq=False):
     """64 bits that equal topologies share."""
 
@@ -306,19 +334,6 @@ def flow_slopes(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list
     """What the lnL of every part of every tree gains with the rates of its classes."""
     answer: Any = yield FlowSlopes(trees, cases)
     found: list[list[Float]] = answer
-    return found
-
-
-def scored_moves(
-    trees: Sequence[Tree],
-    cases: Sequence[Case],
-    lnls: Sequence[float],
-    explored: Sequence[Explored],
-    rules: Rules,
-) -> Steps[Sequence[ScoredMoves]]:
-    """The moves around every tree that are worth a look."""
-    scored: Any = yield ScoreMoves(trees, cases, lnls, explored, rules)
-    found: Sequence[ScoredMoves] = scored
     return found
 
 

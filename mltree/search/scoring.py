@@ -7,20 +7,20 @@ high are re-scored with the join branch and the three branches around the insert
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.likelihood.batches import dealt, in_batches
 from mltree.likelihood.cases import Case
-from mltree.likelihood.scan_tasks import ScanTasks
-from mltree.model.rate_profiles import Curves
 from mltree.search.constraint import Constraint
 from mltree.search.explored import Explored, Keys, Lesson
 from mltree.search.neighbourhood import Neighbourhood
+from mltree.search.requests import Answers, Request, SearchLikelihood, Steps
 from mltree.settings import PhaseSettings, RoundSettings
 from mltree.shares import in_shares
 from mltree.tree.forest import Forest, Trees
@@ -30,12 +30,13 @@ __all__ = [
     "ALL",
     "Moves",
     "Rules",
+    "ScoreMoves",
     "ScoredMoves",
-    "SearchLikelihood",
     "Share",
     "rescore",
     "scan",
     "score_moves",
+    "scored_moves",
     "shortlist",
 ]
 
@@ -46,66 +47,6 @@ LEAST_SHARE = 8192
 """Prunes of a share: enough for what a launch costs beside them. Searches on an H200 with its 16
 cores, seconds as a whole / in shares of 8,192 / of 512 prunes: 1,288 taxa 8.1 / 7.5 / 17.2, 218
 taxa 4.3 / 3.7 / 6.3, 50 replicates of 47 taxa 4.8 / 5.5 / 9.7."""
-
-
-class SearchLikelihood(Protocol):
-    """What the search needs of a likelihood; see :class:`mltree.likelihood.api.Likelihood`."""
-
-    @property
-    def planners(self) -> int:
-        """Threads that may ask for insertions at once."""
-
-    def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
-        """How many of the first of these trees are best searched side by side."""
-
-    def load_weights(self, rows: Float) -> None:
-        """Take rows of pattern weights f64[R, L], which cases name."""
-
-    def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float:
-        """f64[n, parts]: lnL of every part of every tree."""
-
-    def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
-        """The best weights of the classes of every part of every tree, all else as it is."""
-
-    def outruns_host(self, tree: Tree) -> bool:
-        """Whether lnL of many points are told sooner than the host makes use of curves."""
-
-    def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float]) -> list[Curves]:
-        """The patterns of every part under rates f64[J] for all of its sites."""
-
-    def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
-        """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
-
-    def smooth(
-        self,
-        trees: Sequence[Tree],
-        cases: Sequence[Case],
-        epsilon: float,
-        *,
-        floors: Float | None = None,
-    ) -> Float:
-        """f64[n]: lnL after optimising all lengths in place; never worse than before.
-
-        No more than rough where they hardly reach ``floors`` f64[n].
-        """
-
-    def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float:
-        """f64[outputs]: s0 of every insertion."""
-
-    def refine(
-        self,
-        trees: Trees,
-        cases: Sequence[Case],
-        scan: ScanTasks,
-        floors: Float | None = None,
-    ) -> tuple[Float, Float]:
-        """Best lnL f64[outputs], and lengths f64[..., outputs, 3] near, far, pendant.
-
-        No more than rough where they are below ``floors`` f64[outputs].
-        """
-
-    def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int) -> Float:
-        """f64[..., n]: optimised length of the branch that each prune leaves."""
 
 
 class Moves(NamedTuple):
@@ -347,3 +288,48 @@ def _join_lengths(
     joins = found.joins.copy()
     joins[..., wanted] = likelihood.join_lengths(found.forest, cases, found.prunes[wanted])
     return joins
+
+
+class ScoreMoves(Request, eq=False):
+    """The moves around every tree that are worth a look."""
+
+    lnls: Sequence[float]
+    """Of the trees."""
+    explored: Sequence[Explored]
+    """What is known of the surroundings of each tree."""
+    rules: Rules
+    share: Share = ALL
+    """Of the prunes."""
+    by_tree = (*Request.by_tree, "lnls", "explored")
+
+    @property
+    def kind(self) -> Hashable:
+        """Of the same rules."""
+        return super().kind, self.rules
+
+    def answer(self, likelihood: SearchLikelihood) -> list[ScoredMoves]:
+        """Moves, tree by tree."""
+        return score_moves(
+            likelihood, self.trees, self.cases, self.lnls, self.explored, self.rules, self.share
+        )
+
+    def shares(self, count: int) -> Sequence[Request]:
+        """Every so many subtrees that are moved, of all trees."""
+        return [replace(self, share=Share(n, count)) for n in range(count)]
+
+    def whole(self, answers: Sequence[Answers]) -> Answers:
+        """Moves, tree by tree."""
+        return [ScoredMoves.of(shares) for shares in zip(*answers, strict=True)]
+
+
+def scored_moves(
+    trees: Sequence[Tree],
+    cases: Sequence[Case],
+    lnls: Sequence[float],
+    explored: Sequence[Explored],
+    rules: Rules,
+) -> Steps[Sequence[ScoredMoves]]:
+    """The moves around every tree that are worth a look."""
+    scored: Any = yield ScoreMoves(trees, cases, lnls, explored, rules)
+    found: Sequence[ScoredMoves] = scored
+    return found

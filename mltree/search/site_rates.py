@@ -13,8 +13,7 @@ from mltree.likelihood.cases import Case
 from mltree.model.partitioned import Linkage, PartitionModel
 from mltree.model.site_rates import FittedRates, SiteRates
 from mltree.search.quest import Quest
-from mltree.search.requests import Request, Steps
-from mltree.search.scoring import SearchLikelihood
+from mltree.search.requests import Request, SearchLikelihood, Steps
 from mltree.search.state import best_of
 from mltree.tree.topology import Tree
 from mltree.values import Value

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.drawn import drawn
 from mltree.alignment.patterns import Patterns
-from mltree.search.requests import Request
-from mltree.search.scoring import SearchLikelihood
+from mltree.search.requests import Request, SearchLikelihood
 
 __all__ = ["Berths", "LoadWeights", "Spot", "Spots", "WeightRows"]
 

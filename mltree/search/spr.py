@@ -9,8 +9,8 @@ from mltree.likelihood.cases import Case
 from mltree.search.acceptance import apply_moves, best_moves, better_half
 from mltree.search.constraint import Constraint
 from mltree.search.explored import Explored
-from mltree.search.requests import Steps, scored_moves, smoothed
-from mltree.search.scoring import Moves, Rules
+from mltree.search.requests import Steps, smoothed
+from mltree.search.scoring import Moves, Rules, scored_moves
 from mltree.search.state import Lineage
 from mltree.search.trials import Trials, tried_moves
 from mltree.settings import PhaseSettings, RoundSettings

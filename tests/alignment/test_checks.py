@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mltree.alignment.checks import AlignmentSummary, Suspicion, summarise
+from mltree.alignment.checks import summarise
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.patterns import compress
+from mltree.events.alignments import AlignmentSummary, Suspicion
 
 DATASETS = Path(__file__).parents[2] / "datasets"
 

@@ -21,7 +21,8 @@ from mltree.search import among_ranks
 from mltree.search.among_ranks import AmongRanks
 from mltree.search.checkpoint import Checkpoint
 from mltree.search.driver import SearchResult, StartingTree, search
-from mltree.search.requests import PartLogLikelihoods, Request, ScoreMoves, SmoothTrees
+from mltree.search.requests import PartLogLikelihoods, Request, SmoothTrees
+from mltree.search.scoring import ScoreMoves
 from mltree.settings import CheckpointSettings, PerturbationSettings, PhaseSettings, SearchSettings
 from mltree.tree.random_trees import random_topology
 

@@ -26,7 +26,6 @@ from mltree.search.quest import Quest
 from mltree.search.requests import (
     PartLogLikelihoods,
     Request,
-    ScoreMoves,
     SmoothTrees,
     Steps,
     part_log_likelihoods,
@@ -34,7 +33,7 @@ from mltree.search.requests import (
     perform_all,
     smoothed,
 )
-from mltree.search.scoring import Rules
+from mltree.search.scoring import Rules, ScoreMoves
 from mltree.settings import (
     PerturbationSettings,
     PhaseSettings,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mltree.alignment.checks import AlignmentSummary
 from mltree.alignment.patterns import Patterns
+from mltree.events.alignments import AlignmentSummary
 from mltree.report.page.charts import (
     Scale,
     axis_below,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mltree.alignment.checks import AlignmentSummary
 from mltree.alignment.patterns import Patterns
+from mltree.events.alignments import AlignmentSummary
 from mltree.model.mixtures import Matrices
 from mltree.model.substitution import Model
 from mltree.report.methods import REFERENCES, without_values
