@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import Alphabet
 from mltree.alignment.formats import Alignment
+from mltree.arrays import UInt8
 from mltree.errors import InputError
 from mltree.model.eigen import ModelArrays, p_matrices
 from mltree.tree.topology import Tree
@@ -30,11 +31,8 @@ FEW_SITES = 1 << 12
 BATCH_SITES = 1 << 16
 """Sites simulated at a time where distinct ones are wanted, many of them in vain."""
 
-States = NDArray[np.uint8]
-"""States 0..S-1 at the tips, u8 [T, sites]."""
 
-
-def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> States:
+def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
     """As many sites as asked for."""
     batches = -(-count // FEW_SITES)
     return np.concatenate([evolve(tree, arrays, FEW_SITES, rng) for _ in range(batches)], axis=1)[
@@ -42,7 +40,7 @@ def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator)
     ]
 
 
-def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> States:
+def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
     """The first so many different columns, in the order of their appearance.
 
     Raises:
@@ -64,7 +62,7 @@ def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.G
     return np.ascontiguousarray(found[:count].T)
 
 
-def evolve(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> States:
+def evolve(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
     """Sites that evolved from tip 0 outwards, all at a time: [sites, states] for every branch."""
     states = np.empty((tree.n_tips, count), np.uint8)
     systems = _systems(arrays)
@@ -97,9 +95,9 @@ def _systems(arrays: ModelArrays) -> list[ModelArrays]:
     return stacked.unstacked()
 
 
-def _drawn(bounds: NDArray[np.float64], u: NDArray[np.float64]) -> States:
+def _drawn(bounds: NDArray[np.float64], u: NDArray[np.float64]) -> UInt8:
     """Where each u falls between rising bounds, [..., S-1]: u8, how many of them are not above."""
-    drawn: States = np.sum(u[:, None] >= bounds, axis=-1, dtype=np.uint8)
+    drawn: UInt8 = np.sum(u[:, None] >= bounds, axis=-1, dtype=np.uint8)
     return drawn
 
 
@@ -109,7 +107,7 @@ def _without_repeats(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return rows[np.sort(first)]
 
 
-def letters(states: States, alphabet: Alphabet) -> NDArray[np.uint8]:
+def letters(states: UInt8, alphabet: Alphabet) -> NDArray[np.uint8]:
     """u8 [T, sites width]: the states as ASCII."""
     return alphabet.decode(alphabet.state_codes[states])
 

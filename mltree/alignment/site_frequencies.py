@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.source import read_text
+from mltree.arrays import Float64
 from mltree.errors import InputError
 from mltree.numerals import decimal, whole
 from mltree.values import Value
 
 __all__ = ["SiteSystems", "read_site_frequencies", "site_frequencies_of", "site_frequencies_text"]
 
-Float64 = NDArray[np.float64]
 
 SLACK = 1e-3
 """That frequencies may miss 1 by in all, as IQ-TREE lets them; they are scaled to it."""

@@ -17,11 +17,12 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mltree.api.alignments import AlignmentLike, source_of
 from mltree.api.calls import in_turn, one_of, resources_of
 from mltree.api.trees import PhyloTree, TreeLike, newick_of
+from mltree.arrays import Float64
 from mltree.errors import InputError
 from mltree.events import ignore
 from mltree.given_trees import read_trees
@@ -37,7 +38,6 @@ from mltree.tree.topology import Tree
 
 __all__ = ["Likelihood"]
 
-Float = NDArray[np.float64]
 
 STEP = 1e-3
 """Of parameters, for slopes: the formula is off by step^4 / 30 times a fifth derivative, and by
@@ -111,7 +111,7 @@ class Likelihood:
         return self._branches.size
 
     @cached_property
-    def x(self) -> Float:
+    def x(self) -> Float64:
         """f64 [n]: the variables as they were given; a copy may be changed and handed back."""
         model = self._problem.model
         values = [vector(own) for own in model.models]
@@ -159,7 +159,7 @@ class Likelihood:
         with in_turn():
             return float(self._lnls(self._checked(x)[None])[0])
 
-    def site_lnl(self, x: ArrayLike | None = None) -> Float:
+    def site_lnl(self, x: ArrayLike | None = None) -> Float64:
         """f64 [sites]: of every site, in the alignment's order."""
         x = self._checked(x)
         with in_turn():
@@ -168,13 +168,13 @@ class Likelihood:
                 self._asked("site_log_likelihoods", self._tree_at(x), case)
             )
 
-    def gradient(self, x: ArrayLike | None = None) -> Float:
+    def gradient(self, x: ArrayLike | None = None) -> Float64:
         """f64 [n]: slopes of lnL."""
         x = self._checked(x)
         with in_turn():
             return np.concatenate([self._derivatives(x)[0], self._parameter_slopes(x)])
 
-    def hessian(self, x: ArrayLike | None = None) -> Float:
+    def hessian(self, x: ArrayLike | None = None) -> Float64:
         """f64 [n, n]: second derivatives of lnL; four gradients a branch and parameter."""
         x = self._checked(x)
         with in_turn():
@@ -192,7 +192,7 @@ class Likelihood:
     # ------------------------------------------------------------------------------- variables
 
     @property
-    def _branches(self) -> Float:
+    def _branches(self) -> Float64:
         """f64 [branches], or a row a part: lengths as they were given."""
         return self._tree.lengths[..., : self._tree.n_branches]
 
@@ -220,7 +220,7 @@ class Likelihood:
                 found[int(tree.edge[half])] = ",".join(taxa[tip] for tip in sorted(side))
         return found[: tree.n_branches]
 
-    def _checked(self, x: ArrayLike | None) -> Float:
+    def _checked(self, x: ArrayLike | None) -> Float64:
         """Raises: InputError where it is no such vector."""
         if x is None:
             return self.x
@@ -231,7 +231,7 @@ class Likelihood:
             raise InputError("x must be finite, and its branch lengths not negative")
         return given
 
-    def _split(self, x: Float) -> tuple[list[Float], Float]:
+    def _split(self, x: Float64) -> tuple[list[Float64], Float64]:
         """The parameters of every part, and the parts' scalers."""
         model = self._problem.model
         sizes = [vector(own).size for own in model.models]
@@ -239,12 +239,12 @@ class Likelihood:
         *parts, rest = np.split(x, ends)[1:]
         return parts, np.exp(rest) if self._has_scalers else model.scalers
 
-    def _tree_at(self, x: Float) -> Tree:
+    def _tree_at(self, x: Float64) -> Tree:
         tree = self._tree.copy()
         tree.lengths[..., : tree.n_branches] = x[: self.n_branches].reshape(self._branches.shape)
         return tree
 
-    def _cases(self, points: Float) -> list[Case]:
+    def _cases(self, points: Float64) -> list[Case]:
         """What the tree is computed under at each of f64 [m, n]."""
         model = self._problem.model
         split = [self._split(x) for x in points]
@@ -268,30 +268,30 @@ class Likelihood:
             self._computation = None
             raise
 
-    def _lnls(self, points: Float) -> Float:
+    def _lnls(self, points: Float64) -> Float64:
         """f64 [m]: lnL at each of f64 [m, n]."""
         trees = [self._tree_at(x) for x in points]
-        found: Float = self._asked("log_likelihoods", trees, self._cases(points))
+        found: Float64 = self._asked("log_likelihoods", trees, self._cases(points))
         return found
 
-    def _derivatives(self, x: Float) -> tuple[Float, Float]:
+    def _derivatives(self, x: Float64) -> tuple[Float64, Float64]:
         """Slope and curvature in every branch length."""
         (case,) = self._cases(x[None])
         _, slope, curve = self._asked("derivatives", self._tree_at(x), case)
         some = slice(self._tree.n_branches)
         return slope[..., some].ravel(), curve[..., some].ravel()
 
-    def _parameter_slopes(self, x: Float) -> Float:
+    def _parameter_slopes(self, x: Float64) -> Float64:
         """f64 [parameters]: of fourth order, all points in one launch."""
         free = range(self.n_branches, x.size)
         if not free:
             return np.empty(0)
         points = [_moved(x, {k: by * STEP}) for k in free for by, _ in WEIGHTS]
         lnls = self._lnls(np.array(points)).reshape(-1, len(WEIGHTS))
-        slopes: Float = lnls @ np.array([weight for _, weight in WEIGHTS]) / STEP
+        slopes: Float64 = lnls @ np.array([weight for _, weight in WEIGHTS]) / STEP
         return slopes
 
-    def _parameter_curves(self, x: Float) -> Float:
+    def _parameter_curves(self, x: Float64) -> Float64:
         """f64 [parameters, parameters]: (4 D(h) - D(2h)) / 3 of second differences D."""
         free = list(range(self.n_branches, x.size))
         pairs = [(a, b) for n, a in enumerate(free) for b in free[: n + 1]]
@@ -311,7 +311,7 @@ class Likelihood:
             curves[row, column] = curves[column, row] = (4 * near - far) / 3
         return curves
 
-    def _slopes_along(self, x: Float, k: int) -> Float:
+    def _slopes_along(self, x: Float64, k: int) -> Float64:
         """f64 [branches]: how the slopes of the branches change with an element of x."""
         step = STEP if k >= self.n_branches else max(LENGTH_STEP * x[k], LEAST_STEP)
         if k < self.n_branches and x[k] < 2 * step:  # no length is below 0
@@ -323,7 +323,7 @@ class Likelihood:
         return change / step
 
 
-def _moved(x: Float, *steps: dict[int, float]) -> Float:
+def _moved(x: Float64, *steps: dict[int, float]) -> Float64:
     """A copy of x, some of its elements moved."""
     moved = x.copy()
     for step in steps:

@@ -8,8 +8,8 @@ differ in frequencies, about.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.model.candidates import started_from
 from mltree.model.parameters import vector
 from mltree.model.points import with_vectors
@@ -18,10 +18,8 @@ from mltree.model.substitution import Model
 
 __all__ = ["projected"]
 
-Float = NDArray[np.float64]
 
-
-def projected(curvature: Float, general: Model, model: Model) -> Float | None:
+def projected(curvature: Float64, general: Model, model: Model) -> Float64 | None:
     """f64 [m + 1, m + 1]: of a model's m variables and the scale of branch lengths.
 
     ``curvature``: f64 [n + 1, n + 1], of the general model's; None where variables of either are

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.subsets import side_by_side
+from mltree.arrays import Float64
 from mltree.choice.model_choice import FITTING
 from mltree.choice.part_sets import PartSets
 from mltree.choice.scored_models import Choice
@@ -44,7 +45,6 @@ from mltree.values import Value
 
 __all__ = ["merge_parts"]
 
-Float = NDArray[np.float64]
 
 SHARE = 0.1
 """Of all pairs, those most alike, that are compared in a round (PartitionFinder 2, IQ-TREE)."""
@@ -86,7 +86,7 @@ class _Subset(Value):
     free: int
     """Parameters of the model."""
     lnl: float = -math.inf
-    curvature: Float | None = field(default=None, compare=False)
+    curvature: Float64 | None = field(default=None, compare=False)
     """f64[n, n]: minus the Hessian in the model's free variables and the scale, about there."""
 
 
@@ -312,17 +312,17 @@ def _lone(group: int, part: int, choice: Choice) -> _Subset:
     return _Subset(group, (part,), best.name, best.model, 1.0, length, best.sites, free)
 
 
-def _of_both(own: _Subset, one: _Subset, other: _Subset) -> Float | None:
+def _of_both(own: _Subset, one: _Subset, other: _Subset) -> Float64 | None:
     """The curvature of two subsets under the model of one: of both, or as one's sites have it."""
     if own.curvature is None or one.curvature is None or other.curvature is None:
         return None
     if one.name == other.name and one.curvature.shape == other.curvature.shape:
-        both: Float = one.curvature + other.curvature
+        both: Float64 = one.curvature + other.curvature
         return both
     return own.curvature * ((one.sites + other.sites) / own.sites)
 
 
-def _ranks(values: Float) -> NDArray[np.int64]:
+def _ranks(values: Float64) -> NDArray[np.int64]:
     """i64 [n]: the place of each among all, from the smallest."""
     ranks = np.empty(values.size, np.int64)
     ranks[np.argsort(values, kind="stable")] = np.arange(values.size)

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.choice.curvatures import projected
 from mltree.choice.rate_screening import RateScreening
 from mltree.choice.scored_models import Choice, Known, Scored
@@ -55,7 +55,6 @@ from mltree.values import Value
 
 __all__ = ["FITTING", "choose_models"]
 
-Float = NDArray[np.float64]
 
 MARGIN = 10.0
 """Candidates whose screening ends this much above the best score are not fitted whole. ModelFinder
@@ -126,7 +125,7 @@ class _Chooser:
         self._rates = RateScreening(patterns, FITTING, self._likelihood, WIDTHS[0])
         self._found: dict[tuple[int, str], FittedAmongSites] = {}
         """Rates of candidates on trees that are looked at."""
-        self._curvatures: dict[tuple[int, str], Float] = {}
+        self._curvatures: dict[tuple[int, str], Float64] = {}
         """Of candidates with the reference matrix that were fitted whole."""
 
     def compare_rates(self) -> None:
@@ -330,7 +329,7 @@ class _Chooser:
             if start.candidate.matrix == self._matrix and curvature is not None:
                 self._curvatures[part, start.candidate.name] = curvature
 
-    def _curvature(self, part: int, start: _Start) -> Float | None:
+    def _curvature(self, part: int, start: _Start) -> Float64 | None:
         """About that of lnL where a fit of a candidate begins, as the reference matrix tells."""
         general = self._matrix + start.candidate.rates
         known = self._curvatures.get((part, general))
@@ -346,13 +345,13 @@ class _Chooser:
         best = [choice.best.score(self._criterion) for choice in self.choices]
         settle_promising(likelihood, fits, penalties, np.array(best), FITTING)
 
-    def _penalties(self, pairs: Sequence[tuple[int, Candidate]]) -> Float:
+    def _penalties(self, pairs: Sequence[tuple[int, Candidate]]) -> Float64:
         """f64[n]: what candidates of parts score at an lnL of 0."""
         return np.array(
             [self._criterion.score(0.0, self._free(one), self._sites[part]) for part, one in pairs]
         )
 
-    def _fit_of(self, part: int, model: Model, lengths: Float, width: int, lnl: float) -> Fit:
+    def _fit_of(self, part: int, model: Model, lengths: Float64, width: int, lnl: float) -> Fit:
         tree = self._tree.with_lengths(lengths)
         return Fit(tree, replace(alone(model), least_categories=width), first_part=part, lnl=lnl)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
@@ -20,7 +20,6 @@ from mltree.values import Value
 
 __all__ = ["PartSets"]
 
-Float = NDArray[np.float64]
 
 AT_ONCE = 50_000
 """Models of parts in a launch: as many as the optimiser of a thousand parts has there."""
@@ -42,7 +41,7 @@ class PartSets(Value):
 
     def lnls(
         self, parts: Sequence[tuple[int, ...]], arrays: Sequence[Sequence[ModelArrays]]
-    ) -> list[Float]:
+    ) -> list[Float64]:
         """f64[points] for each of some sets of parts: their lnL under each of its models."""
         rows = _apart(parts)
         wanted = sum(len(own) * len(under) for own, under in zip(parts, arrays, strict=True))
@@ -56,13 +55,13 @@ class PartSets(Value):
         parts: Sequence[tuple[int, ...]],
         arrays: Sequence[Sequence[ModelArrays]],
         rows: Sequence[Sequence[int]],
-    ) -> list[Float]:
+    ) -> list[Float64]:
         """Of sets in rows, none of which has a part twice: a tree for every point of a row."""
         models = [
             _row([parts[n] for n in row], [arrays[n] for n in row], self.many) for row in rows
         ]
         lnls = self._part_lnls([Case(own) for of_row in models for own in of_row])
-        found: dict[int, Float] = {}
+        found: dict[int, Float64] = {}
         ends = np.cumsum([len(of_row) for of_row in models])[:-1]
         for row, own in zip(rows, np.split(lnls, ends), strict=True):
             for n in row:
@@ -71,7 +70,7 @@ class PartSets(Value):
 
     def _of_single_parts(
         self, parts: Sequence[tuple[int, ...]], arrays: Sequence[Sequence[ModelArrays]]
-    ) -> list[Float]:
+    ) -> list[Float64]:
         """Of sets, a tree for every point of each of their parts."""
         sets = list(zip(parts, arrays, strict=True))
         cases = [Case((one,), first_part=n) for own, under in sets for n in own for one in under]
@@ -80,7 +79,7 @@ class PartSets(Value):
         pairs = zip(np.split(lnls, ends), parts, strict=True)
         return [rows.reshape(len(own), -1).sum(axis=0) for rows, own in pairs]
 
-    def _part_lnls(self, cases: Sequence[Case]) -> Float:
+    def _part_lnls(self, cases: Sequence[Case]) -> Float64:
         """f64[cases, parts] of the tree."""
         step = max(1, AT_ONCE // len(cases[0].models))
         chunks = [cases[first : first + step] for first in range(0, len(cases), step)]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
@@ -30,7 +30,6 @@ from mltree.tree.topology import Tree
 
 __all__ = ["RateScreening"]
 
-Float = NDArray[np.float64]
 
 AT_ONCE = 2**21
 """Numbers of profiles in a launch, 16 MiB: more are asked for one after the other."""
@@ -129,7 +128,7 @@ class RateScreening:
 
     def _profiles(self, where: Sequence[tuple[int, Tree, Model]]) -> Iterator[RateProfiles]:
         """Those of parts, a launch for parts that fit: a tree for as many as possible."""
-        found: dict[int, Float] = {}
+        found: dict[int, Float64] = {}
         likelihood, slots = self.likelihood_of(self.width), self.patterns.n_tips - 2
         for parts in likelihood.engine.room.neighbours(slots, len(self.patterns.parts)):
             these = [n for n, (part, _, _) in enumerate(where) if part in parts]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.likelihood.api import Likelihood
 from mltree.search.alternation import settle
 from mltree.search.model_optimiser import Fit, optimise_models
@@ -20,7 +21,6 @@ from mltree.settings import SearchSettings
 
 __all__ = ["settle_promising", "within_reach"]
 
-Float = NDArray[np.float64]
 
 SIEVE = 20.0
 """Fits that score so much above the best before lengths follow them are left. Lengths brought
@@ -34,7 +34,7 @@ HASTE = 1.0
 """LnL that a model may lack where it is compared."""
 
 
-def within_reach(fits: Sequence[Fit], penalties: Float) -> NDArray[np.bool_]:
+def within_reach(fits: Sequence[Fit], penalties: Float64) -> NDArray[np.bool_]:
     """Bool[n]: which fits of single parts come near the best of their part, lengths as they are.
 
     ``penalties``: f64[n], scores at an lnL of 0.
@@ -50,8 +50,8 @@ def within_reach(fits: Sequence[Fit], penalties: Float) -> NDArray[np.bool_]:
 def settle_promising(
     likelihood: Likelihood,
     fits: Sequence[Fit],
-    penalties: Float,
-    best: Float,
+    penalties: Float64,
+    best: Float64,
     settings: SearchSettings,
 ) -> None:
     """Bring fits of single parts to a maximum, but leave those far from the best of their part.

@@ -9,6 +9,7 @@ import numpy as np
 
 from mltree import __version__
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64, Int32
 from mltree.commands.fitting import FitRequest, fitted, given_tree
 from mltree.commands.results import by_kind, command_result, deliver
 from mltree.events.run import RunStarted
@@ -19,7 +20,7 @@ from mltree.problem import Problem
 from mltree.report.progress import Reporter
 from mltree.runs.run import Found, open_computation
 from mltree.tree.newick import write_newick
-from mltree.tree.topology import Float64Array, Int32Array, Tree
+from mltree.tree.topology import Tree
 
 __all__ = ["FORMATS", "AncestralRequest", "run_ancestral"]
 
@@ -61,11 +62,11 @@ class _Part:
 
     states: Sequence[str]
     """Of the alphabet, in the order of the columns."""
-    probabilities: Float64Array
+    probabilities: Float64
     """f64 [N', L, S]; see :func:`.ancestral.inner_nodes`"""
     best: list[list[str]]
     """N' rows of L: the most probable states."""
-    sites: Int32Array
+    sites: Int32
     """i32 [sites]: the pattern of each."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64, Int32
 from mltree.events.trees import SupportsDrawn
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
@@ -19,7 +20,7 @@ from mltree.supports.branch_tests import BranchTests, local_tests
 from mltree.supports.resampling import Resampling, share_error
 from mltree.supports.table import members
 from mltree.tree.splits import splits
-from mltree.tree.topology import Float64Array, Int32Array, Tree, siblings
+from mltree.tree.topology import Tree, siblings
 from mltree.values import Value
 
 __all__ = ["BRANCHES", "BRANCH_TESTS", "LocalTests", "TestedBranches", "testable"]
@@ -66,7 +67,7 @@ class LocalTests(Value):
         return TestedBranches(self, tree, edges, model.mean_lengths(tree.lengths), tested)
 
 
-def testable(tree: Tree) -> Int32Array:
+def testable(tree: Tree) -> Int32:
     """int32 [B]: ids, rising, of the inner branches that are told from two others by tests.
 
     Not of those that end at a polytomy: more than four subtrees meet there, and the branch stands
@@ -75,7 +76,7 @@ def testable(tree: Tree) -> Int32Array:
     edges = tree.inner_edges
     ends = tree.edge_halves[edges]
     around = np.concatenate([tree.edge[beside] for beside in siblings(ends)], axis=1)
-    found: Int32Array = edges[(around < tree.n_branches).all(axis=1)]
+    found: Int32 = edges[(around < tree.n_branches).all(axis=1)]
     return found
 
 
@@ -86,14 +87,14 @@ class TestedBranches(Value):
 
     asked: LocalTests
     tree: Tree
-    edges: Int32Array
+    edges: Int32
     """int32 [B]: :func:`testable`"""
-    lengths: Float64Array
+    lengths: Float64
     """f64 [E]: of the tree, one a branch."""
     tests: BranchTests
 
     @property
-    def values(self) -> dict[str, Float64Array]:
+    def values(self) -> dict[str, Float64]:
         """Every support by its name, f64 [B] 0 to 1."""
         tests = self.tests
         every = (tests.sh_alrt, tests.lbp, tests.parametric, tests.abayes)

@@ -11,6 +11,7 @@ from mltree import __version__
 from mltree.alignment.formats import read_alignment
 from mltree.alignment.patterns import Patterns, compress
 from mltree.alignment.source import expect_file
+from mltree.arrays import Float64, Index
 from mltree.commands.results import finish
 from mltree.errors import InputError
 from mltree.events.run import RunStarted
@@ -24,11 +25,10 @@ from mltree.supports.concordance import (
     gene_concordance,
     site_concordance,
 )
-from mltree.supports.table import Index, members, sides, unit_bits
+from mltree.supports.table import members, sides, unit_bits
 from mltree.tree.clades import Clades, write_clades
 from mltree.tree.newick import listed
 from mltree.tree.newick_clades import read_gene_trees, read_labelled
-from mltree.tree.topology import Float64Array
 
 __all__ = ["ConcordanceRequest", "run_concordance"]
 
@@ -148,7 +148,7 @@ def _labels(found: _Factors) -> list[str]:
     return ["/".join(filter(None, row)) for row in zip(*columns, strict=True)]
 
 
-def _share(count: Index, of: Index) -> Float64Array:
+def _share(count: Index, of: Index) -> Float64:
     """Shares f64 [B]; NaN where they are of nothing."""
     return np.where(of > 0, count / np.maximum(of, 1), np.nan)
 

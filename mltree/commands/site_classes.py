@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mltree.alignment.site_frequencies import site_frequencies_text
+from mltree.arrays import Float64
 from mltree.errors import InputError
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
@@ -27,7 +25,6 @@ from mltree.values import Value
 
 __all__ = ["SITE_FREQUENCIES", "SITE_PROBABILITIES", "SiteClasses", "check_classes"]
 
-Float = NDArray[np.float64]
 
 SITE_PROBABILITIES, SITE_FREQUENCIES = "siteprob", "sitefreq"
 """Kinds of files."""
@@ -53,9 +50,9 @@ def check_classes(problem: Problem) -> None:
 class SiteClasses(Value, eq=False):
     """The classes of sites under a mixture, on a tree."""
 
-    posteriors: Float
+    posteriors: Float64
     """f64[sites, M]"""
-    frequencies: Float
+    frequencies: Float64
     """f64[M, S]: of the classes."""
 
     @classmethod
@@ -86,6 +83,6 @@ class SiteClasses(Value, eq=False):
         return "\n".join(["\t".join(["Site", *names]), *rows]) + "\n"
 
     @property
-    def site_frequencies(self) -> Float:
+    def site_frequencies(self) -> Float64:
         """f64[sites, S]."""
         return product(self.posteriors, self.frequencies)

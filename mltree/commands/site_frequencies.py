@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.alignment.patterns import compress_parts
 from mltree.alignment.site_frequencies import (
@@ -17,6 +16,7 @@ from mltree.alignment.site_frequencies import (
     site_frequencies_of,
     site_frequencies_text,
 )
+from mltree.arrays import Float64
 from mltree.commands.site_classes import SITE_FREQUENCIES, SiteClasses
 from mltree.errors import ModelError
 from mltree.events import Emit, Notice, ignore
@@ -32,8 +32,6 @@ from mltree.runs.run import evaluate, open_computation
 from mltree.values import Value
 
 __all__ = ["SiteFrequencies", "frequencies_file"]
-
-Float64 = NDArray[np.float64]
 
 
 class SiteFrequencies(Value):

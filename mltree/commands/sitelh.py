@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mltree import __version__
+from mltree.arrays import Float64
 from mltree.commands.fitting import FitRequest, fitted
 from mltree.commands.results import finish
 from mltree.events import Notice
@@ -13,7 +14,6 @@ from mltree.likelihood.cases import Case
 from mltree.report.progress import Reporter
 from mltree.runs.run import open_computation
 from mltree.tree.newick import read_newicks
-from mltree.tree.topology import Float64Array
 
 __all__ = ["FORMATS", "SiteRequest", "run_sitelh"]
 
@@ -68,7 +68,7 @@ def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
         finish("sitelh", request.command, outputs, texts, values, inputs, reporter, spent)
 
 
-def _iqtree(rows: list[Float64Array]) -> str:
+def _iqtree(rows: list[Float64]) -> str:
     """IQ-TREE's .sitelh, which is TREE-PUZZLE's: sizes, then a line a tree."""
     names = ["Site_Lh"] if len(rows) == 1 else [f"Tree{n}" for n in range(1, len(rows) + 1)]
     lines = [
@@ -78,7 +78,7 @@ def _iqtree(rows: list[Float64Array]) -> str:
     return "\n".join([f"{len(rows)} {len(rows[0])}", *lines, ""])
 
 
-def _raxml(rows: list[Float64Array]) -> str:
+def _raxml(rows: list[Float64]) -> str:
     """RAxML's perSiteLLs, which CONSEL reads as well: names and values with a tab between."""
     lines = [
         f"tr{number}\t{' '.join(f'{value:.10f}' for value in row)}"

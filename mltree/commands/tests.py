@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from mltree import __version__
+from mltree.arrays import Float64
 from mltree.commands.branch_tests import BRANCH_TESTS, BRANCHES, LocalTests, testable
 from mltree.commands.fitting import FitRequest, fitted
 from mltree.commands.results import finish
@@ -32,7 +33,7 @@ from mltree.tree.forest import Forest
 from mltree.tree.newick import read_newicks, write_newick
 from mltree.tree.newick_clades import read_labelled
 from mltree.tree.splits import lengths_in, splits
-from mltree.tree.topology import Float64Array, Tree
+from mltree.tree.topology import Tree
 
 __all__ = ["BranchTestRequest", "TreeTestRequest", "run_alrt", "run_test"]
 
@@ -261,7 +262,7 @@ def _best(
 
 
 def _verdicts(
-    lnl: Float64Array, tested: dict[str, TreeTest], first: Sequence[int | None]
+    lnl: Float64, tested: dict[str, TreeTest], first: Sequence[int | None]
 ) -> Iterator[TestedTree]:
     """Every tree of the file, with what the tests say of its topology."""
     row_of: dict[int, int] = {}

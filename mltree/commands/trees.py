@@ -11,6 +11,7 @@ import numpy as np
 
 from mltree import __version__
 from mltree.alignment.source import expect_file
+from mltree.arrays import Float64, Index
 from mltree.commands.results import command_result, finish
 from mltree.errors import InputError
 from mltree.events import Emit, Notice
@@ -22,10 +23,9 @@ from mltree.supports.bootstop import STEP, bootstop
 from mltree.supports.consensus import Consensus, consensus
 from mltree.supports.distances import distances, largest, topologies, weighted_distances
 from mltree.supports.metrics import occurrences, transfer_expectations
-from mltree.supports.table import Index, SplitTable, members, split_table
+from mltree.supports.table import SplitTable, members, split_table
 from mltree.tree.clades import Clades, nested, write_clades
 from mltree.tree.newick_clades import read_clades
-from mltree.tree.topology import Float64Array
 from mltree.values import Value
 
 __all__ = [
@@ -242,7 +242,7 @@ def _distances(
     """All distances of each tree from those behind it, or of the first one alone."""
     table = split_table(trees)
     rows = trees.n_trees - 1 if pairwise else 1
-    columns: list[Iterator[Index] | Iterator[Float64Array]] = [distances(table, rows)]
+    columns: list[Iterator[Index] | Iterator[Float64]] = [distances(table, rows)]
     if weighted:
         whole = split_table(trees, with_tips=True)
         unknown = whole.tree[np.isnan(whole.lengths)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mltree.arrays import Bool
 from mltree.commands.trees import support_texts
 from mltree.events import Emit
 from mltree.events.trees import BootstrapFinished, SupportsDrawn
@@ -14,7 +15,7 @@ from mltree.model.partitioned import PartitionModel
 from mltree.runs.run import Found, TreeSearch
 from mltree.runs.ultrafast import ultrafast
 from mltree.supports.consensus import Consensus, consensus
-from mltree.supports.table import Bool, SplitTable, members, split_table
+from mltree.supports.table import SplitTable, members, split_table
 from mltree.tree.clades import nested, write_clades
 from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.newick_clades import read_clades, read_labelled

@@ -11,14 +11,11 @@ import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
 from mltree.alignment.site_frequencies import SiteSystems
+from mltree.arrays import Float64, Int32, Int64
 from mltree.likelihood.stages import Records
 from mltree.values import Value
 
 __all__ = ["Blocks"]
-
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 
 
 class Blocks(Value, eq=False):

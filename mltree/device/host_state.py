@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mltree.arrays import Float64
 from mltree.contract import CONTROL_WORDS, Control
 from mltree.launch import StateLayout
 from mltree.likelihood.program import Program
 
 __all__ = ["HostState"]
 
-Float64 = npt.NDArray[np.float64]
 Acc = npt.NDArray[Any]
 
 

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.contract import Function
 from mltree.device.blocks import Blocks
 from mltree.device.host_state import HostState
@@ -44,7 +45,6 @@ from mltree.ranks import LONE, Ranks
 
 __all__ = ["PanelEngine"]
 
-Float64 = npt.NDArray[np.float64]
 Acc = npt.NDArray[Any]
 
 PROGRAMS = 16

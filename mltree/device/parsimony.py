@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
+from mltree.arrays import Float64, Int32
 from mltree.device.build import build_kernels, context_on
 from mltree.device.faults import NamingDevice
 from mltree.device.info import DeviceInfo
@@ -22,7 +23,7 @@ from mltree.device.memory import Memory
 from mltree.tree.fitch import WORD_BITS, PackedSites
 from mltree.tree.forest import Forest
 from mltree.tree.parsimony import REFERENCE, Grove, ParsimonyEngine
-from mltree.tree.topology import NONE, Float64Array, Int32Array, Tree
+from mltree.tree.topology import NONE, Tree
 
 __all__ = ["DeviceGrove", "DeviceParsimony", "parsimony_engine"]
 
@@ -59,9 +60,7 @@ class DeviceParsimony:
         self._naming = NamingDevice(device)
         self._left_to_host = 0
 
-    def grow(
-        self, sites: PackedSites, orders: Int32Array, draws: npt.NDArray[np.uint32]
-    ) -> list[Tree]:
+    def grow(self, sites: PackedSites, orders: Int32, draws: npt.NDArray[np.uint32]) -> list[Tree]:
         """Trees by stepwise addition."""
         if self._is_for_host(sites, len(orders)):
             return REFERENCE.grow(sites, orders, draws)
@@ -171,11 +170,11 @@ class DeviceGrove:
         trees = np.arange(forest.n_trees, dtype=np.int32)
         self._first_scores = self.renew(trees, forest.facing(trees)[0])
 
-    def scores(self) -> Float64Array:
+    def scores(self) -> Float64:
         """f64[trees]: of the trees as they came."""
         return self._first_scores
 
-    def renew(self, trees: Int32Array, facing: Int32Array) -> Float64Array:
+    def renew(self, trees: Int32, facing: Int32) -> Float64:
         """f64[trees of all]: the changes of these, whose sets are all made again."""
         scores = np.zeros(self._forest.n_trees)
         if not trees.size:
@@ -200,9 +199,7 @@ class DeviceGrove:
         scores[trees] = self._constant[trees] + changes.sum(axis=1)
         return scores
 
-    def best_targets(
-        self, prunes: Int32Array, cuts: Float64Array
-    ) -> tuple[Int32Array, Int32Array, Float64Array]:
+    def best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
         """Of the prunes that gain, the branch each is best put on, and the changes that saves."""
         memory, levels = self._memory, int(self._longest.max()) + 1
         fit = ROOM_BYTES // (levels * self._size * 8)
@@ -246,7 +243,7 @@ def load_sites(memory: Memory, sites: PackedSites, n_trees: int) -> list[Any]:
     return [*map(np.int32, numbers), np.int64(stride), *(memory[name] for name in names)]
 
 
-def _tree(twin: Int32Array, near: Int32Array) -> Tree:
+def _tree(twin: Int32, near: Int32) -> Tree:
     """A tree from where its half-edges lead, and one half-edge of every edge."""
     edge = np.full(twin.size, NONE, np.int32)
     numbers = np.arange(near.size, dtype=np.int32)

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64, Int64
 from mltree.contract import CASE, Role, fields
 from mltree.device.timing import Breakdown
 from mltree.events import Emit, ignore
@@ -27,8 +27,6 @@ from mltree.model.eigen import ModelArrays
 
 __all__ = ["RateGroupEngine", "alike", "spread"]
 
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 PROGRAMS_KEPT = 16
 """Programs that are spread once: more than a search repeats in turn."""
 

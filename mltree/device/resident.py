@@ -7,8 +7,8 @@ Where panels share one CLA pool, a panel's CLAs are gone when its turn comes aga
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Float64, Int32
 from mltree.contract import RUNS, Role, RunKind, fields
 from mltree.errors import WorkerFault
 from mltree.likelihood.program import Program
@@ -17,9 +17,6 @@ from mltree.values import Value
 
 __all__ = ["Resident", "Writer", "slots_needed"]
 
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
-Bool = npt.NDArray[np.bool_]
 
 _CACHE = "_written"
 

@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.device.blocks import Blocks
 from mltree.device.layout import Layout
 from mltree.device.memory import cla_memory
@@ -20,7 +20,6 @@ from mltree.values import Value
 
 __all__ = ["Panel", "Place", "Rules", "Seat"]
 
-Float64 = npt.NDArray[np.float64]
 
 GROWTH = 2
 """CLA slots for which room is made, over those that a program asks for: the next asks for more."""

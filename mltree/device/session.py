@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.contract import CONTROL_WORDS, HEADER_WORDS, REDUCE_WIDTH, Control, Function
 from mltree.device.ahead import Ahead
 from mltree.device.blocks import Blocks
@@ -34,7 +35,6 @@ from mltree.model.eigen import ModelArrays
 
 __all__ = ["Dispatch", "Session"]
 
-Float64 = npt.NDArray[np.float64]
 
 PLANS = 16
 """Programs whose launches are remembered: more than a search repeats in turn."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.contract import HEADER_WORDS, Function
 from mltree.device.discovery import choose_devices
 from mltree.device.info import DeviceInfo
@@ -40,7 +40,6 @@ __all__ = [
     "places_on",
 ]
 
-Float64 = npt.NDArray[np.float64]
 Acc = npt.NDArray[Any]
 
 

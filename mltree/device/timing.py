@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
+from mltree.arrays import Int64
 from mltree.contract import Function
 from mltree.launch import Mark
 from mltree.likelihood.program import Program
-from mltree.likelihood.work import Count, Counts, Work, no_work, work_of
+from mltree.likelihood.work import Count, Work, no_work, work_of
 from mltree.values import Value
 
 __all__ = ["Breakdown", "Cost", "DeviceTimes", "Stopwatch"]
@@ -132,7 +133,7 @@ class DeviceTimes:
         """Seconds from submission to start of first launches: PoCL builds its kernels there."""
         self._pending: list[tuple[str, cl.Event]] = []
         self._timed: set[str] = set()
-        self._work: dict[int, Counts] = defaultdict(no_work)
+        self._work: dict[int, Int64] = defaultdict(no_work)
         self._sent: list[tuple[int, Work]] = []
         """Work for so many patterns that is not yet among the other."""
 

@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
+from mltree.arrays import Float64
 from mltree.drawing.scene import ACCENT, FAINT, INK, Scene, Words, width_of
-from mltree.tree.topology import Float64Array
 from mltree.tree.written import WrittenTree
 from mltree.values import Value
 
@@ -77,7 +77,7 @@ def nice_length(longest: float) -> float:
     return max(step * power for step in (1, 2, 5) if step * power <= longest * (1 + 1e-9))
 
 
-def _depths(tree: WrittenTree, is_scaled: bool) -> Float64Array:
+def _depths(tree: WrittenTree, is_scaled: bool) -> Float64:
     """float64 [N]: how far from the root each node is drawn; the farthest is not at 0."""
     if is_scaled and _has_depth(tree):
         return tree.heights
@@ -93,7 +93,7 @@ def _has_depth(tree: WrittenTree) -> bool:
     return tree.is_measured and float(tree.heights.max()) > SHORTEST
 
 
-def _rows(tree: WrittenTree) -> Float64Array:
+def _rows(tree: WrittenTree) -> Float64:
     """float64 [N]: tips in rows 0, 1, ...; inner nodes midway between their outer children."""
     row = np.empty(tree.n_nodes)
     row[list(tree.tips)] = np.arange(len(tree.tips))
@@ -113,7 +113,7 @@ def _pitch(n_tips: int) -> float:
 class _Layout:
     """What both layouts share."""
 
-    def __init__(self, tree: WrittenTree, depth: Float64Array, style: Style) -> None:
+    def __init__(self, tree: WrittenTree, depth: Float64, style: Style) -> None:
         self.tree, self.depth, self.style = tree, depth, style
         self.row = _rows(tree)
         self.pitch = _pitch(len(tree.tips))

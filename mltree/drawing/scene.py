@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from mltree.tree.topology import Float64Array
+from mltree.arrays import Float64
 from mltree.values import Value
 
 __all__ = ["ACCENT", "FAINT", "INK", "Line", "Scene", "Words", "width_of"]
@@ -26,7 +26,7 @@ WIDE_FROM = 0x1100
 class Line(Value, eq=False):
     """A line through some points."""
 
-    points: Float64Array
+    points: Float64
     """float64 [n, 2]: x to the right, y down."""
     width: float
     colour: str = INK

@@ -19,8 +19,9 @@ from itertools import compress
 import numpy as np
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.model.eigen import ModelArrays, p_matrices
-from mltree.tree.topology import Float64Array, Tree
+from mltree.tree.topology import Tree
 
 __all__ = ["inner_nodes", "marginal_states"]
 
@@ -37,7 +38,7 @@ def inner_nodes(tree: Tree) -> list[int]:
     return [half for half in _inner_nodes(tree) if tree.edge.item(half) < tree.n_branches]
 
 
-def marginal_states(tree: Tree, patterns: Patterns, arrays: ModelArrays) -> Float64Array:
+def marginal_states(tree: Tree, patterns: Patterns, arrays: ModelArrays) -> Float64:
     """f64 [N', L, S]: probabilities of sum 1, nodes as :func:`inner_nodes` has them.
 
     The tree has one length a branch; the patterns are of one part.
@@ -67,8 +68,8 @@ def _inner_nodes(tree: Tree) -> list[int]:
 
 
 def _posteriors(
-    tree: Tree, nodes: list[int], tips: Float64Array, p: Float64Array, prior: Float64Array
-) -> Iterator[Float64Array]:
+    tree: Tree, nodes: list[int], tips: Float64, p: Float64, prior: Float64
+) -> Iterator[Float64]:
     """f64 [L, S] of each node; ``tips`` f64 [T, L, S]; ``prior`` f64 [K, S]: w_k π_s."""
     messages = _Messages(tree, tips, p)
     for half in reversed(nodes):
@@ -98,11 +99,11 @@ def _systems(arrays: ModelArrays) -> list[ModelArrays]:
 class _Messages:
     """What comes into inner nodes through their half-edges: P · (what lies behind the twin)."""
 
-    def __init__(self, tree: Tree, tips: Float64Array, p: Float64Array) -> None:
+    def __init__(self, tree: Tree, tips: Float64, p: Float64) -> None:
         self._tree, self._tips, self._p = tree, tips, p
-        self._values: dict[int, Float64Array] = {}
+        self._values: dict[int, Float64] = {}
         """f64 [L, K, S], of largest element 1 by pattern and category ..."""
-        self._logs: dict[int, Float64Array] = {}
+        self._logs: dict[int, Float64] = {}
         """... times exp(f64 [L, K])."""
 
     def take(self, half: int) -> None:
@@ -117,7 +118,7 @@ class _Messages:
             values = np.matmul(behind.swapaxes(0, 1), p.swapaxes(1, 2)).swapaxes(0, 1)
         self._values[half], self._logs[half] = _scaled(values, logs)
 
-    def product(self, halves: list[int]) -> tuple[Float64Array, Float64Array]:
+    def product(self, halves: list[int]) -> tuple[Float64, Float64]:
         """Of what comes in through some half-edges of a node."""
         first, *others = halves
         values, logs = self._values[first], self._logs[first]
@@ -126,7 +127,7 @@ class _Messages:
         return values, logs
 
 
-def _scaled(values: Float64Array, logs: Float64Array) -> tuple[Float64Array, Float64Array]:
+def _scaled(values: Float64, logs: Float64) -> tuple[Float64, Float64]:
     """With a largest element of 1; a category that cannot be stays at 0, and counts for nothing."""
     largest = values.max(axis=2)
     possible = largest > 0

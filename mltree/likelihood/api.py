@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Float64, Int32
 from mltree.contract import Control, RunKind
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood import batches, planner, programs
@@ -35,9 +35,6 @@ from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
 __all__ = ["Likelihood"]
-
-Int32 = npt.NDArray[np.int32]
-Float64 = npt.NDArray[np.float64]
 
 
 class Likelihood:

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Float64, Index, Int32
 from mltree.contract import RunKind
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.batches import in_batches
@@ -37,9 +37,6 @@ from mltree.tree.topology import Tree
 
 __all__ = ["AscertainedLikelihood", "conditioned_parts"]
 
-Int32 = npt.NDArray[np.int32]
-Numbers = npt.NDArray[np.intp]
-Float64 = npt.NDArray[np.float64]
 
 ROWS_BYTES = 1 << 28
 """Of site lnL, or of rows of weights, that there are at once."""
@@ -120,19 +117,19 @@ class AscertainedLikelihood(Likelihood):
         """f64[n]: corrected lnL after optimising all branch lengths, which change in place."""
         smooth = super().smooth
 
-        def some(which: Numbers, lengths: Sequence[Float64]) -> tuple[list[Tree], list[Case]]:
+        def some(which: Index, lengths: Sequence[Float64]) -> tuple[list[Tree], list[Case]]:
             own = [
                 trees[n].with_lengths(row) for n, row in zip(which.tolist(), lengths, strict=True)
             ]
             return own, [cases[n] for n in which.tolist()]
 
-        def raised(which: Numbers, lengths: list[Float64], known: Corrected) -> list[Float64]:
+        def raised(which: Index, lengths: list[Float64], known: Corrected) -> list[Float64]:
             own, under = some(which, lengths)
             with self._expecting(known, under) as expecting:
                 smooth(own, expecting, epsilon, max_passes)
             return [tree.lengths for tree in own]
 
-        def corrected(which: Numbers, lengths: list[Float64]) -> Corrected:
+        def corrected(which: Index, lengths: list[Float64]) -> Corrected:
             return self._scored(*some(which, lengths))[1]
 
         start = [tree.lengths for tree in trees]
@@ -157,7 +154,7 @@ class AscertainedLikelihood(Likelihood):
         def at_once(_: int) -> int:
             return min(self._rows_at_once, others.at_once)
 
-        def raised(which: Numbers, own: list[Float64], known: Corrected) -> list[Float64]:
+        def raised(which: Index, own: list[Float64], known: Corrected) -> list[Float64]:
             def some(batch: slice) -> list[Float64]:
                 here, rows = which[batch], np.stack(own[batch], axis=-2)
                 with self._expecting(known.of(batch), [case] * len(here)) as under:
@@ -165,7 +162,7 @@ class AscertainedLikelihood(Likelihood):
 
             return list(chain.from_iterable(in_batches(len(which), at_once, some)))
 
-        def corrected(which: Numbers, own: list[Float64]) -> Corrected:
+        def corrected(which: Index, own: list[Float64]) -> Corrected:
             def some(batch: slice) -> Corrected:
                 lnl = others.score(which[batch], np.stack(own[batch], axis=-2))
                 added, numbers, above = self._corrections([case] * len(lnl))

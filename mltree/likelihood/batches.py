@@ -6,16 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Float64, Int32
 from mltree.errors import DeviceMemoryError
 from mltree.likelihood.cases import Case, Cases
 from mltree.likelihood.engine import Room
 
 __all__ = ["dealt", "in_batches", "rows_in_batches", "trees_at_once", "turns_at_once"]
 
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
 Done = TypeVar("Done")
 
 

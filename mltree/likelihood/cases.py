@@ -12,17 +12,15 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree import contract
+from mltree.arrays import Int32
 from mltree.contract import Role, fields
 from mltree.likelihood.stages import Records, Reduce
 from mltree.model.eigen import ModelArrays
 from mltree.values import Value
 
 __all__ = ["Case", "Cases", "Sums", "distinct", "groups_by_part", "sums_of"]
-
-Int32 = npt.NDArray[np.int32]
 
 
 class Case(NamedTuple):

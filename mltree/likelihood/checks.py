@@ -11,15 +11,14 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from mltree.arrays import Bool, Int32
 from mltree.contract import RESULT, Role, fields
 from mltree.errors import WorkerFault
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import Records
 
-__all__ = ["Bool", "Index", "Int32", "Parts", "TableChecks", "parts_at", "wrong_program"]
+__all__ = ["Index", "Parts", "TableChecks", "parts_at", "wrong_program"]
 
-Int32: TypeAlias = npt.NDArray[np.int32]
-Bool: TypeAlias = npt.NDArray[np.bool_]
 Index: TypeAlias = npt.NDArray[np.integer[Any]]
 Parts: TypeAlias = tuple[Int32, Int32]
 """int32[records] each: the first part of a record's case, and how many there are."""

@@ -16,9 +16,9 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
 from mltree.model.portable import exp, log
@@ -32,7 +32,6 @@ __all__ = [
     "single_classes",
 ]
 
-Float64 = npt.NDArray[np.float64]
 
 MAX_STEPS = 2000
 """Steps of a climb, which cost next to nothing beside the likelihoods."""

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
@@ -27,7 +28,6 @@ from mltree.tree.topology import Tree
 
 __all__ = ["EmpiricalRates", "empirical_rates"]
 
-Float64 = npt.NDArray[np.float64]
 
 LEAST_LOG = -700.0
 """Natural log of a likelihood beside the best category's, below which it is as good as none."""

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.contract import CONTROL_WORDS
 from mltree.likelihood.program import Program
 from mltree.model.eigen import ModelArrays
@@ -18,7 +19,6 @@ from mltree.values import Value
 
 __all__ = ["NO_CONTROL", "BerthEngine", "Engine", "Result", "Room", "Weights"]
 
-Float64 = npt.NDArray[np.float64]
 
 Weights: TypeAlias = npt.NDArray[np.float64 | np.uint16 | np.uint32]
 """Of patterns, one row or many. What is drawn is whole: a thousand rows of a million patterns are 2

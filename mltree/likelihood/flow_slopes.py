@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Float64
 from mltree.contract import FLOW_NEAR
 from mltree.likelihood import programs
 from mltree.likelihood.cases import Case, Cases
@@ -35,8 +35,6 @@ from mltree.model.portable import product
 from mltree.tree.topology import Tree
 
 __all__ = ["divided", "flow_slopes"]
-
-Float64 = npt.NDArray[np.float64]
 
 
 class Runs(Protocol):

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree import contract
+from mltree.arrays import Float64, Index, Int32
 from mltree.contract import GroupKind, RunKind
 from mltree.likelihood import planner
 from mltree.likelihood.cases import Case, Cases, groups_by_part, sums_of
@@ -42,9 +43,6 @@ __all__ = [
     "site_lnls",
 ]
 
-Int32 = npt.NDArray[np.int32]
-Numbers = npt.NDArray[np.intp]
-Float64 = npt.NDArray[np.float64]
 
 LEGS = 4
 """Branches from u and v to the four subtrees."""
@@ -111,11 +109,11 @@ class Alternatives(Protocol):
         """How many there is room for beside the tree."""
 
     def newton(
-        self, which: Numbers, lengths: Float64, cases: Sequence[Case]
+        self, which: Index, lengths: Float64, cases: Sequence[Case]
     ) -> tuple[Float64, Float64]:
         """Some of them, each in its case: lengths that are optimised, and lnL."""
 
-    def score(self, which: Numbers, lengths: Float64) -> Float64:
+    def score(self, which: Index, lengths: Float64) -> Float64:
         """LnL of some of them, whose site lnL are the engine's rows from then on."""
 
 

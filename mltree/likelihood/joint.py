@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Float64
 from mltree.contract import Role, fields
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result, Room, Weights
 from mltree.likelihood.optimise import LengthOptimiser
@@ -32,8 +32,6 @@ from mltree.likelihood.stages import (
 from mltree.model.eigen import ModelArrays
 
 __all__ = ["JointEngine", "on_parts"]
-
-Float64 = npt.NDArray[np.float64]
 
 
 class JointEngine:

@@ -25,11 +25,11 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree import contract
 from mltree.alignment.ascertainment import Ascertainment, Correction
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64, Index
 from mltree.likelihood.cases import Case
 from mltree.likelihood.engine import Weights
 from mltree.likelihood.program import Program
@@ -39,9 +39,6 @@ from mltree.model.rate_profiles import Curves
 from mltree.values import Value
 
 __all__ = ["Conditioned", "Corrected", "LeftOut", "Shares", "conditioned_parts"]
-
-Float64 = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
 
 
 class Conditioned(Value):
@@ -142,7 +139,7 @@ class Corrected(Value):
     above: Float64
     """f64[n]: how far it is above the lnL of as many sites as that."""
 
-    def of(self, which: Numbers | slice) -> Corrected:
+    def of(self, which: Index | slice) -> Corrected:
         """Some of the trees."""
         return Corrected(self.lnl[which], self.numbers[which], self.above[which])
 
@@ -159,9 +156,9 @@ class LeftOut(Value):
     parts: Sequence[Conditioned]
 
     @cached_property
-    def columns(self) -> Numbers:
+    def columns(self) -> Index:
         """int[U]: the constant patterns."""
-        columns: Numbers = np.concatenate([np.r_[part.unseen] for part in self.parts])
+        columns: Index = np.concatenate([np.r_[part.unseen] for part in self.parts])
         return columns
 
     @cached_property
@@ -253,7 +250,7 @@ class LeftOut(Value):
         return lnls
 
 
-def _places(cases: Sequence[Case], part: Conditioned) -> Numbers:
+def _places(cases: Sequence[Case], part: Conditioned) -> Index:
     """int[n]: where the part is among those of each case; -1 where it is not."""
     places = [part.part - case.first_part for case in cases]
     sizes = [len(case.models) for case in cases]

@@ -6,19 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree import contract
 from mltree.alignment.site_frequencies import SiteSystems
+from mltree.arrays import Float64, Int32
 from mltree.model.eigen import ModelArrays, rate_matrix
 from mltree.model.portable import product
 from mltree.model.series import Series, series_of
 from mltree.values import Value
 
 __all__ = ["ModelRow", "RowLayout", "model_rows", "series_rows", "tables_of"]
-
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
 
 
 class ModelRow(NamedTuple):

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mltree.arrays import Float64
 from mltree.contract import (
     ENOUGH,
     HOPE,
@@ -38,8 +39,6 @@ from mltree.contract import (
 )
 
 __all__ = ["LengthOptimiser", "solve_tripod"]
-
-Float64 = npt.NDArray[np.float64]
 
 
 class _Aim(NamedTuple):

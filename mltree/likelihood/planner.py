@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree import contract
+from mltree.arrays import Bool, Float64, Int32
 from mltree.contract import NO_CELL, ROOT_LEVEL, RUNS, Control, GroupKind, Role, RunKind, fields
 from mltree.likelihood.cases import Cases
 from mltree.likelihood.scan_tasks import ScanTasks
@@ -42,10 +42,6 @@ __all__ = [
     "slots_side_by_side",
     "stale_newviews",
 ]
-
-Int32 = npt.NDArray[np.int32]
-Float64 = npt.NDArray[np.float64]
-Bool = npt.NDArray[np.bool_]
 
 
 def slots_of(tree: Tree) -> int:

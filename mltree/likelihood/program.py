@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree import contract
+from mltree.arrays import Int32
 from mltree.contract import RESULT, RUNS, STAGES, Role, RunKind
 from mltree.likelihood.stages import (
     Optimise,
@@ -34,7 +34,6 @@ from mltree.values import Value
 
 __all__ = ["Program", "one_case"]
 
-Int32: TypeAlias = npt.NDArray[np.int32]
 
 _STAGE_WORDS = len(contract.STAGE.names or ())
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree import contract
+from mltree.arrays import Float64, Int32
 from mltree.contract import NO_CELL, TRIPOD_CELLS, GroupKind, RunKind
 from mltree.likelihood import planner
 from mltree.likelihood.cases import Cases, groups_by_part, sums_of
@@ -50,9 +50,6 @@ __all__ = [
     "update",
     "walk",
 ]
-
-Int32 = npt.NDArray[np.int32]
-Float64 = npt.NDArray[np.float64]
 
 
 def traversal(

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Float64
 from mltree.likelihood.cases import Case
 from mltree.likelihood.classes import Columns
 from mltree.model.eigen import ModelArrays
@@ -23,8 +23,6 @@ from mltree.model.rate_profiles import Curves
 from mltree.tree.topology import Tree
 
 __all__ = ["rate_curves"]
-
-Float64 = npt.NDArray[np.float64]
 
 
 class Singles(Protocol):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mltree import contract
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.contract import (
     FAR_COUNT,
     NO_CELL,
@@ -45,8 +46,6 @@ from mltree.model.eigen import ModelArrays
 
 __all__ = ["ReferenceEngine", "exponential"]
 
-Float64 = npt.NDArray[np.float64]
-Int32 = npt.NDArray[np.int32]
 
 UNBOUNDED = 1 << 30
 """CLA slots: it has the host's memory."""

@@ -28,58 +28,55 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64, Int32
 from mltree.likelihood.cases import Cases
 from mltree.values import Value
 
 __all__ = ["ScanTasks", "split"]
 
-Int = NDArray[np.int32]
-Float = NDArray[np.float64]
-
 
 class ScanTasks(Value):
     """Depth-first steps of many tasks; steps of task k are first_step[k] : first_step[k + 1]."""
 
-    tree: Int
+    tree: Int32
     """int32[tasks]: index into the launch's list of trees (and models); 0 for one tree."""
-    prune: Int
+    prune: Int32
     """int32[tasks]: half-edge at the pruning point that faces the pruned subtree; the subtree's
     own CLA is that of ``twin[prune]``, its pendant branch is ``edge[prune]``."""
-    root: Int
+    root: Int32
     """int32[tasks]: half-edge at the far end of the join branch, whose CLA starts the walk."""
-    join_length: Float
+    join_length: Float64
     """float64[tasks]: length of the join branch (expected substitutions per site)."""
-    first_step: Int
+    first_step: Int32
     """int32[tasks + 1]: offsets into the step arrays."""
-    far: Int
+    far: Int32
     """int32[2, steps]: half-edges at the far ends of the node's two branches, F = CLA[far]; each is
     the sibling of the other, whose branch its near vector is made from."""
-    level_in: Int
+    level_in: Int32
     """int32[steps]: stack level of A, read before anything is written."""
-    level_out: Int
+    level_out: Int32
     """int32[2, steps]: stack level that receives ``P(t) . N`` of a branch; -1 where no step lies
     below. That of the second may equal level_in."""
-    output: Int
+    output: Int32
     """int32[2, steps]: index of a branch's score in the answer, 0 .. outputs - 1; -1 where the step
     only remakes the vector A for those below, or does not go there."""
     outputs: int
     """Number of scores."""
 
     @cached_property
-    def far_of_output(self) -> Int:
+    def far_of_output(self) -> Int32:
         """int32[outputs]: the half-edge at the far end of every output's branch."""
         return self._by_output(self.far)
 
     @cached_property
-    def task_of_output(self) -> Int:
+    def task_of_output(self) -> Int32:
         """int32[outputs]: the task of every output."""
         tasks = np.arange(len(self.prune), dtype=np.int32)
         of_steps = np.repeat(tasks, np.diff(self.first_step))
         return self._by_output(np.broadcast_to(of_steps, self.output.shape))
 
-    def _by_output(self, values: Int) -> Int:
+    def _by_output(self, values: Int32) -> Int32:
         """int32[outputs]: of int32[2, steps]."""
         is_wanted = self.output >= 0
         in_order = np.empty(self.outputs, np.int32)
@@ -87,11 +84,11 @@ class ScanTasks(Value):
         return in_order
 
     @cached_property
-    def tree_of_output(self) -> Int:
+    def tree_of_output(self) -> Int32:
         """int32[outputs]: the tree of every output."""
         if not self.tree.any():
             return np.zeros(self.outputs, np.int32)
-        trees: Int = self.tree[self.task_of_output]
+        trees: Int32 = self.tree[self.task_of_output]
         return trees
 
     @property
@@ -105,7 +102,7 @@ _STEP_FIELDS = ("far", "level_in", "level_out")
 
 def split(
     scan: ScanTasks, most: int, alike: int, cases: Cases, limit: int = 0
-) -> list[tuple[ScanTasks, Int]]:
+) -> list[tuple[ScanTasks, Int32]]:
     """The scan in parts of at most ``most`` outputs, each with its outputs' indices in the whole.
 
     ``alike``: outputs on the same parts of the data; as many as the largest task has where that is
@@ -118,7 +115,7 @@ def split(
     per_step = np.concatenate([[0], np.cumsum((scan.output >= 0).sum(axis=0))])
     size = np.diff(per_step[scan.first_step]).astype(np.int32)
     alike = max(alike, min(limit, int(size.max(initial=0))))
-    parts: list[tuple[ScanTasks, Int]] = []
+    parts: list[tuple[ScanTasks, Int32]] = []
     first = 0
     while first < len(scan.prune):
         left = size[first : first + most]
@@ -160,7 +157,7 @@ def _in_turns(scan: ScanTasks, cases: Cases) -> ScanTasks:
     )
 
 
-def _walks(task: ScanTasks, outputs: Int, room: int) -> Iterator[tuple[ScanTasks, Int]]:
+def _walks(task: ScanTasks, outputs: Int32, room: int) -> Iterator[tuple[ScanTasks, Int32]]:
     """One task as walks with ``room`` outputs each, as far as the last of them."""
     for first in range(0, task.outputs, room):
         is_wanted = (task.output >= first) & (task.output < first + room)
@@ -175,7 +172,7 @@ def _walks(task: ScanTasks, outputs: Int, room: int) -> Iterator[tuple[ScanTasks
         yield walk, outputs[first : first + room]
 
 
-def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int]:
+def _part(scan: ScanTasks, first: int, last: int) -> tuple[ScanTasks, Int32]:
     """Some tasks, whose outputs are numbered as they are met."""
     tasks, steps = slice(first, last), slice(scan.first_step[first], scan.first_step[last])
     output = scan.output[:, steps]

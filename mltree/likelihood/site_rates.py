@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Int64
 from mltree.likelihood.api import Likelihood
 from mltree.likelihood.cases import Case
 from mltree.likelihood.classes import Columns
@@ -18,9 +18,6 @@ from mltree.model.site_rates import GRID, FittedRates, SiteRates, fitted_rates
 from mltree.tree.topology import Tree
 
 __all__ = ["GroupingEngine", "PerSiteLikelihood"]
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 
 class GroupingEngine(Engine, Protocol):

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Float64, Index, Int32
 from mltree.contract import Control, Role, RunKind, fields
 from mltree.likelihood import planner, programs
 from mltree.likelihood.api import Likelihood
@@ -44,9 +44,6 @@ __all__ = [
     "rows_of_trees",
 ]
 
-Int32 = npt.NDArray[np.int32]
-Numbers = npt.NDArray[np.intp]
-Float64 = npt.NDArray[np.float64]
 
 INTERCHANGE_PASSES = 32
 """Newton steps on the five branches of an interchange: five to twelve are usual, and the branch
@@ -203,7 +200,7 @@ class _Around(Value):
         return planner.slots_of(self.tree)
 
     def newton(
-        self, which: Numbers, lengths: Float64, cases: Sequence[Case]
+        self, which: Index, lengths: Float64, cases: Sequence[Case]
     ) -> tuple[Float64, Float64]:
         """Some of them, each in its case: lengths that are optimised, and lnL."""
         some = replace(self.quartets.part(which), lengths=lengths)
@@ -224,7 +221,7 @@ class _Around(Value):
         climbed, lnl = zip(*done, strict=True)
         return np.concatenate(climbed, axis=-2), np.concatenate(lnl)
 
-    def score(self, which: Numbers, lengths: Float64) -> Float64:
+    def score(self, which: Index, lengths: Float64) -> Float64:
         """LnL of some of them, whose site lnL are the engine's rows from then on."""
         some = replace(self.quartets.part(which), lengths=lengths)
         return self.scored(np.arange(len(which), dtype=np.int32), some, len(which))

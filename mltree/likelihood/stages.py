@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree import contract
+from mltree.arrays import Int32
 from mltree.contract import NO_CELL, RESULT, ROOT_LEVEL, RUNS, Op, Role, RunKind, fields
 from mltree.values import Value
 
@@ -37,8 +38,6 @@ __all__ = [
 
 Records: TypeAlias = npt.NDArray[np.void]
 """A structured array of one of the contract's records."""
-
-Int32: TypeAlias = npt.NDArray[np.int32]
 
 
 _PUSHED = "left_level", "right_level"

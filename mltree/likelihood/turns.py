@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from mltree.arrays import Float64, Index
 from mltree.likelihood.left_out import Corrected
 
 __all__ = ["MAX_TURNS", "in_turns"]
 
-Float64 = npt.NDArray[np.float64]
-Numbers = npt.NDArray[np.intp]
 
 MAX_TURNS = 60
 """Turns at most: expected numbers, then lengths under them."""
@@ -30,8 +28,8 @@ among them, so that no turn loses."""
 def in_turns(
     start: Sequence[Float64],
     known: Corrected,
-    raised: Callable[[Numbers, list[Float64], Corrected], list[Float64]],
-    corrected: Callable[[Numbers, list[Float64]], Corrected],
+    raised: Callable[[Index, list[Float64], Corrected], list[Float64]],
+    corrected: Callable[[Index, list[Float64]], Corrected],
     clip: Callable[[Float64], Float64],
     epsilon: float,
     turns: int = MAX_TURNS,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Bool, Float64, Int32
 from mltree.contract import (
     NO_CELL,
     PENDANT_LEVEL,
@@ -24,7 +24,7 @@ from mltree.contract import (
     RunKind,
     fields,
 )
-from mltree.likelihood.checks import Bool, Index, Int32, Parts, TableChecks, parts_at, wrong_program
+from mltree.likelihood.checks import Index, Parts, TableChecks, parts_at, wrong_program
 from mltree.likelihood.engine import BerthEngine, Engine, Result, Weights
 from mltree.likelihood.program import Program
 from mltree.likelihood.stages import (
@@ -45,7 +45,6 @@ from mltree.model.eigen import ModelArrays
 
 __all__ = ["VerifiedEngine", "Verifier"]
 
-Float64 = npt.NDArray[np.float64]
 
 _TRIPOD_REACH = TRIPOD_CELLS - 1
 """Sums of a tripod group behind its lnL: three first and six second derivatives."""

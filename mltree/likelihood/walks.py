@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from mltree import contract
+from mltree.arrays import Bool, Int32
 from mltree.contract import NO_CELL, RESULT
 from mltree.likelihood.cases import Cases
 from mltree.likelihood.stages import Records, Walk
@@ -23,9 +23,6 @@ from mltree.tree.topology import Tree
 from mltree.values import Value
 
 __all__ = ["walk_stages"]
-
-Int32 = npt.NDArray[np.int32]
-Bool = npt.NDArray[np.bool_]
 
 
 def walk_stages(

@@ -12,6 +12,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from mltree.arrays import Int64
 from mltree.contract import (
     NO_CELL,
     RESULT,
@@ -39,10 +40,8 @@ from mltree.likelihood.stages import (
 )
 from mltree.values import Value
 
-__all__ = ["Count", "Counts", "Work", "most_steps", "no_work", "work_of"]
+__all__ = ["Count", "Work", "most_steps", "no_work", "work_of"]
 
-Counts = npt.NDArray[np.int64]
-"""int64[functions, counts] (:class:`mltree.contract.Function`, :class:`Count`)."""
 
 _CACHE = "_work"
 
@@ -61,14 +60,14 @@ class Count(IntEnum):
 class Work(Value, eq=False):
     """The work of a program."""
 
-    once: Counts
+    once: Int64
     """Of every stage once."""
-    repeated: Counts
+    repeated: Int64
     """Of another pass of the stages that a REPEAT goes back to."""
-    grouped: Counts
+    grouped: Int64
     """Of another pass of those that are left out where a group has settled, if none has."""
 
-    def further_passes(self, control: npt.NDArray[np.float64]) -> Counts:
+    def further_passes(self, control: npt.NDArray[np.float64]) -> Int64:
         """The work of the passes after the first, from f64[groups, words] at the end.
 
         Tripods and streams of trees that have settled are left out, other work is not.
@@ -78,11 +77,11 @@ class Work(Value, eq=False):
         if further == 0:
             return no_work()
         of_each = max(0.0, passes.sum() / len(passes) - 1)
-        work: Counts = self.repeated * further + (self.grouped * of_each).astype(np.int64)
+        work: Int64 = self.repeated * further + (self.grouped * of_each).astype(np.int64)
         return work
 
 
-def no_work() -> Counts:
+def no_work() -> Int64:
     """Zeros."""
     return np.zeros((len(Function), len(Count)), np.int64)
 

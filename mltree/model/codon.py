@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import DNA
+from mltree.arrays import Float64
 from mltree.model.portable import exp
 from mltree.model.rates import Variable
 from mltree.values import Value
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["POSITIONS", "CodonRates", "nucleotide_frequencies"]
 
-Float64 = NDArray[np.float64]
 
 LOW, HIGH = 0.001, 50.0
 """Bounds of κ and ω."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.model.eigen import rate_matrix
 
 __all__ = ["exchangeability_slopes"]
-
-Float64 = NDArray[np.float64]
 
 
 def exchangeability_slopes(

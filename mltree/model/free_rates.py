@@ -12,8 +12,8 @@ import math
 from collections.abc import Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.errors import ModelError
 from mltree.model.gamma import gamma_rates
 from mltree.model.portable import exp
@@ -22,7 +22,6 @@ from mltree.values import Value
 
 __all__ = ["FreeRates"]
 
-Float64 = NDArray[np.float64]
 
 RATE_RATIO_MIN = 1e-6
 """Smallest rate relative to the last. IQ-TREE and RAxML-NG stop at rates of 1e-3; but a constant

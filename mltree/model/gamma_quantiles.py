@@ -19,13 +19,12 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.model.portable import exp, log
 
 __all__ = ["LARGEST_SHAPE", "quantiles"]
 
-Float64 = NDArray[np.float64]
 
 LARGEST_SHAPE = 1e6
 """Up to which there are quantiles: S takes some 8 sqrt(a) terms."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.errors import ModelError
 from mltree.model.empirical import read_table
 from mltree.model.rates import Categories
@@ -41,7 +41,6 @@ __all__ = [
     "profile_mixture",
 ]
 
-Float64 = NDArray[np.float64]
 
 PROFILES = ("C10", "C20", "C30", "C40", "C50", "C60")
 """Frequency profiles of Le, Gascuel & Lartillot (2008, Bioinformatics 24:2317-2323)."""

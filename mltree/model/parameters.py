@@ -35,7 +35,6 @@ __all__ = [
     "vector",
 ]
 
-Float64 = NDArray[np.float64]
 
 RATE_MIN = 1e-3
 """Smallest exchangeability relative to the last, as in RAxML-NG."""

@@ -12,9 +12,9 @@ from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.alignment.partition_files import NO_NAME
+from mltree.arrays import Float64
 from mltree.errors import ModelError
 from mltree.model.eigen import ModelArrays, fitted
 from mltree.model.gamma import Gamma
@@ -26,7 +26,6 @@ from mltree.values import Value
 
 __all__ = ["SCALER_MAX", "SCALER_MIN", "Linkage", "PartitionModel", "alone"]
 
-Float = NDArray[np.float64]
 
 SCALER_MIN, SCALER_MAX = 0.01, 100.0
 """Bounds of a part's scaler, as in RAxML-NG."""
@@ -51,9 +50,9 @@ class PartitionModel(Value, eq=False):
     names: tuple[str, ...] = (NO_NAME,)
     """Of the parts."""
     linkage: Linkage = Linkage.LINKED
-    scalers: Float = dataclasses.field(default_factory=lambda: np.ones(1))
+    scalers: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
     """f64 [P]: how much faster each part is; 1 unless scaled."""
-    shares: Float = dataclasses.field(default_factory=lambda: np.ones(1))
+    shares: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
     """f64 [P]: of the sites."""
     least_categories: int = 1
     """As many as all are computed with at least, some of weight 0."""
@@ -149,19 +148,19 @@ class PartitionModel(Value, eq=False):
         """Of every part's model by itself."""
         return arrays_of_all(self.models)
 
-    def with_parts(self, models: Sequence[Model], scalers: Float | None = None) -> PartitionModel:
+    def with_parts(self, models: Sequence[Model], scalers: Float64 | None = None) -> PartitionModel:
         """The same parts under other models, and with other scalers."""
         scalers = self.scalers if scalers is None else scalers
         return dataclasses.replace(self, models=tuple(models), scalers=scalers)
 
-    def mean_lengths(self, lengths: Float) -> Float:
+    def mean_lengths(self, lengths: Float64) -> Float64:
         """f64 [E]: branch lengths, as they are or averaged over the sites: f64 [P, E]."""
         if lengths.ndim == 1:
             return lengths
-        mean: Float = (lengths * self.shares[:, None]).sum(axis=0)
+        mean: Float64 = (lengths * self.shares[:, None]).sum(axis=0)
         return mean
 
-    def spread(self, lengths: Float) -> Float:
+    def spread(self, lengths: Float64) -> Float64:
         """A copy of f64 [E], for every part where they have their own: f64 [P, E]."""
         if self.linkage == Linkage.UNLINKED and self.n_parts > 1 and lengths.ndim == 1:
             return np.tile(lengths, (self.n_parts, 1))

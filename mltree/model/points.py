@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64, Int64
 from mltree.model.eigen import ModelArrays, System, fitted, known_systems, systems_of
 from mltree.model.mixtures import Matrices, Mixed
 from mltree.model.parameters import free_classes, sizes
@@ -23,9 +24,6 @@ from mltree.model.rates import Categories, categories_at, with_invariable
 from mltree.model.substitution import Model, expand_rates, unique_rates
 
 __all__ = ["among_sites", "arrays_of", "with_vector", "with_vectors"]
-
-Float64 = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def with_vector(model: Model, x: NDArray[np.float64]) -> Model:
@@ -126,7 +124,7 @@ class _Points(NamedTuple):
     which: list[int]
     """Numbers of the models."""
     models: list[Model]
-    of_row: Ints
+    of_row: Int64
     """i64 [M]: whose each point is."""
     values: _Values
 
@@ -219,7 +217,7 @@ class _Values(NamedTuple):
     """f64 [M, variables of the heterogeneity]"""
 
 
-def _values(models: Sequence[Model], points: Float64, of_row: Ints) -> _Values:
+def _values(models: Sequence[Model], points: Float64, of_row: Int64) -> _Values:
     """What the rows of f64 [M, n] stand for, beside what is fixed in models of one form."""
     model, pairs = models[0], zip(*(model.components for model in models), strict=True)
     widths = sizes(model)
@@ -240,7 +238,9 @@ def _values(models: Sequence[Model], points: Float64, of_row: Ints) -> _Values:
     return _Values(matrices, _shares(ratios) if ratios.size else None, p_invariant, among_sites)
 
 
-def _matrices_at(models: Sequence[Model], logs: Float64, ratios: Float64, of_row: Ints) -> Matrices:
+def _matrices_at(
+    models: Sequence[Model], logs: Float64, ratios: Float64, of_row: Int64
+) -> Matrices:
     """Of f64 [M, ...] variables of exchangeabilities and of frequencies."""
     model, classes = models[0], free_classes(models[0])
     own = np.stack([model.rates for model in models])

@@ -14,12 +14,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64
+
 __all__ = [
     "eigensystem", "exp", "exp_of_many", "expm1", "is_definite", "log", "log_of_many", "product",
     "solve",
 ]  # fmt: skip
 
-Float64 = NDArray[np.float64]
 Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 NEGLIGIBLE = 2.0**-53

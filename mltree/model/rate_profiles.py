@@ -26,8 +26,8 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.model.portable import exp_of_many, log, log_of_many
 from mltree.model.rate_splines import BLOCK, Along, Splines
 from mltree.model.rates import Categories
@@ -36,12 +36,11 @@ from mltree.shares import in_blocks
 
 __all__ = ["PROFILED", "Curves", "Expansion", "LeftOut", "RateProfiles", "lacking"]
 
-Float = NDArray[np.float64]
 
 STANDSTILL = 2.0**-40
 """The rate of the row for rate 0, under which some likelihoods are 0 and have no log."""
 
-PROFILED: Float = np.append(STANDSTILL, GRID)
+PROFILED: Float64 = np.append(STANDSTILL, GRID)
 """f64[J]: the rates that curves are asked for at first."""
 
 LOWEST = -700.0
@@ -64,10 +63,10 @@ FEW = 2.0
 class LeftOut(Protocol):
     """What sites that were left out add to lnL, U patterns of likelihoods p."""
 
-    def expected(self, seen: Float, logs: Float) -> Float:
+    def expected(self, seen: Float64, logs: Float64) -> Float64:
         """f64[n, U]: how many sites of each, where f64[n] were seen, by f64[n, U] ln p."""
 
-    def corrects(self, seen: Float, logs: Float) -> Float:
+    def corrects(self, seen: Float64, logs: Float64) -> Float64:
         """f64[n]: what is added to the lnL of those seen."""
 
     def bends(self, seen: float) -> tuple[float, float]:
@@ -80,17 +79,17 @@ class LeftOut(Protocol):
 class Curves(NamedTuple):
     """The patterns of a part under one rate for all of them, and another, and another."""
 
-    rates: Float
+    rates: Float64
     """f64[J]: ascending, the first of them for rate 0."""
-    lnls: Float
+    lnls: Float64
     """f64[J, L]: natural log."""
-    counts: Float
+    counts: Float64
     """f64[L]: sites that show each."""
     unseen: slice = slice(0)
     """Patterns of sites that were left out."""
     left_out: LeftOut | None = None
 
-    def with_rates(self, rates: Float, lnls: Float) -> Curves:
+    def with_rates(self, rates: Float64, lnls: Float64) -> Curves:
         """With lnL f64[n, L] under f64[n] more rates, above 0."""
         every = np.append(self.rates, rates)
         order = np.argsort(every, kind="stable")
@@ -101,13 +100,13 @@ class Expansion(NamedTuple):
     """lnL of K categories, and its derivatives in the logs of K weights and then of K rates."""
 
     lnl: float
-    gradient: Float
+    gradient: Float64
     """f64[2K]"""
-    hessian: Float
+    hessian: Float64
     """f64[2K, 2K]"""
 
 
-def lacking(known: Float, rates: Float) -> Float:
+def lacking(known: Float64, rates: Float64) -> Float64:
     """f64[n]: which of some rates, from ``LEAST`` on, are far from those known; ascending."""
     places, found = log(known[1:]).tolist(), []
     rates = np.maximum(rates, LEAST)
@@ -181,7 +180,7 @@ class RateProfiles:
         hessian += each * products + together * np.multiply.outer(more.gradient, more.gradient)
         return Expansion(lnl + added, gradient, hessian)
 
-    def _expected(self, categories: Categories) -> tuple[float, Float, _Mixed]:
+    def _expected(self, categories: Categories) -> tuple[float, Float64, _Mixed]:
         """What sites that were left out add to lnL, how many f64[U] of each pattern, and those."""
         spots, peaks = self._unseen.spots(categories.rates), self._unseen.peaks
         mixed = _Mixed.of(self._unseen.along(spots, slice(peaks.size)), categories.weights)
@@ -196,23 +195,23 @@ class _Mixed(NamedTuple):
     """Patterns under all categories."""
 
     along: Along
-    shares: Float
+    shares: Float64
     """f64[K, n]: w_k f_i(r_k)."""
-    whole: Float
+    whole: Float64
     """f64[n]: their sums over the categories."""
 
     @classmethod
-    def of(cls, along: Along, weights: Float) -> _Mixed:
+    def of(cls, along: Along, weights: Float64) -> _Mixed:
         """Patterns under rates of f64[K] weights."""
         shares = exp_of_many(np.maximum(along.logs, LOWEST))
         shares *= weights[:, None]
         return cls(along, shares, shares.sum(axis=0))
 
-    def lnl(self, counts: Float) -> float:
+    def lnl(self, counts: Float64) -> float:
         """Of f64[n] sites that show each."""
         return float((counts * log_of_many(self.whole)).sum())
 
-    def sums(self, counts: Float) -> _Sums:
+    def sums(self, counts: Float64) -> _Sums:
         """Of f64[n] sites that show each."""
         (_, slopes, bends), k = self.along, len(self.shares)
         sides = np.empty((2 * k, counts.size))
@@ -233,14 +232,14 @@ class _Sums(NamedTuple):
     """Sums over sites."""
 
     lnl: float
-    gradient: Float
+    gradient: Float64
     """f64[2K]: Σ c q and Σ c q d."""
-    bends: Float
+    bends: Float64
     """f64[K]: Σ c q (d² + b)."""
-    products: Float
+    products: Float64
     """f64[2K, 2K]: of q and q d two by two; nothing below the diagonal."""
 
-    def derivatives(self) -> tuple[Float, Float]:
+    def derivatives(self) -> tuple[Float64, Float64]:
         """Gradient f64[2K] and Hessian f64[2K, 2K] (see the module's first lines)."""
         k, own = len(self.bends), np.arange(len(self.bends))
         hessian = -np.triu(self.products) - np.triu(self.products, 1).T

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.model.portable import exp_of_many, log, log_of_many
 from mltree.shares import in_blocks
 
 __all__ = ["BLOCK", "Along", "Splines", "Spots"]
 
-Float = NDArray[np.float64]
 
 BLOCK = 1 << 13
 """Patterns that are gone through at a time: rows of so many stay in a core's cache, and take longer
@@ -32,11 +32,11 @@ than it takes to call NumPy."""
 class Along(NamedTuple):
     """Curves of n patterns under K rates; f64[K, n] each."""
 
-    logs: Float
+    logs: Float64
     """Of f."""
-    slopes: Float
+    slopes: Float64
     """Their derivatives in ln r."""
-    bends: Float
+    bends: Float64
     """Their second ones."""
 
 
@@ -45,13 +45,13 @@ class Spots(NamedTuple):
 
     low: NDArray[np.intp]
     """int[K]: the row before each."""
-    value: Float
+    value: Float64
     """f64[4, K, 1]: of the two rows of lnL about it and of their bends, in its lnL."""
-    slope: Float
+    slope: Float64
     """f64[3, K, 1]: of the first two's difference, and of their bends, in its slope."""
-    bend: Float
+    bend: Float64
     """f64[2, K, 1]: of their bends, in its own."""
-    beyond: Float
+    beyond: Float64
     """f64[K, 1]: how far each lies behind the last row, in ln r."""
     below: list[tuple[int, float]]
     """Which lie before the first row, and how far, in ln r: -inf for rate 0."""
@@ -60,20 +60,20 @@ class Spots(NamedTuple):
 class Splines:
     """Through the lnL of L patterns under J rates."""
 
-    def __init__(self, rates: Float, lnls: Float) -> None:
+    def __init__(self, rates: Float64, lnls: Float64) -> None:
         """Rates f64[J], ascending, the first of them for rate 0; ``lnls``: f64[J, L], natural log.
 
         Both are kept, not copied.
         """
         self._places = log(rates[1:])
         self._still, self._values = lnls[0], lnls[1:]
-        self.peaks: Float = lnls.max(axis=0)
+        self.peaks: Float64 = lnls.max(axis=0)
         """f64[L]: what all else is relative to."""
         self._bends = np.zeros_like(self._values)
         self._at_zero, self._powers = np.empty_like(self.peaks), np.empty_like(self.peaks)
         in_blocks(self._prepare, self.peaks.size, BLOCK)
 
-    def spots(self, rates: Float) -> Spots:
+    def spots(self, rates: Float64) -> Spots:
         """Of f64[K] rates."""
         places = self._places
         at = np.array([math.log(rate) if rate > 0 else -np.inf for rate in rates.tolist()])
@@ -116,13 +116,13 @@ class Splines:
                 every[k] = row
         return found
 
-    def _at_rest(self, block: slice) -> tuple[Float, Float, Float]:
+    def _at_rest(self, block: slice) -> tuple[Float64, Float64, Float64]:
         """Under rate 0."""
         still = self._still[block] - self.peaks[block]
         none = np.zeros_like(still)
         return still, none, none
 
-    def _below(self, beyond: float, block: slice) -> tuple[Float, Float, Float]:
+    def _below(self, beyond: float, block: slice) -> tuple[Float64, Float64, Float64]:
         """f64[n] each, under a rate whose log lies so far beyond the first one's."""
         at_zero, powers = self._at_zero[block], self._powers[block]
         moving = (1.0 - at_zero) * exp_of_many(powers * beyond)
@@ -145,16 +145,16 @@ class Splines:
         self._powers[block] = np.divide(slope, rise, out=ones, where=slope * rise > 0)
 
 
-def _mixed(shares: Float, rows: list[Float] | tuple[Float, ...]) -> Float:
+def _mixed(shares: Float64, rows: list[Float64] | tuple[Float64, ...]) -> Float64:
     """f64[K, n]: the sum of f64[K, n] times f64[K, 1] each."""
-    total: Float = shares[0] * rows[0]
+    total: Float64 = shares[0] * rows[0]
     other = np.empty_like(total)
     for share, row in zip(shares[1:], rows[1:], strict=True):
         total += np.multiply(share, row, out=other)
     return total
 
 
-def _bend(places: Float, values: Float, bends: Float) -> None:
+def _bend(places: Float64, values: Float64, bends: Float64) -> None:
     """Put the second derivatives of splines through f64[J, n] at f64[J] into zeros f64[J, n].
 
     At the ends they are 0.

@@ -19,12 +19,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.contract import MOST_TERMS, SERIES_OCTAVES
 from mltree.model.portable import expm1, product
 
 __all__ = ["DIRECT", "Series", "is_direct", "series_of"]
 
-Float64 = NDArray[np.float64]
 
 DIRECT = 4e-11
 """Relative error of an entry of P up to which the eigen system is used: LG's worst entry, at any

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.errors import ModelError
 from mltree.model.portable import log
 from mltree.model.rates import Categories, Variable
@@ -38,7 +39,6 @@ __all__ = [
     "rates_for",
 ]
 
-Float = NDArray[np.float64]
 
 DEFAULT_SITE_RATES = 25
 """Rates that the sites of a part share, as in RAxML and ExaML."""
@@ -48,7 +48,7 @@ PATTERNS_A_RATE, LEAST_RATES = 128, 4
 own. On a CPU core the insertions of 64 taxa x 890 patterns took 231 ms under +G4, 178 with 8 rates,
 423 with 25; of 50 x 3,549 623, 328 and 419."""
 
-GRID: Float = np.geomspace(2.0**-10, 2.0**6, 49)
+GRID: Float64 = np.geomspace(2.0**-10, 2.0**6, 49)
 """Rates that are tried, three to a doubling: a pattern of m changes loses about m/150 at most."""
 
 
@@ -64,7 +64,7 @@ class SiteRates(Value, eq=False):
 
     most: int
     """How many there may be."""
-    rates: Float
+    rates: Float64
     """f64 [n]: ascending, of weighted mean 1 over the sites; 1 alone as long as none are known."""
     category: NDArray[np.int64]
     """i64 [L]: of each pattern; empty as long as the patterns are not known: the first one."""
@@ -89,7 +89,7 @@ class SiteRates(Value, eq=False):
         return cls.unknown(count)
 
     @property
-    def of_patterns(self) -> Float:
+    def of_patterns(self) -> Float64:
         """f64 [L]: the rate of every pattern."""
         return self.rates[self.category]
 
@@ -107,11 +107,11 @@ class SiteRates(Value, eq=False):
         """None: the rates are found apart."""
         return []
 
-    def at(self, points: Float) -> Categories:
+    def at(self, points: Float64) -> Categories:
         """The rates, M times."""
         return Categories(*(np.tile(each, (len(points), 1)) for each in self.categories))
 
-    def with_vector(self, x: Float) -> SiteRates:
+    def with_vector(self, x: Float64) -> SiteRates:
         """Itself, whatever the f64 [0]."""
         del x
         return self
@@ -133,7 +133,7 @@ def rates_for(patterns: int, most: int) -> int:
 class FittedRates(NamedTuple):
     """Rates that suit the patterns of a part."""
 
-    rates: Float
+    rates: Float64
     """f64 [n]: of mean 1 over the sites that tell their rate."""
     category: NDArray[np.int64]
     """i64 [L]: of every pattern."""
@@ -143,7 +143,7 @@ class FittedRates(NamedTuple):
     """Natural log, of the part."""
 
 
-def fitted_rates(lnls: Float, weights: Float, rates: Float, count: int) -> FittedRates:
+def fitted_rates(lnls: Float64, weights: Float64, rates: Float64, count: int) -> FittedRates:
     """The few (``count``, or all) of f64 [J] rates that suit patterns best, and each pattern's own.
 
     lnls     f64 [J, L]: of every pattern under each rate
@@ -161,7 +161,7 @@ def fitted_rates(lnls: Float, weights: Float, rates: Float, count: int) -> Fitte
     return FittedRates(rates[kept] / speed, category, speed, lnl)
 
 
-def _kept(lnls: Float, weights: Float, count: int) -> list[int]:
+def _kept(lnls: Float64, weights: Float64, count: int) -> list[int]:
     """Which rows are kept: rising."""
     many = len(lnls)
     peak = lnls.argmax(axis=0)

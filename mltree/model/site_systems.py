@@ -13,14 +13,13 @@ and V⁻¹ = Uᵀ diag(√π_i), U orthonormal: λ, U and √π_i are all that t
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.alignment.site_frequencies import SiteSystems
+from mltree.arrays import Float64
 from mltree.model.eigen import decompose
 
 __all__ = ["site_systems"]
 
-Float64 = NDArray[np.float64]
 
 AT_ONCE = 64
 """Matrices that are decomposed together: they stay in a level-2 cache (5,000 of 20 states took 3.5

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Bool, Float64, Index, UInt64
 from mltree.device.demand import keeps_drawn
 from mltree.events import Emit, Notice, ignore
 from mltree.events.trees import ReplicateDone, TreesOffered
@@ -40,14 +40,11 @@ from mltree.supports.ultrafast import CORRELATION, Ultrafast
 from mltree.tree.forest import Forest
 from mltree.tree.split_sums import SplitSums
 from mltree.tree.splits import topology_key
-from mltree.tree.topology import Float64Array, Tree
+from mltree.tree.topology import Tree
 from mltree.values import Value
 
 __all__ = ["Met", "Outcome", "ultrafast"]
 
-Bool = NDArray[np.bool_]
-Int = NDArray[np.intp]
-UInt64Array = NDArray[np.uint64]
 
 NAME = "ultrafast"
 """Of what is drawn."""
@@ -225,9 +222,9 @@ class Met:
     """Quartets that were looked at; most of those around a tree are around the next one too."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, tuple[float, Float64Array]] = {}
+        self._rows: dict[int, tuple[float, Float64]] = {}
 
-    def recall(self, keys: UInt64Array, order: Int, lengths: Float64Array) -> Float64Array:
+    def recall(self, keys: UInt64, order: Index, lengths: Float64) -> Float64:
         """f64[n]: how far they were above the tree, NaN where they are new.
 
         keys, order  see :meth:`.SplitSums.quartets`
@@ -239,9 +236,7 @@ class Met:
                 above[n], lengths[..., n, [*order[n], LEGS]] = self._rows[key]
         return above
 
-    def learn(
-        self, keys: UInt64Array, order: Int, lengths: Float64Array, above: Float64Array
-    ) -> None:
+    def learn(self, keys: UInt64, order: Index, lengths: Float64, above: Float64) -> None:
         """Remember them, but those without lnL."""
         for n in np.flatnonzero(np.isfinite(above)).tolist():
             self._rows[keys.item(n)] = above.item(n), lengths[..., n, [*order[n], LEGS]]
@@ -314,7 +309,7 @@ class _Offers:
         self.replicates.offer(every[offered], rows.lnl[offered], resampled[offered], make)
 
     def _optimise(
-        self, tree: Tree, around: Quartets, of_tree: float, above: Float64Array, chosen: Bool
+        self, tree: Tree, around: Quartets, of_tree: float, above: Float64, chosen: Bool
     ) -> None:
         """Give the chosen quartets better branch lengths, and how far they are above the tree."""
         which = np.flatnonzero(chosen)

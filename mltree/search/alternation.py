@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.events import Emit
 from mltree.events.search import StoppedShort
 from mltree.model.parameters import bounds, vector
@@ -25,7 +25,6 @@ from mltree.settings import BranchSettings, SearchSettings
 
 __all__ = ["Course", "alternate", "settle"]
 
-Float = NDArray[np.float64]
 
 LEAST_PACE, MOST_PACE = 0.5, 0.95
 """Bounds on what a turn gains as a share of the turn before: the first turns tell little."""
@@ -198,11 +197,11 @@ def _smooth(fits: Sequence[Fit], epsilon: float) -> Steps[None]:
 class _Place(NamedTuple):
     """Where a fit stands, on log scales."""
 
-    points: list[Float]
+    points: list[Float64]
     """f64[n] of each part: the free parameters of its model."""
-    lengths: Float
+    lengths: Float64
     """f64[edges], or f64[parts, edges]."""
-    scalers: Float
+    scalers: Float64
     """f64[parts]."""
 
     @classmethod
@@ -214,7 +213,7 @@ class _Place(NamedTuple):
     def beyond(self, before: _Place, times: float) -> _Place:
         """Further on, by so many times the way from there to here."""
 
-        def further(here: Float, there: Float) -> Float:
+        def further(here: Float64, there: Float64) -> Float64:
             return here + times * (here - there)
 
         points = list(map(further, self.points, before.points))

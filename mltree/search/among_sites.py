@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.likelihood.cases import Case
 from mltree.model.free_rates import FreeRates
 from mltree.model.partitioned import PartitionModel
@@ -29,12 +29,11 @@ from mltree.tree.topology import Tree
 
 __all__ = ["fit_among_sites"]
 
-Float = NDArray[np.float64]
 
-COARSE: Float = np.append(PROFILED[0], PROFILED[1::2])
+COARSE: Float64 = np.append(PROFILED[0], PROFILED[1::2])
 """f64[J]: the rates that curves are asked for at first."""
 
-AROUND: Float = exp(np.array([-0.1, 0.0, 0.1]))
+AROUND: Float64 = exp(np.array([-0.1, 0.0, 0.1]))
 """Rates that they are asked for at next, as shares of a category's."""
 
 MOST_ROUNDS = 6
@@ -67,7 +66,7 @@ class _Part:
     """Of the log of its scale."""
     curves: Curves | None = None
 
-    def wanted(self) -> Float:
+    def wanted(self) -> Float64:
         """f64[n]: the rates that its patterns are asked for at next."""
         rates = self.found.categories.rates
         around = np.multiply.outer(rates[rates > 0.0], AROUND).ravel()
@@ -156,7 +155,7 @@ class _Asked(NamedTuple):
         return len(self.case.models), self.tree.lengths.ndim
 
     @property
-    def rates(self) -> list[Float]:
+    def rates(self) -> list[Float64]:
         """f64[J] of every part of the case."""
         none = np.empty(0)
         return [

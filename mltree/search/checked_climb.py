@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.search.trust_region import Climb
 
 __all__ = ["Checked"]
-
-Float = NDArray[np.float64]
 
 
 class Checked(Climb):
@@ -20,16 +18,16 @@ class Checked(Climb):
     That is looked at before anything is measured around it.
     """
 
-    def __init__(self, told: float, starts: Float, *rest: Any) -> None:
+    def __init__(self, told: float, starts: Float64, *rest: Any) -> None:
         """``told``: the value of the first start, if that is a maximum."""
         super().__init__(starts, *rest)
         self._told: float | None = told
 
-    def points(self) -> Float:
+    def points(self) -> Float64:
         """The starts, before all else."""
         return super().points() if self._told is None else self._ends
 
-    def note(self, values: Float) -> None:
+    def note(self, values: Float64) -> None:
         """Take in f64[m] values at the points."""
         if self._told is None:
             super().note(values)

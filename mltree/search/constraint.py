@@ -15,17 +15,13 @@ which for all prunes and edges is one product of 0/1 matrices.  Letters: T tips,
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Bool, Float32, Int32
 from mltree.tree.splits import splits
 from mltree.tree.topology import Tree, siblings
 from mltree.values import Value
 
 __all__ = ["Constraint", "tips_behind_edges"]
-
-Bool = NDArray[np.bool_]
-Int = NDArray[np.int32]
-Float32 = NDArray[np.float32]
 
 
 def tips_behind_edges(tree: Tree) -> Bool:
@@ -58,7 +54,7 @@ class Constraint(Value, eq=False):
         shown: Bool = ((one == ones) & (other == 0)) | ((one == 0) & (other == others))
         return shown
 
-    def forbidden(self, tree: Tree, prunes: Int) -> Bool:
+    def forbidden(self, tree: Tree, prunes: Int32) -> Bool:
         """bool[prunes, E]: regrafting what the prune faces onto the edge breaks a split.
 
         The tree must satisfy the constraint.
@@ -122,7 +118,7 @@ def _part(count: Float32, whole: Float32) -> Bool:
     return part
 
 
-def _holds_first_tip(tree: Tree, prunes: Int) -> Bool:
+def _holds_first_tip(tree: Tree, prunes: Int32) -> Bool:
     """bool[prunes]: whether the subtree that the prune faces holds tip 0.
 
     Goes from tip 0 outwards: every half-edge entered on the way looks back at it.

@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Bool
 from mltree.errors import InputError
 from mltree.search.constraint import Constraint
 from mltree.tree.newick_text import RawTree, raw_trees, text_of
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, tree_from_edges
 
 __all__ = ["constrained_start", "read_constraint"]
-
-Bool = NDArray[np.bool_]
 
 
 def read_constraint(source: str | Path, taxa: Sequence[str]) -> Constraint:

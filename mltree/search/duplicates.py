@@ -11,17 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns, identical_taxa
 from mltree.alignment.sequences import MIN_TAXA
+from mltree.arrays import Int32
 from mltree.settings import BranchSettings
 from mltree.tree.topology import Tree, tree_from_edges
 from mltree.values import Value
 
 __all__ = ["Collapsed", "collapse"]
-
-Int = NDArray[np.int32]
 
 
 class Collapsed(Value, eq=False):
@@ -30,11 +28,11 @@ class Collapsed(Value, eq=False):
     groups: tuple[Patterns, ...]
     """The patterns of every data type, with one taxon of every group of identical ones, in the old
     order. Columns stay distinct, since a copy never told two columns apart."""
-    kept: Int
+    kept: Int32
     """int32[T']: the old tip of every new one, rising."""
-    copies: Int
+    copies: Int32
     """int32[T - T']: old tips that were left out."""
-    models: Int
+    models: Int32
     """int32[T - T']: the old tip, in ``kept`` or an earlier copy, beside which each goes back."""
     alike: tuple[tuple[int, ...], ...] = ()
     """Sets of old tips whose sequences are equal, of which several are kept where too few others
@@ -106,7 +104,7 @@ def collapse(groups: Sequence[Patterns]) -> Collapsed:
 
 
 def _without(
-    ends: list[list[int]], lengths: list[float], copies: list[int], kept: Int, n_tips: int
+    ends: list[list[int]], lengths: list[float], copies: list[int], kept: Int32, n_tips: int
 ) -> Tree:
     """Prune tips one by one; the two edges left at each former attachment become one."""
     around: dict[int, dict[int, float]] = {}

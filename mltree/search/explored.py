@@ -24,14 +24,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64, Int32, UInt64
 from mltree.settings import PhaseSettings
 from mltree.tree.forest import Forest, mixed
-from mltree.tree.topology import Float64Array, Int32Array
 
 __all__ = ["Explored", "Keys", "Lesson"]
 
-UInt64Array = NDArray[np.uint64]
-NOTHING: UInt64Array = np.empty(0, np.uint64)
+NOTHING: UInt64 = np.empty(0, np.uint64)
 
 SURROUNDINGS = 3
 """Edges from a pruned subtree to which its surroundings have to be the same."""
@@ -49,11 +48,11 @@ _PRUNED, _HERE = np.uint64(3), np.uint64(5)
 class Lesson(NamedTuple):
     """What scoring the moves around a tree says of later rounds."""
 
-    moves: UInt64Array
+    moves: UInt64
     """Hopeless ones."""
-    prunes: UInt64Array
+    prunes: UInt64
     """Exhausted ones."""
-    idle: UInt64Array = NOTHING
+    idle: UInt64 = NOTHING
     """Idle ones."""
 
 
@@ -61,15 +60,15 @@ class Rescored(Protocol):
     """Moves with their lnL; see :class:`mltree.search.scoring.Moves`."""
 
     @property
-    def prune(self) -> Int32Array:
+    def prune(self) -> Int32:
         """int32[n]: half-edge that faces the pruned subtree."""
 
     @property
-    def target(self) -> Int32Array:
+    def target(self) -> Int32:
         """int32[n]: half-edge of the target edge, on the near side."""
 
     @property
-    def lnl(self) -> Float64Array:
+    def lnl(self) -> Float64:
         """float64[n]: after the move."""
 
 
@@ -82,7 +81,7 @@ class Keys:
         """uint64[3N of all]: of the tips that a half-edge's neighbour sees across it."""
         self._of_prunes = self._prunes(forest.inner)
 
-    def worthwhile(self, explored: Sequence[Explored]) -> Int32Array:
+    def worthwhile(self, explored: Sequence[Explored]) -> Int32:
         """int32[prunes]: the half-edges whose subtrees are neither exhausted nor idle, rising."""
         prunes, keys = self._forest.inner, self._of_prunes
         is_exhausted = self._known(prunes, keys, [one.prunes for one in explored])
@@ -90,15 +89,13 @@ class Keys:
         return prunes[~(is_exhausted | is_idle)]
 
     def hopeful(
-        self, explored: Sequence[Explored], prunes: Int32Array, targets: Int32Array
+        self, explored: Sequence[Explored], prunes: Int32, targets: Int32
     ) -> NDArray[np.bool_]:
         """bool[moves]: which are not hopeless."""
         known = [one.moves for one in explored]
         return ~self._known(prunes, self._moves(prunes, targets), known)
 
-    def _known(
-        self, halves: Int32Array, keys: UInt64Array, known: Sequence[UInt64Array]
-    ) -> NDArray[np.bool_]:
+    def _known(self, halves: Int32, keys: UInt64, known: Sequence[UInt64]) -> NDArray[np.bool_]:
         """bool[keys]: which are known of the tree that their half-edge is in."""
         tree = self._forest.tree_of_half[halves]
         order = np.argsort(tree, kind="stable")
@@ -110,10 +107,10 @@ class Keys:
 
     def lessons(
         self,
-        prunes: Int32Array,
+        prunes: Int32,
         rescored: Sequence[Rescored],
-        near: Float64Array,
-        better: Float64Array,
+        near: Float64,
+        better: Float64,
     ) -> list[Lesson]:
         """What to learn of the trees, whose ``prunes`` were looked at.
 
@@ -135,20 +132,20 @@ class Keys:
             lessons.append(Lesson(hopeless, keys[n][own == _EXHAUSTED], keys[n][own == _IDLE]))
         return lessons
 
-    def _prunes(self, prunes: Int32Array) -> UInt64Array:
+    def _prunes(self, prunes: Int32) -> UInt64:
         """uint64[prunes]: of subtrees where they stand."""
         around, twin, (left, right) = self._around(), self._forest.twin, self._forest.siblings
         beside = around[twin[left[prunes]]] + around[twin[right[prunes]]]
         return mixed(self._tips[twin[prunes]] * _PRUNED + beside)
 
-    def _moves(self, prunes: Int32Array, targets: Int32Array) -> UInt64Array:
+    def _moves(self, prunes: Int32, targets: Int32) -> UInt64:
         """uint64[moves]: of subtrees at edges, whose halves on the near side these are."""
         sets, twin = self._forest.tip_sets, self._forest.twin
         pruned, far = twin[prunes], twin[targets]
         rest = sets[targets] - sets[pruned]
         return mixed(self._tips[pruned] * _PRUNED + mixed(rest) + self._tips[far])
 
-    def _around(self) -> UInt64Array:
+    def _around(self) -> UInt64:
         """uint64[3N of all]: of all that is seen across a half-edge for some edges."""
         one, other = self._forest.behind
         here = self._tips * _HERE
@@ -165,13 +162,13 @@ class Keys:
 class Explored:
     """What one search knows to lead nowhere."""
 
-    moves: UInt64Array = field(default_factory=NOTHING.copy)
+    moves: UInt64 = field(default_factory=NOTHING.copy)
     """Hopeless ones, rising."""
-    prunes: UInt64Array = field(default_factory=NOTHING.copy)
+    prunes: UInt64 = field(default_factory=NOTHING.copy)
     """Exhausted ones, rising."""
-    idle: UInt64Array = field(default_factory=NOTHING.copy)
+    idle: UInt64 = field(default_factory=NOTHING.copy)
     """Idle ones, rising."""
-    ends: UInt64Array = field(default_factory=NOTHING.copy)
+    ends: UInt64 = field(default_factory=NOTHING.copy)
     """Topologies, rising."""
     reach: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     """Radius, cut, breadth and trials of the phases that exhausted prunes and ends have seen at
@@ -216,7 +213,7 @@ class Explored:
         return replace(self)
 
 
-def _among(keys: UInt64Array, known: UInt64Array) -> NDArray[np.bool_]:
+def _among(keys: UInt64, known: UInt64) -> NDArray[np.bool_]:
     """bool[keys]: which are among the known, which rise."""
     place = np.searchsorted(known, keys)
     inside = place < known.size
@@ -224,7 +221,7 @@ def _among(keys: UInt64Array, known: UInt64Array) -> NDArray[np.bool_]:
     return inside
 
 
-def _joined(known: UInt64Array, others: Sequence[UInt64Array]) -> UInt64Array:
+def _joined(known: UInt64, others: Sequence[UInt64]) -> UInt64:
     """The known keys and those of the others, rising: merged, since known ones are many."""
     every = np.sort(np.concatenate((NOTHING, *others)))
     new = every[~_among(every, known)]

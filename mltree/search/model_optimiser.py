@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
 from mltree.model.partitioned import Linkage, PartitionModel
@@ -44,7 +44,6 @@ from mltree.tree.topology import Tree
 
 __all__ = ["Fit", "best_fit", "distant_starts", "optimise_models", "starts_of"]
 
-Float = NDArray[np.float64]
 
 SPARSE = 0.75
 """Share of the points of all parts from which on trees of single parts are less work: a part and a
@@ -69,9 +68,9 @@ class Fit:
     """Natural log."""
     lacking: float = 0.0
     """lnL that steps still promised where an optimisation of the model ended; 0 once converged."""
-    part_lnls: Float | None = None
+    part_lnls: Float64 | None = None
     """f64[parts], after an optimisation of the model."""
-    curvatures: Sequence[Float | None] = ()
+    curvatures: Sequence[Float64 | None] = ()
     """f64[n, n] of each part's free variables, after an optimisation of the model."""
 
     @property
@@ -193,7 +192,7 @@ def _climb(climbs: Sequence[_FitClimb], iterations: int) -> Steps[None]:
         if not under_way:
             break
         ways: list[Way] = []
-        values: list[Float] = []
+        values: list[Float64] = []
         rows = yield from _part_lnls(list(_candidates(under_way)))
         for climb, own in zip(under_way, rows, strict=True):
             for way, column in climb.under_way(own):
@@ -213,9 +212,9 @@ def _finish(climbs: Sequence[_FitClimb]) -> None:
     arrays_of_all(models)
 
 
-def _part_lnls(asked: Sequence[tuple[list[Tree], list[Case]]]) -> Steps[list[Float]]:
+def _part_lnls(asked: Sequence[tuple[list[Tree], list[Case]]]) -> Steps[list[Float64]]:
     """f64[n, parts] of each of some trees and their cases, those of as many parts at once."""
-    found: list[Float] = [np.empty(0)] * len(asked)
+    found: list[Float64] = [np.empty(0)] * len(asked)
     for parts in dict.fromkeys(len(cases[0].models) for _, cases in asked):
         which = [n for n, (_, cases) in enumerate(asked) if len(cases[0].models) == parts]
         trees = list(chain.from_iterable(asked[n][0] for n in which))
@@ -254,7 +253,7 @@ class _FitClimb:
         self._branches = branches
         self._is_sparse = False
         """Whether trees are of single parts."""
-        self._scales: list[Float] = []
+        self._scales: list[Float64] = []
         """f64[n]: factors on the lengths of each part, at the points that were asked for last."""
         model = fit.model
         known = fit.curvatures or [None] * model.n_parts
@@ -287,7 +286,7 @@ class _FitClimb:
         """Eigen systems and categories of each part."""
         return self._fit.model.shapes
 
-    def points(self) -> tuple[list[Float], list[Float]]:
+    def points(self) -> tuple[list[Float64], list[Float64]]:
         """f64[n, variables], f64[n]: where lnLs of each part are wanted, factors on its rates."""
         model = self._fit.model
         points = [part.variables() for part in self.parts]
@@ -314,7 +313,7 @@ class _FitClimb:
         padded = [np.append(scale, np.repeat(scale[-1:], count - len(scale))) for scale in scales]
         return self._scaled(np.array(padded).T), cases
 
-    def under_way(self, lnls: Float) -> list[tuple[Way, Float]]:
+    def under_way(self, lnls: Float64) -> list[tuple[Way, Float64]]:
         """The climbs that go on, and their values among lnLs f64[n, parts], or f64[n, 1]."""
         if self._is_sparse:
             parts = [part for part in self.parts if not part.done]
@@ -341,7 +340,7 @@ class _FitClimb:
                 cases += [Case((own,), fit.weights, first) for own in arrays[number]]
         return trees, cases
 
-    def finish(self, models: Sequence[Model], scales: Float) -> None:
+    def finish(self, models: Sequence[Model], scales: Float64) -> None:
         """Leave the fit at the top of the climbs: its parts' models, and factors f64[parts]."""
         fit = self._fit
         (tree,) = self._scaled(scales[None])
@@ -360,7 +359,7 @@ class _FitClimb:
             return tree
         return tree.with_lengths(self._branches.scaled(tree.lengths[part], scale))
 
-    def _scaled(self, scales: Float) -> list[Tree]:
+    def _scaled(self, scales: Float64) -> list[Tree]:
         """The tree with branches as long as every row of factors f64[n, parts] makes them."""
         tree, linkage = self._fit.tree, self._fit.model.linkage
         if linkage == Linkage.SCALED or (linkage == Linkage.LINKED and scales.shape[1] > 1):

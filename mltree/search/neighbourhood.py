@@ -18,23 +18,19 @@ is how the lnL cut acts between launches.  Loops run over depths, never over can
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Bool, Float64, Int32
 from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
 __all__ = ["Neighbourhood"]
 
-Int = NDArray[np.int32]
-Bool = NDArray[np.bool_]
-Float = NDArray[np.float64]
-
 
 class Neighbourhood:
     """The candidates found so far, of one tree or of several."""
 
-    def __init__(self, trees: Tree | Trees, prunes: Int | None = None) -> None:
+    def __init__(self, trees: Tree | Trees, prunes: Int32 | None = None) -> None:
         """Stand beside every pruning point; ``prunes`` defaults to all 3T - 6 of every tree."""
         self.forest = Forest.of([trees] if isinstance(trees, Tree) else trees)
         """The trees as they were."""
@@ -44,22 +40,22 @@ class Neighbourhood:
         self._left, self._right = self.forest.siblings
         exits = np.stack([self._left[prunes], self._right[prunes]], axis=1)
         ends = self._twin[exits]
-        self.prunes: Int = prunes
+        self.prunes: Int32 = prunes
         """int32[prunes]: half-edges that face the pruned subtrees."""
-        self.tree_of_prune: Int = self.forest.tree_of_half[prunes]
+        self.tree_of_prune: Int32 = self.forest.tree_of_half[prunes]
         """int32[prunes]: which tree."""
-        self.joins: Float = self.forest.lengths[..., self.forest.edge[exits]].sum(axis=-1)
+        self.joins: Float64 = self.forest.lengths[..., self.forest.edge[exits]].sum(axis=-1)
         """float64[..., prunes]: join branches as long as their two parts."""
-        self._side_entry: Int = ends.ravel()
-        self._side_root: Int = ends[:, ::-1].ravel()
+        self._side_entry: Int32 = ends.ravel()
+        self._side_root: Int32 = ends[:, ::-1].ravel()
         self._layers = [0]
         empty = np.empty(0, dtype=np.int32)
-        self.target: Int = empty
+        self.target: Int32 = empty
         """int32[candidates]: half-edge of the target edge, on the near side."""
-        self._far: Int = empty
-        self.parent: Int = empty
+        self._far: Int32 = empty
+        self.parent: Int32 = empty
         """int32[candidates]: the candidate one edge nearer to the pruning point, or -1."""
-        self.side: Int = empty
+        self.side: Int32 = empty
         """int32[candidates]: which side of which prune; ``side >> 1`` counts prunes."""
 
     @property
@@ -73,19 +69,19 @@ class Neighbourhood:
         return len(self._layers) - 1
 
     @property
-    def prune(self) -> Int:
+    def prune(self) -> Int32:
         """int32[candidates]: half-edge that faces the pruned subtree."""
-        prune: Int = self.prunes.take(self.side >> 1)
+        prune: Int32 = self.prunes.take(self.side >> 1)
         return prune
 
     @property
-    def tree(self) -> Int:
+    def tree(self) -> Int32:
         """int32[candidates]: which tree."""
-        tree: Int = self.tree_of_prune.take(self.side >> 1)
+        tree: Int32 = self.tree_of_prune.take(self.side >> 1)
         return tree
 
     @property
-    def depth(self) -> Int:
+    def depth(self) -> Int32:
         """int32[candidates]: edges from the pruning point; 1 is an NNI."""
         counts = np.diff(self._layers)
         return np.repeat(np.arange(1, counts.size + 1, dtype=np.int32), counts)
@@ -129,7 +125,7 @@ class Neighbourhood:
         self.side = np.concatenate(sides)
         return slice(start, first)
 
-    def survivors(self, scores: Float, thresholds: Float) -> Bool:
+    def survivors(self, scores: Float64, thresholds: Float64) -> Bool:
         """bool[frontier]: neither it nor one before it scored below its tree's threshold.
 
         ``scores`` float64[candidates], ``thresholds`` float64[trees]; natural log.
@@ -139,7 +135,7 @@ class Neighbourhood:
             alive[layer] &= alive.take(self.parent[layer])
         return alive[self.frontier]
 
-    def scan(self, selected: slice | Int, joins: Float | None = None) -> ScanTasks:
+    def scan(self, selected: slice | Int32, joins: Float64 | None = None) -> ScanTasks:
         """Depth-first tasks that score the ``selected`` candidates, in that order.
 
         ``selected`` is a slice, or strictly rising candidate indices.  The walk passes through
@@ -175,7 +171,7 @@ class Neighbourhood:
             outputs=int(n_outputs),
         )
 
-    def _standpoints(self, alive: Bool | None) -> tuple[Int, Int, Int]:
+    def _standpoints(self, alive: Bool | None) -> tuple[Int32, Int32, Int32]:
         """(side, parent candidate, half-edge by which its node is entered) to go on from."""
         if self.depth_reached == 0:
             side = np.arange(self._side_entry.size, dtype=np.int32)
@@ -189,7 +185,7 @@ class Neighbourhood:
         """One slice per depth, shallowest first."""
         return [slice(a, b) for a, b in zip(self._layers, self._layers[1:], strict=False)]
 
-    def _walk_sizes(self, selected: Bool) -> tuple[Bool, Int, Int, Int]:
+    def _walk_sizes(self, selected: Bool) -> tuple[Bool, Int32, Int32, Int32]:
         """Which candidates are walked, and steps: below each, of each pair, of each side.
 
         A step arrives at a node, whose two branches are a pair of candidates.
@@ -212,8 +208,8 @@ class Neighbourhood:
         return is_walked, below, steps, side_steps
 
     def _walk_order(
-        self, is_walked: Bool, below: Int, side_start: Int
-    ) -> tuple[Int, Bool, Int, Int]:
+        self, is_walked: Bool, below: Int32, side_start: Int32
+    ) -> tuple[Int32, Bool, Int32, Int32]:
         """Where every pair's step is in the walk, and whether that goes left first.
 
         And the stack levels that it reads, and that its branches write.

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.model.parameters import (
     bounds,
     shared_exchangeabilities,
@@ -26,8 +26,6 @@ from mltree.settings import ModelSettings
 
 __all__ = ["PartClimb", "ends_of", "scale_bounds"]
 
-Float = NDArray[np.float64]
-
 
 def scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[float, float]:
     """Bounds on the log of the factor on a part's branch lengths, ``limit`` at most."""
@@ -39,7 +37,7 @@ def scale_bounds(model: PartitionModel, scaler: float, limit: float) -> tuple[fl
     return min(max(low, -limit), 0.0), max(min(high, limit), 0.0)
 
 
-def ends_of(climbs: Sequence[PartClimb]) -> tuple[list[Model], Float]:
+def ends_of(climbs: Sequence[PartClimb]) -> tuple[list[Model], Float64]:
     """The best model of every climb, and f64[n]: their factors."""
     ends = [climb.end for climb in climbs]
     models = with_vectors([climb.model for climb in climbs], [end[:-1] for end in ends])
@@ -55,7 +53,7 @@ class PartClimb:
         scale: tuple[float, float],
         settings: ModelSettings,
         epsilon: float,
-        curvature: Float | None = None,
+        curvature: Float64 | None = None,
         told: FittedAmongSites | None = None,
     ) -> None:
         """``curvature``: of the free variables, f64[n, n], as a climb near this one left it.
@@ -68,7 +66,7 @@ class PartClimb:
         shared = shared_exchangeabilities(model)  # mltree.search.shared_rates has moved them
         low[:shared] = high[:shared]
         self._free = np.flatnonzero(high > low)
-        self._start: Float = np.append(vector(model), 0.0)
+        self._start: Float64 = np.append(vector(model), 0.0)
         """f64[variables]: the free and the fixed ones, the scale last."""
         self.climb = self._climb(
             low[self._free], high[self._free], settings.step, epsilon, curvature, told
@@ -78,11 +76,11 @@ class PartClimb:
 
     def _climb(
         self,
-        low: Float,
-        high: Float,
+        low: Float64,
+        high: Float64,
         step: float,
         epsilon: float,
-        curvature: Float | None,
+        curvature: Float64 | None,
         told: FittedAmongSites | None,
     ) -> Climb | Ascent:
         starts = self._start[None, self._free]
@@ -109,7 +107,7 @@ class PartClimb:
         return self.climb.value
 
     @property
-    def curvature(self) -> Float | None:
+    def curvature(self) -> Float64 | None:
         """f64[n, n]: minus the Hessian in the free variables, as far as it is known."""
         return self.climb.curvature if isinstance(self.climb, Climb) else None
 
@@ -123,20 +121,20 @@ class PartClimb:
         promise = self.climb.promise
         return self.climb.value + times * promise if math.isfinite(promise) else math.inf
 
-    def variables(self) -> Float:
+    def variables(self) -> Float64:
         """f64[n, variables]: where lnLs are wanted; at the end once done."""
         points = self.climb.x[None] if self.done else self.climb.points()
         self.points = len(points)
         return self._variables(points)
 
     @property
-    def end(self) -> Float:
+    def end(self) -> Float64:
         """f64[variables]: of the best model, and the log of its factor."""
         (best,) = self._variables(self.climb.x[None])
-        end: Float = best
+        end: Float64 = best
         return end
 
-    def _variables(self, points: Float) -> Float:
+    def _variables(self, points: Float64) -> Float64:
         """f64[n, variables]: the free ones of f64[n, free] beside the fixed ones."""
         every = np.tile(self._start, (len(points), 1))
         every[:, self._free] = points

@@ -12,13 +12,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.search.trust_region import REACH, SHORTER, Way
 
 __all__ = ["MANY", "Ascent", "Guided"]
 
-Float = NDArray[np.float64]
 
 MANY = 40
 """Variables from which on a step is worth more than its curvature is."""
@@ -36,28 +35,30 @@ class Ascent(Way):
     lengths: ClassVar[tuple[float, ...]] = 1.0, *SHORTER
     """Of the steps that are tried side by side, as shares of the whole one."""
 
-    def __init__(self, start: Float, low: Float, high: Float, step: float, epsilon: float) -> None:
+    def __init__(
+        self, start: Float64, low: Float64, high: Float64, step: float, epsilon: float
+    ) -> None:
         super().__init__(start, low, high, epsilon)
         self._step = step
-        self._curvature: Float = np.empty(0)
+        self._curvature: Float64 = np.empty(0)
         """f64[n]: along the axes, where it was last measured."""
         self._measures = True
         """Whether the next launch measures it."""
         self._is_fresh = False
         """Whether it was measured where the climb stands."""
-        self._at: Float = self.x
-        self._slope: Float | None = None
+        self._at: Float64 = self.x
+        self._slope: Float64 | None = None
         """f64[n]: the gradient at ``_at``."""
-        self._learnt: list[tuple[Float, Float]] = []
+        self._learnt: list[tuple[Float64, Float64]] = []
         """Steps, and by how much the slope fell along each."""
 
-    def points(self) -> Float:
+    def points(self) -> Float64:
         """A step along every axis around the end of the longest step, and the other ends."""
         axes = self._step * np.eye(self.x.size)
         around = [np.zeros((1, self.x.size)), axes, *([-axes] if self._measures else [])]
         return np.concatenate([self._ends[0] + np.concatenate(around), self._ends[1:]])
 
-    def note(self, values: Float) -> None:
+    def note(self, values: Float64) -> None:
         """Go on from the f64[m] values at the points."""
         n = self.x.size
         around = 1 + (2 if self._measures else 1) * n
@@ -80,21 +81,21 @@ class Ascent(Way):
         else:
             self._ends = self.x[None]
 
-    def _gradient(self, values: Float) -> Float:
+    def _gradient(self, values: Float64) -> Float64:
         """f64[n] at the middle, from values there, up every axis and perhaps down."""
         n, h = self.x.size, self._step
         up = (values[1 : n + 1] - values[0]) / h
         if self._measures:
             down = (values[0] - values[n + 1 :]) / h
-            slope: Float = (up + down) / 2
+            slope: Float64 = (up + down) / 2
             self._curvature = np.maximum(
                 (down - up) / h, np.maximum(FLATTEST, np.abs(slope) / REACH)
             )
             return slope
-        forward: Float = up + self._curvature * (h / 2)
+        forward: Float64 = up + self._curvature * (h / 2)
         return forward
 
-    def _learn(self, end: Float, slope: Float) -> None:
+    def _learn(self, end: Float64, slope: Float64) -> None:
         """Remember how the slope changed on the way to the end of a step, where it fell."""
         if self._slope is None:
             return
@@ -123,14 +124,14 @@ class Ascent(Way):
         shares = np.array(self.lengths)
         self._ends = np.clip(self.x + shares[:, None] * move, self.low, self.high)
 
-    def _uphill(self, slope: Float) -> Float:
+    def _uphill(self, slope: Float64) -> Float64:
         """f64[n]: the slope times what is known of the curvature's inverse (two loops)."""
         rest, shares = slope.copy(), []
         for step, fall in reversed(self._learnt):
             share = (step * rest).sum() / (step * fall).sum()
             shares.append(share)
             rest -= share * fall
-        move: Float = rest / self._curvature
+        move: Float64 = rest / self._curvature
         for (step, fall), share in zip(self._learnt, reversed(shares), strict=True):
             move += step * (share - (fall * move).sum() / (step * fall).sum())
         return move
@@ -145,11 +146,11 @@ class Guided(Ascent):
 
     lengths = (1.0,)
 
-    def points(self) -> Float:
+    def points(self) -> Float64:
         """The end of the next step; at first the start."""
         return self._ends
 
-    def note(self, values: Float) -> None:
+    def note(self, values: Float64) -> None:
         """Stand on the end, or plan a shorter step where it is no better."""
         (end,), length = self._ends, float(np.abs(self._ends - self.x).max(initial=0.0))
         if values[0] <= self.value:
@@ -164,7 +165,7 @@ class Guided(Ascent):
         """Whether the slope where the climb stands is yet to be told."""
         return self._at is not self.x or self._slope is None
 
-    def tell(self, slope: Float, curvature: Float) -> None:
+    def tell(self, slope: Float64, curvature: Float64) -> None:
         """Go on from f64[n], f64[n]: the gradient, and about what lnL curves by along each axis."""
         self._curvature = np.maximum(curvature, FLATTEST)
         self._learn(self.x, slope)

@@ -18,8 +18,8 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.model.parameters import bounds, variables_among_sites, vector
 from mltree.model.points import among_sites, with_vector
 from mltree.model.portable import exp, log, product
@@ -31,7 +31,6 @@ from mltree.settings import ModelSettings
 
 __all__ = ["FittedAmongSites", "Task", "fitted_among_sites"]
 
-Float = NDArray[np.float64]
 
 TWINS = 0.25
 """Between the variables of two ends, most of them logs, below which they are under one summit."""
@@ -49,7 +48,7 @@ class FittedAmongSites(NamedTuple):
     """Natural log; as good as the profiles are."""
 
     @property
-    def x(self) -> Float:
+    def x(self) -> Float64:
         """f64[n]: all variables, and the log of the scale."""
         return np.append(vector(self.model), math.log(self.scale))
 
@@ -172,7 +171,7 @@ class _Climb:
         model = with_vector(self._model, np.append(self._held, self.x[:-1]))
         return FittedAmongSites(model, scale, self._lnl)
 
-    def take(self, step: Float) -> None:
+    def take(self, step: Float64) -> None:
         """A step f64[n], if it leads up; else the next is shorter, or none."""
         x, length = np.clip(self.x + step, self.low, self.high), float(np.abs(step).max())
         lnl, quadratic = self._expanded(x)
@@ -183,7 +182,7 @@ class _Climb:
             self.radius = SHORTER[1] * length
             self.done = length < self._stencil.step
 
-    def _expanded(self, x: Float) -> tuple[float, Quadratic]:
+    def _expanded(self, x: Float64) -> tuple[float, Quadratic]:
         """Of f64[n]: lnL, and what steps from there bring."""
         n = x.size
         points = x + self._stencil.offsets

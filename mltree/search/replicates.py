@@ -11,9 +11,9 @@ from functools import partial
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.events import ignore
 from mltree.model.partitioned import PartitionModel
 from mltree.search.acts import replicate_acts
@@ -37,7 +37,6 @@ from mltree.values import Value
 
 __all__ = ["Replicate", "Replicates", "replicate_starts"]
 
-Float = NDArray[np.float64]
 
 NAME = "bootstrap"
 """Of what is drawn."""
@@ -97,7 +96,7 @@ class Replicates(Value):
             for number, own, start, rng in zip(batch, weights, starts, rngs, strict=True):
                 yield self._search(number, own, start, rng, spots)
 
-    def _starts(self, weights: Float, rngs: Sequence[np.random.Generator]) -> list[list[Tree]]:
+    def _starts(self, weights: Float64, rngs: Sequence[np.random.Generator]) -> list[list[Tree]]:
         """Those of every row of weights."""
         make = partial(
             replicate_starts, self.distinct.groups, weights, rngs, self.constraint, self.parsimony
@@ -117,7 +116,7 @@ class Replicates(Value):
     def _search(
         self,
         number: int,
-        weights: Float,
+        weights: Float64,
         starts: Sequence[Tree],
         rng: np.random.Generator,
         spots: Spots,
@@ -181,7 +180,7 @@ class Replicates(Value):
 
 def replicate_starts(
     groups: Sequence[Patterns],
-    weights: Float,
+    weights: Float64,
     rngs: Sequence[np.random.Generator],
     constraint: Constraint | None = None,
     engine: ParsimonyEngine = REFERENCE,

@@ -15,8 +15,8 @@ from itertools import chain, islice, pairwise
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64, Int32
 from mltree.likelihood.cases import Case
 from mltree.likelihood.scan_tasks import ScanTasks
 from mltree.model.rate_profiles import Curves
@@ -49,9 +49,7 @@ __all__ = [
     "topology_keys",
 ]
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int32]
-Answers: TypeAlias = Sequence[Any] | Float
+Answers: TypeAlias = Sequence[Any] | Float64
 """One for each tree."""
 T = TypeVar("T")
 
@@ -66,22 +64,22 @@ class SearchLikelihood(Protocol):
     def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
         """How many of the first of these trees are best searched side by side."""
 
-    def load_weights(self, rows: Float) -> None:
+    def load_weights(self, rows: Float64) -> None:
         """Take rows of pattern weights f64[R, L], which cases name."""
 
-    def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float:
+    def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
         """f64[n, parts]: lnL of every part of every tree."""
 
-    def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
+    def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """The best weights of the classes of every part of every tree, all else as it is."""
 
     def outruns_host(self, tree: Tree) -> bool:
         """Whether lnL of many points are told sooner than the host makes use of curves."""
 
-    def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float]) -> list[Curves]:
+    def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
         """The patterns of every part under rates f64[J] for all of its sites."""
 
-    def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float]]:
+    def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
         """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
 
     def smooth(
@@ -90,14 +88,14 @@ class SearchLikelihood(Protocol):
         cases: Sequence[Case],
         epsilon: float,
         *,
-        floors: Float | None = None,
-    ) -> Float:
+        floors: Float64 | None = None,
+    ) -> Float64:
         """f64[n]: lnL after optimising all lengths in place; never worse than before.
 
         No more than rough where they hardly reach ``floors`` f64[n].
         """
 
-    def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float:
+    def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
         """f64[outputs]: s0 of every insertion."""
 
     def refine(
@@ -105,14 +103,14 @@ class SearchLikelihood(Protocol):
         trees: Trees,
         cases: Sequence[Case],
         scan: ScanTasks,
-        floors: Float | None = None,
-    ) -> tuple[Float, Float]:
+        floors: Float64 | None = None,
+    ) -> tuple[Float64, Float64]:
         """Best lnL f64[outputs], and lengths f64[..., outputs, 3] near, far, pendant.
 
         No more than rough where they are below ``floors`` f64[outputs].
         """
 
-    def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int) -> Float:
+    def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
         """f64[..., n]: optimised length of the branch that each prune leaves."""
 
 
@@ -191,7 +189,7 @@ class SmoothTrees(_ByTree, eq=False):
         """Of one epsilon."""
         return super().kind, self.epsilon
 
-    def answer(self, likelihood: SearchLikelihood) -> Float:
+    def answer(self, likelihood: SearchLikelihood) -> Float64:
         """LnL f64[n]."""
         floors = np.array(self.floors)
         return likelihood.smooth(self.trees, self.cases, self.epsilon, floors=floors)
@@ -200,7 +198,7 @@ class SmoothTrees(_ByTree, eq=False):
 class PartLogLikelihoods(_ByTree, eq=False):
     """lnL of every part, f64[n, parts]."""
 
-    def answer(self, likelihood: SearchLikelihood) -> Float:
+    def answer(self, likelihood: SearchLikelihood) -> Float64:
         """LnL f64[n, parts]."""
         return likelihood.part_log_likelihoods(self.trees, self.cases)
 
@@ -208,7 +206,7 @@ class PartLogLikelihoods(_ByTree, eq=False):
 class ClassWeights(_ByTree, eq=False):
     """The best weights of every part's classes, f64 [classes] each."""
 
-    def answer(self, likelihood: SearchLikelihood) -> list[list[Float]]:
+    def answer(self, likelihood: SearchLikelihood) -> list[list[Float64]]:
         """Those of the parts of every tree."""
         return likelihood.class_weights(self.trees, self.cases)
 
@@ -219,7 +217,7 @@ class RateCurves(_ByTree, eq=False):
     Of no part where lnL at many points take less time.
     """
 
-    rates: Sequence[Sequence[Float]]
+    rates: Sequence[Sequence[Float64]]
     """Of each part of each tree."""
     by_tree = (*Request.by_tree, "rates")
 
@@ -234,7 +232,7 @@ class RateCurves(_ByTree, eq=False):
 class FlowSlopes(_ByTree, eq=False):
     """What every part's lnL gains with the rates of its classes, f64 [M, S, S] each."""
 
-    def answer(self, likelihood: SearchLikelihood) -> list[list[Float]]:
+    def answer(self, likelihood: SearchLikelihood) -> list[list[Float64]]:
         """Those of the parts of every tree."""
         return likelihood.flow_slopes(self.trees, self.cases)
 
@@ -296,7 +294,7 @@ def smoothed(
     return [float(lnl) for lnl in answer]
 
 
-def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[Float]:
+def part_log_likelihoods(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[Float64]:
     """f64[n, parts]: lnL of every part of every tree."""
     answer = yield PartLogLikelihoods(trees, cases)
     return np.asarray(answer)
@@ -314,15 +312,15 @@ def shape_keys(trees: Sequence[Tree], cases: Sequence[Case], shortest: float) ->
     return list(answer)
 
 
-def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float]]]:
+def class_weights(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float64]]]:
     """The best weights of the classes of every part of every tree."""
     answer: Any = yield ClassWeights(trees, cases)
-    found: list[list[Float]] = answer
+    found: list[list[Float64]] = answer
     return found
 
 
 def rate_curves(
-    trees: Sequence[Tree], cases: Sequence[Case], rates: Sequence[Sequence[Float]]
+    trees: Sequence[Tree], cases: Sequence[Case], rates: Sequence[Sequence[Float64]]
 ) -> Steps[list[list[Curves]]]:
     """The patterns of every part of every tree under rates for all of its sites, or of none."""
     answer: Any = yield RateCurves(trees, cases, rates)
@@ -330,10 +328,10 @@ def rate_curves(
     return found
 
 
-def flow_slopes(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float]]]:
+def flow_slopes(trees: Sequence[Tree], cases: Sequence[Case]) -> Steps[list[list[Float64]]]:
     """What the lnL of every part of every tree gains with the rates of its classes."""
     answer: Any = yield FlowSlopes(trees, cases)
-    found: list[list[Float]] = answer
+    found: list[list[Float64]] = answer
     return found
 
 

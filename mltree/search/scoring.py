@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64, Int32
 from mltree.likelihood.batches import dealt, in_batches
 from mltree.likelihood.cases import Case
 from mltree.search.constraint import Constraint
@@ -40,8 +41,6 @@ __all__ = [
     "shortlist",
 ]
 
-Int = NDArray[np.int32]
-Float = NDArray[np.float64]
 
 LEAST_SHARE = 8192
 """Prunes of a share: enough for what a launch costs beside them. Searches on an H200 with its 16
@@ -52,13 +51,13 @@ taxa 4.3 / 3.7 / 6.3, 50 replicates of 47 taxa 4.8 / 5.5 / 9.7."""
 class Moves(NamedTuple):
     """Re-scored candidates of one tree, as arrays of equal length."""
 
-    prune: Int
+    prune: Int32
     """int32[n]: half-edge that faces the pruned subtree."""
-    target: Int
+    target: Int32
     """int32[n]: half-edge of the target edge, on the near side."""
-    lnl: Float
+    lnl: Float64
     """float64[n]: lnL of the tree after the move, natural log."""
-    lengths: Float
+    lengths: Float64
     """float64[n, 4]: near, far, pendant, join; [n, 4, parts] where parts have their own."""
 
     @classmethod
@@ -157,7 +156,7 @@ def _scored(
     floors = [lnl - phase.breadth * settings.window for lnl in lnls]
     near, better = np.asarray(lnls) - settings.hopeless, np.asarray(lnls) + settings.min_gain
 
-    def look(some: Int) -> tuple[list[Moves], NDArray[np.intp]]:
+    def look(some: Int32) -> tuple[list[Moves], NDArray[np.intp]]:
         found, s0 = scan(likelihood, forest, cases, lnls, phase, settings, some)
         allowed = _masked(trees, found, s0, constraint)
         selected = shortlist(found, allowed, floors, round(phase.breadth * settings.keep))
@@ -174,8 +173,8 @@ def _scored(
 
 
 def _masked(
-    trees: Sequence[Tree], found: Neighbourhood, s0: Float, constraint: Constraint | None
-) -> Float:
+    trees: Sequence[Tree], found: Neighbourhood, s0: Float64, constraint: Constraint | None
+) -> Float64:
     """Scores with -inf for the moves that the constraint forbids."""
     if constraint is None:
         return s0
@@ -196,8 +195,8 @@ def scan(
     lnls: Sequence[float],
     phase: PhaseSettings,
     settings: RoundSettings,
-    prunes: Int | None = None,
-) -> tuple[Neighbourhood, Float]:
+    prunes: Int32 | None = None,
+) -> tuple[Neighbourhood, Float64]:
     """Neighbourhoods of all trees up to the radius, and s0 of their candidates.
 
     Scored in waves; each goes on where s0 stayed above the tree's lnL less the cut.  ``prunes``
@@ -219,7 +218,7 @@ def _wave_ends(radius: int, waves: Sequence[int]) -> list[int]:
     return [*(depth for depth in waves if depth < radius), radius]
 
 
-def shortlist(found: Neighbourhood, s0: Float, floors: Sequence[float], keep: int) -> Int:
+def shortlist(found: Neighbourhood, s0: Float64, floors: Sequence[float], keep: int) -> Int32:
     """Rising indices of the ``keep`` best candidates of every prune, s0 above its tree's floor."""
     prune = found.side >> 1
     candidate = np.flatnonzero(s0 > np.asarray(floors)[found.tree_of_prune].take(prune))
@@ -235,7 +234,7 @@ def shortlist(found: Neighbourhood, s0: Float, floors: Sequence[float], keep: in
     return candidate[is_kept].astype(np.int32)
 
 
-def _falling(values: Float) -> NDArray[np.intp]:
+def _falling(values: Float64) -> NDArray[np.intp]:
     """Indices in the order of falling values, rising among equal ones.
 
     A sort that keeps the order of equal values takes five times as long.
@@ -251,7 +250,7 @@ def _falling(values: Float) -> NDArray[np.intp]:
     return order
 
 
-def _narrow(numbers: Int, end: int) -> NDArray[Any]:
+def _narrow(numbers: Int32, end: int) -> NDArray[Any]:
     """Numbers below ``end`` in 16 bits if they fit: those are sorted in as good as no time."""
     return numbers.astype(np.uint16) if end <= 1 << 16 else numbers
 
@@ -260,8 +259,8 @@ def rescore(
     likelihood: SearchLikelihood,
     cases: Sequence[Case],
     found: Neighbourhood,
-    selected: Int,
-    near: Float | None = None,
+    selected: Int32,
+    near: Float64 | None = None,
 ) -> list[Moves]:
     """Joint Newton scores of the selected candidates, tree by tree.
 
@@ -281,8 +280,8 @@ def rescore(
 
 
 def _join_lengths(
-    likelihood: SearchLikelihood, cases: Sequence[Case], found: Neighbourhood, selected: Int
-) -> Float:
+    likelihood: SearchLikelihood, cases: Sequence[Case], found: Neighbourhood, selected: Int32
+) -> Float64:
     """f64[..., prunes]: the join branch, optimised where a prune has a selected target."""
     wanted = np.flatnonzero(np.bincount(found.side[selected] >> 1))
     joins = found.joins.copy()

@@ -14,8 +14,8 @@ from itertools import chain
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.likelihood.cases import Case
 from mltree.model.eigen import ModelArrays
 from mltree.model.exchangeability_slopes import exchangeability_slopes
@@ -30,7 +30,6 @@ from mltree.tree.topology import Tree
 
 __all__ = ["share_exchangeabilities"]
 
-Float = NDArray[np.float64]
 
 CAREFUL = 0.1
 """Share of an epsilon that a step must promise: many flat directions together promise little, and
@@ -56,7 +55,7 @@ class _PartClimb:
     fit: SharedFit
     part: int
     climb: Guided
-    rest: Float
+    rest: Float64
     """f64 [variables]: the other parameters, which stay."""
     here: Case | None = None
     """What the fit is computed under where the climb stands."""
@@ -76,7 +75,7 @@ class _PartClimb:
         """The part's, as the climb began."""
         return self.fit.model.models[self.part]
 
-    def vectors(self, points: Float) -> Float:
+    def vectors(self, points: Float64) -> Float64:
         """f64 [n, variables]: all parameters at some points."""
         return np.concatenate([points, np.tile(self.rest, (len(points), 1))], axis=1)
 
@@ -90,13 +89,13 @@ class _PartClimb:
         models[self.part] = arrays
         return Case(tuple(models), fit.weights, fit.first_part)
 
-    def note(self, values: Float, cases: Sequence[Case]) -> None:
+    def note(self, values: Float64, cases: Sequence[Case]) -> None:
         """Go on from the lnL f64 [n] of cases at the points."""
         if values.max() > self.climb.value:
             self.here = cases[int(values.argmax())]
         self.climb.note(values)
 
-    def tell(self, slopes: Float) -> None:
+    def tell(self, slopes: Float64) -> None:
         """Take in f64 [M, S, S], by the rates of classes."""
         model, case = self.end(), self.standing
         found = exchangeability_slopes(model.rates, case.models[self.part].frequencies, slopes)
@@ -153,7 +152,7 @@ def _take_steps(climbs: Sequence[_PartClimb]) -> Steps[None]:
         first += len(under)
 
 
-def _cases(climbs: Sequence[_PartClimb], ends: Sequence[Float]) -> Iterator[list[Case]]:
+def _cases(climbs: Sequence[_PartClimb], ends: Sequence[Float64]) -> Iterator[list[Case]]:
     """The cases of each climb's ends; the eigen systems of all are found at once."""
     wholes = [own.fit.model for own in climbs]
     found = arrays_of(

@@ -11,15 +11,13 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.alignment.drawn import drawn
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.search.requests import Request, SearchLikelihood
 
 __all__ = ["Berths", "LoadWeights", "Spot", "Spots", "WeightRows"]
-
-Float = NDArray[np.float64]
 
 
 class Spot(NamedTuple):
@@ -38,10 +36,10 @@ class Spots(ABC):
         self.count = count
         """Searches that there is one for at a time."""
         self._free = list(range(count))[::-1]
-        self._fresh: dict[int, Float] = {}
+        self._fresh: dict[int, Float64] = {}
         """Weights that the likelihood lacks, by spot."""
 
-    def take(self, weights: Float) -> Spot:
+    def take(self, weights: Float64) -> Spot:
         """One for weights f64[L], which the likelihood has after :meth:`load`."""
         number = self._free.pop()
         self._fresh[number] = weights
@@ -64,7 +62,7 @@ class Spots(ABC):
     def _number(self, spot: Spot) -> int: ...
 
     @abstractmethod
-    def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float]) -> None: ...
+    def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None: ...
 
 
 class WeightRows(Spots):
@@ -72,7 +70,7 @@ class WeightRows(Spots):
 
     def __init__(self, count: int, n_patterns: int) -> None:
         super().__init__(count)
-        self._table: Float = np.zeros((count, n_patterns))
+        self._table: Float64 = np.zeros((count, n_patterns))
 
     def _spot(self, number: int) -> Spot:
         return Spot(number, 0)
@@ -80,7 +78,7 @@ class WeightRows(Spots):
     def _number(self, spot: Spot) -> int:
         return spot.row
 
-    def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float]) -> None:
+    def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None:
         for row, weights in fresh.items():
             self._table[row] = weights
         likelihood.load_weights(self._table)
@@ -107,7 +105,7 @@ class Berths(Spots):
     def _number(self, spot: Spot) -> int:
         return spot.first_part // len(self._sizes)
 
-    def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float]) -> None:
+    def _load(self, likelihood: SearchLikelihood, fresh: dict[int, Float64]) -> None:
         if not isinstance(likelihood, _WithBerths):
             raise ValueError("a likelihood without berths")
         for number, weights in fresh.items():

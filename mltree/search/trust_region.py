@@ -18,14 +18,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Float64, Int64
 from mltree.model.portable import eigensystem, is_definite, product, solve
 
 __all__ = ["FIRST", "NEAR", "REACH", "SHORTER", "Climb", "Quadratic", "Stencil", "Way", "advance"]
 
-Float = NDArray[np.float64]
-Int = NDArray[np.int64]
 
 REACH = 2.0
 """The longest step, and how far a quadratic's promise is believed, in units of a variable. On log
@@ -64,9 +62,9 @@ class Way(ABC):
     It begins at a start f64[n], or at the best of f64[m, n]; the first of them is looked around.
     """
 
-    def __init__(self, start: Float, low: Float, high: Float, epsilon: float) -> None:
+    def __init__(self, start: Float64, low: Float64, high: Float64, epsilon: float) -> None:
         starts = np.clip(np.atleast_2d(start), low, high)
-        self.x: Float = starts[0]
+        self.x: Float64 = starts[0]
         """f64[n]: the best end of a step so far."""
         self.value = -np.inf
         """What it is worth: never less than the start."""
@@ -83,11 +81,11 @@ class Way(ABC):
         """f64[steps, n]: where steps would end, the longest first."""
 
     @abstractmethod
-    def points(self) -> Float:
+    def points(self) -> Float64:
         """f64[m, n]: where values are wanted, some a difference's step outside the bounds."""
 
     @abstractmethod
-    def note(self, values: Float) -> None:
+    def note(self, values: Float64) -> None:
         """Take in f64[m] values at the points; see :func:`advance`."""
 
 
@@ -103,18 +101,18 @@ class Climb(Way):
 
     def __init__(
         self,
-        start: Float,
-        low: Float,
-        high: Float,
+        start: Float64,
+        low: Float64,
+        high: Float64,
         step: float,
         epsilon: float,
-        curvature: Float | None = None,
+        curvature: Float64 | None = None,
     ) -> None:
         """``curvature``: f64[n, n], minus the Hessian somewhere near; of other shapes, not used."""
         super().__init__(start, low, high, epsilon)
         n = len(low)
         self._stencil = Stencil.of(n, step)
-        self.curvature: Float | None = None
+        self.curvature: Float64 | None = None
         """f64[n, n]: minus the Hessian, as it was last told."""
         if curvature is not None and curvature.shape == (n, n):
             self.curvature = curvature
@@ -125,16 +123,16 @@ class Climb(Way):
         self.quadratic: Quadratic | None = None
         """The expansion about x; None where x is new and nothing around it is known."""
 
-    def points(self) -> Float:
+    def points(self) -> Float64:
         """The stencil around the end of the longest step, and the other ends."""
         offsets = self._stencil.offsets if self._measures else self._stencil.up
         return np.concatenate([self._ends[0] + offsets, self._ends[1:]])
 
-    def take(self, values: Float) -> None:
+    def take(self, values: Float64) -> None:
         """Go on from the f64[m] values at the points; see :func:`advance`."""
         advance([self], [values])
 
-    def note(self, values: Float) -> None:
+    def note(self, values: Float64) -> None:
         """Find the best end of a step, and what is known around it, in f64[m] values."""
         middle = len(values) - len(self._ends) + 1
         around, beside = values[:middle], values[middle:]
@@ -158,7 +156,7 @@ class Climb(Way):
         if self.quadratic is None:
             self._measures, self._ends = True, self.x[None]
 
-    def go_on(self, promise: float, doubt: float, steps: Float) -> None:
+    def go_on(self, promise: float, doubt: float, steps: Float64) -> None:
         """Stop where no step within reach promises enough, or the steps have become too short.
 
         ``doubt``: what might be promised if the curvature were measured; if that is enough, it is.
@@ -175,7 +173,7 @@ class Climb(Way):
         if not self._measures:
             self._ends = self._ends[:1]
 
-    def _expanded(self, values: Float, step: Float) -> Quadratic:
+    def _expanded(self, values: Float64, step: Float64) -> Quadratic:
         """The expansion about x, from the values around it, at the end of a step f64[n]."""
         if self._measures or self.curvature is None:
             found, self._strayed = self._stencil.quadratic(values), 0.0
@@ -191,7 +189,7 @@ class Climb(Way):
         return found
 
 
-def _learnt(curvature: Float, step: Float, fall: Float) -> Float:
+def _learnt(curvature: Float64, step: Float64, fall: Float64) -> Float64:
     """f64[n, n]: changed so that along a step f64[n] the gradient falls by f64[n], as it did."""
     told = (curvature * step).sum(axis=-1)
     expected, found = float((step * told).sum()), float((step * fall).sum())
@@ -200,7 +198,7 @@ def _learnt(curvature: Float, step: Float, fall: Float) -> Float:
     return curvature + np.outer(fall, fall) / found - np.outer(told, told) / expected
 
 
-def advance(climbs: Sequence[Way], values: Sequence[Float]) -> None:
+def advance(climbs: Sequence[Way], values: Sequence[Float64]) -> None:
     """Let every climb go on from the f64[m] values at its points."""
     for climb, own in zip(climbs, values, strict=True):
         climb.note(own)
@@ -234,14 +232,14 @@ def _plan_steps(climbs: Sequence[Climb]) -> None:
 class Stencil(NamedTuple):
     """Points around a point: itself, a step up and down each axis, and up every two axes."""
 
-    offsets: Float
+    offsets: Float64
     """f64[1 + 2n + n(n-1)/2, n]"""
     step: float
-    pairs: tuple[Int, Int]
+    pairs: tuple[Int64, Int64]
     """i64[n(n-1)/2] each: the two axes of the last points."""
 
     @property
-    def up(self) -> Float:
+    def up(self) -> Float64:
         """f64[1 + n, n]: the middle, and the steps up each axis."""
         return self.offsets[: 1 + self.offsets.shape[1]]
 
@@ -256,21 +254,21 @@ class Stencil(NamedTuple):
         offsets.setflags(write=False)
         return cls(offsets, step, pairs)
 
-    def slope(self, values: Float, along: Float) -> Float:
+    def slope(self, values: Float64, along: Float64) -> Float64:
         """f64[n]: gradient in the middle, from values there and up each axis.
 
         ``along`` f64[n]: the curvature along the axes.
         """
-        slope: Float = (values[1:] - values[0]) / self.step + along * (self.step / 2)
+        slope: Float64 = (values[1:] - values[0]) / self.step + along * (self.step / 2)
         return slope
 
-    def slopes(self, values: Float) -> tuple[Float, Float]:
+    def slopes(self, values: Float64) -> tuple[Float64, Float64]:
         """f64[n] each: gradient in the middle and curvature along the axes, from values there."""
         n = self.offsets.shape[1]
         up, down = values[1 : 1 + n] - values[0], values[1 + n : 1 + 2 * n] - values[0]
         return (up - down) / (2 * self.step), (-up - down) / self.step**2
 
-    def quadratic(self, values: Float) -> Quadratic:
+    def quadratic(self, values: Float64) -> Quadratic:
         """The second-order expansion about the middle, from f64[points] values."""
         n = self.offsets.shape[1]
         gradient, along = self.slopes(values)
@@ -285,15 +283,15 @@ class Stencil(NamedTuple):
 class Quadratic(NamedTuple):
     """What a step d brings: gradient . d - d . curvature . d / 2; one, or a stack of them."""
 
-    gradient: Float
+    gradient: Float64
     """f64[..., n]"""
-    curvature: Float
+    curvature: Float64
     """f64[..., n, n]: minus the Hessian."""
 
-    def gain(self, step: Float) -> Float:
+    def gain(self, step: Float64) -> Float64:
         """What steps f64[..., n] promise at least: no quadratic curves up for ever."""
         bend = (step * (self.curvature * step[..., None, :]).sum(axis=-1)).sum(axis=-1)
-        gain: Float = (self.gradient * step).sum(axis=-1) - np.maximum(bend, 0.0) / 2
+        gain: Float64 = (self.gradient * step).sum(axis=-1) - np.maximum(bend, 0.0) / 2
         return gain
 
     def flatter(self, share: float) -> Quadratic:
@@ -302,7 +300,7 @@ class Quadratic(NamedTuple):
         less = share * along[..., None] * np.eye(self.gradient.shape[-1])
         return Quadratic(self.gradient, self.curvature - less)
 
-    def concave(self, low: Float, high: Float) -> Quadratic:
+    def concave(self, low: Float64, high: Float64) -> Quadratic:
         """About straight where it is convex, within low <= 0 <= high f64[..., n].
 
         Variables that a bound holds back take no part, so that their curvature bends no other's:
@@ -334,7 +332,7 @@ class Quadratic(NamedTuple):
             product(vectors * values[..., None, :], vectors.swapaxes(-1, -2)),
         )
 
-    def summit(self, low: Float, high: Float, radius: Float | float) -> Float:
+    def summit(self, low: Float64, high: Float64, radius: Float64 | float) -> Float64:
         """f64[..., n]: the highest points, where they are concave, in boxes around 0.
 
         A box reaches from low to high, but no farther than the radius; shapes are broadcast.
@@ -348,7 +346,7 @@ class Quadratic(NamedTuple):
         curvature = np.broadcast_to(self.curvature, (*shape, n)).reshape(count, n, n)
         return Quadratic(gradient, curvature)._summit(low, high).reshape(shape)
 
-    def _summit(self, low: Float, high: Float) -> Float:
+    def _summit(self, low: Float64, high: Float64) -> Float64:
         """f64[m, n]: of m quadratics, by active sets.
 
         Nocedal & Wright, algorithm 16.3: towards the top of the face that the bounds met so far
@@ -386,8 +384,8 @@ class Quadratic(NamedTuple):
             climbing = climbing[blocked | held_back]
         return x
 
-    def _slope(self, which: Int, x: Float) -> Float:
+    def _slope(self, which: Int64, x: Float64) -> Float64:
         """f64[m, n]: of some quadratics at x f64[m, n]."""
         bend = (self.curvature[which] * x[:, None, :]).sum(axis=-1)
-        slope: Float = self.gradient[which] - bend
+        slope: Float64 = self.gradient[which] - bend
         return slope

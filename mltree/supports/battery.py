@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mltree.arrays import Float64
 from mltree.likelihood.engine import Weights
 from mltree.shares import in_advance
 from mltree.supports.resampling import Resampling
@@ -19,7 +20,6 @@ from mltree.supports.tree_tests import (
     weighted_tests,
 )
 from mltree.supports.unbiased import SCALES, Multiscale
-from mltree.tree.topology import Float64Array
 
 __all__ = ["TESTS", "tree_tests"]
 
@@ -31,10 +31,10 @@ WHOLE = SCALES.index(1.0)
 
 
 def tree_tests(
-    lnl: Float64Array,
-    sites: Callable[[], Float64Array],
-    resampled: Callable[[Weights], Float64Array],
-    weights: Float64Array,
+    lnl: Float64,
+    sites: Callable[[], Float64],
+    resampled: Callable[[Weights], Float64],
+    weights: Float64,
     parts: Sequence[slice],
     seed: int,
     replicates: int,

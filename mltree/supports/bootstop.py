@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from mltree.arrays import Bool, Index
 from mltree.events.trees import BootstopChecked
 from mltree.supports.consensus import canonical, conflicts, greedy
-from mltree.supports.table import Bool, Index, SplitTable
+from mltree.supports.table import SplitTable
 from mltree.values import Value
 
 __all__ = ["CUTOFF", "HALVINGS", "STEP", "Verdict", "bootstop"]

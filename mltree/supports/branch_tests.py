@@ -21,9 +21,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mltree.arrays import Float64
 from mltree.likelihood.engine import Weights
 from mltree.supports.resampling import Resampling
-from mltree.tree.topology import Float64Array
 from mltree.values import Value
 
 __all__ = ["BranchTests", "abayes", "local_tests", "parametric", "sh_alrt"]
@@ -38,24 +38,24 @@ TOPOLOGIES = 3
 class BranchTests(Value):
     """Every test on every inner branch, f64 [B] each; supports are 0 to 1."""
 
-    lnl: Float64Array
+    lnl: Float64
     """f64 [B, 3]: L0, L1, L2."""
-    sh_alrt: Float64Array
-    lbp: Float64Array
-    parametric: Float64Array
-    abayes: Float64Array
+    sh_alrt: Float64
+    lbp: Float64
+    parametric: Float64
+    abayes: Float64
     replicates: int
 
     @property
-    def alrt(self) -> Float64Array:
+    def alrt(self) -> Float64:
         """LnL by which the branch is better than what is next best."""
-        statistic: Float64Array = self.lnl[:, 0] - self.lnl[:, 1:].max(axis=1)
+        statistic: Float64 = self.lnl[:, 0] - self.lnl[:, 1:].max(axis=1)
         return statistic
 
 
 def local_tests(
-    lnl: Float64Array,
-    resampled: Callable[[Weights], Float64Array],
+    lnl: Float64,
+    resampled: Callable[[Weights], Float64],
     resampling: Resampling,
     replicates: int,
 ) -> BranchTests:
@@ -81,30 +81,30 @@ def local_tests(
     )
 
 
-def _triples(rows: Float64Array) -> Float64Array:
+def _triples(rows: Float64) -> Float64:
     """L0, L1, L2 of every branch, f64 [B, 3, R], from f64 [2B + 1, R]."""
     branches = len(rows) // 2
     tree = np.broadcast_to(rows[-1], (branches, 1, rows.shape[1]))
     return np.concatenate([tree, rows[:-1].reshape(branches, 2, -1)], axis=1)
 
 
-def sh_alrt(observed: Float64Array, resampled: Float64Array) -> Float64Array:
+def sh_alrt(observed: Float64, resampled: Float64) -> Float64:
     """Which replicates support which branch, 0 or 1 [B, R]; from f64 [B, 3] and f64 [B, 3, R]."""
     statistic = observed[:, 0] - observed[:, 1:].max(axis=1)
     centred = np.sort(resampled - observed[..., None], axis=1)
     lead = centred[:, 2] - centred[:, 1]
-    supports: Float64Array = (statistic[:, None] > lead + MARGIN).astype(np.float64)
+    supports: Float64 = (statistic[:, None] > lead + MARGIN).astype(np.float64)
     return supports
 
 
-def abayes(observed: Float64Array) -> Float64Array:
+def abayes(observed: Float64) -> Float64:
     """The posterior of the tree's own topology among the three, f64 [B], of f64 [B, 3]."""
     likelihood = np.exp(observed - observed.max(axis=1, keepdims=True))
-    posterior: Float64Array = likelihood[:, 0] / likelihood.sum(axis=1)
+    posterior: Float64 = likelihood[:, 0] / likelihood.sum(axis=1)
     return posterior
 
 
-def parametric(observed: Float64Array) -> Float64Array:
+def parametric(observed: Float64) -> Float64:
     """1 - p of aLRT, f64 [B], of f64 [B, 3]; 0 where an interchange is better."""
     statistic = observed[:, 0] - observed[:, 1:].max(axis=1)
     roots = np.sqrt(np.maximum(statistic, 0.0)).tolist()

@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
-from mltree.supports.table import Bool, Index, split_table
+from mltree.arrays import Bool, Float64, Index, UInt64
+from mltree.supports.table import split_table
 from mltree.tree.clades import Clades
-from mltree.tree.splits import UInt64Array
-from mltree.tree.topology import Float64Array
 
 __all__ = ["Branches", "GeneConcordance", "SiteConcordance", "gene_concordance", "site_concordance"]
 
@@ -137,7 +136,7 @@ def gene_concordance(branches: Branches, genes: Iterable[Clades]) -> GeneConcord
     return GeneConcordance(*counts)
 
 
-def _gene_counts(branches: Branches, gene: Clades, taxa: Index, keys: UInt64Array) -> Index:
+def _gene_counts(branches: Branches, gene: Clades, taxa: Index, keys: UInt64) -> Index:
     """Whether a gene tree is decisive and has the branch and its interchanges, intp [4, B]."""
     is_there = np.zeros(keys.size, dtype=np.bool_)
     is_there[taxa] = True
@@ -170,18 +169,16 @@ def _gene_counts(branches: Branches, gene: Clades, taxa: Index, keys: UInt64Arra
     return counts
 
 
-def _between(
-    keys: UInt64Array, first: NDArray[np.integer], last: NDArray[np.integer]
-) -> UInt64Array:
+def _between(keys: UInt64, first: NDArray[np.integer], last: NDArray[np.integer]) -> UInt64:
     """The exclusive or of the keys from ``first`` up to ``last``."""
     running = np.concatenate([np.zeros(1, np.uint64), np.bitwise_xor.accumulate(keys)])
-    between: UInt64Array = running[last] ^ running[first]
+    between: UInt64 = running[last] ^ running[first]
     return between
 
 
-def _canonical(side: UInt64Array, total: np.uint64) -> UInt64Array:
+def _canonical(side: UInt64, total: np.uint64) -> UInt64:
     """The same for both sides of a split."""
-    canonical: UInt64Array = np.minimum(side, side ^ total)
+    canonical: UInt64 = np.minimum(side, side ^ total)
     return canonical
 
 
@@ -189,11 +186,11 @@ def _canonical(side: UInt64Array, total: np.uint64) -> UInt64Array:
 class SiteConcordance:
     """What the sites say of each branch, averaged over its quartets, f64 [B] or [B, 3]."""
 
-    shares: Float64Array
+    shares: Float64
     """f64 [B, 3]: sCF, sDF1 and sDF2, 0 to 1. A quartet without a telling site counts as 0."""
-    errors: Float64Array
+    errors: Float64
     """f64 [B]: Monte-Carlo error of sCF, its standard error over the quartets."""
-    sites: Float64Array
+    sites: Float64
     """f64 [B, 3]: telling sites that say the same."""
 
 
@@ -219,7 +216,7 @@ def site_concordance(
     return SiteConcordance(shares, errors, sites)
 
 
-def _telling_patterns(patterns: Patterns) -> tuple[NDArray[np.uint8], Float64Array]:
+def _telling_patterns(patterns: Patterns) -> tuple[NDArray[np.uint8], Float64]:
     """Codes u8 [T, L'] of the patterns with two states in two taxa each, and their weights."""
     is_state = patterns.alphabet.tip_table.sum(axis=1) == 1
     codes = np.where(is_state[patterns.codes], patterns.codes, AMBIGUOUS).astype(np.uint8)
@@ -253,7 +250,7 @@ def _tips(branches: Branches, subtrees: Index, rng: np.random.Generator) -> Inde
     return (start + rng.integers(size)) % n_tips
 
 
-def _supports(states: NDArray[np.uint8], weights: Float64Array, quartets: Index) -> Float64Array:
+def _supports(states: NDArray[np.uint8], weights: Float64, quartets: Index) -> Float64:
     """Sites that pair ab|cd, ac|bd and ad|bc in each quartet, f64 [Q, 3]."""
     support = np.empty((len(quartets), 3))
     for row, quartet in zip(support, quartets, strict=True):

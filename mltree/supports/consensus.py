@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from mltree.supports.table import Bool, Index, SplitTable, members
-from mltree.tree.splits import UInt64Array
+from mltree.arrays import Bool, Index, UInt64
+from mltree.supports.table import SplitTable, members
 
 __all__ = ["Consensus", "canonical", "conflicts", "consensus", "greedy"]
 
@@ -72,7 +72,7 @@ def greedy(ranked: Index, excludes: Callable[[np.intp, Index], Bool]) -> Index:
     return np.array(taken, dtype=np.intp)
 
 
-def conflicts(bits: UInt64Array, split: np.intp, others: Index) -> Bool:
+def conflicts(bits: UInt64, split: np.intp, others: Index) -> Bool:
     """bool: the others that no tree has together with a split.
 
     As sides without the same taxon, two go together if they are apart or one is inside the other.

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from mltree.supports.table import Bool, Index, SplitTable
-from mltree.tree.topology import Float64Array
+from mltree.arrays import Bool, Float64, Index
+from mltree.supports.table import SplitTable
 
 __all__ = ["distances", "largest", "topologies", "weighted_distances"]
 
@@ -37,7 +37,7 @@ def distances(table: SplitTable, rows: int) -> Iterator[Index]:
         yield unlike + alone[k + 1 :] + alone[k]
 
 
-def weighted_distances(table: SplitTable, rows: int) -> Iterator[Float64Array]:
+def weighted_distances(table: SplitTable, rows: int) -> Iterator[Float64]:
     """For each of the first so many trees those from the trees behind it, float64 [n-1-k]."""
     common = table.counts > COMMON * table.n_trees
     rare = (table.counts > 1) & ~common
@@ -62,7 +62,7 @@ def weighted_distances(table: SplitTable, rows: int) -> Iterator[Float64Array]:
         yield row
 
 
-def _sums(table: SplitTable, chosen: Bool) -> Float64Array:
+def _sums(table: SplitTable, chosen: Bool) -> Float64:
     """How much the chosen splits, bool [S], weigh in each tree, float64 [n]."""
     there = chosen[table.split]
     magnitude = np.abs(table.lengths[there])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64
 from mltree.supports.table import members, sides, split_table, unit_bits
 from mltree.tree.clades import Clades
-from mltree.tree.topology import Float64Array
 
 __all__ = ["occurrences", "transfer_expectations"]
 
@@ -25,7 +25,7 @@ def occurrences(tree: Clades, replicates: Clades) -> NDArray[np.intp]:
     return counts - 1
 
 
-def transfer_expectations(tree: Clades, replicates: Clades) -> Float64Array:
+def transfer_expectations(tree: Clades, replicates: Clades) -> Float64:
     """The transfer bootstrap expectation, 0 to 1, of each inner clade (Lemoine et al. 2018).
 
         TBE(b) = 1 - mean over replicates of min over their branches c of d(b, c) / (p - 1)
@@ -54,5 +54,5 @@ def transfer_expectations(tree: Clades, replicates: Clades) -> Float64Array:
         excess = running[others.last[clades]] - running[others.first[clades]]
         nearest = np.minimum(size + excess.min(axis=0), n_tips - size - excess.max(axis=0))
         total += np.minimum(nearest, farthest)
-    expectation: Float64Array = 1 - total / (farthest * replicates.n_trees)
+    expectation: Float64 = 1 - total / (farthest * replicates.n_trees)
     return expectation

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.tree.topology import Float64Array
+from mltree.arrays import Float64
 
 __all__ = ["PoissonCounts"]
 
@@ -50,7 +50,7 @@ class _Table:
 class PoissonCounts:
     """Draws counts of things that have each a mean of its own, often the same."""
 
-    def __init__(self, means: Float64Array, rows: int = 1) -> None:
+    def __init__(self, means: Float64, rows: int = 1) -> None:
         """``means`` f64 [L], 0 or more; ``rows``: that are drawn at a time."""
         distinct, kind, alike = np.unique(means, return_inverse=True, return_counts=True)
         has_table = (rows * alike >= LEAST_ALIKE) & (distinct <= LARGEST_MEAN) & (distinct > 0.0)

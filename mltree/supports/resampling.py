@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.likelihood.engine import Weights
 from mltree.shares import in_advance, in_shares
 from mltree.supports.poisson import PoissonCounts
 from mltree.threads import threads
-from mltree.tree.topology import Float64Array
 
 __all__ = ["Resampling", "share_error"]
 
@@ -80,7 +80,7 @@ class Resampling:
 
     def __init__(
         self,
-        weights: Float64Array,
+        weights: Float64,
         parts: Sequence[slice],
         seed: int,
         name: str,
@@ -143,7 +143,7 @@ class Resampling:
 
         return in_advance(draw, range(0, replicates, step))
 
-    def rows(self, replicates: range) -> Float64Array:
+    def rows(self, replicates: range) -> Float64:
         """The weights of some replicates, f64 [R, L]."""
         rows = np.empty((len(replicates), self._n_patterns))
         self._fill(rows, replicates.start)
@@ -235,6 +235,6 @@ def _thin(counts: NDArray[Any], surplus: int, rng: np.random.Generator) -> None:
     np.subtract.at(counts, ends.searchsorted(taken, side="right"), counts.dtype.type(1))
 
 
-def share_error(share: Float64Array, replicates: int) -> Float64Array:
+def share_error(share: Float64, replicates: int) -> Float64:
     """Standard error of a share of so many replicates."""
     return np.sqrt(share * (1.0 - share) / max(replicates, 1))

@@ -11,11 +11,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Bool, Float64, Index, Int32, UInt64
 from mltree.tree.clades import Clades
-from mltree.tree.splits import UInt64Array
-from mltree.tree.topology import Float64Array, Int32Array
 from mltree.values import Value
 
 __all__ = ["SplitTable", "members", "sides", "split_table", "unit_bits"]
@@ -26,24 +24,21 @@ WORD = 64
 AT_ONCE = 1 << 26
 """Bytes of running bits that are held at a time."""
 
-Index = NDArray[np.intp]
-Bool = NDArray[np.bool_]
-
 
 class SplitTable(Value):
     """Every split of n trees over T taxa; each as the side without taxon 0."""
 
     n_trees: int
     taxa: tuple[str, ...]
-    bits: UInt64Array
+    bits: UInt64
     """uint64 [S, B]: the distinct splits; taxon t is bit t."""
-    tree: Int32Array
+    tree: Int32
     """int32 [M], rising: a tree that has ..."""
-    split: Int32Array
+    split: Int32
     """int32 [M], rising within a tree: ... this split."""
-    lengths: Float64Array
+    lengths: Float64
     """float64 [M]: of its branch there, or of its branches where the tree is rooted in it."""
-    of_clade: Int32Array
+    of_clade: Int32
     """int32: the split of each clade that the table was made from."""
 
     @property
@@ -62,13 +57,13 @@ class SplitTable(Value):
         return np.searchsorted(self.tree, np.arange(self.n_trees + 1))
 
 
-def members(bits: UInt64Array, n_tips: int) -> Bool:
+def members(bits: UInt64, n_tips: int) -> Bool:
     """Packed splits as one value a taxon, bool [S, T]."""
     octets = np.ascontiguousarray(bits.astype("<u8")).view(np.uint8)
     return np.unpackbits(octets, axis=1, count=n_tips, bitorder="little").astype(np.bool_)
 
 
-def unit_bits(n_tips: int) -> UInt64Array:
+def unit_bits(n_tips: int) -> UInt64:
     """Every taxon's own bit, uint64 [T, B]."""
     taxon = np.arange(n_tips)
     unit = np.zeros((n_tips, -(-n_tips // WORD)), np.uint64)
@@ -103,20 +98,20 @@ def split_table(trees: Clades, *, with_tips: bool = False) -> SplitTable:
     )
 
 
-def sides(trees: Clades, keys: UInt64Array) -> UInt64Array:
+def sides(trees: Clades, keys: UInt64) -> UInt64:
     """The exclusive or of the keys of all taxa on a clade's side without taxon 0, uint64 [C, W].
 
     keys  uint64 [T, W]
     """
     running = np.zeros((trees.n_trees, trees.n_tips + 1, keys.shape[1]), np.uint64)
     np.bitwise_xor.accumulate(keys[trees.order], axis=1, out=running[:, 1:])
-    side: UInt64Array = running[trees.tree, trees.last] ^ running[trees.tree, trees.first]
+    side: UInt64 = running[trees.tree, trees.last] ^ running[trees.tree, trees.first]
     of_zero = (trees.order == 0).argmax(axis=1)[trees.tree]
     side[(trees.first <= of_zero) & (of_zero < trees.last)] ^= np.bitwise_xor.reduce(keys, axis=0)
     return side
 
 
-def _bits(branches: Clades, example: Index, of_clade: Index) -> UInt64Array | None:
+def _bits(branches: Clades, example: Index, of_clade: Index) -> UInt64 | None:
     """The split of every hash, or None where splits differ that share one.
 
     example   intp [S]: the first branch with a hash

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mltree.arrays import Float64
 from mltree.shares import in_blocks
 from mltree.supports.resampling import share_error
-from mltree.tree.topology import Float64Array
 
 __all__ = [
     "LEVEL",
@@ -52,20 +52,20 @@ ROUNDING = 1e-12
 class TreeTest:
     """One test of every tree, [n] each."""
 
-    values: Float64Array
+    values: Float64
     """p-values, proportions or weights, 0 to 1."""
-    errors: Float64Array
+    errors: Float64
     """Their Monte-Carlo errors: standard errors, for only so many replicates are drawn."""
     is_kept: NDArray[np.bool_]
     """Whether a tree is in the 95 % confidence set."""
 
     @classmethod
-    def of_p(cls, values: Float64Array, errors: Float64Array) -> TreeTest:
+    def of_p(cls, values: Float64, errors: Float64) -> TreeTest:
         """A test with p-values."""
         return cls(values, errors, values >= LEVEL)
 
     @classmethod
-    def of_shares(cls, values: Float64Array, errors: Float64Array) -> TreeTest:
+    def of_shares(cls, values: Float64, errors: Float64) -> TreeTest:
         """A test whose values sum to 1: the largest make the set, up to 95 % together."""
         ranked = np.argsort(-values, kind="stable")
         before = np.cumsum(values[ranked]) - values[ranked]
@@ -74,38 +74,38 @@ class TreeTest:
         return cls(values, errors, is_kept)
 
 
-def leads(lnl: Float64Array) -> Float64Array:
+def leads(lnl: Float64) -> Float64:
     """How much better the best other tree is than each, f64 as ``lnl``, trees along axis 0.
 
     Of the best tree it is less than 0.
     """
     first, second = _best_two(lnl)
-    lead: Float64Array = np.where(lnl == first, second, first) - lnl
+    lead: Float64 = np.where(lnl == first, second, first) - lnl
     return lead
 
 
-def _best_two(lnl: Float64Array) -> tuple[Float64Array, Float64Array]:
+def _best_two(lnl: Float64) -> tuple[Float64, Float64]:
     """The largest along axis 0, and the next; equal where two are."""
-    first: Float64Array = lnl.max(axis=0)
+    first: Float64 = lnl.max(axis=0)
     is_best = lnl == first
     others = np.where(is_best, -np.inf, lnl).max(axis=0)
     return first, np.where(np.count_nonzero(is_best, axis=0) > 1, first, others)
 
 
-def bootstrap_proportions(resampled: Float64Array) -> TreeTest:
+def bootstrap_proportions(resampled: Float64) -> TreeTest:
     """Shares of the replicates; trees that are the best together share one."""
     is_best = resampled == resampled.max(axis=0)
     share = (is_best / is_best.sum(axis=0)).mean(axis=1)
     return TreeTest.of_shares(share, share_error(share, resampled.shape[1]))
 
 
-def _centred(resampled: Float64Array) -> Float64Array:
+def _centred(resampled: Float64) -> Float64:
     """Less each tree's mean: as if all trees were as good."""
-    centred: Float64Array = resampled - resampled.mean(axis=1, keepdims=True)
+    centred: Float64 = resampled - resampled.mean(axis=1, keepdims=True)
     return centred
 
 
-def kishino_hasegawa(lnl: Float64Array, resampled: Float64Array) -> TreeTest:
+def kishino_hasegawa(lnl: Float64, resampled: Float64) -> TreeTest:
     """Each tree against the best other one."""
     centred = _centred(resampled)
     best = lnl.argmax()
@@ -118,14 +118,14 @@ def kishino_hasegawa(lnl: Float64Array, resampled: Float64Array) -> TreeTest:
     return _share(larger, resampled)
 
 
-def shimodaira_hasegawa(lnl: Float64Array, resampled: Float64Array) -> TreeTest:
+def shimodaira_hasegawa(lnl: Float64, resampled: Float64) -> TreeTest:
     """Each tree against the best of all."""
     centred = _centred(resampled)
     lead = centred.max(axis=0) - centred
     return _share((lead > leads(lnl)[:, None]).sum(axis=1), resampled)
 
 
-def deviations(sites: Float64Array, weights: Float64Array) -> Float64Array:
+def deviations(sites: Float64, weights: Float64) -> Float64:
     """Standard deviation of the difference in lnL of each two trees, f64 [n, n].
 
         variance = N / (N - 1) * sum over N sites of (d - mean d)^2,  d = site lnL's difference
@@ -141,12 +141,12 @@ def deviations(sites: Float64Array, weights: Float64Array) -> Float64Array:
         product += (centred * weights[some]) @ centred.T
     own = np.diagonal(product)
     variance = np.maximum(own[:, None] + own - product - product.T, 0.0)
-    deviation: Float64Array = np.sqrt(variance * n_sites / max(n_sites - 1.0, 1.0))
+    deviation: Float64 = np.sqrt(variance * n_sites / max(n_sites - 1.0, 1.0))
     return deviation
 
 
 def weighted_tests(
-    lnl: Float64Array, resampled: Float64Array, deviation: Float64Array
+    lnl: Float64, resampled: Float64, deviation: Float64
 ) -> tuple[TreeTest, TreeTest]:
     """Both weighted tests, wKH and wSH; ``deviation`` f64 [n, n], see :func:`deviations`.
 
@@ -183,7 +183,7 @@ def weighted_tests(
     return _share(single, resampled), _share(several, resampled)
 
 
-def expected_weights(resampled: Float64Array) -> TreeTest:
+def expected_weights(resampled: Float64) -> TreeTest:
     """Each tree's share of the likelihood of all, averaged over the replicates."""
     likelihood = np.exp(resampled - resampled.max(axis=0))
     weight = likelihood / likelihood.sum(axis=0)
@@ -191,7 +191,7 @@ def expected_weights(resampled: Float64Array) -> TreeTest:
     return TreeTest.of_shares(weight.mean(axis=1), error)
 
 
-def _share(larger: ArrayLike, resampled: Float64Array) -> TreeTest:
+def _share(larger: ArrayLike, resampled: Float64) -> TreeTest:
     replicates = resampled.shape[1]
     p = np.asarray(larger) / replicates
     return TreeTest.of_p(p, share_error(p, replicates))

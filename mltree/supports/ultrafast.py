@@ -17,9 +17,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64, UInt64
 from mltree.tree.forest import GOLDEN, mixed
 from mltree.tree.split_sums import splits_of
-from mltree.tree.topology import Float64Array, Tree
+from mltree.tree.topology import Tree
 
 __all__ = ["CORRELATION", "Ultrafast"]
 
@@ -32,9 +33,8 @@ MARGIN = 1.0
 CORRELATION = 0.99
 """Of the supports of all splits with those after half as many trees: there are enough (IQ-TREE)."""
 
-UInt64Array = NDArray[np.uint64]
 
-Supports: TypeAlias = tuple[UInt64Array, Float64Array]
+Supports: TypeAlias = tuple[UInt64, Float64]
 """Keys of splits, rising, and the share of replicates that have each."""
 
 
@@ -43,17 +43,17 @@ class Ultrafast:
 
     def __init__(self, replicates: int) -> None:
         self.replicates = replicates
-        self.best: Float64Array = np.full(replicates, -np.inf)
+        self.best: Float64 = np.full(replicates, -np.inf)
         """f64[B]: the largest resampled lnL so far."""
-        self.lnl: Float64Array = np.full(replicates, -np.inf)
+        self.lnl: Float64 = np.full(replicates, -np.inf)
         """f64[B]: of the trees that are held, under the data's own weights."""
-        self.held: UInt64Array = np.zeros(replicates, np.uint64)
+        self.held: UInt64 = np.zeros(replicates, np.uint64)
         """uint64[B]: their topologies' keys."""
         self.trees: dict[int, Tree] = {}
         """Those that are held, by key."""
         self._counts = np.zeros(replicates)
         self._met: dict[int, int] = {}
-        self._splits: dict[int, UInt64Array] = {}
+        self._splits: dict[int, UInt64] = {}
         self._snapshots: list[Supports] = []
 
     @property
@@ -68,9 +68,9 @@ class Ultrafast:
 
     def offer(
         self,
-        keys: UInt64Array,
-        lnl: Float64Array,
-        resampled: Float64Array,
+        keys: UInt64,
+        lnl: Float64,
+        resampled: Float64,
         make: Callable[[int], Tree],
     ) -> None:
         """Take in trees, one after the other.
@@ -97,7 +97,7 @@ class Ultrafast:
             for key in sorted(set(self.held.tolist()))
         }
 
-    def _takers(self, key: np.uint64, resampled: Float64Array) -> NDArray[np.intp]:
+    def _takers(self, key: np.uint64, resampled: Float64) -> NDArray[np.intp]:
         """The replicates that take a tree, by its key, their numbers and how often it was met."""
         lead = resampled - self.best
         near = np.flatnonzero(lead > -EPSILON)
@@ -154,7 +154,7 @@ def _correlation(one: Supports, other: Supports) -> float:
     return float(np.asarray(np.corrcoef(rows))[0, 1])
 
 
-def _side_by_side(one: Supports, other: Supports) -> Float64Array:
+def _side_by_side(one: Supports, other: Supports) -> Float64:
     """f64[2, n]: of the splits that either has."""
     keys = np.union1d(one[0], other[0])
     rows = np.zeros((2, keys.size))

@@ -20,8 +20,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from mltree.arrays import Float64
 from mltree.supports.tree_tests import TreeTest, leads
-from mltree.tree.topology import Float64Array
 
 __all__ = ["SCALES", "Multiscale"]
 
@@ -53,7 +53,7 @@ class Multiscale:
         self._sums = np.zeros((2, len(SCALES), n_trees))
         """Of how far each tree is behind the best other one, and of its square."""
 
-    def count(self, scale: int, resampled: Float64Array) -> None:
+    def count(self, scale: int, resampled: Float64) -> None:
         """Take in f64 [n, R] lnL of replicates of ``SCALES[scale]``."""
         behind = leads(resampled)
         won, tied = (np.count_nonzero(is_so, axis=1) for is_so in (behind < 0, behind == 0))
@@ -71,18 +71,18 @@ class Multiscale:
             np.where(is_told, p, ndtr(normal[:, 1] - normal[:, 0])), np.where(is_told, errors, 0.0)
         )
 
-    def _normal(self) -> Float64Array:
+    def _normal(self) -> Float64:
         """The z of every tree and scale, f64 [n, K], if leads are normal."""
         mean, square = self._sums / self._replicates[:, None]
         deviation = np.sqrt(np.maximum(square - mean * mean, 0.0))
         least = np.abs(mean) / FARTHEST
-        z: Float64Array = np.divide(
+        z: Float64 = np.divide(
             mean, np.maximum(deviation, least), out=np.zeros_like(mean), where=mean != 0
         )
         return z.T
 
 
-def fit(counts: Float64Array, replicates: Float64Array) -> tuple[Float64Array, Float64Array]:
+def fit(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     """p-values and their standard errors, f64 [n] each.
 
     counts  f64 [n, K] in how many of f64 [K] replicates a tree was the best
@@ -96,14 +96,14 @@ def fit(counts: Float64Array, replicates: Float64Array) -> tuple[Float64Array, F
     return ndtr(-z), density * np.sqrt(np.maximum(variance, 0.0))
 
 
-def _design() -> Float64Array:
+def _design() -> Float64:
     """What d and c are multiplied with in z, f64 [K, 2]."""
     root = np.sqrt(np.array(SCALES))
-    design: Float64Array = np.stack([root, 1 / root], axis=1)
+    design: Float64 = np.stack([root, 1 / root], axis=1)
     return design
 
 
-def _observed(counts: Float64Array, replicates: Float64Array) -> tuple[Float64Array, Float64Array]:
+def _observed(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     """The z of the counts and their inverse variances, f64 [n, K] each; 0 where there is no z."""
     share = counts / replicates
     telling = (share > 0) & (share < 1)
@@ -113,14 +113,14 @@ def _observed(counts: Float64Array, replicates: Float64Array) -> tuple[Float64Ar
     return z, np.where(telling, density**2 * replicates / variance, 0.0)
 
 
-def _least_squares(z: Float64Array, weight: Float64Array, design: Float64Array) -> Float64Array:
+def _least_squares(z: Float64, weight: Float64, design: Float64) -> Float64:
     """Fits d and c, f64 [n, 2], to z by weighted squares."""
     return _solve(_information(weight, design), np.einsum("nk,kj->nj", weight * z, design))
 
 
 def _most_likely(
-    start: Float64Array, counts: Float64Array, replicates: Float64Array, design: Float64Array
-) -> tuple[Float64Array, Float64Array]:
+    start: Float64, counts: Float64, replicates: Float64, design: Float64
+) -> tuple[Float64, Float64]:
     """The best d and c, f64 [n, 2], and their covariances, f64 [n, 2, 2], by Fisher's scoring.
 
     The likelihood of a probit model has one maximum. A fit that does not get there keeps its start.
@@ -141,8 +141,8 @@ def _most_likely(
 
 
 def _scoring(
-    at: Float64Array, counts: Float64Array, replicates: Float64Array, design: Float64Array
-) -> tuple[Float64Array, Float64Array]:
+    at: Float64, counts: Float64, replicates: Float64, design: Float64
+) -> tuple[Float64, Float64]:
     """Fisher's information f64 [n, 2, 2] and the score f64 [n, 2]."""
     z = at @ design.T
     share = np.clip(ndtr(-z), LEAST_SHARE, 1 - LEAST_SHARE)
@@ -153,12 +153,12 @@ def _scoring(
     return _information(weight, design), -residual @ design
 
 
-def _information(weight: Float64Array, design: Float64Array) -> Float64Array:
-    information: Float64Array = np.einsum("nk,ki,kj->nij", weight, design, design)
+def _information(weight: Float64, design: Float64) -> Float64:
+    information: Float64 = np.einsum("nk,ki,kj->nij", weight, design, design)
     return information
 
 
-def _solve(matrix: Float64Array, right: Float64Array) -> Float64Array:
+def _solve(matrix: Float64, right: Float64) -> Float64:
     """Solutions of 2 x 2 systems, f64 [n, 2]; 0 where they have none."""
     (a, b), (c, d) = np.moveaxis(matrix, 0, -1)
     e, f = right.T

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64, Int32
 from mltree.tree.newick_text import branch, quoted
-from mltree.tree.topology import Float64Array, Int32Array
 from mltree.values import Value
 
 __all__ = ["Clades", "nested", "write_clades"]
@@ -26,17 +26,17 @@ class Clades(Value):
     """The clades of n trees over the same T taxa, tree after tree, each after what it holds."""
 
     taxa: tuple[str, ...]
-    order: Int32Array
+    order: Int32
     """int32 [n, T]: the taxa of a tree as they are written, from left to right."""
-    tip_lengths: Float64Array
+    tip_lengths: Float64
     """float64 [n, T]: of the branches above them, in that order; NaN where there is none."""
-    tree: Int32Array
+    tree: Int32
     """int32 [C], rising: every inner node is a clade, but those that hold all taxa."""
-    first: Int32Array
+    first: Int32
     """int32 [C]: a clade's first tip, a column of ``order``."""
-    last: Int32Array
+    last: Int32
     """int32 [C]: the column after its last tip."""
-    lengths: Float64Array
+    lengths: Float64
     """float64 [C]: of the branch above it; NaN where there is none."""
 
     @property

@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Bool
 from mltree.tree.topology import Tree
 
 __all__ = ["Conflict", "find_conflict"]
-
-Bool = npt.NDArray[np.bool_]
 
 
 class Conflict(NamedTuple):

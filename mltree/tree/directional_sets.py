@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Float64, Int32
 from mltree.tree.fitch import PackedSites, Sets
 from mltree.tree.forest import Forest, ring
-from mltree.tree.topology import Float64Array, Int32Array
 
 __all__ = ["DirectionalSets"]
 
@@ -23,7 +23,7 @@ __all__ = ["DirectionalSets"]
 class DirectionalSets:
     """The sets of some trees; ``twin`` is theirs, and whoever changes it calls :meth:`refresh`."""
 
-    def __init__(self, twin: Int32Array, n_trees: int, sites: PackedSites) -> None:
+    def __init__(self, twin: Int32, n_trees: int, sites: PackedSites) -> None:
         """``twin``: int32[n * 3N], NONE where a tree has no such half-edge yet."""
         self.twin = twin
         self.sites = sites
@@ -40,7 +40,7 @@ class DirectionalSets:
         n_rows = 4 * self.n_tips - 6
         rows = np.where(inner, halves - 2 * self.n_tips, halves // 3)
         offset = n_rows * np.arange(n_trees, dtype=np.int32)[:, None]
-        self.row_of: Int32Array = (rows + offset).astype(np.int32).ravel()
+        self.row_of: Int32 = (rows + offset).astype(np.int32).ravel()
         n_words = len(sites.tips)
         self.sets: Sets = np.zeros((n_words, n_trees * n_rows), dtype=np.uint64)
         tips = sites.tips.reshape(n_words, -1, self.n_tips)
@@ -57,11 +57,11 @@ class DirectionalSets:
             self.sets[:, self.row_of[wave]] = self._joined(wave)
         return self
 
-    def behind(self, halves: Int32Array) -> Sets:
+    def behind(self, halves: Int32) -> Sets:
         """[F, n]: the sets behind half-edges."""
         return self.sets.take(self.row_of[halves], axis=1)
 
-    def refresh(self, halves: Int32Array) -> Int32Array:
+    def refresh(self, halves: Int32) -> Int32:
         """Recompute sets and whatever is made from them, outwards until nothing changes.
 
         Returns: the half-edges whose sets have changed, some more than once.
@@ -75,28 +75,28 @@ class DirectionalSets:
             halves = self.made_from(self.twin[changed[-1]])
         return np.concatenate(changed)
 
-    def made_from(self, halves: Int32Array) -> Int32Array:
+    def made_from(self, halves: Int32) -> Int32:
         """The half-edges, each once, whose sets are made from those behind the twins of these."""
         halves = halves[self.is_inner[halves]]
-        due: Int32Array = np.concatenate([side[halves] for side in self.siblings])
+        due: Int32 = np.concatenate([side[halves] for side in self.siblings])
         place = np.arange(due.size, dtype=np.int32)
         self._place[due] = place  # of those that are equal the last stays
         is_last: NDArray[np.bool_] = self._place[due] == place
         return due[is_last]
 
-    def scores(self, facing: Int32Array, trees: Int32Array) -> Float64Array:
+    def scores(self, facing: Int32, trees: Int32) -> Float64:
         """f64[n]: changes on some trees, with those that any tree needs; others' mean nothing.
 
         facing: all their half-edges that face tip 0 (:meth:`mltree.tree.forest.Forest.facing`)
         """
         one, other = (self.behind(self.twin[side[facing]]) for side in self.siblings)
         changes = self.sites.misses(one, other)
-        scores: Float64Array = np.zeros(self.n_trees) + self.sites.constant
+        scores: Float64 = np.zeros(self.n_trees) + self.sites.constant
         scores += np.bincount(facing // self.n_halves, changes, minlength=self.n_trees)
         roots = trees * np.int32(self.n_halves)
         scores[trees] += self.sites.misses(self.behind(roots), self.behind(self.twin[roots]))
         return scores
 
-    def _joined(self, halves: Int32Array) -> Sets:
+    def _joined(self, halves: Int32) -> Sets:
         one, other = (self.behind(self.twin[side[halves]]) for side in self.siblings)
         return self.sites.join(one, other)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from mltree.alignment.alphabet import Alphabet
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.shares import in_blocks
 from mltree.values import Value
 
@@ -36,7 +37,6 @@ Sets: TypeAlias = NDArray[np.uint64]
 """uint64 [F, n]: n state sets of every site, plane after plane; NumPy's loops run over the sets,
 which are many: join takes a third of the time that it takes on [n, F]."""
 
-Float64 = NDArray[np.float64]
 
 WORD_BITS = 64
 """Sites of a word."""

@@ -13,7 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.tree.topology import NONE, Float64Array, Int32Array, Tree, siblings
+from mltree.arrays import Float64, Int32
+from mltree.tree.topology import NONE, Tree, siblings
 
 __all__ = ["GOLDEN", "Forest", "Trees", "mixed", "ring"]
 
@@ -27,25 +28,25 @@ class Forest:
 
     def __init__(self, trees: Sequence[Tree]) -> None:
         self.n_trees = len(trees)
-        self.n_tips: Int32Array = np.array([tree.n_tips for tree in trees], np.int32)
+        self.n_tips: Int32 = np.array([tree.n_tips for tree in trees], np.int32)
         """int32[n]: T of every tree; and so on."""
-        self.n_edges: Int32Array = 2 * self.n_tips - 3
-        self.n_branches: Int32Array = np.array([tree.n_branches for tree in trees], np.int32)
-        self.n_halves: Int32Array = 6 * self.n_tips - 6
-        self.first_edge: Int32Array = np.cumsum(self.n_edges, dtype=np.int32) - self.n_edges
-        self.first_half: Int32Array = np.cumsum(self.n_halves, dtype=np.int32) - self.n_halves
-        self.twin: Int32Array = np.concatenate([tree.twin for tree in trees])
+        self.n_edges: Int32 = 2 * self.n_tips - 3
+        self.n_branches: Int32 = np.array([tree.n_branches for tree in trees], np.int32)
+        self.n_halves: Int32 = 6 * self.n_tips - 6
+        self.first_edge: Int32 = np.cumsum(self.n_edges, dtype=np.int32) - self.n_edges
+        self.first_half: Int32 = np.cumsum(self.n_halves, dtype=np.int32) - self.n_halves
+        self.twin: Int32 = np.concatenate([tree.twin for tree in trees])
         """int32[3N of all]; without meaning where a tip has no half-edge."""
         self.twin += np.repeat(self.first_half, self.n_halves)
-        self.edge: Int32Array = np.concatenate([tree.edge for tree in trees])
+        self.edge: Int32 = np.concatenate([tree.edge for tree in trees])
         """int32[3N of all]; without meaning where a tip has no half-edge."""
         self.edge += np.repeat(self.first_edge, self.n_halves)
-        self.lengths: Float64Array = np.concatenate([tree.lengths for tree in trees], axis=-1)
+        self.lengths: Float64 = np.concatenate([tree.lengths for tree in trees], axis=-1)
         """float64[E of all], or float64[parts, E of all]"""
         first_inner = np.repeat(self.first_half + 3 * self.n_tips, self.n_halves)
         self.is_inner: NDArray[np.bool_] = np.arange(self.twin.size) >= first_inner
         """bool[3N of all]: half-edges at inner nodes."""
-        self.siblings: tuple[Int32Array, Int32Array] = ring(self.twin.size)
+        self.siblings: tuple[Int32, Int32] = ring(self.twin.size)
         """The other two half-edges of the same inner node, int32[3N of all] each."""
 
     @classmethod
@@ -69,32 +70,32 @@ class Forest:
         )
 
     @property
-    def _told(self) -> tuple[NDArray[np.int32] | Float64Array, ...]:
+    def _told(self) -> tuple[NDArray[np.int32] | Float64, ...]:
         """What tells it from others."""
         return self.n_tips, self.n_branches, self.twin, self.edge, self.lengths
 
     @cached_property
-    def inner(self) -> Int32Array:
+    def inner(self) -> Int32:
         """int32[3(T-2) of all]: every half-edge at an inner node, rising."""
         return np.flatnonzero(self.is_inner).astype(np.int32)
 
     @cached_property
-    def tips(self) -> Int32Array:
+    def tips(self) -> Int32:
         """int32[T of all]: the half-edge of every tip, rising."""
         return np.flatnonzero(~self.is_inner)[::3].astype(np.int32)
 
     @cached_property
-    def tree_of_half(self) -> Int32Array:
+    def tree_of_half(self) -> Int32:
         """int32[3N of all]: which tree a half-edge is of."""
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), self.n_halves)
 
     @cached_property
-    def tree_of_edge(self) -> Int32Array:
+    def tree_of_edge(self) -> Int32:
         """int32[E of all]: which tree an edge is of."""
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), self.n_edges)
 
     @cached_property
-    def behind(self) -> tuple[Int32Array, Int32Array]:
+    def behind(self) -> tuple[Int32, Int32]:
         """The two half-edges, int32[3N of all] each, whose CLAs make that of an inner half-edge."""
         one, other = self.siblings
         return self.twin[one], self.twin[other]
@@ -110,16 +111,16 @@ class Forest:
         n_artificial = n_edges - int(self.n_branches[number])
         return Tree(twin, edge, self.lengths[..., edges].copy(), n_tips, n_artificial)
 
-    def of_trees(self, half: int) -> Int32Array:
+    def of_trees(self, half: int) -> Int32:
         """int32[n]: a half-edge of every tree."""
         return self.first_half + np.int32(half)
 
-    def in_tree(self, halves: Int32Array) -> Int32Array:
+    def in_tree(self, halves: Int32) -> Int32:
         """int32[...]: the numbers of half-edges in their own trees."""
-        own: Int32Array = halves - self.first_half[self.tree_of_half[halves]]
+        own: Int32 = halves - self.first_half[self.tree_of_half[halves]]
         return own
 
-    def central_tips(self) -> Int32Array:
+    def central_tips(self) -> Int32:
         """int32[n]: of every tree the half-edge of the tip that is least far from all others.
 
         The first of several, whatever the numbering of the inner nodes.
@@ -128,7 +129,7 @@ class Forest:
         tip = np.array([of_tree.argmin() for of_tree in levels], np.int32)
         return self.of_trees(0) + 3 * tip
 
-    def waves(self, roots: Int32Array | None = None) -> list[Int32Array]:
+    def waves(self, roots: Int32 | None = None) -> list[Int32]:
         """The inner half-edges that face tip 0, nearest first, an array per distance.
 
         ``roots``: a tip's half-edge of every tree that they face instead, int32[n].
@@ -141,7 +142,7 @@ class Forest:
             wave = np.concatenate([one[wave], other[wave]])
         return waves
 
-    def facing(self, trees: Int32Array) -> tuple[Int32Array, NDArray[np.bool_]]:
+    def facing(self, trees: Int32) -> tuple[Int32, NDArray[np.bool_]]:
         """The inner half-edges of some trees that face tip 0, nearest first.
 
         Returns: them, and bool[n]: which of those are trees, with no branches in a circle.
@@ -158,7 +159,7 @@ class Forest:
         facing = np.concatenate(waves)
         return facing, count == self.n_tips - 2
 
-    def levels(self) -> Int32Array:
+    def levels(self) -> Int32:
         """int32[3N of all]: 1 + the highest level of what a half-edge is made from; tips are 0.
 
         All half-edges of one level can be computed together once the lower levels are.
@@ -217,7 +218,7 @@ class Forest:
             key[self.twin[below]] = whole[self.tree_of_half[below]] - key[below]
         return key
 
-    def shape_keys(self, shortest: float | Float64Array) -> list[int]:
+    def shape_keys(self, shortest: float | Float64) -> list[int]:
         """64 bits of every tree that equal shapes share: all splits by branches that are longer.
 
         Topologies that differ in the order of shorter branches alone are of one shape.
@@ -247,7 +248,7 @@ Trees: TypeAlias = Sequence[Tree] | Forest
 
 
 @lru_cache(maxsize=16)
-def ring(half_edges: int) -> tuple[Int32Array, Int32Array]:
+def ring(half_edges: int) -> tuple[Int32, Int32]:
     """Next and next-but-one half-edge around its node, for every half-edge; read-only."""
     around = siblings(np.arange(half_edges, dtype=np.int32))
     for array in around:

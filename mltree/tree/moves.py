@@ -18,7 +18,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.tree.topology import Float64Array, Int32Array, Tree, siblings
+from mltree.arrays import Float64, Int32
+from mltree.tree.topology import Tree, siblings
 
 __all__ = [
     "Links",
@@ -36,7 +37,7 @@ __all__ = [
     "undo",
 ]
 
-Length: TypeAlias = float | Float64Array
+Length: TypeAlias = float | Float64
 
 
 class SprLengths(NamedTuple):
@@ -62,7 +63,7 @@ class Undo(NamedTuple):
     twins: tuple[int, ...]
     edges: tuple[int, ...]
     ids: tuple[int, ...]
-    lengths: Float64Array
+    lengths: Float64
     """f64[..., ids]"""
 
 
@@ -162,9 +163,9 @@ def undo(tree: Tree, record: Undo) -> None:
 
 def apply_sprs(
     tree: Tree,
-    prunes: Int32Array,
-    targets: Int32Array,
-    lengths: Float64Array | None = None,
+    prunes: Int32,
+    targets: Int32,
+    lengths: Float64 | None = None,
 ) -> tuple[NDArray[np.bool_], list[Undo]]:
     """Apply SPRs in the given order under the loose rule (docs/search.md); the others are skipped.
 
@@ -190,7 +191,7 @@ def apply_sprs(
     return applied, records
 
 
-def compatible(edges: Int32Array) -> NDArray[np.bool_]:
+def compatible(edges: Int32) -> NDArray[np.bool_]:
     """Which moves the loose rule lets through by the edges that they touch, int32 [M, 4], in order.
 
     A move is left out where it touches an edge twice, for its target is adjacent then, or one that
@@ -214,21 +215,21 @@ def compatible(edges: Int32Array) -> NDArray[np.bool_]:
 class Links(NamedTuple):
     """Where some half-edges led, and by which edges."""
 
-    halves: Int32Array
+    halves: Int32
     """int32[6, M]: those that each move rewires."""
-    twins: Int32Array
-    edges: Int32Array
+    twins: Int32
+    edges: Int32
 
     def at(self, which: NDArray[np.bool_]) -> Links:
         """Those of some moves, bool[M]."""
         return Links(*(array[:, which] for array in self))
 
-    def restore(self, twin: Int32Array, edge: Int32Array) -> None:
+    def restore(self, twin: Int32, edge: Int32) -> None:
         """Let them lead there again."""
         twin[self.halves], edge[self.halves] = self.twins, self.edges
 
 
-def rewire(twin: Int32Array, edge: Int32Array, prunes: Int32Array, targets: Int32Array) -> Links:
+def rewire(twin: Int32, edge: Int32, prunes: Int32, targets: Int32) -> Links:
     """Make compatible moves (see ``spr``) all at once, in the arrays of a tree or of a forest.
 
     The caller makes sure that no target is inside its subtree, or looks for circles afterwards.
@@ -253,7 +254,7 @@ def random_nnis(
     tree: Tree,
     fraction: float,
     rng: np.random.Generator,
-    among: Int32Array | None = None,
+    among: Int32 | None = None,
 ) -> list[Undo]:
     """Interchange across a random share of the inner edges, no two of which share a node.
 

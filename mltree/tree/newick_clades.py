@@ -14,13 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.arrays import Bool, Float64, Index, Int32
 from mltree.errors import InputError
 from mltree.tree.clades import Clades
 from mltree.tree.newick import listed
 from mltree.tree.newick_text import MAX_LENGTH, raw_trees, text_of
-from mltree.tree.topology import Float64Array, Int32Array
 from mltree.values import Value
 
 __all__ = ["read_clades", "read_gene_trees", "read_labelled"]
@@ -33,9 +32,6 @@ _IS_MARK = np.isin(np.arange(256), list(b"(),:;"))
 _IN_NUMBERS = np.isin(np.arange(256), list(b"0123456789+-.eE \t\n\r\v\f"))
 _BLANK = 32
 """The last of ASCII's blanks and control characters."""
-
-Bool = NDArray[np.bool_]
-Index = NDArray[np.intp]
 
 
 def read_clades(source: str | Path, like: Clades | None = None, origin: str = "") -> Clades:
@@ -124,9 +120,9 @@ class _Marks:
         """uint8: the mark in front of each gap."""
         self.is_filled = self._count(self.codes > _BLANK) > 0
         step = (self.mark == OPEN).astype(np.int32) - (self.mark == CLOSE)
-        self.depth: Int32Array = np.cumsum(step, dtype=np.int32)
+        self.depth: Int32 = np.cumsum(step, dtype=np.int32)
 
-    def _count(self, counted: Bool) -> Int32Array:
+    def _count(self, counted: Bool) -> Int32:
         """int32: bytes in each gap that count."""
         total = np.concatenate(([0], np.cumsum(counted, dtype=np.int32)))
         return total[self.end] - total[self.start]
@@ -140,7 +136,7 @@ class _Marks:
         return is_tip
 
     @cached_property
-    def tree(self) -> Int32Array:
+    def tree(self) -> Int32:
         """int32: the tree that each gap belongs to."""
         return np.cumsum(self.before == SEMICOLON, dtype=np.int32) - 1
 
@@ -215,7 +211,7 @@ class _Reader:
         proper = seen[closing] - seen[opening] < len(self.taxa or ())
         return [piece.name(label) for label in _cut(piece.text, marks, closing[proper] + 1)]
 
-    def _lengths(self, piece: _Piece, marks: _Marks) -> Float64Array:
+    def _lengths(self, piece: _Piece, marks: _Marks) -> Float64:
         """float64: the length behind the label in each gap; NaN where there is none."""
         gaps = np.flatnonzero(marks.before == COLON)
         lengths = np.full(marks.mark.size, np.nan)
@@ -227,7 +223,7 @@ class _Reader:
             raise self._broken(piece)
         return lengths
 
-    def _taxa(self, piece: _Piece, marks: _Marks, tips: Index) -> Int32Array:
+    def _taxa(self, piece: _Piece, marks: _Marks, tips: Index) -> Int32:
         """int32 [trees, T]: the taxa of the tips."""
         labels = _cut(piece.text, marks, tips)
         starts = np.searchsorted(marks.tree[tips], np.arange(marks.tree[-1] + 2))

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64, Int32
 from mltree.tree.fitch import PackedSites, pack_sites
 from mltree.tree.forest import Forest
 from mltree.tree.reference_parsimony import ReferenceParsimony
-from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree
+from mltree.tree.topology import DEFAULT_LENGTH, Tree
 
 __all__ = [
     "REFERENCE",
@@ -37,19 +38,17 @@ SETS_A_TIP = 5
 class Grove(Protocol):
     """Trees that stand side by side, with the Fitch sets of all their half-edges."""
 
-    def scores(self) -> Float64Array:
+    def scores(self) -> Float64:
         """f64[trees]: changes on every tree, with those that any tree needs."""
 
-    def renew(self, trees: Int32Array, facing: Int32Array) -> Float64Array:
+    def renew(self, trees: Int32, facing: Int32) -> Float64:
         """Follow the forest, in which some trees have changed.
 
         facing   all half-edges of those trees that face tip 0, nearest first
         Returns: f64[trees]: as :meth:`scores`; of other trees they mean nothing.
         """
 
-    def best_targets(
-        self, prunes: Int32Array, cuts: Float64Array
-    ) -> tuple[Int32Array, Int32Array, Float64Array]:
+    def best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
         """Of the prunes that gain, the branch each is best put on, and the changes that saves.
 
         The most gain, then the nearest, then the first half-edge. ``cuts`` f64[prunes]: a walk ends
@@ -63,7 +62,7 @@ class ParsimonyEngine(Protocol):
     grove_bytes: int
     """Of the sets of trees that are best worked on side by side."""
 
-    def grow(self, sites: PackedSites, orders: Int32Array, draws: NDArray[np.uint32]) -> list[Tree]:
+    def grow(self, sites: PackedSites, orders: Int32, draws: NDArray[np.uint32]) -> list[Tree]:
         """Trees by stepwise addition, all lengths 0.
 
         orders  int32[trees, T]: the tips as they come

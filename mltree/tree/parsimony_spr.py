@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Bool, Float64, Int32
 from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
 from mltree.tree.forest import Forest
 from mltree.tree.moves import apply_sprs, compatible, rewire
@@ -27,7 +27,7 @@ from mltree.tree.parsimony import (
     stepwise_additions,
     trees_at_once,
 )
-from mltree.tree.topology import Float64Array, Int32Array, Tree
+from mltree.tree.topology import Tree
 
 __all__ = ["improve", "parsimony_trees", "parsimony_trees_of_each", "reweighted_trees"]
 
@@ -46,8 +46,6 @@ CUTS = (NEAR_CUT, LOSS_CUT)
 MOST_CHARACTERS = 1 << 26
 """Starts x taxa x patterns of the longest of alignments whose starts are made side by side, bytes
 on the way to bits."""
-
-Bool = NDArray[np.bool_]
 
 
 def parsimony_trees(
@@ -149,7 +147,7 @@ def _unlike(added: Sequence[Tree], improved: Sequence[Tree]) -> list[Tree]:
 
 def reweighted_trees(
     sites: InformativeSites,
-    weights: Float64Array,
+    weights: Float64,
     rngs: Sequence[np.random.Generator],
     engine: ParsimonyEngine = REFERENCE,
     improved: bool = True,
@@ -178,7 +176,7 @@ def improve(
     patterns: Patterns | PackedSites,
     cuts: Sequence[float] = CUTS,
     engine: ParsimonyEngine = REFERENCE,
-) -> Float64Array:
+) -> Float64:
     """SPR rounds in place until no move within the last cut helps; f64[trees]: the scores then.
 
     Lengths stay with the edges' ids, for they mean nothing to parsimony. Where sites have rows of
@@ -193,7 +191,7 @@ def improve(
 
 def _improve(
     trees: Sequence[Tree], sites: PackedSites, cuts: Sequence[float], engine: ParsimonyEngine
-) -> Float64Array:
+) -> Float64:
     """As :func:`improve`, all side by side."""
     rounds = _Rounds(trees, sites, cuts, engine)
     while rounds.step():
@@ -233,7 +231,7 @@ class _Rounds:
         self.phase = np.where(self.scores < before, 0, self.phase + is_on).astype(np.int8)
         return True
 
-    def _best_moves(self, prunes: Int32Array) -> tuple[Int32Array, Int32Array]:
+    def _best_moves(self, prunes: Int32) -> tuple[Int32, Int32]:
         """The prunes that gain, and their best targets; tree by tree, best first."""
         number = self.forest.tree_of_half
         a_branch = self.scores / self.forest.n_edges
@@ -242,7 +240,7 @@ class _Rounds:
         order = np.lexsort((-gain, number[prune]))
         return prune[order], target[order]
 
-    def _make_moves(self, prune: Int32Array, target: Int32Array) -> None:
+    def _make_moves(self, prune: Int32, target: Int32) -> None:
         """Apply the moves, best first, fewer and fewer until a tree's score falls."""
         forest = self.forest
         kept = np.flatnonzero(self._loosely(prune, target))
@@ -254,7 +252,7 @@ class _Rounds:
             half = np.bincount(number, minlength=forest.n_trees) // 2
             kept = np.flatnonzero(~fell[number] & (place < half[number]))
 
-    def _loosely(self, prune: Int32Array, target: Int32Array) -> Bool:
+    def _loosely(self, prune: Int32, target: Int32) -> Bool:
         """bool[moves]: which the loose rule lets through, tree by tree."""
         forest = self.forest
         sides = (prune, *(side[prune] for side in forest.siblings), target)
@@ -270,7 +268,7 @@ class _Rounds:
             chosen[own], _ = apply_sprs(forest.tree(tree), *moves)
         return chosen
 
-    def _try_moves(self, prune: Int32Array, target: Int32Array, number: Int32Array) -> Bool:
+    def _try_moves(self, prune: Int32, target: Int32, number: Int32) -> Bool:
         """Make the moves of some prunes, of trees ``number``; take back those of trees no better.
 
         Returns: which trees' scores fell, bool[trees].
@@ -293,6 +291,6 @@ class _Rounds:
         return fell
 
 
-def _present(numbers: Int32Array) -> Int32Array:
+def _present(numbers: Int32) -> Int32:
     """The numbers that occur, rising."""
     return np.flatnonzero(np.bincount(numbers)).astype(np.int32)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mltree.tree.topology import DEFAULT_LENGTH, Float64Array, Int32Array, Tree, tree_from_edges
+from mltree.arrays import Float64, Int32
+from mltree.tree.topology import DEFAULT_LENGTH, Tree, tree_from_edges
 
 __all__ = ["random_topology", "resolved_at_random", "uniform_tree", "yule_tree"]
 
@@ -60,7 +61,7 @@ def yule_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree
     return _unrooted(np.array(ends, np.int32), np.array(lengths), n_tips, mean_length)
 
 
-def resolved_at_random(tree: Tree, edges: Int32Array, rng: np.random.Generator) -> Tree:
+def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tree:
     """The tree with some inner branches contracted, and what they leave resolved by chance.
 
     Every resolution of a polytomy is as likely. Edge ids and lengths stay: an edge that was
@@ -91,7 +92,7 @@ def resolved_at_random(tree: Tree, edges: Int32Array, rng: np.random.Generator) 
     return tree_from_edges(ends, tree.lengths, tree.n_tips, tree.n_artificial)
 
 
-def _unrooted(ends: Int32Array, lengths: Float64Array, n_tips: int, mean: float) -> Tree:
+def _unrooted(ends: Int32, lengths: Float64, n_tips: int, mean: float) -> Tree:
     """The tree without its root, node 0; inner nodes are 1..T-2, and the tips come after them."""
     at_root = np.flatnonzero(ends[:, 0] == 0)
     others = np.flatnonzero(ends[:, 0] != 0)

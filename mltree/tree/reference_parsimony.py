@@ -20,10 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Bool, Float64, Int32
 from mltree.tree.directional_sets import DirectionalSets
 from mltree.tree.fitch import PackedSites, Sets
 from mltree.tree.forest import Forest
-from mltree.tree.topology import NONE, Float64Array, Int32Array, Tree
+from mltree.tree.topology import NONE, Tree
 
 __all__ = ["ReferenceGrove", "ReferenceParsimony"]
 
@@ -42,8 +43,6 @@ LEAST_WORDS = 1 << 16
 WALKS = 8
 """Walks under way that one prune is expected to have; more only cost memory."""
 
-Bool = NDArray[np.bool_]
-
 
 class ReferenceParsimony:
     """Implements :class:`mltree.tree.parsimony.ParsimonyEngine`."""
@@ -51,7 +50,7 @@ class ReferenceParsimony:
     grove_bytes = 1 << 26
     """Of more sets side by side: NumPy's calls cost little then."""
 
-    def grow(self, sites: PackedSites, orders: Int32Array, draws: NDArray[np.uint32]) -> list[Tree]:
+    def grow(self, sites: PackedSites, orders: Int32, draws: NDArray[np.uint32]) -> list[Tree]:
         """Trees by stepwise addition."""
         growth = Growth(sites, len(orders))
         growth.star(orders.T[:3])
@@ -98,7 +97,7 @@ class Growth:
         halves = zip(twin.reshape(count, -1), edge.reshape(count, -1), strict=True)
         return [Tree(t.copy(), e.copy(), np.zeros(n_edges), self.n_tips) for t, e in halves]
 
-    def star(self, tips: Int32Array) -> None:
+    def star(self, tips: Int32) -> None:
         """The trees of the first three tips, int [3, trees]."""
         base = self.first_half + 3 * self.next_node
         for slot, tip in enumerate(tips):
@@ -107,12 +106,12 @@ class Growth:
         self.sets.refresh(np.concatenate([base, base + 1, base + 2]))
         self._refresh_edges((self.first_edge + np.arange(3)[:, None]).ravel())
 
-    def costs(self, tips: Int32Array) -> NDArray[np.float64]:
+    def costs(self, tips: Int32) -> NDArray[np.float64]:
         """float64 [trees, edges so far]: the changes that each tree's tip adds on each edge."""
         new = self.sets.behind(self.first_half + 3 * tips)
         return self.sites.misses(self.edge_sets[:, :, : self.n_edges], new[:, :, None])
 
-    def costs_or_bounds(self, tips: Int32Array) -> NDArray[np.float64]:
+    def costs_or_bounds(self, tips: Int32) -> NDArray[np.float64]:
         """As :meth:`costs`, but of edges out of the question less: still more than the least.
 
         The first words tell most edges from the best: what they cost there is more already than
@@ -135,7 +134,7 @@ class Growth:
                 break
         return costs
 
-    def insert(self, tips: Int32Array, edges: Int32Array) -> None:
+    def insert(self, tips: Int32, edges: Int32) -> None:
         """Put a tip onto an edge of every tree; its near half keeps the edge's id."""
         old = self.first_edge + edges
         near = self.edge_half[old]
@@ -158,12 +157,12 @@ class Growth:
         """[F, n * E]: the edges of all trees."""
         return self.edge_sets.reshape(len(self.edge_sets), -1)
 
-    def _link(self, one: Int32Array, other: Int32Array, edge: Int32Array) -> None:
+    def _link(self, one: Int32, other: Int32, edge: Int32) -> None:
         self.twin[one], self.twin[other] = other, one
         self.edge[one] = self.edge[other] = edge
         self.edge_half[edge] = one
 
-    def _refresh_edges(self, edges: Int32Array) -> None:
+    def _refresh_edges(self, edges: Int32) -> None:
         halves = self.edge_half[edges]
         one, other = self.sets.behind(halves), self.sets.behind(self.twin[halves])
         self._flat_edge_sets[:, edges] = self.sites.join(one, other)
@@ -178,22 +177,20 @@ class ReferenceGrove:
         self._twin = forest.twin.copy()
         """Where half-edges led when the sets were made."""
 
-    def scores(self) -> Float64Array:
+    def scores(self) -> Float64:
         """f64[trees]: of all trees."""
         trees = np.arange(self._forest.n_trees, dtype=np.int32)
         facing, _ = self._forest.facing(trees)
         return self._sets.scores(facing, trees)
 
-    def renew(self, trees: Int32Array, facing: Int32Array) -> Float64Array:
+    def renew(self, trees: Int32, facing: Int32) -> Float64:
         """f64[trees of all]: the changes of these; only sets that differ are made again."""
         moved = np.flatnonzero(self._forest.twin != self._twin).astype(np.int32)
         self._twin[moved] = self._forest.twin[moved]
         self._sets.refresh(self._sets.made_from(moved))
         return self._sets.scores(facing, trees)
 
-    def best_targets(
-        self, prunes: Int32Array, cuts: Float64Array
-    ) -> tuple[Int32Array, Int32Array, Float64Array]:
+    def best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
         """For all prunes, some at a time."""
         step = max(1, CHUNK_WORDS // (len(self._sets.sets) * WALKS))
         firsts = range(0, prunes.size, step)
@@ -201,9 +198,7 @@ class ReferenceGrove:
         prune, target, gain = (np.concatenate(columns) for columns in zip(*found, strict=True))
         return prune, target, gain
 
-    def _best_targets(
-        self, prunes: Int32Array, cuts: Float64Array
-    ) -> tuple[Int32Array, Int32Array, Float64Array]:
+    def _best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
         """For a chunk of prunes: those that gain, their best target, and the gain."""
         subtrees = self._sets.behind(self._sets.twin[prunes])
         here = self._costs_here(prunes, subtrees)
@@ -223,13 +218,13 @@ class ReferenceGrove:
         first = order[np.flatnonzero(np.diff(prune[order], prepend=-1))]
         return prunes[prune[first]], target[first], gain[first]
 
-    def _costs_here(self, prunes: Int32Array, subtrees: Sets) -> Float64Array:
+    def _costs_here(self, prunes: Int32, subtrees: Sets) -> Float64:
         """The changes that each subtree costs where it is."""
         sets = self._sets
         left, right = (sets.behind(sets.twin[side[prunes]]) for side in sets.siblings)
         return sets.sites.misses(sets.sites.join(left, right), subtrees)
 
-    def _start(self, prunes: Int32Array) -> _Wave:
+    def _start(self, prunes: Int32) -> _Wave:
         """Both ways out of every attachment node, with the other way's subtree behind."""
         left, right = (self._sets.twin[side[prunes]] for side in self._sets.siblings)
         ahead, behind = np.concatenate((left, right)), np.concatenate((right, left))
@@ -242,7 +237,7 @@ class ReferenceGrove:
         on = np.flatnonzero(keep & self._sets.is_inner[wave.at])
         return _Wave(wave.prune[on], wave.at[on], wave.near.take(on, axis=1))
 
-    def _advance(self, wave: _Wave, subtrees: Sets) -> tuple[Int32Array, Float64Array, _Wave]:
+    def _advance(self, wave: _Wave, subtrees: Sets) -> tuple[Int32, Float64, _Wave]:
         """Cross both edges ahead of every walk.
 
         Returns: the edges crossed, by their near halves, what the subtree costs there, the walks.
@@ -263,9 +258,9 @@ class ReferenceGrove:
 class _Wave:
     """Where the walks of a chunk of prunes stand: just across an edge, at half-edge ``at``."""
 
-    prune: Int32Array
+    prune: Int32
     """int32 [C]: the prune's number in the chunk"""
-    at: Int32Array
+    at: Int32
     """int32 [C]: the half-edge by which the walk arrives"""
     near: Sets
     """[F, C]: the set of all that lies behind the walk, without the subtree"""

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import Int32, UInt64
 from mltree.tree.forest import Forest, mixed
-from mltree.tree.topology import Int32Array, Tree, siblings
+from mltree.tree.topology import Tree, siblings
 
 __all__ = ["SplitSums", "splits_of"]
-
-UInt64Array = NDArray[np.uint64]
 
 
 class SplitSums:
@@ -26,17 +25,17 @@ class SplitSums:
 
     def __init__(self, tree: Tree) -> None:
         near = Forest([tree]).tip_sets
-        self._faced: UInt64Array = near[tree.twin]
+        self._faced: UInt64 = near[tree.twin]
         """uint64[3N]: the tips that a half-edge faces."""
-        self._all: UInt64Array = near[:1] + self._faced[:1]  # no scalars: their sums may overflow
-        self.edges: Int32Array = tree.inner_edges
+        self._all: UInt64 = near[:1] + self._faced[:1]  # no scalars: their sums may overflow
+        self.edges: Int32 = tree.inner_edges
         self._ends = tree.edge_halves[self.edges]
-        self.splits: UInt64Array = self._key(self._faced[self._ends[:, 0]])
+        self.splits: UInt64 = self._key(self._faced[self._ends[:, 0]])
         """uint64[T - 3]: the keys of the inner splits, by rising edge."""
         self.topology = int(self.splits.sum(dtype=np.uint64))
         """The key of the tree."""
 
-    def interchanges(self) -> UInt64Array:
+    def interchanges(self) -> UInt64:
         """uint64[2(T - 3)]: the keys of both neighbours across each inner edge (:func:`.nni`)."""
         near, far = self._ends.T
         stays = self._faced[siblings(near)[1]]
@@ -44,7 +43,7 @@ class SplitSums:
         without = np.uint64(self.topology) - self.splits
         return np.stack([without + self._key(side) for side in joined], axis=1).ravel()
 
-    def quartets(self, halves: Int32Array) -> tuple[UInt64Array, NDArray[np.intp]]:
+    def quartets(self, halves: Int32) -> tuple[UInt64, NDArray[np.intp]]:
         """Keys of subtrees joined two and two, uint64[n], the same in any tree; and their order.
 
         halves  int32[n, 4]: half-edges that face them, those that are joined beside each other
@@ -57,11 +56,11 @@ class SplitSums:
         order = np.take_along_axis(inside, np.argsort(pairs, axis=1)[:, :, None], axis=1)
         return mixed(pairs.sum(axis=1, dtype=np.uint64)), order.reshape(-1, 4)
 
-    def _key(self, side: UInt64Array) -> UInt64Array:
+    def _key(self, side: UInt64) -> UInt64:
         return _split(side, self._all - side)
 
 
-def splits_of(trees: Sequence[Tree]) -> UInt64Array:
+def splits_of(trees: Sequence[Tree]) -> UInt64:
     """uint64[n, T - 3]: the keys of the inner splits of many trees of as many tips, in no order."""
     forest = Forest(trees)
     inner = forest.inner
@@ -71,6 +70,6 @@ def splits_of(trees: Sequence[Tree]) -> UInt64Array:
     return keys.reshape(len(trees), -1)
 
 
-def _split(one: UInt64Array, other: UInt64Array) -> UInt64Array:
+def _split(one: UInt64, other: UInt64) -> UInt64:
     """The keys of splits, of the sums of their sides."""
     return mixed(mixed(one) + mixed(other))

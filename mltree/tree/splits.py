@@ -7,20 +7,18 @@ bit a tip. Letters: T tips, E = 2T-3 edges, B = ceil(T/64) words.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mltree.arrays import UInt64
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree, siblings
 
 __all__ = ["facing", "lengths_in", "robinson_foulds", "same_topology", "splits", "topology_key"]
 
-UInt64Array: TypeAlias = NDArray[np.uint64]
 
-
-def splits(tree: Tree) -> UInt64Array:
+def splits(tree: Tree) -> UInt64:
     """uint64 [E, B]: for every edge id the tips on the side without tip 0; tip t is bit t."""
     n_words = -(-tree.n_tips // 64)
     behind = np.zeros((tree.n_nodes, n_words), dtype=np.uint64)

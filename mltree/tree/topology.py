@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from mltree.arrays import Float64, Int32
 
 __all__ = [
     "DEFAULT_LENGTH",
     "NONE",
-    "Float64Array",
-    "Int32Array",
     "Tree",
     "check_tree",
     "inner_halves",
@@ -29,9 +29,7 @@ __all__ = [
     "tree_from_edges",
 ]
 
-Int32Array: TypeAlias = NDArray[np.int32]
-Float64Array: TypeAlias = NDArray[np.float64]
-Half = TypeVar("Half", int, Int32Array)
+Half = TypeVar("Half", int, Int32)
 
 NONE = -1
 """What ``twin`` and ``edge`` hold at the two half-edges that a tip does not use."""
@@ -50,7 +48,7 @@ def siblings(half: Half) -> tuple[Half, Half]:
     return base + (half + 1) % 3, base + (half + 2) % 3
 
 
-def inner_halves(halves: Int32Array, n_tips: int) -> Int32Array:
+def inner_halves(halves: Int32, n_tips: int) -> Int32:
     """Those of the half-edges that sit at inner nodes, order kept."""
     return halves[halves >= 3 * n_tips]
 
@@ -68,9 +66,9 @@ class Tree:
              a polytomy takes here; their length is 0 and stays so
     """
 
-    twin: Int32Array
-    edge: Int32Array
-    lengths: Float64Array
+    twin: Int32
+    edge: Int32
+    lengths: Float64
     n_tips: int
     n_artificial: int = 0
 
@@ -90,7 +88,7 @@ class Tree:
         return self.n_edges - self.n_artificial
 
     @property
-    def edge_halves(self) -> Int32Array:
+    def edge_halves(self) -> Int32:
         """int32 [E, 2]: the two half-edges of each edge, the lower number first."""
         lower = np.flatnonzero(self.twin > np.arange(self.twin.size)).astype(np.int32)
         halves = np.empty((self.n_edges, 2), dtype=np.int32)
@@ -99,7 +97,7 @@ class Tree:
         return halves
 
     @property
-    def inner_edges(self) -> Int32Array:
+    def inner_edges(self) -> Int32:
         """int32 [T-3 or less]: ids, rising, of the branches that join two inner nodes."""
         nearer = self.edge_halves[: self.n_branches, 0]
         return np.flatnonzero(nearer >= 3 * self.n_tips).astype(np.int32)
@@ -125,14 +123,14 @@ class Tree:
         twin, edge, lengths = self.twin.copy(), self.edge.copy(), self.lengths.copy()
         return Tree(twin, edge, lengths, self.n_tips, self.n_artificial)
 
-    def with_lengths(self, lengths: Float64Array) -> Tree:
+    def with_lengths(self, lengths: Float64) -> Tree:
         """The same topology, sharing its arrays, with a copy of lengths; artificial ones are 0."""
         own = np.array(lengths)
         if self.n_artificial:
             own[..., self.n_branches :] = 0.0
         return Tree(self.twin, self.edge, own, self.n_tips, self.n_artificial)
 
-    def with_each(self, lengths: Float64Array) -> list[Tree]:
+    def with_each(self, lengths: Float64) -> list[Tree]:
         """What :meth:`with_lengths` makes of every row of f64[n, ...], with views of one copy."""
         rows = np.array(lengths)
         rows[..., self.n_branches :] = 0.0
@@ -156,7 +154,7 @@ class Tree:
         """Check every invariant. Raises: ValueError naming the first one that is broken."""
         check_tree(self)
 
-    def waves_from(self, edge: int) -> Iterator[Int32Array]:
+    def waves_from(self, edge: int) -> Iterator[Int32]:
         """The inner half-edges that face an edge, nearest first, one array per distance.
 
         Half-edges of one wave do not depend on each other, only on the next wave and on tips.
@@ -168,7 +166,7 @@ class Tree:
             yield wave
             wave = inner_halves(self.twin[np.concatenate(siblings(wave))], self.n_tips)
 
-    def postorder(self, edge: int) -> Int32Array:
+    def postorder(self, edge: int) -> Int32:
         """int32 [T-2]: the inner half-edges that face an edge, each after what it is made from."""
         waves = list(self.waves_from(edge))
         return np.concatenate(waves)[::-1].copy()
@@ -206,7 +204,7 @@ def tree_from_edges(
     return tree
 
 
-def _check_degrees(nodes: Int32Array, n_tips: int) -> None:
+def _check_degrees(nodes: Int32, n_tips: int) -> None:
     n_nodes = 2 * n_tips - 2
     if nodes.min() < 0 or nodes.max() >= n_nodes:
         raise ValueError(f"node numbers must lie in 0..{n_nodes - 1}")
@@ -238,9 +236,9 @@ def _check_shapes(tree: Tree) -> None:
             raise ValueError(f"{name} must be {np.dtype(kind).name} {list(shape)}")
 
 
-def _used(tree: Tree) -> Int32Array:
+def _used(tree: Tree) -> Int32:
     halves = np.arange(3 * tree.n_nodes, dtype=np.int32)
-    used: Int32Array = halves[(halves >= 3 * tree.n_tips) | (halves % 3 == 0)]
+    used: Int32 = halves[(halves >= 3 * tree.n_tips) | (halves % 3 == 0)]
     return used
 
 

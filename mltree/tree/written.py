@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mltree.arrays import Float64, Int32
 from mltree.errors import InputError
 from mltree.numerals import decimal
 from mltree.tree.newick_text import RawTree, branch, quoted, raw_trees, text_of
-from mltree.tree.topology import NONE, Float64Array, Int32Array
+from mltree.tree.topology import NONE
 from mltree.values import Value
 
 __all__ = ["WrittenTree", "read_written"]
@@ -30,9 +31,9 @@ _TOKEN = re.compile(r"[(),;]|:[^(),;]*|\d+")
 class WrittenTree(Value, eq=False):
     """A rooted tree of any shape."""
 
-    parent: Int32Array
+    parent: Int32
     """int32 [N]: NONE for the root."""
-    lengths: Float64Array
+    lengths: Float64
     """float64 [N]: of the branch above each node; NaN where there is none."""
     labels: tuple[str, ...]
     """N names of tips, and of inner nodes whatever is written there, often a support; or ''."""
@@ -56,7 +57,7 @@ class WrittenTree(Value, eq=False):
         return tuple(node for node, below in enumerate(self.children) if not below)
 
     @cached_property
-    def n_below(self) -> Int32Array:
+    def n_below(self) -> Int32:
         """int32 [N]: tips of each subtree; a tip counts itself."""
         count = np.zeros(self.n_nodes, np.int32)
         count[list(self.tips)] = 1
@@ -70,7 +71,7 @@ class WrittenTree(Value, eq=False):
         return bool(np.isfinite(self.lengths[1:]).any())
 
     @cached_property
-    def heights(self) -> Float64Array:
+    def heights(self) -> Float64:
         """float64 [N]: distance from the root, a branch of unknown length as nothing."""
         height = np.nan_to_num(self.lengths, nan=0.0)
         height[0] = 0.0
@@ -79,7 +80,7 @@ class WrittenTree(Value, eq=False):
         return height
 
     @cached_property
-    def supports(self) -> Float64Array:
+    def supports(self) -> Float64:
         """float64 [N]: labels of inner nodes as numbers; NaN where they are none, and at tips."""
         values = np.full(self.n_nodes, np.nan)
         for node, label in enumerate(self.labels):

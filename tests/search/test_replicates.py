@@ -6,11 +6,9 @@ import re
 from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 import mltree
-
-Int = NDArray[np.int64]
+from mltree.arrays import Int64
 
 SHORTEST = 1.5e-6
 CHI_SQUARE = 13.8
@@ -33,7 +31,7 @@ def star(sites: int, seed: int) -> dict[str, str]:
     """
     rng = np.random.default_rng(seed)
 
-    def evolved(states: Int, length: float) -> Int:
+    def evolved(states: Int64, length: float) -> Int64:
         hit = rng.random(states.size) < 1 - np.exp(-4 / 3 * length)
         return np.where(hit, rng.integers(0, 4, states.size), states)
 

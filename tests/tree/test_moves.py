@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mltree.arrays import Int32
 from mltree.tree.moves import (
     SprLengths,
     apply_sprs,
@@ -17,7 +18,7 @@ from mltree.tree.moves import (
 )
 from mltree.tree.random_trees import random_topology
 from mltree.tree.splits import robinson_foulds, same_topology, topology_key
-from mltree.tree.topology import Int32Array, Tree, siblings
+from mltree.tree.topology import Tree, siblings
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(4, 40)
@@ -146,7 +147,7 @@ def test_an_interchange_at_a_tip_is_refused() -> None:
         nni(tree, int(tree.edge[0]), 0)
 
 
-def random_sprs(tree: Tree, n: int, rng: np.random.Generator) -> tuple[Int32Array, Int32Array]:
+def random_sprs(tree: Tree, n: int, rng: np.random.Generator) -> tuple[Int32, Int32]:
     prunes = np.array([random_prune(tree, rng) for _ in range(n)], dtype=np.int32)
     targets = np.array([random_half(tree, rng) for _ in range(n)], dtype=np.int32)
     return prunes, targets

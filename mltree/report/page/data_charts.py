@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.events.alignments import AlignmentSummary
 from mltree.report.page.charts import (
     Scale,
@@ -20,7 +21,6 @@ from mltree.report.page.charts import (
     words,
 )
 from mltree.report.tables import MAX_P_VALUE
-from mltree.tree.topology import Float64Array
 
 __all__ = ["composition_chart", "site_chart", "taxon_gap_chart"]
 
@@ -63,7 +63,7 @@ def site_chart(patterns: Patterns) -> str:
     return chart(WIDTH, 222, "gaps and states along the alignment", parts)
 
 
-def _by_site(patterns: Patterns) -> tuple[Float64Array, Float64Array]:
+def _by_site(patterns: Patterns) -> tuple[Float64, Float64]:
     """f64 [sites]: share of gaps, and states that are seen for certain, at least 1."""
     alphabet = patterns.alphabet
     gaps = (patterns.codes == alphabet.gap_code).mean(axis=0)
@@ -73,7 +73,7 @@ def _by_site(patterns: Patterns) -> tuple[Float64Array, Float64Array]:
     return gaps[patterns.site_pattern], np.maximum(seen, 1.0)[patterns.site_pattern]
 
 
-def _top(states: Float64Array) -> float:
+def _top(states: Float64) -> float:
     bins = np.array_split(states, min(MOST_BINS, len(states)))
     return float(max(part.mean() for part in bins))
 
@@ -128,7 +128,7 @@ def _deviation(patterns: Patterns, tip: int, p_values: Sequence[float]) -> str:
     return f"{patterns.taxa[tip]}: p = {p_values[tip]:.2g}"
 
 
-def _shares(patterns: Patterns) -> Float64Array:
+def _shares(patterns: Patterns) -> Float64:
     """f64 [T, S]: of each state among the certain characters of a sequence; NaN without any."""
     alphabet = patterns.alphabet
     codes = alphabet.state_codes
@@ -138,5 +138,5 @@ def _shares(patterns: Patterns) -> Float64Array:
     ]
     counts = np.array(rows)
     with np.errstate(invalid="ignore"):
-        shares: Float64Array = counts / counts.sum(axis=1, keepdims=True)
+        shares: Float64 = counts / counts.sum(axis=1, keepdims=True)
     return shares

@@ -8,10 +8,10 @@ from itertools import combinations
 
 import numpy as np
 
+from mltree.arrays import Float64
 from mltree.model.eigen import ModelArrays
 from mltree.model.substitution import Model
 from mltree.report.page.charts import Scale, bar, chart, circle, line, words
-from mltree.tree.topology import Float64Array
 
 __all__ = ["categories_chart", "matrix_chart"]
 
@@ -27,7 +27,7 @@ BAR_LENGTH = 70.0
 """Of the most frequent state."""
 
 
-def matrix_chart(model: Model, frequencies: Float64Array | None) -> str:
+def matrix_chart(model: Model, frequencies: Float64 | None) -> str:
     """Bubbles whose areas are exchangeabilities, and the states' frequencies beside them.
 
     ``frequencies``: f64 [S]; None where they are not known.
@@ -64,7 +64,7 @@ def matrix_chart(model: Model, frequencies: Float64Array | None) -> str:
 
 
 def _frequency_bars(
-    states: Sequence[str], frequencies: Float64Array, x: float, top: float, cell: float
+    states: Sequence[str], frequencies: Float64, x: float, top: float, cell: float
 ) -> list[str]:
     across = Scale(0.0, float(frequencies.max()), 0.0, BAR_LENGTH)
     parts = [words(x, top - 9, "frequency", "tick")]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from mltree.alignment.patterns import Patterns
+from mltree.arrays import Float64
 from mltree.events.alignments import AlignmentSummary
 from mltree.model.mixtures import Matrices
 from mltree.model.substitution import Model
@@ -18,7 +19,6 @@ from mltree.report.page.facts import Facts
 from mltree.report.page.model_charts import categories_chart, matrix_chart
 from mltree.report.page.run_charts import lnl_chart, starts_chart, time_chart
 from mltree.report.tables import MAX_P_VALUE, check_lines
-from mltree.tree.topology import Float64Array
 from mltree.tree.written import WrittenTree
 from mltree.values import Value
 
@@ -196,7 +196,7 @@ def _pictures(part: PartModel, subject: Subject) -> str:
     return f'<div class="side">{"".join(drawn)}</div>'
 
 
-def _frequencies(model: Model, subject: Subject, is_lone: bool) -> Float64Array | None:
+def _frequencies(model: Model, subject: Subject, is_lone: bool) -> Float64 | None:
     if not np.isnan(model.frequencies).any():
         return model.frequencies
     if subject.patterns is None or not is_lone:
