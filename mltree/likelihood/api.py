@@ -17,7 +17,7 @@ import numpy as np
 from mltree.arrays import Float64, Int32
 from mltree.contract import Control, RunKind
 from mltree.errors import DeviceMemoryError
-from mltree.likelihood import batches, planner, programs
+from mltree.likelihood import planner, programs
 from mltree.likelihood.cases import Case, Cases, distinct
 from mltree.likelihood.classes import Columns, single_classes
 from mltree.likelihood.engine import NO_CONTROL, Engine, Result, Weights
@@ -100,7 +100,7 @@ class Likelihood:
             self._log_likelihoods(trees[batch], own, longest, RunKind.EVALUATE_SITES)
             return self.engine.site_log_likelihoods(len(own))
 
-        return batches.rows_in_batches(len(trees), at_once, score)
+        return rows_in_batches(len(trees), at_once, score)
 
     def derivatives(self, tree: Tree, case: Case) -> tuple[float, Float64, Float64]:
         """lnL, and first and second derivatives of lnL in every branch length, as those."""
@@ -174,7 +174,7 @@ class Likelihood:
         Simultaneous guarded Newton steps on the device, never to a worse end; polytomies stay.
         They may stop short where HOPE times what a step promises ends below ``floors`` f64[n].
         """
-        order = batches.dealt(cases)
+        order = dealt(cases)
         trees, cases = [trees[n] for n in order], [cases[n] for n in order]
         low = np.full(len(trees), -np.inf) if floors is None else floors[order]
 
@@ -182,7 +182,7 @@ class Likelihood:
             return self._smooth(trees[batch], cases[batch], epsilon, max_passes, low[batch])
 
         at_once = self._at_once(list(map(planner.slots_of, trees)), cases)
-        lnl: Float64 = np.concatenate(batches.in_batches(len(trees), at_once, smooth))
+        lnl: Float64 = np.concatenate(in_batches(len(trees), at_once, smooth))
         return lnl[np.argsort(order)]
 
     def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
@@ -254,7 +254,7 @@ class Likelihood:
 
         def at_once(first: int) -> int:
             room, parts = self.engine.room, self.engine.parts
-            return batches.trees_at_once(every[first:], number[first:], table, room, parts, beside)
+            return trees_at_once(every[first:], number[first:], table, room, parts, beside)
 
         return at_once
 
@@ -271,14 +271,14 @@ class Likelihood:
             own = trees[batch], cases[batch]
             return self._log_likelihoods(*own, longest, RunKind.EVALUATE, by_part)
 
-        return np.concatenate(batches.in_batches(len(trees), at_once, score))
+        return np.concatenate(in_batches(len(trees), at_once, score))
 
     def _by_matrices(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Callable[[int], int]:
         """Tells how many trees there is room for at once if they take turns."""
         size = sum(arrays.n_categories * arrays.n_states**2 for arrays in cases[0].models)
         size *= 8 * max(tree.n_edges for tree in trees)
         most = max(tree.n_tips for tree in trees) - 2
-        return lambda first: batches.turns_at_once(most, size, cases[first:], self.engine.room)
+        return lambda first: turns_at_once(most, size, cases[first:], self.engine.room)
 
     def hold(self, trees: Trees, cases: Sequence[Case]) -> Cases:
         """Make the directional CLAs of trees resident that are not yet, in the planner's slots."""
