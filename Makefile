@@ -9,7 +9,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 BENCH ?= table1
-MUTANTS ?= mltree/alignment mltree/model mltree/search mltree/tree
+MUTANTS ?= mltree/data mltree/models mltree/treesearch mltree/tree
 
 # An empty environment has no PATH either.
 PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin

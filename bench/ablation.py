@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from mltree.placement import Resources, place
-from mltree.problem import load_problem
-from mltree.search.driver import StartingTree, search
-from mltree.settings import PhaseSettings, SearchSettings, preset
+from mltree.fit.settings import PhaseSettings, SearchSettings, preset
+from mltree.runs.engines import Resources, place
+from mltree.runs.problem import load_problem
 from mltree.tree.parsimony import stepwise_addition
 from mltree.tree.parsimony_spr import parsimony_trees
+from mltree.treesearch.driver import StartingTree, search
 
 __all__ = ["VARIANTS", "Tally", "main"]
 

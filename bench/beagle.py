@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.workloads import Workload
-from mltree.likelihood import planner
-from mltree.likelihood.cases import Cases
+from mltree.program import planner
+from mltree.program.cases import Cases
 from mltree.tree.topology import Tree
 
 __all__ = ["Beagle", "BeagleError", "find_beagle"]

@@ -19,13 +19,13 @@ from bench.contenders import Contender
 from bench.kernels import times_of
 from bench.results import Row, Run, repeated
 from bench.workloads import workload
-from mltree.contract import CASE, RunKind
-from mltree.likelihood import planner, programs
-from mltree.likelihood.cases import Cases
-from mltree.likelihood.engine import NO_CONTROL, Engine
-from mltree.likelihood.program import Program
-from mltree.placement import place
-from mltree.settings import BranchSettings
+from mltree.fit.settings import BranchSettings
+from mltree.program import builders, planner
+from mltree.program.cases import Cases
+from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.program import Program
+from mltree.runs.engines import place
+from mltree.system.contract import CASE, RunKind
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -123,7 +123,7 @@ def _parts(case: ManyProblems, contender: Contender, seed: int) -> Calls:
     for parts, way in ((case.count, "together"), (1, "one part")):
         whole = replace(case, patterns=case.patterns * case.count // parts)
         engine, tree = _opened(whole, contender, seed, parts, parts)
-        program = programs.derivatives([tree], Cases.alike(1, parts))
+        program = builders.derivatives([tree], Cases.alike(1, parts))
         yield way, _runs(engine, program, tree.lengths)
 
 
@@ -136,10 +136,10 @@ def _weights(case: ManyProblems, contender: Contender, seed: int) -> Calls:
     records = np.zeros(case.count, CASE)
     records["parts"], records["weights"] = 1, np.arange(case.count)
     control = planner.control_records(case.count, SMOOTHING_GAIN, MAX_PASSES)
-    together = programs.smoothing([tree] * case.count, MAX_PASSES, Cases(records))
+    together = builders.smoothing([tree] * case.count, MAX_PASSES, Cases(records))
     yield "together", _runs(engine, together, np.tile(tree.lengths, case.count), control)
     alone = [
-        programs.smoothing([tree], MAX_PASSES, Cases(records[n : n + 1])) for n in range(case.count)
+        builders.smoothing([tree], MAX_PASSES, Cases(records[n : n + 1])) for n in range(case.count)
     ]
 
     def one_by_one() -> None:
@@ -157,10 +157,10 @@ def _loci(case: ManyProblems, contender: Contender, seed: int) -> Calls:
         tree.lengths[:] = rng.exponential(0.1, tree.n_edges) + 1e-4
     records = np.zeros(case.count, CASE)
     records["first_part"], records["parts"] = np.arange(case.count), 1
-    walk = programs.walk(trees, case.taxa, cases=Cases(records))
+    walk = builders.walk(trees, case.taxa, cases=Cases(records))
     yield "together", _runs(engine, walk, np.concatenate([tree.lengths for tree in trees]))
     few = [
-        (programs.walk([trees[n]], case.taxa, cases=Cases(records[n : n + 1])), trees[n].lengths)
+        (builders.walk([trees[n]], case.taxa, cases=Cases(records[n : n + 1])), trees[n].lengths)
         for n in range(case.count)
     ]
 
@@ -180,9 +180,9 @@ def _rell(case: ManyProblems, contender: Contender, seed: int) -> Calls:
     records = np.zeros(case.count, CASE)
     records["parts"] = 1
     trees, cases = [tree] * case.count, Cases(records)
-    walk = programs.walk(trees, case.taxa, RunKind.EVALUATE_SITES, cases)
+    walk = builders.walk(trees, case.taxa, RunKind.EVALUATE_SITES, cases)
     engine.run(walk, np.tile(tree.lengths, case.count), NO_CONTROL)
-    yield "together", _runs(engine, programs.rell(case.count, case.count), np.zeros(0))
+    yield "together", _runs(engine, builders.rell(case.count, case.count), np.zeros(0))
 
 
 _KINDS: dict[str, Callable[[ManyProblems, Contender, int], Calls]] = {

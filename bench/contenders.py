@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from bench.provenance import cores
 from mltree.device.discovery import REFERENCE, find_devices
-from mltree.placement import Resources
+from mltree.runs.engines import Resources
 
 __all__ = ["ONE_THREAD", "Contender", "contenders"]
 

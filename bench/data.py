@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.provenance import ROOT
-from mltree.alignment import Alignment, compress, read_alignment
-from mltree.model import default_model_name
+from mltree.data.alignments import Alignment, read_alignment
+from mltree.data.patterns import compress
+from mltree.models.names import default_model_name
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import packed, stepwise_addition
 from mltree.tree.random_trees import random_topology

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from bench.contenders import Contender
 from bench.results import Row, Run
-from mltree.likelihood.cases import Case
-from mltree.placement import place
-from mltree.problem import load_problem
-from mltree.settings import SearchSettings
+from mltree.fit.settings import SearchSettings
+from mltree.program.cases import Case
+from mltree.runs.engines import place
+from mltree.runs.problem import load_problem
 from mltree.tree.newick import read_newick
 
 __all__ = ["TOLERANCE", "measure"]

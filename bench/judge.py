@@ -13,12 +13,12 @@ import numpy as np
 from bench.contenders import Contender
 from bench.data import Dataset
 from mltree.device.discovery import REFERENCE
-from mltree.events import ignore
-from mltree.likelihood.cases import Case
-from mltree.placement import Resources, place
-from mltree.problem import load_problem
-from mltree.runs.run import FIXED_TOPOLOGY, evaluate
-from mltree.settings import ModelSettings, SearchSettings
+from mltree.fit.settings import ModelSettings, SearchSettings
+from mltree.program.cases import Case
+from mltree.runs.engines import Resources, place
+from mltree.runs.problem import load_problem
+from mltree.runs.steps import FIXED_TOPOLOGY, evaluate
+from mltree.system.events import ignore
 from mltree.tree.newick import read_newick
 from mltree.tree.splits import topology_key
 from mltree.tree.topology import DEFAULT_LENGTH

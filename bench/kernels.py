@@ -20,17 +20,17 @@ from bench.contenders import Contender
 from bench.limits import Limits, measure_limits
 from bench.results import Row, Run, repeated
 from bench.workloads import Workload, workload
-from mltree.contract import CONTROL_WORDS
-from mltree.errors import MltreeError
-from mltree.likelihood import programs
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.likelihood.engine import Engine
-from mltree.likelihood.program import Program
-from mltree.likelihood.reference import ReferenceEngine
-from mltree.placement import place
-from mltree.search.neighbourhood import Neighbourhood
-from mltree.settings import BranchSettings
+from mltree.fit.settings import BranchSettings
+from mltree.likelihood.likelihood import Likelihood
+from mltree.program import builders
+from mltree.program.cases import Case
+from mltree.program.engine import Engine
+from mltree.program.program import Program
+from mltree.program.reference import ReferenceEngine
+from mltree.runs.engines import place
+from mltree.system.contract import CONTROL_WORDS
+from mltree.system.errors import MltreeError
+from mltree.treesearch.scoring import Neighbourhood
 
 __all__ = ["SIZES", "SMOKE", "Size", "measure", "times_of"]
 
@@ -209,20 +209,20 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
     def runs(program: Program, lengths: np.ndarray) -> Callable[[], object]:
         return lambda: engine.run(program, lengths, _NO_CONTROL)
 
-    matrices = Program(programs.traversal(trees).stages[:1], 1)
+    matrices = Program(builders.traversal(trees).stages[:1], 1)
     yield Operation("P matrices", runs(matrices, tree.lengths), edges, "matrices", 0, 0)
     longest = engine.longest_walk(1)
-    lnl = programs.walk(trees, longest) if longest else programs.traversal(trees)
+    lnl = builders.walk(trees, longest) if longest else builders.traversal(trees)
     yield Operation(
         "traversal", runs(lnl, tree.lengths),
         inner * count, "pattern-newviews", 0 if longest else 2 * inner, 2 * inner + 1,
     )  # fmt: skip
     if longest:
         yield Operation(
-            "traversal, CLAs kept", runs(programs.traversal(trees), tree.lengths),
+            "traversal, CLAs kept", runs(builders.traversal(trees), tree.lengths),
             inner * count, "pattern-newviews", 2 * inner, 2 * inner + 1,
         )  # fmt: skip
-    every = programs.derivatives(trees)
+    every = builders.derivatives(trees)
     newviews = 3 * inner
     yield Operation(
         "derivatives", runs(every, tree.lengths),
@@ -238,7 +238,7 @@ def _operations(engine: Engine, data: Workload, bounds: tuple[float, float]) -> 
     near = Neighbourhood(tree)
     scan = near.scan(near.extend(SCAN_DEPTH))
     likelihood.insertions(trees, cases, scan)  # makes the directional CLAs current
-    program, lengths = programs.scores(trees, scan)
+    program, lengths = builders.scores(trees, scan)
     yield Operation(
         "insertion scan", runs(program, lengths),
         scan.outputs * count, "pattern-insertions", scan.outputs, 4 * scan.outputs,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyopencl as cl
 
-from mltree.device.bandwidth import copy_bandwidth
+from mltree.device.speed import copy_bandwidth
 
 __all__ = ["Limits", "measure_limits"]
 

@@ -21,17 +21,18 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 
 from bench.contenders import Contender  # noqa: E402
-from mltree.contract import Function  # noqa: E402
-from mltree.events import ignore  # noqa: E402
-from mltree.likelihood.api import Likelihood  # noqa: E402
-from mltree.likelihood.cases import Case  # noqa: E402
-from mltree.likelihood.engine import Engine  # noqa: E402
-from mltree.problem import Problem, load_problem  # noqa: E402
-from mltree.runs.run import Found, prepare_search  # noqa: E402
-from mltree.search.neighbourhood import Neighbourhood  # noqa: E402
-from mltree.settings import preset  # noqa: E402
+from mltree.fit.settings import preset  # noqa: E402
+from mltree.likelihood.likelihood import Likelihood  # noqa: E402
+from mltree.program.cases import Case  # noqa: E402
+from mltree.program.engine import Engine  # noqa: E402
+from mltree.runs.computation import Found  # noqa: E402
+from mltree.runs.problem import Problem, load_problem  # noqa: E402
+from mltree.runs.steps import prepare_search  # noqa: E402
+from mltree.system.contract import Function  # noqa: E402
+from mltree.system.events import ignore  # noqa: E402
 from mltree.tree.newick import write_newick  # noqa: E402
 from mltree.tree.topology import Tree  # noqa: E402
+from mltree.treesearch.scoring import Neighbourhood  # noqa: E402
 
 __all__ = ["main"]
 

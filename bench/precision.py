@@ -18,10 +18,10 @@ from bench.data import Dataset
 from bench.judge import Judge
 from bench.race import Race
 from bench.results import Row, Run
-from mltree.likelihood.cases import Case
-from mltree.placement import place
-from mltree.problem import load_problem
-from mltree.settings import SearchSettings
+from mltree.fit.settings import SearchSettings
+from mltree.program.cases import Case
+from mltree.runs.engines import place
+from mltree.runs.problem import load_problem
 from mltree.tree.newick import read_newick
 from mltree.tree.splits import robinson_foulds
 

@@ -19,7 +19,7 @@ from bench.processes import Finished, run
 from bench.provenance import ROOT
 from bench.results import Row, repeated
 from bench.rivals import Job, NotRun, Rival
-from mltree.alignment import read_alignment
+from mltree.data.alignments import read_alignment
 
 __all__ = ["Race"]
 

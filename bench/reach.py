@@ -15,9 +15,9 @@ import numpy as np
 from bench.processes import Finished
 from bench.processes import run as run_process
 from bench.results import Row, Run, repeated
-from mltree.alignment.alphabet import DNA
-from mltree.model.grammar import parse_model
-from mltree.simulation import letters, sites
+from mltree.analyses.simulate import letters, sites
+from mltree.data.alphabet import DNA
+from mltree.models.grammar import parse_model
 from mltree.tree.random_trees import random_topology
 
 __all__ = ["AXES", "SMOKE", "Axes", "measure"]

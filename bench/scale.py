@@ -9,10 +9,10 @@ from typing import Any
 from bench.contenders import Contender
 from bench.results import Row, Run, repeated
 from bench.workloads import workload
-from mltree.errors import MltreeError
-from mltree.likelihood.cases import Case
-from mltree.placement import place
-from mltree.settings import BranchSettings
+from mltree.fit.settings import BranchSettings
+from mltree.program.cases import Case
+from mltree.runs.engines import place
+from mltree.system.errors import MltreeError
 
 __all__ = ["AXES", "SMOKE", "measure"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mltree.alignment import DNA, PROTEIN, Alphabet, Patterns
-from mltree.model import ModelArrays
-from mltree.model.eigen import random_reversible
+from mltree.data.alphabet import DNA, PROTEIN, Alphabet
+from mltree.data.patterns import Patterns
+from mltree.models.eigen import ModelArrays, random_reversible
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 

@@ -5,10 +5,10 @@ import os
 import sys
 from contextlib import suppress
 
-from mltree.heap import keep_freed_memory
-from mltree.ranks import join, leave
-from mltree.stopping import STDERR, ignore, listen
-from mltree.threads import FEW_THREADS, limit_drivers
+from mltree.system.process import FEW_THREADS, keep_freed_memory, limit_drivers
+from mltree.system.rank_start import join
+from mltree.system.ranks import leave
+from mltree.system.signals import STDERR, ignore, listen
 
 YOUNG_OBJECTS = 200_000
 """Made before Python looks for garbage among them, twice as many as imports make, which stay: its

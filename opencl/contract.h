@@ -1,4 +1,4 @@
-// Rendered by `python -m mltree.header` from contract.py and launch.py. Do not edit.
+// Rendered from mltree/system/contract.py by tests/contract_header.py. Do not edit.
 // clang-format off
 #define OP_PMATRICES 0
 #define OP_SITES 1

@@ -2,7 +2,7 @@
 //   L   = sum_k w_k sum_i pi_i x_i (P(r_k t) y)_i
 //       = sum_k w_k (sum_i pi_i x_i y_i + sum_m a_m expm1(lambda_m r_k t))
 //   a_m = (sum_i pi_i x_i V_im) (sum_j V^-1_mj y_j)                      (sumGAMMA)
-//       = (V^-1 x)_m (V^-1 y)_m, as diag(pi) V is the transpose of V^-1 (mltree/model/eigen.py)
+//       = (V^-1 x)_m (V^-1 y)_m, as diag(pi) V is the transpose of V^-1 (mltree/models/eigen.py)
 //   L', L'' follow from d/dt expm1(lambda r t) = lambda r (expm1 + 1)    (coreDerivative)
 #ifndef EDGE_H
 #define EDGE_H

@@ -1,5 +1,5 @@
 // Starting trees by parsimony, in three kernels; what they compute is what
-// mltree/tree/reference_parsimony.py does with NumPy, to the last tie: all numbers are whole.
+// mltree/tree/parsimony.py does with NumPy, to the last tie: all numbers are whole.
 //   grow    stepwise addition, a tree a work-group
 //   renew   all sets of a tree, and its changes: a work-group has some words of them
 //   walk    the best target of a pruned subtree, one a work-group at a time

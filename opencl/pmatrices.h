@@ -75,7 +75,7 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
 }
 #elif STATE_ITEMS > 1
 // A row of P is a lane's vector here: V times the vector of e_m V_im has (P - I)_ij / pi_j, since
-// V^-1 is the transpose of diag(pi) V (mltree/model/eigen.py); and the tips' codes times a row of P
+// V^-1 is the transpose of diag(pi) V (mltree/models/eigen.py); and the tips' codes times a row of P
 // its numbers of P x tip.
 static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, int k, int first) {
   __global const acc *row = s->model + (size_t)model * MODEL_WORDS, *system = row + SYSTEM_AT(k);

@@ -1,5 +1,5 @@
 // P as a sum whose terms have one sign, where the eigen system's would cancel each other: entries
-// of short branches that take several changes (mltree/model/series.py).
+// of short branches that take several changes (mltree/models/eigen.py).
 //   P(t) = sum_n e^-theta theta^n / n! R^n,  theta = q t,  R = I + Q / q
 // A series lies as
 //   q | reach | until | N | terms[SERIES_OCTAVES] | R, R^2 ... R^N | P(reach), P(2 reach) ...

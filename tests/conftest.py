@@ -16,21 +16,28 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from simulated import (  # noqa: F401
+    case,
+    make_case,
+    make_parts,
+    make_rugged,
+    part_alone,
+    textbook_lnls,
+)
+from verifier import VerifiedEngine
 
-from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
-from mltree.alignment.patterns import Patterns
+from mltree.data.alphabet import DNA, PROTEIN, Alphabet
+from mltree.data.patterns import Patterns
 from mltree.device.discovery import DeviceInfo, find_devices
 from mltree.device.layout import Layout, gpu_layout
 from mltree.device.layout_choice import choose_layout
 from mltree.device.session import Session
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.likelihood.engine import Engine
-from mltree.likelihood.reference import ReferenceEngine
-from mltree.likelihood.verify import VerifiedEngine
-from mltree.model.eigen import ModelArrays, decompose, random_reversible
-from mltree.model.gamma import gamma_rates
-from mltree.model.site_systems import site_systems
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.eigen import ModelArrays, decompose, random_reversible, site_systems
+from mltree.models.rates import gamma_rates
+from mltree.program.cases import Case
+from mltree.program.engine import Engine
+from mltree.program.reference import ReferenceEngine
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -72,7 +79,7 @@ def _no_calibrations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """Layouts by the rules, whatever was measured on this machine."""
     folder = tmp_path_factory.mktemp("calibrations")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("mltree.device.calibration.cache_folder", lambda: folder)
+        patched.setattr("mltree.device.layout_choice.cache_folder", lambda: folder)
         yield
 
 

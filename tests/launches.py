@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mltree.ranks import Ranks
+from mltree.system.ranks import Ranks
 
 PATIENCE = 600.0
 """Seconds that no run here takes."""

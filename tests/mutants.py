@@ -1,6 +1,6 @@
 """Mutation testing: of small faults planted one by one, how many do the tests notice?
 
-    make mutants MUTANTS='mltree/tree mltree/search/spr.py --sample 40 --seed 1'
+    make mutants MUTANTS='mltree/tree mltree/treesearch/spr.py --sample 40 --seed 1'
 
 cosmic-ray lists and plants the faults; pytest runs the tests that mirror the faulty package, those
 of the faulty module first, until one fails. Everything happens in a copy of this checkout. The

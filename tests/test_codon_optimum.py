@@ -12,15 +12,14 @@ import pytest
 from scipy.linalg import expm
 from scipy.optimize import minimize
 
-from mltree.alignment import compress
-from mltree.alignment.codons import codon_alphabet
-from mltree.alignment.formats import Alignment
-from mltree.alignment.genetic_codes import GENETIC_CODES
-from mltree.model.grammar import parse_model
-from mltree.model.partitioned import alone
-from mltree.placement import Resources, place
-from mltree.runs.run import evaluate
-from mltree.simulation import evolve, letters
+from mltree.analyses.simulate import evolve, letters
+from mltree.data.alignments import Alignment
+from mltree.data.codons import GENETIC_CODES, codon_alphabet
+from mltree.data.patterns import compress
+from mltree.models.grammar import parse_model
+from mltree.models.partitioned import alone
+from mltree.runs.engines import Resources, place
+from mltree.runs.steps import evaluate
 from mltree.tree.newick import read_newick
 
 BOUNDS = (1e-6, 100.0)

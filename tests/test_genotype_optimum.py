@@ -15,15 +15,14 @@ from scipy.optimize import minimize
 from scipy.special import gammainc
 from scipy.stats import gamma
 
-from mltree.alignment import compress
-from mltree.alignment.ascertainment import with_unseen
-from mltree.alignment.formats import Alignment
-from mltree.alignment.genotypes import PHASED, UNPHASED
-from mltree.model.grammar import parse_model
-from mltree.model.partitioned import alone
-from mltree.placement import Resources, place
-from mltree.runs.run import evaluate
-from mltree.simulation import evolve, letters
+from mltree.analyses.simulate import evolve, letters
+from mltree.data.alignments import Alignment
+from mltree.data.alphabet import PHASED, UNPHASED
+from mltree.data.patterns import compress, with_unseen
+from mltree.models.grammar import parse_model
+from mltree.models.partitioned import alone
+from mltree.runs.engines import Resources, place
+from mltree.runs.steps import evaluate
 from mltree.tree.newick import read_newick
 
 BOUNDS = (1e-6, 100.0)

@@ -10,20 +10,18 @@ import numpy as np
 import pytest
 from scipy.optimize import OptimizeResult, minimize
 
-from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
-from mltree.alignment.patterns import Patterns
-from mltree.events import Event
-from mltree.events.search import StoppedShort
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.model.grammar import format_model, parse_model
-from mltree.model.parameters import bounds, vector
-from mltree.model.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
-from mltree.model.points import arrays_of
-from mltree.model.substitution import Model
-from mltree.placement import Resources, place
-from mltree.runs.run import evaluate
-from mltree.simulation import evolve
+from mltree.analyses.simulate import evolve
+from mltree.data.alphabet import DNA, PROTEIN, Alphabet
+from mltree.data.patterns import Patterns
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.grammar import format_model, parse_model
+from mltree.models.parameters import arrays_of, bounds, vector
+from mltree.models.partitioned import SCALER_MAX, SCALER_MIN, Linkage, PartitionModel, alone
+from mltree.models.substitution import Model
+from mltree.program.cases import Case
+from mltree.runs.engines import Resources, place
+from mltree.runs.steps import evaluate
+from mltree.system.events import Event, StoppedShort
 from mltree.tree.random_trees import uniform_tree
 from mltree.tree.topology import Tree
 

@@ -9,17 +9,14 @@ alignments   what may be given as an alignment, and
 trees        as a tree; trees as other libraries have them
 progress     what is shown meanwhile: nothing, unless asked for
 
-Errors are those of :mod:`mltree.errors`, one line each. Threads may call all of it: they take
-turns.
+Errors are those of :mod:`mltree.system.errors`, one line each. Threads may call all of it: they
+take turns.
 """
 
-from mltree.api.choice import ModelChoice, model
-from mltree.api.comparing import rf, support
+from mltree.api.functions import ModelChoice, bootstrap, evaluate, model, search
 from mltree.api.likelihood import Likelihood
-from mltree.api.results import BootstrapResult, Evaluation, SearchResult
-from mltree.api.running import bootstrap, evaluate, search
-from mltree.api.trees import PhyloTree
-from mltree.errors import MltreeError
+from mltree.api.results import BootstrapResult, Evaluation, PhyloTree, SearchResult, rf, support
+from mltree.system.errors import MltreeError
 
 __all__ = [
     "BootstrapResult",

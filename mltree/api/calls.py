@@ -15,16 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
-from mltree.alignment.source import forget_pipes
-from mltree.device.surroundings import for_a_call
-from mltree.errors import InputError
-from mltree.events import Event, ignore
-from mltree.placement import Resources
+from mltree.data.source import forget_pipes
+from mltree.device.pocl.environment import for_a_call
 from mltree.report.progress import Reporter, Verbosity
-from mltree.report.status import Status
-from mltree.report.terminal import progress_terminal
-
-__all__ = ["Call", "Progress", "calling", "in_turn", "one_of", "resources_of"]
+from mltree.report.terminal import Status, progress_terminal
+from mltree.runs.engines import Resources
+from mltree.system.errors import InputError
+from mltree.system.events import Event, ignore
 
 Progress: TypeAlias = bool | Callable[[Event], None]
 """Whether to show what a call does, on a terminal or in a notebook; or who is told of it."""
@@ -132,7 +129,7 @@ def resources_of(
     """
     one_of("precision", precision, ("double", "mixed"))
     if isinstance(memory_limit, str):
-        from mltree.cli.parsers import size_of
+        from mltree.cli.options import size_of
 
         memory_limit = size_of(memory_limit)
     device = None if device is None else str(device)

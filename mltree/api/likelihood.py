@@ -2,7 +2,7 @@
 
 For optimisers, samplers and approximations of others' own. Every variable is an element of one
 vector: first the branch lengths, then the parameters on the scales of
-:mod:`mltree.model.parameters` (logs of rates and shapes, log-ratios of frequencies, a logit of the
+:mod:`mltree.models.parameters` (logs of rates and shapes, log-ratios of frequencies, a logit of the
 invariable sites), where any number is a value. Derivatives are with respect to those elements.
 
 Slopes and curvatures in branch lengths are the engine's own, exact to rounding; all others are
@@ -19,25 +19,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mltree.api.alignments import AlignmentLike, source_of
 from mltree.api.calls import in_turn, one_of, resources_of
-from mltree.api.trees import PhyloTree, TreeLike, newick_of
-from mltree.arrays import Float64
-from mltree.errors import InputError
-from mltree.events import ignore
-from mltree.given_trees import read_trees
-from mltree.likelihood import api as engine
-from mltree.likelihood.cases import Case
-from mltree.model.parameters import names, vector
-from mltree.model.partitioned import Linkage
-from mltree.model.points import arrays_of, with_vector
-from mltree.problem import load_problem
-from mltree.runs.run import Computation, open_computation, with_own_lengths
+from mltree.api.inputs import AlignmentLike, source_of
+from mltree.api.results import PhyloTree, TreeLike, newick_of
+from mltree.likelihood import likelihood
+from mltree.models.parameters import arrays_of, names, vector, with_vector
+from mltree.models.partitioned import Linkage
+from mltree.program.cases import Case
+from mltree.runs.computation import Computation, open_computation
+from mltree.runs.problem import load_problem
+from mltree.runs.steps import with_own_lengths
+from mltree.runs.trees import read_trees
+from mltree.system.arrays import Float64
+from mltree.system.errors import InputError
+from mltree.system.events import ignore
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
-
-__all__ = ["Likelihood"]
-
 
 STEP = 1e-3
 """Of parameters, for slopes: the formula is off by step^4 / 30 times a fifth derivative, and by
@@ -255,7 +252,7 @@ class Likelihood:
 
     # ------------------------------------------------------------------------------ the engine
 
-    def _engine(self) -> engine.Likelihood:
+    def _engine(self) -> likelihood.Likelihood:
         if self._computation is None:
             self._computation = open_computation(self._problem, self._resources, ignore)
         return self._computation.likelihood

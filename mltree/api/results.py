@@ -3,32 +3,287 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from html import escape
-from typing import Any
+from importlib import import_module
+from io import StringIO
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree import __version__
-from mltree.api.calls import in_turn
-from mltree.api.trees import PhyloTree
-from mltree.commands.request import model_text, part_trees
-from mltree.commands.results import RESULT_FORMAT
-from mltree.commands.supports import Drawn
-from mltree.commands.trees import support_facts
-from mltree.events import ignore
-from mltree.events.search import StartsEnded
-from mltree.likelihood.cases import Case
-from mltree.placement import Resources
-from mltree.problem import Problem
-from mltree.runs.run import Found, open_computation
-from mltree.tree.newick import write_newick
-from mltree.values import plain
+from mltree.analyses.search import Drawn
+from mltree.analyses.trees import METRICS, support_facts, support_kinds, support_texts
+from mltree.api.calls import in_turn, one_of
+from mltree.program.cases import Case
+from mltree.runs.computation import Found, open_computation
+from mltree.runs.engines import Resources
+from mltree.runs.problem import Problem
+from mltree.runs.request import RESULT_FORMAT, model_text, part_trees
+from mltree.supports.consensus import distances, weighted_distances
+from mltree.supports.table import split_table
+from mltree.system.errors import InputError
+from mltree.system.events import StartsEnded, ignore
+from mltree.system.values import plain
+from mltree.tree.clades import Clades, WrittenTree, read_clades, read_written
+from mltree.tree.newick import quoted, write_newick
 
-__all__ = ["BootstrapResult", "Evaluation", "SearchResult", "table"]
+# Trees as they are handed over: from any library, and to it.
+#
+# A tree comes as Newick, a path, or an object of ete3, Biopython, dendropy, cogent3 or scikit-bio,
+# told by what its nodes have; it is walked, not printed, so that no digit of a length is lost.
+
+TreeLike: TypeAlias = Any
+"""Newick, a path, a :class:`PhyloTree`, or a tree of ete3, Biopython, dendropy, cogent3 or
+scikit-bio."""
+
+DRAWN = 120
+"""Taxa up to which a notebook is shown a tree."""
+
+
+@dataclass(frozen=True)
+class PhyloTree:
+    """A tree as Newick: unrooted, with three subtrees at the top; supports are labels."""
+
+    newick: str
+
+    def __str__(self) -> str:
+        return self.newick
+
+    @cached_property
+    def _written(self) -> WrittenTree:
+        (tree, *_) = read_written(self.newick)
+        return tree
+
+    @property
+    def taxa(self) -> tuple[str, ...]:
+        """Names of the tips, as they are written."""
+        return tuple(self._written.labels[tip] for tip in self._written.tips)
+
+    @property
+    def length(self) -> float:
+        """Sum of all branch lengths, expected substitutions per site."""
+        return float(np.nansum(self._written.lengths[1:]))
+
+    @cached_property
+    def supports(self) -> dict[frozenset[str], float]:
+        """By the taxa on the side of a branch that is written inside of it: its label's number."""
+        tree, found = self._written, {}
+        tips = {tip: n for n, tip in enumerate(tree.tips)}
+        for node in np.flatnonzero(np.isfinite(tree.supports)).tolist():
+            inside = (at for at in tips if node <= at < _end(tree, node))
+            if node:
+                found[frozenset(tree.labels[tip] for tip in inside)] = float(tree.supports[node])
+        return found
+
+    def rf(self, other: TreeLike) -> int:
+        """Robinson-Foulds distance from another tree of the same taxa."""
+        return int(rf(self, other))
+
+    def svg(self, *, layout: str = "rectangular") -> str:
+        """A drawing, as ``mltree draw`` makes it. Raises: InputError for an unknown layout."""
+        from mltree.api.calls import one_of
+        from mltree.report.drawing import Style, draw, svg
+
+        one_of("layout", layout, ("rectangular", "circular"))
+        style = Style(layout="circular" if layout == "circular" else "rectangular")
+        return svg(draw(self._written, style))
+
+    def to_ete3(self) -> Any:
+        """As ete3's ``Tree``, with supports where it has them."""
+        return _library("ete3", "ete3").Tree(self.newick, format=0, quoted_node_names=True)
+
+    def to_biopython(self) -> Any:
+        """As Biopython's ``Tree``."""
+        return _library("Bio.Phylo", "biopython").read(StringIO(self.newick), "newick")
+
+    def to_dendropy(self) -> Any:
+        """As dendropy's ``Tree``."""
+        library = _library("dendropy", "dendropy")
+        return library.Tree.get(data=self.newick, schema="newick", preserve_underscores=True)
+
+    def to_cogent3(self) -> Any:
+        """As cogent3's ``PhyloNode``."""
+        return _library("cogent3", "cogent3").make_tree(self.newick)
+
+    def to_skbio(self) -> Any:
+        """As scikit-bio's ``TreeNode``."""
+        node = _library("skbio", "scikit-bio").TreeNode
+        return node.read(StringIO(self.newick), format="newick", convert_underscores=False)
+
+    def _repr_html_(self) -> str:
+        tree = self._written
+        size = f"<p>{len(tree.tips):,} taxa, length {self.length:.6f}</p>"
+        return size + (self.svg() if len(tree.tips) <= DRAWN else "")
+
+
+def _end(tree: WrittenTree, node: int) -> int:
+    """The number after the last node of a subtree."""
+    while tree.children[node]:
+        node = tree.children[node][-1]
+    return node + 1
+
+
+def _library(module: str, package: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{package} is not installed: pip install {package}") from error
+
+
+def newicks_of(trees: TreeLike | Iterable[TreeLike]) -> str:
+    """Several trees: a path or a text of them, or one by one."""
+    if isinstance(trees, str | os.PathLike | PhyloTree) or _reader(trees) is not None:
+        return newick_of(trees)
+    return "\n".join(map(_text_of, trees))
+
+
+def _text_of(tree: TreeLike) -> str:
+    """One of several trees, whose file is read."""
+    from mltree.tree.newick import text_of
+
+    return text_of(newick_of(tree))[0]
+
+
+def newick_of(tree: TreeLike) -> str:
+    """Its text, or the path of its file.
+
+    Raises:
+        InputError: it is no tree that is known.
+    """
+    if isinstance(tree, str | os.PathLike):
+        return os.fspath(tree)
+    if isinstance(tree, PhyloTree):
+        return tree.newick
+    reader = _reader(tree)
+    if reader is None:
+        hint = "Newick, a path, or a tree of ete3, Biopython, dendropy, cogent3 or scikit-bio"
+        raise InputError(f"{type(tree).__name__} is no tree", hint=hint)
+    return _newick(reader.root(tree), reader)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """How a library's nodes are asked."""
+
+    root: Callable[[Any], Any]
+    children: Callable[[Any], Iterable[Any]]
+    name: Callable[[Any], Any]
+    length: Callable[[Any], Any]
+
+
+def _reader(tree: Any) -> _Reader | None:
+    """The one that suits a tree; None where nothing does."""
+    if hasattr(tree, "seed_node"):  # dendropy
+        return _Reader(
+            lambda tree: tree.seed_node,
+            lambda node: node.child_nodes(),
+            lambda node: node.taxon.label if node.taxon is not None else node.label,
+            lambda node: node.edge.length,
+        )
+    if hasattr(tree, "root") and hasattr(tree.root, "clades"):  # Biopython
+        return _Reader(
+            lambda tree: tree.root,
+            lambda node: node.clades,
+            lambda node: node.name,
+            lambda node: node.branch_length,
+        )
+    if hasattr(tree, "children") and hasattr(tree, "name"):  # ete3; cogent3 and scikit-bio
+        attribute = "dist" if hasattr(tree, "dist") else "length"
+        return _Reader(
+            lambda tree: tree,
+            lambda node: node.children,
+            lambda node: node.name,
+            lambda node: getattr(node, attribute),
+        )
+    return None
+
+
+def _newick(root: Any, reader: _Reader) -> str:
+    """The text of a tree, without labels of inner nodes."""
+    parts: list[str] = []
+    pending: list[Any] = [(root, False)]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            parts.append(item)
+            continue
+        node, has_branch = item
+        below = list(reader.children(node))
+        branch = _branch(reader.length(node)) if has_branch else ""
+        if below:
+            parts.append("(")
+            pending += [")" + branch, *_between(below)]
+        else:
+            parts.append(quoted(str(reader.name(node) or "")) + branch)
+    return "".join(parts) + ";"
+
+
+def _between(nodes: list[Any]) -> Iterator[Any]:
+    """Nodes with commas between them, the last one first, as a stack wants them."""
+    for number, node in enumerate(reversed(nodes)):
+        if number:
+            yield ","
+        yield node, True
+
+
+def _branch(length: Any) -> str:
+    return "" if length is None else f":{float(length)!r}"
+
+
+# Trees against trees: distances between them, and supports of one by others.
+
+
+def rf(
+    trees: TreeLike | Iterable[TreeLike], other: TreeLike | None = None, *, weighted: bool = False
+) -> float | NDArray[Any]:
+    """Robinson-Foulds distance of two trees; a matrix [n, n] of several, where ``other`` is None.
+
+    weighted  by branch lengths (the branch score of Robinson and Foulds 1979)
+
+    Raises:
+        InputError: a tree is broken, or of other taxa.
+    """
+    with in_turn():
+        first = read_clades(newicks_of(trees))
+        if other is not None:
+            first = first.part(0, 1)
+            second = read_clades(newick_of(other), like=first, origin="the first tree").part(0, 1)
+            first = Clades.joined(first.taxa, [first, second])
+        table = split_table(first, with_tips=weighted)
+        if weighted and np.isnan(table.lengths).any():
+            raise InputError("weighted=True: a tree has a branch without a length")
+        rows = first.n_trees - 1
+        found = weighted_distances(table, rows) if weighted else distances(table, rows)
+        matrix = np.zeros((first.n_trees, first.n_trees), float if weighted else int)
+        for number, row in enumerate(found):
+            matrix[number, number + 1 :] = matrix[number + 1 :, number] = row
+        if other is None:
+            return matrix
+        return float(matrix[0, 1]) if weighted else int(matrix[0, 1])
+
+
+def support(
+    tree: TreeLike, trees: TreeLike | Iterable[TreeLike], *, metric: str = "fbp"
+) -> PhyloTree:
+    """The tree with its branches' supports by others as labels.
+
+    metric  ``"fbp"``, percentages of the trees that have a branch, or ``"tbe"``, the transfer
+            bootstrap expectation, 0 to 1
+
+    Raises:
+        InputError: a tree is broken, or of other taxa.
+    """
+    one_of("metric", metric, METRICS)
+    with in_turn():
+        target = read_clades(newick_of(tree)).part(0, 1)
+        others = read_clades(newicks_of(trees), like=target, origin="the tree")
+        (text,) = support_texts(target, others, support_kinds(metric), ignore)[0].values()
+        return PhyloTree(text.strip())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -16,28 +16,9 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from mltree import config
-from mltree.errors import InputError
-from mltree.heap import check_limits
-
-__all__ = [
-    "ADVANCED",
-    "COMMANDS",
-    "CONFIG_FILE",
-    "OUTPUT",
-    "SUPPORTS",
-    "VARIABLES",
-    "Command",
-    "format_command",
-    "format_group",
-    "idle",
-    "metavar_of",
-    "names_of",
-    "option_groups",
-    "origins",
-    "text_of",
-    "untyped",
-]
+from mltree.cli import config
+from mltree.system.errors import InputError
+from mltree.system.process import check_limits
 
 SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
 """Groups of options, below those that have none."""

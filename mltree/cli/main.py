@@ -11,11 +11,17 @@ from typing import Annotated
 import typer
 
 from mltree import __version__
-from mltree.cli.ancestral import ANCESTRAL_COMMANDS
-from mltree.cli.bootstrap import BOOTSTRAP_COMMANDS
-from mltree.cli.evaluate import EVALUATE_COMMANDS
+from mltree.cli.analyses import (
+    ANCESTRAL_COMMANDS,
+    BOOTSTRAP_COMMANDS,
+    EVALUATE_COMMANDS,
+    MODEL_COMMANDS,
+    RUN_COMMANDS,
+    MergeOption,
+    PartitionsOption,
+)
+from mltree.cli.exits import EXIT_CODES, Commands, exit_code, leave_out_others
 from mltree.cli.help import Command, origins
-from mltree.cli.model import MODEL_COMMANDS, MergeOption, PartitionsOption
 from mltree.cli.options import (
     AlignmentArgument,
     AlignmentsArgument,
@@ -51,7 +57,6 @@ from mltree.cli.options import (
     reporter_of,
     resources_of,
 )
-from mltree.cli.run import RUN_COMMANDS
 from mltree.cli.support_options import (
     AbayesOption,
     AlrtOption,
@@ -65,13 +70,9 @@ from mltree.cli.support_options import (
     local_tests_of,
     ultrafast_of,
 )
-from mltree.cli.tests import TEST_COMMANDS
 from mltree.cli.tools import TOOL_COMMANDS
-from mltree.cli.trees import TREE_COMMANDS
-from mltree.exits import EXIT_CODES, Commands, exit_code, leave_out_others
-from mltree.ranks import start
-
-__all__ = ["app", "main"]
+from mltree.cli.trees import TEST_COMMANDS, TREE_COMMANDS
+from mltree.system.rank_start import start
 
 app = typer.Typer(
     cls=Commands,
@@ -183,7 +184,7 @@ def search(
     start(ranks)
     options = dict(origins())
     if separate or is_many(alignment):
-        from mltree.commands.loci import LociRequest, run_loci
+        from mltree.analyses.loci import LociRequest, run_loci
 
         many = LociRequest(
             alignment=alignment[0],
@@ -209,9 +210,8 @@ def search(
             run_loci(many, reporter)
         return
     options["alignment"] = alignment[0], "typed"
-    from mltree.commands.search import SearchRequest, run_search
-    from mltree.commands.site_frequencies import SiteFrequencies
-    from mltree.commands.supports import Supports
+    from mltree.analyses.search import SearchRequest, Supports, run_search
+    from mltree.runs.site_frequencies import SiteFrequencies
 
     request = SearchRequest(
         alignment=alignment[0],
@@ -265,7 +265,7 @@ def compare(
 
     Fails when two differ by more than rounding explains.
     """
-    from mltree.commands.inspect import run_compare
+    from mltree.analyses.inspect import run_compare
 
     mixed = precision is Precision.MIXED
     with reporter_of(quiet, verbose=False, json=json) as reporter:
@@ -285,7 +285,7 @@ def devices(
 
     The first time, it also measures which memory layout suits each device, for every later run.
     """
-    from mltree.commands.inspect import show_devices
+    from mltree.analyses.inspect import show_devices
 
     with reporter_of(quiet, verbose=False, json=json) as reporter:
         show_devices(reporter, calibrate)
@@ -311,7 +311,7 @@ def check(
     json: JsonOption = False,
 ) -> None:
     """Look an alignment over: sizes, gaps, frequencies, duplicates, and the memory it will take."""
-    from mltree.commands.inspect import show_check, show_parts
+    from mltree.analyses.inspect import show_check, show_parts
 
     kind = data_type
     with reporter_of(quiet, verbose=False, json=json) as reporter:

@@ -8,28 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mltree.cli.help import SUPPORTS
-from mltree.cli.parsers import whole_of
-from mltree.errors import InputError
+from mltree.cli.options import whole_of
+from mltree.system.errors import InputError
 
 if TYPE_CHECKING:
-    from mltree.commands.bootstrap import Wanted
-    from mltree.commands.branch_tests import LocalTests
-    from mltree.commands.ultrafast import WantedUltrafast
+    from mltree.analyses.bootstrap import Wanted
+    from mltree.analyses.tree_tests import LocalTests
+    from mltree.analyses.ufboot import WantedUltrafast
 
-__all__ = [
-    "AbayesOption",
-    "AlrtOption",
-    "BootstrapOption",
-    "ClimbOption",
-    "LbpOption",
-    "MetricOption",
-    "ShAlrtOption",
-    "UltrafastOption",
-    "bootstrap_of",
-    "local_tests_of",
-    "replicates_of",
-    "ultrafast_of",
-]
 
 FEWEST_REPLICATES = 1000
 """Of an ultrafast bootstrap: with fewer, supports are too coarse to tell that they stay (IQ-TREE).
@@ -119,7 +105,7 @@ def ultrafast_of(
     Raises:
         InputError: there are too few replicates, or something does not go together.
     """
-    from mltree.commands.ultrafast import WantedUltrafast
+    from mltree.analyses.ufboot import WantedUltrafast
 
     if replicates is None:
         if climbs:
@@ -139,8 +125,8 @@ def bootstrap_of(replicates: str | None, metric: str) -> Wanted | None:
     Raises:
         InputError: it is no number of them, or there is no such metric.
     """
-    from mltree.commands.bootstrap import Wanted
-    from mltree.commands.trees import support_kinds
+    from mltree.analyses.bootstrap import Wanted
+    from mltree.analyses.trees import support_kinds
 
     support_kinds(metric)
     return None if replicates is None else Wanted(replicates_of(replicates, "--bootstrap"), metric)
@@ -154,7 +140,7 @@ def local_tests_of(
     Raises:
         InputError: a number of resamplings is no such number.
     """
-    from mltree.commands.branch_tests import BRANCH_TESTS, LocalTests
+    from mltree.analyses.tree_tests import BRANCH_TESTS, LocalTests
 
     for option, number in (("--sh-alrt", sh_alrt), ("--lbp", lbp)):
         if number is not None and not 1 <= number <= MOST_RESAMPLINGS:

@@ -25,11 +25,11 @@ from mltree.cli.options import (
     ThreadsOption,
     VerboseOption,
     command_line,
+    mean_length_of,
     reporter_of,
+    size_of,
+    whole_of,
 )
-from mltree.cli.parsers import mean_length_of, size_of, whole_of
-
-__all__ = ["TOOL_COMMANDS"]
 
 
 class SiteFormat(str, Enum):
@@ -98,7 +98,7 @@ def _report(
     Writes PREFIX.mltree.report.html: the tree to zoom, search, collapse and re-root; lnL over time;
     where time went; the model; the alignment; the settings. Works while a search runs, too.
     """
-    from mltree.commands.report import ReportRequest, run_report
+    from mltree.analyses.report import ReportRequest, run_report
 
     request = ReportRequest(
         prefix=prefix, alignment=alignment, tree=tree, redo=redo, command=command_line()
@@ -133,8 +133,8 @@ def _draw(
 
     The name of the file decides which. PNG and PDF take matplotlib (pip install 'mltree[draw]').
     """
-    from mltree.commands.draw import PictureRequest, run_draw
-    from mltree.drawing.layouts import Style
+    from mltree.analyses.convert import PictureRequest, run_draw
+    from mltree.report.drawing import Style
 
     style = Style(
         layout=layout.value,
@@ -229,7 +229,7 @@ def _simulate(
 
     The same options and seed give the same file, byte for byte.
     """
-    from mltree.commands.simulate import SimulationRequest, run_simulate
+    from mltree.analyses.simulate import SimulationRequest, run_simulate
 
     request = SimulationRequest(
         out=out,
@@ -295,8 +295,8 @@ def _sitelh(
 
     Writes PREFIX.mltree.sitelh as IQ-TREE does (CONSEL reads it), or .perSiteLLs as RAxML does.
     """
-    from mltree.commands.sitelh import SiteRequest, run_sitelh
-    from mltree.placement import Resources
+    from mltree.analyses.tree_tests import SiteRequest, run_sitelh
+    from mltree.runs.engines import Resources
 
     limit = None if memory_limit is None else size_of(memory_limit)
     request = SiteRequest(
@@ -338,7 +338,7 @@ def _convert(
     Trees also go to auspice (NAME.auspice.json) and to iTOL, as a dataset of supports to lay over
     the Newick file (NAME.itol.txt); results to MultiQC (NAME_mqc.json).
     """
-    from mltree.commands.convert import ConversionRequest, run_convert
+    from mltree.analyses.convert import ConversionRequest, run_convert
 
     request = ConversionRequest(
         source=source,

@@ -1,5 +1,7 @@
 """OpenCL devices: finding them, building the worker for them, and running programs on them."""
 
+from __future__ import annotations
+
 import os
 
 NO_CACHE = "PYOPENCL_NO_CACHE"

@@ -15,32 +15,14 @@ from typing import cast
 
 import pyopencl as cl
 
-from mltree.contract import Op
 from mltree.device.cache import cache_folder, write_whole
 from mltree.device.layout import FEW_HELD, Layout
-from mltree.device.linker import POCL_FOLDER, keep_sum
-from mltree.device.pocl import is_pocl
-from mltree.device.waiting import check_process
-from mltree.errors import DeviceError
-from mltree.likelihood.program import Program
-
-__all__ = [
-    "WORKERS",
-    "build_kernels",
-    "build_worker",
-    "context_on",
-    "has_matrix_unit",
-    "is_built",
-    "is_nvidia",
-    "local_memory",
-    "mark",
-    "queue_on",
-    "register_limit",
-    "resident_groups",
-    "source_folder",
-    "source_hash",
-    "worker_of",
-]
+from mltree.device.pocl.linker import POCL_FOLDER, keep_sum
+from mltree.device.pocl.pocl import is_pocl
+from mltree.device.queue import check_process
+from mltree.program.program import Program
+from mltree.system.contract import Op
+from mltree.system.errors import DeviceError
 
 WORKERS = ("sites", "scan", "tripod", "walk", "rell")
 """Front files of the worker; a run builds only those that it needs."""
@@ -256,7 +238,7 @@ def _whole(kept: bytes) -> bytes | None:
 
 
 def _build_on_pocl(context: cl.Context, source: str, options: list[str]) -> cl.Program:
-    """The program, and a sum of what PoCL keeps of it: see :mod:`mltree.device.surroundings`."""
+    """The program, and a sum of what PoCL keeps of it (:mod:`mltree.device.pocl.environment`)."""
     folder = Path(os.environ[POCL_FOLDER])
     before = set(folder.glob(f"*/*/{PROGRAM}"))
     program: cl.Program = cl.Program(context, source).build(options)

@@ -19,18 +19,8 @@ from tempfile import NamedTemporaryFile, TemporaryFile, gettempdir, mkdtemp
 
 import platformdirs
 
-from mltree.errors import DeviceError
-from mltree.values import Value
-
-__all__ = [
-    "cache_folder",
-    "cache_notice",
-    "files_below",
-    "find_folder",
-    "is_trusted",
-    "kept_files",
-    "write_whole",
-]
+from mltree.system.errors import DeviceError
+from mltree.system.values import Value
 
 LEAST_ROOM = 32 << 20
 """Bytes that a folder has to have left: the kernels of a run take 1 to 5 MB, those of every

@@ -9,24 +9,41 @@ import pyopencl as cl
 
 from mltree.device.build import has_matrix_unit
 from mltree.device.cache import cache_folder
-from mltree.device.info import DeviceInfo
-from mltree.device.pocl import few_threads, little_room, name_cpu, why_unloadable
-from mltree.device.surroundings import prepare_process
-from mltree.device.waiting import check_process
-from mltree.errors import DeviceError
-from mltree.ranks import turn
+from mltree.device.pocl.environment import prepare_process
+from mltree.device.pocl.pocl import few_threads, little_room, name_cpu, why_unloadable
+from mltree.device.queue import check_process
+from mltree.system.errors import DeviceError
+from mltree.system.ranks import turn
+from mltree.system.values import Value
 
-__all__ = [
-    "ALL",
-    "REFERENCE",
-    "DeviceInfo",
-    "choose_device",
-    "choose_devices",
-    "company_pays",
-    "find_devices",
-    "no_device",
-    "shares_pay",
-]
+# What matters about a device.
+
+
+class DeviceInfo(Value):
+    """One device, as ``mltree devices`` lists it."""
+
+    index: int
+    """What ``--device`` takes."""
+    name: str
+    platform: str
+    driver: str
+    is_cpu: bool
+    has_fp64: bool
+    compute_units: int
+    memory: int
+    """Bytes of global memory."""
+    largest_buffer: int
+    """Bytes of the largest single allocation."""
+    local_memory: int
+    """Bytes of local memory of a work-group."""
+    vector_width: int
+    """Doubles of a native vector: VW on a CPU where nothing was measured."""
+    handle: cl.Device
+    has_matrix_unit: bool = False
+    """Whether its warps multiply matrices of doubles (``opencl/quads.h``)."""
+    sharers: int = 1
+    """Ranks that compute on it, this one among them."""
+
 
 ALL = "all"
 """What ``--device`` takes for every GPU, or the CPU where there is none."""

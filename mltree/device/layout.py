@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
-from mltree.alignment.patterns import Patterns
-from mltree.contract import WARP
-from mltree.values import Value
+import numpy as np
+import numpy.typing as npt
 
-__all__ = [
-    "Layout",
-    "cpu_layout",
-    "gpu_layout",
-    "gpu_rows",
-    "longest_walk",
-    "most_rows",
-    "without_fp64",
-]
+from mltree.data.patterns import Patterns
+from mltree.data.site_frequencies import SiteSystems
+from mltree.program.program import Program
+from mltree.program.stages import Records, Rell
+from mltree.system.arrays import Float64, Int32, Int64
+from mltree.system.contract import REDUCE_WIDTH, WARP
+from mltree.system.values import Value
 
 GPU_GROUP = 512
 """Most work-items of a GPU work-group: its rows are the tree level's nodes, side by side."""
@@ -106,9 +106,9 @@ class Layout(Value):
     systems: int = 1
     """Eigen systems of a model, each with an equal number of categories; one but in mixtures."""
     parted: bool = False
-    """Whether the patterns are of several parts (:mod:`mltree.contract`)."""
+    """Whether the patterns are of several parts (:mod:`mltree.system.contract`)."""
     site_systems: bool = False
-    """Whether every pattern has an eigen system of its own (:mod:`mltree.model.site_systems`): P is
+    """Whether every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
     not made then, but applied by way of it."""
     state_items: int = 1
     """Work-items that share a lane's states: 4 where a warp multiplies matrices (``quads.h``)."""
@@ -333,7 +333,7 @@ def without_fp64(layout: Layout) -> Layout:
 
 
 def longest_walk(layout: Layout, compute_units: int, patterns: Patterns, trees: int) -> int:
-    """See :meth:`mltree.likelihood.engine.Engine.longest_walk`.
+    """See :meth:`mltree.program.engine.Engine.longest_walk`.
 
     On an H200 walks take as long as levels side by side for 15 taxa x 1,024 patterns, 0.75 of it
     for 15 x 65,536, in pieces 0.53 for 1,000 x 1,024 and 0.27 for proteins of 50 x 1,777. CPUs keep
@@ -344,3 +344,245 @@ def longest_walk(layout: Layout, compute_units: int, patterns: Patterns, trees: 
         return 0
     is_busy = trees * spans >= WALKS_A_UNIT * compute_units
     return patterns.n_tips if is_busy else PIECE
+
+
+# How patterns lie in blocks, and blocks in chunks: part after part, none sharing either.
+
+
+class Blocks(Value, eq=False):
+    """The blocks of VW patterns and their chunks, of all parts; each part's last one is padded."""
+
+    vw: int
+    block_part: Int32
+    """int32[blocks]: the part of each."""
+    chunk_block: Int32
+    """int32[chunks + 1]: the first block of each."""
+    part_chunk: Int32
+    """int32[parts + 1]: the first chunk of each; a part without patterns has none."""
+    places: Int64
+    """int64[patterns]: where each lies among the lanes of all blocks."""
+
+    @classmethod
+    def of(cls, patterns: Patterns, vw: int, chunk_blocks: int) -> Blocks:
+        """Chunks of ``chunk_blocks`` blocks, the last one of a part perhaps of fewer."""
+        sizes = np.array([part.stop - part.start for part in patterns.parts])
+        blocks = -(-sizes // vw)
+        chunks = -(-blocks // chunk_blocks)
+        block_part = np.repeat(np.arange(len(sizes), dtype=np.int32), blocks)
+        first_block = _starts(blocks)
+        within = np.arange(chunks.sum()) - np.repeat(_starts(chunks), chunks)
+        chunk_block = np.repeat(first_block, chunks) + chunk_blocks * within
+        padding = np.repeat(first_block * vw - _starts(sizes), sizes)
+        return cls(
+            vw,
+            block_part,
+            np.append(chunk_block, len(block_part)).astype(np.int32),
+            np.append(_starts(chunks), chunks.sum()).astype(np.int32),
+            np.arange(len(padding)) + padding,
+        )
+
+    @property
+    def count(self) -> int:
+        """Blocks."""
+        return len(self.block_part)
+
+    @property
+    def chunks(self) -> int:
+        """Chunks."""
+        return len(self.chunk_block) - 1
+
+    @property
+    def part_starts(self) -> tuple[float, ...]:
+        """Shares of the blocks: what is before each part, and 1 at the end."""
+        return tuple((self.chunk_block[self.part_chunk] / self.count).tolist())
+
+    def first_of(self, part: int) -> int:
+        """The first of a part."""
+        return int(self.chunk_block[self.part_chunk[part]])
+
+    def of_cases(self, cases: Records) -> slice:
+        """Those from the first part of any of the cases to the last."""
+        ends = cases["first_part"].min(), (cases["first_part"] + cases["parts"]).max()
+        return slice(*self.chunk_block[self.part_chunk[[*ends]]].tolist())
+
+    def patterns_of(self, cases: Records) -> int:
+        """Patterns of a case, the mean where cases differ; all, of a program that has none."""
+        before = self._patterns_before
+        if not len(cases):
+            return int(before[-1])
+        first = cases["first_part"]
+        patterns: Int64 = before[first + cases["parts"]] - before[first]
+        return round(int(patterns.sum()) / len(cases))
+
+    @cached_property
+    def _patterns_before(self) -> Int64:
+        """int64[parts + 1]: patterns before each part, and all of them."""
+        starts = self.chunk_block[self.part_chunk].astype(np.int64) * self.vw
+        before: Int64 = np.searchsorted(self.places, starts)
+        return before
+
+    @property
+    def width(self) -> int:
+        """Patterns with the padding."""
+        return self.count * self.vw
+
+    @property
+    def chunk_of(self) -> Int64:
+        """int64[patterns]: the chunk of each."""
+        of_block = np.searchsorted(self.chunk_block, np.arange(self.count), side="right") - 1
+        chunks: Int64 = of_block[self.places // self.vw]
+        return chunks
+
+    def padded(
+        self,
+        values: npt.NDArray[Any],
+        padding: float = 0,
+        kind: npt.DTypeLike | None = None,
+    ) -> npt.NDArray[Any]:
+        """[..., patterns] as [..., width] of a kind; the same array where nothing is to be done."""
+        kind = kind or values.dtype
+        n_patterns = values.shape[-1]
+        if n_patterns == self.width:
+            return values.astype(kind, copy=False)
+        wide = np.empty((*values.shape[:-1], self.width), kind)
+        if isinstance(self._where, slice):
+            wide[..., n_patterns:] = padding
+        else:
+            wide[:] = padding
+        wide[..., self._where] = values
+        return wide
+
+    def unpadded(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """[..., width] as [..., patterns]; a view where they are the first of all lanes."""
+        return values[..., self._where]
+
+    @cached_property
+    def _where(self) -> slice | Int64:
+        """The places; a slice, which is copied in a third of the time, where they are the first."""
+        n_patterns = self.places.size
+        is_front = n_patterns > 0 and self.places[-1] == n_patterns - 1
+        return slice(n_patterns) if is_front else self.places
+
+    def systems(self, systems: SiteSystems | None) -> Float64:
+        """f64[blocks, words, lanes]: λ, √π, 1/√π, U, 1/speed of patterns; the first's as padding.
+
+        One number that nobody reads where patterns have none.
+        """
+        if systems is None:
+            return np.zeros(1)
+        pattern = np.zeros(self.width, np.int64)
+        pattern[self.places] = np.arange(len(self.places))
+        own = systems.take(pattern)
+        vectors = own.vectors.reshape(self.width, -1)
+        speeds = 1 / own.speeds[:, None]
+        tables = [own.eigenvalues, own.roots, 1 / own.roots, vectors, speeds]
+        words: Float64 = np.concatenate(tables, axis=1)
+        return words.reshape(self.count, self.vw, -1).swapaxes(1, 2)
+
+    def chunks_of(self, first_part: Int32, parts: Int32) -> Int32:
+        """int32[n]: how many chunks ranges of parts have."""
+        chunks: Int32 = self.part_chunk[first_part + parts] - self.part_chunk[first_part]
+        return chunks
+
+
+def _starts(sizes: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
+    """Where each of things that follow one another starts."""
+    ends = np.cumsum(sizes)
+    return ends - sizes
+
+
+# Residues: how chunks are shared out among devices so that sums keep a lone session's bits.
+#
+# A lone session adds a cell's partial sums as ``REDUCE_WIDTH`` strided sums: residue v is the sum
+# over the chunks c = v (mod ``REDUCE_WIDTH``), in order (``opencl/optimise.h``). A device that
+# holds all chunks of some residues therefore makes their sums by itself, and what is left to add
+# are the residues of all devices, once each and in order.
+
+Acc = npt.NDArray[Any]
+
+FEW_CELLS = 64
+"""Up to which one accumulation takes less time than 31 additions (1 cell: 1.2 instead of 11 us;
+it keeps what it passes, so that 3,000 cells take 330 instead of 24)."""
+
+SMALL_PRODUCT = 1 << 16
+"""Sums of a product whose strided sums are soon read: 16 MiB."""
+
+
+def share_out(chunks: int, shares: Sequence[float]) -> list[range]:
+    """The residues that each share gets, side by side, of as many as have chunks.
+
+    One by one to whoever is done with one more the soonest (D'Hondt's method): a device that would
+    keep the others waiting with a single residue gets none.
+    """
+    wanted = np.asarray(shares, np.float64)
+    counts = np.zeros(len(wanted), np.int64)
+    for _ in range(min(chunks, REDUCE_WIDTH)):
+        counts[np.argmax(wanted / (counts + 1))] += 1
+    ends = np.cumsum(counts).tolist()
+    return [range(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
+
+
+def patterns_of(residues: range, chunk_of: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """int64[n]: the patterns of some residues' chunks, in order; ``chunk_of``: each one's chunk.
+
+    The n-th of these chunks has residue ``residues[n % len(residues)]``.
+    """
+    residue = chunk_of % REDUCE_WIDTH
+    return np.flatnonzero((residue >= residues.start) & (residue < residues.stop))
+
+
+def splits_residues(layout: Layout, program: Program) -> bool:
+    """Whether a lone session is best asked for strided sums, and adds them up by itself.
+
+    A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
+    """
+    is_product = isinstance(program.stages[0], Rell)
+    return is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
+
+
+def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.int32]) -> Acc:
+    """acc[sums]: of a lone session that was asked for strided sums of its products.
+
+    part_chunk  int32[parts + 1]: the first chunk of each part
+    """
+    records = [row for stage in program.stages if isinstance(stage, Rell) for row in stage.records]
+    sums: Acc = np.empty(program.sums, strided.dtype)
+    for record in records:
+        first, count = int(record["sum"]), int(record["rows"] * record["weights"])
+        own = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
+        sums[first : first + count] = own
+    return sums
+
+
+def whole_sums(
+    record: np.void,
+    count: int,
+    found: Sequence[Acc],
+    widths: Sequence[int],
+    part_chunk: npt.NDArray[np.int32],
+) -> Acc:
+    """acc[count]: a record's sums, from the strided ones of devices that share its residues out.
+
+    found   acc[residues x sums] of each device, a record behind the other
+    widths  residues of each device
+
+    They are added in a lone session's order, from the residue of the parts' first chunk on.
+    """
+    first, end = int(record["sum"]), int(record["sum"]) + count
+    strided = [
+        sums[width * first : width * end].reshape(-1, count)
+        for width, sums in zip(widths, found, strict=True)
+    ]
+    first_chunk = int(part_chunk[record["first_part"]])
+    return ordered_sum(np.roll(np.concatenate(strided), -(first_chunk % REDUCE_WIDTH), axis=0))
+
+
+def ordered_sum(strided: Acc) -> Acc:
+    """acc[cells]: strided sums acc[residues, cells] added in order, as ``reduce_stage`` does."""
+    if strided.shape[1] <= FEW_CELLS:
+        few: Acc = np.add.accumulate(strided)[-1]
+        return few
+    total: Acc = strided[0].copy()
+    for row in strided[1:]:
+        total += row
+    return total

@@ -1,14 +1,14 @@
 """Site panels: one alignment on several devices and ranks, or larger than a device's memory.
 
 Patterns are independent until their sums, so each device runs every site-local part of a program,
-and its sums, by itself. It has every chunk of its residues (:mod:`mltree.device.residues`), whose
+and its sums, by itself. It has every chunk of its residues (:mod:`mltree.device.layout`), whose
 strided sums, put side by side and added in order, are a lone session's to the bit. Optimisers step
 on the first device, by the same code on the same numbers.
 
-Each process has a station of such devices (:mod:`mltree.device.station`), which knows no patterns
+Each process has a station of such devices (:mod:`mltree.device.shards`), which knows no patterns
 but its own. A device whose share does not fit takes it panel by panel through one CLA pool. Each
 panel goes on from the sums of the one before, and computes anew the CLAs that a program expects
-(:mod:`mltree.device.resident`).
+(:mod:`mltree.device.session`).
 """
 
 from __future__ import annotations
@@ -24,28 +24,60 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mltree.alignment.patterns import Patterns
-from mltree.arrays import Float64
-from mltree.contract import Function
-from mltree.device.blocks import Blocks
-from mltree.device.host_state import HostState
-from mltree.device.layout import Layout, longest_walk
-from mltree.device.resident import Resident, Writer
-from mltree.device.residues import patterns_of, share_out, whole_sums
-from mltree.device.seats import Place, Rules
-from mltree.device.session import Dispatch
-from mltree.device.station import Again, Answer, Held, Order, Refusal, Share, Standing, Station
+from mltree.data.patterns import Patterns
+from mltree.device.layout import Blocks, Layout, longest_walk, patterns_of, share_out, whole_sums
+from mltree.device.session import Resident, Writer
+from mltree.device.shards import (
+    Again,
+    Answer,
+    Held,
+    Order,
+    Place,
+    Refusal,
+    Rules,
+    Share,
+    Standing,
+    Station,
+)
 from mltree.device.timing import Breakdown
-from mltree.errors import DeviceError, DeviceMemoryError
-from mltree.likelihood.engine import Result, Room, Weights
-from mltree.likelihood.program import Program
-from mltree.likelihood.stages import Optimise, Reduce, Rell, Repeat
-from mltree.model.eigen import ModelArrays
-from mltree.ranks import LONE, Ranks
+from mltree.device.worker import Dispatch
+from mltree.models.eigen import ModelArrays
+from mltree.program.engine import Result, Room, Weights
+from mltree.program.program import Program
+from mltree.program.stages import Optimise, Reduce, Rell, Repeat
+from mltree.system.arrays import Float64
+from mltree.system.contract import CONTROL_WORDS, Control, Function, StateLayout
+from mltree.system.errors import DeviceError, DeviceMemoryError
+from mltree.system.ranks import LONE, Ranks
 
-__all__ = ["PanelEngine"]
+# A program's numbers on the host, where its parts run on several devices.
 
 Acc = npt.NDArray[Any]
+
+
+class HostState:
+    """The numbers, as they lie in a session's buffer (``session.h``)."""
+
+    def __init__(self, acc: np.dtype[Any], program: Program, lengths: Float64, control: Float64):
+        layout = StateLayout(len(lengths), len(control), program.sums)
+        self.words: Acc = np.zeros(layout.words, acc)
+        self.header = self.words[layout["HEADER"]]
+        self.control = self.words[layout["CONTROL"]].reshape(-1, CONTROL_WORDS)
+        self.lengths = self.words[layout["LENGTHS"]]
+        self.sums = self.words[layout["SUMS"]]
+        self.control[:] = control
+        self.lengths[:] = lengths
+
+    @property
+    def head(self) -> Acc:
+        """Header and lengths: what the site-local stages start from."""
+        return np.concatenate([self.header, self.lengths])
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a group still moves."""
+        return bool(self.control[:, Control.ACTIVE].any())
+
 
 PROGRAMS = 16
 """That stations keep: more than a search repeats in turn."""
@@ -55,7 +87,7 @@ _numbers = itertools.count(1)
 
 
 class PanelEngine:
-    """Implements :class:`mltree.likelihood.engine.Engine` over panels of an alignment.
+    """Implements :class:`mltree.program.engine.Engine` over panels of an alignment.
 
     Its layouts must have one VW, and be GPUs' or CPUs', for results to have the bits of a lone
     session.
@@ -172,7 +204,7 @@ class PanelEngine:
 
     @property
     def room(self) -> Room:
-        """Of the device that has least; see :class:`mltree.likelihood.engine.Engine`."""
+        """Of the device that has least; see :class:`mltree.program.engine.Engine`."""
         rooms = [room for standing in self._standings for room in standing.rooms]
         return Room(*map(min, zip(*rooms, strict=True)))
 
@@ -198,7 +230,7 @@ class PanelEngine:
         return [values[first:end] for first, end in pairwise(ends.tolist())]
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """See :meth:`mltree.likelihood.engine.BerthEngine.load_patterns`."""
+        """See :meth:`mltree.program.engine.BerthEngine.load_patterns`."""
         own = self._whole.parts[first_part : first_part + len(patterns.parts)]
         first = own[0].start
         if [part.stop - first for part in own] != [part.stop for part in patterns.parts]:
@@ -239,7 +271,7 @@ class PanelEngine:
         return replace(Breakdown.side_by_side(every), devices=devices)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
-        """Run a program; see :class:`mltree.likelihood.engine.Engine`.
+        """Run a program; see :class:`mltree.program.engine.Engine`.
 
         A device that has no room for its panels gets smaller ones, and all begin anew.
         """

@@ -15,17 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.arrays import Float64, Int32
 from mltree.device.build import build_kernels, context_on
-from mltree.device.faults import NamingDevice
-from mltree.device.info import DeviceInfo
-from mltree.device.memory import Memory
+from mltree.device.discovery import DeviceInfo
+from mltree.device.memory import Memory, NamingDevice
+from mltree.system.arrays import Float64, Int32
 from mltree.tree.fitch import WORD_BITS, PackedSites
 from mltree.tree.forest import Forest
 from mltree.tree.parsimony import REFERENCE, Grove, ParsimonyEngine
 from mltree.tree.topology import NONE, Tree
-
-__all__ = ["DeviceGrove", "DeviceParsimony", "parsimony_engine"]
 
 GROW_ITEMS, RENEW_ITEMS, WALK_ITEMS = 256, 32, 32
 """Work-items of a GPU's group: branches that a tip is tried on; words of a set."""

@@ -4,36 +4,243 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.alignment.patterns import Patterns
-from mltree.arrays import Float64
-from mltree.contract import CONTROL_WORDS, HEADER_WORDS, REDUCE_WIDTH, Control, Function
-from mltree.device.ahead import Ahead
-from mltree.device.blocks import Blocks
-from mltree.device.build import context_on, is_nvidia, queue_on, worker_of
-from mltree.device.faults import NamingDevice, raise_fault
-from mltree.device.holding import OF_BLOCKS, Widening, put_patterns, put_weights, write_patterns
-from mltree.device.layout import Layout, longest_walk
-from mltree.device.memory import LEAST, Memory, room_on
-from mltree.device.resident import slots_needed
-from mltree.device.residues import splits_residues, whole_products
+from mltree.data.patterns import Patterns
+from mltree.device.build import build_kernels, context_on, is_nvidia, queue_on, worker_of
+from mltree.device.layout import Blocks, Layout, longest_walk, splits_residues, whole_products
+from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_on
 from mltree.device.timing import Breakdown, DeviceTimes
-from mltree.device.worker import BUFFERS, Dispatch, Launch, Plan, Worker
-from mltree.errors import DeviceError, DeviceMemoryError
-from mltree.launch import Fault, Mark, StateLayout, Sync, state_layout
-from mltree.likelihood.engine import Result, Weights
-from mltree.likelihood.model_rows import model_rows, series_rows
-from mltree.likelihood.program import Program
-from mltree.likelihood.stages import Repeat
-from mltree.likelihood.work import most_steps
-from mltree.model.eigen import ModelArrays
+from mltree.device.worker import BUFFERS, Ahead, Dispatch, Launch, Plan, Worker
+from mltree.models.eigen import ModelArrays
+from mltree.program.engine import Result, Weights
+from mltree.program.model_rows import model_rows, series_rows
+from mltree.program.program import Program, most_steps
+from mltree.program.stages import PMatrices, Repeat, Sites, Stage, slots_read, slots_written
+from mltree.system.arrays import Float64, Int32
+from mltree.system.contract import (
+    CONTROL_WORDS,
+    HEADER_WORDS,
+    REDUCE_WIDTH,
+    RUNS,
+    Control,
+    Fault,
+    Function,
+    Mark,
+    Role,
+    RunKind,
+    StateLayout,
+    Sync,
+    fields,
+    state_layout,
+)
+from mltree.system.errors import DeviceError, DeviceMemoryError, WorkerFault
+from mltree.system.values import Value
 
-__all__ = ["Dispatch", "Session"]
+# An alignment's patterns in a device's buffers: codes, weights, systems, and where parts lie.
+
+OF_BLOCKS = ("block_part", "chunk_block", "part_chunk")
+"""Buffers that say where parts lie."""
+
+GROUP = 128
+"""Work-items of a group that makes weights."""
+
+
+def put_patterns(
+    memory: Memory, blocks: Blocks, patterns: Patterns, real: np.dtype[Any], acc: np.dtype[Any]
+) -> None:
+    """Fill the buffers with patterns that lie in these blocks.
+
+    real, acc  what systems and sums are of
+    """
+    memory.put("tips", blocks.padded(patterns.codes, patterns.alphabet.gap_code))
+    memory.put("tip_table", patterns.alphabet.tip_table.astype(real))
+    for table in OF_BLOCKS:
+        memory.put(table, getattr(blocks, table))
+    memory.put("site_system", blocks.systems(patterns.systems).astype(real))
+    if patterns.systems is not None:
+        memory.put("series", patterns.systems.exchangeabilities.astype(acc))
+    memory.put("weights", blocks.padded(patterns.weights[None], kind=acc))
+    memory.reserve("site_lnl", blocks.width * acc.itemsize)
+
+
+def write_patterns(
+    memory: Memory,
+    blocks: Blocks,
+    first_part: int,
+    patterns: Patterns,
+    real: np.dtype[Any],
+    acc: np.dtype[Any],
+) -> None:
+    """Write over the patterns of the parts from ``first_part`` on, under the one row of weights.
+
+    Raises: ValueError: they are not as many.
+    """
+    own, first = Blocks.of(patterns, blocks.vw, blocks.count), blocks.first_of(first_part)
+    if not np.array_equal(
+        blocks.block_part[first : first + own.count], first_part + own.block_part
+    ):
+        raise ValueError("parts of other sizes")
+    codes = own.padded(patterns.codes, patterns.alphabet.gap_code)
+    for tip, row in enumerate(np.ascontiguousarray(codes)):
+        memory.write("tips", row, tip * blocks.width + first * own.vw)
+    weights = own.padded(patterns.weights, kind=acc)
+    memory.write("weights", weights, first * own.vw * acc.itemsize)
+    if patterns.systems is not None:
+        systems = np.ascontiguousarray(own.systems(patterns.systems), real)
+        memory.write("site_system", systems, first * systems[0].nbytes)
+
+
+def put_weights(memory: Memory, blocks: Blocks, rows: Weights, widening: Widening) -> None:
+    """Fill the buffer with rows of weights [R, L]."""
+    size = blocks.width * widening.acc.itemsize
+    if widening.is_for(rows):
+        memory.put_rows("weights", rows, size, blocks.padded, widening)
+    else:
+        memory.put_rows("weights", rows, size, lambda own: blocks.padded(own, kind=widening.acc))
+
+
+class Widening:
+    """Weights of 16 bits on their way to a GPU, which makes whole ones of them (opencl/widen.cl).
+
+    So a quarter of the bytes is sent. Where the host is the device nothing is, and it makes them.
+    """
+
+    def __init__(self, context: cl.Context, queue: cl.CommandQueue, acc: np.dtype[Any]) -> None:
+        """``acc``: what weights are of. Nothing is built before it is needed."""
+        self.acc = acc
+        self._context, self._queue = context, queue
+
+    def is_for(self, rows: Weights) -> bool:
+        """Whether it serves these rows."""
+        return rows.dtype == np.uint16 and bool(self._queue.device.type & cl.device_type.GPU)
+
+    def __call__(self, narrow: cl.Buffer, wide: cl.Buffer, offset: int, count: int) -> None:
+        """Make so many; ``offset``: bytes in the wide buffer."""
+        items, first = -(-count // GROUP) * GROUP, offset // self.acc.itemsize
+        numbers = np.uint64(first), np.uint64(count)
+        self._kernel(self._queue, (items,), (GROUP,), narrow, wide, *numbers)
+
+    @cached_property
+    def _kernel(self) -> cl.Kernel:
+        device, is_double = self._queue.device, self.acc == np.float64
+        program = build_kernels(self._context, device, "widen", FP64=int(is_double))
+        return cl.Kernel(program, "widen")
+
+
+# Which CLAs a program reads and writes, and what must run again to have them back.
+#
+# Where panels share one CLA pool, a panel's CLAs are gone when its turn comes again. A
+# :class:`Resident` remembers the programs that wrote them, and lists those that a program needs.
+
+_CACHE = "_written"
+
+
+class Writer(Value, eq=False):
+    """The part of a program that writes CLAs, on the f64[lengths] that it ran with."""
+
+    program: Program
+    lengths: Float64
+    reads: Int32
+    """Slots that it needs from programs before it."""
+    writes: Int32
+
+
+class Resident:
+    """The writers of the CLAs that a client counts on, oldest first."""
+
+    def __init__(self) -> None:
+        self._writers: list[Writer] = []
+
+    def needed(self, program: Program) -> list[Writer]:
+        """What must run before a program, oldest first, where no CLA is left.
+
+        Raises:
+            WorkerFault: the program reads a CLA that no program has written.
+        """
+        missing, _ = _slots(program.stages)
+        found = []
+        for writer in reversed(self._writers):
+            given = np.isin(missing, writer.writes)
+            if given.any():
+                found.append(writer)
+                missing = np.union1d(missing[~given], writer.reads)
+        if missing.size:
+            raise WorkerFault(
+                f"reads cla[{missing[0]}], which nothing has written",
+                hint="please report this with the log",
+            )
+        return found[::-1]
+
+    def record(self, program: Program, lengths: Float64) -> None:
+        """A program ran, at last with these f64[lengths]; writers it has overwritten go."""
+        part, reads, writes = _written(program)
+        if writes.size == 0:
+            return
+        held = [w for w in self._writers if not _covers(writes, w.writes)]
+        self._writers = [*held, Writer(part, lengths.copy(), reads, writes)]
+
+
+def slots_needed(program: Program) -> Int32:
+    """Slots that a program reads and has not written before; rising."""
+    return _slots(program.stages)[0]
+
+
+def _covers(writes: Int32, others: Int32) -> bool:
+    """Whether all the others are among the slots; the same program's are the same array."""
+    return writes is others or bool(np.isin(others, writes).all())
+
+
+def _written(program: Program) -> tuple[Program, Int32, Int32]:
+    """The part that writes CLAs, and the slots that it reads and writes.
+
+    Found once for each object, which may run many times.
+    """
+    found: tuple[Program, Int32, Int32] | None = vars(program).get(_CACHE)
+    if found is None:
+        stages = tuple(part for part in map(_writing, program.stages) if part is not None)
+        found = vars(program)[_CACHE] = Program(stages, 1, program.cases), *_slots(stages)
+    return found
+
+
+def _writing(stage: Stage) -> Stage | None:
+    """A stage without what writes no CLA."""
+    match stage:
+        case PMatrices():
+            return stage
+        case Sites(streams, runs, tables):
+            writes = [kind for kind in RunKind if fields(RUNS[kind].record, Role.WRITES)]
+            kept = np.isin(runs["kind"], writes)
+            if not kept.any():
+                return None
+            before = np.concatenate([[0], np.cumsum(kept)])
+            streams = streams.copy()
+            ends = streams["first_run"] + streams["runs"]
+            streams["runs"] = before[ends] - before[streams["first_run"]]
+            streams["first_run"] = before[streams["first_run"]]
+            kinds = {RUNS[kind].record for kind in writes}
+            return Sites(streams, runs[kept], tuple(t for t in tables if t.dtype in kinds))
+        case _ if slots_written(stage).size:
+            return stage
+        case _:
+            return None
+
+
+def _slots(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
+    """Slots read before the stages write them, and all slots written; both rising."""
+    nothing = [np.zeros(0, np.int32)]
+    reads = np.concatenate([*nothing, *map(slots_read, stages)])
+    writes = np.concatenate([*nothing, *map(slots_written, stages)])
+    count = 1 + max(reads.max(initial=-1), writes.max(initial=-1))
+    is_read, is_written = np.zeros((2, count), np.bool_)
+    is_read[reads] = is_written[writes] = True
+    needed = np.flatnonzero(is_read & ~is_written)
+    return needed.astype(np.int32), np.flatnonzero(is_written).astype(np.int32)
 
 
 PLANS = 16
@@ -47,7 +254,7 @@ _OF_PANEL = (*OF_BLOCKS, "tips", "weights", "site_lnl", "site_system")
 
 
 class Session:
-    """Implements :class:`mltree.likelihood.engine.Engine` on one OpenCL device."""
+    """Implements :class:`mltree.program.engine.Engine` on one OpenCL device."""
 
     def __init__(
         self,
@@ -67,7 +274,7 @@ class Session:
         """``slots``: CLAs to make room for at once, so that none move later.
 
         ``residues``: of a panel's device, which then leaves strided sums
-        (:mod:`mltree.device.residues`); 0 for whole sums. ``parted``: look parts up even where
+        (:mod:`mltree.device.layout`); 0 for whole sums. ``parted``: look parts up even where
         there is but one, for programs that leave it out. ``apart``: CLAs have the patterns of the
         parts that a program is about alone, which none finds there any more that is about others.
         ``ahead``: who builds workers already.
@@ -128,7 +335,7 @@ class Session:
         put_weights(self.memory, self._blocks, rows, self._widening)
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """See :meth:`mltree.likelihood.engine.BerthEngine.load_patterns`."""
+        """See :meth:`mltree.program.engine.BerthEngine.load_patterns`."""
         write_patterns(self.memory, self._blocks, first_part, patterns, self._real, self._acc)
 
     def site_log_likelihoods(self, rows: int = 1) -> Float64:
@@ -138,7 +345,7 @@ class Session:
         return self._blocks.unpadded(lnl).astype(np.float64, copy=False)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
-        """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
+        """Run a program; see :class:`mltree.program.engine.Engine`."""
         try:
             return self._run(program, lengths, control)
         except DeviceMemoryError as error:

@@ -2,32 +2,242 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from time import perf_counter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyopencl as cl
 
-from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
-from mltree.alignment.patterns import Patterns
-from mltree.device.bandwidth import copy_bandwidth
-from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, load, save
-from mltree.device.discovery import choose_device, find_devices
-from mltree.device.info import DeviceInfo
+from mltree.data.alphabet import DNA, PROTEIN, Alphabet
+from mltree.data.patterns import Patterns
+from mltree.device.build import context_on
+from mltree.device.discovery import DeviceInfo, choose_device, find_devices
 from mltree.device.layout import Layout
-from mltree.device.layout_choice import block_widths, choose_layout, rule_layout
-from mltree.device.prebuild import prebuild
+from mltree.device.layout_choice import (
+    CATEGORIES,
+    Calibration,
+    Choice,
+    Kind,
+    block_widths,
+    choose_layout,
+    load,
+    rule_layout,
+    save,
+)
 from mltree.device.session import Session
 from mltree.device.timing import Breakdown
-from mltree.likelihood import programs
-from mltree.likelihood.engine import NO_CONTROL
-from mltree.likelihood.program import Program
-from mltree.model.eigen import random_reversible
+from mltree.models.eigen import random_reversible
+from mltree.program import builders
+from mltree.program.engine import NO_CONTROL
+from mltree.program.program import Program
+from mltree.system.process import threads
+from mltree.system.values import Value
 from mltree.tree.random_trees import random_topology
-from mltree.values import Value
 
-__all__ = ["build_all", "calibrate", "joint_bandwidth", "known_bandwidth", "measured_speeds"]
+# Kernels built side by side, each in a process of its own.
+#
+# Drivers do one build at a time in a process, whatever its threads, and one takes PoCL 1 to 5 s and
+# NVIDIA's compiler 3 to 12. What a process has built, the next finds in the driver's cache or ours.
+
+MOST = 16
+"""Builds at a time: each takes some 0.5 GB of the host's memory, and as much of a GPU's."""
+
+
+def prebuild(
+    build: Callable[..., object], jobs: Sequence[tuple[Any, ...]], tell: Callable[[str], None]
+) -> None:
+    """Call a function of a module with each job's arguments; ``tell`` takes lines of progress.
+
+    What fails is left to whoever needs it.
+    """
+    from concurrent.futures import ProcessPoolExecutor, as_completed  # all commands load this file
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    most = min(MOST, threads().number, len(jobs))
+    if most < 2:
+        return
+    tell(f"building {len(jobs)} kernels, {most} at a time")
+    try:
+        with ProcessPoolExecutor(most, get_context("spawn"), _leave_interrupts) as pool:
+            running = [pool.submit(build, *job) for job in jobs]
+            for done, _ in enumerate(as_completed(running), 1):
+                tell(f"built {done} of {len(jobs)} kernels")
+    except (OSError, BrokenProcessPool):  # no processes, or no shared memory for them
+        return
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C is the parent's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+# How fast a device copies its own memory: what a likelihood function could reach at most.
+
+FIRST_BYTES = 1 << 25
+MOST_BYTES = 1 << 28
+"""Bytes of one copy: doubled until it is far more than any cache, or takes a while."""
+
+LONG_ENOUGH = 2e-3
+"""Seconds of a copy beside which its start is nothing; a CPU is there with 32 MiB."""
+
+TRIES = 3
+"""The fastest of so many: a limit is what is possible."""
+
+
+def copy_bandwidth(device: cl.Device, tries: int = TRIES) -> float:
+    """Bytes a second that a copy on the device reads and writes together; takes some 0.1 s."""
+    context = context_on(device)
+    queue = cl.CommandQueue(context)
+    most = min(MOST_BYTES, device.max_mem_alloc_size // 4, device.global_mem_size // 16)
+    size = min(FIRST_BYTES, most)
+    while True:
+        seconds = _copy_seconds(context, queue, size, tries)
+        if seconds >= LONG_ENOUGH or 2 * size > most:
+            return 2 * size / seconds
+        size *= 2
+
+
+def _copy_seconds(context: cl.Context, queue: cl.CommandQueue, size: int, tries: int) -> float:
+    flags = cl.mem_flags.READ_WRITE
+    source, target = cl.Buffer(context, flags, size), cl.Buffer(context, flags, size)
+    cl.enqueue_copy(queue, source, target)  # pages that were never written are not really read
+    times = []
+    for _ in range(1 + tries):
+        start = time.perf_counter()
+        cl.enqueue_copy(queue, target, source)
+        queue.finish()
+        times.append(time.perf_counter() - start)
+    return min(times[1:])  # the first one makes room
+
+
+# How busy a device is: what a GPU's driver says of it, or what the process takes of the CPUs.
+#
+# NVIDIA's driver answers through its management library (NVML), which comes with it; a GPU whose
+# driver has none is not asked. OpenCL itself knows neither how busy a device is nor how much of its
+# memory others have taken.
+
+LIBRARY = "libnvidia-ml.so.1"
+
+BUSY = 50
+"""Per cent of the last moments in which a GPU computed for others: half of it is theirs."""
+
+OFTEN = 1.0
+"""Seconds between two looks; NVML averages over a sixth of a second to one."""
+
+
+class GpuLoad(NamedTuple):
+    """What NVML says of a GPU."""
+
+    busy: int
+    """Per cent of the last moments in which it computed, for whomever."""
+    free: int
+    """Bytes of memory that nobody has taken."""
+    total: int
+
+
+class _Utilisation(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_ulonglong) for name in ("total", "free", "used"))
+
+
+@cache
+def _library() -> Any:
+    """NVML, ready; None where there is none."""
+    with suppress(OSError):
+        library = ctypes.CDLL(LIBRARY)
+        if library.nvmlInit_v2() == 0:
+            return library
+    return None
+
+
+def gpu_load(device: cl.Device) -> GpuLoad | None:
+    """How busy an NVIDIA GPU is; None where nobody can tell."""
+    library = _library() if "nvidia" in str(device.platform.name).lower() else None
+    if library is None:
+        return None
+    with suppress(cl.Error, AttributeError):
+        domain, bus, slot = device.pci_domain_id_nv, device.pci_bus_id_nv, device.pci_slot_id_nv
+        address = f"{domain:08x}:{bus:02x}:{slot >> 3:02x}.0"
+        handle = ctypes.c_void_p()
+        use, memory = _Utilisation(), _Memory()
+        answers = (
+            library.nvmlDeviceGetHandleByPciBusId_v2(address.encode(), ctypes.byref(handle))
+            or library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(use))
+            or library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+        )
+        if answers == 0:
+            return GpuLoad(use.gpu, memory.free, memory.total)
+    return None
+
+
+def occupied(device: DeviceInfo, needed: int) -> str | None:
+    """What the user should know about a GPU that others use, or have filled; None where none do.
+
+    ``needed``: bytes that a run will take there.
+    """
+    load = None if device.is_cpu else gpu_load(device.handle)
+    if load is None:
+        return None
+    gib = 2**30
+    if load.free < needed:
+        return (
+            f"{device.name} has {load.free / gib:.1f} of {load.total / gib:.1f} GiB free, and "
+            f"{needed / gib:.1f} are wanted: others use it (nvidia-smi says who; --device takes "
+            "another, --memory-limit less)"
+        )
+    if load.busy >= BUSY:
+        return (
+            f"{device.name} is {load.busy} % busy with others' work: this will take longer "
+            "(nvidia-smi says whose; --device takes another)"
+        )
+    return None
+
+
+def load_meter(
+    device: DeviceInfo, clock: Callable[[], float] = time.monotonic
+) -> Callable[[], str]:
+    """What says in a word how busy a device is; it looks once in a while, however often asked."""
+    cpu = _CpuMeter(clock)
+    said, looked = "", -OFTEN
+
+    def text() -> str:
+        nonlocal said, looked
+        if clock() - looked >= OFTEN:
+            said, looked = cpu() if device.is_cpu else _gpu_text(device.handle), clock()
+        return said
+
+    return text
+
+
+def _gpu_text(device: cl.Device) -> str:
+    load = gpu_load(device)
+    return "" if load is None else f"GPU {load.busy} %"
+
+
+class _CpuMeter:
+    """CPU time of the process since it was last asked, 100 % for each CPU."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = clock(), time.process_time()
+
+    def __call__(self) -> str:
+        now, cpu = self._clock(), time.process_time()
+        (then, before), self._last = self._last, (now, cpu)
+        return f"CPU {(cpu - before) / (now - then):.0%}" if now > then else ""
+
 
 SAMPLE_TIPS = 12
 SAMPLE_PATTERNS = 32_768
@@ -95,7 +305,7 @@ def round_seconds(
     tree = random_topology(patterns.n_tips, rng)
     model = random_reversible(layouts[0].states, rng, categories=layouts[0].categories)
     sessions = [Session(device.handle, patterns, layout, (1e-6, 100.0)) for layout in layouts]
-    work = programs.traversal([tree]), programs.derivatives([tree])
+    work = builders.traversal([tree]), builders.derivatives([tree])
     times = np.empty((ROUNDS, REPEATS, len(sessions)))
     for session in sessions:
         session.load_models([model])

@@ -15,14 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
-from mltree.arrays import Int64
-from mltree.contract import Function
-from mltree.launch import Mark
-from mltree.likelihood.program import Program
-from mltree.likelihood.work import Count, Work, no_work, work_of
-from mltree.values import Value
-
-__all__ = ["Breakdown", "Cost", "DeviceTimes", "Stopwatch"]
+from mltree.program.program import Count, Program, Work, no_work, work_of
+from mltree.system.arrays import Int64
+from mltree.system.contract import Function, Mark
+from mltree.system.values import Value
 
 _NANOSECOND = 1e-9
 
@@ -40,7 +36,7 @@ class Cost(Value):
     pattern_nodes: int = 0
     """Operations times the patterns that they were for; 0 where patterns are none of its matter."""
     bytes: int = 0
-    """Least that those must read and write (:mod:`mltree.likelihood.work`)."""
+    """Least that those must read and write (:mod:`mltree.program.program`)."""
 
 
 class Breakdown(Value):
@@ -172,7 +168,7 @@ class DeviceTimes:
     def by_function(self, marks: dict[str, npt.NDArray[np.uint64]]) -> dict[Function, float]:
         """Seconds per function: each worker's time, shared out by its work-groups' ticks.
 
-        ``marks``: u64 words of each worker (:class:`mltree.contract.Mark`).
+        ``marks``: u64 words of each worker (:class:`mltree.system.contract.Mark`).
         """
         total = np.zeros(len(Function))
         for worker, words in marks.items():

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 
-from mltree import launch
-from mltree.contract import RELL_TILE
-from mltree.device.build import build_worker, is_nvidia, local_memory, resident_groups
+from mltree.device.build import (
+    build_worker,
+    context_on,
+    is_nvidia,
+    local_memory,
+    mark,
+    resident_groups,
+)
+from mltree.device.cache import write_whole
+from mltree.device.discovery import DeviceInfo, choose_device
 from mltree.device.layout import Layout
 from mltree.device.memory import BUFFER_SHARE, LEAST, Memory
-from mltree.launch import StateLayout
-from mltree.likelihood.program import Program
-from mltree.likelihood.stages import (
+from mltree.program.program import Program
+from mltree.program.stages import (
     Optimise,
     PMatrices,
     Reduce,
@@ -28,14 +41,16 @@ from mltree.likelihood.stages import (
     Tripods,
     Walk,
 )
-from mltree.values import Value
-
-__all__ = ["BUFFERS", "Dispatch", "Launch", "Plan", "Worker"]
+from mltree.system import contract
+from mltree.system.contract import RELL_TILE, StateLayout
+from mltree.system.errors import DeviceError
+from mltree.system.process import clean_start, threads
+from mltree.system.values import Value
 
 Dispatch = Literal["auto", "persistent", "launch"]
 """All stages of a program in one launch, or a launch per stage; by the work at hand where auto."""
 
-BUFFERS = tuple(buffer.name for buffer in launch.BUFFERS if buffer.name != "marks")
+BUFFERS = tuple(buffer.name for buffer in contract.BUFFERS if buffer.name != "marks")
 """The buffers that every worker is given; its marks are its own."""
 
 MANY_ROUNDS = {"sites": 64, "scan": math.inf, "walk": 64, "tripod": 64, "rell": 64}
@@ -190,7 +205,7 @@ class Worker:
         names = (*BUFFERS, f"marks.{self.name}")
         size = max(LEAST, self._stack_bytes(program))
         stack = self._stacks.setdefault(size, cl.LocalMemory(size))
-        numbers = [values[argument.name] for argument in launch.ARGUMENTS]
+        numbers = [values[argument.name] for argument in contract.ARGUMENTS]
         return [*(memory[name] for name in names), stack, *numbers]
 
     def launch(self, queue: cl.CommandQueue, arguments: list[Any], launch: Launch) -> cl.Event:
@@ -201,9 +216,9 @@ class Worker:
 
     def rehearse(self, context: cl.Context) -> None:
         """Run no stage at all: CPUs do not compile a kernel before it first runs."""
-        buffers = [cl.Buffer(context, cl.mem_flags.READ_WRITE, LEAST_RUN) for _ in launch.BUFFERS]
+        buffers = [cl.Buffer(context, cl.mem_flags.READ_WRITE, LEAST_RUN) for _ in contract.BUFFERS]
         acc = np.float64 if self._layout.fp64 else np.float32
-        numbers = [(acc if n.type == "acc" else np.int32)(0) for n in launch.ARGUMENTS]
+        numbers = [(acc if n.type == "acc" else np.int32)(0) for n in contract.ARGUMENTS]
         queue = cl.CommandQueue(context, self._device)
         self.launch(queue, [*buffers, cl.LocalMemory(LEAST), *numbers], Launch(0, 0, 1))
         queue.finish()
@@ -258,3 +273,90 @@ class Worker:
             case Repeat():
                 jobs = 1
         return max(1, jobs)
+
+
+# Kernels built ahead of their use: in processes of their own, while the host prepares a search.
+#
+# Drivers do one build at a time in a process, whatever its threads. What one process has built, the
+# next finds in the driver's cache or ours; a mark beside them says that it is there, so that
+# nothing is started for nothing. There are as many processes as the run has threads. A process that
+# fails leaves its builds to whoever needs them.
+
+LOOK = 0.01
+"""Seconds between two looks for a build's mark."""
+
+
+class Ahead:
+    """Builds of workers for one device and layout, in processes of their own."""
+
+    def __init__(self, device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> None:
+        """Start those that no process has done before; none where there is one thread only."""
+        self._device, self._layout = device, layout
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        weakref.finalize(self, _end, self._running)
+        with suppress(OSError, DeviceError):
+            for own in _shared_out(device, layout, workers):
+                self._running.update(dict.fromkeys(own, _start(device, layout, own)))
+
+    @classmethod
+    def of_search(cls, device: DeviceInfo, layout: Layout) -> Ahead:
+        """Start the builds that every search needs."""
+        return cls(device, layout, search_workers(layout))
+
+    def wait(self, worker: str) -> None:
+        """Return when nobody is at work on it any more."""
+        process = self._running.get(worker)
+        while process and process.poll() is None and not self._mark(worker).exists():
+            time.sleep(LOOK)
+
+    def _mark(self, worker: str) -> Path:
+        """A file that is there once the worker has been built."""
+        return _mark(self._device, self._layout, worker)
+
+
+def search_workers(layout: Layout) -> tuple[str, ...]:
+    """The workers that every search needs, in the order in which it does."""
+    return ("sites", "tripod", "scan", *(["walk"] * (layout.lanes > 1)))
+
+
+def builders(device: DeviceInfo, layout: Layout) -> int:
+    """Processes that a search would start to build its workers."""
+    try:
+        return len(_shared_out(device, layout, search_workers(layout)))
+    except (OSError, DeviceError):
+        return 0
+
+
+def _shared_out(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> list[list[str]]:
+    """Share the missing builds out among as many processes as threads; none for one thread."""
+    most = threads().number
+    if most < 2 or not sys.executable:
+        return []
+    missing = [name for name in workers if not _mark(device, layout, name).exists()]
+    return [missing[first::most] for first in range(min(most, len(missing)))]
+
+
+def build(index: int, workers: Sequence[str], numbers: dict[str, Any]) -> None:
+    """Build workers for a device and a layout's fields, and leave their marks."""
+    device, layout = choose_device(str(index)), Layout(**numbers)
+    context = context_on(device.handle)
+    for worker in workers:
+        built = Worker(context, device.handle, worker, layout.of_worker(worker))
+        built.rehearse(context)
+        write_whole(_mark(device, layout, worker), b"")
+
+
+def _start(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> subprocess.Popen[bytes]:
+    command, silent = clean_start(build, device.index, workers, asdict(layout)), subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
+
+
+def _mark(device: DeviceInfo, layout: Layout, worker: str) -> Path:
+    return mark("compiled", device.handle, worker, layout.of_worker(worker))
+
+
+def _end(running: dict[str, subprocess.Popen[bytes]]) -> None:
+    """Leave no process behind."""
+    for process in set(running.values()):
+        process.kill()
+        process.wait()

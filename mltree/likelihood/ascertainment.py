@@ -19,24 +19,24 @@ from itertools import chain
 
 import numpy as np
 
-from mltree.arrays import Float64, Index, Int32
-from mltree.contract import RunKind
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.batches import in_batches
-from mltree.likelihood.cases import Case
 from mltree.likelihood.classes import Columns
-from mltree.likelihood.engine import NO_CONTROL, Engine, Weights
 from mltree.likelihood.interchanges import Alternatives
-from mltree.likelihood.left_out import Conditioned, Corrected, LeftOut, Shares, conditioned_parts
-from mltree.likelihood.passes import MAX_PASSES
-from mltree.likelihood.scan_tasks import ScanTasks
-from mltree.likelihood.turns import in_turns
-from mltree.model.rate_profiles import Curves
+from mltree.likelihood.left_out import (
+    Conditioned,
+    Corrected,
+    LeftOut,
+    Shares,
+    in_turns,
+)
+from mltree.likelihood.likelihood import MAX_PASSES, Likelihood, in_batches
+from mltree.models.rate_profiles import Curves
+from mltree.program.cases import Case
+from mltree.program.engine import NO_CONTROL, Engine, Weights
+from mltree.program.planner import ScanTasks
+from mltree.system.arrays import Float64, Index, Int32
+from mltree.system.contract import RunKind
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
-
-__all__ = ["AscertainedLikelihood", "conditioned_parts"]
-
 
 ROWS_BYTES = 1 << 28
 """Of site lnL, or of rows of weights, that there are at once."""

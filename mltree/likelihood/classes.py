@@ -17,21 +17,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mltree.alignment.patterns import Patterns
-from mltree.arrays import Float64
-from mltree.likelihood.cases import Case
-from mltree.model.eigen import ModelArrays
-from mltree.model.portable import exp, log
-from mltree.values import Value
-
-__all__ = [
-    "Columns",
-    "best_weights",
-    "class_posteriors",
-    "class_weights_of",
-    "single_classes",
-]
-
+from mltree.data.patterns import Patterns
+from mltree.models.eigen import ModelArrays
+from mltree.models.portable import exp, log
+from mltree.program.cases import Case
+from mltree.system.arrays import Float64
+from mltree.system.values import Value
 
 MAX_STEPS = 2000
 """Steps of a climb, which cost next to nothing beside the likelihoods."""

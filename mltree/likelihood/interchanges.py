@@ -18,31 +18,17 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mltree import contract
-from mltree.arrays import Float64, Index, Int32
-from mltree.contract import GroupKind, RunKind
-from mltree.likelihood import planner
-from mltree.likelihood.cases import Case, Cases, groups_by_part, sums_of
-from mltree.likelihood.planner import Piece
-from mltree.likelihood.program import Program
-from mltree.likelihood.stages import Optimise, PMatrices, Records, Repeat
+from mltree.program import planner
+from mltree.program.cases import Case, Cases, groups_by_part, sums_of
+from mltree.program.planner import Piece
+from mltree.program.program import Program
+from mltree.program.stages import Optimise, PMatrices, Records, Repeat
+from mltree.system import contract
+from mltree.system.arrays import Float64, Index, Int32
+from mltree.system.contract import GroupKind, RunKind
+from mltree.system.values import Value
 from mltree.tree.moves import nni
 from mltree.tree.topology import Tree, siblings
-from mltree.values import Value
-
-__all__ = [
-    "BRANCHES",
-    "INNER",
-    "LEGS",
-    "SLOTS",
-    "Alternatives",
-    "Quartets",
-    "interchanged",
-    "neighbours",
-    "optimisation",
-    "site_lnls",
-]
-
 
 LEGS = 4
 """Branches from u and v to the four subtrees."""

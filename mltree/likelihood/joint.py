@@ -13,29 +13,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from mltree.arrays import Float64
-from mltree.contract import Role, fields
-from mltree.likelihood.engine import NO_CONTROL, Engine, Result, Room, Weights
-from mltree.likelihood.optimise import LengthOptimiser
-from mltree.likelihood.program import Program
-from mltree.likelihood.stages import (
-    Optimise,
-    Records,
-    Reduce,
-    Rell,
-    Repeat,
-    Scan,
-    Sites,
-    Stage,
-    Walk,
-)
-from mltree.model.eigen import ModelArrays
-
-__all__ = ["JointEngine", "on_parts"]
+from mltree.models.eigen import ModelArrays
+from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
+from mltree.program.program import Program
+from mltree.program.reference import LengthOptimiser
+from mltree.program.stages import Optimise, Records, Reduce, Rell, Repeat, Scan, Sites, Stage, Walk
+from mltree.system.arrays import Float64
+from mltree.system.contract import Role, fields
 
 
 class JointEngine:
-    """Implements :class:`mltree.likelihood.engine.Engine` over engines of several state counts.
+    """Implements :class:`mltree.program.engine.Engine` over engines of several state counts.
 
     Its parts are theirs, one engine after the other. Patterns too.
     """
@@ -106,7 +94,7 @@ class JointEngine:
         return np.concatenate(found, axis=1)
 
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
-        """Run a program; see :class:`mltree.likelihood.engine.Engine`."""
+        """Run a program; see :class:`mltree.program.engine.Engine`."""
         optimiser = LengthOptimiser(lengths.copy(), control.copy(), *self._bounds)
         sums = np.zeros(program.sums)
         stages = program.stages

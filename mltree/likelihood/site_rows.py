@@ -13,13 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from mltree.arrays import Float64, Index, Int32
-from mltree.contract import Control, Role, RunKind, fields
-from mltree.likelihood import planner, programs
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.batches import in_batches
-from mltree.likelihood.cases import Case, Cases
-from mltree.likelihood.engine import NO_CONTROL, Weights
 from mltree.likelihood.interchanges import (
     INNER,
     SLOTS,
@@ -28,22 +21,17 @@ from mltree.likelihood.interchanges import (
     optimisation,
     site_lnls,
 )
-from mltree.likelihood.left_out import Shares
-from mltree.likelihood.passes import LOCAL_EPSILON
-from mltree.likelihood.program import Program
-from mltree.likelihood.stages import Records, Repeat, Sites, Stage
-from mltree.likelihood.turns import MAX_TURNS
+from mltree.likelihood.left_out import MAX_TURNS, Shares
+from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood, in_batches
+from mltree.program import builders, planner
+from mltree.program.cases import Case, Cases
+from mltree.program.engine import NO_CONTROL, Weights
+from mltree.program.program import Program
+from mltree.program.stages import Records, Repeat, Sites, Stage
+from mltree.system.arrays import Float64, Index, Int32
+from mltree.system.contract import Control, Role, RunKind, fields
+from mltree.system.values import Value
 from mltree.tree.topology import Tree
-from mltree.values import Value
-
-__all__ = [
-    "SiteRows",
-    "optimised_quartets",
-    "rows_of_neighbours",
-    "rows_of_quartets",
-    "rows_of_trees",
-]
-
 
 INTERCHANGE_PASSES = 32
 """Newton steps on the five branches of an interchange: five to twelve are usual, and the branch
@@ -83,7 +71,7 @@ class SiteRows(Value):
     def resampled_by(self, first: int, weights: Weights) -> Float64:
         """f64[rows, R]: their lnL under [R, L] weights, the engine's rows from one on."""
         engine = self.likelihood.engine
-        program = programs.rell(len(self.lnl), len(weights), engine.parts, first)
+        program = builders.rell(len(self.lnl), len(weights), engine.parts, first)
         sums = engine.run(program, np.zeros(0), NO_CONTROL).sums.reshape(len(self.lnl), -1)
         return sums if self.shares is None else sums + self.shares.sums(weights)
 
@@ -116,9 +104,9 @@ def rows_of_trees(
         own, kind = trees[batch], RunKind.EVALUATE_SITES
         table = likelihood.take(own, cases[batch])
         program = (
-            programs.walk(own, longest, kind, table)
+            builders.walk(own, longest, kind, table)
             if longest
-            else programs.traversal(own, kind, table)
+            else builders.traversal(own, kind, table)
         )
         program = _among(program, batch.start, len(trees))
         lengths = np.concatenate([tree.lengths for tree in own], axis=-1).ravel()

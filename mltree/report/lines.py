@@ -4,53 +4,129 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from functools import singledispatch
 
-from mltree.events import Event, Notice, Unsaved
-from mltree.events.alignments import AlignmentLoaded, AlignmentWritten
-from mltree.events.choice import CandidatesScored, ModelChosen, PartsMerged
-from mltree.events.run import (
-    Busy,
-    CommandEnded,
-    DeviceChosen,
-    MemoryPlanned,
-    ResourcesSpent,
-    RunDescribed,
-    RunStarted,
+from rich.console import RenderableType
+
+from mltree.data.partition_files import NO_NAME
+from mltree.report.tables import (
+    check_lines,
+    compare_table,
+    parts_table,
+    timing_table,
+    tree_test_lines,
 )
-from mltree.events.search import (
+from mltree.system.events import (
+    AlignmentChecked,
+    AlignmentLoaded,
+    AlignmentWritten,
+    BootstopChecked,
+    BootstrapFinished,
+    Busy,
+    CandidatesScored,
     CheckpointWritten,
+    CommandEnded,
+    ConsensusBuilt,
+    DeviceChosen,
+    DistancesMeasured,
+    EnginesCompared,
+    Event,
+    LociFinished,
+    LocusDone,
+    LocusSkipped,
+    MemoryPlanned,
+    ModelChosen,
     ModelOptimised,
+    ModelsRanked,
+    Notice,
+    PartitionsLoaded,
+    PartsMerged,
     PhaseStarted,
+    ReplicateDone,
+    ResourcesSpent,
+    ResultWritten,
     RoundDone,
+    RunDescribed,
+    RunFinished,
+    RunStarted,
     SearchFinished,
     SearchPlanned,
     SearchResumed,
     StartsEnded,
     StartTree,
     StoppedShort,
+    SupportsDrawn,
+    TimeSpent,
     TreePerturbed,
     TreeScored,
     TreesCulled,
-)
-from mltree.events.trees import (
-    BootstopChecked,
-    BootstrapFinished,
-    ConsensusBuilt,
-    DistancesMeasured,
-    LociFinished,
-    LocusDone,
-    LocusSkipped,
-    ReplicateDone,
-    ResultWritten,
-    SupportsDrawn,
     TreesLoaded,
     TreesOffered,
+    TreesTested,
     TreesWritten,
+    Unsaved,
 )
-from mltree.report.choices import chosen_line, merged_line, scored_line
+from mltree.tree.newick import ascii_drawing
 
-__all__ = ["clock_time", "describe", "stamp", "starts_text"]
+# A choice of models as text: how it goes, the best candidates in a table, and the last word.
+
+NAMES = {"bic": "BIC", "aic": "AIC", "aicc": "AICc"}
+"""Criteria as papers write them."""
+
+
+def scored_line(event: CandidatesScored) -> str:
+    """Candidates that were fitted, and the best of all so far."""
+    count = f"{event.candidates:,} candidate{'' if event.candidates == 1 else 's'}"
+    if event.parts == 1:
+        return f"models: {count}, best so far {event.best}"
+    return f"models: {count} for {event.parts:,} parts, best so far {event.best} for the first"
+
+
+def merged_line(event: PartsMerged) -> str:
+    """A round of merging."""
+    pairs = f"{event.pairs:,} pair{'' if event.pairs == 1 else 's'}"
+    subsets = f"{event.subsets:,} subset{'' if event.subsets == 1 else 's'} left"
+    return f"merging: {pairs} compared, {event.merged:,} merged, {subsets}, score {event.score:.3f}"
+
+
+def chosen_line(event: ModelChosen) -> str:
+    """The best model of a part."""
+    criterion = _criterion(event.criterion)
+    part = "best model" if event.part == NO_NAME else event.part
+    return f"{part}: {event.model}  {criterion} {event.score:.3f}  lnL {event.lnl:.3f}"
+
+
+def ranking_lines(event: ModelsRanked) -> list[str]:
+    """The best candidates of a part in columns, and how many were compared."""
+    criterion = _criterion(event.criterion)
+    width = max(len("Model"), *(len(one.model) for one in event.models))
+    least = event.models[0].score
+    part = "" if event.part == NO_NAME else f"{event.part}: "
+    title = f"{part}the best {len(event.models):,} of {event.candidates:,} candidates"
+    heads = f"{'lnL':>14} {'free':>5} {criterion:>14} {'delta':>9} {'weight':>7}"
+    rows = [
+        f"{one.model:<{width}} {one.lnl:14.3f} {one.parameters:5} {one.score:14.3f} "
+        f"{one.score - least:9.3f} {one.weight:7.4f}"
+        for one in event.models
+    ]
+    return [title, f"{'Model':<{width}} {heads}", *rows]
+
+
+def best_fit_line(criterion: str, chosen: Sequence[tuple[str, str]]) -> str:
+    """IQ-TREE's line, which pipelines look for; ``chosen``: parts and their models.
+
+    A lone part's model stands alone, those of several before their part: ``HKY+FC:gene1,JC:gene2``.
+    """
+    if len(chosen) == 1:
+        ((_, models),) = chosen
+    else:
+        models = ",".join(f"{model}:{part}" for part, model in chosen)
+    return f"Best-fit model according to {_criterion(criterion)}: {models}"
+
+
+def _criterion(name: str) -> str:
+    return NAMES.get(name, name)
 
 
 def clock_time(seconds: float) -> str:
@@ -333,3 +409,76 @@ def _(event: TreesOffered) -> str:
 
 def _count(number: int, noun: str, ending: str = "s") -> str:
     return f"{number:,} {noun}{'' if number == 1 else ending}"
+
+
+# Results as text: events that stand for themselves below the lines of the others.
+
+SMALL_TREE = 30
+"""Taxa up to which a tree is drawn, whatever the height of the terminal."""
+
+
+class Ending:
+    """What earlier events have said that belongs to a run's result."""
+
+    def __init__(self) -> None:
+        self.starts: StartsEnded | None = None
+        self.spent: ResourcesSpent | None = None
+
+    def heed(self, event: Event) -> None:
+        """Keep it where it is of that kind."""
+        if isinstance(event, StartsEnded):
+            self.starts = event
+        elif isinstance(event, ResourcesSpent):
+            self.spent = event
+
+
+def result(  # noqa: PLR0911  (a case an event)
+    event: Event, height: int, ending: Ending
+) -> RenderableType | None:
+    """A result as it is shown on a terminal of so many lines; None where the event is none."""
+    match event:
+        case RunFinished():
+            drawing = (
+                ascii_drawing(event.support or event.tree) if is_drawn(event.taxa, height) else ""
+            )
+            return summary_text(event, drawing, ending)
+        case EnginesCompared():
+            return compare_table(event.scores)
+        case AlignmentChecked():
+            return "\n".join(check_lines(event.summary))
+        case PartitionsLoaded():
+            return parts_table(event)
+        case ModelsRanked():
+            lines = ranking_lines(event)
+        case TreesTested():
+            lines = tree_test_lines(event.trees)
+        case TimeSpent():
+            return timing_table(event)
+        case _:
+            return None
+    return "\n".join(["", *lines])
+
+
+def is_drawn(taxa: int, terminal_height: int) -> bool:
+    """Whether a tree of so many taxa (one line each, one between) is worth drawing."""
+    return taxa <= SMALL_TREE or 2 * taxa < terminal_height
+
+
+def summary_text(event: RunFinished, drawing: str, ending: Ending) -> str:
+    """What a run found, readable by eye and by ``grep``; ``drawing``: lines, or nothing."""
+    lines = [
+        "",
+        f"Final log-likelihood: {event.lnl:.4f}",
+        f"Model: {event.model}",
+        f"Tree length: {event.tree_length:.6f} expected substitutions per site",
+    ]
+    if ending.starts is not None:
+        lines.append(f"Starts: {starts_text(ending.starts)}")
+    if ending.spent is not None:
+        lines.append(f"Time: {ending.spent.wall:.2f} s ({ending.spent.cpu:.2f} s of CPU)")
+    if drawing:
+        lines += ["", drawing]
+    if event.files:
+        lines += ["", *(f"Wrote {file}" for file in event.files)]
+        lines.append(f"To cite: methods and references are at the end of {event.files[0]}")
+    return "\n".join(lines)

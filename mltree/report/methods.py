@@ -11,10 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from mltree import __version__
-from mltree.model.class_terms import outside_braces
-from mltree.values import Value
-
-__all__ = ["REFERENCES", "Methods", "methods_text", "without_values"]
+from mltree.models.names import outside_braces
+from mltree.system.values import Value
 
 REFERENCES = {
     "mltree": f"The mltree authors. mltree {__version__}: maximum-likelihood phylogenetic trees on "

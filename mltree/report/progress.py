@@ -17,53 +17,47 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.text import Text
 
-from mltree.errors import InputError
-from mltree.events import Event, Notice, Unsaved
-from mltree.events.alignments import AlignmentWritten
-from mltree.events.run import (
+from mltree.report.lines import Ending, describe, result, stamp
+from mltree.report.record import Record
+from mltree.report.terminal import Status, StatusLine, Terminal, folded
+from mltree.system.errors import InputError
+from mltree.system.events import (
+    AlignmentWritten,
+    BootstopChecked,
+    BootstrapFinished,
     Busy,
-    CommandEnded,
-    MemoryPlanned,
-    ResourcesSpent,
-    RunDescribed,
-    TimeSpent,
-)
-from mltree.events.search import (
     CheckpointWritten,
+    CommandEnded,
+    ConsensusBuilt,
+    DistancesMeasured,
+    Event,
+    LociFinished,
+    MemoryPlanned,
     ModelOptimised,
+    Notice,
     PhaseStarted,
+    ReplicateDone,
+    ResourcesSpent,
+    ResultWritten,
     RoundDone,
+    RunDescribed,
     SearchFinished,
     SearchPlanned,
     StartsEnded,
     StartTree,
     StoppedShort,
+    SupportsDrawn,
+    TimeSpent,
     TreePerturbed,
     TreeScored,
     TreesCulled,
-)
-from mltree.events.trees import (
-    BootstopChecked,
-    BootstrapFinished,
-    ConsensusBuilt,
-    DistancesMeasured,
-    LociFinished,
-    ReplicateDone,
-    ResultWritten,
-    SupportsDrawn,
     TreesWritten,
+    Unsaved,
 )
-from mltree.report.lines import describe, stamp
-from mltree.report.record import Record
-from mltree.report.results import Ending, result
-from mltree.report.status import Status, StatusLine
-from mltree.report.terminal import Terminal, folded
-from mltree.shares import cpu_seconds
-from mltree.stopping import before_leaving, no_longer
-from mltree.streams import harmless, turn_away
-from mltree.values import plain
-
-__all__ = ["Log", "Reporter", "Verbosity"]
+from mltree.system.files import harmless, turn_away
+from mltree.system.process import cpu_seconds
+from mltree.system.signals import before_leaving, no_longer
+from mltree.system.values import plain
 
 
 class Verbosity(IntEnum):
@@ -292,7 +286,7 @@ class Reporter:
 
 JSON_NAMES: dict[type[Event], str] = {CommandEnded: "result"}
 """Events that are not called in JSON what they are called here; an error is ``error``
-(:mod:`mltree.exits`)."""
+(:mod:`mltree.cli.exits`)."""
 
 
 def as_json(event: Event, elapsed: float) -> str:

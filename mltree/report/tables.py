@@ -7,27 +7,18 @@ from typing import Protocol, runtime_checkable
 
 from rich.table import Table
 
-from mltree.contract import Function
-from mltree.device.calibration import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.discovery import DeviceInfo
+from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.timing import Breakdown, Cost
-from mltree.events.alignments import AlignmentSummary, PartitionsLoaded
-from mltree.events.run import EngineScore, FunctionTime, TimeSpent
-from mltree.events.trees import TestedTree
-
-__all__ = [
-    "MAX_P_VALUE",
-    "Timed",
-    "check_lines",
-    "compare_table",
-    "device_lines",
-    "listed",
-    "parts_table",
-    "time_spent",
-    "timing_table",
-    "tree_test_lines",
-    "warning_lines",
-]
+from mltree.system.contract import Function
+from mltree.system.events import (
+    AlignmentSummary,
+    EngineScore,
+    FunctionTime,
+    PartitionsLoaded,
+    TestedTree,
+    TimeSpent,
+)
 
 UNEXPLAINED = 0.01
 """Share of the wall time above which what is measured nowhere gets a row."""

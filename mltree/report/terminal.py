@@ -5,15 +5,36 @@ from __future__ import annotations
 import os
 import re
 import textwrap
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from functools import singledispatchmethod
 from typing import Any
 
 from rich.console import Console
 from rich.segment import Segment
+from rich.text import Text
 
-from mltree.streams import harmless
-
-__all__ = ["Terminal", "folded", "progress_terminal", "result_terminal"]
+from mltree.report.lines import clock_time
+from mltree.system.events import (
+    AlignmentLoaded,
+    Busy,
+    CandidatesScored,
+    DeviceChosen,
+    Event,
+    ModelChosen,
+    ModelOptimised,
+    PhaseStarted,
+    ReplicateDone,
+    RoundDone,
+    SearchFinished,
+    SearchPlanned,
+    SearchResumed,
+    StartTree,
+    TreePerturbed,
+    TreeScored,
+    TreesCulled,
+)
+from mltree.system.files import harmless
 
 PLAIN = "NO_COLOR"
 """Set to anything, it means no escape sequences at all (no-color.org)."""
@@ -86,3 +107,184 @@ def _terminal(stderr: bool) -> Terminal:
     return Terminal(
         stderr=stderr, highlight=False, emoji=False, color_system=None if plain else "auto"
     )
+
+
+# One line that says where a run stands, drawn again and again on a terminal.
+
+FRAMES, PLAIN_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "-\\|/"
+"""Of the spinner; the second where a terminal has no braille."""
+
+REDRAWS = 8.0
+"""A second."""
+
+LEAST_GAIN = 0.0005
+"""lnL: less is not shown."""
+
+
+STEPS: dict[type[Event], str] = {
+    AlignmentLoaded: "preparing",
+    DeviceChosen: "starting trees",
+    StartTree: "model",
+    SearchResumed: "resumed",
+    ModelOptimised: "model and branch lengths",
+    TreeScored: "model and branch lengths",
+    SearchFinished: "final score",
+}
+"""What comes behind an event."""
+
+OF_OTHERS = (ModelChosen, ReplicateDone)
+"""Events whose lnL is not that of the tree that is searched for."""
+
+
+class Status:
+    """What the events of a run add up to."""
+
+    def __init__(self) -> None:
+        self.step = "starting"
+        self._plan: SearchPlanned | None = None
+        self._phase: PhaseStarted | None = None
+        self._is_busy = False
+        self._trees = 0
+        self._round = 0
+        self._lnl: float | None = None
+        self._gain = 0.0
+        self._failures = 0
+        self._batches: list[float] = []
+        self._replicates: list[tuple[float, ReplicateDone]] = []
+
+    def heed(self, event: Event, now: float) -> None:
+        """Take an event in; ``now``: seconds since the run began."""
+        lnl = None if isinstance(event, OF_OTHERS) else getattr(event, "lnl", None)
+        if isinstance(lnl, float):
+            self._gain = 0.0 if self._lnl is None else lnl - self._lnl
+            self._lnl = lnl if self._lnl is None else max(lnl, self._lnl)
+        busy_with = self.step if self._is_busy and not isinstance(lnl, float) else None
+        self._is_busy = isinstance(event, Busy) or busy_with is not None
+        self.step = STEPS.get(type(event), self.step)
+        self._take(event, now)
+        if busy_with is not None and not isinstance(event, Busy):
+            self.step = busy_with  # kernels are built while a search begins
+
+    @singledispatchmethod
+    def _take(self, event: Event, now: float) -> None:
+        """What an event of a kind means; most mean nothing here."""
+
+    @_take.register
+    def _(self, event: Busy, _: float) -> None:
+        self.step = event.what
+
+    @_take.register
+    def _(self, event: SearchPlanned, _: float) -> None:
+        self._plan, self._trees = event, event.starts
+        self.step = f"smoothing {_trees(event.starts)}"
+
+    @_take.register
+    def _(self, event: SearchResumed, _: float) -> None:
+        self._round = event.rounds
+
+    @_take.register
+    def _(self, event: PhaseStarted, _: float) -> None:
+        self._phase, self._trees, self._batches = event, event.trees, []
+        self._name_round()
+
+    @_take.register
+    def _(self, event: RoundDone, now: float) -> None:
+        self._round = event.round
+        is_repair = self._phase is not None and event.radius != self._phase.radius
+        if is_repair and not self._batches:
+            self._batches = [now]
+        self._name_round()
+
+    @_take.register
+    def _(self, event: TreesCulled, _: float) -> None:
+        self._trees = event.kept
+        self.step = f"smoothing {_trees(event.kept)}"
+
+    @_take.register
+    def _(self, event: TreePerturbed, now: float) -> None:
+        self._failures = 0 if event.better else self._failures + 1
+        self._batches.append(now)
+        self._name_round()
+
+    @_take.register
+    def _(self, event: CandidatesScored, _: float) -> None:
+        parts = f" of {event.parts} parts" if event.parts > 1 else ""
+        self.step = f"model choice, {event.candidates:,} fitted{parts}, best {event.best}"
+
+    @_take.register
+    def _(self, event: ReplicateDone, now: float) -> None:
+        self._replicates.append((now, event))
+        self.step = f"bootstrap, {event.done:,} of {event.wanted:,} replicates"
+
+    def text(self, now: float, load: str = "") -> str:
+        """The line: the step, the best lnL with its last gain, the time, what is left, the load."""
+        parts = [self.step]
+        if self._lnl is not None:
+            gain = f" (+{self._gain:.3f})" if self._gain > LEAST_GAIN else ""
+            parts.append(f"lnL {self._lnl:.3f}{gain}")
+        parts.append(clock_time(now))
+        if (left := self._left(now)) is not None:
+            parts.append(left)
+        return " · ".join([*parts, *([load] if load else [])])
+
+    def _name_round(self) -> None:
+        """The step that begins behind this one, which rounds do not tell themselves."""
+        if self._batches:
+            self.step = f"perturbation {len(self._batches)}, round {self._round + 1}"
+        elif self._phase is not None:
+            of = f" of {self._plan.phases}" if self._plan else ""
+            self.step = f"phase {self._phase.phase}{of}, round {self._round + 1}"
+            self.step += f", {_trees(self._trees)}"
+
+    def _left(self, now: float) -> str | None:
+        """Time until a bootstrap ends at its pace so far, or a search at the soonest."""
+        if self._replicates:
+            word, seconds = "about", self._replicates_left(now)
+        else:
+            word, seconds = "at least", self._batches_left(now)
+        return f"{word} {clock_time(seconds)} left" if seconds >= 1 else None
+
+    def _replicates_left(self, now: float) -> float:
+        (began, first), (last, event) = self._replicates[0], self._replicates[-1]
+        done = event.done - first.done
+        return (last - began) / done * (event.wanted - event.done) - (now - last) if done else 0.0
+
+    def _batches_left(self, now: float) -> float:
+        """The batches that it takes at least, as long as so far."""
+        if self._plan is None or len(self._batches) < 2:
+            return 0.0
+        mean = (self._batches[-1] - self._batches[0]) / (len(self._batches) - 1)
+        more = self._plan.patience - self._failures
+        return mean * more - (now - self._batches[-1])
+
+
+def _trees(number: int) -> str:
+    return "1 tree" if number == 1 else f"{number} trees"
+
+
+class StatusLine:
+    """The line on a terminal, below whatever else is printed there."""
+
+    def __init__(self, terminal: Terminal, status: Status, elapsed: Callable[[], float]) -> None:
+        self._status = status
+        self._elapsed = elapsed
+        self.load: Callable[[], str] = str
+        """What the device is doing, in a word or two."""
+        braille = terminal.encoding.lower().startswith("utf")
+        self._frames = FRAMES if braille else PLAIN_FRAMES
+        from rich.live import Live  # on terminals alone
+
+        self._live = Live(
+            console=terminal, transient=True, refresh_per_second=REDRAWS, get_renderable=self._draw,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+        self._live.start()
+
+    def stop(self) -> None:
+        """Take it away."""
+        self._live.stop()
+
+    def _draw(self) -> Text:
+        frame = self._frames[int(time.monotonic() * REDRAWS) % len(self._frames)]
+        text = self._status.text(self._elapsed(), self.load())
+        return Text.assemble((frame, "cyan"), " ", text, no_wrap=True, overflow="ellipsis")

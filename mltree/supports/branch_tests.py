@@ -21,12 +21,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mltree.arrays import Float64
-from mltree.likelihood.engine import Weights
+from mltree.program.engine import Weights
 from mltree.supports.resampling import Resampling
-from mltree.values import Value
-
-__all__ = ["BranchTests", "abayes", "local_tests", "parametric", "sh_alrt"]
+from mltree.system.arrays import Float64
+from mltree.system.values import Value
 
 MARGIN = 0.05
 """lnL by which aLRT has to be larger: PhyML's and IQ-TREE's."""

@@ -22,12 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment.patterns import Patterns
-from mltree.arrays import Bool, Float64, Index, UInt64
+from mltree.data.patterns import Patterns
 from mltree.supports.table import split_table
+from mltree.system.arrays import Bool, Float64, Index, UInt64
 from mltree.tree.clades import Clades
-
-__all__ = ["Branches", "GeneConcordance", "SiteConcordance", "gene_concordance", "site_concordance"]
 
 AMBIGUOUS = 255
 """Stands for every character that is not a single state."""

@@ -12,11 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from mltree.arrays import Bool, Float64, Index, Int32, UInt64
+from mltree.system.arrays import Bool, Float64, Index, Int32, UInt64
+from mltree.system.values import Value
 from mltree.tree.clades import Clades
-from mltree.values import Value
-
-__all__ = ["SplitTable", "members", "sides", "split_table", "unit_bits"]
 
 WORD = 64
 """Taxa whose bits share a uint64."""

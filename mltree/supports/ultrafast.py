@@ -17,12 +17,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.arrays import Float64, UInt64
+from mltree.system.arrays import Float64, UInt64
 from mltree.tree.forest import GOLDEN, mixed
-from mltree.tree.split_sums import splits_of
+from mltree.tree.splits import splits_of
 from mltree.tree.topology import Tree
-
-__all__ = ["CORRELATION", "Ultrafast"]
 
 EPSILON = 0.5
 """lnL up to which resampled trees are as good: IQ-TREE's."""

@@ -23,15 +23,15 @@ from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
-from mltree.alignment.alphabet import Alphabet
-from mltree.alignment.patterns import Patterns
-from mltree.arrays import Float64
-from mltree.shares import in_blocks
-from mltree.values import Value
-
-__all__ = ["WORD_BITS", "InformativeSites", "PackedSites", "Sets", "pack_sites"]
+from mltree.data.alphabet import Alphabet
+from mltree.data.patterns import Patterns
+from mltree.system.arrays import Bool, Float64
+from mltree.system.process import in_blocks
+from mltree.system.values import Value
+from mltree.tree.topology import Tree
 
 Sets: TypeAlias = NDArray[np.uint64]
 """uint64 [F, n]: n state sets of every site, plane after plane; NumPy's loops run over the sets,
@@ -347,3 +347,47 @@ def _words_of_sites(n_states: NDArray[np.int64], given: _Given) -> _Table:
     order = np.argsort(-needed, kind="stable")
     sites = np.where(table < 0, -1, by_states[table])[:, order]
     return _Table(sites, scale[order], needed[order])
+
+
+# Trees under which an alignment cannot have come about: their lnL is minus infinity.
+
+
+class Conflict(NamedTuple):
+    """Tips that no length lies between, though no state is possible for them all."""
+
+    tips: tuple[int, ...]
+    """The first of them that exclude each other."""
+    site: int
+    """The first where that is so, counted from 0."""
+
+
+def find_conflict(tree: Tree, patterns: Patterns) -> Conflict | None:
+    """The first conflict among tips that branches of length zero join; None where there is none.
+
+    P(0) is the identity: such tips show one and the same state.
+    """
+    group = _joined(tree)[: tree.n_tips]
+    allowed = patterns.alphabet.tip_table > 0
+    for first in np.flatnonzero(np.bincount(group) > 1):
+        tips = np.flatnonzero(group == first)
+        shown: Bool = allowed[patterns.codes[tips]]
+        left = np.asarray(np.logical_and.accumulate(shown).any(axis=2))
+        impossible = ~left[-1][patterns.site_pattern]
+        if impossible.any():
+            site = int(impossible.argmax())
+            count = 1 + int(left[:, patterns.site_pattern[site]].sum())
+            return Conflict(tuple(tips[:count].tolist()), site)
+    return None
+
+
+def _joined(tree: Tree) -> npt.NDArray[np.intp]:
+    """intp[nodes]: the lowest node that branches of length zero lead to from each."""
+    half = np.flatnonzero(tree.twin > np.arange(tree.twin.size))
+    half = half[tree.lengths[tree.edge[half]] == 0]
+    one, other = half // 3, tree.twin[half] // 3
+    lowest = np.arange(tree.twin.size // 3)
+    while not np.array_equal(lowest[one], lowest[other]):
+        both = np.minimum(lowest[one], lowest[other])
+        np.minimum.at(lowest, one, both)
+        np.minimum.at(lowest, other, both)
+    return lowest

@@ -13,10 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.arrays import Float64, Int32
+from mltree.system.arrays import Float64, Int32
 from mltree.tree.topology import NONE, Tree, siblings
-
-__all__ = ["GOLDEN", "Forest", "Trees", "mixed", "ring"]
 
 
 class Forest:

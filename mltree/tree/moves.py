@@ -18,24 +18,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.arrays import Float64, Int32
+from mltree.system.arrays import Float64, Int32
 from mltree.tree.topology import Tree, siblings
-
-__all__ = [
-    "Links",
-    "SprLengths",
-    "Undo",
-    "apply_sprs",
-    "compatible",
-    "default_lengths",
-    "is_adjacent",
-    "is_inside",
-    "nni",
-    "random_nnis",
-    "rewire",
-    "spr",
-    "undo",
-]
 
 Length: TypeAlias = float | Float64
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import os
+import re
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,21 +23,283 @@ from typing import Any
 
 import numpy as np
 
-from mltree.errors import InputError
-from mltree.tree.newick_text import RawTree, quoted, raw_trees, text_of
+from mltree.data.source import unpacked
+from mltree.system.errors import InputError
+from mltree.system.values import Value, decimal
 from mltree.tree.splits import facing
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
-from mltree.values import Value
 
-__all__ = [
-    "Notices",
-    "ascii_drawing",
-    "listed",
-    "read_newick",
-    "read_newicks",
-    "robinson_foulds",
-    "write_newick",
-]
+# Trees in NEXUS files (Maddison, Swofford, Maddison 1997, Syst. Biol. 46:590-621).
+#
+# The TREES block is read, TREE and UTREE commands, their names by TRANSLATE, and by TAXLABELS of
+# the TAXA block where numbers stand for taxa that no TRANSLATE names. What becomes of it is the
+# Newick text of the trees, each in its line, so that errors are told by their lines.
+
+_PIECE = re.compile(r"""\[[^\]]*\]|'(?:[^']|'')*'|"[^"]*"|[^\['";]+|;|.""", re.DOTALL)
+"""A comment, a quoted name, other text, a command's end; or an opening mark that is not closed."""
+
+_LABEL = re.compile(
+    r"""(?P<before>[(,]\s*)(?P<name>'(?:[^']|'')*'|"[^"]*"|[^\s()\[\],:;'"]+)|'(?:[^']|'')*'"""
+)
+"""A tip's name behind the mark before it; names in quotes that stand elsewhere are passed over."""
+
+_COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\[[^\]]*\]""")
+_TAXON = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s'"]+""")
+_TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
+_WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
+"""PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
+_PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
+
+
+def is_nexus(text: str) -> bool:
+    """Whether a text is NEXUS."""
+    return text.lstrip()[:6].upper() == "#NEXUS"
+
+
+def newick_of(text: str, file: str | None) -> str:
+    """The trees of a NEXUS file as Newick, every one in its line.
+
+    Raises:
+        InputError: there is none, or trees count differently ([&W ...]).
+    """
+    parts: list[str] = []
+    names: dict[str, str] = {}
+    block = ""
+    weights: set[str] = set()
+    is_inside = has_tree = False
+    for command in _commands(text):
+        words = _COMMENT.sub(lambda found: found[1] or "", command).strip()
+        keyword = words.split(None, 1)[0].upper() if words else ""
+        if keyword == "BEGIN":
+            block = "".join(words.upper().split()[1:2])
+            is_inside = block == "TREES"
+        elif block == "TAXA" and keyword == "TAXLABELS":
+            names = _numbered(words[len(keyword) :])
+        elif is_inside and keyword in {"END", "ENDBLOCK"}:
+            is_inside = False
+        elif is_inside and keyword == "TRANSLATE":
+            names |= dict(_PAIR.findall(words[len(keyword) :]))
+        elif is_inside and (found := _TREE.match(words)):
+            weights.update(weight.strip() for weight in _WEIGHT.findall(command))
+            lead = command[: len(command) - len(command.lstrip())].count("\n")
+            tree = _renamed(words[found.end() :].strip(), names)
+            missing = command.count("\n") - lead - tree.count("\n")
+            has_tree = True
+            parts.append("\n" * lead + tree + ";" + "\n" * missing)
+            continue
+        parts.append("\n" * command.count("\n"))
+    if len(weights) > 1:
+        shown = " and ".join(sorted(weights)[:2])
+        hint = "take the weights out, or write every tree as often as it counts"
+        raise InputError(f"trees of weights {shown}, which are not heeded", file=file, hint=hint)
+    if not has_tree:
+        hint = "it takes a TREES block with a TREE in it"
+        raise InputError("a NEXUS file without trees", file=file, hint=hint)
+    return "".join(parts)
+
+
+def _numbered(labels: str) -> dict[str, str]:
+    """The taxa by the numbers that stand for them in trees, unless that is a taxon's name."""
+    taxa = _TAXON.findall(labels)
+    numbers = ((str(number), taxon) for number, taxon in enumerate(taxa, 1))
+    return {number: taxon for number, taxon in numbers if number not in taxa}
+
+
+def nexus_trees(trees: Sequence[str]) -> str:
+    """A NEXUS file of trees, each in Newick."""
+    lines = [f"  TREE tree_{number} = {tree}" for number, tree in enumerate(trees, 1)]
+    return "\n".join(["#NEXUS", "BEGIN TREES;", *lines, "END;", ""])
+
+
+def _commands(text: str) -> Iterator[str]:
+    """The text between semicolons that count, and what is left at the end."""
+    parts: list[str] = []
+    for piece in _PIECE.findall(text.lstrip()[len("#NEXUS") :]):
+        if piece == ";":
+            yield "".join(parts)
+            parts = []
+        else:
+            parts.append(piece)
+    yield "".join(parts)
+
+
+def _renamed(newick: str, names: dict[str, str]) -> str:
+    """A tree whose tips have the names that their keys stand for."""
+
+    def rename(found: re.Match[str]) -> str:
+        if found["name"] is None:
+            return found[0]
+        return found["before"] + names.get(found["name"], found["name"])
+
+    return _LABEL.sub(rename, newick)
+
+
+# Newick text: its tokens, its trees one by one in a form that ete3 cannot misread, its quoting.
+#
+# ete3 knows neither comments nor doubled quotes nor ``.5``, and takes any text after a colon that
+# begins with a number. So names become numbers here, comments go, branch lengths are checked and
+# rewritten, and whatever is wrong is reported with its line.
+
+MAX_LENGTH = 1e300
+"""Sums of longer branches may overflow."""
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+      | (?P<comment>\[[^\]]*\])
+      | (?P<quoted>'(?:[^']|'')*'|"[^"]*")
+      | (?P<mark>[(),:;])
+      | (?P<bare>[^\s()\[\],:;'"][^()\[\],:;]*)
+      | (?P<bad>.)""",
+    re.VERBOSE,
+)
+_NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_FILE_NAME = re.compile(r"[^\n]*\.[A-Za-z][^\s();,]*")
+"""Text that ends as file names do; Newick ends in a semicolon."""
+_ALIGNMENT = re.compile(r"\s*(>|[0-9]+[ \t]+[0-9]+\s|CLUSTAL|# STOCKHOLM)")
+"""How alignments begin, and no tree does."""
+_NEEDS_QUOTES = re.compile(r"""[\s()\[\]{}:;,'"]""")
+
+
+@dataclass
+class RawTree:
+    """One tree: the line it starts in and its text, where names are numbers into ``names``."""
+
+    line: int
+    text: str
+    names: list[str]
+
+
+def text_of(source: str | Path) -> tuple[str, str | None]:
+    """The text, and the file it came from or None where the source is the text itself.
+
+    The trees of a NEXUS file are given as Newick.
+
+    Raises: InputError where a file cannot be read.
+    """
+    if isinstance(source, str) and _is_newick(source):
+        return source, None
+    file = os.fspath(source)
+    try:
+        text = unpacked(file).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("not a text file", file=file) from None
+    if _ALIGNMENT.match(text):
+        raise InputError("an alignment, not a tree", file=file, hint="trees are Newick or NEXUS")
+    return (newick_of(text, file) if is_nexus(text) else text), file
+
+
+def _is_newick(source: str) -> bool:
+    """Whether a text is Newick itself: no file has that name, and it does not look like one."""
+    try:
+        is_file = Path(source).exists()
+    except (OSError, ValueError):  # too long for a name, or with a zero byte in it
+        is_file = False
+    if is_file or _FILE_NAME.fullmatch(source.strip()):
+        return False
+    return ";" in source or source.lstrip()[:1] in {"(", "["}
+
+
+def raw_trees(text: str, file: str | None, *, signed: bool = False) -> Iterator[RawTree]:
+    """Every tree of a text. Raises: InputError for what ete3 would misread, with its line.
+
+    signed  branches may be shorter than nothing, as neighbour joining leaves them
+    """
+    scanner = _Scanner(file, -math.inf if signed else 0.0)
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if match.lastgroup not in {"space", "comment"}:
+            scanner.take(str(match.lastgroup), token)
+        scanner.line += token.count("\n")
+        if scanner.parts and scanner.before == ";":
+            yield scanner.finish()
+    if scanner.parts:
+        raise scanner.fail("the last tree does not end with ';'")
+
+
+class _Scanner:
+    """Collects the tokens of one tree after another."""
+
+    def __init__(self, file: str | None, shortest: float) -> None:
+        self.file = file
+        self.shortest = shortest
+        self.line = 1
+        self.first_line = 1
+        self.depth = 0
+        self.before = ";"  # the latest mark, or "length" or "label" for anything else
+        self.parts: list[str] = []
+        self.names: list[str] = []
+
+    def fail(self, problem: str) -> InputError:
+        return InputError(problem, file=self.file, line=self.line)
+
+    def take(self, kind: str, token: str) -> None:
+        if not self.parts:
+            self.first_line = self.line
+        if kind == "bad":
+            raise self.fail(f"unexpected {token!r}: a quote or bracket that is not closed?")
+        if kind == "mark":
+            self._mark(token)
+        elif self.before == ":":
+            self.parts.append(_length(token, self.shortest, self.fail))
+        elif self.before in {"label", "length"}:
+            raise self.fail(f"a comma is missing before {token.strip()!r}")
+        else:
+            self.parts.append(str(len(self.names)))
+            self.names.append(_name(kind, token))
+        is_length = kind != "mark" and self.before == ":"
+        self.before = token if kind == "mark" else "length" if is_length else "label"
+
+    def _mark(self, token: str) -> None:
+        self.depth += (token == "(") - (token == ")")
+        if self.depth < 0 or (token == ";" and self.depth):
+            raise self.fail("parentheses do not match")
+        if self.before == ":":
+            raise self.fail(f"broken Newick tree: no branch length before {token!r}")
+        if self.before == "length" and token == ":":
+            raise self.fail("broken Newick tree: two branch lengths at a node")
+        if token == "," and not self.depth:
+            raise self.fail("a comma outside the parentheses")
+        if token == "(" and self.before not in {";", "(", ","}:
+            raise self.fail("a comma is missing before '('")
+        self.parts.append(token)
+
+    def finish(self) -> RawTree:
+        tree = RawTree(self.first_line, "".join(self.parts), self.names)
+        self.parts, self.names = [], []
+        return tree
+
+
+def _length(token: str, shortest: float, fail: Callable[[str], InputError]) -> str:
+    try:
+        value = math.inf if _NOT_FINITE.fullmatch(token.strip()) else decimal(token)
+    except ValueError:
+        raise fail(f"branch length {token.strip()!r} is not a number") from None
+    if not (math.isfinite(value) and value >= shortest):
+        wanted = "a finite number" + (" >= 0" if shortest == 0 else "")
+        raise fail(f"branch length {token.strip()} is not {wanted}")
+    if abs(value) > MAX_LENGTH:
+        raise fail(f"a branch is longer than {MAX_LENGTH:g} (is it a length?)")
+    return repr(value + 0.0)  # no sign in front of zero
+
+
+def _name(kind: str, token: str) -> str:
+    if kind == "bare":
+        return " ".join(token.split())
+    quote = token[0]
+    return token[1:-1].replace(2 * quote, quote)
+
+
+def quoted(name: str) -> str:
+    """A name as Newick writes it: in single quotes where it holds a special character."""
+    if name and not _NEEDS_QUOTES.search(name):
+        return name
+    return "'" + name.replace("'", "''") + "'"
+
+
+def branch(length: float) -> str:
+    """All of a length's digits, without an exponent; nothing where there is none (NaN)."""
+    return "" if math.isnan(length) else ":" + np.format_float_positional(length, trim="-")
+
 
 DEFAULT_DIGITS = 10
 """Decimals of a written branch length: four more than the shortest branch needs."""

@@ -7,29 +7,361 @@ numbers are whole, so that every engine finds the same trees.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.alignment.patterns import Patterns
-from mltree.arrays import Float64, Int32
-from mltree.tree.fitch import PackedSites, pack_sites
-from mltree.tree.forest import Forest
-from mltree.tree.reference_parsimony import ReferenceParsimony
-from mltree.tree.topology import DEFAULT_LENGTH, Tree
+from mltree.data.patterns import Patterns
+from mltree.system.arrays import Bool, Float64, Int32
+from mltree.tree.fitch import PackedSites, Sets, pack_sites
+from mltree.tree.forest import Forest, ring
+from mltree.tree.topology import DEFAULT_LENGTH, NONE, Tree
 
-__all__ = [
-    "REFERENCE",
-    "Grove",
-    "ParsimonyEngine",
-    "groves",
-    "packed",
-    "parsimony_score",
-    "stepwise_addition",
-    "stepwise_additions",
-    "trees_at_once",
-]
+# The Fitch sets behind every half-edge of trees that stand side by side, kept up as those change.
+#
+# The set behind half-edge h is that of the subtree which its neighbour sees across h; it is made
+# from those behind the twins of h's siblings. A change of a tree travels outwards from where it was
+# made only as far as it makes a difference, which for sets of states is not far.
+#
+# The trees have the same taxa: half-edge h of tree k is ``k * 3N + h``. Letters: T tips, N nodes,
+# F words of all planes (see fitch).
+
+
+class DirectionalSets:
+    """The sets of some trees; ``twin`` is theirs, and whoever changes it calls :meth:`refresh`."""
+
+    def __init__(self, twin: Int32, n_trees: int, sites: PackedSites) -> None:
+        """``twin``: int32[n * 3N], NONE where a tree has no such half-edge yet."""
+        self.twin = twin
+        self.sites = sites
+        self.n_trees = n_trees
+        self.n_halves = twin.size // n_trees
+        """3N, of one tree."""
+        self.n_tips = sites.n_tips
+        self.siblings = ring(twin.size)
+        halves = np.arange(self.n_halves, dtype=np.int32)
+        inner = halves >= 3 * self.n_tips
+        self.is_inner: NDArray[np.bool_] = np.tile(inner, n_trees)
+        """bool[n * 3N]: half-edges at inner nodes."""
+        # Of a tree the sets of its tips, then those of its inner half-edges.
+        n_rows = 4 * self.n_tips - 6
+        rows = np.where(inner, halves - 2 * self.n_tips, halves // 3)
+        offset = n_rows * np.arange(n_trees, dtype=np.int32)[:, None]
+        self.row_of: Int32 = (rows + offset).astype(np.int32).ravel()
+        n_words = len(sites.tips)
+        self.sets: Sets = np.zeros((n_words, n_trees * n_rows), dtype=np.uint64)
+        tips = sites.tips.reshape(n_words, -1, self.n_tips)
+        self.sets.reshape(n_words, n_trees, n_rows)[:, :, : self.n_tips] = tips
+        self._place = np.empty(twin.size, dtype=np.int32)
+
+    @classmethod
+    def of_trees(cls, forest: Forest, sites: PackedSites) -> DirectionalSets:
+        """Those of whole trees."""
+        self = cls(forest.twin, forest.n_trees, sites)
+        level = forest.levels()
+        order = forest.inner[np.argsort(level[forest.inner], kind="stable")]
+        for wave in np.split(order, np.flatnonzero(np.diff(level[order])) + 1):
+            self.sets[:, self.row_of[wave]] = self._joined(wave)
+        return self
+
+    def behind(self, halves: Int32) -> Sets:
+        """[F, n]: the sets behind half-edges."""
+        return self.sets.take(self.row_of[halves], axis=1)
+
+    def refresh(self, halves: Int32) -> Int32:
+        """Recompute sets and whatever is made from them, outwards until nothing changes.
+
+        Returns: the half-edges whose sets have changed, some more than once.
+        """
+        changed = [halves[:0]]
+        while halves.size:
+            sets, here = self._joined(halves), self.row_of[halves]
+            differs = np.flatnonzero((sets != self.sets.take(here, axis=1)).any(axis=0))
+            changed.append(halves[differs])
+            self.sets[:, here[differs]] = sets[:, differs]
+            halves = self.made_from(self.twin[changed[-1]])
+        return np.concatenate(changed)
+
+    def made_from(self, halves: Int32) -> Int32:
+        """The half-edges, each once, whose sets are made from those behind the twins of these."""
+        halves = halves[self.is_inner[halves]]
+        due: Int32 = np.concatenate([side[halves] for side in self.siblings])
+        place = np.arange(due.size, dtype=np.int32)
+        self._place[due] = place  # of those that are equal the last stays
+        is_last: NDArray[np.bool_] = self._place[due] == place
+        return due[is_last]
+
+    def scores(self, facing: Int32, trees: Int32) -> Float64:
+        """f64[n]: changes on some trees, with those that any tree needs; others' mean nothing.
+
+        facing: all their half-edges that face tip 0 (:meth:`mltree.tree.forest.Forest.facing`)
+        """
+        one, other = (self.behind(self.twin[side[facing]]) for side in self.siblings)
+        changes = self.sites.misses(one, other)
+        scores: Float64 = np.zeros(self.n_trees) + self.sites.constant
+        scores += np.bincount(facing // self.n_halves, changes, minlength=self.n_trees)
+        roots = trees * np.int32(self.n_halves)
+        scores[trees] += self.sites.misses(self.behind(roots), self.behind(self.twin[roots]))
+        return scores
+
+    def _joined(self, halves: Int32) -> Sets:
+        one, other = (self.behind(self.twin[side[halves]]) for side in self.siblings)
+        return self.sites.join(one, other)
+
+
+# Parsimony with NumPy: what every engine of :mod:`mltree.tree.parsimony` must find, to the bit.
+#
+# On edge {g, h} a new tip costs the sites where its set misses join(set[g], set[h]). For a pruned
+# subtree with set P, and a target edge with the sets N (near side, without the subtree) and D (far
+# side), the tree costs
+#
+#     constant + sites where join(N, D) misses P
+#
+# so a prune's gain is that count at the edge it came from less the count at the target. D is a
+# directional set of the tree as it is; N is carried along while walking away from the attachment
+# node, for all prunes of a chunk at once.
+#
+# Letters: T tips, N nodes, E edges, C walks, F words of all planes (see fitch).
+
+CHUNK_WORDS = 1 << 18
+"""64-bit words of one wave's sets: 2 MB; with fewer NumPy calls count."""
+
+STEPS = 8
+"""Shares of the words in which a tip's costs are counted."""
+
+FEW_LEFT = 32
+"""Once one edge in so many is left, or fewer, its other words are counted by themselves."""
+
+LEAST_WORDS = 1 << 16
+"""64-bit words of all edges' sets from which counting in steps pays."""
+
+WALKS = 8
+"""Walks under way that one prune is expected to have; more only cost memory."""
+
+
+class ReferenceParsimony:
+    """Implements :class:`mltree.tree.parsimony.ParsimonyEngine`."""
+
+    grove_bytes = 1 << 26
+    """Of more sets side by side: NumPy's calls cost little then."""
+
+    def grow(self, sites: PackedSites, orders: Int32, draws: NDArray[np.uint32]) -> list[Tree]:
+        """Trees by stepwise addition."""
+        growth = Growth(sites, len(orders))
+        growth.star(orders.T[:3])
+        for tips, draw in zip(orders.T[3:], draws.T[3:].astype(np.uint64), strict=True):
+            costs = growth.costs_or_bounds(tips)
+            least = costs == costs.min(axis=1, keepdims=True)
+            picked = (draw * least.sum(axis=1, dtype=np.uint64)) >> np.uint64(32)
+            is_picked = least & (np.cumsum(least, axis=1) == picked[:, None] + np.uint64(1))
+            growth.insert(tips, is_picked.argmax(axis=1))
+        return growth.trees()
+
+    def grove(self, forest: Forest, sites: PackedSites) -> ReferenceGrove:
+        """Whole trees with their sets."""
+        return ReferenceGrove(forest, sites)
+
+
+class Growth:
+    """Trees that gain one tip each at a time, with the sets of all half-edges and edges kept up.
+
+    Half-edge h of tree k is ``k * 3N + h``, edge e is ``k * E + e``, as in a Forest. All trees
+    have the same nodes and edges at any time; they differ in the tips, and where those went.
+    """
+
+    def __init__(self, sites: PackedSites, count: int = 1) -> None:
+        self.sites = sites
+        self.n_tips = sites.n_tips
+        n_halves, n_edges = 3 * (2 * self.n_tips - 2), 2 * self.n_tips - 3
+        self.first_half = n_halves * np.arange(count, dtype=np.int32)
+        self.first_edge = n_edges * np.arange(count, dtype=np.int32)
+        self.twin = np.full(count * n_halves, NONE, dtype=np.int32)
+        self.edge = np.full(count * n_halves, NONE, dtype=np.int32)
+        self.sets = DirectionalSets(self.twin, count, sites)
+        self.edge_sets: Sets = np.empty((len(sites.tips), count, n_edges), dtype=np.uint64)
+        self.edge_half = np.empty(count * n_edges, dtype=np.int32)
+        self.next_node = self.n_tips
+        self.n_edges = 0
+
+    def trees(self) -> list[Tree]:
+        """The trees, once every tip is there."""
+        count, n_edges = self.edge_sets.shape[1:]
+        used = self.twin >= 0
+        twin = np.where(used, self.twin - np.repeat(self.first_half, self.twin.size // count), NONE)
+        edge = np.where(used, self.edge - np.repeat(self.first_edge, self.edge.size // count), NONE)
+        halves = zip(twin.reshape(count, -1), edge.reshape(count, -1), strict=True)
+        return [Tree(t.copy(), e.copy(), np.zeros(n_edges), self.n_tips) for t, e in halves]
+
+    def star(self, tips: Int32) -> None:
+        """The trees of the first three tips, int [3, trees]."""
+        base = self.first_half + 3 * self.next_node
+        for slot, tip in enumerate(tips):
+            self._link(base + slot, self.first_half + 3 * tip, self.first_edge + slot)
+        self.next_node, self.n_edges = self.next_node + 1, 3
+        self.sets.refresh(np.concatenate([base, base + 1, base + 2]))
+        self._refresh_edges((self.first_edge + np.arange(3)[:, None]).ravel())
+
+    def costs(self, tips: Int32) -> NDArray[np.float64]:
+        """float64 [trees, edges so far]: the changes that each tree's tip adds on each edge."""
+        new = self.sets.behind(self.first_half + 3 * tips)
+        return self.sites.misses(self.edge_sets[:, :, : self.n_edges], new[:, :, None])
+
+    def costs_or_bounds(self, tips: Int32) -> NDArray[np.float64]:
+        """As :meth:`costs`, but of edges out of the question less: still more than the least.
+
+        The first words tell most edges from the best: what they cost there is more already than
+        the edge costs in all that is best there.
+        """
+        sets, sites = self.edge_sets[:, :, : self.n_edges], self.sites
+        n_words = sites.widths[0]
+        if sets.size < LEAST_WORDS:
+            return self.costs(tips)
+        new = self.sets.behind(self.first_half + 3 * tips)
+        costs: NDArray[np.float64] = np.zeros(sets.shape[1:])
+        step = -(-n_words // STEPS)
+        for begin in range(0, n_words, step):
+            costs += sites.misses_within(sets, new[:, :, None], begin, min(begin + step, n_words))
+            best = self._flat_edge_sets.take(self.first_edge + costs.argmin(axis=1), axis=1)
+            tree, edge = np.nonzero(costs <= sites.misses(best, new)[:, None])
+            if tree.size < costs.size // FEW_LEFT:
+                left = self._flat_edge_sets.take(self.first_edge[tree] + edge, axis=1)
+                costs[tree, edge] = sites.misses(left, new.take(tree, axis=1))
+                break
+        return costs
+
+    def insert(self, tips: Int32, edges: Int32) -> None:
+        """Put a tip onto an edge of every tree; its near half keeps the edge's id."""
+        old = self.first_edge + edges
+        near = self.edge_half[old]
+        far = self.twin[near]
+        base = self.first_half + 3 * self.next_node
+        self._link(near, base, old)
+        self._link(base + 1, far, self.first_edge + self.n_edges)
+        self._link(base + 2, self.first_half + 3 * tips, self.first_edge + self.n_edges + 1)
+        self.next_node, self.n_edges = self.next_node + 1, self.n_edges + 2
+        # The neighbours saw each other until now; behind the tip's half-edge is the old edge.
+        rows, sets = self.sets.row_of, self.sets.sets
+        sets[:, rows[base]], sets[:, rows[base + 1]] = sets[:, rows[far]], sets[:, rows[near]]
+        sets[:, rows[base + 2]] = self._flat_edge_sets[:, old]
+        changed = self.sets.refresh(np.concatenate([base, base + 1]))
+        touched = np.concatenate([changed, base, base + 1, base + 2])
+        self._refresh_edges(np.unique(self.edge[touched]))
+
+    @property
+    def _flat_edge_sets(self) -> Sets:
+        """[F, n * E]: the edges of all trees."""
+        return self.edge_sets.reshape(len(self.edge_sets), -1)
+
+    def _link(self, one: Int32, other: Int32, edge: Int32) -> None:
+        self.twin[one], self.twin[other] = other, one
+        self.edge[one] = self.edge[other] = edge
+        self.edge_half[edge] = one
+
+    def _refresh_edges(self, edges: Int32) -> None:
+        halves = self.edge_half[edges]
+        one, other = self.sets.behind(halves), self.sets.behind(self.twin[halves])
+        self._flat_edge_sets[:, edges] = self.sites.join(one, other)
+
+
+class ReferenceGrove:
+    """Implements :class:`mltree.tree.parsimony.Grove`."""
+
+    def __init__(self, forest: Forest, sites: PackedSites) -> None:
+        self._forest = forest
+        self._sets = DirectionalSets.of_trees(forest, sites)
+        self._twin = forest.twin.copy()
+        """Where half-edges led when the sets were made."""
+
+    def scores(self) -> Float64:
+        """f64[trees]: of all trees."""
+        trees = np.arange(self._forest.n_trees, dtype=np.int32)
+        facing, _ = self._forest.facing(trees)
+        return self._sets.scores(facing, trees)
+
+    def renew(self, trees: Int32, facing: Int32) -> Float64:
+        """f64[trees of all]: the changes of these; only sets that differ are made again."""
+        moved = np.flatnonzero(self._forest.twin != self._twin).astype(np.int32)
+        self._twin[moved] = self._forest.twin[moved]
+        self._sets.refresh(self._sets.made_from(moved))
+        return self._sets.scores(facing, trees)
+
+    def best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
+        """For all prunes, some at a time."""
+        step = max(1, CHUNK_WORDS // (len(self._sets.sets) * WALKS))
+        firsts = range(0, prunes.size, step)
+        found = [self._best_targets(prunes[n : n + step], cuts[n : n + step]) for n in firsts]
+        prune, target, gain = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        return prune, target, gain
+
+    def _best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
+        """For a chunk of prunes: those that gain, their best target, and the gain."""
+        subtrees = self._sets.behind(self._sets.twin[prunes])
+        here = self._costs_here(prunes, subtrees)
+        wave = self._start(prunes)
+        found = [(prunes[:0], prunes[:0], here[:0], here[:0])]
+        depth = 0
+        while wave.at.size:
+            targets, costs, wave = self._advance(wave, subtrees)
+            gain = here[wave.prune] - costs
+            better = np.flatnonzero(gain > 0)
+            far = np.full(better.size, float(depth))
+            found.append((wave.prune[better], targets[better], gain[better], far))
+            wave = self._kept(wave, gain >= -cuts[wave.prune])
+            depth += 1
+        prune, target, gain, far = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        order = np.lexsort((target, far, -gain, prune))
+        first = order[np.flatnonzero(np.diff(prune[order], prepend=-1))]
+        return prunes[prune[first]], target[first], gain[first]
+
+    def _costs_here(self, prunes: Int32, subtrees: Sets) -> Float64:
+        """The changes that each subtree costs where it is."""
+        sets = self._sets
+        left, right = (sets.behind(sets.twin[side[prunes]]) for side in sets.siblings)
+        return sets.sites.misses(sets.sites.join(left, right), subtrees)
+
+    def _start(self, prunes: Int32) -> _Wave:
+        """Both ways out of every attachment node, with the other way's subtree behind."""
+        left, right = (self._sets.twin[side[prunes]] for side in self._sets.siblings)
+        ahead, behind = np.concatenate((left, right)), np.concatenate((right, left))
+        index = np.tile(np.arange(prunes.size, dtype=np.int32), 2)
+        wave = _Wave(index, ahead, self._sets.behind(behind))
+        return self._kept(wave, np.ones(ahead.size, dtype=np.bool_))
+
+    def _kept(self, wave: _Wave, keep: Bool) -> _Wave:
+        """The walks to keep, but for those that have come to a tip."""
+        on = np.flatnonzero(keep & self._sets.is_inner[wave.at])
+        return _Wave(wave.prune[on], wave.at[on], wave.near.take(on, axis=1))
+
+    def _advance(self, wave: _Wave, subtrees: Sets) -> tuple[Int32, Float64, _Wave]:
+        """Cross both edges ahead of every walk.
+
+        Returns: the edges crossed, by their near halves, what the subtree costs there, the walks.
+        """
+        sets, sites, n_walks = self._sets, self._sets.sites, wave.at.size
+        targets = np.concatenate([side[wave.at] for side in sets.siblings])
+        ahead = sets.twin[targets]
+        far = sets.behind(ahead)
+        near = np.empty_like(far)
+        near[:, :n_walks] = sites.join(wave.near, far[:, n_walks:])
+        near[:, n_walks:] = sites.join(wave.near, far[:, :n_walks])
+        prune = np.concatenate((wave.prune, wave.prune))
+        costs = sites.misses(sites.join(near, far), subtrees.take(prune, axis=1))
+        return targets, costs, _Wave(prune, ahead, near)
+
+
+@dataclass
+class _Wave:
+    """Where the walks of a chunk of prunes stand: just across an edge, at half-edge ``at``."""
+
+    prune: Int32
+    """int32 [C]: the prune's number in the chunk"""
+    at: Int32
+    """int32 [C]: the half-edge by which the walk arrives"""
+    near: Sets
+    """[F, C]: the set of all that lies behind the walk, without the subtree"""
+
 
 SETS_A_TIP = 5
 """Fitch sets of half-edges and edges that a growing tree keeps for every tip."""

@@ -14,8 +14,8 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from mltree.alignment.patterns import Patterns
-from mltree.arrays import Bool, Float64, Int32
+from mltree.data.patterns import Patterns
+from mltree.system.arrays import Bool, Float64, Int32
 from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
 from mltree.tree.forest import Forest
 from mltree.tree.moves import apply_sprs, compatible, rewire
@@ -28,8 +28,6 @@ from mltree.tree.parsimony import (
     trees_at_once,
 )
 from mltree.tree.topology import Tree
-
-__all__ = ["improve", "parsimony_trees", "parsimony_trees_of_each", "reweighted_trees"]
 
 NEAR_CUT = 0.5
 """A walk ends where the subtree would cost more than here by this many mean changes a branch, as

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mltree.arrays import Float64, Int32
+from mltree.system.arrays import Float64, Int32
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, tree_from_edges
-
-__all__ = ["random_topology", "resolved_at_random", "uniform_tree", "yule_tree"]
 
 
 def random_topology(n_tips: int, rng: np.random.Generator, length: float = DEFAULT_LENGTH) -> Tree:

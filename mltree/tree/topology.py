@@ -17,17 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mltree.arrays import Float64, Int32
-
-__all__ = [
-    "DEFAULT_LENGTH",
-    "NONE",
-    "Tree",
-    "check_tree",
-    "inner_halves",
-    "siblings",
-    "tree_from_edges",
-]
+from mltree.system.arrays import Float64, Int32
 
 Half = TypeVar("Half", int, Int32)
 

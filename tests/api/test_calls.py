@@ -13,11 +13,9 @@ import pytest
 import mltree
 from mltree.api.calls import calling, resources_of
 from mltree.device.discovery import find_devices
-from mltree.device.surroundings import CHANGED
-from mltree.errors import InputError
-from mltree.events import Event, Notice
-from mltree.events.alignments import AlignmentLoaded
-from mltree.events.search import RoundDone
+from mltree.device.pocl.environment import CHANGED
+from mltree.system.errors import InputError
+from mltree.system.events import AlignmentLoaded, Event, Notice, RoundDone
 
 ENVIRONMENT = """
 import os, sys

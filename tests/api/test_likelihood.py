@@ -11,9 +11,9 @@ import pytest
 from scipy.linalg import expm
 
 import mltree
-from mltree.errors import InputError
-from mltree.model_option import read_model
-from mltree.tree.written import read_written
+from mltree.runs.problem import read_model
+from mltree.system.errors import InputError
+from mltree.tree.clades import read_written
 
 STATES = "ACGT"
 
@@ -118,8 +118,8 @@ def test_derivatives_are_those_of_an_independent_pruning(case: int) -> None:
 
 def _exactly(likelihood: mltree.Likelihood, x: np.ndarray) -> str:
     """The model at x with all digits: of the parameters, from their own definition."""
-    from mltree.model.grammar import format_model
-    from mltree.model.points import with_vector
+    from mltree.models.grammar import format_model
+    from mltree.models.parameters import with_vector
 
     own = likelihood._problem.model.lone
     return format_model(with_vector(own, x[likelihood.n_branches :]), 17)

@@ -13,8 +13,8 @@ import pytest
 from scipy.linalg import expm
 
 import mltree
-from mltree.model.empirical import protein_model
-from mltree.model.mixtures import PAIRED, paired_mixture, profile_mixture
+from mltree.models.empirical import protein_model
+from mltree.models.substitution import PAIRED, paired_mixture, profile_mixture
 
 ACIDS = "ARNDCQEGHILKMFPSTWYV"
 RATES = (0.2, 0.7, 2.1)

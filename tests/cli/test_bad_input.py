@@ -389,8 +389,11 @@ def test_all_input_is_read_before_anything_is_computed(
     def compute(*_: object, **__: object) -> None:
         raise AssertionError("computes")
 
-    for place in ("mltree.commands.model.scheme_of", "mltree.commands.search.prepare_search",
-                  "mltree.commands.bootstrap.prepare_bootstrap"):  # fmt: skip
+    for place in (
+        "mltree.analyses.model_selection.scheme_of",
+        "mltree.analyses.search.prepare_search",
+        "mltree.analyses.bootstrap.prepare_bootstrap",
+    ):
         monkeypatch.setattr(place, compute)
     Path("others.nwk").write_text("((a,b),c,e);")
     Path("ab.nwk").write_text("((a,b),c,d);")
@@ -407,7 +410,7 @@ def test_a_guide_tree_is_used_when_all_else_is_fine(
     def compute(*_: object, **__: object) -> None:
         raise AssertionError("computes")
 
-    monkeypatch.setattr("mltree.commands.site_frequencies.evaluate", compute)
+    monkeypatch.setattr("mltree.runs.site_frequencies.evaluate", compute)
     Path("p.fa").write_text(PROTEIN)
     Path("t.nwk").write_text(TREE)
     Path("others.nwk").write_text("((a,b),c,e);")
@@ -452,7 +455,7 @@ def test_check_takes_what_a_search_takes(run: Run, good: Path, model: str) -> No
 def test_a_pipe_that_nobody_writes_is_not_waited_for(
     run: Run, good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mltree.alignment.source.PATIENCE", 0.05)
+    monkeypatch.setattr("mltree.data.source.PATIENCE", 0.05)
     os.mkfifo("pipe")
     Path("t.nwk").write_text(TREE)
     for arguments in (
@@ -539,7 +542,7 @@ def test_names_that_the_system_refuses_anywhere(
     def fail(*_: object) -> None:
         raise OSError(code, os.strerror(code), "x" * 300)
 
-    monkeypatch.setattr("mltree.commands.inspect.show_check", fail)
+    monkeypatch.setattr("mltree.analyses.inspect.show_check", fail)
     assert_one_line(run("check", good), f"mltree: {'x' * 60}...: {os.strerror(code)}")
 
 
@@ -550,7 +553,7 @@ def test_no_memory_left_is_one_line(
     def fail(*_: object) -> None:
         raise MemoryError(*filter(None, [told]))
 
-    monkeypatch.setattr("mltree.commands.inspect.show_check", fail)
+    monkeypatch.setattr("mltree.analyses.inspect.show_check", fail)
     line = f"out of memory: {told} (smaller" if told else "out of memory (smaller data"
     assert_one_line(run("check", good), line)
     assert '"code": 2' in run("check", good, "--json").stdout
@@ -561,7 +564,7 @@ def test_a_file_that_unpacks_to_more_than_the_memory(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
 ) -> None:
     (tmp_path / "x").write_bytes(pack(GOOD.encode()) + pack(bytes(1 << 26)))
-    monkeypatch.setattr("mltree.alignment.source.host_memory", lambda: 1 << 26)
+    monkeypatch.setattr("mltree.data.source.host_memory", lambda: 1 << 26)
     assert_one_line(run("check", "x"), "x: unpacks to more than 3")
 
 

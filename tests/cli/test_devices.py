@@ -8,13 +8,19 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mltree.commands import inspect
-from mltree.device import calibration
-from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, save
-from mltree.device.discovery import find_devices
-from mltree.device.info import DeviceInfo
-from mltree.device.layout_choice import block_widths, choose_layout
-from mltree.search.checkpoint import Checkpoint
+from mltree.analyses import inspect
+from mltree.device import layout_choice
+from mltree.device.discovery import DeviceInfo, find_devices
+from mltree.device.layout_choice import (
+    CATEGORIES,
+    Calibration,
+    Choice,
+    Kind,
+    block_widths,
+    choose_layout,
+    save,
+)
+from mltree.treesearch.checkpoint import Checkpoint
 
 Run = Callable[..., Result]
 
@@ -44,7 +50,7 @@ def test_a_memory_limit_that_is_no_size(run: Run, primates: str) -> None:
 def test_devices_are_measured_once(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(layout_choice, "cache_folder", lambda: tmp_path / "cache")
     built: list[str] = []
     measured: list[str] = []
 
@@ -54,7 +60,7 @@ def test_devices_are_measured_once(
     def calibrate(device: DeviceInfo, tell: Callable[[str], None]) -> Calibration:
         measured.append(device.name)
         tell(f"{device.name}: measuring everything")
-        sizes = range(len(calibration.SIZES) + 1)
+        sizes = range(len(layout_choice.SIZES) + 1)
         kinds = [Kind(4, CATEGORIES, not device.has_fp64, size) for size in sizes]
         found = Calibration(1.25e10, {kind.key: Choice(16, 1) for kind in kinds})
         save(device, found)
@@ -85,7 +91,7 @@ def test_devices_that_are_none(run: Run, primates: str, device: str) -> None:
 @pytest.fixture
 def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """calibrated(): has another VW measured on the first device; returns that VW."""
-    monkeypatch.setattr(calibration, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(layout_choice, "cache_folder", lambda: tmp_path / "cache")
 
     def measure() -> int:
         device = find_devices()[0]

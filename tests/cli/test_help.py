@@ -14,9 +14,9 @@ from typer.testing import Result
 
 from mltree.cli.help import COMMANDS
 from mltree.cli.main import app, main
-from mltree.device import calibration
-from mltree.device.calibration import Calibration, Choice, Kind
-from mltree.device.info import DeviceInfo
+from mltree.device import layout_choice
+from mltree.device.discovery import DeviceInfo
+from mltree.device.layout_choice import Calibration, Choice, Kind
 
 Run = Callable[..., Result]
 
@@ -44,20 +44,20 @@ def results(tmp_path: Path) -> Path:
 
 def measured(device: DeviceInfo, tell: Callable[[str], None]) -> Calibration:
     """What tests of the measurement itself measure."""
-    sizes = range(len(calibration.SIZES) + 1)
-    kinds = [Kind(4, calibration.CATEGORIES, not device.has_fp64, size) for size in sizes]
+    sizes = range(len(layout_choice.SIZES) + 1)
+    kinds = [Kind(4, layout_choice.CATEGORIES, not device.has_fp64, size) for size in sizes]
     found = Calibration(1.25e10, {kind.key: Choice(16, 1) for kind in kinds})
-    calibration.save(device, found)
+    layout_choice.save(device, found)
     return found
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few models to choose among, and devices as measured: those would take most of the time."""
-    monkeypatch.setattr("mltree.commands.inspect.calibrate", measured)
-    monkeypatch.setattr("mltree.choice.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
-    monkeypatch.setattr("mltree.choice.model_choice.REFERENCE_RATES", ("+G4",))
-    monkeypatch.setattr("mltree.choice.model_choice.free_rates", lambda _: "+G4")
+    monkeypatch.setattr("mltree.analyses.inspect.calibrate", measured)
+    monkeypatch.setattr("mltree.runs.model_choice.matrices", lambda _: ("HKY+FC", "GTR+FC"))
+    monkeypatch.setattr("mltree.runs.model_choice.REFERENCE_RATES", ("+G4",))
+    monkeypatch.setattr("mltree.runs.model_choice.free_rates", lambda _: "+G4")
 
 
 # test_run.py runs that of `run`, and looks at all that it does.

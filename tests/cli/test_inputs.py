@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mltree.commands.surroundings import expect_files, input_files, spent_so_far
-from mltree.errors import InputError
-from mltree.events.run import InputFile
+from mltree.runs.request import expect_files, input_files, spent_so_far
+from mltree.system.errors import InputError
+from mltree.system.events import InputFile
 
 
 def test_standard_input_is_the_first_ranks(tmp_path: Path) -> None:

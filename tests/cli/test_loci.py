@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from mltree.commands import processes
-from mltree.commands.processes import ranks_for
 from mltree.device.discovery import choose_devices
+from mltree.runs import request
+from mltree.runs.request import ranks_for
 from mltree.tree.newick import read_newicks
 
 Run = Callable[..., Result]
@@ -166,9 +166,9 @@ def test_ranks_are_started_unless_told_otherwise(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
 ) -> None:
     started: list[int] = []
-    monkeypatch.setattr(processes, "LOCI_OF_A_RANK", 1)
-    monkeypatch.setattr(processes, "ranks_for", lambda worth, *_: 10 * worth)
-    monkeypatch.setattr(processes, "start", started.append)
+    monkeypatch.setattr(request, "LOCI_OF_A_RANK", 1)
+    monkeypatch.setattr(request, "ranks_for", lambda worth, *_: 10 * worth)
+    monkeypatch.setattr(request, "start", started.append)
     assert run("search", "loci", *OPTIONS, "--ranks", "1").exit_code == 0
     assert not started
     assert run("search", "loci", *OPTIONS, "--redo", *option).exit_code == 0
@@ -180,10 +180,10 @@ def test_ranks_are_started_for_the_replicates_that_are_left(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     started: list[int] = []
-    monkeypatch.setattr(processes, "TIPS_OF_A_RANK", 1)
-    monkeypatch.setattr(processes, "MOST_FOR_REPLICATES", 1_000)
-    monkeypatch.setattr(processes, "ranks_for", lambda worth, *_: worth)
-    monkeypatch.setattr(processes, "start", started.append)
+    monkeypatch.setattr(request, "TIPS_OF_A_RANK", 1)
+    monkeypatch.setattr(request, "MOST_FOR_REPLICATES", 1_000)
+    monkeypatch.setattr(request, "ranks_for", lambda worth, *_: worth)
+    monkeypatch.setattr(request, "start", started.append)
     locus, taxa = folder / "a.fa", 6
     count = "--replicates" if command == "bootstrap" else "--bootstrap"
     options = [str(locus), "--model", "JC", "--prefix", "x", count]

@@ -132,7 +132,7 @@ def fill(patch: pytest.MonkeyPatch, *kinds: str) -> None:
         if any(f".{kind}." in path.name for kind in kinds):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    patch.setattr("mltree.files._write_through", write)
+    patch.setattr("mltree.system.files._write_through", write)
 
 
 @pytest.mark.parametrize("full", [("bestTree",), ("bestModel", "checkpoint")])

@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mltree.alignment.formats import read_alignment
-from mltree.alignment.patterns import compress
-from mltree.device.linker import SUMS, keep_sum
-from mltree.device.surroundings import KERNELS
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.likelihood.reference import ReferenceEngine
-from mltree.model.grammar import parse_model
+from mltree.data.alignments import read_alignment
+from mltree.data.patterns import compress
+from mltree.device.pocl.environment import KERNELS
+from mltree.device.pocl.linker import SUMS, keep_sum
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.grammar import parse_model
+from mltree.program.cases import Case
+from mltree.program.reference import ReferenceEngine
 from mltree.tree.newick import write_newick
 from mltree.tree.random_trees import random_topology
 

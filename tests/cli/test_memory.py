@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from mltree.alignment.alphabet import DNA
+from mltree.analyses.simulate import letters, sites
+from mltree.data.alphabet import DNA
 from mltree.device.discovery import choose_device
-from mltree.model.grammar import parse_model
-from mltree.simulation import letters, sites
-from mltree.threads import threads
+from mltree.models.grammar import parse_model
+from mltree.system.process import threads
 from mltree.tree.random_trees import random_topology
 
 Run = Callable[..., Result]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from typer.testing import Result
 
-from mltree.cli.parsers import size_of
-from mltree.errors import InputError
+from mltree.cli.options import size_of
+from mltree.system.errors import InputError
 
 Run = Callable[..., Result]
 

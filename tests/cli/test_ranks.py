@@ -26,10 +26,16 @@ from launches import (
     watched,
 )
 
-from mltree.device import calibration
-from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind
+from mltree.device import layout_choice
 from mltree.device.discovery import choose_device
-from mltree.device.layout_choice import block_widths, rule_layout
+from mltree.device.layout_choice import (
+    CATEGORIES,
+    Calibration,
+    Choice,
+    Kind,
+    block_widths,
+    rule_layout,
+)
 
 ROOT = Path(__file__).parents[2]
 PRIMATES = str(ROOT / "datasets" / "primates.phy")
@@ -80,8 +86,8 @@ def _measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     other = next(width for width in block_widths(device) if width != rule.vw)
     little = Kind(4, CATEGORIES, single=not device.has_fp64, size=0)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(calibration, "cache_folder", lambda: folder / "mltree")
-        calibration.save(device, Calibration(None, {little.key: Choice(other, 1)}))
+        patched.setattr(layout_choice, "cache_folder", lambda: folder / "mltree")
+        layout_choice.save(device, Calibration(None, {little.key: Choice(other, 1)}))
         patched.setenv("XDG_CACHE_HOME", str(folder))
         yield
 

@@ -335,7 +335,7 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
     """What takes longer than all of it: 0.11 s of CPU, of which Typer has 0.07."""
     heavy = "{'numpy', 'pydantic', 'pyopencl', 'rich', 'scipy', 'tomllib'}"
     code = (
-        f"import sys; sys.argv[1:] = {command}; from mltree.exits import exit_code; "
+        f"import sys; sys.argv[1:] = {command}; from mltree.cli.exits import exit_code; "
         "from mltree.cli.main import app; code = exit_code(app); "
         f"sys.exit(code or ', '.join({heavy} & set(sys.modules)) or 0)"
     )
@@ -345,7 +345,7 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
 
 def test_a_search_does_without_scipy() -> None:
     """Which takes 0.15 s of CPU to load, a quarter of a small search."""
-    modules = "mltree.commands.search, mltree.commands.bootstrap, mltree.commands.evaluate"
+    modules = "mltree.analyses.search, mltree.analyses.bootstrap, mltree.analyses.evaluate"
     code = f"import sys, {modules}; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -356,7 +356,7 @@ def test_version() -> None:
 
 def test_a_bug_ends_with_a_traceback_and_where_to_report() -> None:
     code = (
-        "import sys, mltree.commands.inspect as c; c.show_devices = lambda *_: 1 / 0; "
+        "import sys, mltree.analyses.inspect as c; c.show_devices = lambda *_: 1 / 0; "
         "sys.argv = ['mltree', 'devices']; from mltree.cli.main import main; main()"
     )
     result = subprocess.run(

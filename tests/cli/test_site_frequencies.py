@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from mltree.model.mixtures import profile_mixture
+from mltree.models.substitution import profile_mixture
 
 Run = Callable[..., Result]
 

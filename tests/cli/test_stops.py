@@ -18,11 +18,10 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from mltree.outputs import Outputs
-from mltree.search.checkpoint import Checkpoint
-from mltree.search.state import SearchState
-from mltree.settings import CheckpointSettings
-from mltree.stopping import ECHO, SIGNALS
+from mltree.fit.settings import CheckpointSettings
+from mltree.runs.workspace import Outputs
+from mltree.system.signals import ECHO, SIGNALS
+from mltree.treesearch.checkpoint import Checkpoint, SearchState
 
 Run = Callable[..., Result]
 
@@ -247,7 +246,7 @@ def test_another_search_does_not_go_on_from_it(
     old, new = {"data": ("AAGC", "AAGT"), "taxa": ("Pongo ", "Pango ")}.get(change, ("", ""))
     (tmp_path / "data").write_text(text.replace(old, new, 1))
     if change == "version":
-        monkeypatch.setattr("mltree.runs.run.__version__", "another")
+        monkeypatch.setattr("mltree.runs.steps.__version__", "another")
     before = kept_files()
     more = shlex.split(CHANGES.get(change, "").format(folder=tmp_path))
     result = run("search", tmp_path / "data", *QUICK, *more)

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import Result
 
 import mltree
-from mltree.device.calibration import Calibration
+from mltree.device.layout_choice import Calibration
 
 Run = Callable[..., Result]
 
@@ -123,13 +123,13 @@ def test_kernels_are_announced_where_they_are_new(
     run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for known in (False, True):
-        monkeypatch.setattr("mltree.placement.is_built", lambda *_, known=known: known)
+        monkeypatch.setattr("mltree.runs.engines.is_built", lambda *_, known=known: known)
         result = run("search", primates, *QUICK, "--redo")
         assert ("once for such data and models ..." in result.stderr) is not known
 
 
 def test_a_busy_gpu_is_said_so(run: Run, primates: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mltree.placement.occupied", lambda info, _: f"{info.name} is taken")
+    monkeypatch.setattr("mltree.runs.engines.occupied", lambda info, _: f"{info.name} is taken")
     assert "is taken" in run("search", primates, *QUICK).stderr
 
 
@@ -159,8 +159,8 @@ def last_event(result: Result) -> dict[str, object]:
 def test_every_command_ends_in_json_with_its_result(
     run: Run, primates: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mltree.commands.inspect.build_all", lambda *_: None)
-    monkeypatch.setattr("mltree.commands.inspect.calibrate", lambda *_: Calibration())
+    monkeypatch.setattr("mltree.analyses.inspect.build_all", lambda *_: None)
+    monkeypatch.setattr("mltree.analyses.inspect.calibrate", lambda *_: Calibration())
     found = last_event(run("search", primates, *QUICK, "--json"))
     written = json.loads(Path("x.mltree.json").read_text())
     assert (found["event"], found["command"]) == ("result", "search")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import Result
 
-from mltree.alignment.formats import read_alignment
-from mltree.alignment.patterns import compress
+from mltree.data.alignments import read_alignment
+from mltree.data.patterns import compress
 from mltree.tree.newick import read_newick
 
 Run = Callable[..., Result]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mltree.alignment import compress, read_alignment
+from mltree.data.alignments import read_alignment
+from mltree.data.patterns import compress
 
 FOLDER = Path(__file__).parents[2] / "datasets"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")

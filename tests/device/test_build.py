@@ -17,7 +17,7 @@ from mltree.device import build
 from mltree.device.discovery import choose_device
 from mltree.device.layout import QUAD, gpu_layout, most_rows
 from mltree.device.worker import MOST_LOCAL
-from mltree.errors import DeviceError
+from mltree.system.errors import DeviceError
 
 Hash = Callable[[], str]
 

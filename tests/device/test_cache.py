@@ -12,7 +12,7 @@ import pytest
 
 from mltree.device import cache
 from mltree.device.cache import find_folder, is_trusted, kept_files, write_whole
-from mltree.errors import DeviceError
+from mltree.system.errors import DeviceError
 
 
 @pytest.fixture(autouse=True)

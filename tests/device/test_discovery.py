@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyopencl as cl
 import pytest
 
-from mltree.device import discovery, pocl
+from mltree.device import discovery
 from mltree.device.discovery import (
     REFERENCE,
     choose_device,
@@ -15,7 +15,8 @@ from mltree.device.discovery import (
     company_pays,
     find_devices,
 )
-from mltree.errors import DeviceError
+from mltree.device.pocl import pocl
+from mltree.system.errors import DeviceError
 
 
 class _BrokenPlatform:

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mltree.contract import NO_CELL, RunKind
 from mltree.device.layout import cpu_layout, gpu_layout
 from mltree.device.session import Session
-from mltree.likelihood import programs
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.engine import NO_CONTROL
-from mltree.search.neighbourhood import Neighbourhood
+from mltree.likelihood.likelihood import Likelihood
+from mltree.program import builders
+from mltree.program.engine import NO_CONTROL
+from mltree.system.contract import NO_CELL, RunKind
+from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -78,7 +78,7 @@ def assert_same_sums(problem: Problem, device: Likelihood, reference: Likelihood
     got = device.log_likelihoods(*arguments)
     np.testing.assert_allclose(got, expected, rtol=RELATIVE, atol=RELATIVE)
     for longest in (1, 3, problem.tree.n_tips):
-        program = programs.walk(problem.trees, longest)
+        program = builders.walk(problem.trees, longest)
         walked = device.engine.run(program, all_lengths(problem), NO_CONTROL)
         np.testing.assert_allclose(walked.sums, expected, rtol=RELATIVE, atol=RELATIVE)
     of_sites = reference.site_log_likelihoods(problem.tree, problem.case)
@@ -250,7 +250,7 @@ def test_a_walk_is_a_traversal(
     problem = make_problem(tips, 300)
     device = likelihood(open_device, problem)
     expected = device.site_log_likelihoods(problem.tree, problem.case)
-    program = programs.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
+    program = builders.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
     lnl = device.engine.run(program, problem.tree.lengths, NO_CONTROL).sums
     np.testing.assert_allclose(device.engine.site_log_likelihoods()[0], expected, rtol=RELATIVE)
     np.testing.assert_allclose(lnl, problem.patterns.weights @ expected, rtol=RELATIVE)

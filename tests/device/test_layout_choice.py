@@ -8,19 +8,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from mltree.device import calibration
-from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind, save
-from mltree.device.info import DeviceInfo
+from mltree.device import layout_choice
+from mltree.device.discovery import DeviceInfo
 from mltree.device.layout import MATRIX_GROUP, QUAD, most_rows
 from mltree.device.layout_choice import (
+    CATEGORIES,
+    Calibration,
+    Choice,
+    Kind,
     block_widths,
     check_width,
     choose_layout,
     layout_key,
     patterns_at_a_time,
     rule_layout,
+    save,
 )
-from mltree.errors import DeviceError
+from mltree.system.errors import DeviceError
 
 DEVICE = DeviceInfo(
     index=0, name="a device", platform="a platform", driver="1", is_cpu=True, has_fp64=True,
@@ -35,7 +39,7 @@ LITTLE = Kind(4, CATEGORIES, single=False, size=0)
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(layout_choice, "cache_folder", lambda: tmp_path / "cache")
 
 
 def test_the_rules() -> None:

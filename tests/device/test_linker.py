@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mltree.device import linker
-from mltree.device.linker import Unlinkable, link
+from mltree.device.pocl import linker
+from mltree.device.pocl.linker import Unlinkable, link
 
 CONSTANT = 0x1234567890ABCDEF
 """What the object file's function returns, from its table of constants."""

@@ -23,15 +23,15 @@ from mltree.device.memory import (
     room_on,
 )
 from mltree.device.panels import PanelEngine
-from mltree.device.seats import Place
 from mltree.device.session import Session
+from mltree.device.shards import Place
 from mltree.device.worker import Worker
-from mltree.errors import DeviceError
-from mltree.likelihood.api import Likelihood
-from mltree.search.requests import perform
-from mltree.search.spr import spr_round
-from mltree.search.state import Lineage
-from mltree.settings import PhaseSettings, RoundSettings
+from mltree.fit.settings import PhaseSettings, RoundSettings
+from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.requests import perform
+from mltree.system.errors import DeviceError
+from mltree.treesearch.checkpoint import Lineage
+from mltree.treesearch.spr import spr_round
 
 if TYPE_CHECKING:
     from conftest import Problem

@@ -11,25 +11,24 @@ import numpy as np
 import pytest
 from launches import Beside
 
-from mltree import contract
-from mltree.alignment.drawn import drawn, empty_berths
-from mltree.contract import CONTROL_WORDS, Control, Function, RunKind
+from mltree.data.patterns import drawn, empty_berths
 from mltree.device.layout import without_fp64
 from mltree.device.panels import PanelEngine
-from mltree.device.seats import Place
 from mltree.device.session import Session
-from mltree.device.station import Station
-from mltree.errors import DeviceError, NumericalError, WorkerFault
-from mltree.likelihood import programs
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.berths import BerthLikelihood
-from mltree.likelihood.cases import Case, Cases
+from mltree.device.shards import Place, Station
 from mltree.likelihood.classes import Columns
-from mltree.likelihood.engine import NO_CONTROL, Engine
-from mltree.likelihood.program import Program
-from mltree.likelihood.stages import Reduce
-from mltree.ranks import LONE, Ranks
-from mltree.search.neighbourhood import Neighbourhood
+from mltree.likelihood.likelihood import Likelihood
+from mltree.program import builders
+from mltree.program.cases import Case, Cases
+from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.program import Program
+from mltree.program.stages import Reduce
+from mltree.runs.engines import BerthLikelihood
+from mltree.system import contract
+from mltree.system.contract import CONTROL_WORDS, Control, Function, RunKind
+from mltree.system.errors import DeviceError, NumericalError, WorkerFault
+from mltree.system.ranks import LONE, Ranks
+from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -110,11 +109,11 @@ def in_parts(engine: Engine, problem: Problem) -> list[np.ndarray]:
     records["model"], records["weights"] = 0, [0, 1]
     both, last = Cases(records), Cases(np.array([(count - 1, 1, 0, 1)], contract.CASE))
     lengths = np.tile(tree.lengths, 2)
-    results = [engine.run(programs.derivatives([tree] * 2, both), lengths, NO_CONTROL).sums]
-    results += [engine.run(programs.derivatives([tree], last), tree.lengths, NO_CONTROL).sums]
-    sites = programs.walk([tree] * 2, 2, RunKind.EVALUATE_SITES, both)
+    results = [engine.run(builders.derivatives([tree] * 2, both), lengths, NO_CONTROL).sums]
+    results += [engine.run(builders.derivatives([tree], last), tree.lengths, NO_CONTROL).sums]
+    sites = builders.walk([tree] * 2, 2, RunKind.EVALUATE_SITES, both)
     results += [engine.run(sites, lengths, NO_CONTROL).sums, engine.site_log_likelihoods(2)]
-    return [*results, engine.run(programs.rell(2, 2, count), np.zeros(0), NO_CONTROL).sums]
+    return [*results, engine.run(builders.rell(2, 2, count), np.zeros(0), NO_CONTROL).sums]
 
 
 @pytest.mark.parametrize(("shares", "slots"), [((2.0, 3.0), 100), ((1.0,), 100), ((1.0, 1.6), 15)])
@@ -346,7 +345,7 @@ def test_walks(
     engine = panels(session, problem, (3.0, 2.0), limit, slots=1)
     assert (engine.n_panels > 2) == (memory < 1)
     lengths = problem.tree.lengths
-    program = programs.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
+    program = builders.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
     for each in (session, engine):
         each.load_models(problem.models)
     expected = session.run(program, lengths, NO_CONTROL).sums
@@ -362,7 +361,7 @@ def test_plans_are_remembered(
     session = open_native(problem.patterns, problem.categories)
     engine = panels(session, problem, (1.0, 2.0))
     engine.load_models(problem.models)
-    program, control = programs.smoothing([problem.tree], 3), np.zeros((1, CONTROL_WORDS))
+    program, control = builders.smoothing([problem.tree], 3), np.zeros((1, CONTROL_WORDS))
     control[0, [Control.ACTIVE, Control.MAX_PASSES, Control.FLOOR]] = 1, 3, -np.inf
     first = engine.run(program, problem.tree.lengths, control)
     assert first.control[0, Control.PASSES] == 3

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
-from mltree.alignment.patterns import Patterns
+from mltree.data.alphabet import DNA, PROTEIN, Alphabet
+from mltree.data.patterns import Patterns
 from mltree.device import parsimony as module
 from mltree.device.discovery import DeviceInfo, find_devices
 from mltree.device.parsimony import DeviceParsimony

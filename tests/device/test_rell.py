@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.contract import RELL, RunKind
-from mltree.device.holding import Widening
 from mltree.device.panels import PanelEngine
-from mltree.device.seats import Place
-from mltree.device.session import Session
-from mltree.likelihood import programs
-from mltree.likelihood.cases import Cases
-from mltree.likelihood.engine import NO_CONTROL, Engine
-from mltree.likelihood.program import Program
-from mltree.likelihood.stages import Rell
+from mltree.device.session import Session, Widening
+from mltree.device.shards import Place
+from mltree.program import builders
+from mltree.program.cases import Cases
+from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.program import Program
+from mltree.program.stages import Rell
+from mltree.system.contract import RELL, RunKind
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -39,11 +38,11 @@ def products(
     engine.load_weights(problem.patterns.weights[None])
     lengths = np.random.default_rng(n_trees).exponential(0.2, (n_trees, problem.tree.n_edges))
     trees = [problem.tree] * n_trees
-    sites = programs.walk(trees, 8, RunKind.EVALUATE_SITES, Cases(records))
+    sites = builders.walk(trees, 8, RunKind.EVALUATE_SITES, Cases(records))
     engine.run(sites, lengths.ravel() + 1e-4, NO_CONTROL)
     engine.load_weights(weights)
     parts, count = len(problem.patterns.parts), n_trees * len(weights)
-    program = programs.rell(n_trees, len(weights), parts)
+    program = builders.rell(n_trees, len(weights), parts)
     if by_part:
         records = [(0, n_trees, 0, len(weights), n * count, n, 1) for n in range(parts)]
         program = Program((Rell(np.array(records, RELL)),), 1)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.alignment.alphabet import DNA
-from mltree.alignment.patterns import Patterns
-from mltree.contract import Function
+from mltree.data.alphabet import DNA
+from mltree.data.patterns import Patterns
 from mltree.device import build, worker
 from mltree.device.layout import PIECE, Layout, cpu_layout, gpu_layout, longest_walk
 from mltree.device.session import Session
 from mltree.device.worker import Worker
-from mltree.errors import DeviceError, WorkerFault
-from mltree.likelihood import programs
-from mltree.likelihood.api import Likelihood
-from mltree.search.neighbourhood import Neighbourhood
+from mltree.likelihood.likelihood import Likelihood
+from mltree.program import builders
+from mltree.system.contract import Function
+from mltree.system.errors import DeviceError, WorkerFault
+from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -163,7 +163,7 @@ def test_a_buffer_that_does_not_fit_is_a_device_error(
     with pytest.raises(DeviceError, match="cannot allocate .* MiB for cla") as raised:
         session.memory.reserve("cla", 1 << 60)
     assert raised.value.hint
-    program = programs.traversal([problem.tree])
+    program = builders.traversal([problem.tree])
     session.load_models(problem.models)
     assert np.isfinite(session.run(program, problem.tree.lengths, NO_CONTROL).sums).all()
 
@@ -184,11 +184,11 @@ def test_a_build_that_fails_is_a_device_error(
 def test_an_unknown_op_is_a_worker_fault(open_native: OpenDevice, problem: Problem) -> None:
     session = open_native(problem.patterns, problem.categories)
     session.load_models(problem.models)
-    program = programs.traversal([problem.tree])
+    program = builders.traversal([problem.tree])
     program.words[4] = 99
     with pytest.raises(WorkerFault, match=r"stopped in stage 1 \(Sites\): unknown_op"):
         session.run(program, problem.tree.lengths, NO_CONTROL)
-    good = session.run(programs.traversal([problem.tree]), problem.tree.lengths, NO_CONTROL)
+    good = session.run(builders.traversal([problem.tree]), problem.tree.lengths, NO_CONTROL)
     assert np.isfinite(good.sums).all()
 
 
@@ -199,11 +199,11 @@ def test_a_barrier_that_cannot_complete_is_a_worker_fault(
     monkeypatch.setattr(build, "SPIN_LIMIT", 1 << 12)
     session = open_native(problem.patterns, problem.categories, dispatch="persistent")
     session.load_models(problem.models)
-    program = programs.traversal([problem.tree])
+    program = builders.traversal([problem.tree])
     expected = session.run(program, problem.tree.lengths, NO_CONTROL).sums
     with monkeypatch.context() as patch:
         patch.setattr(Worker, "resident", lambda own, _: own.most_groups)
-        crowded = programs.traversal([problem.tree])
+        crowded = builders.traversal([problem.tree])
         patch.setattr(Worker, "_jobs", lambda *_: 1 << 20)
         with pytest.raises(WorkerFault, match="barrier") as raised:
             session.run(crowded, problem.tree.lengths, NO_CONTROL)

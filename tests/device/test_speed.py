@@ -9,13 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mltree.alignment.patterns import Patterns
-from mltree.device import calibration, speed
-from mltree.device.calibration import CATEGORIES, SIZES, Calibration, Choice, Kind, load, save
-from mltree.device.discovery import find_devices
-from mltree.device.info import DeviceInfo
+from mltree.data.patterns import Patterns
+from mltree.device import layout_choice, speed
+from mltree.device.discovery import DeviceInfo, find_devices
 from mltree.device.layout import Layout
-from mltree.device.layout_choice import choose_layout, rule_layout
+from mltree.device.layout_choice import (
+    CATEGORIES,
+    SIZES,
+    Calibration,
+    Choice,
+    Kind,
+    choose_layout,
+    load,
+    rule_layout,
+    save,
+)
 from mltree.device.session import Session
 from mltree.device.speed import (
     build_all,
@@ -39,7 +47,7 @@ CPU = replace(GPU, is_cpu=True, compute_units=2, vector_width=8)
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(layout_choice, "cache_folder", lambda: tmp_path)
 
 
 class Timer:

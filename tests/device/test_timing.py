@@ -9,13 +9,12 @@ from typing import cast
 import numpy as np
 import pytest
 
-from mltree.alignment.patterns import Patterns
-from mltree.contract import CASE, Control, Function
-from mltree.device.blocks import Blocks
+from mltree.data.patterns import Patterns
+from mltree.device.layout import Blocks
 from mltree.device.timing import Breakdown, Cost, DeviceTimes, Stopwatch
-from mltree.launch import Mark
-from mltree.likelihood import programs
-from mltree.likelihood.program import Program
+from mltree.program import builders
+from mltree.program.program import Program
+from mltree.system.contract import CASE, Control, Function, Mark
 from mltree.tree.random_trees import random_topology
 
 
@@ -102,7 +101,7 @@ def costs_of(*runs: tuple[Program, int, float | None]) -> dict[Function, Cost]:
 
 
 def test_work_is_operations_times_patterns() -> None:
-    program = programs.traversal([random_topology(7, np.random.default_rng(1))])
+    program = builders.traversal([random_topology(7, np.random.default_rng(1))])
     cost = costs_of((program, PATTERNS, None), (program, 10, None))[Function.NEWVIEW]
     assert cost.operations == 2 * (7 - 2)
     assert cost.pattern_nodes == (7 - 2) * (PATTERNS + 10)
@@ -124,8 +123,8 @@ def test_a_tree_on_some_parts_has_their_patterns_alone() -> None:
 
 def test_passes_are_counted_from_the_control_records() -> None:
     tree = random_topology(7, np.random.default_rng(1))
-    once = costs_of((programs.derivatives([tree]), PATTERNS, None))
-    thrice = costs_of((programs.smoothing([tree], 10), PATTERNS, 3))
+    once = costs_of((builders.derivatives([tree]), PATTERNS, None))
+    thrice = costs_of((builders.smoothing([tree], 10), PATTERNS, 3))
     for function in (Function.NEWVIEW, Function.EVALUATE, Function.DERIVE, Function.PMATRICES):
         assert thrice[function].operations == 3 * once[function].operations
         assert thrice[function].bytes == 3 * once[function].bytes

@@ -15,15 +15,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mltree.alignment import Alignment, compress, read_alignment
-from mltree.alignment.ascertainment import with_unseen
-from mltree.alignment.datatype import detect_alphabet
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.ascertainment import AscertainedLikelihood, conditioned_parts
-from mltree.likelihood.cases import Case
+from mltree.data.alignments import Alignment, read_alignment
+from mltree.data.datatype import detect_alphabet
+from mltree.data.patterns import compress, with_unseen
+from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.classes import Columns
-from mltree.likelihood.engine import Engine
-from mltree.model.grammar import parse_model
+from mltree.likelihood.left_out import conditioned_parts
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.grammar import parse_model
+from mltree.program.cases import Case
+from mltree.program.engine import Engine
 from mltree.tree.newick import read_newick
 
 FOLDER = Path(__file__).parent

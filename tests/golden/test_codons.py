@@ -20,13 +20,14 @@ from pathlib import Path
 
 import pytest
 
-from mltree.alignment import Alignment, compress, read_alignment
-from mltree.alignment.alphabet import UNKNOWN
-from mltree.alignment.codons import codon_alphabet
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.likelihood.engine import Engine
-from mltree.model.grammar import parse_model
+from mltree.data.alignments import Alignment, read_alignment
+from mltree.data.alphabet import UNKNOWN
+from mltree.data.codons import codon_alphabet
+from mltree.data.patterns import compress
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.grammar import parse_model
+from mltree.program.cases import Case
+from mltree.program.engine import Engine
 from mltree.tree.newick import read_newick
 
 FOLDER = Path(__file__).parent

@@ -21,12 +21,13 @@ from typing import NamedTuple
 
 import pytest
 
-from mltree.events import ignore
-from mltree.given_trees import read_tree
-from mltree.model.names import from_elsewhere
-from mltree.placement import Resources
-from mltree.problem import load_problem
-from mltree.runs.run import evaluate, open_computation
+from mltree.models.names import from_elsewhere
+from mltree.runs.computation import open_computation
+from mltree.runs.engines import Resources
+from mltree.runs.problem import load_problem
+from mltree.runs.steps import evaluate
+from mltree.runs.trees import read_tree
+from mltree.system.events import ignore
 
 FOLDER = Path(__file__).parent
 DATASETS = FOLDER.parents[1] / "datasets"

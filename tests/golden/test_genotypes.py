@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mltree.alignment import Alignment, compress, read_alignment
-from mltree.alignment.genotypes import HETEROZYGOTES, UNPHASED
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
+from mltree.data.alignments import Alignment, read_alignment
+from mltree.data.alphabet import HETEROZYGOTES, UNPHASED
+from mltree.data.patterns import compress
 from mltree.likelihood.classes import Columns
-from mltree.likelihood.engine import Engine
-from mltree.model.grammar import parse_model
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.grammar import parse_model
+from mltree.program.cases import Case
+from mltree.program.engine import Engine
 from mltree.tree.newick import read_newick
 
 FOLDER = Path(__file__).parent

@@ -16,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mltree.alignment import Patterns, compress, read_alignment
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.likelihood.engine import Engine
-from mltree.model.grammar import parse_model
+from mltree.data.alignments import read_alignment
+from mltree.data.patterns import Patterns, compress
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.grammar import parse_model
+from mltree.program.cases import Case
+from mltree.program.engine import Engine
 from mltree.tree.newick import read_newick
 from mltree.tree.topology import Tree
 

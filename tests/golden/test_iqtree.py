@@ -38,12 +38,13 @@ import numpy as np
 import pytest
 
 from mltree.device.discovery import REFERENCE
-from mltree.events import ignore
-from mltree.given_trees import read_tree, read_trees
-from mltree.model.partitioned import Linkage
-from mltree.placement import Resources
-from mltree.problem import load_problem
-from mltree.runs.run import evaluate, open_computation
+from mltree.models.partitioned import Linkage
+from mltree.runs.computation import open_computation
+from mltree.runs.engines import Resources
+from mltree.runs.problem import load_problem
+from mltree.runs.steps import evaluate
+from mltree.runs.trees import read_tree, read_trees
+from mltree.system.events import ignore
 
 FOLDER = Path(__file__).parent
 DATASETS = FOLDER.parents[1] / "datasets"

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mltree.alignment import compress, read_alignment
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.likelihood.engine import Engine
-from mltree.model.empirical import PROTEIN_MODELS
-from mltree.model.grammar import parse_model
+from mltree.data.alignments import read_alignment
+from mltree.data.patterns import compress
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.empirical import PROTEIN_MODELS
+from mltree.models.grammar import parse_model
+from mltree.program.cases import Case
+from mltree.program.engine import Engine
 from mltree.tree.newick import read_newick
 
 FOLDER = Path(__file__).parent

@@ -27,7 +27,7 @@ def test_an_operation_is_added_in_few_places(tmp_path: Path) -> None:
     subprocess.run(["git", "apply", "-"], input=example, text=True, check=True, cwd=tmp_path)
     (test,) = (ROOT.joinpath(name) for name in re.findall(r"^\+\+\+ b/(tests/\S+)", example, re.M))
     for command in (
-        ["-m", "mltree.header"],
+        ["tests/contract_header.py"],
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "reference or native",
          str(test.relative_to(ROOT))],
     ):  # fmt: skip

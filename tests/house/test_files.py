@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from contract_header import render_header
 
 import mltree
-from mltree.header import render_header
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,7 +66,7 @@ def test_no_file_names_a_registry_or_somebodys_machine() -> None:
 
 def test_the_contract_header_is_fresh() -> None:
     header = ROOT / "opencl" / "contract.h"
-    assert header.read_text() == render_header(), "run: python -m mltree.header"
+    assert header.read_text() == render_header(), "run: python tests/contract_header.py"
 
 
 def test_every_place_has_the_same_version() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,79 +11,35 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "mltree").rglob("*.py"))
 
 LAYERS = (
-    (
-        "mltree.errors",
-        "mltree.contract",
-        "mltree.stopping",
-        "mltree.files",
-        "mltree.streams",
-        "mltree.threads",
-        "mltree.heap",
-        "mltree.habits",
-        "mltree.config",
-        "mltree.clean_start",
-        "mltree.ranks",
-        "mltree.values",
-        "mltree.shares",
-        "mltree.numerals",
-    ),
-    ("mltree.launch",),
-    ("mltree.header",),
-    ("mltree.alignment",),
-    ("mltree.model",),
-    ("mltree.tree",),
-    ("mltree.settings", "mltree.events"),
-    ("mltree.likelihood", "mltree.supports", "mltree.simulation", "mltree.drawing"),
-    ("mltree.search", "mltree.device"),
-    ("mltree.report", "mltree.outputs", "mltree.log", "mltree.placement"),
-    ("mltree.berths",),
-    (
-        "mltree.starts",
-        "mltree.model_option",
-        "mltree.problem",
-        "mltree.given_trees",
-        "mltree.choice.scored_models",
-        "mltree.choice.curvatures",
-        "mltree.choice.widths",
-        "mltree.choice.sieve",
-        "mltree.choice.rate_screening",
-        "mltree.choice.model_choice",
-        "mltree.choice.part_sets",
-        "mltree.choice.merging",
-    ),
-    ("mltree.runs.computation",),
-    ("mltree.runs.run", "mltree.runs.resampled", "mltree.runs.journal"),
-    ("mltree.runs", "mltree.choice"),
-    ("mltree.commands", "mltree.compare"),
-    ("mltree.cli.help", "mltree.cli.parsers"),
-    ("mltree.exits", "mltree.cli.options"),
-    ("mltree.cli.support_options",),
-    ("mltree.api",),
-    (
-        "mltree.cli.ancestral",
-        "mltree.cli.bootstrap",
-        "mltree.cli.model",
-        "mltree.cli.run",
-        "mltree.cli.tests",
-        "mltree.cli.tools",
-        "mltree.cli.trees",
-    ),
-    ("mltree.cli",),
-    ("mltree.__main__",),
+    ("system",),
+    ("data", "tree"),
+    ("models",),
+    ("program",),
+    ("likelihood", "supports"),
+    ("device", "fit"),
+    ("treesearch", "report"),
+    ("runs",),
+    ("analyses",),
+    ("cli",),
+    ("api",),
 )
-"""From the ground up; a module imports from its own layer and from those below."""
+"""Rooms from the ground up; one imports from its own floor and from those below."""
 
-STRANGERS = (("mltree.search", "mltree.device"), ("mltree.device", "mltree.search"))
-"""Neighbours that know each other only through the engine protocol."""
+STRANGERS = ({"treesearch", "device"}, {"fit", "device"}, {"treesearch", "report"})
+"""Neighbours that do not know each other: what is searched for, and where that is computed."""
+
+MOST_ROOMS = 16
+MOST_FILES = 18
+MOST_LOOSE = 2
 
 HOMES = {
-    "mpi4py": ("mltree.ranks.mpi",),
+    "mpi4py": ("mltree.system.mpi",),
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.newick",),
-    "typer": ("mltree.cli", "mltree.exits"),
-    "rich": ("mltree.report", "mltree.cli", "mltree.commands"),
+    "typer": ("mltree.cli",),
+    "rich": ("mltree.report", "mltree.cli", "mltree.analyses"),
     "scipy": ("mltree.supports",),
-    "matplotlib": ("mltree.drawing.figure",),
+    "matplotlib": ("mltree.report.drawing",),
 }
 
 
@@ -105,12 +62,13 @@ def is_in(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 
 
-def layer_of(module: str) -> int | None:
-    """The layer of a module; None for the bare package."""
-    for number, packages in enumerate(LAYERS):
-        if any(is_in(module, package) for package in packages):
-            return number
-    return None
+def room_of(module: str) -> str:
+    """The room of a module; empty for a loose one."""
+    package, _, rest = module.removeprefix("mltree.").partition(".")
+    return package if rest or (ROOT / "mltree" / package).is_dir() else ""
+
+
+FLOORS = {room: floor for floor, rooms in enumerate(LAYERS) for room in rooms}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
@@ -118,15 +76,37 @@ def test_imports_point_down(path: Path) -> None:
     module = name_of(path)
     if module == "mltree":
         imported = {name.partition(".")[0] for name in imports_of(path)}
-        assert imported <= {"__future__", "sys", "types", "typing", "mltree"}
+        assert imported <= {"__future__", "typing", "mltree"}
         return
-    layer = layer_of(module)
-    assert layer is not None, f"{module} has no layer: give it one in this test"
+    room = room_of(module)
+    if not room:
+        assert module == "mltree.__main__", f"{module} lies loose: give it a room"
+        return
     for imported in imports_of(path):
-        other = layer_of(imported)
-        assert other is None or other <= layer, f"{module} imports {imported} from above"
-        for one, stranger in STRANGERS:
-            assert not (is_in(module, one) and is_in(imported, stranger)), f"{module}: {imported}"
+        if not imported.startswith("mltree.") or not (other := room_of(imported)):
+            continue
+        assert FLOORS[other] <= FLOORS[room], f"{module} imports {imported} from above"
+        assert {room, other} not in STRANGERS, f"{module}: {imported}"
+
+
+def test_rooms_are_few_and_not_full() -> None:
+    rooms = {path.parent for path in MODULES} - {ROOT / "mltree"}
+    assert len(rooms) <= MOST_ROOMS
+    for room in rooms:
+        assert len(list(room.glob("*.py"))) <= MOST_FILES, f"{room.name} is full"
+    assert len(list((ROOT / "mltree").glob("*.py"))) <= MOST_LOOSE
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    modules = {name_of(path): path for path in MODULES}
+    graph = {
+        name: {imported for imported in imports_of(path) if imported in modules} - {name, "mltree"}
+        for name, path in modules.items()
+    }
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        raise AssertionError(f"modules in a circle: {error.args[1]}") from None
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

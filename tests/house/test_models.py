@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mltree.alignment.alphabet import DNA, PROTEIN
-from mltree.alignment.codons import codon_alphabet
-from mltree.alignment.genotypes import UNPHASED
-from mltree.alignment.morphology import BINARY, multistate
-from mltree.model.grammar import parse_model
-from mltree.model.mixtures import PAIRED
-from mltree.model.names import known_models
-from mltree.model.parameters import free_parameters
-from mltree.model.substitution import DNA_MODELS
+from mltree.data.alphabet import BINARY, DNA, PROTEIN, UNPHASED, multistate
+from mltree.data.codons import codon_alphabet
+from mltree.models.grammar import parse_model
+from mltree.models.names import known_models
+from mltree.models.parameters import free_parameters
+from mltree.models.substitution import DNA_MODELS, PAIRED
 
 PAGE, _, _ = (
     (Path(__file__).parents[2] / "docs" / "models.md").read_text().partition("\n## Partitions")

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from mltree import placement
-from mltree.alignment.patterns import Patterns
+from mltree.data.patterns import Patterns
 from mltree.device.memory import Memory
 from mltree.device.session import Session
-from mltree.errors import DeviceMemoryError
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.batches import trees_at_once, turns_at_once
-from mltree.likelihood.cases import Case, Cases
-from mltree.likelihood.engine import Room
-from mltree.model.eigen import random_reversible
-from mltree.placement import Resources, place
+from mltree.likelihood.likelihood import Likelihood, trees_at_once, turns_at_once
+from mltree.models.eigen import random_reversible
+from mltree.program.cases import Case, Cases
+from mltree.program.engine import Room
+from mltree.runs import engines
+from mltree.runs.engines import Resources, place
+from mltree.system.errors import DeviceMemoryError
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -184,7 +183,7 @@ def test_a_placement_plans_for_the_largest_part(
     """On a CPU: the budget, or one tree of that part; in whole slots, and within a user's limit."""
     problem = make_problem(12, 1000)
     slots = 30
-    monkeypatch.setattr(placement, "APART_BYTES", 1)
+    monkeypatch.setattr(engines, "APART_BYTES", 1)
     rooms = []
     for largest in (100, 500):
         ends = (largest, *range(largest + 50, 1001, 50))

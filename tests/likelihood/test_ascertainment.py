@@ -11,25 +11,25 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.alignment.ascertainment import Ascertainment, Correction, with_unseen
-from mltree.alignment.patterns import Patterns
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.ascertainment import AscertainedLikelihood, conditioned_parts
-from mltree.likelihood.cases import Case
+from mltree.data.patterns import Ascertainment, Correction, Patterns, with_unseen
+from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.interchanges import interchanged, neighbours
 from mltree.likelihood.joint import JointEngine
-from mltree.likelihood.reference import ReferenceEngine
+from mltree.likelihood.left_out import conditioned_parts
+from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.site_rows import (
     optimised_quartets,
     rows_of_neighbours,
     rows_of_quartets,
     rows_of_trees,
 )
-from mltree.search.neighbourhood import Neighbourhood
+from mltree.program.cases import Case
+from mltree.program.reference import ReferenceEngine
 from mltree.tree.moves import nni, spr
 from mltree.tree.newick import read_newick
 from mltree.tree.topology import Tree
+from mltree.treesearch.scoring import Neighbourhood
 
 BOUNDS = (1e-6, 100.0)
 KINDS = {

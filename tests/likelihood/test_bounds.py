@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.api import Likelihood
+from mltree.likelihood.likelihood import Likelihood
 from mltree.tree.topology import Tree
 
 if TYPE_CHECKING:

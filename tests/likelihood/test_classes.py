@@ -10,16 +10,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.likelihood.classes import (
-    Columns,
-    best_weights,
-    class_posteriors,
-    class_weights_of,
-)
-from mltree.likelihood.reference import ReferenceEngine
-from mltree.model.eigen import ModelArrays, random_reversible
+from mltree.likelihood.classes import Columns, best_weights, class_posteriors, class_weights_of
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.eigen import ModelArrays, random_reversible
+from mltree.program.cases import Case
+from mltree.program.reference import ReferenceEngine
 
 BOUNDS = (1e-6, 100.0)
 FIELDS = ("eigenvalues", "right", "left", "frequencies", "generator", "direct")

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from verifier import VerifiedEngine
 
-from mltree.alignment.patterns import Patterns
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.likelihood.engine import Engine, Room
-from mltree.likelihood.reference import ReferenceEngine
-from mltree.likelihood.verify import VerifiedEngine
-from mltree.model.eigen import random_reversible
-from mltree.search.explored import Explored
-from mltree.search.scoring import Rules, ScoredMoves, score_moves
-from mltree.settings import PhaseSettings, RoundSettings
+from mltree.data.patterns import Patterns
+from mltree.fit.settings import PhaseSettings, RoundSettings
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.eigen import random_reversible
+from mltree.program.cases import Case
+from mltree.program.engine import Engine, Room
+from mltree.program.reference import ReferenceEngine
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
+from mltree.treesearch.explored import Explored
+from mltree.treesearch.scoring import Rules, ScoredMoves, score_moves
 
 if TYPE_CHECKING:
     from conftest import Problem

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree import contract
-from mltree.contract import Control, RunKind
-from mltree.likelihood import planner, programs
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case, Cases
-from mltree.likelihood.engine import NO_CONTROL, Engine
 from mltree.likelihood.joint import JointEngine
-from mltree.likelihood.reference import ReferenceEngine
-from mltree.search.neighbourhood import Neighbourhood
+from mltree.likelihood.likelihood import Likelihood
+from mltree.program import builders, planner
+from mltree.program.cases import Case, Cases
+from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.reference import ReferenceEngine
+from mltree.system import contract
+from mltree.system.contract import Control, RunKind
+from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -80,20 +80,20 @@ def test_parts_of_several_state_counts_add_up(
 ) -> None:
     tree = problems[0].tree
     engines = [joint(problems, open_reference), joint(problems, open_parted(open_native))]
-    derivatives = programs.derivatives([tree])
+    derivatives = builders.derivatives([tree])
     expected = sum(
         alone(problems, part).run(derivatives, tree.lengths, NO_CONTROL).sums for part in range(3)
     )
     cases = Cases.alike(1, 3)
     for engine in engines:
         assert engine.parts == 3
-        found = engine.run(programs.derivatives([tree], cases), tree.lengths, NO_CONTROL)
+        found = engine.run(builders.derivatives([tree], cases), tree.lengths, NO_CONTROL)
         np.testing.assert_allclose(found.sums, expected, rtol=1e-9, atol=1e-6)
-        walk = programs.walk([tree], TAXA, RunKind.EVALUATE_SITES, cases)
+        walk = builders.walk([tree], TAXA, RunKind.EVALUATE_SITES, cases)
         lnl = engine.run(walk, tree.lengths, NO_CONTROL).sums
         weights = np.concatenate([problem.patterns.weights for problem in problems])
         np.testing.assert_allclose(engine.site_log_likelihoods()[0] @ weights, lnl[0], rtol=1e-9)
-        rell = engine.run(programs.rell(1, 1, 3), np.zeros(0), NO_CONTROL)
+        rell = engine.run(builders.rell(1, 1, 3), np.zeros(0), NO_CONTROL)
         np.testing.assert_allclose(rell.sums, lnl, rtol=1e-9)
 
 
@@ -104,8 +104,8 @@ def test_a_part_of_one_state_count_leaves_the_others_alone(
     engine = joint(problems, open_parted(open_native))
     for part in range(3):
         case = Cases(np.array([(part, 1, 0, 0)], contract.CASE))
-        found = engine.run(programs.derivatives([tree], case), tree.lengths, NO_CONTROL)
-        lone = alone(problems, part).run(programs.derivatives([tree]), tree.lengths, NO_CONTROL)
+        found = engine.run(builders.derivatives([tree], case), tree.lengths, NO_CONTROL)
+        lone = alone(problems, part).run(builders.derivatives([tree]), tree.lengths, NO_CONTROL)
         np.testing.assert_allclose(found.sums, lone.sums, rtol=1e-9, atol=1e-8)
 
 
@@ -118,16 +118,16 @@ def test_smoothing_and_insertions_see_all_parts(
     scan = found.scan(found.extend(3))
     for engine in (joint(problems, open_reference), joint(problems, open_parted(open_native))):
         control = planner.control_records(1, 1e-6, 60)
-        smoothed = engine.run(programs.smoothing([tree], 60, cases), tree.lengths, control)
-        engine.run(programs.update([tree], cases), tree.lengths, NO_CONTROL)
-        program, lengths = programs.scores([tree], scan, cases)
+        smoothed = engine.run(builders.smoothing([tree], 60, cases), tree.lengths, control)
+        engine.run(builders.update([tree], cases), tree.lengths, NO_CONTROL)
+        program, lengths = builders.scores([tree], scan, cases)
         scored = engine.run(program, lengths, NO_CONTROL).sums
         results.append((smoothed.control[0, Control.BEST], smoothed.lengths, scored))
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-9)
     np.testing.assert_allclose(results[1][2], results[0][2], rtol=1e-9)
     best = results[0][1]
     slopes = sum(
-        alone(problems, part).run(programs.derivatives([tree]), best, NO_CONTROL).sums[1::2]
+        alone(problems, part).run(builders.derivatives([tree]), best, NO_CONTROL).sums[1::2]
         for part in range(3)
     )
     free = (best > 2 * BOUNDS[0]) & (best < BOUNDS[1] / 2)
@@ -149,7 +149,7 @@ def test_models_come_for_the_parts_that_are_asked_for(
     cases = [Case((models[part],), first_part=part) for part in order]
     found = used.log_likelihoods([tree] * len(order), cases)
     expected = [
-        alone(problems, part).run(programs.traversal([tree]), tree.lengths, NO_CONTROL).sums[0]
+        alone(problems, part).run(builders.traversal([tree]), tree.lengths, NO_CONTROL).sums[0]
         for part in order
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.likelihood.engine import Engine
-from mltree.likelihood.passes import LOCAL_EPSILON
+from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
-from mltree.model.eigen import ModelArrays
-from mltree.search.neighbourhood import Neighbourhood
+from mltree.models.eigen import ModelArrays
+from mltree.program.cases import Case
+from mltree.program.engine import Engine
 from mltree.tree.moves import SprLengths, spr
 from mltree.tree.topology import Tree
+from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

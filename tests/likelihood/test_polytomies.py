@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
+from mltree.likelihood.likelihood import Likelihood
+from mltree.program.cases import Case
 from mltree.tree.newick import read_newick
 from mltree.tree.topology import Tree
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mltree.likelihood.api import Likelihood
-from mltree.likelihood.cases import Case
-from mltree.search.neighbourhood import Neighbourhood
+from mltree.likelihood.likelihood import Likelihood
+from mltree.program.cases import Case
 from mltree.tree.moves import nni
 from mltree.tree.topology import Tree
+from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
     from conftest import Problem

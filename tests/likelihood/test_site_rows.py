@@ -11,9 +11,9 @@ import pytest
 from scipy.optimize import minimize
 
 from mltree.likelihood import site_rows
-from mltree.likelihood.engine import Room
 from mltree.likelihood.interchanges import Quartets, neighbours
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
+from mltree.program.engine import Room
 from mltree.tree.moves import nni
 from mltree.tree.topology import Tree
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from verifier import Verifier
 
-from mltree import contract
-from mltree.contract import RESULT, GroupKind, RunKind
-from mltree.errors import WorkerFault
-from mltree.likelihood import planner, programs
-from mltree.likelihood.cases import Cases
-from mltree.likelihood.program import Program
-from mltree.likelihood.stages import Optimise, PMatrices, Reduce, Repeat, Scan, Sites, Tripods, Walk
-from mltree.likelihood.verify import Verifier
-from mltree.search.neighbourhood import Neighbourhood
+from mltree.program import builders, planner
+from mltree.program.cases import Cases
+from mltree.program.program import Program
+from mltree.program.stages import Optimise, PMatrices, Reduce, Repeat, Scan, Sites, Tripods, Walk
+from mltree.system import contract
+from mltree.system.contract import RESULT, GroupKind, RunKind
+from mltree.system.errors import WorkerFault
 from mltree.tree.forest import Forest
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
+from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
-    from mltree.likelihood.stages import Records, Stage
+    from mltree.program.stages import Records, Stage
 
 TIPS = 7
 
@@ -74,7 +74,7 @@ def runs() -> list[tuple[RunKind, Records]]:
 
 
 def test_good_programs_pass() -> None:
-    check(programs.traversal([TREE]))
+    check(builders.traversal([TREE]))
     lengths, walk, outputs = scan()
     check(Program((*every_cla(), lengths, walk, Reduce.of(outputs)), outputs))
 
@@ -125,7 +125,7 @@ def test_newviews(fields: dict[str, int], wrong: str) -> None:
     ],
 )
 def test_flows(fields: dict[str, int], wrong: str) -> None:
-    program = programs.flows(TREE, 16, LONE, 16)
+    program = builders.flows(TREE, 16, LONE, 16)
     check(program)
     matrices, sites, *rest = program.stages
     assert isinstance(sites, Sites)
@@ -138,7 +138,7 @@ def test_flows(fields: dict[str, int], wrong: str) -> None:
 
 
 def test_flows_need_what_patterns_have() -> None:
-    matrices, sites, *_ = programs.flows(TREE, 16, LONE, 16).stages
+    matrices, sites, *_ = builders.flows(TREE, 16, LONE, 16).stages
     assert isinstance(sites, Sites)
     runs = [
         (RunKind.EVALUATE if kind == RunKind.EVALUATE_SITES else kind, records)
@@ -218,7 +218,7 @@ def test_a_launch_has_one_scan() -> None:
 
 def walk(table: str = "steps", at: int = 0, **fields: int) -> Program:
     """A walk of two trees, with some fields of one record changed."""
-    lengths, stage, reduce = programs.walk([TREE, TREE], TIPS).stages
+    lengths, stage, reduce = builders.walk([TREE, TREE], TIPS).stages
     assert isinstance(stage, Walk)
     records = getattr(stage, table).copy()
     for field, value in fields.items():
@@ -308,15 +308,15 @@ def test_clas_are_of_parts() -> None:
     verifier = Verifier(TIPS, 1000, parts=2)
     records = LONE.records.copy()
     first, second = Cases(records), Cases(changed(records, 0, first_part=1))
-    verifier.check(programs.update([TREE], first), lengths=11, models=2, groups=0)
+    verifier.check(builders.update([TREE], first), lengths=11, models=2, groups=0)
     found = Neighbourhood(TREE)
     scan = found.scan(found.extend(5))
-    verifier.check(programs.scores([TREE], scan, first)[0], lengths=99, models=2, groups=0)
+    verifier.check(builders.scores([TREE], scan, first)[0], lengths=99, models=2, groups=0)
     with pytest.raises(WorkerFault, match=r"reads cla\[\d+\], which nothing has written"):
-        verifier.check(programs.scores([TREE], scan, second)[0], lengths=99, models=2, groups=0)
+        verifier.check(builders.scores([TREE], scan, second)[0], lengths=99, models=2, groups=0)
     both = Cases.alike(1, 2)
     with pytest.raises(WorkerFault, match=r"reads cla\[\d+\], which nothing has written"):
-        verifier.check(programs.scores([TREE], scan, both)[0], lengths=99, models=2, groups=0)
+        verifier.check(builders.scores([TREE], scan, both)[0], lengths=99, models=2, groups=0)
 
 
 def test_stages() -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from mltree.model.empirical import PROTEIN_MODELS
-from mltree.model.substitution import DNA_MODELS
+from mltree.models.empirical import PROTEIN_MODELS
+from mltree.models.substitution import DNA_MODELS
 from mltree.report.methods import REFERENCES, SUPPORTS, Methods, methods_text, without_values
 
 DONE = Methods(

@@ -13,23 +13,29 @@ from typing import Any, get_type_hints
 import pytest
 from rich.console import Console
 
-from mltree.errors import InputError
-from mltree.events import Event, Notice, Unsaved
-from mltree.events.alignments import AlignmentChecked, PartitionsLoaded
-from mltree.events.choice import ModelsRanked
-from mltree.events.run import (
-    CommandEnded,
-    EnginesCompared,
-    InputFile,
-    RunDescribed,
-    RunFinished,
-    TimeSpent,
-)
-from mltree.events.search import CheckpointWritten, PhaseStarted, RoundDone
-from mltree.events.trees import SupportsDrawn, TreesTested
 from mltree.report.lines import describe
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.terminal import Terminal
+from mltree.system.errors import InputError
+from mltree.system.events import (
+    AlignmentChecked,
+    CheckpointWritten,
+    CommandEnded,
+    EnginesCompared,
+    Event,
+    InputFile,
+    ModelsRanked,
+    Notice,
+    PartitionsLoaded,
+    PhaseStarted,
+    RoundDone,
+    RunDescribed,
+    RunFinished,
+    SupportsDrawn,
+    TimeSpent,
+    TreesTested,
+    Unsaved,
+)
 
 SAMPLES: dict[Any, Any] = {str: "text", int: 3, float: 2.5, tuple[str, ...]: ("one", "two")}
 
@@ -47,7 +53,7 @@ RESULTS = (
     AlignmentChecked, EnginesCompared, ModelsRanked, PartitionsLoaded, RunDescribed, RunFinished,
     TimeSpent, TreesTested,
 )  # fmt: skip
-"""Events that are shown as more than a line: tests/report/test_results.py."""
+"""Events that are shown as more than a line: tests/report/test_lines_results.py."""
 
 LINES = [kind for kind in KINDS if kind not in RESULTS]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mltree.errors import InputError
 from mltree.report.record import Record, expect_record
+from mltree.system.errors import InputError
 
 
 def test_events_before_the_file_are_kept_for_it(tmp_path: Path) -> None:

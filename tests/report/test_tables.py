@@ -8,12 +8,9 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console, RenderableType
 
-from mltree.contract import Function
-from mltree.device.calibration import CATEGORIES, Calibration, Choice, Kind
 from mltree.device.discovery import DeviceInfo
+from mltree.device.layout_choice import CATEGORIES, Calibration, Choice, Kind
 from mltree.device.timing import Breakdown, Cost
-from mltree.events.run import EngineScore
-from mltree.events.trees import TestedTree, TestValue
 from mltree.report.tables import (
     FUNCTION_NAMES,
     compare_table,
@@ -23,6 +20,8 @@ from mltree.report.tables import (
     timing_table,
     tree_test_lines,
 )
+from mltree.system.contract import Function
+from mltree.system.events import EngineScore, TestedTree, TestValue
 
 
 def rendered(table: RenderableType, width: int = 100) -> list[str]:

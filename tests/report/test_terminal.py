@@ -10,10 +10,10 @@ from typing import Literal
 import pytest
 from rich.text import Text
 
-from mltree.events import Notice
 from mltree.report.progress import Reporter
 from mltree.report.terminal import Terminal, folded, progress_terminal, result_terminal
-from mltree.streams import turn_away
+from mltree.system.events import Notice
+from mltree.system.files import turn_away
 
 
 def test_a_closed_pipe_is_an_error_like_any_other() -> None:

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mltree.alignment.alphabet import DNA
-from mltree.alignment.patterns import Patterns
+from mltree.data.alphabet import DNA
+from mltree.data.patterns import Patterns
 from mltree.supports.concordance import Branches, gene_concordance, site_concordance
 from mltree.supports.table import members, sides, unit_bits
-from mltree.tree.clades import Clades
-from mltree.tree.newick_clades import read_clades, read_gene_trees
+from mltree.tree.clades import Clades, read_clades, read_gene_trees
 
 Side = frozenset[str]
 

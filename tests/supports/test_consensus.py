@@ -6,8 +6,7 @@ import pytest
 
 from mltree.supports.consensus import Consensus, consensus
 from mltree.supports.table import members, split_table
-from mltree.tree.clades import nested, write_clades
-from mltree.tree.newick_clades import read_clades
+from mltree.tree.clades import nested, read_clades, write_clades
 
 
 def named(texts: list[str], kind: Consensus) -> dict[Any, int]:

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, multinomial
 
-from mltree.shares import in_shares
 from mltree.supports import resampling
 from mltree.supports.resampling import Resampling, share_error
-from mltree.threads import Threads
+from mltree.system.process import Threads, in_shares
 
 WEIGHTS = np.array([3.0, 1.0, 4.0, 0.0, 12.0, 5.0])
 PARTS = (slice(0, 3), slice(3, 6))

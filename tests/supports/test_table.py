@@ -5,7 +5,7 @@ import pytest
 
 from mltree.supports import table as module
 from mltree.supports.table import SplitTable, members, split_table
-from mltree.tree.newick_clades import read_clades
+from mltree.tree.clades import read_clades
 
 
 def occurrences(table: SplitTable) -> list[dict[Any, float]]:

@@ -7,7 +7,7 @@ import pytest
 
 from mltree.supports.ultrafast import EPSILON, MARGIN, Ultrafast
 from mltree.tree.random_trees import random_topology
-from mltree.tree.split_sums import SplitSums
+from mltree.tree.splits import SplitSums
 
 B = 400
 

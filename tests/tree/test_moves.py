@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mltree.arrays import Int32
+from mltree.system.arrays import Int32
 from mltree.tree.moves import (
     SprLengths,
     apply_sprs,

@@ -11,16 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.errors import InputError
+from mltree.system.errors import InputError
 from mltree.tree import newick, splits
 from mltree.tree.forest import Forest
 from mltree.tree.moves import random_nnis
-from mltree.tree.newick import (
-    ascii_drawing,
-    read_newick,
-    read_newicks,
-    write_newick,
-)
+from mltree.tree.newick import ascii_drawing, read_newick, read_newicks, write_newick
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, tree_from_edges
 

@@ -6,17 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltree.alignment.alphabet import DNA, PROTEIN, Alphabet
-from mltree.alignment.patterns import Patterns
-from mltree.threads import VARIABLE
-from mltree.tree import parsimony_spr, reference_parsimony
+from mltree.data.alphabet import DNA, PROTEIN, Alphabet
+from mltree.data.patterns import Patterns
+from mltree.system.process import VARIABLE
+from mltree.tree import parsimony, parsimony_spr
 from mltree.tree.fitch import InformativeSites, PackedSites, pack_sites
 from mltree.tree.moves import nni
-from mltree.tree.parsimony import (
-    parsimony_score,
-    stepwise_addition,
-    stepwise_additions,
-)
+from mltree.tree.parsimony import Growth, parsimony_score, stepwise_addition, stepwise_additions
 from mltree.tree.parsimony_spr import (
     MOST_CHARACTERS,
     NEAR_CUT,
@@ -26,7 +22,6 @@ from mltree.tree.parsimony_spr import (
     reweighted_trees,
 )
 from mltree.tree.random_trees import random_topology
-from mltree.tree.reference_parsimony import Growth
 from mltree.tree.splits import robinson_foulds, topology_key
 from mltree.tree.topology import Tree, siblings, tree_from_edges
 
@@ -209,8 +204,8 @@ def test_edges_out_of_the_question_cost_more_than_the_least(alphabet: Alphabet, 
     for tip in tips[3:]:
         costs = growth.costs(tip)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(reference_parsimony, "LEAST_WORDS", 0)
-            patched.setattr(reference_parsimony, "FEW_LEFT", 2)
+            patched.setattr(parsimony, "LEAST_WORDS", 0)
+            patched.setattr(parsimony, "FEW_LEFT", 2)
             bounds = growth.costs_or_bounds(tip)
         least = costs.min(axis=1, keepdims=True)
         assert np.all(bounds <= costs)

@@ -1,0 +1,204 @@
+"""``mltree evaluate``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mltree import __version__
+from mltree.likelihood.likelihood import Likelihood
+from mltree.likelihood.site_rates import EmpiricalRates, empirical_rates
+from mltree.models.partitioned import PartitionModel
+from mltree.program.cases import Case
+from mltree.report.progress import Reporter
+from mltree.report.record import expect_record
+from mltree.runs.computation import Computation, Found, open_computation
+from mltree.runs.problem import Problem
+from mltree.runs.request import Request, Run, model_text, open_log, part_trees
+from mltree.runs.site_frequencies import (
+    SITE_FREQUENCIES,
+    SiteClasses,
+    check_classes,
+    frequencies_file,
+)
+from mltree.runs.steps import FIXED_TOPOLOGY, as_reported, evaluate
+from mltree.runs.trees import check_possible, lone_trees, read_trees
+from mltree.system.errors import ModelError
+from mltree.system.events import Emit, RunStarted, ignore
+from mltree.tree.newick import write_newick
+from mltree.tree.topology import Tree
+
+# Trees that are given, and optimised as far as was asked for: what several commands begin with.
+
+
+class FitRequest(Request, kw_only=True):
+    """What a command needs to know that takes topologies as they are."""
+
+    optimise_model: bool
+    optimise_branches: bool
+
+
+def given_tree(path: str, problem: Problem, emit: Emit, optimise_branches: bool) -> Tree:
+    """The tree of a file; a tree a part where parts have branch lengths of their own.
+
+    Raises:
+        InputError: it cannot be used.
+        NumericalError: its lengths are to stay as they are, and it has no likelihood.
+    """
+    tree = read_trees(path, problem, emit)
+    if not optimise_branches:
+        for own, groups in lone_trees(tree, problem):
+            check_possible(own, groups)
+    return tree
+
+
+def fitted(
+    computation: Computation,
+    tree: Tree,
+    model: PartitionModel,
+    emit: Emit,
+    optimise_model: bool,
+    optimise_branches: bool,
+) -> Found:
+    """The tree and the model, as likely as they can be made on this topology, as is reported.
+
+    Raises:
+        ModelError: rates of sites are to be found, but not all else.
+    """
+    if model.has_site_rates and not (optimise_model and optimise_branches):
+        raise ModelError(
+            "+PSR finds rates of sites together with the model and the branch lengths",
+            hint="leave the model and the branches to be optimised, or use +G4",
+        )
+    found = evaluate(
+        computation.likelihood,
+        tree,
+        model,
+        emit,
+        optimise_parameters=optimise_model,
+        optimise_lengths=optimise_branches,
+        settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
+    )
+    return as_reported(computation, found, emit, tree)
+
+
+# The rates of sites as files: IQ-TREE's .rate, of categories or of +PSR.
+
+HEAD = """\
+# Rates of sites, relative to those of all sites (of unlinked parts, to their own)
+#   Site:   Site, in the order of the file; of parts one after the other
+#   Rate:   Posterior mean rate; under +PSR the rate itself
+#   Cat:    Most probable category (0=invariable, 1=slowest, etc)
+#   C_Rate: Rate of that category
+Site\tRate\tCat\tC_Rate
+"""
+
+
+def check_rates(model: PartitionModel) -> None:
+    """Make sure that rates differ among sites, in some part at least. Raises: ModelError."""
+    if all(own.n_categories == 1 for own in model.arrays()) and not model.has_site_rates:
+        raise ModelError(
+            "all sites have one rate under this model",
+            hint="--site-rates is for models such as GTR+G4, GTR+R4, GTR+I or GTR+PSR",
+        )
+
+
+def site_rates(likelihood: Likelihood, found: Found, problem: Problem) -> str:
+    """The content of a .rate file, sites in the order of the file, rates among all of them."""
+    if found.per_site is not None:
+        rates = _fitted(found.per_site)
+    else:
+        rates = empirical_rates(likelihood, found.tree, found.model.arrays(), problem.groups)
+    columns = (problem.by_site(np.asarray(column, np.float64)).tolist() for column in rates)
+    rows = zip(*columns, strict=True)
+    return HEAD + "".join(
+        f"{site}\t{mean:.5f}\t{category:.0f}\t{rate:.5f}\n"
+        for site, (mean, category, rate) in enumerate(rows, 1)
+    )
+
+
+def _fitted(model: PartitionModel) -> EmpiricalRates:
+    """Those of +PSR, which are of one category each."""
+    pairs = zip(model.site_rates, model.scalers.tolist(), strict=True)
+    rates = np.concatenate([form.of_patterns * scaler for form, scaler in pairs])
+    category = np.concatenate([form.category + 1 for form in model.site_rates])
+    return EmpiricalRates(rates, category, rates)
+
+
+LOG, EVENTS, RESULT = "evalLog", "evalEvents", "eval.json"
+PART_TREES, RATES = "evalPartitionTrees", "evalRate"
+"""Its own, so that a tree of a search under way can be evaluated."""
+
+OF_SITES = ("siteLnL", "siteprob")
+"""Kinds of files that an evaluation writes where asked to, and nothing else writes."""
+
+
+class EvaluateRequest(FitRequest, kw_only=True):
+    """``mltree evaluate``."""
+
+    tree: str
+    site_lnl: bool
+    site_rates: bool = False
+    """Whether the rates of sites are written; those of +PSR are."""
+    site_classes: tuple[str, ...] = ()
+    """Kinds of files about the classes of sites."""
+
+    @property
+    def finds_site_rates(self) -> bool:
+        """They are found on the tree."""
+        return True
+
+    def expect(self, problem: Problem) -> None:
+        """Make sure that the tree, the classes and the rates of sites go with the data."""
+        if self.site_classes:
+            if self.site_frequencies.files:
+                raise ModelError("a model whose sites have frequencies of their own has no classes")
+            check_classes(problem)
+        if self.site_rates:
+            check_rates(problem.model)
+        if self.site_frequencies.guide is not None:  # which is fitted before the tree is read
+            given_tree(self.tree, problem, ignore, self.optimise_branches)
+
+
+def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
+    """Evaluate a tree, show the result, write the files."""
+    outputs = request.outputs
+    kinds = ["evalTree", "evalModel", RESULT, *(["siteLnL"] if request.site_lnl else [])]
+    kinds += request.site_classes
+    kinds += [SITE_FREQUENCIES] if request.site_frequencies.guide else []
+    every = [EVENTS, PART_TREES, RATES, *kinds]
+    outputs.check([LOG, *every], [*request.files, request.tree])
+    expect_record(outputs.path(EVENTS))
+    with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
+        outputs.claim(kinds, request.redo)
+        reporter(RunStarted(__version__, request.command))
+        problem = request.load(reporter)
+        tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
+        computation = open_computation(problem, request.resources, reporter)
+        run = Run.of(
+            "evaluate", request, problem, computation, reporter, kind=RESULT, record=EVENTS,
+            inputs=[request.tree], resolved={},
+            is_estimated=request.optimise_model or request.optimise_branches,
+        )  # fmt: skip
+        run.begin(log, append=False)
+        found = fitted(
+            computation, tree, problem.model, reporter,
+            request.optimise_model, request.optimise_branches,
+        )  # fmt: skip
+        newick = write_newick(found.mean_tree, problem.taxa)
+        texts = {"evalModel": model_text(found.model, problem), "evalTree": newick + "\n"}
+        more = {PART_TREES: part_trees(found, problem), RATES: ""}
+        if request.site_rates or found.per_site:
+            more[RATES] = site_rates(computation.exact, found, problem)
+        texts |= {kind: text for kind, text in more.items() if text}
+        if request.site_frequencies.guide is not None:
+            texts |= frequencies_file(problem)
+        if request.site_lnl:
+            sites = computation.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
+            values = problem.by_site(sites)
+            texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
+        if request.site_classes:
+            classes = SiteClasses.of(computation.exact, found.tree, found.model, problem)
+            texts |= classes.texts(request.site_classes)
+        stale = [*more, *(OF_SITES if request.redo else ())]
+        run.deliver(found, newick, texts, [kind for kind in stale if kind not in texts])
+        reporter.finish("evaluate", run.conclude(found, newick))

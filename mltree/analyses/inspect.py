@@ -1,0 +1,318 @@
+"""``mltree compare``, ``devices`` and ``check``: looking, without writing anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+
+import numpy as np
+
+from mltree.data.alphabet import DNA
+from mltree.data.partition_files import read_partitions
+from mltree.data.partitions import read_partitioned
+from mltree.data.patterns import Patterns
+from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, find_devices, no_device
+from mltree.device.layout_choice import Calibration, load, notices
+from mltree.device.speed import build_all, calibrate
+from mltree.fit.settings import BranchSettings, preset
+from mltree.models.grammar import parse_model
+from mltree.models.partitioned import (
+    PartitionModel,
+    in_our_words,
+    model_alphabet,
+    model_names,
+    part_models,
+)
+from mltree.program.cases import Case
+from mltree.report import tables
+from mltree.report.lines import describe
+from mltree.report.progress import Reporter
+from mltree.runs.engines import Placement, Resources, place
+from mltree.runs.problem import Problem, is_choice, load_problem, read_problem, refuse_gap_taxa
+from mltree.runs.trees import check_possible, read_tree
+from mltree.system.errors import DeviceError, MltreeError, NumericalError
+from mltree.system.events import (
+    AlignmentChecked,
+    Busy,
+    EnginesCompared,
+    EngineScore,
+    Notice,
+    PartFacts,
+    PartitionsLoaded,
+)
+from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree
+
+# One likelihood from every engine that there is: each device in two layouts, and the reference.
+
+TOLERANCE = 1e-9
+"""Relative difference in lnL between two fp64 engines: rounding over some 1e4 patterns, with room.
+The tests ask for the same."""
+
+MIXED_TOLERANCE = 1e-5
+"""The same with fp32 likelihoods."""
+
+OK = "ok"
+"""How the verdict on a device begins that computes what the reference does."""
+
+REPETITIONS = 5
+"""Timed evaluations; the shortest counts."""
+
+AVX_WIDTH = 1
+"""VW of RAxML's AVX layout."""
+
+NARROW_ON_GPU = 8
+"""Patterns of a block that a GPU is compared in; its work-items need neighbours to read with."""
+
+
+def score_everywhere(
+    patterns: Patterns, tree: Tree, model: PartitionModel, mixed: bool
+) -> Iterator[EngineScore]:
+    """The reference's score, then every device's in two layouts."""
+    yield _score("NumPy reference", Resources(device=REFERENCE), patterns, tree, model)
+    for device in find_devices():
+        for vw in _widths(device):
+            resources = Resources(device=str(device.index), mixed=mixed, vw=vw)
+            name = f"{device.name} VW={vw or 'native'}"
+            yield _score(name, resources, patterns, tree, model)
+
+
+def _widths(device: DeviceInfo) -> tuple[int | None, ...]:
+    """A narrow block's, and None for the layout that a search takes."""
+    return AVX_WIDTH if device.is_cpu else NARROW_ON_GPU, None
+
+
+def _score(
+    name: str, resources: Resources, patterns: Patterns, tree: Tree, model: PartitionModel
+) -> EngineScore:
+    """What an engine answers, and how fast; it has this name where it cannot even be opened."""
+    case, bounds = Case(model.arrays()), BranchSettings().bounds(patterns.n_sites)
+    try:
+        likelihood = place(
+            resources, patterns, max(model.categories), bounds, systems=max(model.systems)
+        ).likelihood(patterns)
+        lnl = float(likelihood.log_likelihoods([tree], [case])[0])
+        times = []
+        for _ in range(REPETITIONS):
+            began = time.perf_counter()
+            likelihood.log_likelihoods([tree], [case])
+            times.append(time.perf_counter() - began)
+    except MltreeError as error:
+        return EngineScore(name, float("nan"), 0.0, error.message)
+    return EngineScore(likelihood.engine.name, lnl, min(times))
+
+
+def is_close(lnl: float, reference: float, mixed: bool) -> bool:
+    """Whether two lnL differ by no more than rounding explains."""
+    tolerance = MIXED_TOLERANCE if mixed else TOLERANCE
+    return abs(lnl - reference) <= tolerance * abs(reference)
+
+
+def self_test(device: DeviceInfo) -> str:
+    """Whether a device computes what the reference computes: ``ok (VW=8 fp64)``, or what failed."""
+    rng = np.random.default_rng(1)
+    patterns = _random_patterns(rng)
+    tree = random_topology(patterns.n_tips, rng)
+    model = parse_model("GTR{1/3/1/1/4/1}+FU{0.3/0.2/0.2/0.3}+G4{0.5}", DNA)
+    case = Case((model.arrays(),))
+    bounds = BranchSettings().bounds(patterns.n_sites)
+
+    def placed(name: str) -> Placement:
+        return place(Resources(device=name), patterns, model.arrays().n_categories, bounds)
+
+    try:
+        here = placed(str(device.index))
+        lnl, d1, d2 = here.likelihood(patterns).derivatives(tree, case)
+    except MltreeError as error:
+        return error.message
+    reference = placed(REFERENCE).likelihood(patterns)
+    expected, e1, e2 = reference.derivatives(tree, case)
+    is_mixed = not here.is_exact
+    same = is_close(lnl, expected, is_mixed) and (
+        is_mixed or (np.allclose(d1, e1) and np.allclose(d2, e2))
+    )
+    if not same:
+        return f"wrong: lnL {lnl:.6f}, not {expected:.6f}"
+    return f"{OK} ({here.layouts[0]})"
+
+
+def is_ok(verdict: str) -> bool:
+    """Whether a self-test found nothing wrong."""
+    return verdict.startswith(f"{OK} ")
+
+
+def _random_patterns(rng: np.random.Generator) -> Patterns:
+    """Ten taxa, 101 patterns (so that the last block is never full), ambiguities and gaps too."""
+    tips, patterns = 10, 101
+    return Patterns(
+        taxa=tuple(f"t{tip}" for tip in range(tips)),
+        codes=rng.integers(1, 16, (tips, patterns)).astype(np.uint8),
+        weights=rng.integers(1, 4, patterns).astype(np.float64),
+        site_pattern=np.arange(patterns, dtype=np.int32),
+        alphabet=DNA,
+    )
+
+
+def run_compare(
+    alignment: str,
+    tree: str,
+    model: str | None,
+    datatype: str | None,
+    mixed: bool,
+    reporter: Reporter,
+) -> None:
+    """The same likelihood from every engine, side by side.
+
+    Raises:
+        NumericalError: engines disagree by more than rounding explains.
+    """
+    problem = load_problem(alignment, model, reporter, datatype)
+    given = read_tree(tree, problem, reporter)
+    check_possible(given, problem.groups)
+    for text in notices(find_devices()):
+        reporter(Notice(text))
+    scores = []
+    for score in score_everywhere(problem.patterns, given, problem.model, mixed):
+        scores.append(score)
+        if score.problem:
+            reporter(Notice(f"{score.engine}: {score.problem}"))
+    reporter(EnginesCompared(tuple(scores)))
+    reference, *others = scores
+    wrong = [s for s in others if s.problem or not is_close(s.lnl, reference.lnl, mixed)]
+    if wrong:
+        names = ", ".join(score.engine for score in wrong)
+        raise NumericalError(f"not the reference's result: {names}", hint="see the table")
+    reporter.finish("compare", {"scores": [asdict(score) for score in scores]})
+
+
+def show_devices(reporter: Reporter, again: bool) -> None:
+    """Every device with what matters, and whether it computes rightly.
+
+    Measures what layouts suit the device where nobody has; ``again``: in any case.
+    """
+    found = find_devices()
+    if not found:
+        raise no_device()
+    for text in notices(found):
+        reporter(Notice(text))
+    due = [device for device in found if again or not load(device).layouts]
+
+    def tell(text: str) -> None:
+        reporter(Busy(text))
+
+    build_all(due, tell)
+    told = []
+    for device in found:
+        verdict, known = self_test(device), load(device)
+        if not is_ok(verdict):
+            known = Calibration()
+        elif device in due:
+            known = calibrate(device, tell)
+        reporter.say("\n".join(tables.device_lines(device, verdict, known)))
+        told.append({**_facts(device), "self_test": verdict, "copy_bytes": known.copy_bytes})
+    reporter.finish("devices", {"devices": told})
+
+
+def _facts(device: DeviceInfo) -> dict[str, object]:
+    """What is known of a device, but for its handle."""
+    names = [field.name for field in fields(device) if field.name != "handle"]
+    return {name: getattr(device, name) for name in names}
+
+
+def show_parts(
+    alignment: str,
+    partitions: str,
+    model: str | None,
+    datatype: str | None,
+    device: str | None,
+    reporter: Reporter,
+) -> None:
+    """The parts of an alignment: what each is and holds, and whether its model can be used.
+
+    Raises: MltreeError: a search would refuse them, or the device.
+    """
+    if device is not None:
+        choose_devices(device)
+    _as_a_search_reads(alignment, model, datatype, partitions)
+    model = None if is_choice(model) else model
+    scheme = in_our_words(read_partitions(partitions))
+    data = read_partitioned(alignment, scheme, model_alphabet, datatype)
+    part_models(data, model)
+    for text in data.notices:
+        reporter(Notice(text))
+    facts = tuple(
+        PartFacts(
+            name=part.name,
+            data_type=patterns.alphabet.name,
+            model=name,
+            sites=patterns.n_sites,
+            patterns=patterns.n_patterns,
+            gap_share=patterns.gap_share,
+            taxa=int(data.has_data[number].sum()),
+        )
+        for number, (part, name) in enumerate(
+            zip(data.parts, model_names(data, model), strict=True)
+        )
+        for patterns in [data.patterns(number)]
+    )
+    loaded = PartitionsLoaded(partitions, len(data.taxa), data.n_sites, facts)
+    reporter(loaded)
+    reporter.finish("check", asdict(loaded))
+
+
+def _as_a_search_reads(
+    alignment: str, model: str | None, datatype: str | None, partitions: str | None = None
+) -> Problem:
+    """The problem, as a search begins with it.
+
+    Raises: MltreeError: a search would refuse the data or the model.
+    """
+    chooses = is_choice(model)
+    name = None if chooses else model
+    return read_problem(
+        alignment, name, datatype, partitions=partitions, chooses=chooses, site_rates=True
+    )
+
+
+def show_check(
+    alignment: str,
+    model: str | None,
+    datatype: str | None,
+    device: str | None,
+    reporter: Reporter,
+) -> None:
+    """Everything worth knowing about an alignment before a search.
+
+    Raises: MltreeError: a search would refuse it; what can be shown is shown before.
+    """
+    problem = _as_a_search_reads(alignment, model, datatype)
+    if problem.summary is None:
+        assert model is not None, "a partition file has stood for it"
+        show_parts(alignment, model, None, datatype, device, reporter)
+        return
+    patterns, categories = problem.patterns, max(problem.model.categories)
+    settings = preset("default")
+    bounds = settings.branches.bounds(patterns.n_sites)
+    wanted = Resources(device=device)
+    memory = None
+    try:
+        memory = place(
+            wanted, patterns, categories, bounds, settings.most_trees,
+            systems=max(problem.model.systems),
+        ).memory  # fmt: skip
+        line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
+    except DeviceError as error:
+        if device is not None:
+            raise
+        line = f"not known: {error.message}"
+    reporter(AlignmentChecked(problem.summary, memory))
+    reporter.say(f"Memory       {line}")
+    values = {
+        **asdict(problem.summary),
+        "warnings": tables.warning_lines(problem.summary),
+        "model": problem.model.text,
+        "memory": None if memory is None else asdict(memory),
+    }
+    refuse_gap_taxa(problem)
+    reporter.finish("check", values)

@@ -1,0 +1,714 @@
+"""``mltree search`` of many loci: alignments, folders, a list of files, or the parts of one."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from mltree import __version__
+from mltree.analyses.report import REPORT
+from mltree.analyses.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE
+from mltree.data.alignments import MIN_TAXA
+from mltree.data.alphabet import DNA
+from mltree.data.partitions import table_of_tips
+from mltree.data.patterns import Patterns
+from mltree.data.source import STDIN, expect_file, read_text
+from mltree.device.discovery import choose_devices, company_pays
+from mltree.device.layout import Layout
+from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
+from mltree.device.memory import cla_memory
+from mltree.device.parsimony import parsimony_engine
+from mltree.fit.settings import SearchSettings, preset
+from mltree.likelihood.requests import perform_all
+from mltree.models.grammar import format_model, parse_model
+from mltree.models.partitioned import alone, model_alphabet
+from mltree.models.substitution import Model, arrays_of_all
+from mltree.program.cases import Case
+from mltree.report.progress import Reporter
+from mltree.runs.engines import JointPlacement, Resources, place_all
+from mltree.runs.problem import Problem, is_choice, model_text, names_parts, read_problem
+from mltree.runs.request import (
+    LOCI_KINDS,
+    Request,
+    begin_log,
+    by_kind,
+    command_result,
+    deliver,
+    digest_of,
+    open_log,
+    result_text,
+    share_loci,
+)
+from mltree.runs.steps import with_own_lengths, without_copies
+from mltree.runs.trees import Term, starting_trees_of_each, terms_of, usual_terms
+from mltree.runs.workspace import Head, LineJournal, Outputs, RunLog
+from mltree.system.errors import InputError, ModelError, NumericalError
+from mltree.system.events import (
+    Emit,
+    Event,
+    LociFinished,
+    LocusDone,
+    LocusSkipped,
+    Notice,
+    RunStarted,
+    ignore,
+)
+from mltree.system.files import is_folder, is_there, read_own
+from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, here
+from mltree.system.signals import Farewell, parting
+from mltree.tree.newick import write_newick
+from mltree.tree.parsimony import ParsimonyEngine
+from mltree.treesearch.checkpoint import fingerprint
+from mltree.treesearch.driver import SearchResult, StartingTree, beginning, search_steps
+from mltree.treesearch.duplicates import Collapsed
+from mltree.treesearch.quest import Quest
+
+# A locus: its data, as they are read, and its tree, as it is kept.
+#
+# Taxa that have nothing but gaps are left out of its tree, and a locus that cannot be searched is
+# told of.
+
+
+@dataclass(frozen=True)
+class Locus:
+    """An alignment that has a tree of its own."""
+
+    name: str
+    read: Callable[[], Problem]
+    """Its data and model; may raise what is wrong with them."""
+
+
+class LocusTree(NamedTuple):
+    """What the search of a locus found."""
+
+    taxa: int
+    sites: int
+    patterns: int
+    lnl: float
+    """Natural log."""
+    model: str
+    tree_length: float
+    """Expected substitutions per site."""
+    newick: str
+    """One line, without its end."""
+
+
+class LociJournal(LineJournal[str, LocusTree]):
+    """The loci that are done, by their :attr:`Ready.mark`."""
+
+    FORMAT, WHAT, RECORD = "mltree loci 2", "loci", LocusTree
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A locus that has been read."""
+
+    number: int
+    """Among all, from 0."""
+    name: str
+    problem: Problem
+    mark: str
+    """Of its name, data and model."""
+
+
+def read_loci(
+    loci: Sequence[Locus], numbers: Iterable[int]
+) -> Iterator[Ready | LocusSkipped | Notice]:
+    """Those of these numbers that can be searched, and what is said of others."""
+    for number in numbers:
+        locus = loci[number]
+        try:
+            problem, dropped = without_gaps(locus.read())
+        except (InputError, ModelError, NumericalError) as error:
+            yield LocusSkipped(locus.name, number + 1, error.message)
+            continue
+        if dropped:
+            left_out = "1 taxon" if dropped == 1 else f"{dropped} taxa"
+            yield Notice(f"{locus.name}: left out {left_out} of nothing but gaps")
+        patterns = problem.patterns
+        mark = fingerprint(
+            locus.name, "\n".join(problem.taxa), patterns.codes.tobytes(),
+            patterns.weights.tobytes(), format_model(problem.model.lone),
+        )  # fmt: skip
+        yield Ready(number, locus.name, problem, mark)
+
+
+def computable(loci: Sequence[Ready]) -> tuple[list[Ready], list[LocusSkipped]]:
+    """Those whose models can be, what they stand for found at once; what is said of others."""
+    try:
+        arrays_of_all([locus.problem.model.lone for locus in loci])
+    except (ModelError, NumericalError) as error:
+        if len(loci) == 1:
+            (locus,) = loci
+            return [], [LocusSkipped(locus.name, locus.number + 1, error.message)]
+        each = [computable([locus]) for locus in loci]
+        return [one for own, _ in each for one in own], [one for _, own in each for one in own]
+    return list(loci), []
+
+
+def without_gaps(problem: Problem) -> tuple[Problem, int]:
+    """The data without the taxa that have nothing but gaps, and how many those are.
+
+    Raises:
+        InputError: too few are left, or there is more than one part, or constant sites are missing.
+    """
+    if len(problem.groups) > 1 or problem.model.n_parts > 1:
+        raise InputError("a locus has one model", hint="--separate makes every part a locus")
+    patterns = problem.patterns
+    if patterns.unseen:
+        raise InputError("data without constant sites (+ASC) are searched one at a time")
+    has = (patterns.codes != patterns.alphabet.gap_code).any(axis=1)
+    kept = np.flatnonzero(has)
+    if kept.size < MIN_TAXA:
+        taxa = "taxon has" if kept.size == 1 else "taxa have"
+        raise InputError(f"{kept.size} {taxa} characters: it takes {MIN_TAXA}")
+    if kept.size == len(has):
+        return problem, 0
+    taxa_kept = tuple(patterns.taxa[tip] for tip in kept)
+    patterns = replace(patterns, taxa=taxa_kept, codes=patterns.codes[kept])
+    return replace(problem, groups=(patterns,)), int(len(has) - kept.size)
+
+
+# Many loci, each with a tree and a model of its own, searched side by side in one process.
+#
+# A locus is what it is whatever runs beside it: its search is that of ``mltree search`` on its
+# alignment alone, with the same seed. Loci are taken in a few at a time, share launches, and are
+# kept in a journal as they end, so that a run goes on where it was stopped, whichever loci are
+# added.
+
+AT_ONCE = 256
+"""Loci that are in memory at a time, at most."""
+
+CPU_BYTES, GPU_SHARE = 1 << 25, 0.5
+"""Bytes of CLAs of the loci that are searched at a time, a tree each: on a CPU, where more bring
+little but memory (120 loci of 20 taxa x 350 sites: 263 MB, and as much time as with half or eight
+times as many); and the share of those that a GPU holds, which has work for all."""
+
+SHARES, LEAST_SHARE = 2, 4
+"""Of what is left for each of several ranks, the part that one takes next, and loci of the smallest
+such share: what they take gets less towards the end, so that all end at about the same time."""
+
+LOCUS_PATTERNS = 512
+"""Patterns that layouts are chosen for: the same for all loci, whatever stands beside them."""
+
+_Ended: TypeAlias = tuple[int, str, LocusTree | None] | Event
+"""A locus by number and mark, with its tree where it had none; or what is said of one."""
+
+
+class _Kind(NamedTuple):
+    """Loci of one kind are computed by one engine."""
+
+    alphabet: str
+    categories: int
+    systems: int
+    bounds: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LociSearch:
+    """How loci are searched."""
+
+    settings: SearchSettings
+    resources: Resources
+    seed: int
+    starts: Sequence[Term] | None = None
+    """As many as a preset has where None."""
+    collapse: float | None = None
+    """Branches shorter than that are written as polytomies."""
+    kept: KeptLayouts | None = None
+    """What layouts are chosen by, on every rank; what was measured of the devices where None."""
+
+    def run(
+        self,
+        loci: Sequence[Locus],
+        journal: LociJournal,
+        emit: Emit = ignore,
+        ranks: Ranks = LONE,
+    ) -> list[LocusTree | None]:
+        """The tree of every locus, in order; None where it was skipped.
+
+        Raises: InputError: the journal is another run's, or cannot be written.
+        """
+        kept = measured_layouts(choose_devices(self.resources.device))
+        journal.begin(Head(self._mark(), kept))
+        assert journal.head is not None, "it has begun"
+        search = replace(self, kept=journal.head.layouts)
+        found: list[LocusTree | None] = [None] * len(loci)
+        done = 0
+        among = _Among(search, tuple(loci), frozenset(journal.done), self._mark())
+        batches = _batches(len(loci), ranks.size)
+        for ended in ranks.deal(batches, among.searched, among.helping):
+            if isinstance(ended, Event):
+                emit(ended)
+                continue
+            locus, mark, tree = ended
+            if tree is not None:
+                journal.add(mark, tree)
+            found[locus] = tree = journal.done[mark]
+            done += 1
+            emit(LocusDone(loci[locus].name, locus + 1, tree.lnl, tree.taxa, done, len(loci)))
+        return found
+
+    def _mark(self) -> str:
+        devices = choose_devices(self.resources.device)
+        return fingerprint(
+            __version__, repr(asdict(self.settings)), str(self.seed), str(self.starts),
+            str(self.collapse), str(self.resources.mixed), str(self.resources.vw),
+            "\n".join(f"{device.platform} {device.name}" for device in devices),
+        )  # fmt: skip
+
+    def _searched(self, loci: Sequence[Ready]) -> Iterator[tuple[Ready, LocusTree]]:
+        """Loci that are in memory, as they end."""
+        groups: dict[_Kind, list[Ready]] = {}
+        for locus in loci:
+            groups.setdefault(self._kind(locus.problem), []).append(locus)
+        for kind, group in groups.items():
+            layout = self._layout(kind, group[0].problem.patterns, self.resources)
+            for some in _fitting(group, self._bytes(), layout):
+                yield from self._side_by_side(kind, some)
+
+    def _kind(self, problem: Problem) -> _Kind:
+        bounds = self.settings.branches.bounds(problem.n_sites)
+        model = problem.model
+        return _Kind(
+            problem.patterns.alphabet.name, model.categories[0], model.systems[0], bounds
+        )  # fmt: skip
+
+    def _bytes(self) -> int:
+        """That the CLAs of loci may take that are searched at a time."""
+        devices = choose_devices(self.resources.device)
+        if not devices or devices[0].is_cpu:
+            return min(self.resources.memory_limit or CPU_BYTES, CPU_BYTES)
+        whole = cla_memory(devices[0].handle, self.resources.memory_limit)
+        return int(GPU_SHARE * whole) // devices[0].sharers
+
+    def _layout(self, kind: _Kind, patterns: Patterns, own: Resources) -> Layout | None:
+        """That of a kind's loci, whichever stand side by side; None on the reference."""
+        for device in choose_devices(own.device)[:1]:
+            alphabet = patterns.alphabet
+            return choose_layout(
+                device, alphabet.n_states, alphabet.n_codes, kind.categories, LOCUS_PATTERNS,
+                own.mixed, own.vw, self.kept,
+            )  # fmt: skip
+        return None
+
+    def _side_by_side(
+        self, kind: _Kind, loci: Sequence[Ready]
+    ) -> Iterator[tuple[Ready, LocusTree]]:
+        """Loci of one kind, by one engine."""
+        searches = self._prepared(loci)
+        patterns = table_of_tips([search.distinct.groups[0] for search in searches])
+        placement = self._placed(kind, patterns, self.resources)
+        likelihood = placement.likelihood([patterns])
+        exact = likelihood
+        if not placement.is_exact:
+            exactly = self._placed(kind, patterns, placement.each[0].exactly)
+            exact = exactly.likelihood([patterns])
+        steps = (
+            search_steps(search.quest(part, placement.is_exact))
+            for part, search in enumerate(searches)
+        )
+        for part, result in perform_all(likelihood, steps, len(searches)):
+            case = Case(result.model.arrays(), first_part=part)
+            lnl = result.lnl
+            if exact is not likelihood:
+                lnl = float(exact.log_likelihoods([result.tree], [case])[0])
+            yield loci[part], self._found(searches[part], result, lnl)
+
+    def _placed(self, kind: _Kind, patterns: Patterns, own: Resources) -> JointPlacement:
+        """Where some loci are computed: in a layout that does not depend on which they are."""
+        if layout := self._layout(kind, patterns, own):
+            own = replace(own, vw=layout.vw)
+        trees = self.settings.most_trees
+        (placement,) = place_all(
+            own, [patterns], [kind.categories], kind.bounds, trees, systems=[kind.systems]
+        ).each
+        layouts = tuple(replace(layout, parted=True) for layout in placement.layouts)
+        return JointPlacement((replace(placement, layouts=layouts),))
+
+    @cached_property
+    def _parsimony(self) -> ParsimonyEngine:
+        return parsimony_engine(choose_devices(self.resources.device))
+
+    def _prepared(self, loci: Sequence[Ready]) -> list[_Prepared]:
+        problems = [locus.problem for locus in loci]
+        every = [without_copies(problem.groups, None, ignore) for problem in problems]
+        settings = [self._settings(problem) for problem in problems]
+        terms = [self.starts or usual_terms(own) for own in settings]
+        rngs = [np.random.default_rng(self.seed) for _ in loci]
+        starts = starting_trees_of_each(terms, every, rngs, self._parsimony)
+        return list(map(_Prepared, problems, every, settings, starts, rngs))
+
+    def _settings(self, problem: Problem) -> SearchSettings:
+        own = self.settings.for_data(len(problem.taxa), problem.n_sites)
+        if not company_pays(choose_devices(self.resources.device), problem.cla_size):
+            own = own.one_by_one(all_starts=self.starts is not None)
+        return own
+
+    def _found(self, search: _Prepared, result: SearchResult, lnl: float) -> LocusTree:
+        problem, tree = search.problem, search.distinct.restore(result.tree)
+        return LocusTree(
+            taxa=len(problem.taxa),
+            sites=problem.n_sites,
+            patterns=problem.n_patterns,
+            lnl=lnl,
+            model=format_model(result.model.lone),
+            tree_length=float(tree.lengths.sum()),
+            newick=write_newick(tree, problem.taxa, outgroup=[0], collapse=self.collapse),
+        )
+
+
+@dataclass(frozen=True)
+class _Among:
+    """The loci of a search, as any rank goes through some of them."""
+
+    search: LociSearch
+    loci: Sequence[Locus]
+    done: frozenset[str]
+    """Marks of those that need no search."""
+    mark: str
+    """What every rank's search must agree with."""
+
+    def helping(self) -> Work[range, _Ended]:
+        """The way of another rank than the first.
+
+        Raises: InputError: it would find something else.
+        """
+        if self.search._mark() != self.mark:
+            raise InputError("its devices are not those of rank 0", hint=ALIKE_HINT)
+        return self.searched
+
+    def searched(self, batches: Iterator[range]) -> Iterator[_Ended]:
+        """Loci of batches, by their numbers, as they end, and what is said of others."""
+        for batch in batches:
+            fresh = []
+            for locus in read_loci(self.loci, batch):
+                if isinstance(locus, Event):
+                    yield locus
+                elif locus.mark in self.done:
+                    yield locus.number, locus.mark, None
+                else:
+                    fresh.append(locus)
+            sound, skipped = computable(fresh)
+            yield from skipped
+            for locus, tree in self.search._searched(sound):
+                yield locus.number, locus.mark, tree
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A locus about to be searched."""
+
+    problem: Problem
+    distinct: Collapsed
+    settings: SearchSettings
+    starts: Sequence[StartingTree]
+    rng: np.random.Generator
+
+    def quest(self, part: int, exact: bool) -> Quest:
+        """Its search from the beginning, on a part of the engine."""
+        settings, model = self.settings.for_precision(exact), self.problem.model
+        starts = [
+            StartingTree(with_own_lengths(start.tree, model), start.origin) for start in self.starts
+        ]
+        state = beginning(starts, model, settings, self.rng)
+        return Quest(settings, state, ignore, first_part=part)
+
+
+def _batches(loci: int, ranks: int) -> Iterator[range]:
+    """Loci by their numbers, those that a rank has in memory at a time."""
+    first = 0
+    while first < loci:
+        share = max(LEAST_SHARE, (loci - first) // (SHARES * ranks)) if ranks > 1 else AT_ONCE
+        last = min(loci, first + min(AT_ONCE, share))
+        yield range(first, last)
+        first = last
+
+
+def _fitting(loci: Sequence[Ready], most: int, layout: Layout | None) -> Iterator[list[Ready]]:
+    """Loci whose CLAs, of all patterns and as many as the largest tree has, take no more bytes.
+
+    Of several no more patterns than are summed in the smallest chunks, as those of one are.
+    """
+    patterns = layout.patterns_in_least_chunks if layout else math.inf
+    some: list[Ready] = []
+    slots = words = count = 0
+    for locus in loci:
+        problem = locus.problem
+        own = problem.n_patterns * problem.model.categories[0] * problem.patterns.alphabet.n_states
+        slots = max(slots, 3 * (len(problem.taxa) - 2))
+        words += own
+        count += problem.n_patterns
+        if some and (8 * slots * words > most or count > patterns):
+            yield some
+            some, slots = [], 3 * (len(problem.taxa) - 2)
+            words, count = own, problem.n_patterns
+        some.append(locus)
+    if some:
+        yield some
+
+
+LOG, RESULT = "log", "json"
+TREES, TABLE, JOURNAL = LOCI_KINDS
+"""Kinds of files. The journal stays, so that loci can be added."""
+
+COLUMNS = ("locus", "taxa", "sites", "patterns", "lnl", "tree_length", "model")
+
+FOR_LONE_TREES = (
+    "constraint", "outgroup", "bootstrap", "metric", "sh_alrt", "lbp", "alrt", "abayes", "ufboot",
+    "bnni", "report", "site_rates",
+    "brlen", "merge", "site_freqs", "guide_tree",
+)  # fmt: skip
+"""Options of a search that say nothing of many trees."""
+
+OF_ANY_NUMBER = "MULTI"
+"""Beginning of models whose states are as many as the data have."""
+
+SHOWN = 3
+"""Names of alignments in a message."""
+
+HINT = "search one alignment, or give the options on the trees afterwards"
+
+
+class LociRequest(Request, kw_only=True):
+    """``mltree search`` of more than one alignment."""
+
+    alignments: Sequence[str]
+    """As they were given: files and folders, or with ``separate`` a list or a supermatrix."""
+    separate: bool
+    seed: int
+    tree: str | None
+    preset: str
+    nni_only: bool
+    collapse: float | None
+
+    @property
+    def asked(self) -> str:
+        """That of any alignments: loci can be added."""
+        options = {name: own for name, own in self.options.items() if name != "alignment"}
+        return digest_of(options)
+
+    @property
+    def settings(self) -> SearchSettings:
+        """The preset's, with the user's changes."""
+        settings = preset(self.preset)
+        return settings.nni_only() if self.nni_only else settings
+
+    @property
+    def outputs(self) -> Outputs:
+        """Where the run writes: beside a lone folder or file where there is no prefix."""
+        if self.prefix is None and len(self.alignments) > 1:
+            taken = f"{', '.join(self.alignments[:SHOWN])}{' ...' * (len(self.alignments) > SHOWN)}"
+            hint = f"give --prefix; {taken} are taken for alignments"
+            raise InputError("many alignments need a name", hint=hint)
+        return Outputs.of(self.prefix, self.alignment.rstrip("/"))
+
+    def refuse(self) -> None:
+        """Raise what cannot be asked of many trees."""
+        for name in FOR_LONE_TREES:
+            if self.options.get(name, (None, "default"))[1] != "default":
+                option = name.replace("_", "-")
+                raise InputError(f"--{option} is for the search of one alignment", hint=HINT)
+        if self.tree is not None and terms_of(self.tree) is None:
+            hint = "pars{N} and rand{N} can be"
+            raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
+        if is_choice(self.model):
+            hint = "give --model a model, or leave it out"
+            raise InputError("--model auto is for the search of one alignment", hint=hint)
+        if self.model is not None and not names_parts(self.model):
+            text = model_text(self.model)
+            if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
+                parse_model(text, DNA)  # of no data at all: it says why
+
+
+def run_loci(request: LociRequest, reporter: Reporter) -> None:
+    """Search every locus, show the result, write the files."""
+    request.refuse()
+    outputs, kinds = request.outputs, (TREES, TABLE, RESULT)
+    loci, files = _loci(request)
+    outputs.check((LOG, *kinds, JOURNAL), [*request.files, *files])
+    share_loci(request, len(loci))
+    held = (*kinds, JOURNAL, *(kind for kind in OF_ONE_ALIGNMENT if kind != REPORT))
+    with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
+        resumes = not request.redo and outputs.path(JOURNAL).exists()
+        if not resumes:
+            outputs.claim((*kinds, JOURNAL, TREE, CHECKPOINT), request.redo)
+        elif not _is_alike(request):
+            outputs.claim(kinds, redo=False)
+        reporter(RunStarted(__version__, request.command, request.seed))
+        reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
+        search = LociSearch(
+            settings=request.settings, resources=request.resources, seed=request.seed,
+            starts=terms_of(request.tree) if request.tree else None, collapse=request.collapse,
+        )  # fmt: skip
+        with LociJournal(outputs.path(JOURNAL), afresh=not resumes) as journal:
+            begin_log(log, request, files, reporter, append=resumes)
+            if journal.done:
+                reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
+            with parting(partial(_leave, request, journal, log)):
+                found = search.run(loci, journal, reporter, here())
+            _conclude(request, loci, found, log, files, reporter)
+
+
+def _is_alike(request: LociRequest) -> bool:
+    """True if the same options made the existing results; more loci then replace them."""
+    try:
+        before = json.loads(read_own(request.outputs.path(RESULT)))
+        return bool(before["asked"] == request.asked)
+    except (InputError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _conclude(
+    request: LociRequest,
+    loci: Sequence[Locus],
+    found: Sequence[LocusTree | None],
+    log: RunLog,
+    inputs: Sequence[str],
+    reporter: Reporter,
+) -> None:
+    """Write and tell what was found."""
+    trees = [tree for tree in found if tree is not None]
+    if not trees:
+        raise InputError("no locus could be searched", hint=f"{log.path} says why")
+    lnl, skipped, outputs = (
+        sum(tree.lnl for tree in trees),
+        len(found) - len(trees),
+        request.outputs,
+    )
+    values = {
+        "asked": request.asked,
+        "seed": request.seed,
+        "trees": len(trees),
+        "skipped": skipped,
+        "lnl": lnl,
+        "loci": [
+            {"name": locus.name, **({} if tree is None else tree._asdict())}
+            for locus, tree in zip(loci, found, strict=True)
+        ],
+    }
+    texts = {TREES: "".join(f"{tree.newick}\n" for tree in trees), TABLE: _table(loci, found)}
+    files = by_kind([log.path, *map(outputs.path, (*texts, RESULT))])
+    result = command_result(
+        "search", request.command, values, files, [*request.files, *inputs], reporter
+    )
+    spent = OF_ONE_ALIGNMENT if request.redo else ()
+    deliver(outputs, {**texts, RESULT: result_text(result)}, reporter, spent)
+    reporter(LociFinished(len(trees), skipped, lnl, tuple(files.values()), reporter.elapsed))
+    reporter.finish("search", result)
+
+
+def _table(loci: Sequence[Locus], found: Sequence[LocusTree | None]) -> str:
+    """A line a locus, in their order, with tabs; of those skipped nothing but the name."""
+    rows = ["\t".join(COLUMNS)]
+    for locus, tree in zip(loci, found, strict=True):
+        cells = [""] * (len(COLUMNS) - 1)
+        if tree is not None:
+            values = tree._asdict() | {
+                "lnl": f"{tree.lnl:.6f}",
+                "tree_length": f"{tree.tree_length:.6f}",
+            }
+            cells = [str(values[column]) for column in COLUMNS[1:]]
+        rows.append("\t".join([locus.name, *cells]))
+    return "\n".join(rows) + "\n"
+
+
+def _leave(request: LociRequest, journal: LociJournal, log: RunLog) -> Farewell:
+    """Say how the run goes on; what is done is kept already."""
+    without = " without --redo" if request.redo else ""
+    text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
+    log.close(f"stopped: {text}\n")
+    return Farewell(text)
+
+
+def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:
+    """The loci that were asked for, and the files that they are in.
+
+    Raises: InputError where a file is missing, or there is no locus.
+    """
+    if STDIN in request.alignments:
+        raise InputError("standard input is one alignment, not many", hint="name files")
+    scheme = request.partitions
+    if scheme is None and request.model is not None and names_parts(request.model):
+        scheme = request.model
+    lone = request.separate and len(request.alignments) == 1
+    if scheme is not None:
+        if not lone:
+            hint = "give one alignment and --separate: every part is a locus then"
+            raise InputError("a partition file is for one alignment", file=scheme, hint=hint)
+        return _parts(request), [request.alignment, scheme]
+    paths = _listed(request.alignment) if lone else list(_expanded(request.alignments))
+    for path in paths:
+        expect_file(path)
+    if not paths:
+        raise InputError("there is no alignment in it", file=request.alignment)
+    odd = next((path for path in paths if not path.isprintable()), None)
+    if odd is not None:
+        message = f"{odd!r}: a locus cannot have that name in a table"
+        raise InputError(message, hint="rename the file: no tabs, no line ends")
+    names = [Path(path).name for path in paths]
+    twice = {name for name, count in Counter(names).items() if count > 1}
+    return [
+        Locus(path if name in twice else name, _reader(request, path))
+        for path, name in zip(paths, names, strict=True)
+    ], paths
+
+
+def _reader(request: LociRequest, path: str) -> Callable[[], Problem]:
+    own = path, request.model, request.datatype
+    return partial(read_problem, *own, summarises=False, computes=False)
+
+
+def _expanded(paths: Iterable[str]) -> Iterable[str]:
+    """Files, and those in folders in the order of their names, without what mltree has written.
+
+    Links in folders that lead nowhere are among them: files that are missing.
+    """
+    for path in paths:
+        if not is_folder(path):
+            yield path
+            continue
+        for file in sorted(Path(path).iterdir()):
+            is_taken = file.is_file() or not is_there(file)
+            if is_taken and not file.name.startswith(".") and ".mltree." not in file.name:
+                yield str(file)
+
+
+def _listed(path: str) -> list[str]:
+    """The files that a list names, a line each; beside the list where they are not here."""
+    lines = read_text(path).decode(errors="replace").split("\n")
+    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    beside = Path(path).parent
+    found = []
+    for name in names:
+        here = [file for file in (Path(name), beside / name) if is_there(file)]
+        if not here:
+            hint = "a list has a file a line; for the parts of an alignment, give --partitions"
+            raise InputError(f"there is no file {name[:80]}", file=path, hint=hint)
+        found.append(str(here[0]))
+    return found
+
+
+def _parts(request: LociRequest) -> list[Locus]:
+    """A locus for every part of a partition file, in its order."""
+    whole = read_problem(
+        request.alignment, request.model, request.datatype, partitions=request.partitions
+    )
+    assert whole.data is not None, "a partition file has one part at least"
+    models = dict(zip(whole.data.order, whole.model.models, strict=True))
+    return [
+        Locus(part.name, partial(_part, whole, number, models[number]))
+        for number, part in enumerate(whole.data.parts)
+    ]
+
+
+def _part(whole: Problem, number: int, model: Model) -> Problem:
+    return Problem(whole.path, (whole.part(number),), alone(model), None)

@@ -1,0 +1,485 @@
+"""``mltree model``: the model that suits the data best, and ``--model auto``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mltree import __version__
+from mltree.data.partition_files import best_model_text, best_scheme_text, nexus_scheme_text
+from mltree.data.partitions import merged, only, refuse_files
+from mltree.data.patterns import Patterns
+from mltree.data.source import read_text
+from mltree.fit.model_optimiser import Fit
+from mltree.fit.settings import SearchSettings, preset
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.grammar import format_best_model, format_model
+from mltree.models.names import in_iq_tree
+from mltree.models.partitioned import Linkage, part_models
+from mltree.models.substitution import Model
+from mltree.report.lines import best_fit_line
+from mltree.report.progress import Reporter
+from mltree.runs.computation import ANY_DEVICE, Found, open_computation
+from mltree.runs.engines import Resources, place_all
+from mltree.runs.merging import merge_parts
+from mltree.runs.model_choice import MARGIN, Choice, Criterion, Known, choose_models, matrices_near
+from mltree.runs.problem import Problem, in_parts
+from mltree.runs.request import Request, begin_log, by_kind, command_result, deliver, open_log
+from mltree.runs.steps import with_own_lengths
+from mltree.runs.trees import read_tree
+from mltree.system.errors import InputError
+from mltree.system.events import Emit, ModelsRanked, Notice, RankedModel, RunStarted, ignore
+from mltree.system.values import Value, plain
+from mltree.tree.fitch import pack_sites
+from mltree.tree.parsimony_spr import parsimony_trees
+from mltree.tree.topology import Tree
+from mltree.treesearch.driver import StartingTree, search
+
+# A model choice, step by step: a quick tree of all parts, then the candidates of each kind.
+
+TOGETHER = 2.0 * MARGIN
+"""Of a score: how near the best matrices have to come, by what they bring the parts of a subset one
+by one, to be tried where these are one. Parameters of their own bring parts a few units more."""
+
+
+MATRICES = 1 << 26
+"""Bytes of P matrices of a CPU's quick tree up to which each part has its own: those of 24 parts of
+proteins and 24 taxa would be 150 MB. A tree of all parts as one is as good where they are many: of
+100 parts of DNA and 24 of proteins the sum of BICs was 0.04 and 0.3 higher, of 30 0.1 lower, the
+models the same; of seven sets of 4 to 12 parts, most with gaps, two were 4 and 10 higher."""
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Parts put together, and what is chosen for each."""
+
+    problem: Problem
+    """The same data in fewer parts."""
+    choices: list[Choice]
+    """In the order of ``problem.model``."""
+    members: list[list[str]]
+    """The names of the parts that each is made of, in the order of the partition file."""
+
+
+def choose(
+    problem: Problem,
+    resources: Resources = ANY_DEVICE,
+    criterion: Criterion = Criterion.BIC,
+    *,
+    seed: int = 1,
+    tree: Tree | None = None,
+    emit: Emit = ignore,
+) -> list[Choice]:
+    """The best model of every part, in the order of ``problem.model``.
+
+    tree  what models are fitted to; where None, what moves make of a parsimony tree under
+          the problem's models
+
+    Raises:
+        DeviceError: a device cannot be found or used.
+    """
+    quick = _Quick(tree) if tree is not None else _quick_tree(problem, resources, seed, emit)
+    return _choices(problem, resources, criterion, quick, emit)
+
+
+def choose_scheme(
+    problem: Problem,
+    resources: Resources = ANY_DEVICE,
+    criterion: Criterion = Criterion.BIC,
+    *,
+    seed: int = 1,
+    tree: Tree | None = None,
+    emit: Emit = ignore,
+) -> Scheme:
+    """The problem with parts put together that are better off under one model, and the choices.
+
+    Subsets of several parts choose again; for the arguments see :func:`choose`.
+
+    Raises:
+        InputError: the problem has no parts that could be merged.
+        DeviceError: a device cannot be found or used.
+    """
+    check_mergeable(problem)
+    quick = _Quick(tree) if tree is not None else _quick_tree(problem, resources, seed, emit)
+    tree, choices = quick.tree, _choices(problem, resources, criterion, quick, emit)
+    subsets = merge_parts(problem, choices, tree, resources, criterion, emit)
+    fewer = regrouped(problem, subsets)
+    lone = _lone(problem, subsets)
+    known = {choice.part: choice for choice in choices if choice.part in lone}
+    members = _members(problem, subsets)
+    of_part = {choice.part: choice for choice in choices}
+    parts_of = {"_".join(own): [of_part[name] for name in own] for own in members}
+    names = list(fewer.model.names)
+    for patterns in fewer.groups:
+        own, names = names[: len(patterns.parts)], names[len(patterns.parts) :]
+        new = [place for place, name in enumerate(own) if name not in known]
+        if new:
+            again = [own[place] for place in new]
+            before = _known_of([parts_of[name] for name in again])
+            found = choose_models(
+                only(patterns, new), again, tree, resources, criterion, emit, before
+            )
+            known |= {choice.part: choice for choice in found}
+    return Scheme(fewer, [known[name] for name in fewer.model.names], members)
+
+
+def check_mergeable(problem: Problem) -> None:
+    """Make sure that there are parts that can be put together.
+
+    Raises:
+        InputError: there are none, or their branch lengths are not of one tree.
+    """
+    if problem.data is None:
+        raise InputError("--merge puts parts together", hint="name them, --partitions FILE")
+    if problem.model.linkage == Linkage.UNLINKED:
+        raise InputError(
+            "--merge compares parts under one tree, linked or scaled",
+            hint="choose the scheme with --brlen scaled, and then search with what it writes",
+        )
+    refuse_files(problem.data.scheme)
+
+
+def regrouped(problem: Problem, subsets: Sequence[Sequence[int]]) -> Problem:
+    """The problem with subsets of its parts for parts, by their numbers in the file."""
+    if problem.data is None:
+        raise ValueError("no parts")
+    data = merged(problem.data, subsets)
+    return in_parts(problem.path, data, part_models(data), problem.model.linkage)
+
+
+def _members(problem: Problem, subsets: Sequence[Sequence[int]]) -> list[list[str]]:
+    """The names of each subset's parts."""
+    parts = () if problem.data is None else problem.data.parts
+    return [
+        [parts[number].name for number in sorted(subset)] for subset in sorted(map(sorted, subsets))
+    ]
+
+
+def _lone(problem: Problem, subsets: Sequence[Sequence[int]]) -> set[str]:
+    """The names of parts that stay alone."""
+    parts = () if problem.data is None else problem.data.parts
+    return {parts[subset[0]].name for subset in subsets if len(subset) == 1}
+
+
+class _Quick(Value):
+    """What choices begin with."""
+
+    tree: Tree
+    models: Sequence[Model] = ()
+    """For the parts to begin with; or none."""
+    likelihoods: Sequence[dict[int, Likelihood]] = ()
+    """Of every kind of data, by categories: those that are open; or none."""
+
+
+def _choices(
+    problem: Problem, resources: Resources, criterion: Criterion, quick: _Quick, emit: Emit
+) -> list[Choice]:
+    """Of every part."""
+    choices: list[Choice] = []
+    for number, patterns in enumerate(problem.groups):
+        own = slice(len(choices), len(choices) + len(patterns.parts))
+        likelihoods = quick.likelihoods[number] if quick.likelihoods else {}
+        known = Known(models=quick.models[own], likelihoods=likelihoods)
+        names = problem.model.names[own]
+        choices += choose_models(patterns, names, quick.tree, resources, criterion, emit, known)
+    return choices
+
+
+def _known_of(subsets: Sequence[Sequence[Choice]]) -> Known:
+    """What the choices of some subsets' parts tell: where the largest began, what came near."""
+    return Known(
+        models=[
+            next(iter(max(own, key=lambda one: one.best.sites).scored.values())).model
+            for own in subsets
+        ],
+        matrices=[matrices_near(own, TOGETHER) for own in subsets],
+    )
+
+
+def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -> _Quick:
+    """A tree as good as a model needs it, with one length a branch.
+
+    Interchanges, and then wide moves: without these the tree of 3 in 8 simulated sets of 13 to 39
+    taxa lacked 0.5 to 6 lnL, and the BIC of the model chosen up to 12.
+    """
+    fast = preset("fast")
+    near, far = fast.nni_only(), fast.phases[0]
+    settings = replace(near, phases=(near.phases[0], far))
+    pooled = _as_one(problem) if _is_much(problem, resources, settings) else problem
+    computation = open_computation(pooled, resources, emit, settings=settings, trees=1)
+    rng = np.random.default_rng(seed)
+    sites = pack_sites(*pooled.groups)
+    (start,) = parsimony_trees(sites, 1, rng, engine=computation.parsimony)
+    first = StartingTree(with_own_lengths(start, pooled.model), "parsimony 1")
+    found = search(computation.likelihood, [first], pooled.model, settings, rng, emit)
+    tree = Found.of(Fit(found.tree, found.model, lnl=found.lnl), 0.0).mean_tree
+    models = found.model.models
+    if pooled is not problem:
+        of_kinds = zip(problem.groups, models, strict=True)
+        models = tuple(model for patterns, model in of_kinds for _ in patterns.parts)
+    shapes = problem.model.shapes
+    is_alone = len(shapes) == 1 and shapes[0][0] == 1 and not problem.model.has_site_rates
+    known = [{shapes[0][1]: computation.likelihood}] if is_alone else []
+    return _Quick(tree, models, known)
+
+
+def _is_much(problem: Problem, resources: Resources, settings: SearchSettings) -> bool:
+    """Whether the P matrices of parts would take much of the memory of a CPU."""
+    if problem.data is None or len(problem.model.names) == len(problem.groups):
+        return False
+    widths = [max(problem.model.categories)] * len(problem.groups)
+    bounds = settings.branches.bounds(problem.n_sites)
+    placed = place_all(resources, problem.groups, widths, bounds, trees=1)
+    plans = [plan for one in placed.each if (plan := one.memory) is not None]
+    on_host = all(device.is_cpu for device in placed.devices)
+    return on_host and sum(plan.matrices for plan in plans) > MATRICES
+
+
+def _as_one(problem: Problem) -> Problem:
+    """The problem with one part of each data type."""
+    if problem.data is None:
+        raise ValueError("no parts")
+    kinds = np.array(problem.data.group_of_part)
+    every = range(len(problem.groups))
+    return regrouped(problem, [np.flatnonzero(kinds == kind).tolist() for kind in every])
+
+
+# The files that a model choice leaves, and how a search takes the choice from them again.
+
+MODEL, TABLE = "bestFitModel", "modelTest"
+SCHEME, NEXUS = "best_scheme", "best_scheme.nex"
+"""Kinds of the files: RAxML-NG's and IQ-TREE's names. The model's has one of its own, for a search
+beside the same alignment leaves a .bestModel."""
+
+
+def choice_kinds(has_parts: bool) -> list[str]:
+    """The kinds of the files for an alignment with or without parts."""
+    return [MODEL, TABLE, *([SCHEME, NEXUS] if has_parts else [])]
+
+
+def choice_texts(scheme: Scheme, merges: bool) -> dict[str, str]:
+    """The files' contents, parts in the order of the partition file; ``merges``: if asked for."""
+    problem, choices = scheme.problem, scheme.choices
+    best = [format_model(choice.best.model) for choice in choices]
+    if problem.data is None:
+        model = format_best_model(choices[0].best.model, problem.n_sites) + "\n"
+        return {MODEL: model, TABLE: _json([_row(choices[0], problem.patterns)])}
+    data = problem.data
+    placed = sorted(zip(data.order, best, choices, strict=True), key=lambda row: row[0])
+    parts = [replace(data.parts[number], scaler=None) for number, *_ in placed]
+    names = [choice.best.name for *_, choice in placed]
+    rows = [
+        _row(choice, data.patterns(number)) | ({"merged": scheme.members[number]} if merges else {})
+        for number, _, choice in placed
+    ]
+    return {
+        MODEL: best_model_text(parts, [text for _, text, _ in placed]),
+        TABLE: _json(rows),
+        SCHEME: best_scheme_text(
+            parts, names, [choice.best.model.alphabet for *_, choice in placed]
+        ),
+        NEXUS: nexus_scheme_text(parts, [in_iq_tree(name) for name in names]),
+    }
+
+
+def recalled(path: Path, problem: Problem, merges: bool) -> Problem:
+    """The problem under the models, and with the subsets, that a table of candidates has as best.
+
+    Raises:
+        InputError: the file is none, or of another choice.
+    """
+    hint = "--redo chooses again, --prefix writes other files"
+    try:
+        rows = json.loads(read_text(path).decode())
+        if any("merged" in row for row in rows) != merges:
+            done = "without" if merges else "with"
+            raise InputError(f"models were chosen {done} --merge", file=str(path), hint=hint)
+        if merges:
+            problem = _subsets(problem, [row["merged"] for row in rows])
+        known: dict[str, Mapping[str, Any]] = {row["part"]: row for row in rows}
+        order = [0] if problem.data is None else problem.data.order
+        named = zip(problem.model.names, order, strict=True)
+        own = [(known.pop(name), problem.part(number)) for name, number in named]
+        if known or any(row["data"] != _mark(patterns) for row, patterns in own):
+            raise KeyError("data")
+        return problem.under([row["best"][row["criterion"]] for row, _ in own])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InputError("models were chosen for other data", file=str(path), hint=hint) from None
+
+
+def criterion_of(path: Path) -> Criterion:
+    """The criterion that a table of candidates was chosen by; one of :func:`recalled`'s."""
+    first, *_ = json.loads(read_text(path).decode())
+    return Criterion(first["criterion"])
+
+
+def _subsets(problem: Problem, members: Sequence[Sequence[str]]) -> Problem:
+    """The problem with parts put together by their names; raises KeyError, ValueError."""
+    if problem.data is None:
+        raise ValueError("no parts")
+    number = {part.name: n for n, part in enumerate(problem.data.parts)}
+    return regrouped(problem, [[number[name] for name in own] for own in members])
+
+
+def _mark(patterns: Patterns) -> str:
+    """What tells the data of a part from others."""
+    found = hashlib.sha256("\n".join([patterns.alphabet.name, *patterns.taxa]).encode())
+    found.update(patterns.codes.tobytes())
+    found.update(patterns.weights.tobytes())
+    return found.hexdigest()
+
+
+def _row(choice: Choice, patterns: Patterns) -> dict[str, Any]:
+    return {"data": _mark(patterns), **part_row(choice)}
+
+
+def part_row(choice: Choice) -> dict[str, Any]:
+    """All candidates of a part with their scores, as the file has them."""
+    worth = {criterion: choice.weights(criterion) for criterion in Criterion}
+    return {
+        "part": choice.part,
+        "criterion": choice.criterion,
+        "best": {
+            criterion: min(own, key=lambda name: -own[name]) for criterion, own in worth.items()
+        },
+        "models": [
+            {
+                "model": one.name,
+                "lnl": one.lnl,
+                "parameters": one.parameters,
+                "sites": one.sites,
+                **{criterion: one.score(criterion) for criterion in Criterion},
+                **{f"{criterion}_weight": worth[criterion][one.name] for criterion in Criterion},
+                "fitted": "whole" if one.whole else "screened",
+                "estimates": format_model(one.model),
+            }
+            for one in choice.ranked
+        ],
+    }
+
+
+def _json(value: Any) -> str:
+    return json.dumps(plain(value), indent=1) + "\n"
+
+
+LOG = "modelLog"
+
+SHOWN = 10
+"""Models of a part that are shown; all are in the file."""
+
+
+class ModelRequest(Request, kw_only=True):
+    """``mltree model``."""
+
+    criterion: str
+    tree: str | None
+    seed: int
+    merge: bool
+    """Whether parts are put together."""
+
+    @property
+    def chooses(self) -> bool:
+        """It does nothing else."""
+        return True
+
+
+def run_model(request: ModelRequest, reporter: Reporter) -> None:
+    """Choose, show the ranking, write the files."""
+    outputs = request.outputs
+    every = choice_kinds(has_parts=True)
+    outputs.check([LOG, *every], [*request.files, request.tree or ""])
+    with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
+        outputs.claim(choice_kinds(has_parts=request.partitions is not None), request.redo)
+        reporter(RunStarted(__version__, request.command, request.seed))
+        problem = request.load(reporter)
+        if request.merge:
+            check_mergeable(problem)
+        tree = read_tree(request.tree, problem, reporter) if request.tree else None
+        begin_log(log, request, [request.tree or ""], reporter)
+        criterion = Criterion(request.criterion)
+        scheme = _scheme(problem, request, request.seed, criterion, tree, reporter, request.merge)
+        texts = choice_texts(scheme, request.merge)
+        spent = [kind for kind in every if request.redo and kind not in texts]
+        files = [log.path, *deliver(outputs, texts, reporter, spent)]
+        reporter.say("\n".join(["", *(f"Wrote {file}" for file in files)]))
+        names = [(choice.part, choice.best.name) for choice in scheme.choices]
+        reporter.say(best_fit_line(criterion, names))
+        best = {choice.part: format_model(choice.best.model) for choice in scheme.choices}
+        values = {"seed": request.seed, "criterion": request.criterion, "best": best}
+        inputs = [*request.files, request.tree or ""]
+        result = command_result("model", request.command, values, by_kind(files), inputs, reporter)
+        reporter.finish("model", result)
+
+
+def chosen(problem: Problem, request: Request, seed: int, merge: bool, emit: Emit) -> Problem:
+    """The problem under the models that suit it best, merged if asked for (``--model auto``).
+
+    What was chosen once stays: it is in a file, whoever has written it.
+
+    Raises:
+        InputError: the file is of another choice.
+    """
+    if merge:
+        check_mergeable(problem)
+    outputs = request.outputs
+    table = outputs.path(TABLE)
+    if table.exists() and not request.redo:
+        problem = recalled(table, problem, merge)
+        emit(Notice(f"models are as {table} has them"))
+        return problem
+    scheme = _scheme(problem, request, seed, Criterion.BIC, None, emit, merge)
+    outputs.write(choice_texts(scheme, merge))
+    return scheme.problem.under([choice.best.name for choice in scheme.choices])
+
+
+def _scheme(
+    problem: Problem,
+    request: Request,
+    seed: int,
+    criterion: Criterion,
+    tree: Tree | None,
+    emit: Emit,
+    merge: bool,
+) -> Scheme:
+    """Choose, and tell how the candidates rank."""
+    scheme = scheme_of(
+        problem, request.resources, criterion, merge=merge, seed=seed, tree=tree, emit=emit
+    )
+    rank(scheme.choices, emit)
+    return scheme
+
+
+def scheme_of(
+    problem: Problem,
+    resources: Resources,
+    criterion: Criterion = Criterion.BIC,
+    *,
+    merge: bool,
+    seed: int,
+    tree: Tree | None = None,
+    emit: Emit,
+) -> Scheme:
+    """The best models of the parts, which ``merge`` puts together where that is better."""
+    if merge:
+        return choose_scheme(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
+    choices = choose(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
+    return Scheme(problem, choices, [[name] for name in problem.model.names])
+
+
+def rank(choices: Sequence[Choice], emit: Emit) -> None:
+    """Tell how the candidates of every part rank."""
+    for choice in choices:
+        worth = choice.weights(choice.criterion)
+        rows = tuple(
+            RankedModel(
+                one.name, one.lnl, one.parameters, one.score(choice.criterion), worth[one.name]
+            )
+            for one in choice.ranked[:SHOWN]
+        )
+        emit(ModelsRanked(choice.part, choice.criterion, len(choice.scored), rows))

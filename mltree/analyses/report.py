@@ -1,0 +1,161 @@
+"""``mltree report``: a page that shows what a run has left."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from mltree import __version__
+from mltree.data.alignments import read_alignment
+from mltree.data.checks import summarise
+from mltree.data.patterns import compress
+from mltree.data.source import read_text
+from mltree.report.page import PartModel, Subject, document
+from mltree.report.progress import Reporter
+from mltree.report.record import Facts, facts_of
+from mltree.runs.problem import read_model
+from mltree.runs.request import by_kind, command_result, input_files
+from mltree.runs.workspace import Outputs
+from mltree.system.errors import InputError
+from mltree.system.events import Notice, RunStarted
+from mltree.system.values import Value
+from mltree.tree.clades import read_written
+
+REPORT = "report.html"
+"""The kind of file that a report is."""
+
+TREES = ("support", "bestTree.mltree.support", "supportFBP", "bestTree.mltree.supportFBP",
+         "supportTBE", "bestTree.mltree.supportTBE", "bestTree", "evalTree", "lastTree",
+         "startTree")  # fmt: skip
+"""Kinds of files with a tree to show, the best first: of a run under way only the last is there."""
+
+RECORDS = ("events", "evalEvents")
+LOGS = ("log", "evalLog")
+MODELS = ("bestModel", "evalModel")
+
+
+class ReportRequest(Value, kw_only=True):
+    """What is to be shown."""
+
+    prefix: str
+    alignment: str | None
+    tree: str | None
+    redo: bool
+    command: str
+
+
+def run_report(request: ReportRequest, reporter: Reporter) -> None:
+    """Write the report of a run.
+
+    Raises:
+        InputError: the run left no tree, or a file cannot be read or written.
+    """
+    outputs = Outputs.of(request.prefix.removesuffix(".mltree"), request.prefix)
+    inputs = [request.alignment or "", request.tree or ""]
+    with outputs.taken([REPORT], request.redo, inputs):
+        reporter(RunStarted(__version__, request.command))
+        path = write_report(outputs, reporter, alignment=request.alignment, tree=request.tree)
+        reporter.say(f"Wrote {path}")
+        result = command_result("report", request.command, {}, by_kind([path]), inputs, reporter)
+        reporter.finish("report", result)
+
+
+def write_report(
+    outputs: Outputs,
+    reporter: Reporter,
+    *,
+    alignment: str | None = None,
+    tree: str | None = None,
+) -> Path:
+    """Write the page for what lies under a prefix; returns its path.
+
+    alignment  where that is now; where the run had it, or beside the prefix, where None
+    tree       the file of the tree to show; the best that the run has where None
+
+    Raises:
+        InputError: there is no tree, or a file cannot be read or written.
+    """
+    tree_file = tree or str(_tree_file(outputs))
+    shown, *_ = read_written(tree_file)
+    record = _first(outputs, RECORDS)
+    facts = facts_of([] if record is None else record.read_text(errors="replace").splitlines())
+    subject = Subject(
+        name=outputs.name,
+        facts=facts,
+        tree=shown,
+        newick=shown.newick(),
+        tree_file=Path(tree_file).name,
+        models=_models(outputs),
+        methods=_methods(outputs),
+    )
+    found = alignment or _alignment_file(facts, outputs)
+    if found is None:
+        reporter(Notice("the alignment is not where it was: --alignment says where it is now"))
+    else:
+        if not _is_of_the_run(found, facts):
+            reporter(
+                Notice(f"{found} is not a file that the run has read: what it says may differ")
+            )
+        read = read_alignment(found, facts.data["data_type"] if facts.data else None)
+        patterns = compress(read)
+        summary = summarise(read, patterns)
+        subject = dataclasses.replace(subject, summary=summary, patterns=patterns)
+    (path,) = outputs.write({REPORT: document(subject)})
+    return path
+
+
+def _tree_file(outputs: Outputs) -> Path:
+    """The best tree under a prefix; supports that are older than the tree are another tree's."""
+    found = [path for kind in TREES if (path := outputs.path(kind)).is_file()]
+    best = outputs.path("bestTree")
+    if best in found:
+        newest = best.stat().st_mtime
+        found = [path for path in found if path.stat().st_mtime >= newest]
+    if not found:
+        where = outputs.path("*")
+        raise InputError(f"no run has left a tree in {where}", hint="is the prefix right?")
+    return found[0]
+
+
+def _first(outputs: Outputs, kinds: Iterable[str]) -> Path | None:
+    return next((path for kind in kinds if (path := outputs.path(kind)).is_file()), None)
+
+
+def _models(outputs: Outputs) -> list[PartModel]:
+    """The models of a .bestModel file, a line a part: ``GTR{...}+G4{0.5}, name = 1-603``."""
+    path = _first(outputs, MODELS)
+    if path is None:
+        return []
+    parts = []
+    for line in read_text(path).decode(errors="replace").splitlines():
+        if line.strip():
+            text, _, rest = line.partition(", ")
+            name, _, sites = rest.partition(" = ")
+            parts.append(PartModel(name.strip(), sites.strip(), text.strip(), read_model(text)))
+    return parts
+
+
+def _alignment_file(facts: Facts, outputs: Outputs) -> str | None:
+    if facts.data is None:
+        return None
+    there = Path(facts.data["path"])
+    beside = outputs.folder / there.name
+    return next((str(path) for path in (there, beside) if path.is_file()), None)
+
+
+def _is_of_the_run(alignment: str, facts: Facts) -> bool:
+    """True if a run has read a file of this content, as far as its record tells."""
+    if facts.described is None:
+        return True
+    known = {file["sha256"] for file in facts.described["inputs"]}
+    return all(file.sha256 in known for file in input_files([alignment]))
+
+
+def _methods(outputs: Outputs) -> str:
+    """What the log says for a paper's methods section, from its heading to the end."""
+    log = _first(outputs, LOGS)
+    text = "" if log is None else log.read_text(errors="replace")
+    found = re.split(r"^Methods$", text, flags=re.MULTILINE)
+    return found[-1].strip() if len(found) > 1 else ""

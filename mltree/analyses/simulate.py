@@ -1,0 +1,296 @@
+"""``mltree simulate``: sequences that evolve along a tree."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree import __version__
+from mltree.data.alignments import MIN_TAXA, Alignment, read_alignment, refuse_few
+from mltree.data.alphabet import Alphabet
+from mltree.data.patterns import compress
+from mltree.data.writing import format_of, write_alignment
+from mltree.models.eigen import ModelArrays, p_matrices
+from mltree.models.grammar import format_model, parse_model
+from mltree.models.partitioned import model_alphabet
+from mltree.models.rates import SiteRates
+from mltree.models.substitution import Model
+from mltree.report.progress import Reporter
+from mltree.runs.problem import model_text, read_model
+from mltree.runs.request import command_result
+from mltree.runs.workspace import claim_files
+from mltree.system.arrays import UInt8
+from mltree.system.errors import InputError, ModelError
+from mltree.system.events import AlignmentWritten, Notice, RunStarted, TreesWritten
+from mltree.system.files import write_together
+from mltree.system.process import host_memory
+from mltree.tree.clades import read_clades
+from mltree.tree.newick import read_newick, write_newick
+from mltree.tree.random_trees import uniform_tree, yule_tree
+from mltree.tree.topology import Tree
+
+# Sequences that evolve along a tree under a model, with the gaps of real ones where asked for.
+#
+# A site draws a rate category and a root state, and then at every branch its next state from the
+# row of P(t) of its category. The model is reversible, so tip 0 serves as the root. The same tree,
+# model and random numbers give the same sites.
+
+MAX_BARREN_BATCHES = 20
+"""Batches in a row without a new column, after which there are hardly more to find."""
+
+FEW_SITES = 1 << 12
+"""Sites simulated at a time where their number is given: the first ones of more are the same."""
+
+BATCH_SITES = 1 << 16
+"""Sites simulated at a time where distinct ones are wanted, many of them in vain."""
+
+
+def sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
+    """As many sites as asked for."""
+    batches = -(-count // FEW_SITES)
+    return np.concatenate([evolve(tree, arrays, FEW_SITES, rng) for _ in range(batches)], axis=1)[
+        :, :count
+    ]
+
+
+def distinct_sites(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
+    """The first so many different columns, in the order of their appearance.
+
+    Raises:
+        InputError: new columns have stopped turning up.
+    """
+    found = np.empty((0, tree.n_tips), np.uint8)
+    barren = 0
+    evolve(tree, arrays, BATCH_SITES, rng)  # the files of bench/results can be made again
+    while True:
+        batch = evolve(tree, arrays, BATCH_SITES, rng)
+        before = len(found)
+        found = _without_repeats(np.concatenate((found, batch.T)))
+        if len(found) >= count:
+            break
+        barren = barren + 1 if len(found) == before else 0
+        if barren == MAX_BARREN_BATCHES:
+            problem = f"only {before:,} distinct columns turned up"
+            raise InputError(problem, hint="a longer tree or more taxa give more")
+    return np.ascontiguousarray(found[:count].T)
+
+
+def evolve(tree: Tree, arrays: ModelArrays, count: int, rng: np.random.Generator) -> UInt8:
+    """Sites that evolved from tip 0 outwards, all at a time: [sites, states] for every branch."""
+    states = np.empty((tree.n_tips, count), np.uint8)
+    systems = _systems(arrays)
+    transitions = np.concatenate([p_matrices(own, tree.lengths) for own in systems], axis=1)
+    steps = np.cumsum(transitions, axis=-1)[..., :-1]
+    category = _drawn(np.cumsum(arrays.weights)[:-1], rng.random(count))
+    roots = np.cumsum([own.frequencies for own in systems], axis=-1)[:, :-1]
+    states[0] = _drawn(roots[category // systems[0].n_categories], rng.random(count))
+    pending = [(tree.twin.item(0), states[0])]
+    while pending:
+        half, parent = pending.pop()
+        bounds = steps[tree.edge.item(half), category, parent]
+        child = _drawn(bounds, rng.random(count))
+        if half < 3 * tree.n_tips:
+            states[half // 3] = child
+        else:
+            pending += [(tree.twin.item(sibling), child) for sibling in tree.siblings(half)]
+    return states
+
+
+def _systems(arrays: ModelArrays) -> list[ModelArrays]:
+    """The eigen systems of a mixture, each with its share of the categories; else the one."""
+    if arrays.n_systems == 1:
+        return [arrays]
+    stacked = replace(
+        arrays,
+        rates=arrays.rates.reshape(arrays.n_systems, -1),
+        weights=arrays.weights.reshape(arrays.n_systems, -1),
+    )
+    return stacked.unstacked()
+
+
+def _drawn(bounds: NDArray[np.float64], u: NDArray[np.float64]) -> UInt8:
+    """Where each u falls between rising bounds, [..., S-1]: u8, how many of them are not above."""
+    drawn: UInt8 = np.sum(u[:, None] >= bounds, axis=-1, dtype=np.uint8)
+    return drawn
+
+
+def _without_repeats(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1])))
+    _, first = np.unique(keys, return_index=True)
+    return rows[np.sort(first)]
+
+
+def letters(states: UInt8, alphabet: Alphabet) -> NDArray[np.uint8]:
+    """u8 [T, sites width]: the states as ASCII."""
+    return alphabet.decode(alphabet.state_codes[states])
+
+
+def gaps_like(real: Alignment, taxa: Sequence[str], count: int) -> NDArray[np.bool_]:
+    """Where a real alignment has gaps, bool [T, count]: characters that may be any state.
+
+    A taxon has the gaps of its namesake; where no taxon has one, of the sequence in its place.
+    Sites are those of the real alignment in turn, over and over.
+
+    Raises:
+        InputError: some taxa have a namesake and others none, or there are not as many sequences.
+    """
+    place = {name: row for row, name in enumerate(real.names)}
+    strangers = [name for name in taxa if name not in place]
+    if strangers and len(strangers) < len(taxa):
+        problem = f"{strangers[0]!r} is in the tree, but has no sequence to take gaps from"
+        raise InputError(problem, file=real.path, taxon=strangers[0])
+    if len(taxa) > real.n_taxa:
+        problem = f"{real.n_taxa:,} sequences to take gaps from, for {len(taxa):,} taxa"
+        raise InputError(problem, file=real.path)
+    rows = range(len(taxa)) if strangers else [place[name] for name in taxa]
+    codes = real.alphabet.encode(real.characters[list(rows)])
+    is_gap: NDArray[np.bool_] = codes == real.alphabet.gap_code
+    return is_gap[:, np.arange(count) % real.n_sites]
+
+
+TAXON_BYTES, CHARACTER_BYTES = 300, 5
+"""Bytes of memory for a taxon of a random tree, and for a character until it is written."""
+
+MOST_TAXA = (1 << 31) // 6
+"""Half-edges of the nodes of a tree have 32-bit numbers, three a node."""
+
+SHAPES = {"uniform": uniform_tree, "yule": yule_tree}
+"""Random trees by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationRequest:
+    """What is to be simulated."""
+
+    out: str
+    model: str
+    tree: str | None
+    """Newick file; a random tree where None."""
+    shape: str
+    """Of a random tree: a name of :data:`SHAPES`."""
+    taxa: int | None
+    """Of a random tree."""
+    mean_length: float
+    """Of its branches, expected substitutions per site."""
+    true_tree: str | None
+    """Where to write the tree."""
+    sites: int | None
+    unique: int | None
+    """How many distinct columns there are to be, instead of ``sites``."""
+    gaps_from: str | None
+    frequencies_from: str | None
+    """The alignment in which frequencies (+FC) are counted."""
+    seed: int
+    file_format: str | None
+    """A name of :data:`mltree.data.writing.FORMATS`; by the name of ``out`` where None."""
+    redo: bool
+    command: str
+
+
+def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
+    """Simulate an alignment and write it, with its tree where asked for.
+
+    Raises:
+        InputError: the tree, the gaps or the sizes cannot be used, or a file cannot be written.
+        ModelError: the model cannot be used.
+    """
+    file_format = request.file_format or format_of(request.out)
+    out = Path(request.out)
+    true_tree = None if request.true_tree is None else Path(request.true_tree)
+    written = [out] if true_tree is None else [out, true_tree]
+    files_read = (request.tree, request.gaps_from, request.frequencies_from)
+    inputs = [request.model, *(path or "" for path in files_read)]
+    claim_files(written, inputs, request.redo)
+    reporter(RunStarted(__version__, request.command, request.seed))
+    model = _model(request.model, request.frequencies_from)
+    if isinstance(model.heterogeneity, SiteRates):
+        raise ModelError("+PSR has no rates before there are data", hint="use +G4{0.5}")
+    arrays = model.arrays()
+    reporter(Notice(f"evolves under {format_model(model)}"))
+    _refuse_large(request)
+    rng = np.random.default_rng(request.seed)
+    real = None if request.gaps_from is None else read_alignment(request.gaps_from)
+    width = model.alphabet.width
+    count = _count(request, None if real is None else real.n_sites // width)
+    tree, taxa = _tree(request, rng, reporter)
+    is_gap = None if real is None else gaps_like(real, taxa, count * width)
+    evolve = sites if request.unique is None else distinct_sites
+    characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
+    if is_gap is not None:
+        characters[is_gap] = ord("-")
+    text = write_alignment(taxa, characters, model.alphabet, file_format)
+    contents = {out: gzip.compress(text, mtime=0) if out.suffix == ".gz" else text}
+    if true_tree is not None:
+        contents[true_tree] = (write_newick(tree, taxa) + "\n").encode()
+    claim_files(written, inputs, request.redo)  # once more: another command may have been quicker
+    write_together(contents)
+    reporter(AlignmentWritten(str(out), file_format, *characters.shape))
+    if true_tree is not None:
+        reporter(TreesWritten(str(true_tree), 1, len(taxa)))
+    files = {"out": request.out} | ({"true_tree": str(true_tree)} if true_tree else {})
+    values = {"seed": request.seed, "taxa": len(taxa), "sites": characters.shape[1]}
+    result = command_result("simulate", request.command, values, files, inputs, reporter)
+    reporter.finish("simulate", result)
+
+
+def _refuse_large(request: SimulationRequest) -> None:
+    """Make sure that the memory holds what is asked for; raises InputError."""
+    taxa = request.taxa or 1
+    told = request.sites if request.unique is None else request.unique
+    count = 1 if told is None else told
+    if count < 1:
+        raise InputError(f"{count} sites are no alignment", hint="--sites 1000")
+    needed, room = taxa * (TAXON_BYTES + CHARACTER_BYTES * count), host_memory()
+    if needed > room or taxa > MOST_TAXA:
+        size = f"{taxa:,} taxa, {count:,} sites" if request.taxa else f"{count:,} sites"
+        raise InputError(
+            f"{size} take some {needed >> 20:,} MiB of memory, and there are {room >> 20:,} MiB",
+            hint="fewer of them, please",
+        )
+
+
+def _model(text: str, alignment_path: str | None) -> Model:
+    """The model, whose frequencies are counted where there is an alignment to count them in."""
+    if alignment_path is None:
+        return read_model(text)
+    text = model_text(text)
+    alignment = read_alignment(alignment_path, None, model_alphabet(text))
+    return parse_model(text, alignment.alphabet).with_empirical_frequencies(compress(alignment))
+
+
+def _tree(
+    request: SimulationRequest, rng: np.random.Generator, reporter: Reporter
+) -> tuple[Tree, tuple[str, ...]]:
+    """The tree along which sequences evolve, and its taxa."""
+    if request.tree is None:
+        if request.taxa is None:
+            raise InputError("--tree or --taxa is missing", hint="--taxa 50 draws a random tree")
+        if request.taxa < MIN_TAXA:
+            raise InputError(f"a tree needs at least {MIN_TAXA} taxa, not {request.taxa}")
+        drawn = SHAPES[request.shape](request.taxa, request.mean_length, rng)
+        return drawn, tuple(f"T{number}" for number in range(1, request.taxa + 1))
+    if request.taxa is not None:
+        raise InputError("--tree has its taxa: --taxa is for random trees")
+    taxa = read_clades(request.tree).taxa
+    refuse_few(taxa, request.tree)
+    tree, notices = read_newick(request.tree, taxa)
+    for notice in notices:
+        reporter(Notice(f"{request.tree}: {notice}"))
+    return tree, taxa
+
+
+def _count(request: SimulationRequest, real_sites: int | None) -> int:
+    """Sites: as many as asked for, or as the alignment has that gaps are taken from."""
+    if request.unique is not None:
+        if request.sites is not None:
+            raise InputError("--sites and --unique exclude each other")
+        return request.unique
+    count = real_sites if request.sites is None else request.sites
+    if count is None:
+        raise InputError("--sites is missing", hint="or --gaps-from, which has as many as it has")
+    return count

@@ -1,0 +1,420 @@
+"""The ultrafast bootstrap of a search that has ended: which trees its replicates are offered.
+
+Those are the best trees that the search met, the trees that replicates hold, those of most first,
+and of each of them both neighbours across every inner branch, with five branches optimised: what
+IQ-TREE offers on its way from one perturbed tree to the next. A tree that is held leads to others
+that would be, so that few have to be looked around. IQ-TREE meets good trees often, each time with
+branch lengths that are not quite the best, and replicates keep what suits them. So trees that are
+held are looked around again here, by chance, those of most replicates most often, their lengths
+disturbed. It goes on until more leave the supports as they are (:data:`.ultrafast.CORRELATION`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from mltree.analyses.trees import support_texts
+from mltree.fit.settings import SearchSettings
+from mltree.likelihood.interchanges import LEGS, Quartets, interchanged, neighbours
+from mltree.likelihood.likelihood import ONE_STEP, Likelihood
+from mltree.likelihood.requests import perform_all
+from mltree.likelihood.site_rows import optimised_quartets, rows_of_quartets
+from mltree.models.partitioned import PartitionModel
+from mltree.program.cases import Case
+from mltree.program.engine import Weights
+from mltree.runs.computation import Computation, Found, resampled
+from mltree.runs.demand import keeps_drawn
+from mltree.runs.steps import TreeSearch
+from mltree.supports.consensus import Consensus, consensus
+from mltree.supports.resampling import Resampling
+from mltree.supports.table import SplitTable, members, split_table
+from mltree.supports.ultrafast import CORRELATION, Ultrafast
+from mltree.system.arrays import Bool, Float64, Index, UInt64
+from mltree.system.events import (
+    BootstrapFinished,
+    Emit,
+    Notice,
+    ReplicateDone,
+    SupportsDrawn,
+    TreesOffered,
+    ignore,
+)
+from mltree.system.values import Value
+from mltree.tree.clades import nested, read_clades, read_labelled, write_clades
+from mltree.tree.forest import Forest
+from mltree.tree.newick import read_newick, write_newick
+from mltree.tree.splits import SplitSums, splits, topology_key
+from mltree.tree.topology import Tree
+from mltree.treesearch.constraint import Constraint
+from mltree.treesearch.driver import SearchResult
+from mltree.treesearch.replicates import Replicates
+
+NAME = "ultrafast"
+"""Of what is drawn."""
+
+CENTRES = 8
+"""Trees that are looked around before it is asked again which."""
+
+AGAIN = 4
+"""Of them, those that are drawn among the trees that replicates hold, a tree by a replicate."""
+
+LEAST_CENTRES, MOST_CENTRES = 72, 1000
+"""Times that trees are looked around at least and at most."""
+
+QUIET, STEADY = 4, 0.01
+"""It ends earlier where so many rounds of looking around take no support further from where it was.
+Of 1,000 replicates a support's own error is 0.016; replicates that two trees suit alike go from one
+to the other all the time."""
+
+DISTURBANCE = 3.5
+"""Standard deviation of the logs of branch lengths before one pass of optimisation, times the root
+of the sites, as what data say of a length is uncertain: 0.2 of six simulated sets of 300 sites or
+so. (0.2 of 3,179 sites left R_Laurasiatherian with 692 trees for 2,832, and a bias of 4 %.)"""
+
+TOGETHER = 100
+"""Trees that are told apart at a time."""
+
+TOLD = 100
+"""Replicates that have improved their trees when it is told again."""
+
+PASSES = 4
+"""Newton steps, less one, on the five branches of a neighbour when it is met first. Where the same
+four subtrees are joined the same way around another tree, their lengths lack 0.01 to 0.05 lnL
+(median), in 19 of 20 cases less than 0.5."""
+
+REACH = 3.0
+"""lnL below the cutoff down to which neighbours are scored whose quartets were met around another
+tree: how far they are below the tree changes by less in 98 of 100 cases (R_Laurasiatherian)."""
+
+
+class Outcome(Value):
+    """The replicates of an ultrafast bootstrap."""
+
+    trees: list[Tree]
+    """A tree of all taxa for each; copies of sequences are put back in a random order. Nobody
+    changes them: several may be the same object."""
+    correlation: float
+    """Of all splits' supports with those after half as many trees."""
+    around: int
+    """Trees whose neighbours were offered."""
+    offered: int
+    """Different topologies."""
+    seconds: float
+    """Wall time."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether more trees would leave the supports as they are."""
+        return self.correlation >= CORRELATION
+
+
+def ultrafast(
+    search: TreeSearch,
+    found: SearchResult,
+    replicates: int,
+    seed: int,
+    settings: SearchSettings | None = None,
+    emit: Emit = ignore,
+) -> Outcome:
+    """Offer trees until the supports stay as they are.
+
+    settings  of searches by interchanges in which every replicate improves its tree, under its own
+              weights (IQ-TREE's --bnni); None: the trees are what they were offered as
+    """
+    began = time.perf_counter()
+    likelihood = search.computation.likelihood
+    rows = Resampling.of(search.distinct.groups, seed, NAME).below_data(replicates)
+    each = search.computation.placement.each
+    stay = all(keeps_drawn(one.devices, replicates, one.n_patterns) for one in each)
+    if stay:
+        likelihood.load_weights(rows)
+    own, case = Ultrafast(replicates), Case(found.model.arrays())
+    try:
+        offers = _Offers(likelihood, case, rows, stay, own, search.constraint)
+        correlation = _offered(offers, found, np.random.default_rng(seed), emit)
+    finally:
+        likelihood.load_weights(rows[:1].astype(np.float64))
+    if correlation < CORRELATION:
+        emit(Notice(f"{len(offers.done):,} trees were looked around, and supports still change: "
+                    f"a correlation of {correlation:.3f}"))  # fmt: skip
+    trees = [own.trees[key] for key in own.held.tolist()]
+    every = Replicates(
+        search.distinct, found.model, settings or search.settings, seed, search.constraint, NAME,
+        trees,
+    )  # fmt: skip
+    whole = (
+        list(_restored(every)) if settings is None else _climbed(every, search.computation, emit)
+    )
+    spent = time.perf_counter() - began
+    return Outcome(whole, correlation, len(offers.done), own.offered, spent)
+
+
+def _restored(replicates: Replicates) -> Iterator[Tree]:
+    """The trees with the copies of sequences back; one object where replicates have the same.
+
+    Branches that say nothing of the order of their neighbours are drawn anew for each replicate:
+    under no weights is one order better than another by more than EPSILON, but most trees that are
+    offered have the one of the tree that they are neighbours of. 30 taxa x 300 sites: a branch of
+    no length had 95, 61, 51 and less than 40 % by four seeds.
+    """
+    longest = replicates.settings.perturbation.free_length
+    mean = replicates.model.mean_lengths
+    lone = {id(tree): tree for tree in replicates.given}
+    lone = {key: tree.with_lengths(mean(tree.lengths)) for key, tree in lone.items()}
+    made: dict[tuple[int, bytes], Tree] = {}
+    numbers = iter(range(1, len(replicates.given) + 1))
+    while some := list(islice(numbers, TOGETHER)):
+        drawn = []
+        for number in some:
+            rng, tree = replicates.rng(number), lone[id(replicates.given[number - 1])]
+            distinct = replicates.distinct.shuffled(rng)
+            drawn.append((distinct, replicates.without_ties(tree, longest, rng)))
+        unlike = {id(tree): tree for _, tree in drawn}
+        keys = dict(zip(unlike, Forest(list(unlike.values())).topology_keys(), strict=True))
+        for distinct, tree in drawn:
+            order = np.concatenate([distinct.kept, distinct.copies, distinct.models])
+            key = keys[id(tree)], order.tobytes()
+            if key not in made:
+                made[key] = distinct.restore(tree)
+            yield made[key]
+
+
+def _climbed(replicates: Replicates, computation: Computation, emit: Emit) -> list[Tree]:
+    """What interchanges make of the trees, each under the weights of its replicate."""
+    trees = list(replicates.given)
+    numbers = range(1, len(trees) + 1)
+    with resampled(computation, replicates, numbers, len(trees)) as own:
+        searches = replicates.searches(numbers, own.spots)
+        every = perform_all(own.likelihood, searches, own.spots.count)
+        for done, (_, found) in enumerate(every, 1):
+            trees[found.number - 1] = found.tree
+            if done % TOLD == 0:
+                emit(ReplicateDone(found.number, found.lnl, done, len(trees)))
+    return trees
+
+
+def _offered(offers: _Offers, found: SearchResult, rng: np.random.Generator, emit: Emit) -> float:
+    """Go from tree to tree; the correlation of the supports at the end."""
+    own = offers.replicates
+    offers.around([found.tree])
+    offers.around(
+        [entry.tree for entry in found.pool.trees if entry.key != topology_key(found.tree)]
+    )
+    while True:
+        correlation = own.correlation() or 0.0
+        rest = [key for key, _ in own.holders() if key not in offers.done]
+        correlation = correlation if rest else 1.0
+        emit(TreesOffered(len(offers.done), own.offered, len(own.trees), correlation))
+        is_enough = own.moved(QUIET) <= STEADY or offers.times >= LEAST_CENTRES
+        if (correlation >= CORRELATION and is_enough) or offers.times >= MOST_CENTRES:
+            return correlation
+        again = rng.choice(own.held, AGAIN).tolist()
+        chosen = [own.trees[key] for key in [*rest[: CENTRES - AGAIN], *again]]
+        offers.around([_disturbed(tree, offers.sites, rng) for tree in chosen])
+
+
+def _disturbed(tree: Tree, sites: float, rng: np.random.Generator) -> Tree:
+    """A copy with other branch lengths."""
+    other = tree.copy()
+    deviation = DISTURBANCE / np.sqrt(sites)
+    other.lengths *= np.exp(rng.normal(0.0, deviation, other.lengths.shape))
+    return other
+
+
+class Met:
+    """Quartets that were looked at; most of those around a tree are around the next one too."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, tuple[float, Float64]] = {}
+
+    def recall(self, keys: UInt64, order: Index, lengths: Float64) -> Float64:
+        """f64[n]: how far they were above the tree, NaN where they are new.
+
+        keys, order  see :meth:`.SplitSums.quartets`
+        lengths      f64[..., n, 5]: become those that they had
+        """
+        above = np.full(len(keys), np.nan)
+        for n, key in enumerate(keys.tolist()):
+            if key in self._rows:
+                above[n], lengths[..., n, [*order[n], LEGS]] = self._rows[key]
+        return above
+
+    def learn(self, keys: UInt64, order: Index, lengths: Float64, above: Float64) -> None:
+        """Remember them, but those without lnL."""
+        for n in np.flatnonzero(np.isfinite(above)).tolist():
+            self._rows[keys.item(n)] = above.item(n), lengths[..., n, [*order[n], LEGS]]
+
+
+class _Offers:
+    """Offers trees, and remembers which it was around of."""
+
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        case: Case,
+        weights: Weights,
+        stay: bool,
+        replicates: Ultrafast,
+        constraint: Constraint | None,
+    ) -> None:
+        """Offer to the replicates.
+
+        weights  [1 + B, L]: the data's and the replicates'
+        stay     whether the likelihood has them all; it has the data's alone otherwise
+        """
+        self.replicates = replicates
+        self.done: set[int] = set()
+        """Keys of the topologies whose neighbours were offered."""
+        self.times = 0
+        """That neighbours were offered."""
+        self.sites = float(weights[0].sum())
+        self._likelihood, self._case = likelihood, case
+        self._of_data, self._drawn = weights[0].astype(np.float64), weights[1:]
+        self._stay = stay
+        self._constraint = constraint
+        self._met = Met()
+
+    def around(self, trees: list[Tree]) -> None:
+        """Offer trees, after a pass over their branch lengths, and their neighbours."""
+        if not trees:
+            return
+        own = [tree.copy() for tree in trees]
+        for tree in own:
+            tree.lengths = self._likelihood.clip(tree.lengths)
+        lnl = self._likelihood.smooth(own, [self._case] * len(own), 0.0, ONE_STEP)
+        for tree, of_tree in zip(own, lnl.tolist(), strict=True):
+            sums = SplitSums(tree)
+            self._around(tree, sums, of_tree)
+            self.done.add(sums.topology)
+        self.times += len(own)
+
+    def _around(self, tree: Tree, sums: SplitSums, of_tree: float) -> None:
+        topologies, around = sums.interchanges(), neighbours(tree, sums.edges)
+        keys, order = sums.quartets(around.halves)
+        above = self._met.recall(keys, order, around.lengths)
+        allowed = self._allowed(tree, sums)
+        self._optimise(tree, around, of_tree, above, allowed & np.isnan(above))
+        near = np.flatnonzero(allowed & (of_tree + above >= self.replicates.cutoff - REACH))
+        rows = rows_of_quartets(
+            self._likelihood, tree, self._case, around.part(near), self._of_data
+        )
+        above[near] = rows.lnl[:-1] - of_tree
+        self._met.learn(keys, order, around.lengths, above)
+        drawn = self._drawn
+        resampled = rows.resampled_by(1, drawn) if self._stay else rows.resampled(drawn)
+        offered = np.flatnonzero(rows.lnl >= self.replicates.cutoff)
+        every = np.append(topologies[near], np.uint64(sums.topology))
+
+        def make(n: int) -> Tree:
+            row = int(offered[n])
+            return tree if row == near.size else interchanged(tree, around, int(near[row]))
+
+        self.replicates.offer(every[offered], rows.lnl[offered], resampled[offered], make)
+
+    def _optimise(
+        self, tree: Tree, around: Quartets, of_tree: float, above: Float64, chosen: Bool
+    ) -> None:
+        """Give the chosen quartets better branch lengths, and how far they are above the tree."""
+        which = np.flatnonzero(chosen)
+        if which.size:
+            better, lnl = optimised_quartets(
+                self._likelihood, tree, self._case, around.part(which), PASSES, turns=0
+            )
+            around.lengths[..., which, :] = better.lengths
+            above[which] = lnl - of_tree
+
+    def _allowed(self, tree: Tree, sums: SplitSums) -> Bool:
+        """bool[2(T - 3)]: the neighbours that keep all splits of the constraint."""
+        if self._constraint is None:
+            return np.ones(2 * len(sums.edges), np.bool_)
+        shows = self._constraint.shown_by(tree)[:, sums.edges].any(axis=0)
+        return np.repeat(~shows, 2)
+
+
+# The ultrafast bootstrap that follows a search: its files, and the labels of the best tree.
+
+TREES, CONSENSUS, SPLITS = "ufboot", "contree", "splits.nex"
+ULTRAFAST_KINDS = (TREES, CONSENSUS, SPLITS)
+"""Kinds of files, IQ-TREE's."""
+
+
+class WantedUltrafast(Value):
+    """What is asked of an ultrafast bootstrap."""
+
+    replicates: int
+    climbs: bool
+    """Whether every replicate improves its tree by interchanges (IQ-TREE's --bnni)."""
+
+
+def ultrafast_texts(
+    wanted: WantedUltrafast, ready: TreeSearch, found: Found, best: str, seed: int, emit: Emit
+) -> tuple[dict[str, str], list[SupportsDrawn]]:
+    """Compute it: the files by kind, and the supports.
+
+    best  the best tree in Newick, with the labels that the supports go behind
+    """
+    assert found.search is not None
+    climbing = ready.settings.unperturbed().nni_only() if wanted.climbs else None
+    outcome = ultrafast(ready, found.search, wanted.replicates, seed, climbing, emit)
+    taxa = ready.problem.taxa
+    different = {id(tree): tree for tree in outcome.trees}
+    lines = {key: write_newick(tree, taxa) + "\n" for key, tree in different.items()}
+    newicks = "".join(lines[id(tree)] for tree in outcome.trees)
+    clades, before = read_labelled(best)
+    replicates = read_clades(newicks, clades, "the best tree")
+    texts, told = support_texts(clades, replicates, {"support": "ufboot"}, emit, before)
+    emit(BootstrapFinished(wanted.replicates, outcome.converged, (), outcome.seconds))
+    table = split_table(replicates)
+    likely = _likely_consensus(table, ready, found.model)
+    return texts | {TREES: newicks, CONSENSUS: likely, SPLITS: _nexus(table)}, told
+
+
+def _likely_consensus(table: SplitTable, ready: TreeSearch, model: PartitionModel) -> str:
+    """The extended majority consensus, with supports and branch lengths as likely as can be."""
+    taxa = ready.problem.taxa
+    chosen = consensus(table, Consensus.EXTENDED)
+    shape, _ = nested(table.taxa, members(table.bits[chosen], len(taxa)))
+    tree, _ = read_newick(write_clades(shape, [""] * len(chosen)), taxa)
+    tree.lengths = model.spread(tree.lengths)
+    epsilon = ready.settings.final_smooth_epsilon
+    ready.computation.exact.smooth([tree], [Case(model.arrays())], epsilon)
+    lone = tree.with_lengths(model.mean_lengths(tree.lengths))
+    shown, inner = _by_split(table, chosen, taxa), lone.inner_edges
+    sides = members(splits(lone)[inner], len(taxa))
+    labels = {edge: shown[side.tobytes()] for edge, side in zip(inner.tolist(), sides, strict=True)}
+    return write_newick(lone, taxa, labels=labels) + "\n"
+
+
+def _by_split(table: SplitTable, chosen: np.ndarray, taxa: Sequence[str]) -> Mapping[bytes, str]:
+    """Supports in per cent by the side without the first taxon, a value a taxon."""
+    number = {name: column for column, name in enumerate(table.taxa)}
+    inside: Bool = members(table.bits[chosen], len(taxa))[:, [number[name] for name in taxa]]
+    inside ^= inside[:, :1]
+    shares = 100.0 * table.counts[chosen] / table.n_trees
+    return {side.tobytes(): f"{share:.0f}" for side, share in zip(inside, shares, strict=True)}
+
+
+def _nexus(table: SplitTable) -> str:
+    """All splits with their shares in per cent, for SplitsTree, as IQ-TREE writes them."""
+    n_tips = len(table.taxa)
+    order = np.argsort(-table.counts, kind="stable")
+    tips = np.eye(n_tips, dtype=np.bool_)[1:]
+    rows = np.concatenate([tips, members(table.bits[order], n_tips)])
+    shares = np.concatenate([np.full(n_tips - 1, 1.0), table.counts[order] / table.n_trees])
+    names = "\n".join(
+        "[{}] '{}'".format(n, name.replace("'", "''")) for n, name in enumerate(table.taxa, 1)
+    )
+    lines = "\n".join(
+        f"\t{100 * share:.4g}\t {' '.join(str(n + 1) for n in np.flatnonzero(row))},"
+        for row, share in zip(rows, shares.tolist(), strict=True)
+    )
+    return (
+        f"#nexus\n\nBEGIN Taxa;\nDIMENSIONS ntax={n_tips};\nTAXLABELS\n{names}\n;\nEND; [Taxa]\n\n"
+        f"BEGIN Splits;\nDIMENSIONS ntax={n_tips} nsplits={len(rows)};\n"
+        "FORMAT labels=no weights=yes confidences=no intervals=no;\n"
+        f"MATRIX\n{lines}\n;\nEND; [Splits]\n"
+    )

@@ -1,0 +1,147 @@
+"""What may be given as an alignment: a file, or what other libraries hold in memory.
+
+Libraries are told by what their objects can do; none of them is imported, and none is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from mltree.data.alignments import Given
+from mltree.system.errors import InputError
+
+AlignmentLike: TypeAlias = Any
+"""A path; a mapping from names to sequences; pairs of them; NumPy's u8 (ASCII), ``S1`` or ``U1``
+[T, sites] with ``taxa``; or an alignment of Biopython, cogent3, scikit-bio or dendropy."""
+
+KNOWN = (
+    "a path, a mapping or pairs of names and sequences, a NumPy array with taxa, or an alignment "
+    "of Biopython, cogent3, scikit-bio or dendropy"
+)
+
+
+def source_of(alignment: AlignmentLike, taxa: Sequence[str] | None = None) -> str | Given:
+    """The file that is named, or the sequences themselves.
+
+    taxa  names of the rows of an array, or instead of those that the alignment has
+
+    Raises:
+        InputError: it is no alignment.
+    """
+    if isinstance(alignment, str | os.PathLike):
+        if taxa is not None:
+            raise InputError("taxa: a file has names of its own", file=os.fspath(alignment))
+        return os.fspath(alignment)
+    return given(alignment, taxa)
+
+
+def given(alignment: AlignmentLike, taxa: Sequence[str] | None = None) -> Given:
+    """The sequences of an alignment in memory. Raises: InputError as :func:`source_of`."""
+    if isinstance(alignment, np.ndarray):
+        if taxa is None:
+            raise InputError("an array has no names", hint="name its rows: taxa=[...]")
+        pairs = list(zip(taxa, _rows(alignment), strict=False))
+        if not len(taxa) == len(alignment) == len(pairs):
+            raise InputError(f"{len(taxa)} taxa for {len(alignment)} rows")
+    else:
+        pairs = list(_pairs(alignment))
+        if taxa is not None:
+            if len(taxa) != len(pairs):
+                raise InputError(f"{len(taxa)} taxa for {len(pairs)} sequences")
+            pairs = [(name, row) for name, (_, row) in zip(taxa, pairs, strict=True)]
+    return Given(
+        tuple(str(name) for name, _ in pairs), tuple(_ascii(name, row) for name, row in pairs)
+    )
+
+
+def _rows(array: np.ndarray[Any, Any]) -> Iterator[bytes]:
+    """The rows of characters: numbers are ASCII, else each element is a character."""
+    if array.ndim != 2:
+        raise InputError(f"an array of {array.ndim} axes: taxa x sites are wanted")
+    if array.dtype.kind in "SUO":
+        for row in array:
+            yield "".join(
+                one.decode("latin-1") if isinstance(one, bytes) else str(one) for one in row
+            ).encode()
+    elif array.dtype == np.uint8:
+        for row in array:
+            yield row.tobytes()
+    else:
+        hint = "characters (S1, U1) or their ASCII codes (uint8) are wanted"
+        raise InputError(f"an array of {array.dtype}", hint=hint)
+
+
+def _pairs(alignment: Any) -> Iterable[tuple[Any, Any]]:
+    """Names and sequences, whoever made the alignment."""
+    if isinstance(alignment, Mapping):
+        return alignment.items()
+    if hasattr(alignment, "taxon_namespace"):  # dendropy's CharacterMatrix
+        return [(taxon.label, alignment[taxon].symbols_as_string()) for taxon in alignment]
+    if hasattr(alignment, "coordinates") and hasattr(alignment, "sequences"):  # Bio.Align.Alignment
+        names = [getattr(one, "id", n) for n, one in enumerate(alignment.sequences, 1)]
+        return [(name, alignment[n]) for n, name in enumerate(names)]
+    if hasattr(alignment, "loc") and hasattr(alignment, "index"):  # scikit-bio's TabularMSA
+        return [
+            (_name(one, label), str(one))
+            for label, one in zip(alignment.index, alignment, strict=True)
+        ]
+    if hasattr(alignment, "to_dict") and hasattr(alignment, "names"):  # cogent3
+        sequences = alignment.to_dict()
+        return [(name, sequences[name]) for name in alignment.names]
+    return _records(alignment)
+
+
+def _name(sequence: Any, label: Any) -> Any:
+    """Of scikit-bio's sequences: its index where that is made of names, else their ``id``."""
+    if isinstance(label, str):
+        return label
+    return getattr(sequence, "metadata", {}).get("id", label)
+
+
+def _records(alignment: Any) -> Iterator[tuple[Any, Any]]:
+    """Biopython's records, or pairs."""
+    try:
+        rows = iter(alignment)
+    except TypeError:
+        raise _no_alignment(alignment) from None
+    for row in rows:
+        if hasattr(row, "id") and hasattr(row, "seq"):
+            yield row.id, row.seq
+        elif isinstance(row, Sequence) and not isinstance(row, str | bytes) and len(row) == 2:
+            yield row[0], row[1]
+        else:
+            raise _no_alignment(alignment)
+
+
+def _no_alignment(thing: Any) -> InputError:
+    return InputError(f"{type(thing).__name__} is no alignment", hint=f"known: {KNOWN}")
+
+
+def _ascii(name: Any, row: Any) -> bytes:
+    if isinstance(row, list | tuple):
+        row = "".join(map(str, row))
+    text = bytes(row) if isinstance(row, bytes | bytearray) else str(row).encode()
+    if not text.isascii():
+        raise InputError(f"the sequence of {name} has characters that are not ASCII")
+    return text
+
+
+def written(alignment: Given, path: Path) -> str:
+    """Write it to a file, for runs whose inputs have to be found again; returns the path.
+
+    Raises:
+        InputError: a name would not come back as it is, or the file cannot be written.
+    """
+    from mltree.system.files import write_whole
+
+    for name in alignment.names:
+        if name.split() != [name]:
+            hint = "a file's names end at a blank: rename the taxon, or leave prefix out"
+            raise InputError(f"taxon name {name!r} has a blank", taxon=name, hint=hint)
+    write_whole(path, alignment.fasta().encode())
+    return str(path)

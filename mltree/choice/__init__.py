@@ -1,1 +1,0 @@
-"""Model choice: candidates side by side, parts at once, and parts merged."""

@@ -1,0 +1,1 @@
+"""Alignments: read, check, compress into patterns."""

@@ -1,0 +1,461 @@
+"""Alignments as they are read, from a file of any format or from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.data.alphabet import DNA, PHASED, PROTEIN, UNKNOWN, UNPHASED, Alphabet, genotype_hint
+from mltree.data.codons import CodonAlphabet, refuse_broken
+from mltree.data.datatype import Letters, alphabet_named, detect_alphabet
+from mltree.data.formats import (
+    Dots,
+    Header,
+    Lines,
+    Reading,
+    Rows,
+    clustal_rows,
+    phylip_misfit,
+    phylip_readings,
+    read_fasta,
+    spelled_out,
+    stockholm_rows,
+)
+from mltree.data.nexus import STANDARD, nexus_rows
+from mltree.data.source import fold, read_text, shown
+from mltree.system.errors import InputError
+from mltree.system.values import Value
+
+# NEXUS, Clustal and Stockholm as FASTA's lines, each with its number in the file.
+#
+# What follows (names, lengths, characters, and where a fault lies) is then the same for all
+# formats.
+
+CLUSTAL_PROGRAMS = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"T-COFFEE", b"KALIGN", b"MSAPROBS")
+"""First words of files in Clustal's format: its own, and those of programs that borrow it."""
+
+READERS: tuple[tuple[tuple[bytes, ...], Callable[[Lines], Rows]], ...] = (
+    ((b"#NEXUS",), nexus_rows),
+    (CLUSTAL_PROGRAMS, clustal_rows),
+    ((b"# STOCKHOLM",), stockholm_rows),
+)
+
+
+def as_records(lines: Lines) -> Lines:
+    """The lines of a file in one of these formats as FASTA's; those of any other as they are.
+
+    Raises:
+        InputError: the file is not what its first line says.
+    """
+    first = lines.text[0].lstrip().upper()
+    for starts, read in READERS:
+        if first.startswith(starts):
+            return read(lines).records(lines)
+    return lines
+
+
+# An alignment that is handed over, not read: names and rows from another program's memory.
+#
+# It goes through the same checks as a file does. What is wrong with it has no line.
+
+
+class Given(Value):
+    """Sequences and what they are called."""
+
+    names: tuple[str, ...]
+    """T taxon names."""
+    rows: tuple[bytes, ...]
+    """T sequences, in ASCII."""
+    title: str = "the alignment"
+    """What stands for a file's path."""
+
+    def __str__(self) -> str:
+        return self.title
+
+    @property
+    def lines(self) -> Lines:
+        """As if it were a file: a line for a name, a line for its sequence."""
+        pairs = zip(self.names, self.rows, strict=True)
+        text = [line for name, row in pairs for line in (name.encode(), row)]
+        return Lines(self.title, text, [0] * len(text), file_format="memory")
+
+    @property
+    def reading(self) -> Reading:
+        """Its names and rows.
+
+        Raises:
+            InputError: there are none.
+        """
+        if not self.names:
+            raise InputError("there are no sequences", file=self.title)
+        return Reading(
+            file_format="memory",
+            names=[name.encode() for name in self.names],
+            rows=[fold([row]) for row in self.rows],
+            pieces=[(n, n + 1) for n in range(0, 2 * len(self.names), 2)],
+            name_width=[len(name.encode()) for name in self.names],
+        )
+
+    def fasta(self) -> str:
+        """As a file has it; names end at the first blank there."""
+        pairs = zip(self.names, self.rows, strict=True)
+        return "".join(f">{name}\n{row.decode('ascii')}\n" for name, row in pairs)
+
+
+Source: TypeAlias = str | Path | Given
+"""Where an alignment comes from: a file, ``-`` for standard input, or memory."""
+
+
+# Names and characters of an alignment file, before anyone says what the characters mean.
+#
+# FASTA and PHYLIP are read here; records.py makes FASTA of NEXUS, Clustal and Stockholm before.
+#
+# Why not a library's parser: Biopython and scikit-bio build one Python object for each record and
+# check little (Biopython takes FASTA with ragged rows, PHYLIP dialects must be named by the caller,
+# neither knows what a site of a given taxon may hold), dendropy goes character by character. Here
+# all work on characters is done by `bytes` and NumPy calls over whole rows, so that 100 MB take
+# about a second, and every fault is reported with its line, taxon and site.
+#
+# What is refused, each with one InputError: files that are missing, empty, damaged or binary; rows
+# of different lengths; PHYLIP headers that do not fit; PHYLIP files that can be read in two ways;
+# names that are empty, repeated or hold characters with a meaning in Newick; no sites.
+
+MIN_TAXA = 4
+"""Below four tips there is one unrooted topology: nothing to search."""
+
+NEWICK_SPECIAL = "()[]:;,'\""
+"""Characters that a name cannot have without quotes in Newick."""
+
+SAFE_NAMES = "rename the taxon: letters, digits and _ are safe"
+
+Judge = Callable[[NDArray[np.uint8]], int]
+"""How much sense the characters of a reading make, u8 [T, sites]; 0: none."""
+
+
+class Sequences(Value, eq=False):
+    """What a file says, taxa and sites in its order."""
+
+    names: tuple[str, ...]
+    """T taxon names, distinct."""
+    characters: NDArray[np.uint8]
+    """u8 [T, sites]: ASCII, upper case."""
+    dots: Dots | None
+    """Dots that were read as the first sequence's characters."""
+    lines: Lines
+    reading: Reading
+    """Where in the file each character is."""
+
+    @property
+    def path(self) -> str:
+        """The file's."""
+        return self.lines.path
+
+    @property
+    def file_format(self) -> str:
+        """The format that was found: ``"PHYLIP interleaved"``."""
+        return self.reading.file_format
+
+    @property
+    def n_sites(self) -> int:
+        """Columns of the file."""
+        return int(self.characters.shape[1])
+
+    def refuse_unknown(
+        self, alphabet: Alphabet, sites: NDArray[np.int64] | None = None, part: str = ""
+    ) -> None:
+        """Make sure that all characters, or those at the sites of a part, are of an alphabet.
+
+        Raises:
+            InputError: one is not; names its line, taxon and site.
+        """
+        if isinstance(alphabet, CodonAlphabet):
+            self.refuse_unknown(DNA, sites, part)
+            self._refuse_stops(alphabet, sites, part)
+            return
+        characters = self.characters if sites is None else self.characters[:, sites]
+        if not (alphabet.encode(characters) == UNKNOWN).any():
+            return
+        for row, text in enumerate(characters):
+            unknown = alphabet.encode(text) == UNKNOWN
+            if unknown.any():
+                place = int(unknown.argmax())
+                site = place if sites is None else int(sites[place])
+                byte = int(text[place])
+                raise _taxon_error(
+                    self.lines,
+                    self.names[row],
+                    f"taxon {self.names[row]}, site {site + 1}: {shown(byte)} is no "
+                    f"{alphabet.name} character" + (f" (part {part})" if part else ""),
+                    self.reading.line_of(self.lines, row, site),
+                    _character_hint(byte, characters, alphabet),
+                )
+
+    def _refuse_stops(
+        self, alphabet: CodonAlphabet, sites: NDArray[np.int64] | None, part: str
+    ) -> None:
+        """Make sure that there are no stop codons; names the line, taxon and codon of the first."""
+        characters = self.characters if sites is None else self.characters[:, sites]
+        stops = alphabet.encode(characters) == UNKNOWN
+        if not stops.any():
+            return
+        row, codon = divmod(int(stops.argmax()), stops.shape[1])
+        triplet = characters[row, 3 * codon : 3 * codon + 3].tobytes().decode()
+        site = 3 * codon if sites is None else int(sites[3 * codon])
+        code = alphabet.genetic_code
+        raise _taxon_error(
+            self.lines,
+            self.names[row],
+            f"taxon {self.names[row]}, codon {codon + 1} (from site {site + 1}): {triplet} is a "
+            f"stop codon in the {code.name} code" + (f" (part {part})" if part else ""),
+            self.reading.line_of(self.lines, row, site),
+            f"take the codon out; or, if the genetic code is not NCBI's {code.number}, name it: "
+            "--data-type codon:CODE",
+        )
+
+
+def read_sequences(source: Source, judge: Judge) -> Sequences:
+    """The sequences in a file, or those given.
+
+    The judge decides where a file can be read in several ways.
+
+    Raises:
+        InputError: see the module's first lines.
+    """
+    if isinstance(source, Given):
+        lines, reading = source.lines, source.reading
+    else:
+        lines = as_records(Lines.of(str(source), read_text(source)))
+        reading = _read_format(lines, judge)
+    names = _checked_names(lines, reading)
+    characters, dots = spelled_out(_matrix(lines, reading, names), str(source))
+    return Sequences(names, characters, dots, lines, reading)
+
+
+def refuse_few(taxa: Sequence[str], path: str) -> None:
+    """Make sure that there are taxa enough for a tree; raises InputError."""
+    if len(taxa) < MIN_TAXA:
+        raise InputError(f"{len(taxa)} taxa; a tree needs at least {MIN_TAXA}", file=path)
+
+
+def _read_format(lines: Lines, judge: Judge) -> Reading:
+    first = lines.text[0]
+    if first.startswith((b">", b";")):
+        return read_fasta(lines)
+    if first.split()[0].isdigit():
+        return _read_phylip(lines, judge)
+    if first.startswith(b"("):
+        raise lines.error(
+            "a tree, not an alignment",
+            0,
+            hint="an alignment comes first, and a tree is --tree FILE",
+        )
+    raise lines.error(
+        "neither FASTA nor PHYLIP, NEXUS, Clustal or Stockholm",
+        0,
+        hint="FASTA starts with '>', PHYLIP with the numbers of taxa and sites, others with a name",
+    )
+
+
+def _read_phylip(lines: Lines, judge: Judge) -> Reading:
+    """The one reading of a PHYLIP file that makes sense, for the model if there is such a one.
+
+    Raises:
+        InputError: there is none, or more than one.
+    """
+    record = next((n for n, line in enumerate(lines.text) if line.startswith(b">")), None)
+    if record is not None:
+        hint = "take away the first line for FASTA, or every '>' for PHYLIP"
+        raise lines.error("a FASTA record below a PHYLIP header", record, hint=hint)
+    header = Header.of(lines.text[0])
+    fitting = phylip_readings(lines, header) if header else []
+    if not fitting:
+        raise phylip_misfit(lines)
+    if len(fitting) == 1:
+        return fitting[0]
+    verdicts = [_verdict(lines, reading, judge) for reading in fitting]
+    best = [reading for reading, v in zip(fitting, verdicts, strict=True) if v == max(verdicts)]
+    if len(best) > 1 and max(verdicts) > 0:
+        raise _ambiguous(lines, best)
+    return best[0]
+
+
+def _verdict(lines: Lines, reading: Reading, judge: Judge) -> int:
+    """What the judge says; 0 where the names are not acceptable."""
+    try:
+        names = _checked_names(lines, reading)
+    except InputError:
+        return 0
+    return judge(_matrix(lines, reading, names))
+
+
+def _ambiguous(lines: Lines, readings: list[Reading]) -> InputError:
+    file_formats = {reading.file_format.split(",")[0] for reading in readings}
+    hint = "S (sequential) or I (interleaved) behind the two numbers of the first line decides"
+    if len(file_formats) == 1:
+        hint = "part names from sequences by a line's end, or give FASTA"
+    ways = (f"{reading.file_format} (taxa {_some(reading.names)})" for reading in readings)
+    return lines.error(f"can be read as {' and as '.join(ways)}", 0, hint=hint)
+
+
+def _some(names: list[bytes]) -> str:
+    return ", ".join(name.decode("utf-8", "replace") for name in names[:3]) + ", ..."
+
+
+def _checked_names(lines: Lines, reading: Reading) -> tuple[str, ...]:
+    seen: dict[str, int] = {}
+    for row, raw in enumerate(reading.names):
+        head = reading.pieces[row][0]
+        try:
+            name = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise lines.error("a taxon name is not UTF-8 text", head, hint=SAFE_NAMES) from None
+        if not name:
+            raise lines.error("a taxon has no name", head, hint="give every taxon a name")
+        wrong = next((c for c in name if c in NEWICK_SPECIAL or not c.isprintable()), None)
+        if wrong is not None:
+            raise _taxon_error(
+                lines,
+                name,
+                f"taxon name {name!r} holds {wrong!r}, which a name in a Newick tree cannot",
+                head,
+                SAFE_NAMES,
+            )
+        if name in seen:
+            first = lines.numbers[reading.pieces[seen[name]][0]]
+            where = f" (first on line {first})" if first else ""
+            raise _taxon_error(
+                lines,
+                name,
+                f"taxon {name} occurs twice{where}",
+                head,
+                "names end at the first blank and must differ",
+            )
+        seen[name] = row
+    return tuple(seen)
+
+
+def _taxon_error(lines: Lines, taxon: str, message: str, line: int, hint: str) -> InputError:
+    return InputError(message, file=lines.path, line=lines.numbers[line], taxon=taxon, hint=hint)
+
+
+def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> NDArray[np.uint8]:
+    """u8 [T, sites] of rows that must all be as long as the first."""
+    sites = len(reading.rows[0])
+    for row, text in enumerate(reading.rows):
+        if len(text) != sites:
+            last = " (the last: is the file truncated?)" if row == len(names) - 1 else ""
+            raise _taxon_error(
+                lines,
+                names[row],
+                f"taxon {names[row]} has {len(text)} sites, but {names[0]} has {sites}{last}",
+                reading.end_of(row),
+                "sequences must be aligned",
+            )
+    if not sites:
+        raise InputError("the alignment has no sites", file=lines.path, hint="is it truncated?")
+    return np.frombuffer(b"".join(reading.rows), np.uint8).reshape(len(names), sites)
+
+
+def _character_hint(byte: int, characters: NDArray[np.uint8], alphabet: Alphabet) -> str:
+    if alphabet is DNA and detect_alphabet(characters) is PROTEIN:
+        return "the data look like protein: use a protein model"
+    if alphabet is DNA and PROTEIN.code_of[byte] != UNKNOWN:
+        return "correct it; or, if these are proteins: --data-type protein"
+    if alphabet is PROTEIN and byte in b"UO":
+        return "selenocysteine (U) and pyrrolysine (O) have no state: replace them by X"
+    if alphabet in (UNPHASED, PHASED):
+        return genotype_hint()
+    if alphabet not in (DNA, PROTEIN):
+        return f"its states are {alphabet.states[0]} to {alphabet.states[-1]}, and - ? are unknown"
+    gaps = "-.?NOX" if alphabet is DNA else "-.?*X"
+    return f"characters for unknown states are {' '.join(gaps)}"
+
+
+# Reading an alignment of one data type, compressed or not, whatever its name ends in.
+#
+# What is refused, each with one InputError: what sequences.py refuses; fewer than four taxa;
+# characters that the data type does not have.
+
+
+class Alignment(Value, eq=False):
+    """An alignment as the file has it: taxa and sites in its order."""
+
+    names: tuple[str, ...]
+    """T taxon names, distinct."""
+    characters: NDArray[np.uint8]
+    """u8 [T, sites]: ASCII, upper case; every one belongs to the alphabet."""
+    path: str
+    alphabet: Alphabet
+    file_format: str = ""
+    """The format that was found: ``"PHYLIP interleaved"``."""
+    seen: str = ""
+    """What the alphabet was told by: ``"98.1% ACGT, 31 ambiguity codes"``."""
+    doubtful: bool = False
+    """Whether the alphabet was told by little: letters that DNA and proteins both have."""
+    dots: Dots | None = None
+    """Dots that were read as the first sequence's characters."""
+    has_parts: bool = False
+    """True if the file also names parts of the alignment."""
+
+    @property
+    def n_taxa(self) -> int:
+        """T."""
+        return len(self.names)
+
+    @property
+    def n_sites(self) -> int:
+        """Columns of the file; of codons a third of them."""
+        return int(self.characters.shape[1]) // self.alphabet.width
+
+
+def read_alignment(
+    source: Source, datatype: str | None = None, model_alphabet: Alphabet | None = None
+) -> Alignment:
+    """The alignment in a file, or the one given.
+
+    ``datatype`` (``"DNA"``, ``"AA"``, ``"BIN"``, ``"MULTI"``, ``"CODON"``) overrides what it looks
+    like; so does the alphabet of a model, where the data can be that.
+
+    Raises:
+        InputError: see the module's first lines.
+    """
+
+    def judge(characters: NDArray[np.uint8]) -> int:
+        """How good a reading is: 2 as the model wants it, 1 acceptable, 0 not."""
+        told = alphabet_named(datatype, characters) if datatype else None
+        alphabet = told or Letters.of(characters).alphabet(model_alphabet)
+        sound = (alphabet.covering([characters]).encode(characters) != UNKNOWN).all()
+        return int(sound) + int(sound and alphabet is model_alphabet)
+
+    sequences = read_sequences(source, judge)
+    refuse_few(sequences.names, sequences.path)
+    word = datatype or _word_of(sequences, model_alphabet)
+    forced = alphabet_named(word, sequences.characters) if word else None
+    letters = Letters.of(sequences.characters)
+    alphabet = forced or letters.alphabet(model_alphabet)
+    refuse_broken(alphabet, sequences.n_sites, "the alignment", sequences.path)
+    alphabet = alphabet.covering([sequences.characters])
+    sequences.refuse_unknown(alphabet)
+    return Alignment(
+        names=sequences.names,
+        characters=sequences.characters,
+        path=sequences.path,
+        alphabet=alphabet,
+        file_format=sequences.file_format,
+        seen=letters.seen(alphabet),
+        doubtful=not (forced or model_alphabet) and letters.doubtful,
+        dots=sequences.dots,
+        has_parts=sequences.lines.has_parts,
+    )
+
+
+def _word_of(sequences: Sequences, model_alphabet: Alphabet | None) -> str | None:
+    """The data type that the file itself names; a model says of how many states it is."""
+    word = sequences.lines.datatype
+    wider = model_alphabet is not None and model_alphabet not in (DNA, PROTEIN)
+    named_by_model = wider and word in (STANDARD, DNA.name)
+    return None if named_by_model else word

@@ -1,0 +1,294 @@
+"""The characters of sequence data and the codes that stand for them.
+
+A tip is one code per pattern, one byte each; `Alphabet.tip_table` expands a code to its tip
+vector. What a character means follows RAxML-NG (the `pll_map_nt` and `pll_map_aa` tables of
+libpll-2, src/maps.c):
+
+* DNA: IUPAC letters, ``U`` is ``T``, and ``- . ? N O X`` are gaps (any state).
+* Protein: ``B`` is N or D, ``Z`` is Q or E, ``J`` is I or L, and ``- . ? * X`` are gaps. ``U`` and
+  ``O`` (selenocysteine, pyrrolysine) are refused, as there.
+
+``.`` is a gap here; where it means "same as the first sequence", dots.py has put the letters in its
+place before. Case never matters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.system.errors import InputError
+from mltree.system.values import Value
+
+UNKNOWN = 255
+"""What `Alphabet.encode` gives for a character that the alphabet does not have."""
+
+
+class Alphabet(Value, eq=False):
+    """States, the codes that tips are stored as, and the characters that mean each code.
+
+    Letters: S states, C codes.
+    """
+
+    name: str
+    """``"DNA"``, ``"AA"`` or the caller's own."""
+    states: Sequence[str]
+    """The S states in the order of every model array: ``"ACGT"``, codons, or genotypes."""
+    symbols: Sequence[str]
+    """``symbols[c]`` is what is written for code c: a character, or three of a codon."""
+    tip_table: NDArray[np.float64]
+    """f64 [C, S]: row c is the tip vector of code c, 1 where the state is possible, else 0."""
+    code_of: NDArray[np.uint8]
+    """u8 [256]: code of each byte, `UNKNOWN` where the byte is no character of this alphabet."""
+    gap_code: int
+    """The code whose tip vector is all ones."""
+
+    width = 1
+    """Characters of a file that make a site."""
+
+    @classmethod
+    def of_states(
+        cls,
+        name: str,
+        states: str,
+        *,
+        ambiguities: Mapping[str, str] | None = None,
+        gaps: str = "-?",
+    ) -> Alphabet:
+        """An alphabet of any S: codes 0..S-1 are the states, then the ambiguities, then the gap.
+
+        `ambiguities` maps a character to the states that it may be; `gaps` lists the characters
+        that may be any state, the canonical one first.
+        """
+        characters = {state: state for state in states} | dict(ambiguities or {})
+        return cls.of_characters(name, states, characters, gaps=gaps)
+
+    @classmethod
+    def of_characters(
+        cls,
+        name: str,
+        states: Sequence[str],
+        characters: Mapping[str, Sequence[str]],
+        *,
+        gaps: str,
+        aliases: Mapping[str, str] | None = None,
+    ) -> Alphabet:
+        """An alphabet whose codes are characters in their order, each some states, then the gap."""
+        symbols = "".join(characters) + gaps[0]
+        meanings = [*characters.values(), states]
+        return cls._build(name, states, symbols, meanings, gaps=gaps, aliases=aliases)
+
+    @classmethod
+    def of_bitmasks(
+        cls, name: str, states: str, *, symbols: str, gaps: str, aliases: Mapping[str, str]
+    ) -> Alphabet:
+        """An alphabet whose code *is* the set of possible states: bit s set, state s possible.
+
+        `symbols` has one character for each of the 2^S codes. Code 0 (no state) is never made by
+        `encode`; its row of the table is all ones, so that padding lanes stay harmless.
+        """
+        full = len(symbols) - 1
+        meanings = [
+            "".join(state for bit, state in enumerate(states) if (code or full) >> bit & 1)
+            for code in range(len(symbols))
+        ]
+        return cls._build(name, states, symbols, meanings, gaps=gaps, aliases=aliases)
+
+    @classmethod
+    def _build(
+        cls,
+        name: str,
+        states: Sequence[str],
+        symbols: str,
+        meanings: Sequence[Sequence[str]],
+        *,
+        gaps: str,
+        aliases: Mapping[str, str] | None = None,
+    ) -> Alphabet:
+        table = np.array([[float(state in meaning) for state in states] for meaning in meanings])
+        gap_code = len(symbols) - 1
+        is_padding = len(meanings[0]) > 1
+        codes = {symbol: code for code, symbol in enumerate(symbols) if code or not is_padding}
+        codes |= dict.fromkeys(gaps, gap_code)
+        codes |= {alias: codes[symbol] for alias, symbol in (aliases or {}).items()}
+        code_of = np.full(256, UNKNOWN, np.uint8)
+        for symbol, code in codes.items():
+            code_of[ord(symbol.lower())] = code_of[ord(symbol.upper())] = code
+        table.setflags(write=False)
+        code_of.setflags(write=False)
+        return cls(name, states, symbols, table, code_of, gap_code)
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return len(self.states)
+
+    @property
+    def n_codes(self) -> int:
+        """C."""
+        return len(self.symbols)
+
+    @property
+    def state_masks(self) -> NDArray[np.uint64]:
+        """u64 [C]: the tip vectors as bit sets, bit s for state s (S ≤ 64)."""
+        bits = np.left_shift(np.uint64(1), np.arange(self.n_states, dtype=np.uint64))
+        masks: NDArray[np.uint64] = (self.tip_table.astype(np.uint64) * bits).sum(
+            axis=1, dtype=np.uint64
+        )
+        return masks
+
+    @cached_property
+    def state_codes(self) -> NDArray[np.uint8]:
+        """u8 [S]: the code that tells each state best: by itself, unless no character does."""
+        sizes = self.tip_table.sum(axis=1, keepdims=True)
+        best: NDArray[np.intp] = np.where(self.tip_table > 0.0, sizes, np.inf).argmin(axis=0)
+        return best.astype(np.uint8)
+
+    @cached_property
+    def certain_codes(self) -> NDArray[np.uint8]:
+        """u8, ascending: the codes that tell as much as any: those of `state_codes`, each once."""
+        return np.flatnonzero(np.bincount(self.state_codes)).astype(np.uint8)
+
+    def is_spelled_as(self, other: Alphabet) -> bool:
+        """Whether all its characters are another's too, as those of codons are nucleotides'."""
+        return bool((other.code_of[self.code_of != UNKNOWN] != UNKNOWN).all())
+
+    def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Codes u8 [..., sites] of ASCII characters, any case; `UNKNOWN` where there is none."""
+        return _translated(raw, self.code_of.tobytes())
+
+    def decode(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Canonical ASCII characters of codes u8 [..., sites], `width` a site."""
+        written = np.frombuffer("".join(self.symbols).encode("ascii"), np.uint8)
+        characters: NDArray[np.uint8] = written.reshape(-1, self.width)[codes]
+        return characters.reshape(*codes.shape[:-1], -1)
+
+    def covering(self, _blocks: Iterable[NDArray[np.uint8]], /) -> Alphabet:
+        """The alphabet with a code for whatever occurs in characters u8 [T, sites width]."""
+        return self
+
+
+def _translated(raw: NDArray[np.uint8], table: bytes) -> NDArray[np.uint8]:
+    """table[raw]; `bytes.translate` is twenty times as fast as indexing with bytes."""
+    return np.frombuffer(raw.tobytes().translate(table), np.uint8).reshape(raw.shape)
+
+
+DNA = Alphabet.of_bitmasks(
+    "DNA",
+    "ACGT",
+    symbols="?ACMGRSVTWYHKDB-",
+    gaps="-.?NOX",
+    aliases={"U": "T"},
+)
+"""Codes are bitmasks: A = 1, C = 2, G = 4, T = 8; gap 15."""
+
+PROTEIN = Alphabet.of_states(
+    "AA",
+    "ARNDCQEGHILKMFPSTWYV",
+    ambiguities={"B": "ND", "Z": "QE", "J": "IL"},
+    gaps="-.?*X",
+)
+"""Codes 0..19 are the states, B = 20, Z = 21, J = 22, gap 23."""
+
+
+# Diploid genotypes: the two nucleotides that a cell has at a site, as IUPAC's letters tell them.
+#
+# ``A`` is A/A, ``M`` A/C, and so on. Of GT10 states are pairs without an order. Those of GT16 have
+# one, a nucleotide for either chromosome; no letter tells which is where, so that ``M`` may be A|C
+# or C|A. States and letters are RAxML-NG's and CellPhy's (``pll_map_gt10`` and ``pll_map_gt16`` of
+# libpll-2, src/maps.c); letters for three nucleotides are none here.
+
+HETEROZYGOTES = {"M": "AC", "R": "AG", "W": "AT", "S": "CG", "Y": "CT", "K": "GT"}
+"""The nucleotides of each letter."""
+
+_GENOTYPE_GAPS = "-.?NOX"
+_GENOTYPE = re.compile(r"(?:GT|DIPLOID)(10|16)")
+
+
+def _alphabet(name: str, *, phased: bool) -> Alphabet:
+    same = {base: [2 * base] for base in DNA.states}
+    different = {
+        letter: [pair, pair[::-1]] if phased else [pair] for letter, pair in HETEROZYGOTES.items()
+    }
+    letters = same | different
+    states = [pair for of_letter in letters.values() for pair in of_letter[:1]]
+    states += [pair for of_letter in letters.values() for pair in of_letter[1:]]
+    return Alphabet.of_characters(name, states, letters, gaps=_GENOTYPE_GAPS, aliases={"U": "T"})
+
+
+UNPHASED = _alphabet("GT10", phased=False)
+"""AA CC GG TT AC AG AT CG CT GT; codes are those, then the gap."""
+
+PHASED = _alphabet("GT16", phased=True)
+"""The same, and CA GA TA GC TC TG; codes are those of `UNPHASED`."""
+
+
+def genotypes_named(word: str) -> Alphabet | None:
+    """The alphabet of ``GT10`` or ``GT16``, in capitals; None for other words."""
+    match = _GENOTYPE.fullmatch(word)
+    return match and (UNPHASED if match[1] == "10" else PHASED)
+
+
+def genotype_hint() -> str:
+    """What is said of a letter that is no genotype."""
+    pairs = " ".join(f"{letter}={pair[0]}/{pair[1]}" for letter, pair in HETEROZYGOTES.items())
+    return f"genotypes are A C G T and {pairs}; unknown ones {' '.join(_GENOTYPE_GAPS)}"
+
+
+# Binary and multistate characters: morphology, presence and absence, recoded sequences.
+#
+# Symbols and their order are RAxML-NG's: digits, letters, then punctuation, 64 in all; a character
+# with S states has the first S of them. ``-``, ``?`` and ``.`` are gaps (any state).
+
+SYMBOLS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ!\"#$%&'()*+,/:;<=>@[\\]^_{|}~"
+"""The state of each, by its place."""
+
+MAX_STATES = len(SYMBOLS)
+
+_GAPS = "-?."
+_NAME = re.compile(r"MULTI([0-9]{1,9})")
+
+BINARY = Alphabet.of_states("BIN", SYMBOLS[:2], gaps=_GAPS)
+"""Codes 0 and 1 are the states, 2 the gap."""
+
+
+@cache
+def multistate(states: int) -> Alphabet:
+    """The alphabet of so many states, 2 to 64: the very same one at every call."""
+    return Alphabet.of_states(f"MULTI{states}", SYMBOLS[:states], gaps=_GAPS)
+
+
+def characters_named(name: str) -> Alphabet | None:
+    """The alphabet with the name that RAxML-NG's models have: ``BIN``, ``MULTI6``; None for others.
+
+    Raises:
+        InputError: there are no characters of so many states.
+    """
+    if name == BINARY.name:
+        return BINARY
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    if not 2 <= int(match[1]) <= MAX_STATES:
+        raise InputError(f"{name}: a character has 2 to {MAX_STATES} states")
+    return multistate(int(match[1]))
+
+
+def is_coded(counts: NDArray[np.int64]) -> bool:
+    """Whether characters (i64 [256], how many of each) are digits rather than letters."""
+    digits = counts[ord("0") : ord("9") + 1].sum()
+    return bool(digits > counts[ord("A") : ord("Z") + 1].sum())
+
+
+def states_in(counts: NDArray[np.int64]) -> Alphabet:
+    """The smallest alphabet for characters (i64 [256], how many of each).
+
+    It is binary where there are but 0 and 1. What is no symbol at all does not count.
+    """
+    present = [place for place, symbol in enumerate(SYMBOLS) if counts[ord(symbol)]]
+    states = max(present, default=1) + 1
+    return BINARY if states <= 2 else multistate(states)

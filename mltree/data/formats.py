@@ -1,0 +1,636 @@
+"""The formats of alignments but NEXUS: FASTA, PHYLIP, Clustal, Stockholm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.data.source import WHITESPACE, fold
+from mltree.system.errors import InputError
+from mltree.system.values import Value
+
+# What a format's reader makes of a file, before anyone asks whether it is a good alignment.
+
+
+class Lines(Value):
+    """The non-blank lines of a file and where they stand in it."""
+
+    path: str
+    text: list[bytes]
+    numbers: Sequence[int]
+    """Line numbers, from 1."""
+    file_format: str = "FASTA"
+    """The file's format, where its lines were made FASTA's (:mod:`mltree.data.alignments`)."""
+    datatype: str | None = None
+    """``"DNA"`` or ``"AA"`` where the file itself says so."""
+    has_parts: bool = False
+    """True if the file also names parts of the alignment; the reader passes them over."""
+
+    @classmethod
+    def of(cls, path: str, text: bytes) -> Lines:
+        """The lines of `text`, blank ones left out."""
+        lines = text.split(b"\n")
+        if lines and not lines[-1]:
+            lines.pop()
+        if all(lines) and not any(map(bytes.isspace, lines)):
+            return cls(path, lines, range(1, len(lines) + 1))
+        kept = [(number, line) for number, line in enumerate(lines, 1) if line.strip(WHITESPACE)]
+        return cls(path, [line for _, line in kept], [number for number, _ in kept])
+
+    def error(self, message: str, line: int, *, hint: str | None = None) -> InputError:
+        """An InputError at the line with this index."""
+        return InputError(message, file=self.path, line=self.numbers[line], hint=hint)
+
+
+class Reading(Value):
+    """One way to read a file: T names and rows, and where each row came from."""
+
+    file_format: str
+    """``"FASTA"``, ``"PHYLIP interleaved"``, …"""
+    names: list[bytes]
+    rows: list[bytes]
+    """Sequences in upper case without white space, of any length so far."""
+    pieces: list[Sequence[int]]
+    """For each row the indices of its lines; the first of a PHYLIP row starts with the name."""
+    name_width: list[int]
+    """Bytes at the start of a row's first line that are no sequence."""
+
+    def piece_lengths(self, lines: Lines, row: int) -> list[int]:
+        """Sequence characters on each of a row's lines."""
+        first, *rest = (lines.text[line] for line in self.pieces[row])
+        parts = [first[self.name_width[row] :], *rest]
+        return [len(part.translate(None, WHITESPACE)) for part in parts]
+
+    def line_of(self, lines: Lines, row: int, site: int) -> int:
+        """Index of the line that holds the character of a row at a site (from 0)."""
+        ends = accumulate(self.piece_lengths(lines, row))
+        return next(line for line, end in zip(self.pieces[row], ends, strict=True) if site < end)
+
+    def end_of(self, row: int) -> int:
+        """Index of a row's last line."""
+        return self.pieces[row][-1]
+
+
+# The rows of an alignment as a format's reader finds them, piece by piece.
+
+
+@dataclass
+class Rows:
+    """Pieces of sequence by taxon, in the order of the file."""
+
+    file_format: str
+    datatype: str | None = None
+    """``"DNA"`` or ``"AA"`` where the file says so."""
+    pieces: dict[bytes, list[tuple[int, bytes]]] = field(default_factory=dict)
+    """For each name the index of each line with a piece of its sequence, and the piece."""
+    has_parts: bool = False
+    """True if the file also names parts of the alignment."""
+
+    def add(self, name: bytes, line: int, piece: bytes) -> None:
+        """Append a piece to a taxon's sequence."""
+        self.pieces.setdefault(name, []).append((line, piece))
+
+    def records(self, lines: Lines) -> Lines:
+        """The rows as lines of FASTA, numbered as in the file.
+
+        Raises:
+            InputError: a piece of sequence would be something else there.
+        """
+        text: list[bytes] = []
+        numbers: list[int] = []
+        for name, pieces in self.pieces.items():
+            text.append(b">" + b"_".join(name.split()))
+            numbers.append(lines.numbers[pieces[0][0]])
+            for line, piece in pieces:
+                if piece.startswith((b">", b";")):
+                    shown = piece[:1].decode()
+                    raise lines.error(f"{shown!r} where a sequence is expected", line)
+                if piece:
+                    text.append(piece)
+                    numbers.append(lines.numbers[line])
+        if not text:
+            raise lines.error("no sequences", 0, hint="is it truncated?")
+        return Lines(
+            lines.path, text, numbers, self.file_format, self.datatype, has_parts=self.has_parts
+        )
+
+
+# What a ``.`` means: a gap, or the character of the first sequence at that site.
+#
+# PHYLIP, PhyML and PAML take it for the latter, and refuse it in the first sequence; RAxML-NG and
+# IQ-TREE take it for a gap, as profile and rRNA alignments write it. No file says which. But
+# programs that write dots for repeated characters write one for every such character: a sequence
+# with dots then never repeats the first one's letter itself, while sequences with gaps do all the
+# time.
+
+CHANCE = 0.05
+"""Share of letters that two unrelated proteins have in common; DNA has a quarter. Fewer, but some,
+and dots mean neither throughout."""
+
+_DOT = ord(".")
+
+
+class Dots(Value):
+    """Dots that stood for the first sequence's characters, and where the first one is."""
+
+    count: int
+    taxon: int
+    """Its row."""
+    site: int
+    """From 0."""
+
+
+def spelled_out(characters: NDArray[np.uint8], path: str) -> tuple[NDArray[np.uint8], Dots | None]:
+    """u8 [T, sites] with the first sequence's characters for dots, if that is what they mean.
+
+    Raises:
+        InputError: they could mean either.
+    """
+    first = characters[0]
+    rows = [n for n, row in enumerate(characters) if (row == _DOT).any()]
+    if not rows or rows[0] == 0:
+        return characters, None
+    alike = different = 0
+    for row in characters[rows]:
+        both = _is_letter(first) & _is_letter(row)
+        alike += int(np.count_nonzero(both & (row == first)))
+        different += int(np.count_nonzero(both & (row != first)))
+    if alike > CHANCE * (alike + different):
+        return characters, None
+    if alike:
+        raise InputError(
+            "'.' can be read as a gap and as the first sequence's character",
+            file=path,
+            hint="write '-' for gaps, or the letters themselves",
+        )
+    dots = characters == _DOT
+    taxon, site = divmod(int(dots.argmax()), len(first))
+    return np.where(dots, first, characters), Dots(int(np.count_nonzero(dots)), taxon, site)
+
+
+def _is_letter(row: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    letters: NDArray[np.bool_] = (row >= ord("A")) & (row <= ord("Z"))
+    return letters
+
+
+# FASTA: ``>name`` and any number of sequence lines for each taxon.
+#
+# The name ends at the first white space; the rest of its line is a description and ignored, and so
+# are lines that begin with ``;``, the comments of Pearson's first format.
+
+
+def read_fasta(lines: Lines) -> Reading:
+    """Every record of the file, rows of any length.
+
+    Raises:
+        InputError: something else comes before the first record.
+    """
+    kept = [n for n, line in enumerate(lines.text) if not line.startswith(b";")]
+    starts = [place for place, n in enumerate(kept) if lines.text[n].startswith(b">")]
+    if not starts or starts[0] > 0:
+        raise lines.error("no '>' with a name before it", kept[0] if kept else 0)
+    pieces = [kept[a:b] for a, b in zip(starts, [*starts[1:], len(kept)], strict=True)]
+    heads = [lines.text[head] for head, *_ in pieces]
+    return Reading(
+        file_format=lines.file_format,
+        names=[(head[1:].split(None, 1) or [b""])[0] for head in heads],
+        rows=[fold([lines.text[n] for n in rest]) for _, *rest in pieces],
+        pieces=list(pieces),
+        name_width=[len(head) for head in heads],
+    )
+
+
+# PHYLIP: a header with the numbers of taxa and sites, then names and sequences.
+#
+# The format never says which of its dialects a file is in, so each is tried, and every reading that
+# gives each row the promised number of sites is handed on:
+#
+# * interleaved (a block of T lines, then more blocks without names) or sequential (each taxon's
+#   lines together); with one line per taxon the two are the same. An ``I`` or ``S`` behind the two
+#   numbers, as old PHYLIP programs want it, decides;
+# * relaxed names (up to the first white space), strict ones (the first ten characters), or PAML's
+#   (up to two blanks or a tab). Blanks inside a name become ``_``, as in Newick.
+#
+# Readings that find the same names and sequences are one. White space inside sequences never
+# counts.
+
+STRICT_NAME_WIDTH = 10
+
+Splitter = Callable[[bytes], tuple[bytes, int]]
+"""A taxon's first line → its name and the bytes that the name takes up."""
+
+_HEADER = re.compile(rb"\s*(\d{1,11})\s+(\d{1,11})\s*([ISis]?)\s*")
+_SPACED_NAME = re.compile(rb"\s*(\S+(?: \S+)*)(?:  |\s*\t|\s*$)")
+_LAYOUTS = {b"I": "interleaved", b"S": "sequential"}
+
+
+class Header(Value):
+    """What the first line promises."""
+
+    taxa: int
+    sites: int
+    file_format: str | None = None
+    """``"interleaved"`` or ``"sequential"`` where an ``I`` or ``S`` says so."""
+
+    @classmethod
+    def of(cls, line: bytes) -> Header | None:
+        """The header that a line is; None if it is none."""
+        match = _HEADER.fullmatch(line)
+        if match is None:
+            return None
+        return cls(int(match[1]), int(match[2]), _LAYOUTS.get(match[3].upper()))
+
+
+def relaxed_name(line: bytes) -> tuple[bytes, int]:
+    """The name up to the first white space."""
+    fields = line.split(None, 1)
+    rest = len(fields[1]) if len(fields) > 1 else 0
+    return fields[0], len(line) - rest
+
+
+def strict_name(line: bytes) -> tuple[bytes, int]:
+    """The name in the first ten characters."""
+    return b"_".join(line[:STRICT_NAME_WIDTH].split()), min(STRICT_NAME_WIDTH, len(line))
+
+
+def spaced_name(line: bytes) -> tuple[bytes, int]:
+    """The name up to two blanks, a tab or the line's end; single blanks belong to it (PAML)."""
+    match = _SPACED_NAME.match(line)
+    if match is None:
+        return relaxed_name(line)
+    return b"_".join(match[1].split()), match.end()
+
+
+_STYLES: tuple[tuple[str, Splitter], ...] = (
+    ("relaxed", relaxed_name),
+    ("strict names", strict_name),
+    ("names with blanks", spaced_name),
+)
+
+
+class _Guess(Value):
+    """A way to read a file: the lines of each taxon, and what its name takes of the first."""
+
+    file_format: str
+    style: str
+    spans: list[range]
+    heads: list[tuple[bytes, int]]
+    """Name and width of each taxon's first line."""
+    skipped: list[int]
+    """Characters in that width, white space not counted."""
+
+    def fits(self, lengths: list[int], sites: int) -> bool:
+        """Whether every row has the promised number of sites."""
+        rows = zip(self.spans, self.skipped, strict=True)
+        return all(sum(lengths[line] for line in span) - skip == sites for span, skip in rows)
+
+    def finds(self) -> object:
+        """Equal for guesses that find the same names and sequences."""
+        names = tuple(name for name, _ in self.heads)
+        return tuple(map(tuple, self.spans)), names, tuple(self.skipped)
+
+
+def phylip_readings(lines: Lines, header: Header) -> list[Reading]:
+    """The different readings that give every row as many sites as the header promises."""
+    if not 0 < header.taxa < len(lines.text):
+        return []
+    lengths = _lengths(lines)
+    guesses = [
+        guess for guess in _guesses(lines, lengths, header) if guess.fits(lengths, header.sites)
+    ]
+    different: dict[object, _Guess] = {}
+    for guess in guesses:
+        different.setdefault(guess.finds(), guess)
+    return [_assemble(lines, guess) for guess in different.values()]
+
+
+def _guesses(lines: Lines, lengths: list[int], header: Header) -> Iterator[_Guess]:
+    for style, split in _STYLES:
+        if header.file_format != "sequential" and (len(lines.text) - 1) % header.taxa == 0:
+            yield _plan(lines, _blocks(lines, header), split, "interleaved", style)
+        if header.file_format != "interleaved":
+            spans, left = _runs(lines, lengths, header, split)
+            if left == 0 and len(spans) == header.taxa and spans[-1].stop == len(lines.text):
+                yield _plan(lines, spans, split, "sequential", style)
+
+
+def _plan(
+    lines: Lines, spans: list[range], split: Splitter, file_format: str, style: str = "relaxed"
+) -> _Guess:
+    firsts = [lines.text[span.start] for span in spans]
+    heads = [split(line) for line in firsts]
+    skipped = [_length(line[:width]) for line, (_, width) in zip(firsts, heads, strict=True)]
+    return _Guess(file_format, style, spans, heads, skipped)
+
+
+def _blocks(lines: Lines, header: Header) -> list[range]:
+    """Line i of every block belongs to taxon i."""
+    return [range(1 + row, len(lines.text), header.taxa) for row in range(header.taxa)]
+
+
+def _runs(
+    lines: Lines, lengths: list[int], header: Header, split: Splitter
+) -> tuple[list[range], int]:
+    """The lines of each taxon, which takes lines until it has all its sites.
+
+    Also how many sites the last taxon still lacks; negative if its last line has too many, and
+    then the reading ends there.
+    """
+    spans: list[range] = []
+    line, missing = 1, 0
+    while line < len(lines.text) and len(spans) < header.taxa and missing == 0:
+        start = line
+        width = split(lines.text[line])[1]
+        missing = header.sites + _length(lines.text[line][:width])
+        while line < len(lines.text) and (missing > 0 or line == start):
+            missing -= lengths[line]
+            line += 1
+        spans.append(range(start, line))
+    return spans, missing
+
+
+def interleaved(lines: Lines, header: Header) -> Reading:
+    """The file read as blocks with relaxed names, whether that fits or not."""
+    return _assemble(lines, _plan(lines, _blocks(lines, header), relaxed_name, "interleaved"))
+
+
+def sequential_spans(lines: Lines, header: Header) -> tuple[list[range], int]:
+    """The lines of each taxon with relaxed names, and what the last one lacks; see `_runs`."""
+    return _runs(lines, _lengths(lines), header, relaxed_name)
+
+
+def _lengths(lines: Lines) -> list[int]:
+    return [_length(line) for line in lines.text]
+
+
+def _length(text: bytes) -> int:
+    """Characters but for white space."""
+    return len(text.translate(None, WHITESPACE))
+
+
+def _assemble(lines: Lines, guess: _Guess) -> Reading:
+    rows = [
+        fold([lines.text[span.start][width:], *lines.text[_after_first(span)]])
+        for span, (_, width) in zip(guess.spans, guess.heads, strict=True)
+    ]
+    one_line = all(len(span) == 1 for span in guess.spans)
+    return Reading(
+        file_format=("PHYLIP" if one_line else f"PHYLIP {guess.file_format}")
+        + ("" if guess.style == "relaxed" else f", {guess.style}"),
+        names=[name for name, _ in guess.heads],
+        rows=rows,
+        pieces=list(guess.spans),
+        name_width=[width for _, width in guess.heads],
+    )
+
+
+def _after_first(span: range) -> slice:
+    """The indices of a span but the first, as a slice."""
+    return slice(span.start + span.step, span.stop, span.step)
+
+
+# Why a PHYLIP file does not fit its header: the one line that a user needs to mend it.
+
+HEADER_HINT = "the first line must be the number of taxa and the number of sites"
+
+
+def phylip_misfit(lines: Lines) -> InputError:
+    """The likeliest fault of a file that has no reading."""
+    header = Header.of(lines.text[0])
+    if header is None:
+        return lines.error("not a PHYLIP header", 0, hint=HEADER_HINT)
+    if not header.taxa or not header.sites:
+        return lines.error(
+            f"the header says {header.taxa} taxa and {header.sites} sites", 0, hint=HEADER_HINT
+        )
+    fault = _other_format(lines, header) or _second_alignment(lines)
+    return fault or _repeated_names(lines, header) or _wrong_numbers(lines, header)
+
+
+def _other_format(lines: Lines, header: Header) -> InputError | None:
+    """The file fits without its ``I`` or ``S``."""
+    fitting = (
+        phylip_readings(lines, replace(header, file_format=None)) if header.file_format else []
+    )
+    if not fitting:
+        return None
+    return lines.error(
+        f"the header says {header.file_format}, but the file only fits as {fitting[0].file_format}",
+        0,
+        hint="correct the letter behind the two numbers, or take it away",
+    )
+
+
+def _second_alignment(lines: Lines) -> InputError | None:
+    """Another header further down."""
+    second = next((n for n, line in enumerate(lines.text) if n and Header.of(line)), None)
+    if second is None:
+        return None
+    return lines.error("another alignment begins", second, hint="give one alignment a file")
+
+
+def _repeated_names(lines: Lines, header: Header) -> InputError | None:
+    """Blocks that all begin with the names; PHYLIP's own programs take them for sequence."""
+    names = [relaxed_name(line)[0] for line in lines.text[1:]]
+    first, rest = names[: header.taxa], names[header.taxa :]
+    if not rest or len(rest) % header.taxa or rest != first * (len(rest) // header.taxa):
+        return None
+    return lines.error(
+        "the names are repeated in every block",
+        1 + header.taxa,
+        hint="only the first block of an interleaved file has names",
+    )
+
+
+def _wrong_numbers(lines: Lines, header: Header) -> InputError:
+    """Too many or too few taxa or sites."""
+    found = len(lines.text) - 1
+    if found < header.taxa or (found > header.taxa and _all_whole(lines, header, found)):
+        return _wrong_taxa(lines, header, found, min(found, header.taxa + 1))
+    if found == header.taxa or _looks_interleaved(lines, header):
+        return _wrong_rows(lines, header, interleaved(lines, header))
+    return _wrong_sequence(lines, header)
+
+
+def _all_whole(lines: Lines, header: Header, found: int) -> bool:
+    """Every line is a name and a whole sequence."""
+    rows = interleaved(lines, Header(found, header.sites)).rows
+    return all(len(row) == header.sites for row in rows)
+
+
+def _looks_interleaved(lines: Lines, header: Header) -> bool:
+    """Blocks of T lines, and the first taxon's lines do not come out if they are read in turn."""
+    spans, missing = sequential_spans(lines, header)
+    blocks = (len(lines.text) - 1) % header.taxa == 0
+    return blocks and len(spans) == 1 and missing != 0
+
+
+def _wrong_taxa(lines: Lines, header: Header, found: int, line: int) -> InputError:
+    return lines.error(
+        f"the header says {header.taxa} taxa, but {found} follow",
+        line,
+        hint="the file is truncated or its first line is wrong",
+    )
+
+
+def _wrong_rows(lines: Lines, header: Header, reading: Reading) -> InputError:
+    """Rows of the wrong length: all alike (then the header is wrong), or the first such row."""
+    lengths = [len(row) for row in reading.rows]
+    if len(set(lengths)) == 1 and lengths[0]:
+        return lines.error(
+            f"the header says {header.sites} sites, but every row has {lengths[0]}",
+            0,
+            hint="correct the first line",
+        )
+    row = next(row for row, length in enumerate(lengths) if length != header.sites)
+    line = _odd_line(lines, reading, row, header.sites)
+    return _taxon_error(lines, header, reading.names[row], f"has {lengths[row]}", line)
+
+
+def _odd_line(lines: Lines, reading: Reading, row: int, sites: int) -> int:
+    """The line of a row that differs in length from that of a row that is right; else its last."""
+    for other, text in enumerate(reading.rows):
+        if len(text) == sites:
+            mine = reading.piece_lengths(lines, row)
+            theirs = reading.piece_lengths(lines, other)
+            pairs = zip(reading.pieces[row], mine, theirs, strict=False)
+            return next((line for line, a, b in pairs if a != b), reading.end_of(row))
+    return reading.end_of(row)
+
+
+def _wrong_sequence(lines: Lines, header: Header) -> InputError:
+    """Several lines a taxon, one taxon after the other: where that stops working."""
+    spans, missing = sequential_spans(lines, header)
+    last = spans[-1]
+    if missing:
+        name = relaxed_name(lines.text[last.start])[0]
+        return _taxon_error(lines, header, name, _so_far(lines, last, header, missing), last[-1])
+    if len(spans) < header.taxa:
+        return _wrong_taxa(lines, header, len(spans), last[-1])
+    return lines.error(
+        f"more lines follow the last of the {header.taxa} taxa that the header says",
+        last.stop,
+        hint="correct the first line, or give one alignment a file",
+    )
+
+
+def _so_far(lines: Lines, span: range, header: Header, missing: int) -> str:
+    """Where a taxon's sites go past the promised number, or that they end before it."""
+    total = header.sites - missing
+    if missing > 0 or len(span) == 1:
+        return f"has {total}"
+    before = total - len(lines.text[span[-1]].translate(None, WHITESPACE))
+    return f"has {before} up to line {lines.numbers[span[-2]]} and {total} with the next"
+
+
+def _taxon_error(lines: Lines, header: Header, name: bytes, found: str, line: int) -> InputError:
+    taxon = name.decode("utf-8", "replace")
+    return InputError(
+        f"the header says {header.sites} sites, but taxon {taxon} {found}",
+        file=lines.path,
+        line=lines.numbers[line],
+        taxon=taxon,
+        hint="every row must be as long as the header says",
+    )
+
+
+# Clustal: a line that says so, then blocks of ``name sequence [count]`` and a line of marks.
+#
+# Every block has every name, in the same order. The count that some programs add is of the row's
+# letters so far, and has to be right: it is what tells a truncated or edited file.
+
+MARKS = b" *:.\t\r"
+"""What stands below a block: how well its columns are conserved."""
+
+GAPS = b"-."
+
+
+def clustal_rows(lines: Lines) -> Rows:
+    """The alignment of a file.
+
+    Raises:
+        InputError: a block lacks a name or has it elsewhere, a count is wrong, or a line is neither
+            row nor marks.
+    """
+    rows = Rows("Clustal")
+    found = [
+        (n, line.split())
+        for n, line in enumerate(lines.text)
+        if n and not (line[:1] in b" \t" and not line.strip(MARKS))
+    ]
+    names = _first_block([fields[0] for _, fields in found])
+    letters = dict.fromkeys(names, 0)
+    for place, (n, fields) in enumerate(found):
+        expected = names[place % len(names)]
+        if fields[0] != expected:
+            raise _other_name(lines, n, fields[0], expected)
+        if len(fields) not in (2, 3):
+            raise lines.error("not a name, a sequence and perhaps a count", n)
+        rows.add(fields[0], n, fields[1])
+        letters[expected] += len(fields[1].translate(None, GAPS))
+        if len(fields) == 3:
+            _check_count(lines, n, fields[2], letters[expected])
+    if found and len(found) % len(names):
+        missing = names[len(found) % len(names)].decode("utf-8", "replace")
+        raise lines.error(f"the last block has no {missing}", found[-1][0], hint="is it truncated?")
+    return rows
+
+
+def _first_block(names: list[bytes]) -> list[bytes]:
+    """The names up to the first that comes again."""
+    seen: dict[bytes, None] = {}
+    for name in names:
+        if name in seen:
+            break
+        seen[name] = None
+    return list(seen)
+
+
+def _other_name(lines: Lines, line: int, name: bytes, expected: bytes) -> InputError:
+    shown, wanted = (n.decode("utf-8", "replace") for n in (name, expected))
+    hint = "every block has the names of the first, in its order"
+    return lines.error(f"{shown} where {wanted} is expected", line, hint=hint)
+
+
+def _check_count(lines: Lines, line: int, count: bytes, letters: int) -> None:
+    if not count.isdigit() or count.lstrip(b"0") != str(letters).encode().lstrip(b"0"):
+        shown = count.decode("utf-8", "replace")
+        message = f"the count says {shown}, but the row has {letters} letters so far"
+        raise lines.error(message, line, hint="is the file edited or truncated?")
+
+
+# Stockholm (Pfam, Rfam, HMMER): ``name sequence`` lines in one block or more, then ``//``.
+#
+# Lines that begin with ``#`` are annotation and say nothing about the characters. ``.`` is a gap
+# here, never a repeated character (HMMER's manual: gaps in columns of insertions).
+
+END = b"//"
+
+
+def stockholm_rows(lines: Lines) -> Rows:
+    """The one alignment of a file.
+
+    Raises:
+        InputError: it does not end, another one follows, or a line is neither row nor annotation.
+    """
+    rows = Rows("Stockholm")
+    ends = [n for n, line in enumerate(lines.text) if line.strip() == END]
+    if not ends:
+        raise lines.error("the alignment does not end with //", -1, hint="is it truncated?")
+    if ends[0] + 1 < len(lines.text):
+        hint = "give one alignment a file"
+        raise lines.error("another alignment begins", ends[0] + 1, hint=hint)
+    for n, line in enumerate(lines.text[: ends[0]]):
+        if line.startswith(b"#"):
+            continue
+        fields = line.split()
+        if len(fields) != 2:
+            raise lines.error("neither a name and a sequence nor annotation (#=G…)", n)
+        name, piece = fields
+        rows.add(name, n, piece.replace(b".", b"-"))
+    return rows

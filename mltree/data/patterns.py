@@ -1,0 +1,425 @@
+"""Site patterns: the distinct columns of an alignment, with how often each occurs.
+
+Taxa are sorted by name and patterns lexicographically by their codes, so that neither the order
+of taxa nor the order of sites in the file can change any result.
+
+Columns are packed big-endian into 64-bit words (16 taxa each where codes fit four bits, else 8)
+and sorted word by word: an integer sort, no comparison of byte strings. 100 taxa x 1 M sites take
+less than a second, and as many characters in 1,000 parts no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.data.alignments import Alignment
+from mltree.data.alphabet import Alphabet
+from mltree.system.errors import InputError
+from mltree.system.process import in_blocks
+from mltree.system.values import Value
+
+if TYPE_CHECKING:
+    from mltree.data.site_frequencies import SiteSystems
+
+
+# Data of which sites without any change were left out: which, and what their model has to know.
+#
+# Morphological characters and SNPs are collected because they vary. Their likelihood is corrected
+# for that with the probabilities of the patterns that cannot be among them: one constant pattern
+# for each state, of genotypes for each letter (:mod:`mltree.likelihood.ascertainment` has the
+# formulas). They stand behind the patterns of their part, with weight 0, so that nothing which
+# counts sites sees them.
+
+MOST_SITES = 10
+"""Constant sites that an error names."""
+
+
+class Correction(StrEnum):
+    """What is known of the sites that were left out; the names are RAxML-NG's."""
+
+    LEWIS = "LEWIS"
+    """Nothing but that they were constant (Lewis 2001, Syst. Biol. 50:913-925)."""
+    FELSENSTEIN = "FELS"
+    """How many there were (Felsenstein, in Leaché et al. 2015, Syst. Biol. 64:1032-1047)."""
+    STAMATAKIS = "STAM"
+    """How many there were of each state (Stamatakis, in Leaché et al. 2015)."""
+
+
+class Ascertainment(Value):
+    """That constant sites were left out, and how many."""
+
+    correction: Correction
+    counts: tuple[float, ...] = ()
+    """Sites: none, one number, or one for each state."""
+
+    @property
+    def text(self) -> str:
+        """As a term of a model: ``+ASC_FELS{1000}``."""
+        given = "/".join(f"{count:g}" for count in self.counts)
+        return f"+ASC_{self.correction}" + (f"{{{given}}}" if given else "")
+
+
+class Unseen(Value):
+    """Where the constant patterns of a part are, one for each of its alphabet's `certain_codes`."""
+
+    part: int
+    first: int
+    """The first of them; the part ends with the last."""
+    ascertainment: Ascertainment
+
+
+def constant_sites(patterns: Patterns) -> NDArray[np.intp]:
+    """The sites, from 0, at which all taxa may have one and the same state."""
+    masks = patterns.alphabet.state_masks
+    common = np.bitwise_and.reduce(masks[patterns.codes], axis=0)
+    return np.flatnonzero((common != 0)[patterns.site_pattern])
+
+
+def refuse_constant(sites: NDArray[np.integer], path: str, part: str = "") -> None:
+    """Make sure that there are none of those sites, from 0, among which no change was seen.
+
+    Raises: InputError naming them.
+    """
+    if not sites.size:
+        return
+    named = ", ".join(f"{site + 1:,}" for site in sites[:MOST_SITES].tolist())
+    more = f" and {sites.size - MOST_SITES:,} more" if sites.size > MOST_SITES else ""
+    which = f"{sites.size:,} sites are" if sites.size > 1 else "1 site is"
+    raise InputError(
+        f"{f'part {part}: ' if part else ''}+ASC is for data without constant sites, but {which} "
+        f"(or may be): {named}{more}",
+        file=path,
+        hint="take them out, or leave out +ASC",
+    )
+
+
+def with_unseen(patterns: Patterns, of_parts: Sequence[Ascertainment | None]) -> Patterns:
+    """The patterns, and behind those of each part that has an ascertainment its constant ones."""
+    states = patterns.alphabet.certain_codes
+    constant = np.tile(states, (patterns.n_tips, 1))
+    codes, weights, ends = [], [], []
+    unseen: list[Unseen] = []
+    shift = np.zeros(patterns.n_patterns, np.int32)
+    for number, (where, own) in enumerate(zip(patterns.parts, of_parts, strict=True)):
+        codes.append(patterns.codes[:, where])
+        weights.append(patterns.weights[where])
+        end = where.stop + len(unseen) * len(states)
+        shift[where] = len(unseen) * len(states)
+        if own is not None:
+            unseen.append(Unseen(number, end, own))
+            codes.append(constant)
+            weights.append(np.zeros(len(states)))
+            end += len(states)
+        ends.append(end)
+    return replace(
+        patterns,
+        codes=np.concatenate(codes, axis=1),
+        weights=np.concatenate(weights),
+        site_pattern=patterns.site_pattern + shift[patterns.site_pattern],
+        ends=tuple(ends) if patterns.ends else (),
+        unseen=tuple(unseen),
+    )
+
+
+_CHUNK = 1 << 16
+"""Codes that are counted in one step: quick for many short parts, little memory for one."""
+
+
+class Patterns(Value, eq=False):
+    """The compressed alignment. Letters: T tips, L patterns.
+
+    Tip i of every tree is ``taxa[i]``.
+    """
+
+    taxa: tuple[str, ...]
+    """T names, sorted."""
+    codes: NDArray[np.uint8]
+    """u8 [T, L]: columns distinct and in lexicographic order."""
+    weights: NDArray[np.float64]
+    """f64 [L]: how many sites show the pattern."""
+    site_pattern: NDArray[np.int32]
+    """i32 [sites]: the pattern of each site, sites in the order of the file; of parts, those of one
+    part after those of the other, each in the order of its runs."""
+    alphabet: Alphabet
+    ends: tuple[int, ...] = ()
+    """Before which pattern each part ends; () where there is one part. A part is a partition of the
+    alignment, or a locus, whose patterns are distinct and in order among themselves; taxa that a
+    locus does not have are rows of gaps behind those that it has."""
+    unseen: tuple[Unseen, ...] = ()
+    """Of parts whose constant sites were left out of the data: the patterns of those."""
+    systems: SiteSystems | None = None
+    """Of patterns that have state frequencies of their own (PMSF); columns with others are other
+    patterns."""
+
+    @cached_property
+    def parts(self) -> tuple[slice, ...]:
+        """The patterns of each part."""
+        ends = self.ends or (self.n_patterns,)
+        return tuple(slice(first, end) for first, end in pairwise((0, *ends)))
+
+    def take(self, which: NDArray[np.int64]) -> Patterns:
+        """Some of the patterns, i64 [n] rising, still in their parts; a part may have none left."""
+        ends = tuple(np.searchsorted(which, self.ends).tolist())
+        return replace(
+            self,
+            codes=self.codes[:, which],
+            weights=self.weights[which],
+            ends=ends,
+            systems=self.systems and self.systems.take(which),
+        )
+
+    def put(self, first: int, others: Patterns) -> None:
+        """Write others over those from one on, in place: for who knows of all that hold them."""
+        where = slice(first, first + others.n_patterns)
+        self.codes[:, where] = others.codes
+        self.weights[where] = others.weights
+        if self.systems is not None and others.systems is not None:
+            self.systems.put(where, others.systems)
+
+    def grouped(self, category: NDArray[np.int64], count: int) -> tuple[Patterns, NDArray[np.intp]]:
+        """The patterns of each part by category, 0 .. ``count`` - 1, each a part; and their order.
+
+        A category without patterns is a part without.
+        """
+        part = np.repeat(np.arange(len(self.parts)), [own.stop - own.start for own in self.parts])
+        group = count * part + category
+        order = np.argsort(group, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        ends = np.cumsum(np.bincount(group, minlength=count * len(self.parts)))
+        return replace(
+            self,
+            codes=np.take(self.codes, order, axis=1),
+            weights=self.weights[order],
+            site_pattern=place[self.site_pattern].astype(np.int32),
+            ends=tuple(ends.tolist()),
+            systems=self.systems and self.systems.take(order),
+        ), order
+
+    @property
+    def n_tips(self) -> int:
+        """T."""
+        return len(self.codes)
+
+    @property
+    def n_patterns(self) -> int:
+        """L."""
+        return len(self.weights)
+
+    @property
+    def n_sites(self) -> int:
+        """Sites in the file."""
+        return len(self.site_pattern)
+
+    def expand(self) -> NDArray[np.uint8]:
+        """u8 [T, sites]: the codes of the whole alignment again, taxa sorted."""
+        return np.take(self.codes, self.site_pattern, axis=1)
+
+    def code_counts(self) -> NDArray[np.float64]:
+        """f64 [C]: how many characters of the alignment have each code."""
+        return self._code_counts.copy()
+
+    @cached_property
+    def _code_counts(self) -> NDArray[np.float64]:
+        """Of the same, once: 9 million characters take 40 ms, and a choice of models asks often."""
+
+        def counted(block: slice) -> NDArray[np.float64]:
+            rows = self.codes[block]
+            weights = np.broadcast_to(self.weights, rows.shape).ravel()
+            counts = np.bincount(rows.ravel(), weights, minlength=self.alphabet.n_codes)
+            return counts.astype(np.float64, copy=False)
+
+        step = _CHUNK // max(self.n_patterns, 1) + 1
+        counts: NDArray[np.float64] = np.sum(in_blocks(counted, self.n_tips, step), axis=0)
+        return counts
+
+    @property
+    def gap_share(self) -> float:
+        """Share of characters that may be any state, 0 to 1."""
+        return float(self.code_counts()[self.alphabet.gap_code] / (self.n_tips * self.n_sites))
+
+    def base_frequencies(self) -> NDArray[np.float64]:
+        """f64 [S]: empirical state frequencies (+FC), summing to 1.
+
+        f[s] = Σ_c n[c] · tip[c, s] / |c|  over all codes c but the gap, then normalised: an
+        ambiguous character adds 1/k to each of its k states and a gap nothing. This is the count
+        of RAxML-NG (`pllmod_msa_compute_stats`, pll-modules src/msa/pll_msa.c), one pass. IQ-TREE
+        and RAxML 8 instead share ambiguities out by the current frequencies, eight times over
+        (`Alignment::computeStateFreq`); without ambiguities all three agree. A state that never
+        occurs has frequency 0 here; a model must raise it before use. Without any
+        character but gaps all states are equally frequent.
+        """
+        table = self.alphabet.tip_table
+        counts = self.code_counts()
+        counts[self.alphabet.gap_code] = 0.0
+        totals: NDArray[np.float64] = ((counts / table.sum(axis=1))[:, None] * table).sum(axis=0)
+        if not totals.any():
+            return np.full(self.alphabet.n_states, 1.0 / self.alphabet.n_states)
+        totals /= totals.sum()
+        return totals
+
+
+def identical_taxa(groups: Sequence[Patterns]) -> tuple[tuple[int, ...], ...]:
+    """Sets of two or more tips whose sequences are equal, code by code, in all groups."""
+    alike: dict[bytes, list[int]] = {}
+    for tip in range(groups[0].n_tips):
+        row = b"".join(patterns.codes[tip].tobytes() for patterns in groups)
+        alike.setdefault(row, []).append(tip)
+    return tuple(tuple(tips) for tips in alike.values() if len(tips) > 1)
+
+
+def compress(alignment: Alignment) -> Patterns:
+    """The patterns of an alignment, in canonical order (see the module's first lines)."""
+    taxa = sorted(range(len(alignment.names)), key=alignment.names.__getitem__)
+    codes = alignment.alphabet.encode(alignment.characters)[taxa]
+    names = tuple(alignment.names[taxon] for taxon in taxa)
+    return compress_parts(names, codes, alignment.alphabet, (codes.shape[1],))
+
+
+def compress_parts(
+    taxa: tuple[str, ...],
+    codes: NDArray[np.uint8],
+    alphabet: Alphabet,
+    ends: Sequence[int],
+    kinds: NDArray[np.integer[Any]] | None = None,
+) -> Patterns:
+    """The patterns of sites that lie part by part.
+
+    ``taxa``: sorted. ``codes``: u8 [T, sites]; ``ends``: before which site each part ends;
+    ``kinds``: int [sites], from 0 on: equal columns of different kinds are different patterns.
+    """
+    part = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+    words = _column_words(codes, alphabet.n_codes)
+    if kinds is not None:
+        words = np.concatenate([words, kinds[None].astype(np.uint64)])
+    order, first = _sorted_columns(words, part)
+    pattern = np.cumsum(first, dtype=np.int32) - np.int32(1)
+    site_pattern = np.empty(len(order), np.int32)
+    site_pattern[order] = pattern
+    per_part = np.bincount(part[order[first]], minlength=len(ends))
+    return Patterns(
+        taxa=taxa,
+        codes=np.take(codes, order[first], axis=1),
+        weights=np.bincount(pattern).astype(np.float64),
+        site_pattern=site_pattern,
+        alphabet=alphabet,
+        ends=tuple(np.cumsum(per_part).tolist()) if len(ends) > 1 else (),
+    )
+
+
+def _sorted_columns(
+    words: NDArray[np.uint64], part: NDArray[np.int64]
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Sites in lexicographic order of their columns, part by part, and which start a new pattern.
+
+    After the first word only columns that are still tied are sorted, among their like.
+    """
+    order = np.lexsort((words[0], part))
+    first = _changes(part[order]) | _changes(words[0][order])
+    for word in words[1:]:
+        tied = ~(first & np.append(first[1:], True))
+        if not tied.any():
+            break
+        columns = order[tied]
+        columns = columns[np.lexsort((word[columns], np.cumsum(first)[tied]))]
+        order[tied] = columns
+        first[tied] |= _changes(word[columns])
+    return order, first
+
+
+def _changes(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a value differs from the one before it; the first always does."""
+    return np.append(True, values[1:] != values[:-1])
+
+
+def _column_words(codes: NDArray[np.uint8], n_codes: int) -> NDArray[np.uint64]:
+    """u64 [words, sites]: columns packed so that comparing words compares columns.
+
+    Row by row, since transposing the byte matrix takes five times as long.
+    """
+    bits = 4 if n_codes <= 16 else 8
+    per_word = 64 // bits
+    words = np.zeros((-(-len(codes) // per_word), codes.shape[1]), np.uint64)
+    for taxon, row in enumerate(codes):
+        word, place = divmod(taxon, per_word)
+        words[word] |= row.astype(np.uint64) << np.uint64(64 - bits * (place + 1))
+    return words
+
+
+# What replicates drew of an alignment, each in a *berth*: parts of one size for all of them.
+#
+# A replicate lacks 37 % of the sites that it was drawn from. Patterns that it lacks have no place
+# in its berth; what is left of that are gaps without weight.
+
+DEVIATIONS = 4.0
+"""By which no replicate has more patterns than the mean one, of patterns that are there or not each
+by itself. Those of an alignment are there at each other's cost, which makes it six: 1 in 10^9."""
+
+
+def drawn(patterns: Patterns, weights: NDArray[np.float64], sizes: Sequence[int]) -> Patterns:
+    """The patterns that have a weight, under it; part by part so many with the gaps behind them.
+
+    weights  f64 [L]
+    sizes    of each part, in patterns: as many as have a weight there, or more
+
+    Raises: ValueError: more of a part have one.
+    """
+    order, is_drawn = np.zeros(sum(sizes), np.int64), np.zeros(sum(sizes), np.bool_)
+    first = 0
+    for part, size in zip(patterns.parts, sizes, strict=True):
+        own = part.start + np.flatnonzero(weights[part])
+        if own.size > size:
+            raise ValueError(f"{own.size} patterns for a berth of {size}")
+        order[first : first + own.size] = own
+        is_drawn[first : first + own.size] = True
+        first += size
+    return replace(
+        patterns,
+        codes=np.where(is_drawn, patterns.codes[:, order], np.uint8(patterns.alphabet.gap_code)),
+        weights=weights[order] * is_drawn,
+        ends=_ends(sizes),
+        systems=patterns.systems and patterns.systems.take(order),
+    )
+
+
+def empty_berths(patterns: Patterns, sizes: Sequence[int], count: int) -> Patterns:
+    """So many berths for what is drawn of the patterns, one after the other, with nothing in them.
+
+    sizes  of each part of a berth, in patterns
+    """
+    one = drawn(patterns, np.zeros(patterns.n_patterns), sizes)
+    return replace(
+        one,
+        codes=np.tile(one.codes, (1, count)),
+        weights=np.tile(one.weights, count),
+        ends=_ends([*sizes] * count),
+        systems=one.systems and one.systems.take(np.tile(np.arange(sum(sizes)), count)),
+    )
+
+
+def usual_sizes(patterns: Patterns) -> list[int]:
+    """Patterns of each part that no replicate will have more of; all else is chance.
+
+    One that n_i of n sites show is missing in (1 - n_i / n)^n of the replicates.
+    """
+    sizes: list[int] = []
+    for part in patterns.parts:
+        weights = patterns.weights[part]
+        missing = (1.0 - weights / max(weights.sum(), 1.0)) ** weights.sum()
+        mean, variance = (1.0 - missing).sum(), (missing * (1.0 - missing)).sum()
+        most = int(np.count_nonzero(weights))
+        sizes.append(min(most, int(np.ceil(mean + DEVIATIONS * np.sqrt(variance)))))
+    return sizes
+
+
+def _ends(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Before which pattern each of several parts ends; () of one."""
+    return tuple(np.cumsum(sizes).tolist()) if len(sizes) > 1 else ()

@@ -1,0 +1,194 @@
+"""A text file as lines of bytes: decompressed, any line ending, anything but text refused."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import select
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+
+from mltree.system.errors import InputError
+from mltree.system.process import host_memory
+
+STDIN = "-"
+"""What stands for standard input where a file is wanted."""
+
+WHITESPACE = b" \t\n\r\v\f"
+_UPPER = bytes.maketrans(bytes(range(97, 123)), bytes(range(65, 91)))
+_CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in WHITESPACE)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DOS_END = b"\x1a"
+_SNIFFED_BYTES = 1 << 16
+
+PATIENCE = 5.0
+"""Seconds in which somebody has to begin to write to a pipe that is read."""
+
+_DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[BytesIO], Any]], ...] = (
+    (b"\x1f\x8b", "gzip", lambda packed: gzip.GzipFile(fileobj=packed)),
+    (b"BZh", "bzip2", bz2.BZ2File),
+    (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
+)
+
+_UNPACKED_AT_ONCE = 1 << 24
+"""Bytes, after each of which it is asked whether there is memory for more."""
+
+_COPIES = 3
+"""Times that the memory has to hold a file's text: pieces, whole, with its line ends in order."""
+
+
+def read_text(path: str | Path) -> bytes:
+    """The file's text with line feeds at line ends; gzip, bzip2 and xz are recognised by content.
+
+    Raises:
+        InputError: missing, unreadable, empty, truncated or not text.
+    """
+    text = unpacked(path).removeprefix(_BYTE_ORDER_MARK)
+    text = text.removesuffix(_DOS_END)
+    if not text.strip(WHITESPACE):
+        raise InputError("the file is empty", file=str(path))
+    if text[:_SNIFFED_BYTES].translate(None, _CONTROL) != text[:_SNIFFED_BYTES]:
+        raise InputError("not a text file", file=str(path), hint="plain text is wanted")
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return text
+
+
+def expect_file(path: str | Path) -> None:
+    """Make sure that there is something to read.
+
+    Raises:
+        InputError: missing, a folder, a device, or out of reach.
+    """
+    if path == STDIN:
+        return
+    with _told(path):
+        if stat.S_ISDIR(Path(path).stat().st_mode):
+            raise IsADirectoryError
+        _refuse_device(path)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """All of a file, or of standard input or a pipe, which are read once and remembered.
+
+    Raises:
+        InputError: as `expect_file`.
+    """
+    with _told(path):
+        if path == STDIN:
+            return _standard_input()
+        _refuse_device(path)
+        if stat.S_ISFIFO((found := Path(path).stat()).st_mode):
+            return _pipe(str(path), found.st_dev, found.st_ino)
+        return Path(path).read_bytes()
+
+
+@cache
+def _pipe(path: str, _device: int, _inode: int) -> bytes:
+    """What a pipe holds, by whatever tells it from others of its name: it gives that but once."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # which does not wait for a writer
+    with os.fdopen(file, "rb") as pipe:
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        begun = b"" if poll.poll(1000 * PATIENCE) else _beginning(path, file)
+        os.set_blocking(file, True)
+        return begun + pipe.read()
+
+
+def _beginning(path: str, pipe: int) -> bytes:
+    """Read the first byte of a pipe, if a writer has sent it.
+
+    Raises: InputError: nobody has the pipe open for writing.
+    """
+    try:
+        if (first := os.read(pipe, 1)) == b"":
+            hint = "start what writes it first"
+            raise InputError("is a pipe that nobody writes to", file=path, hint=hint)
+    except BlockingIOError:
+        return b""
+    return first
+
+
+def forget_pipes() -> None:
+    """What a named pipe holds from now on is another thing."""
+    _pipe.cache_clear()
+
+
+@cache
+def _standard_input() -> bytes:
+    if sys.stdin is None or sys.stdin.isatty():
+        hint = "give a file, or pipe one in: zcat x.fa.gz | mltree search - --prefix x"
+        raise InputError("nothing is piped into standard input", hint=hint)
+    return sys.stdin.buffer.read()
+
+
+def _refuse_device(path: str | Path) -> None:
+    """Devices such as /dev/zero may never end."""
+    if Path(path).is_char_device() or Path(path).is_block_device():
+        raise InputError("is a device, not a file", file=str(path))
+
+
+@contextmanager
+def _told(path: str | Path) -> Iterator[None]:
+    """What the system refuses, as one line."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError("no such file", file=str(path), hint="check the path") from None
+    except IsADirectoryError:
+        raise InputError("is a directory, not a file", file=str(path)) from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"cannot be read ({reason})", file=str(path)) from None
+    except ValueError:  # a zero byte in the name
+        raise InputError("no name that a file could have", file=str(path)) from None
+
+
+def unpacked(path: str | Path) -> bytes:
+    """All of a file, decompressed where its content says that it is packed.
+
+    Raises:
+        InputError: as `expect_file`, or truncated.
+    """
+    data = read_bytes(path)
+    for magic, name, opened in _DECOMPRESSORS:
+        if data.startswith(magic):
+            try:
+                with opened(BytesIO(data)) as file:
+                    return _all_of(file, str(path))
+            except (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error):
+                raise InputError(
+                    f"truncated or damaged {name} file", file=str(path), hint="copy the file again"
+                ) from None
+    return data
+
+
+def _all_of(file: IO[bytes], path: str) -> bytes:
+    """The content of a packed file, as long as the memory can hold it; raises InputError."""
+    pieces, size, room = [], 0, host_memory()
+    while piece := file.read(_UNPACKED_AT_ONCE):
+        pieces.append(piece)
+        size += len(piece)
+        if size * _COPIES > room:
+            message = f"unpacks to more than {size >> 20:,} MiB, which the memory cannot hold"
+            raise InputError(message, file=path)
+    return b"".join(pieces)
+
+
+def fold(pieces: list[bytes]) -> bytes:
+    """Sequence characters of some lines: joined, without white space, in upper case."""
+    return b"".join(pieces).translate(_UPPER, WHITESPACE)
+
+
+def shown(byte: int) -> str:
+    """A byte as an error message shows it: ``'@'``, or its hexadecimal value."""
+    return repr(chr(byte)) if 32 < byte < 127 else f"byte 0x{byte:02x}"

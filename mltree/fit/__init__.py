@@ -1,0 +1,1 @@
+"""Numerical optimisation: of model parameters, and of model and branch lengths by turns."""

@@ -1,0 +1,358 @@
+"""Every constant of the search, once, with its unit and its origin.
+
+docs/search.md says what they rest on; the prototype is that of bench/PROTOTYPE.md.  Differences of
+log-likelihood are in natural log units ("lnL"), branch lengths in expected substitutions per site.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mltree.system.values import Value
+from mltree.tree.topology import DEFAULT_LENGTH
+
+
+class BranchSettings(Value):
+    """Bounds and starting values of branch lengths."""
+
+    minimum: float = 1e-6
+    """Shortest branch: RAxML, RAxML-NG and IQ-TREE agree."""
+    maximum: float = 100.0
+    """Longest branch: RAxML-NG's bound (RAxML 34.5, IQ-TREE 10)."""
+    start: float = DEFAULT_LENGTH
+    """Every branch of a start without lengths; Newton converges from 0.01 ... 2.0 (docs/search.md,
+    "Branch lengths")."""
+    long_alignment: int = 100_000
+    """Sites from which the shortest branch is 0.1 / sites instead, as in IQ-TREE."""
+
+    def bounds(self, sites: int) -> tuple[float, float]:
+        """Shortest and longest branch for an alignment of so many sites."""
+        shortest = 0.1 / sites if sites >= self.long_alignment else self.minimum
+        return min(shortest, self.minimum), self.maximum
+
+    def scaled(self, lengths: NDArray[np.float64], factor: ArrayLike) -> NDArray[np.float64]:
+        """Lengths times a factor, or one of several a row, short of the longest."""
+        product: NDArray[np.float64] = lengths * np.asarray(factor)
+        return np.minimum(product, self.maximum)
+
+
+class ModelSettings(Value):
+    """Optimisation of model parameters."""
+
+    step: float = 1e-3
+    """Differences on log parameters. Mixed second differences are off by step / 2 x third
+    derivatives, which bend a flat direction among steep ones the wrong way (primates under GTR,
+    1e-2: -0.23 for 0.09), and by noise in lnL / step^2: 1e-9 even at lnL -1e6, so 1e-3."""
+    mixed_step: float = 1e-2
+    """The same in mixed precision, where noise in lnL is 1e-5 and more."""
+    iterations: int = 40
+    """Newton iterations of one call; 4 to 8 from afar and 1 or 2 later are usual."""
+    rough_epsilon: float = 0.1
+    """lnL: stop when a step promises less, while the tree is still moving."""
+    final_epsilon: float = 0.001
+    """lnL: the same at the end; a tenth of the alternation's own bound."""
+    scale_limit: float = math.log(10.0)
+    """Log of the largest change in tree length of one call."""
+
+
+class RoundSettings(Value):
+    """One batched SPR round."""
+
+    keep: int = 15
+    """Targets per prune that are re-scored. The best five by s0 hold 85 - 100 % of the prunes
+    that improve, the best ten 99 - 100 % (docs/search.md, "Lazy scores rank"); in 24
+    searches 5 / 8 / 15 lost 36 / 21 / 0.8 lnL in all, for 3 % more time on a GPU
+    (bench/ABLATION.md); at 218 taxa 8 loses 9 and 28 to 15."""
+    window: float = 30.0
+    """lnL below the current tree down to which a target is re-scored; s0 lies a median 1.5 - 8.6
+    below the re-scored value."""
+    window_per_site: float = 0.01
+    """The window is at least this many lnL a site: s0 falls short of the re-scored value in
+    proportion to the data. 15 taxa with 4,096 / 8,192 distinct columns, from random trees: windows
+    of 20 / 40 left 2 of 3 searches one NNI short of the tree that 40 / 80 found in all."""
+    min_gain: float = 0.05
+    """lnL that a move must gain to be applied (docs/search.md, "Loose acceptance")."""
+    hopeless: float = 5.0
+    """lnL below the current tree at which a re-scored move is given up, and not looked at again
+    before a wider phase; on data of many taxa or sites see ``SearchSettings.for_data``."""
+    smooth_epsilon: float = 0.1
+    """lnL: branch smoothing after the moves stops below this gain a pass."""
+    trial_margin: float = 2.0
+    """lnL below the current tree down to which a re-scored move is worth a trial: moves that gain
+    0.27 and 0.11 were re-scored at -0.32 and -0.17 (R_Laurasiatherian, from parsimony)."""
+    trial_epsilon: float = 0.01
+    """lnL: trials and what follows from them are smoothed until a pass gains less."""
+    waves: tuple[int, ...] = (3, 8, 25)
+    """Depths at which the scan stops to apply the cut (docs/search.md, "Radius and cut")."""
+    max_rounds: int = 100
+    """Rounds of one phase; the prototype saw at most 29. The bound stops a cycle."""
+
+
+LARGE_TREE = 100.0
+"""Taxa from which on the last phase is preceded by a wide look: constants tuned on 47 to 200 taxa
+left searches of 218 and 714 up to 300 lnL short (bench/ABLATION.md)."""
+
+HOPELESS_A_TAXON, MOST_HOPELESS = 0.1, 20.0
+"""lnL: what is hopeless in a large tree, whose other branches change much from round to round. At
+5, `fast` ended 89 lnL lower from RAxML-NG's start of 714 taxa, and 21, 20 and 4 from three others;
+from three of 218 taxa 0, 4 and -0.3. At 20 nothing is lost to giving up nothing at all, in the same
+time (one H200)."""
+
+CUT_A_TAXON, WIDEST_CUT = 1.0, 400.0
+"""lnL: the cut of a wide look. From one parsimony start of 714 taxa the way to 300 lnL more led
+through a valley deeper than 100."""
+
+BROADEST = 8 / 3
+"""Breadth of a wide look on the largest trees: 40 targets a prune, and a window of 80 lnL."""
+
+WIDE_GAIN = 5.0
+"""lnL: a wide look is repeated while a round gains as much."""
+
+
+FEW_STARTS, FEW_COPIES = 2, 4
+"""Starts and copies side by side where that saves no time: on CPUs."""
+
+
+class PhaseSettings(Value):
+    """Rounds of one radius and one cut."""
+
+    radius: int
+    """Edges from the pruning point to the farthest target; 1 is NNI."""
+    cut: float
+    """lnL below the current tree at which a scan goes no further."""
+    trials: int = 0
+    """Near misses that are smoothed as whole trees when a round finds no move; 0: none."""
+    breadth: float = 1.0
+    """Factor on the shortlist: on the targets kept and on the window."""
+    min_round_gain: float = 0.1
+    """lnL: the phase ends with a round that gains less (RAxML-NG's and RAxML's epsilon)."""
+    looks_once: bool = False
+    """Whether a subtree whose moves gained nothing is left alone while its surroundings last."""
+
+    def wide_look(self, taxa: int) -> PhaseSettings:
+        """The same phase with farther walks and a longer shortlist, while rounds gain much."""
+        return replace(
+            self,
+            cut=max(self.cut, min(CUT_A_TAXON * taxa, WIDEST_CUT)),
+            breadth=self.breadth * min(taxa / LARGE_TREE, BROADEST),
+            trials=0,
+            min_round_gain=WIDE_GAIN,
+        )
+
+
+class PerturbationSettings(Value):
+    """Iterated local search on copies of the best trees."""
+
+    fraction: float = 0.15
+    """Share of the inner edges that get a random NNI (docs/search.md, "Perturbation")."""
+    strengthen: float = 1.5
+    """Factor on the fraction when too many copies fall back to the tree they came from."""
+    fall_back_share: float = 0.8
+    """Share of copies that may fall back before the fraction grows (docs/search.md,
+    "Perturbation")."""
+    free_length: float = 1e-4
+    """Inner branches up to here say nothing about the order of their neighbours; see
+    ``free_substitutions``, which decides once the alignment is known."""
+    free_substitutions: float = 0.1
+    """The same, in expected substitutions in the whole alignment: a branch that needs none goes
+    to its lower bound in the end, but gets no nearer than this while rounds smooth to 0.1 lnL."""
+    max_fraction: float = 0.5
+    """Bound on the fraction; beyond it the start is forgotten."""
+    copies: int = 8
+    """Copies of one launch; 8 to 32 on a GPU (docs/search.md, "Perturbation")."""
+    patience: int = 2
+    """Batches of copies without a better tree after which the search stops; 0: no perturbation."""
+    returns: int = 8
+    """Copies that come back to the tree they were made from, without a better one among others,
+    after which the search stops."""
+    agreement_share: float = 0.5
+    """Share of the returns that starts stand for which led to one tree, the best."""
+    min_gain: float = 0.01
+    """lnL by which a copy must beat the best tree to replace it (docs/search.md,
+    "Perturbation")."""
+    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, trials=2, looks_once=True)
+    """Local repair of a copy (docs/search.md, "Perturbation"). Two trials took stamatak_101 from 3
+    to 5 of 5 seeds at its best lnL, -64747.24, in the same time."""
+
+
+class CheckpointSettings(Value):
+    """How often a search is saved."""
+
+    first: float = 1.0
+    """Seconds until the first checkpoint, and at least between any two."""
+    growth: float = 0.1
+    """Share of the time spent so far that a kill may cost, beside the step under way."""
+    longest: float = 60.0
+    """Seconds: more are not at stake, however long a search has run."""
+    share: float = 0.01
+    """Share of the time that writing may take (1.2 / 9 ms on a local disk for 6 trees and a full
+    pool of 71 / 1,000 taxa)."""
+
+    def pause(self, spent: float, cost: float) -> float:
+        """Seconds between two checkpoints, ``spent`` seconds into a search.
+
+        ``cost``: seconds that the last one took to write.
+        """
+        wanted = min(max(self.first, self.growth * spent), self.longest)
+        return max(wanted, cost / self.share)
+
+
+class SearchSettings(Value):
+    """Everything that a search does, apart from data, model, starts and seed."""
+
+    phases: tuple[PhaseSettings, ...] = (
+        PhaseSettings(25, 50.0, min_round_gain=5.0),
+        PhaseSettings(25, 100.0, trials=8),
+    )
+    """The radius matters more than anything (docs/search.md, "Radius and cut"); 25 with a cut of
+    100 finds the long moves. Cutting at 50 first halves the work of the prototype's three phases
+    and ends as high; a radius of 10 or a cut of 30 costs tens of lnL (bench/ABLATION.md). What a
+    last round of the first phase would gain the second one gains too: ending it at 5 lnL saved a
+    round in half of eight searches of 12 to 101 taxa and cost less than 1e-3; at 20, stamatak_101
+    lost 0.2."""
+    parsimony_starts: int = 1
+    tips_of_starts: int = 72
+    """Tips of parsimony starts that cost next to nothing: small sets get several, since rounds of
+    so few tips take as long as their steps. Of nine starts of 15 taxa (hard/dup) five end at the
+    best lnL, three 7.5 below it, behind moves that no single SPR or perturbation made up for."""
+    starts_in_company: int = 1
+    """Parsimony starts where trees side by side take hardly longer than one, on GPUs: where those
+    are more than usual, the best one alone goes on after the first phase. Four of 714 taxa took an
+    H200 4 s instead of 3 and ended 20 to 60 lnL higher."""
+    improves_all_starts: bool = True
+    """Whether parsimony moves improve every parsimony start, or the first one alone and leave the
+    others as stepwise addition made them (docs/search.md, "Replicates")."""
+    random_starts: int = 0
+    starts_at_once: int | None = None
+    """Starts that begin side by side; others follow while those before disagree. None: all."""
+    agreement: int = 2
+    """Starts that lead to one tree, the best, after which no others follow."""
+    cull_factor: float = 0.75
+    """After the first phase a start goes on if it lies within this factor of the spread between
+    the best and the worst start."""
+    cull_margin: float = 2.0
+    """lnL: starts this close to the best are never culled."""
+    max_survivors: int = 4
+    """Starts that go on after the first phase: enough to keep the one that wins. On an H200 a
+    search with 4 of 6 starts takes no longer than one with 3 of 4, since better starts leave
+    less to the perturbation, and reached the best lnL of stamatak_59 in 5 of 5 seeds, not 4."""
+    pool: int = 20
+    """Distinct best trees that are kept, as in RAxML-Light."""
+    first_smooth_epsilon: float = 1.0
+    """lnL: branch smoothing of a fresh start (docs/search.md, "A plan")."""
+    alternation_epsilon: float = 0.005
+    """lnL: model and branches alternate at the end until all further turns would gain less, as
+    their pace tells: half of IQ-TREE's 0.01, for other things end early too."""
+    final_smooth_epsilon: float = 1e-4
+    """lnL: smoothing in that alternation; lengths that hang together gain 0.02 in passes of 1e-3
+    (57 branches, 1,000 sites)."""
+    max_alternations: int = 60
+    """Turns of that alternation; two to four are usual. Along the ridge of +I+G they gained 0.62
+    and then 0.8 to 0.9 of the last one, 27 times (20 taxa, 1,827 sites): 20 turns left 0.022."""
+    checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
+    branches: BranchSettings = field(default_factory=BranchSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    rounds: RoundSettings = field(default_factory=RoundSettings)
+    perturbation: PerturbationSettings = field(default_factory=PerturbationSettings)
+
+    @property
+    def most_trees(self) -> int:
+        """Trees that are searched side by side at most: starts, or copies of the best one."""
+        copies = self.perturbation.copies if self.perturbation.patience > 0 else 0
+        return max(self.parsimony_starts + self.random_starts, copies)
+
+    def for_data(self, taxa: int, sites: int) -> SearchSettings:
+        """The same search fitted to an alignment of so many taxa and sites."""
+        window = max(self.rounds.window, self.rounds.window_per_site * sites)
+        hopeless = max(
+            self.rounds.hopeless,
+            min(HOPELESS_A_TAXON * taxa, MOST_HOPELESS),
+            window * self.rounds.hopeless / self.rounds.window,
+        )
+        return replace(
+            self,
+            parsimony_starts=max(self.parsimony_starts, self._free_starts(taxa)),
+            phases=self._phases_for(taxa),
+            rounds=replace(self.rounds, window=window, hopeless=hopeless),
+            perturbation=replace(
+                self.perturbation, free_length=self.perturbation.free_substitutions / sites
+            ),
+        )
+
+    def side_by_side(self) -> SearchSettings:
+        """The same search where trees side by side take hardly longer than one."""
+        if not 0 < self.parsimony_starts < self.starts_in_company:
+            return self
+        return replace(self, parsimony_starts=self.starts_in_company, max_survivors=1)
+
+    def one_by_one(self, *, all_starts: bool) -> SearchSettings:
+        """The same search where trees side by side cost as much as one after the other.
+
+        ``all_starts``: none is left out, however well others agree.
+        """
+        perturbation = self.perturbation
+        batches = perturbation.copies // FEW_COPIES
+        return replace(
+            self,
+            starts_at_once=None if all_starts else FEW_STARTS,
+            perturbation=replace(
+                perturbation, copies=FEW_COPIES, patience=batches * perturbation.patience
+            ),
+        )
+
+    def _phases_for(self, taxa: int) -> tuple[PhaseSettings, ...]:
+        """The phases, on large trees with a wide look before the last one."""
+        last = self.phases[-1:]
+        looks = [phase.wide_look(taxa) for phase in last if taxa > LARGE_TREE]
+        return (*self.phases[:-1], *looks, *last)
+
+    def _free_starts(self, taxa: int) -> int:
+        """Parsimony starts that together have no more tips than a set of medium size."""
+        return self.tips_of_starts // taxa if self.parsimony_starts else 0
+
+    def for_precision(self, exact: bool) -> SearchSettings:
+        """The same search with differences of lnL wide enough for an engine's precision."""
+        step = self.model.step if exact else self.model.mixed_step
+        return replace(self, model=replace(self.model, step=step))
+
+    def unperturbed(self) -> SearchSettings:
+        """The same search without perturbation."""
+        return replace(self, perturbation=replace(self.perturbation, patience=0))
+
+    def nni_only(self) -> SearchSettings:
+        """The same search restricted to nearest-neighbour interchanges."""
+        moves = PhaseSettings(radius=1, cut=math.inf)
+        return replace(
+            self, phases=(moves, moves), perturbation=replace(self.perturbation, phase=moves)
+        )
+
+
+PRESETS: dict[str, SearchSettings] = {
+    "fast": SearchSettings(starts_in_company=4, perturbation=PerturbationSettings(patience=0)),
+    "default": SearchSettings(parsimony_starts=6),
+    "thorough": SearchSettings(
+        parsimony_starts=10,
+        random_starts=2,
+        agreement=12,
+        max_survivors=6,
+        perturbation=PerturbationSettings(copies=16, patience=5, returns=80),
+    ),
+}
+"""fast: one start, four on a GPU, and no perturbation; default: what the quality bars need;
+thorough: more of both."""
+
+REPLICATE = SearchSettings(
+    parsimony_starts=3,
+    improves_all_starts=False,
+    perturbation=PerturbationSettings(copies=4, patience=1, agreement_share=1.0),
+)
+"""A bootstrap replicate's search (docs/search.md, "Replicates")."""
+
+
+def preset(name: str) -> SearchSettings:
+    """The settings of a named preset. Raises: KeyError."""
+    return PRESETS[name]

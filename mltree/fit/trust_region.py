@@ -1,0 +1,419 @@
+"""Newton's method in a box, from values alone, many of them at a time.
+
+A climb asks for points and takes their values, a launch at a time, so that many climbs can share
+their launches, and their algebra. A launch holds the stencil around the end of the next step, whose
+differences are gradient and Hessian there, and the ends of shorter steps, should that one be too
+bold.
+
+Nocedal & Wright, Numerical Optimization (2nd ed.), chapter 4, with a box for a trust region, so
+that bounds on the variables and on the step are one thing.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mltree.models.portable import eigensystem, is_definite, product, solve
+from mltree.system.arrays import Float64, Int64
+
+REACH = 2.0
+"""The longest step, and how far a quadratic's promise is believed, in units of a variable. On log
+scales a factor of 7, beyond which the quadratic says little."""
+
+FIRST = 1.0
+"""The longest first step."""
+
+SHORTER = (0.5, 0.25, 0.0625)
+"""Lengths of the steps that are tried beside the whole one, as shares of its own."""
+
+FLAT = 1e-3
+"""Curvature below which a direction counts as straight; differences of lnL in fp64, good to 1e-9
+at -1e6, have it to 1e-5."""
+
+CONVEX = 1.0
+"""Negative curvature from which on a direction is left even where its slope is zero: beyond what
+mixed precision, good to 1e-5, puts into a difference (0.1)."""
+
+NEAR = 0.25
+"""Length of the steps after which a curvature is measured anew."""
+
+LONG = 0.01
+"""Length of a step from which on the gradient's change along it tells of the curvature."""
+
+DOUBT = 0.03
+"""Share of the curvature along the axes by which one that was not measured may be too steep."""
+
+SURE = 2.0
+"""By how much a doubt may raise a promise for the next end's curvature not to be measured."""
+
+
+class Way(ABC):
+    """The way uphill within low <= x <= high, from the values of points.
+
+    It begins at a start f64[n], or at the best of f64[m, n]; the first of them is looked around.
+    """
+
+    def __init__(self, start: Float64, low: Float64, high: Float64, epsilon: float) -> None:
+        starts = np.clip(np.atleast_2d(start), low, high)
+        self.x: Float64 = starts[0]
+        """f64[n]: the best end of a step so far."""
+        self.value = -np.inf
+        """What it is worth: never less than the start."""
+        self.done = False
+        self.promise = np.inf
+        """What a step promised when one was last planned."""
+        self.converged = False
+        """Whether no step promises ``epsilon`` any more."""
+        self.low, self.high = low, high
+        self.radius = FIRST
+        """The longest next step."""
+        self._epsilon = epsilon
+        self._ends = starts
+        """f64[steps, n]: where steps would end, the longest first."""
+
+    @abstractmethod
+    def points(self) -> Float64:
+        """f64[m, n]: where values are wanted, some a difference's step outside the bounds."""
+
+    @abstractmethod
+    def note(self, values: Float64) -> None:
+        """Take in f64[m] values at the points; see :func:`advance`."""
+
+
+class Climb(Way):
+    """By Newton's steps.
+
+    The curvature is measured wherever a step of some length may end. Around the end of a short one,
+    or where it is known from a climb nearby, points up every axis are enough for the gradient, and
+    no other step is tried beside it: the curvature is off by as little as the step is long, and
+    learns from how the gradient changed along it (BFGS: Nocedal & Wright, equation 6.19). Where
+    that leaves the end in doubt, or such a step leads down, all of it is measured after all.
+    """
+
+    def __init__(
+        self,
+        start: Float64,
+        low: Float64,
+        high: Float64,
+        step: float,
+        epsilon: float,
+        curvature: Float64 | None = None,
+    ) -> None:
+        """``curvature``: f64[n, n], minus the Hessian somewhere near; of other shapes, not used."""
+        super().__init__(start, low, high, epsilon)
+        n = len(low)
+        self._stencil = Stencil.of(n, step)
+        self.curvature: Float64 | None = None
+        """f64[n, n]: minus the Hessian, as it was last told."""
+        if curvature is not None and curvature.shape == (n, n):
+            self.curvature = curvature
+        self._measures = self.curvature is None
+        """Whether all of it is wanted of the next launch."""
+        self._strayed = 0.0
+        """The length of the steps since it was all measured."""
+        self.quadratic: Quadratic | None = None
+        """The expansion about x; None where x is new and nothing around it is known."""
+
+    def points(self) -> Float64:
+        """The stencil around the end of the longest step, and the other ends."""
+        offsets = self._stencil.offsets if self._measures else self._stencil.up
+        return np.concatenate([self._ends[0] + offsets, self._ends[1:]])
+
+    def take(self, values: Float64) -> None:
+        """Go on from the f64[m] values at the points; see :func:`advance`."""
+        advance([self], [values])
+
+    def note(self, values: Float64) -> None:
+        """Find the best end of a step, and what is known around it, in f64[m] values."""
+        middle = len(values) - len(self._ends) + 1
+        around, beside = values[:middle], values[middle:]
+        at_ends = np.append(around[0], beside)
+        best = int(at_ends.argmax())
+        lengths = np.abs(self._ends - self.x).max(axis=1, initial=0.0)
+        is_first = self.value == -np.inf
+        if self.quadratic is not None and at_ends[best] <= self.value:
+            self.radius = SHORTER[1] * lengths[-1]
+            if self._strayed:
+                self.quadratic = None
+        else:
+            step = self._ends[0] - self.x
+            self.x, self.value = self._ends[best], float(at_ends[best])
+            self.quadratic = self._expanded(around, step) if best == 0 else None
+            longer = max(self.radius, 2.0 * lengths[0])
+            if best == 0:
+                self.radius = min(longer, REACH)
+            elif not is_first:
+                self.radius = lengths[best]
+        if self.quadratic is None:
+            self._measures, self._ends = True, self.x[None]
+
+    def go_on(self, promise: float, doubt: float, steps: Float64) -> None:
+        """Stop where no step within reach promises enough, or the steps have become too short.
+
+        ``doubt``: what might be promised if the curvature were measured; if that is enough, it is.
+        ``steps``: f64[steps, n], the longest first, to be tried next.
+        """
+        self.promise, is_little = promise, promise < self._epsilon
+        self.done = is_little or self.radius < self._stencil.step
+        self._ends = np.clip(self.x + steps, self.low, self.high)
+        if self.done and self._strayed and doubt >= self._epsilon:
+            self.done, self.quadratic, self._ends = False, None, self.x[None]
+        self.converged = self.done and is_little
+        strayed = self._strayed + np.abs(steps[0]).max(initial=0.0)
+        self._measures = self.quadratic is None or strayed > NEAR or doubt > SURE * promise
+        if not self._measures:
+            self._ends = self._ends[:1]
+
+    def _expanded(self, values: Float64, step: Float64) -> Quadratic:
+        """The expansion about x, from the values around it, at the end of a step f64[n]."""
+        if self._measures or self.curvature is None:
+            found, self._strayed = self._stencil.quadratic(values), 0.0
+        else:
+            gradient = self._stencil.slope(values, np.diagonal(self.curvature))
+            before = None if self.quadratic is None else self.quadratic.gradient
+            curvature = self.curvature
+            if before is not None:
+                curvature = _learnt(curvature, step, before - gradient)
+            found = Quadratic(gradient, curvature)
+            self._strayed += max(np.abs(step).max(initial=0.0), np.finfo(np.float64).tiny)
+        self.curvature = found.curvature
+        return found
+
+
+def _learnt(curvature: Float64, step: Float64, fall: Float64) -> Float64:
+    """f64[n, n]: changed so that along a step f64[n] the gradient falls by f64[n], as it did."""
+    told = (curvature * step).sum(axis=-1)
+    expected, found = float((step * told).sum()), float((step * fall).sum())
+    if np.abs(step).max(initial=0.0) < LONG or min(expected, found) <= FLAT * (step * step).sum():
+        return curvature
+    return curvature + np.outer(fall, fall) / found - np.outer(told, told) / expected
+
+
+def advance(climbs: Sequence[Way], values: Sequence[Float64]) -> None:
+    """Let every climb go on from the f64[m] values at its points."""
+    for climb, own in zip(climbs, values, strict=True):
+        climb.note(own)
+    by_size: dict[int, list[Climb]] = {}
+    for climb in climbs:
+        if isinstance(climb, Climb) and climb.quadratic is not None:
+            by_size.setdefault(climb.x.size, []).append(climb)
+    for alike in by_size.values():
+        _plan_steps(alike)
+
+
+def _plan_steps(climbs: Sequence[Climb]) -> None:
+    """The next steps of climbs of as many variables, or their end."""
+    known = [climb.quadratic for climb in climbs if climb.quadratic is not None]
+    quadratics = Quadratic(*(np.stack(every) for every in zip(*known, strict=True)))
+    low = np.stack([climb.low - climb.x for climb in climbs])
+    high = np.stack([climb.high - climb.x for climb in climbs])
+    both = Quadratic(*map(np.stack, zip(quadratics, quadratics.flatter(DOUBT), strict=True)))
+    concave = both.concave(low, high)
+    promises, doubts = both.gain(concave.summit(low, high, REACH))
+    sure = Quadratic(concave.gradient[0], concave.curvature[0])
+    whole = sure.summit(low, high, np.array([[climb.radius] for climb in climbs]))
+    length = np.abs(whole).max(axis=1, initial=0.0)
+    shorter = sure.summit(low, high, np.array(SHORTER)[:, None, None] * length[:, None])
+    every = np.concatenate([whole[None], shorter]).swapaxes(0, 1)
+    rows = zip(climbs, promises.tolist(), doubts.tolist(), every, strict=True)
+    for climb, promise, doubt, own in rows:
+        climb.go_on(promise, doubt, own)
+
+
+class Stencil(NamedTuple):
+    """Points around a point: itself, a step up and down each axis, and up every two axes."""
+
+    offsets: Float64
+    """f64[1 + 2n + n(n-1)/2, n]"""
+    step: float
+    pairs: tuple[Int64, Int64]
+    """i64[n(n-1)/2] each: the two axes of the last points."""
+
+    @property
+    def up(self) -> Float64:
+        """f64[1 + n, n]: the middle, and the steps up each axis."""
+        return self.offsets[: 1 + self.offsets.shape[1]]
+
+    @classmethod
+    @lru_cache(maxsize=64)  # a thousand parts have the same
+    def of(cls, n: int, step: float) -> Stencil:
+        """The stencil of n variables, read-only."""
+        axes = step * np.eye(n)
+        pairs = np.triu_indices(n, 1)
+        one, other = (axes[each] for each in pairs)
+        offsets = np.concatenate([np.zeros((1, n)), axes, -axes, one + other])
+        offsets.setflags(write=False)
+        return cls(offsets, step, pairs)
+
+    def slope(self, values: Float64, along: Float64) -> Float64:
+        """f64[n]: gradient in the middle, from values there and up each axis.
+
+        ``along`` f64[n]: the curvature along the axes.
+        """
+        slope: Float64 = (values[1:] - values[0]) / self.step + along * (self.step / 2)
+        return slope
+
+    def slopes(self, values: Float64) -> tuple[Float64, Float64]:
+        """f64[n] each: gradient in the middle and curvature along the axes, from values there."""
+        n = self.offsets.shape[1]
+        up, down = values[1 : 1 + n] - values[0], values[1 + n : 1 + 2 * n] - values[0]
+        return (up - down) / (2 * self.step), (-up - down) / self.step**2
+
+    def quadratic(self, values: Float64) -> Quadratic:
+        """The second-order expansion about the middle, from f64[points] values."""
+        n = self.offsets.shape[1]
+        gradient, along = self.slopes(values)
+        up, both = values[1 : 1 + n] - values[0], values[1 + 2 * n :] - values[0]
+        one, other = self.pairs
+        curvature = np.diag(along)
+        between = (up[one] + up[other] - both) / self.step**2
+        curvature[one, other] = curvature[other, one] = between
+        return Quadratic(gradient, curvature)
+
+
+class Quadratic(NamedTuple):
+    """What a step d brings: gradient . d - d . curvature . d / 2; one, or a stack of them."""
+
+    gradient: Float64
+    """f64[..., n]"""
+    curvature: Float64
+    """f64[..., n, n]: minus the Hessian."""
+
+    def gain(self, step: Float64) -> Float64:
+        """What steps f64[..., n] promise at least: no quadratic curves up for ever."""
+        bend = (step * (self.curvature * step[..., None, :]).sum(axis=-1)).sum(axis=-1)
+        gain: Float64 = (self.gradient * step).sum(axis=-1) - np.maximum(bend, 0.0) / 2
+        return gain
+
+    def flatter(self, share: float) -> Quadratic:
+        """The same with so much less of the curvature along each axis."""
+        along = np.abs(np.diagonal(self.curvature, axis1=-2, axis2=-1))
+        less = share * along[..., None] * np.eye(self.gradient.shape[-1])
+        return Quadratic(self.gradient, self.curvature - less)
+
+    def concave(self, low: Float64, high: Float64) -> Quadratic:
+        """About straight where it is convex, within low <= 0 <= high f64[..., n].
+
+        Variables that a bound holds back take no part, so that their curvature bends no other's:
+        they slope no way. On a ridge's foot, where the slope may be zero and yet the way leads up,
+        it is given one.
+        """
+        gradient = self.gradient
+        held = ((low >= 0) & (gradient <= 0)) | ((high <= 0) & (gradient >= 0))
+        either = held[..., :, None] | held[..., None, :]
+        identity = np.eye(gradient.shape[-1])
+        curvature = np.where(either, identity, self.curvature)
+        found = Quadratic(np.where(held, 0.0, gradient), curvature)
+        bent = ~is_definite(curvature - FLAT * identity)
+        if bent.any():
+            straight = Quadratic(found.gradient[bent], curvature[bent])._straightened()
+            found.gradient[bent] = np.where(held[bent], 0.0, straight.gradient)
+            curvature[bent] = straight.curvature
+        return found
+
+    def _straightened(self) -> Quadratic:
+        """Of at least FLAT curvature in all directions."""
+        values, vectors = eigensystem(self.curvature)
+        slopes = (vectors * self.gradient[..., None]).sum(axis=-2)
+        least = np.where(values < -CONVEX, FLAT, 0.0)
+        slopes = np.copysign(np.maximum(np.abs(slopes), least), slopes)
+        values = np.maximum(values, FLAT)
+        return Quadratic(
+            (vectors * slopes[..., None, :]).sum(axis=-1),
+            product(vectors * values[..., None, :], vectors.swapaxes(-1, -2)),
+        )
+
+    def summit(self, low: Float64, high: Float64, radius: Float64 | float) -> Float64:
+        """f64[..., n]: the highest points, where they are concave, in boxes around 0.
+
+        A box reaches from low to high, but no farther than the radius; shapes are broadcast.
+        """
+        low, high = np.maximum(low, -radius), np.minimum(high, radius)
+        shape = np.broadcast_shapes(self.gradient.shape, low.shape)
+        count, n = math.prod(shape[:-1]), shape[-1]
+        gradient, low, high = (
+            np.broadcast_to(part, shape).reshape(count, n) for part in (self.gradient, low, high)
+        )
+        curvature = np.broadcast_to(self.curvature, (*shape, n)).reshape(count, n, n)
+        return Quadratic(gradient, curvature)._summit(low, high).reshape(shape)
+
+    def _summit(self, low: Float64, high: Float64) -> Float64:
+        """f64[m, n]: of m quadratics, by active sets.
+
+        Nocedal & Wright, algorithm 16.3: towards the top of the face that the bounds met so far
+        leave free, as far as the next bound; from a face's top, off the bound that holds back most.
+        """
+        count, n = self.gradient.shape
+        x = np.zeros((count, n))
+        free = np.ones((count, n), dtype=bool)
+        climbing = np.arange(count if n else 0)
+        identity = np.eye(n)
+        for _ in range(4 * n + 1):
+            if not climbing.size:
+                break
+            own, at = free[climbing], x[climbing]
+            lowest, highest = low[climbing], high[climbing]
+            slope = self._slope(climbing, at)
+            between = own[:, :, None] & own[:, None, :]
+            move = solve(
+                np.where(between, self.curvature[climbing], identity), np.where(own, slope, 0.0)
+            )
+            limit = np.where(move > 0, highest, lowest)
+            share = np.divide(limit - at, move, out=np.full_like(at, np.inf), where=move != 0)
+            hit = share.argmin(axis=1)
+            rows = np.arange(climbing.size)
+            blocked = share[rows, hit] < 1
+            at = at + np.where(blocked, share[rows, hit], 1.0)[:, None] * move
+            at[blocked, hit[blocked]] = limit[blocked, hit[blocked]]
+            x[climbing] = at
+            free[climbing[blocked], hit[blocked]] = False
+            slope = self._slope(climbing, at)
+            inward = np.where(own, 0.0, np.where(at >= highest, -slope, slope))
+            release = inward.argmax(axis=1)
+            held_back = ~blocked & (inward[rows, release] > 0)
+            free[climbing[held_back], release[held_back]] = True
+            climbing = climbing[blocked | held_back]
+        return x
+
+    def _slope(self, which: Int64, x: Float64) -> Float64:
+        """f64[m, n]: of some quadratics at x f64[m, n]."""
+        bend = (self.curvature[which] * x[:, None, :]).sum(axis=-1)
+        slope: Float64 = self.gradient[which] - bend
+        return slope
+
+
+# A climb that may begin where it ends: at a maximum that something else has told.
+
+
+class Checked(Climb):
+    """By Newton's steps, but only where the first of its starts has not the value it should have.
+
+    That is looked at before anything is measured around it.
+    """
+
+    def __init__(self, told: float, starts: Float64, *rest: Any) -> None:
+        """``told``: the value of the first start, if that is a maximum."""
+        super().__init__(starts, *rest)
+        self._told: float | None = told
+
+    def points(self) -> Float64:
+        """The starts, before all else."""
+        return super().points() if self._told is None else self._ends
+
+    def note(self, values: Float64) -> None:
+        """Take in f64[m] values at the points."""
+        if self._told is None:
+            super().note(values)
+            return
+        best = int(values.argmax())
+        self.x, self.value = self._ends[best], float(values[best])
+        is_so = best == 0 and abs(values[0] - self._told) < self._epsilon
+        self.done = self.converged = bool(is_so)
+        self.promise = 0.0 if is_so else np.inf
+        self._told, self._ends = None, self.x[None]

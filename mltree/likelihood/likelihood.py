@@ -1,0 +1,581 @@
+"""What the search asks of the likelihood: trees in, log-likelihoods and lengths out.
+
+Trees of whatever taxa may stand side by side, each in its own case: on as many parts as the others,
+under models, one a part, and a row of weights; they share every launch. Lengths are expected
+substitutions per site, lnL are natural logs. Trees whose lengths are f64[parts, E] have lengths for
+every part, and so has what is told of them.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from mltree.likelihood.classes import Columns, single_classes
+from mltree.likelihood.interchanges import Alternatives
+from mltree.likelihood.left_out import Shares
+from mltree.models.eigen import ModelArrays
+from mltree.models.rate_profiles import Curves
+from mltree.program import builders, planner
+from mltree.program.builders import KeptPrograms
+from mltree.program.cases import Case, Cases, distinct
+from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
+from mltree.program.planner import ScanTasks, split
+from mltree.program.program import Program
+from mltree.program.reference import flow_slopes
+from mltree.system.arrays import Float64, Int32
+from mltree.system.contract import Control, RunKind
+from mltree.system.errors import DeviceMemoryError
+from mltree.tree.forest import Forest, Trees
+from mltree.tree.topology import Tree
+
+# Work in batches, as large as an engine has room for at the time.
+
+Done = TypeVar("Done")
+
+
+def dealt(cases: Sequence[Case]) -> Int32:
+    """int32[n]: trees by number, in turns: the first on the parts of each, then the second there.
+
+    Trees on different parts share slots, so that most have room beside those that follow them.
+    """
+    every = np.arange(len(cases), dtype=np.int32)
+    turn = Cases.of(cases).before(every, np.ones_like(every))
+    return np.argsort(turn, kind="stable").astype(np.int32)
+
+
+def trees_at_once(
+    slots: Int32, number: Int32, cases: Cases, room: Room, parts: int, beside: int = 0
+) -> int:
+    """How many of the first trees are best worked on side by side; one at least.
+
+    ``slots`` int32[n]: of each of the trees ``number``; ``parts``: of the engine; ``beside``: slots
+    that are needed beside them. Trees on different parts share slots, for a slot is a row over all
+    patterns; and of the rows that an engine works on best at a time they have a share each, but
+    those on the same parts no more of them than all, or the largest tree, need.
+    """
+    share = cases.parts / parts
+    most = 1 + int(room.trees / (share * max(1, slots.min())))
+    slots, number = slots[:most], number[:most]
+    needed = np.maximum.accumulate(cases.before(number, slots) + slots)
+    rows = _rows(needed, cases.records["first_part"][number], cases.parts, room)
+    fits = rows <= room.most - beside
+    fits &= np.cumsum(slots) * share <= room.trees
+    fits &= rows <= max(room.trees, slots.max())
+    return max(1, int(np.count_nonzero(fits)))
+
+
+def turns_at_once(slots: int, matrices: int, cases: Sequence[Case], room: Room) -> int:
+    """How many of the first trees there is room for if they take turns; one at least.
+
+    ``slots``: that they share; ``matrices``: bytes of each one's P matrices, which stay.
+    """
+    own = cases[: max(1, room.matrices // matrices)]
+    if not room.starts:
+        return len(own)
+    first = np.array([case.first_part for case in own], np.int32)
+    rows = _rows(np.full(len(own), slots, np.int32), first, len(own[0].models), room)
+    return max(1, int(np.count_nonzero(rows <= room.most)))
+
+
+def _rows(slots: Int32, first: Int32, parts: int, room: Room) -> Float64:
+    """Whole slots that the first 1 .. n trees take, which need ``slots`` int32[n].
+
+    ``first`` int32[n]: the first of the ``parts`` of each.
+    """
+    if not room.starts:
+        return slots.astype(np.float64)
+    starts = np.array(room.starts)
+    taken: Float64 = starts[np.maximum.accumulate(first) + parts]
+    taken = taken - starts[np.minimum.accumulate(first)]
+    return slots * taken
+
+
+def in_batches(
+    count: int, at_once: Callable[[int], int], work: Callable[[slice], Done]
+) -> list[Done]:
+    """What ``work`` made of the items 0 .. count - 1, slice by slice.
+
+    ``at_once``: items that there is room for, from the given one on. It is asked before every
+    batch, for an engine that was refused memory has less of it, and the batch is done again in
+    smaller ones.
+
+    Raises:
+        DeviceError: there is no room for a single item.
+    """
+    done: list[Done] = []
+    first = 0
+    while first < count:
+        batch = slice(first, min(count, first + at_once(first)))
+        try:
+            done.append(work(batch))
+        except DeviceMemoryError:
+            continue
+        first = batch.stop
+    return done
+
+
+def rows_in_batches(
+    count: int, at_once: Callable[[int], int], work: Callable[[slice], Float64]
+) -> Float64:
+    """The rows that ``work`` makes of the items, one each, in one array from the first batch on."""
+    whole = np.empty((0, 0))
+
+    def put(batch: slice) -> None:
+        nonlocal whole
+        rows = work(batch)
+        if len(rows) == count:
+            whole = rows
+            return
+        if not whole.size:
+            whole = np.empty((count, rows.shape[1]))
+        whole[batch] = rows
+
+    in_batches(count, at_once, put)
+    return whole
+
+
+# How long Newton steps on branch lengths go on.
+
+MAX_PASSES = 100
+"""Passes of one smoothing. Between rounds 2 to 7 do (docs/search.md, "Branch lengths"); the bound
+stops a limit cycle."""
+
+ONE_STEP = 2
+"""Passes of a single step: one tells where to, the other what it gained."""
+
+TRIPOD_PASSES = 8
+"""Joint Newton steps around an insertion point: as many as the prototype's 2 loops of 4 steps
+(bench/PROTOTYPE.md)."""
+
+JOIN_PASSES = 8
+"""Newton steps on the branch that a pruned subtree leaves behind."""
+
+LOCAL_EPSILON = 1e-3
+"""Local optimisations stop below this gain in lnL: well under the 0.05 that a move must gain."""
+
+
+# The lnL of patterns under one rate for all sites, and another: what rates among sites rest on.
+#
+# A traversal computes as many categories as an engine has, here each with a rate of its own, and
+# what a pattern has under each of them alone comes of one more step at its end. So the curves of
+# patterns (:mod:`mltree.models.rate_profiles`) take as many traversals as their rates fill.
+#
+# Letters: J rates, K categories, L patterns, M classes.
+
+
+class Singles(Protocol):
+    """What scores classes alone (:class:`mltree.likelihood.likelihood.Likelihood`)."""
+
+    def single_log_likelihoods(self, tree: Tree, singles: Sequence[Case]) -> Float64:
+        """f64[n, L]: in cases that differ in their categories' weights."""
+
+
+def rate_curves(
+    likelihood: Singles,
+    tree: Tree,
+    case: Case,
+    rates: Sequence[Float64],
+    columns: Columns,
+    counts: Float64,
+) -> list[Curves]:
+    """The patterns of every part, were all of its sites as fast as each of some rates.
+
+    Those f64[J] are relative to the part's mean; where it has none, nothing is known of it. The
+    classes of a mixture stay as fast beside each other as they are, and as heavy.
+
+    ``counts`` f64[L]: sites that show each pattern of the engine.
+    """
+    width = min(own.n_categories // own.n_systems for own in case.models)
+    rows = []
+    for first in range(0, max(map(len, rates)), width):
+        chunks = [own[first : first + width] for own in rates]
+        most = max(map(len, chunks))
+        each = [_singles(*pair, most) for pair in zip(case.models, chunks, strict=True)]
+        singles = [case._replace(models=models) for models in zip(*each, strict=True)]
+        rows.append(likelihood.single_log_likelihoods(tree, singles))
+    lnls = np.concatenate(rows)
+    parts = columns.parts[case.first_part :]
+    return [
+        Curves(own, lnls[: len(own), where], counts[where])
+        for own, where in zip(rates, parts, strict=False)
+    ]
+
+
+def _singles(arrays: ModelArrays, rates: Float64, most: int) -> list[ModelArrays]:
+    """Models of the categories' rates, all of whose sites are of one of the first so many."""
+    shares = arrays.weights.reshape(arrays.n_systems, -1)
+    classes = shares.sum(axis=1)
+    speeds = (shares * arrays.rates.reshape(shares.shape)).sum(axis=1)
+    speeds = np.divide(speeds, classes, out=np.ones_like(speeds), where=classes > 0.0)
+    own = np.ones(shares.shape[1])
+    own[: len(rates)] = rates
+    found = []
+    for k in range(most):
+        weights = np.zeros_like(shares)
+        weights[:, k] = classes
+        every = (speeds[:, None] * own).ravel()
+        found.append(replace(arrays, rates=every, weights=weights.ravel()))
+    return found
+
+
+class Likelihood:
+    """The likelihood of trees over one alignment, computed by one engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        length_bounds: tuple[float, float],
+        columns: Columns | None = None,
+        planners: int = 1,
+    ) -> None:
+        """``columns``: of the engine, where weights of classes are asked for.
+
+        ``planners``: threads that may ask about the insertions into the same trees at once.
+        """
+        self.engine = engine
+        self.planners = planners
+        self._lock = threading.RLock()
+        """Of the engine, and of what is known of it."""
+        self._columns = columns
+        self._rows: Weights = np.empty((0, 0)) if columns is None else columns.weights[None]
+        """f64[R, L]: the rows of weights that cases name."""
+        self._min_length, self._max_length = length_bounds
+        self._models: list[tuple[ModelArrays, ...]] = []
+        self._programs = KeptPrograms()
+        self._resident: tuple[Forest, Cases] | None = None
+        """Whose directional CLAs the engine holds."""
+
+    def log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
+        """f64[n]: lnL of every tree."""
+        return self._in_batches(trees, cases)
+
+    def part_log_likelihoods(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
+        """f64[n, parts]: lnL of every part of every tree."""
+        return self._in_batches(trees, cases, by_part=True)
+
+    def load_weights(self, rows: Weights) -> None:
+        """Take rows of pattern weights f64[R, L], which cases name."""
+        self._rows = rows
+        self.engine.load_weights(rows)
+
+    def close(self) -> None:
+        """Give the memory back until there is more to do."""
+        self.engine.close()
+        self._models, self._resident = [], None
+
+    def trees_at_once(self, trees: Sequence[Tree], cases: Sequence[Case]) -> int:
+        """How many of the first of these trees are best searched side by side."""
+        return self._at_once(list(map(planner.slots_of, trees)), cases, beside=1)(0)
+
+    def site_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
+        """f64[L]: lnL of every pattern."""
+        return np.asarray(self.site_rows([tree], [case])[0])
+
+    def site_rows(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Float64:
+        """f64[n, L]: lnL of every pattern of every tree, in the parts of its case."""
+        longest = self.engine.longest_walk(len(trees))
+        at_once = self._at_once([tree.n_tips - 2 for tree in trees], cases)
+
+        def score(batch: slice) -> Float64:
+            own = cases[batch]
+            self._log_likelihoods(trees[batch], own, longest, RunKind.EVALUATE_SITES)
+            return self.engine.site_log_likelihoods(len(own))
+
+        return rows_in_batches(len(trees), at_once, score)
+
+    def derivatives(self, tree: Tree, case: Case) -> tuple[float, Float64, Float64]:
+        """lnL, and first and second derivatives of lnL in every branch length, as those."""
+        rows = self._derivatives(tree, case)
+        slope, curve = np.moveaxis(rows[..., 1:].reshape(*tree.lengths.shape, 2), -1, 0)
+        return float(rows[..., 0].sum()), slope, curve
+
+    def _derivatives(self, tree: Tree, case: Case, by_part: bool = False) -> Float64:
+        """f64[1 + 2E]: lnL, then both derivatives of each branch; with rows, of every part."""
+        table = self._load([tree], [case], by_part)
+        program = self._programs.of(builders.derivatives, [tree], table)
+        sums = self.run(program, tree.lengths.ravel()).sums
+        self._resident = Forest([tree]), table
+        return sums.reshape(table.parts, -1) if by_part or tree.lengths.ndim > 1 else sums
+
+    def class_weights(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
+        """The best weights of the classes of every part of every tree, all else as it is."""
+        found, best = [], self._known_columns.best_weights
+        for tree, case in zip(trees, cases, strict=True):
+            lnls = self.class_log_likelihoods(tree, case)
+            found.append(best(lnls, self._counts(tree, case), case))
+        return found
+
+    def outruns_host(self, tree: Tree) -> bool:
+        """Whether one such tree fills a GPU: its lnL is told sooner than its patterns' are read."""
+        return tree.n_tips <= self.engine.longest_walk(1)
+
+    def rate_curves(self, tree: Tree, case: Case, rates: Sequence[Float64]) -> list[Curves]:
+        """The patterns of every part under rates f64[J] for all of its sites."""
+        counts = np.asarray(self._rows[case.weights], np.float64)
+        return rate_curves(self, tree, case, rates, self._known_columns, counts)
+
+    def flow_slopes(self, trees: Sequence[Tree], cases: Sequence[Case]) -> list[list[Float64]]:
+        """What every part's lnL gains with the rates of its classes, f64[M, S, S] each."""
+        return [flow_slopes(self, tree, case) for tree, case in zip(trees, cases, strict=True)]
+
+    @property
+    def _known_columns(self) -> Columns:
+        if self._columns is None:
+            raise ValueError("a likelihood without columns")
+        return self._columns
+
+    def class_log_likelihoods(self, tree: Tree, case: Case) -> Float64:
+        """f64[M, L]: lnL of every pattern under each class alone that its part's model has.
+
+        Classes without weight are left out; a part with fewer has its last again.
+        """
+        return self.single_log_likelihoods(tree, single_classes(case))
+
+    def single_log_likelihoods(self, tree: Tree, singles: Sequence[Case]) -> Float64:
+        """f64[n, L]: lnL of every pattern in cases that differ in their categories' weights."""
+        table = self.take([tree] * len(singles), singles)
+        program = self._programs.of(builders.classes, [tree], table)
+        self.run(program, tree.lengths.ravel())
+        return self.engine.site_log_likelihoods(len(singles))
+
+    def _counts(self, tree: Tree, case: Case) -> Float64:  # noqa: ARG002
+        """f64[L]: how many sites show each pattern."""
+        return np.asarray(self._rows[case.weights], np.float64)
+
+    def smooth(
+        self,
+        trees: Sequence[Tree],
+        cases: Sequence[Case],
+        epsilon: float,
+        max_passes: int = MAX_PASSES,
+        floors: Float64 | None = None,
+    ) -> Float64:
+        """f64[n]: lnL after optimising all branch lengths, which change in place.
+
+        Simultaneous guarded Newton steps on the device, never to a worse end; polytomies stay.
+        They may stop short where HOPE times what a step promises ends below ``floors`` f64[n].
+        """
+        order = dealt(cases)
+        trees, cases = [trees[n] for n in order], [cases[n] for n in order]
+        low = np.full(len(trees), -np.inf) if floors is None else floors[order]
+
+        def smooth(batch: slice) -> Float64:
+            return self._smooth(trees[batch], cases[batch], epsilon, max_passes, low[batch])
+
+        at_once = self._at_once(list(map(planner.slots_of, trees)), cases)
+        lnl: Float64 = np.concatenate(in_batches(len(trees), at_once, smooth))
+        return lnl[np.argsort(order)]
+
+    def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
+        """f64[outputs]: lnL of every insertion of the scan, the target edge split in half."""
+        trees = Forest.of(trees)
+        table, lnl = self.hold(trees, cases), np.empty(scan.outputs)
+        for part, at in split(scan, scan.outputs, self.engine.room.scores, table):
+            (made,) = self._beside(trees, cases, (*builders.scores(trees, part, table), NO_CONTROL))
+            lnl[at] = made.sums.reshape(-1, part.outputs).sum(axis=0)
+        return lnl
+
+    def refine(
+        self,
+        trees: Trees,
+        cases: Sequence[Case],
+        scan: ScanTasks,
+        floors: Float64 | None = None,
+    ) -> tuple[Float64, Float64]:
+        """Log-likelihoods f64[outputs] and lengths f64[outputs, 3] (near, far, pendant).
+
+        A joint Newton optimisation of the three branches around every insertion; of every part by
+        itself, f64[parts, outputs, 3], where they have lengths of their own.  ``floors``
+        f64[outputs]: see ``smooth``.
+        """
+        trees = Forest.of(trees)
+        table = self.hold(trees, cases)
+        base, room = planner.slots_side_by_side(trees, table), self.engine.room
+        lead, count = trees.lengths.shape[:-1], scan.outputs
+        lnl, lengths = np.empty(count), np.empty((*lead, count, 3))
+        if floors is None or lead:  # parts with lengths of their own are optimised one by one
+            floors = np.full(count, -np.inf)
+        alike = room.near_at_once(base)
+        most = alike * self.engine.parts // table.parts
+        for part, at in split(scan, most, alike, table, room.most - base):
+            lnl[at], lengths[..., at, :] = self._refine(trees, cases, part, base, floors[at])
+        return lnl, lengths
+
+    def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
+        """f64[n]: best length of the branch that remains where each prune was taken out.
+
+        ``prunes`` int32[n]: half-edges of the forest of the trees, at the pruning points, that face
+        the pruned subtrees. f64[parts, n] where parts have lengths of their own.
+        """
+        trees = Forest.of(trees)
+        table = self.hold(trees, cases)
+        program, lengths = builders.join(trees, prunes, JOIN_PASSES, table)
+        control = planner.control_records(lengths.size, LOCAL_EPSILON, JOIN_PASSES)
+        (result,) = self._beside(trees, cases, (program, self.clip(lengths), control))
+        return result.lengths.reshape(*trees.lengths.shape[:-1], -1)
+
+    def optimised(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:  # noqa: ARG002
+        """Best lengths f64[..., n, k] of the alternatives to a tree, and their lnL f64[n].
+
+        turns  that are taken where sites were left out (:mod:`mltree.likelihood.left_out`)
+        """
+        count = others.lengths.shape[-2]
+        return others.newton(np.arange(count), others.lengths, [others.case] * count)
+
+    def shares(self, cases: Sequence[Case]) -> Shares | None:  # noqa: ARG002
+        """What is to be added to the site lnL of trees that are the engine's rows, if anything."""
+        return None
+
+    def _at_once(
+        self, slots: list[int], cases: Sequence[Case], beside: int = 0
+    ) -> Callable[[int], int]:
+        """Tells how many trees from one on, of so many slots each, are best worked on at once."""
+        table, every = Cases.of(cases), np.array(slots, np.int32)
+        number = np.arange(len(slots), dtype=np.int32)
+
+        def at_once(first: int) -> int:
+            room, parts = self.engine.room, self.engine.parts
+            return trees_at_once(every[first:], number[first:], table, room, parts, beside)
+
+        return at_once
+
+    def _in_batches(
+        self, trees: Sequence[Tree], cases: Sequence[Case], by_part: bool = False
+    ) -> Float64:
+        longest = self.engine.longest_walk(len(trees))
+        nodes = [tree.n_tips - 2 for tree in trees]
+        # Whole trees are walked, or take turns; what they leave behind are their P matrices.
+        in_pieces = 0 < longest < max(nodes)
+        at_once = self._at_once(nodes, cases) if in_pieces else self._by_matrices(trees, cases)
+
+        def score(batch: slice) -> Float64:
+            own = trees[batch], cases[batch]
+            return self._log_likelihoods(*own, longest, RunKind.EVALUATE, by_part)
+
+        return np.concatenate(in_batches(len(trees), at_once, score))
+
+    def _by_matrices(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Callable[[int], int]:
+        """Tells how many trees there is room for at once if they take turns."""
+        size = sum(arrays.n_categories * arrays.n_states**2 for arrays in cases[0].models)
+        size *= 8 * max(tree.n_edges for tree in trees)
+        most = max(tree.n_tips for tree in trees) - 2
+        return lambda first: turns_at_once(most, size, cases[first:], self.engine.room)
+
+    def hold(self, trees: Trees, cases: Sequence[Case]) -> Cases:
+        """Make the directional CLAs of trees resident that are not yet, in the planner's slots."""
+        with self._lock:
+            forest, table = Forest.of(trees), self._load(trees, cases)
+            match self._resident:
+                case (before, under) if before.is_as_large(forest) and under.is_same(table):
+                    if before.is_same(forest):
+                        return table
+                    program = builders.renewal(before, forest, table)
+                case _:
+                    program = self._programs.of(builders.update, forest, table)
+            if program is not None:
+                self.run(program, forest.lengths.ravel())
+            self._resident = forest, table
+            return table
+
+    def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
+        """Load the models for a program that may overwrite any CLA."""
+        self._resident = None
+        return self._load(trees, cases)
+
+    def run(self, program: Program, lengths: Float64, control: Float64 = NO_CONTROL) -> Result:
+        """Run a program, one made elsewhere too: beside the CLAs on hold, or after ``take``."""
+        try:
+            return self.engine.run(program, lengths, control)
+        except DeviceMemoryError:
+            self._resident = None
+            raise
+
+    def clip(self, lengths: Float64) -> Float64:
+        """Lengths within the bounds of an optimisation."""
+        return np.asarray(np.clip(lengths, self._min_length, self._max_length))
+
+    def _load(self, trees: Trees, cases: Sequence[Case], by_part: bool = False) -> Cases:
+        """Where the trees live; their models are with the engine from then on."""
+        models = distinct(cases)
+        if models != self._models:  # not the very same ones: models know no other equality
+            self._models = models
+            self._resident = None
+            self.engine.load_models([model for parts in models for model in parts])
+        lengths = trees.lengths if isinstance(trees, Forest) else trees[0].lengths
+        table = Cases.of(cases, unlinked=lengths.ndim > 1)
+        return table.summed_by_part if by_part else table
+
+    def _log_likelihoods(
+        self,
+        trees: Sequence[Tree],
+        cases: Sequence[Case],
+        longest: int,
+        kind: RunKind = RunKind.EVALUATE,
+        by_part: bool = False,
+    ) -> Float64:
+        table = self._load(trees, cases, by_part)
+        self._resident = None
+        program = (
+            self._programs.of(builders.walk, trees, table, longest, kind)
+            if longest
+            else self._programs.of(builders.traversal, trees, table, kind)
+        )
+        sums = self.run(program, _lengths(trees)).sums.reshape(-1, len(trees))
+        return sums.T if by_part else sums.sum(axis=0)
+
+    def _smooth(
+        self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float, most: int, low: Float64
+    ) -> Float64:
+        table = self._load(trees, cases)
+        program = self._programs.of(builders.smoothing, trees, table, most)
+        parts = math.prod(lead := trees[0].lengths.shape[:-1])
+        least = low if parts == 1 else -np.inf  # parts are optimised one by one
+        control = planner.control_records(parts * len(trees), epsilon / parts, most, least)
+        clipped = self.clip(_lengths(trees))
+        if any(tree.n_artificial for tree in trees):
+            clipped = _lengths([tree.with_lengths(self.clip(tree.lengths)) for tree in trees])
+        result = self.run(program, clipped, control)
+        ends = np.cumsum([tree.n_edges for tree in trees])[:-1]
+        lengths = np.split(result.lengths.reshape(*lead, -1), ends, axis=-1)
+        for tree, own in zip(trees, lengths, strict=True):
+            tree.lengths[:] = own
+        if result.control[:, Control.ACCEPTED].all():
+            self._resident = Forest(trees), table
+        else:
+            self._resident = None
+        return np.asarray(result.control[:, Control.BEST].reshape(-1, len(trees)).sum(axis=0))
+
+    def _beside(
+        self, trees: Trees, cases: Sequence[Case], *runs: tuple[Program, Float64, Float64]
+    ) -> list[Result]:
+        """Results of programs, one right after the other, beside the CLAs of the trees."""
+        for program, *_ in runs:
+            _ = program.words  # laid out before other threads have to wait
+        with self._lock:
+            self.hold(trees, cases)
+            return [self.run(*run) for run in runs]
+
+    def _refine(
+        self, trees: Forest, cases: Sequence[Case], scan: ScanTasks, base: int, low: Float64
+    ) -> tuple[Float64, Float64]:
+        table = self.hold(trees, cases)
+        near = builders.near_vectors(trees, scan, base, table)
+        program, lengths = builders.tripods(trees, scan, base, TRIPOD_PASSES, table)
+        groups = lengths.size // 3
+        low = np.resize(low, groups)
+        control = planner.control_records(groups, LOCAL_EPSILON, TRIPOD_PASSES, low)
+        tripods = program, self.clip(lengths), control
+        _, result = self._beside(trees, cases, (*near, NO_CONTROL), tripods)
+        lnl = result.control[:, Control.BEST].reshape(-1, scan.outputs).sum(axis=0)
+        return lnl, result.lengths.reshape(*trees.lengths.shape[:-1], -1, 3)
+
+
+def _lengths(trees: Sequence[Tree]) -> Float64:
+    """Those of the trees one after the other, part by part where parts have their own."""
+    return np.concatenate([tree.lengths for tree in trees], axis=-1).ravel()

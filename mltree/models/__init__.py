@@ -1,0 +1,1 @@
+"""Substitution models: the grammar that names them, their values, their eigen systems."""

@@ -1,0 +1,234 @@
+"""Rates of change between codons, from few parameters.
+
+Only one nucleotide changes at a time. With S codons and frequencies π,
+
+    r[i, j] = b[i, j] · κ if the change is a transition · ω if it changes the amino acid
+
+where b is 1 in GY94 (Goldman & Yang 1994, Mol. Biol. Evol. 11:725-736, in the form of Nielsen &
+Yang 1998, Genetics 148:929-936): rates go by the frequency of the codon that is made. In MG94 (Muse
+& Gaut 1994, Mol. Biol. Evol. 11:715-724) they go by that of the nucleotide which is put in. π[j] is
+then the product of the frequencies of its nucleotides, stop codons left out, so that b is 1 over
+the product of the two that stay. Published exchangeabilities (ECMK07) are r as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.data.alphabet import DNA
+from mltree.models.portable import exp
+from mltree.models.rates import Variable
+from mltree.system.arrays import Float64
+from mltree.system.values import Value
+
+if TYPE_CHECKING:
+    from mltree.data.alphabet import Alphabet
+    from mltree.data.codons import CodonAlphabet
+
+
+LOW, HIGH = 0.001, 50.0
+"""Bounds of κ and ω."""
+
+LEAST_NUCLEOTIDE = 1e-6
+"""Rarer nucleotides of a position count as this frequent: rates are divided by them."""
+
+MAX_STEPS, LEAST_CHANGE = 1000, 1e-12
+"""Of the count of ambiguous nucleotides, and of any frequency in its last step."""
+
+POSITIONS = {"F1X4": 1, "F3X4": 3}
+"""Terms for codon frequencies that are products of nucleotides': how many positions differ."""
+
+_PURINES = "AG"
+
+
+class _Changes(NamedTuple):
+    """Of each pair of codons, upper triangle by rows."""
+
+    single: NDArray[np.bool_]
+    """Whether they differ in one nucleotide."""
+    transition: NDArray[np.bool_]
+    replacement: NDArray[np.bool_]
+    """Whether they stand for different amino acids."""
+    places: NDArray[np.intp]
+    """[S, 3]: the nucleotides of each codon, by their place in ACGT."""
+
+
+class CodonRates(Value, eq=False):
+    """κ and ω of a model, and what its rates are made of beside them. S codons."""
+
+    alphabet: CodonAlphabet
+    kappa: float = 1.0
+    """Transitions over transversions."""
+    omega: float = 1.0
+    """Changes of the amino acid over silent ones: dN/dS."""
+    kappa_fixed: bool = False
+    omega_fixed: bool = False
+    has_kappa: bool = True
+    by_nucleotide: bool = False
+    """Whether rates go by the frequency of the nucleotide (MG94), not of the codon."""
+    nucleotides: Float64 | None = None
+    """f64 [3, 4]: frequencies of ACGT at each position where codons' are their products."""
+    given_nucleotides: tuple[float, ...] = ()
+    """Those of the user, ACGT: 4 for all positions, or 12."""
+    published: Float64 | None = None
+    """f64 [S(S-1)/2]: exchangeabilities of a table (ECMK07), without ω and κ."""
+
+    @classmethod
+    def of_table(cls, alphabet: CodonAlphabet, rates: Float64) -> CodonRates:
+        """Those of a table f64 [S(S-1)/2], of which nothing is estimated."""
+        return cls(alphabet, has_kappa=False, omega_fixed=True, published=rates)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """ω, and κ where there is one: the order of IQ-TREE's braces; none of a table."""
+        if self.published is not None:
+            return ()
+        return (self.omega, self.kappa) if self.has_kappa else (self.omega,)
+
+    def at(self, values: Sequence[float]) -> CodonRates:
+        """With others, in the same order."""
+        if self.published is not None:
+            return self
+        omega, *kappa = values
+        return dataclasses.replace(self, omega=omega, kappa=kappa[0] if kappa else 1.0)
+
+    def like(self, other: CodonRates) -> CodonRates:
+        """With ω and κ of another, where they are not fixed."""
+        return dataclasses.replace(
+            self,
+            omega=self.omega if self.omega_fixed else other.omega,
+            kappa=self.kappa if self.kappa_fixed or not self.has_kappa else other.kappa,
+        )
+
+    def held(self) -> CodonRates:
+        """With ω and κ fixed as they are."""
+        return dataclasses.replace(self, omega_fixed=True, kappa_fixed=True)
+
+    def with_nucleotides(self, nucleotides: Float64) -> CodonRates:
+        """With frequencies of nucleotides f64 [3, 4], none too rare to divide by."""
+        least = np.maximum(nucleotides, LEAST_NUCLEOTIDE)
+        return dataclasses.replace(self, nucleotides=least / least.sum(axis=1, keepdims=True))
+
+    @property
+    def frequencies(self) -> Float64:
+        """f64 [S]: the products of the nucleotides' frequencies. Raises: ValueError without any."""
+        if self.nucleotides is None:
+            raise ValueError("no frequencies of nucleotides")
+        own = _of_positions(self.nucleotides, _changes(self.alphabet).places)
+        products = own.prod(axis=1)
+        frequencies: Float64 = products / products.sum()
+        return frequencies
+
+    @property
+    def rates(self) -> Float64:
+        """f64 [S(S-1)/2]: the exchangeabilities."""
+        rates: Float64 = self._rates(np.array([[self.omega, self.kappa]]))[0]
+        return rates
+
+    def variables(self) -> list[Variable]:
+        """What is estimated, as natural logs."""
+        low, high = math.log(LOW), math.log(HIGH)
+        named = (
+            ("omega", self.omega, not self.omega_fixed),
+            ("kappa", self.kappa, self.has_kappa and not self.kappa_fixed),
+        )
+        return [Variable(name, low, high, math.log(value)) for name, value, free in named if free]
+
+    def rates_at(self, points: Float64) -> Float64:
+        """f64 [M, S(S-1)/2]: the exchangeabilities with the variables at the rows of f64 [M, n]."""
+        both = np.tile([self.omega, self.kappa], (len(points), 1))
+        both[:, self._free] = exp(points)
+        return self._rates(both)
+
+    def _rates(self, both: Float64) -> Float64:
+        """Those of ω and κ, f64 [M, 2]."""
+        changes = _changes(self.alphabet)
+        factors = np.where(changes.replacement, both[:, :1], 1.0)
+        factors = factors * np.where(changes.transition, both[:, 1:], 1.0)
+        rates: Float64 = factors * self._base()
+        return rates
+
+    def with_vector(self, x: Float64) -> CodonRates:
+        """The same with the variables at f64 [n]."""
+        both = np.array([self.omega, self.kappa])
+        both[self._free] = exp(x)
+        return dataclasses.replace(self, omega=float(both[0]), kappa=float(both[1]))
+
+    @property
+    def _free(self) -> list[int]:
+        """Which of ω and κ are variables."""
+        return [("omega", "kappa").index(variable.name) for variable in self.variables()]
+
+    def _base(self) -> Float64:
+        if self.published is not None:
+            return self.published
+        changes = _changes(self.alphabet)
+        base = changes.single.astype(np.float64)
+        if self.by_nucleotide and self.nucleotides is not None:
+            own = _of_positions(self.nucleotides, changes.places)
+            row, column = np.triu_indices(len(own), 1)
+            same = changes.places[row] == changes.places[column]
+            base = base / np.where(same, own[row], 1.0).prod(axis=1)
+            base /= base.max()
+        return base
+
+
+def nucleotide_frequencies(alphabet: Alphabet, counts: Float64, positions: int) -> Float64:
+    """f64 [3, 4]: of ACGT at each position, or (1) at all, in triplets of so many f64 [C] a code.
+
+    Those that make the nucleotides likeliest, each by itself: N and gaps count nothing, R as A and
+    G by their frequencies at the position. So codeml counts (Yang 2007, Mol. Biol. Evol.
+    24:1586-1591), whatever the codon; but where TAA and TAG are stop codons, TAY is TAN here.
+    """
+    nucleotides = np.frombuffer("".join(alphabet.symbols).encode("ascii"), np.uint8)
+    may = DNA.tip_table[DNA.encode(nucleotides)].reshape(-1, 3, 4)
+    known = (may.sum(axis=2) < len(DNA.states)) * counts[:, None]
+    if positions == 1:
+        return np.tile(_likeliest(may.reshape(-1, 4), known.ravel()), (3, 1))
+    return np.array([_likeliest(may[:, at], known[:, at]) for at in range(3)])
+
+
+def _likeliest(may: Float64, counts: Float64) -> Float64:
+    """f64 [4]: by expectation and maximisation, of sets f64 [n, 4] of nucleotides and counts."""
+    frequencies = np.full(may.shape[1], 1.0 / may.shape[1])
+    if not counts.any():
+        return frequencies
+    may, counts = may[counts > 0.0], counts[counts > 0.0]  # others' may all be without frequency
+    for _ in range(MAX_STEPS):
+        shares = may * frequencies
+        totals = ((counts / shares.sum(axis=1))[:, None] * shares).sum(axis=0)
+        before, frequencies = frequencies, totals / totals.sum()
+        if np.abs(frequencies - before).max() < LEAST_CHANGE:
+            break
+    return frequencies
+
+
+def _of_positions(nucleotides: Float64, places: NDArray[np.intp]) -> Float64:
+    """f64 [S, 3]: the frequency of each nucleotide of each codon."""
+    own: Float64 = nucleotides[np.arange(3), places]
+    return own
+
+
+@cache
+def _changes(alphabet: CodonAlphabet) -> _Changes:
+    codons = alphabet.states
+    places = np.array([[DNA.states.index(base) for base in codon] for codon in codons])
+    is_purine = np.array([base in _PURINES for base in DNA.states])
+    acids = np.array([alphabet.genetic_code.amino_acids[codon] for codon in codons])
+    row, column = np.triu_indices(len(codons), 1)
+    differ = places[row] != places[column]
+    alike = is_purine[places[row]] == is_purine[places[column]]
+    single = differ.sum(axis=1) == 1
+    return _Changes(
+        single=single,
+        transition=single & (~differ | alike).all(axis=1),
+        replacement=acids[row] != acids[column],
+        places=places,
+    )

@@ -1,0 +1,745 @@
+"""Model strings in RAxML-NG's grammar: parsing them, and printing them as its .bestModel does.
+
+    MODEL[{rates}]|MIX{MODEL...[:rate:weight],...}
+        [+C10|...|+C60[{weights}]|+FMIX{FREQUENCIES[:rate:weight],...}]
+        [+F|+FC|+FE|+FO|+FU{frequencies}|+F1X4|+F3X4]
+        [+G[K][m|a][{alpha}]|+R[K][{rates}{weights}]|+PSR[n]] [+I|+IO|+IU{p}|+I{p}]
+        [+ASC_LEWIS|+ASC_FELS{sites}|+ASC_STAM{sites}]
+        [+B|+BO|+BU{scale}|+B{scale}]
+
+Values are separated by ``/`` or ``,``; braces may be square brackets; case does not matter. A
+value in braces is fixed, everything else is estimated. What follows the first comma outside the
+braces (``, noname = 1-603``) is a partition's name and is ignored. RAxML-NG's defaults: frequencies
+of nucleotide models are equal or estimated as the model says, of protein models the model's own;
++F is +FC; +G is four categories, mean rates. Terms may come in any order.
+
+Of codons, ``GY{omega/kappa}``, ``MG{omega}`` and ``MGK{omega/kappa}``, as IQ-TREE has it.
+
+``PROTGTR{file}``, or the file's name alone, is a matrix of the user's, in PAML's format.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.data.codons import CodonAlphabet
+from mltree.data.partition_files import NO_NAME
+from mltree.data.patterns import Ascertainment, Correction
+from mltree.models.codon import POSITIONS, CodonRates
+from mltree.models.empirical import FREQUENCY_SLACK, PROTEIN_MODELS, protein_model, read_matrix
+from mltree.models.names import (
+    FAMILIES,
+    GTR20,
+    POISSON,
+    PROTEIN_GTR,
+    default_model_name,
+    mixed,
+    outside_braces,
+    unknown_name,
+)
+from mltree.models.rates import (
+    ALPHA_MIN,
+    DEFAULT_SITE_RATES,
+    ONE_RATE,
+    FreeRates,
+    Gamma,
+    GammaMode,
+    SiteRates,
+    check_beside,
+)
+from mltree.models.substitution import (
+    DNA_MODELS,
+    PAIRED,
+    PROFILES,
+    FrequencyMode,
+    Mixed,
+    Model,
+    Paired,
+    Profiles,
+    RateClasses,
+    expand_rates,
+    n_classes,
+    n_pairs,
+    paired_mixture,
+    profile_mixture,
+    unique_rates,
+)
+from mltree.system.errors import ModelError
+from mltree.system.values import decimal
+
+if TYPE_CHECKING:
+    from mltree.data.alphabet import Alphabet
+
+
+# The terms behind a model's name: +F, +G, +R, +PSR, +I, +ASC and +B, read as RAxML-NG does.
+
+DEFAULT_CATEGORIES = 4
+"""+G and +R without a number, as everywhere in the field."""
+MAX_CATEGORIES = 64
+"""More gamma categories than this are a slip of the pen."""
+MAX_FREE_CATEGORIES = 10
+"""More free rates than this are not told apart by data: where IQ-TREE stops looking too."""
+START_ALPHA = 1.0
+"""Start of the estimate of alpha, as in RAxML-NG."""
+START_P_INVARIANT = 0.1
+"""Start of the estimate of the proportion of invariable sites."""
+
+_INSIDE = r"(?:[^{}\[\]]|[{\[][^{}\[\]]*[}\]])*"
+"""Of braces: the classes of MIX have some of their own."""
+_TERM = re.compile(rf"([^{{}}\[\]]*)((?:[{{\[]{_INSIDE}[}}\]])*)")
+_BRACES = re.compile(rf"[{{\[]({_INSIDE})[}}\]]")
+_GAMMA = re.compile(r"G(?P<categories>[0-9]{0,9})(?P<mode>[AM]?)")
+_FREE = re.compile(r"R(?P<categories>[0-9]{0,9})")
+
+
+class Term(NamedTuple):
+    """A part of a model's string between plus signs."""
+
+    text: str
+    """As it was written."""
+    key: str
+    """What stands before the braces, in capitals."""
+    values: tuple[str, ...]
+    """What stands in each pair of braces."""
+
+    @classmethod
+    def read(cls, text: str, context: str) -> Term:
+        """The term that a text is; ``context`` is the whole model's string.
+
+        Raises: ModelError where it is none.
+        """
+        match = _TERM.fullmatch(text)
+        if match is None or not match[1]:
+            raise ModelError(
+                f"model {context.strip()!r}: cannot read {text!r}",
+                hint="write for example GTR+FC+G4 or LG+I+G4",
+            )
+        return cls(text, match[1].strip().upper(), tuple(_BRACES.findall(match[2])))
+
+    def only(self) -> str | None:
+        """What stands in the one pair of braces; None without braces.
+
+        Raises: ModelError where there are more.
+        """
+        if len(self.values) > 1:
+            raise ModelError(f"+{self.text}: one pair of braces is wanted")
+        return self.values[0] if self.values else None
+
+
+def numbers(values: str, term: str) -> NDArray[np.float64]:
+    """The numbers in a pair of braces. Raises: ModelError where they are none."""
+    try:
+        found = [decimal(value) for value in re.split(r"[/,]", values)]
+    except ValueError:
+        found = []
+    if not found or not all(math.isfinite(number) for number in found):
+        raise ModelError(f"{term!r}: numbers are wanted in braces, separated by slashes")
+    return np.array(found)
+
+
+def with_options(model: Model, texts: list[str]) -> Model:
+    """The model with what the terms behind its name say.
+
+    Raises: ModelError naming the term that is wrong.
+    """
+    seen: dict[str, str] = {}
+    for text in texts:
+        term = Term.read(text, f"{model.name}+{text}")
+        option = _option(term)
+        letter, before = term.key[0], seen.get(option.about)
+        if before is not None:
+            two = f"two +{letter} terms" if letter == before else f"both +{before} and +{letter}"
+            raise ModelError(f"model {model.name} has {two}", hint=f"say {option.about} once")
+        seen[option.about] = letter
+        model = option.apply(model, term)
+    return _completed(model, _OPTIONS["F"].about in seen)
+
+
+class _Option(NamedTuple):
+    """A kind of term."""
+
+    about: str
+    """What it tells of the model; only one term may."""
+    apply: Callable[[Model, Term], Model]
+
+
+def _option(term: Term) -> _Option:
+    letter = term.key[:1]
+    if letter in _OPTIONS and not term.key.startswith("IC"):
+        return _OPTIONS[letter]
+    if letter in ("M", "I", "E"):
+        raise ModelError(
+            f"+{term.text} is not supported yet",
+            hint="use +I instead" if letter == "I" else "leave it out",
+        )
+    raise ModelError(
+        f"unknown model term +{term.text}",
+        hint="terms are +F, +FC, +FE, +FO, +FU{...}, +F1X4, +F3X4, +G[n][m|a][{alpha}], "
+        "+R[n][{...}{...}], "
+        "+PSR[n], +I[{p}], +ASC_LEWIS, +ASC_FELS{...}, +ASC_STAM{...}, +B[{scale}]",
+    )
+
+
+def _with_nucleotides(model: Model, term: Term, mode: FrequencyMode) -> Model:
+    """Of codons: the products of the frequencies of nucleotides, of each position or of all."""
+    codon, positions, values = model.codon, POSITIONS[mode], term.only()
+    if codon is None and isinstance(model.alphabet, CodonAlphabet):
+        codon = CodonRates.of_table(model.alphabet, model.rates)
+    if codon is None:
+        raise ModelError(
+            f"+{term.text}: model {model.name} is for no codons",
+            hint="models of codons are: GY+F3X4, MG+F1X4",
+        )
+    model = dataclasses.replace(
+        model, codon=codon, frequencies=np.full(model.n_states, np.nan), frequency_mode=mode
+    )
+    if values is None:
+        return model
+    given = numbers(values, term.text)
+    if len(given) != 4 * positions:
+        raise ModelError(f"+{term.text}: {4 * positions} frequencies are wanted, not {len(given)}")
+    rows = given.reshape(positions, 4)
+    if not (rows > 0.0).all() or (abs(rows.sum(axis=1) - 1.0) > FREQUENCY_SLACK).any():
+        raise ModelError(
+            f"+{term.text}: frequencies of nucleotides must be above 0 and sum to 1",
+            hint="in the order ACGT, those of the first position first",
+        )
+    codon = dataclasses.replace(codon, given_nucleotides=tuple(given.tolist()))
+    return model.with_codon(codon.with_nucleotides(np.broadcast_to(rows, (3, 4))))
+
+
+_IN_IQ_TREE = {"EMPIRICAL": "FC", "OPTIMIZE": "FO"}
+"""Its words for frequencies in FMIX."""
+
+
+def _with_frequency_classes(model: Model, term: Term) -> Model:
+    """``+FMIX{...}``: classes that have the model's exchangeabilities."""
+    if model.mixture is not None:
+        raise ModelError(f"model {model.name} has classes of its own: +FMIX cannot be added")
+    if model.codon is not None:
+        raise ModelError(f"model {model.name} has omega: +FMIX cannot be added yet")
+
+    def read(text: str) -> Model:
+        own = Term.read(_IN_IQ_TREE.get(text.upper(), text), f"FMIX{{{text}}}")
+        return _with_frequencies(model, own)
+
+    mixture = mixed(term.key, term.only() or "", read)
+    first, *others = mixture.classes
+    classes = first, *(dataclasses.replace(own, rates_fixed=True) for own in others)
+    return dataclasses.replace(
+        model, mixture=dataclasses.replace(mixture, classes=classes), frequency_mode="model"
+    )
+
+
+def _with_frequency_term(model: Model, term: Term) -> Model:
+    if term.key == "FMIX":
+        return _with_frequency_classes(model, term)
+    if isinstance(model.mixture, Mixed):
+        raise ModelError(f"+{term.text}: the classes of {model.name} have frequencies of their own")
+    if term.key in POSITIONS:
+        return _with_nucleotides(model, term, "F1X4" if term.key == "F1X4" else "F3X4")
+    if model.codon is not None and model.codon.by_nucleotide and term.key != "FE":
+        raise ModelError(
+            f"+{term.text}: the rates of {model.name} go by frequencies of nucleotides",
+            hint="write +F3X4, +F1X4 or +FE; GY takes frequencies of codons",
+        )
+    return _with_frequencies(model, term)
+
+
+def _with_frequencies(model: Model, term: Term) -> Model:
+    states, key, values = model.n_states, term.key, term.only()
+    if values is not None:
+        if key not in ("F", "FU"):
+            raise ModelError(f"+{term.text}: only +FU takes values")
+        given = numbers(values, term.text)
+        if len(given) != states:
+            raise ModelError(f"+{term.text}: {states} frequencies are wanted, not {len(given)}")
+        if (given < 0.0).any() or abs(given.sum() - 1.0) > FREQUENCY_SLACK:
+            raise ModelError(
+                f"+{term.text}: frequencies must not be negative and must sum to 1, "
+                f"not {given.sum():.6g}"
+            )
+        return dataclasses.replace(model, frequencies=given / given.sum(), frequency_mode="FU")
+    if key in ("F", "FC"):
+        uncounted = np.full(states, np.nan)
+        return dataclasses.replace(model, frequencies=uncounted, frequency_mode="FC")
+    equal = np.full(states, 1.0 / states)
+    if key == "FE":
+        return dataclasses.replace(model, frequencies=equal, frequency_mode="FE")
+    if key == "FO":
+        return dataclasses.replace(model, frequencies=equal, frequency_mode="FO")
+    raise ModelError(
+        f"cannot read the frequencies +{term.text}",
+        hint="+F or +FC counts them, +FE is equal, +FO estimates, +FU{...} gives them; of codons "
+        "+F1X4 and +F3X4",
+    )
+
+
+def _with_gamma(model: Model, term: Term) -> Model:
+    match, values = _GAMMA.fullmatch(term.key), term.only()
+    if match is None:
+        raise ModelError(
+            f"cannot read the rate heterogeneity +{term.text}",
+            hint="write +G4, +G4m (mean), +G4a (median) or +G4m{0.5}",
+        )
+    categories = int(match["categories"] or DEFAULT_CATEGORIES)
+    if not 1 <= categories <= MAX_CATEGORIES:
+        raise ModelError(f"+{term.text}: between 1 and {MAX_CATEGORIES} rate categories, please")
+    alpha = START_ALPHA if values is None else _number(values, term)
+    if alpha < ALPHA_MIN:
+        raise ModelError(f"+{term.text}: alpha must be at least {ALPHA_MIN}")
+    if categories == 1:
+        return model
+    mode: GammaMode = "median" if match["mode"] == "A" else "mean"
+    form = Gamma(categories, alpha, mode, fixed=values is not None)
+    return dataclasses.replace(model, heterogeneity=form)
+
+
+def _with_free_rates(model: Model, term: Term) -> Model:
+    match = _FREE.fullmatch(term.key)
+    if match is None or len(term.values) > 2:
+        raise ModelError(
+            f"cannot read the free rates +{term.text}",
+            hint="write +R4, or +R4{rates}{weights} with numbers that slashes separate",
+        )
+    given = [numbers(values, term.text) for values in term.values]
+    categories = int(match["categories"] or (len(given[0]) if given else DEFAULT_CATEGORIES))
+    if not 2 <= categories <= MAX_FREE_CATEGORIES:
+        raise ModelError(f"+{term.text}: between 2 and {MAX_FREE_CATEGORIES} free rates, please")
+    for what, values in zip(("rates", "weights"), given, strict=False):
+        if len(values) != categories:
+            raise ModelError(
+                f"+{term.text}: {categories} {what} are wanted, not {len(values)}",
+                hint="write the rates in one pair of braces and the weights in another",
+            )
+    if not given:
+        form = FreeRates.from_gamma(categories, START_ALPHA)
+    else:
+        is_paired = model.mixture is not None and model.mixture.is_paired
+        weights = given[-1] if given[1:] else np.ones(categories)
+        form = FreeRates.of(given[0], weights, fixed=True, in_order=is_paired)
+    return dataclasses.replace(model, heterogeneity=form)
+
+
+def _with_site_rates(model: Model, term: Term) -> Model:
+    return dataclasses.replace(model, heterogeneity=SiteRates.read(term.text))
+
+
+def _with_profiles(model: Model, term: Term) -> Model:
+    if term.key not in PROFILES:
+        hint = f"write one of +{', +'.join(PROFILES)}"
+        if term.key == "CAT":
+            hint = "RAxML's CAT, a rate a site, is +PSR; profiles are +C10 to +C60"
+        raise ModelError(f"cannot read the profiles +{term.text}", hint=hint)
+    if model.alphabet.name != "AA":
+        raise ModelError(f"+{term.text}: profiles are for proteins, not for {model.alphabet.name}")
+    if model.mixture is not None and model.mixture.name != term.key:
+        raise ModelError(f"model {model.name} has classes of its own: +{term.text} cannot be added")
+    values, mixture = term.only(), profile_mixture(term.key)
+    if values is not None:
+        given = numbers(values, term.text)
+        if len(given) == mixture.n_classes + 1:
+            mixture = mixture.with_own_class()
+        mixture = mixture.with_weights(given, fixed=True)
+    return dataclasses.replace(model, mixture=mixture)
+
+
+def _completed(model: Model, has_frequencies: bool) -> Model:
+    """The model with what its terms say together: +F adds a class to profiles.
+
+    Frequencies that no term tells, such as PROTGTR's or a file's, are the profiles' then, as in
+    IQ-TREE. Raises: ModelError where terms contradict each other.
+    """
+    mixture = model.mixture
+    if isinstance(model.heterogeneity, SiteRates):
+        check_beside(model.p_invariant, model.ascertainment, mixture)
+    if isinstance(mixture, Paired):
+        k = len(model.heterogeneity.categories.rates)
+        if k != mixture.n_classes:
+            raise ModelError(
+                f"model {model.name} has {mixture.n_classes} rates, one for each of its matrices",
+                hint=f"write +G{mixture.n_classes} or +R{mixture.n_classes}, or neither",
+            )
+        if model.frequency_mode != "model":
+            raise ModelError(f"model {model.name} has frequencies of its own: leave out +F")
+    if not isinstance(mixture, Profiles):
+        return model
+    if has_frequencies:
+        return dataclasses.replace(model, mixture=mixture.with_own_class())
+    if mixture.has_own:
+        count = mixture.n_classes
+        raise ModelError(f"+{mixture.name}: {count - 1} weights are wanted, not {count}")
+    return dataclasses.replace(model, frequency_mode="model")
+
+
+def _with_invariant(model: Model, term: Term) -> Model:
+    values = term.only()
+    if values is None and term.key in ("I", "IO"):
+        return dataclasses.replace(model, p_invariant=START_P_INVARIANT)
+    if values is None or term.key not in ("I", "IU"):
+        raise ModelError(
+            f"cannot read the proportion of invariable sites +{term.text}",
+            hint="write +I, +IO (estimated) or +I{0.2}, +IU{0.2} (given)",
+        )
+    p_invariant = _number(values, term)
+    if not 0.0 <= p_invariant < 1.0:
+        raise ModelError(f"+{term.text}: the proportion must be in [0, 1)")
+    return dataclasses.replace(model, p_invariant=p_invariant, p_invariant_fixed=True)
+
+
+def _with_scaler(model: Model, term: Term) -> Model:
+    values = term.only()
+    if values is None and term.key in ("B", "BO"):
+        return dataclasses.replace(model, branch_scaler=1.0)
+    if values is None or term.key not in ("B", "BU"):
+        raise ModelError(
+            f"cannot read the scale of branch lengths +{term.text}",
+            hint="write +B, +BO (estimated) or +B{1.5}, +BU{1.5} (given)",
+        )
+    scale = _number(values, term)
+    if not scale > 0.0:
+        raise ModelError(f"+{term.text}: the scale must be positive")
+    return dataclasses.replace(model, branch_scaler=scale)
+
+
+def _with_ascertainment(model: Model, term: Term) -> Model:
+    values = term.only()
+    kind = term.key.removeprefix("ASC_") if term.key != "ASC" else Correction.LEWIS
+    states = len(model.alphabet.certain_codes)
+    wanted = {Correction.LEWIS: 0, Correction.FELSENSTEIN: 1, Correction.STAMATAKIS: states}
+    if kind not in wanted:
+        raise ModelError(
+            f"cannot read the correction for constant sites +{term.text}",
+            hint="write +ASC_LEWIS, +ASC_FELS{sites} or +ASC_STAM{sites of each state}",
+        )
+    correction = Correction(kind)
+    counts = () if values is None else tuple(numbers(values, term.text).tolist())
+    if len(counts) != wanted[correction]:
+        raise ModelError(
+            f"+{term.text}: {wanted[correction] or 'no'} numbers are wanted in braces, "
+            f"not {len(counts) or 'none'}",
+            hint="how many constant sites were left out: all, or of each state",
+        )
+    if any(count < 0 for count in counts) or (counts and not sum(counts) > 0):
+        raise ModelError(f"+{term.text}: numbers of sites must not be negative, nor all zero")
+    return dataclasses.replace(model, ascertainment=Ascertainment(correction, counts))
+
+
+def _number(values: str, term: Term) -> float:
+    found = numbers(values, term.text)
+    if len(found) != 1:
+        raise ModelError(f"{term.text!r}: one number is wanted in braces, not {len(found)}")
+    return float(found[0])
+
+
+_OPTIONS = {
+    "F": _Option("the frequencies", _with_frequency_term),
+    "G": _Option("the rates among sites", _with_gamma),
+    "R": _Option("the rates among sites", _with_free_rates),
+    "P": _Option("the rates among sites", _with_site_rates),
+    "I": _Option("the invariable sites", _with_invariant),
+    "C": _Option("the classes", _with_profiles),
+    "A": _Option("the constant sites", _with_ascertainment),
+    "B": _Option("the scale of branch lengths", _with_scaler),
+}
+
+
+PRECISION = 6
+"""Decimals in .bestModel files, as in RAxML-NG 1.2."""
+
+_CUSTOM_CLASSES = re.compile(r"DNA([0-9]{6})")
+_LIST_OF_NUMBERS = re.compile(r"[-+0-9.eE/,\s]*")
+
+
+def parse_model(text: str, alphabet: Alphabet) -> Model:
+    """The model that a string names.
+
+    Estimated parameters are at the start of their estimate: exchangeabilities and frequencies
+    equal (those of proteins LG's), alpha 1. Frequencies "FC" are NaN until they are counted in an
+    alignment (`Model.with_empirical_frequencies`), and `Model.arrays` refuses them.
+
+    Raises: ModelError naming the term that is wrong and, for a name, the nearest known; InputError
+    where a user's matrix cannot be used.
+    """
+    head, *options = outside_braces(outside_braces(text, ",")[0], "+")
+    term = Term.read(head, text)
+    if term.key == "MIX":
+        return with_options(_mixed(term, alphabet), options)
+    if term.key == GTR20:
+        term = term._replace(key=PROTEIN_GTR)
+    if data_of(term.key) is None and _is_file(head):
+        term = Term(head, PROTEIN_GTR, (head,))
+    model = _base_model(term.key, alphabet)
+    values = term.only()
+    if values is not None and term.key in PROFILES:
+        options = [head, *options]
+    elif values is not None:
+        model = _with_values(model, values, head)
+    return with_options(model, options)
+
+
+def _mixed(term: Term, alphabet: Alphabet) -> Model:
+    """``MIX{...}``: classes that have exchangeabilities and frequencies, and nothing else."""
+    mixture = mixed(term.key, term.only() or "", lambda text: _class(text, alphabet))
+    first = mixture.classes[0]
+    return Model(term.key, alphabet, (), first.rates, first.frequencies, "model", mixture=mixture)
+
+
+def _class(text: str, alphabet: Alphabet) -> Model:
+    model = parse_model(text, alphabet)
+    if model.codon is not None:
+        raise ModelError(f"MIX{{...}}: no mixtures of models with omega yet, such as {text!r}")
+    own = model.p_invariant, model.branch_scaler, model.mixture, model.ascertainment
+    if model.heterogeneity is not ONE_RATE or any(value is not None for value in own):
+        raise ModelError(
+            f"MIX{{...}}: the class {text!r} has more than exchangeabilities and frequencies",
+            hint="what holds for all classes stands behind the braces: MIX{LG,WAG}+G4",
+        )
+    return model
+
+
+def data_of(name: str) -> str | None:
+    """The data type that a model's name in capitals is for; None where there is no such model."""
+    if name in _DNA_NAMES or _CUSTOM_CLASSES.fullmatch(name) is not None:
+        return "DNA"
+    if name in (*PROTEIN_MODELS, PROTEIN_GTR, GTR20, POISSON, *PAIRED, *PROFILES):
+        return "AA"
+    return next((data for family in FAMILIES if (data := family.data_of(name))), None)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # longer than any file's name
+        return False
+
+
+_DNA_NAMES = {known.upper(): known for known in DNA_MODELS}
+
+
+def _base_model(name: str, alphabet: Alphabet) -> Model:
+    """The model of a bare name, nothing fixed."""
+    for family in FAMILIES:
+        model = family.model_of(name, alphabet)
+        if model is not None:
+            return model
+    data = data_of(name)
+    if data is None:
+        raise unknown_name(name, alphabet)
+    if data != alphabet.name:
+        wanted = {"DNA": "nucleotides", "AA": "proteins", "CODON": "codons"}.get(data, data)
+        raise ModelError(
+            f"model {name} is for {wanted}, but the alignment's data type is {alphabet.name}",
+            hint=f"try {default_model_name(alphabet)}",
+        )
+    return _nucleotides(name, alphabet) if data == "DNA" else _proteins(name, alphabet)
+
+
+def _nucleotides(name: str, alphabet: Alphabet) -> Model:
+    custom = _CUSTOM_CLASSES.fullmatch(name)
+    if custom is not None:
+        return _estimated(name, alphabet, _in_order(custom[1]), np.ones(6))
+    known = DNA_MODELS[_DNA_NAMES[name]]
+    model = _estimated(known.name, alphabet, known.rate_classes, np.ones(6))
+    mode: FrequencyMode = "FO" if known.free_frequencies else "model"
+    return dataclasses.replace(model, frequency_mode=mode)
+
+
+def _proteins(name: str, alphabet: Alphabet) -> Model:
+    if name == PROTEIN_GTR:
+        start = protein_model("LG").exchangeabilities
+        return _estimated(name, alphabet, tuple(range(len(start))), start)
+    if name in PAIRED:
+        return _paired(name, alphabet)
+    if name in (POISSON, *PROFILES):
+        return _poisson(name, alphabet)
+    return Model(name, alphabet, (), *protein_model(name), "model")
+
+
+def _paired(name: str, alphabet: Alphabet) -> Model:
+    """LG4M with four gamma rates, LG4X with four free ones."""
+    mixture = paired_mixture(name)
+    form: Gamma | FreeRates = Gamma(mixture.n_classes, START_ALPHA)
+    if name == "LG4X":
+        form = FreeRates.from_gamma(mixture.n_classes, START_ALPHA)
+    lg = protein_model("LG")
+    return Model(name, alphabet, (), *lg, "model", heterogeneity=form, mixture=mixture)
+
+
+def _poisson(name: str, alphabet: Alphabet) -> Model:
+    """All exchangeabilities equal; a bare C20 is POISSON+C20+G4, as in IQ-TREE."""
+    states = alphabet.n_states
+    equal = np.full(states, 1.0 / states)
+    model = Model(POISSON, alphabet, (), np.ones(n_pairs(states)), equal, "model")
+    if name == POISSON:
+        return model
+    form = Gamma(DEFAULT_CATEGORIES, START_ALPHA)
+    return dataclasses.replace(model, heterogeneity=form, mixture=profile_mixture(name))
+
+
+def _estimated(
+    name: str, alphabet: Alphabet, classes: RateClasses, rates: NDArray[np.float64]
+) -> Model:
+    states = len(alphabet.states)
+    return Model(name, alphabet, classes, rates, np.full(states, 1.0 / states), "FO")
+
+
+def _in_order(classes: str) -> RateClasses:
+    """The same classes numbered in order of appearance: 353353 is 010010."""
+    order = list(dict.fromkeys(classes))
+    return tuple(order.index(digit) for digit in classes)
+
+
+def _with_values(model: Model, values: str, head: str) -> Model:
+    """The model with what stands in the braces behind its name, be it numbers or a file."""
+    if model.codon is not None:
+        return _with_ratios(model, model.codon, numbers(values, head))
+    if not model.rate_classes:
+        raise ModelError(f"model {model.name} has exchangeabilities of its own: none can be given")
+    if model.name == PROTEIN_GTR and not _LIST_OF_NUMBERS.fullmatch(values):
+        rates, frequencies = read_matrix(values)
+        return dataclasses.replace(
+            model, rates=rates, rates_fixed=True, frequencies=frequencies, frequency_mode="FU"
+        )
+    return _with_rates(model, numbers(values, head))
+
+
+def _with_ratios(model: Model, codon: CodonRates, values: NDArray[np.float64]) -> Model:
+    """The model of codons with ω, or ω and κ, fixed."""
+    if len(values) != len(codon.values) or not (values > 0.0).all():
+        wanted = "omega and kappa" if codon.has_kappa else "omega alone"
+        raise ModelError(
+            f"model {model.name}: {wanted} above 0 in braces, please",
+            hint=f"write {model.name}{'{0.2/2.5}' if codon.has_kappa else '{0.2}'}",
+        )
+    return model.with_codon(codon.at(values.tolist()).held())
+
+
+def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
+    """The model with the exchangeabilities of its classes fixed, the last pair's scaled to 1.
+
+    One value per class in the order of the classes (RAxML-NG), or one per pair that agrees with the
+    classes, or one per class but the last pair's, which is then 1 (``K80{2.5}``). Where the last
+    pair's is zero, they stay as they are.
+    """
+    if (values < 0.0).any():
+        raise ModelError(f"model {model.name}: exchangeabilities must not be negative")
+    classes = n_classes(model.rate_classes)
+    reference = model.rate_classes[-1]
+    if len(values) == n_pairs(model.n_states):
+        unique = _classes_of_pairs(model, values)
+    elif len(values) == classes - 1:
+        unique = np.insert(values, reference, 1.0)
+    else:
+        unique = values
+    if len(unique) != classes:
+        raise ModelError(
+            f"model {model.name} has {classes} exchangeabilities, not {len(values)}",
+            hint=_hint_at_classes(model),
+        )
+    unique = unique / (unique[reference] or 1.0)
+    return dataclasses.replace(
+        model, rates=expand_rates(model.rate_classes, unique), rates_fixed=True
+    )
+
+
+def _classes_of_pairs(model: Model, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The value of each class from one per pair, which must agree with the classes."""
+    unique = unique_rates(model.rate_classes, values)
+    if not np.allclose(values, expand_rates(model.rate_classes, unique), atol=0.0):
+        raise ModelError(
+            f"model {model.name}: the exchangeabilities are not equal where they must be",
+            hint=f"{_hint_at_classes(model)}; or use GTR",
+        )
+    return unique
+
+
+def _hint_at_classes(model: Model) -> str:
+    if model.alphabet.name != "DNA":
+        order = " ".join(model.alphabet.states)
+        return f"the upper triangle by rows, or its classes, of states in the order {order}"
+    classes = "".join(map(str, model.rate_classes))
+    return f"AC AG AT CG CT GT have the classes {classes}: one value for each"
+
+
+def format_model(model: Model, precision: int = PRECISION) -> str:
+    """The model with its values, as RAxML-NG prints it: ``GTR{0.7/.../1.0}+FC+IU{0.2}+G4m{0.5}``.
+
+    Estimated values are in braces too, estimated frequencies as +FU{...}; counted frequencies are
+    +FC, since whoever reads the line has the alignment. `precision` is in decimals.
+    """
+    braces = partial(_braces, precision)
+    text = _matrix(model, braces) + "".join(_at_sites(model, braces))
+    if model.branch_scaler is not None:
+        text += "+BU" + braces(model.branch_scaler)
+    return text
+
+
+def _matrix(model: Model, braces: Callable[..., str]) -> str:
+    """The name and the terms of exchangeabilities, classes and frequencies."""
+    mixture = model.mixture
+    text = model.name
+    if isinstance(mixture, Mixed) and not mixture.is_linked:
+        return text + _classes(mixture, [_matrix(own, braces) for own in mixture.classes], braces)
+    if n_classes(model.rate_classes) > 1:
+        text += braces(*unique_rates(model.rate_classes, model.rates))
+    if model.codon is not None and model.codon.values:
+        text += braces(*model.codon.values)
+    if isinstance(mixture, Mixed):
+        terms = [_frequencies(own, braces)[1:] for own in mixture.classes]
+        return f"{text}+{mixture.name}{_classes(mixture, terms, braces)}"
+    if isinstance(mixture, Profiles):
+        text += f"+{mixture.name}{braces(*mixture.weights)}"
+    return text + _frequencies(model, braces)
+
+
+def _frequencies(model: Model, braces: Callable[..., str]) -> str:
+    if model.frequency_mode in ("FO", "FU"):
+        return "+FU" + braces(*model.frequencies)
+    if model.frequency_mode == "model":
+        return ""
+    given = model.codon.given_nucleotides if model.codon is not None else ()
+    return f"+{model.frequency_mode}{braces(*given) if given else ''}"
+
+
+def _classes(mixture: Mixed, texts: list[str], braces: Callable[..., str]) -> str:
+    """The classes in braces, with rates and weights."""
+    numbers_of = zip(mixture.speeds.tolist(), mixture.weights.tolist(), strict=True)
+    ends = [":".join(["", *(braces(value)[1:-1] for value in own)]) for own in numbers_of]
+    return "{" + ",".join(text + end for text, end in zip(texts, ends, strict=True)) + "}"
+
+
+def _braces(precision: int, *values: float) -> str:
+    return "{" + "/".join(f"{value:.{precision}f}" for value in values) + "}"
+
+
+def _at_sites(model: Model, braces: Callable[..., str]) -> Iterator[str]:
+    """The terms of what differs among sites."""
+    form = model.heterogeneity
+    if model.p_invariant is not None:
+        yield "+IU" + braces(model.p_invariant)
+    if isinstance(form, Gamma):
+        mode = "a" if form.mode == "median" else "m"
+        yield f"+G{form.n_categories}{mode}{braces(form.alpha)}"
+    if isinstance(form, FreeRates):
+        is_paired = model.mixture is not None and model.mixture.is_paired
+        rates, weights = form.categories if is_paired else form.ascending()
+        yield f"+R{len(rates)}{braces(*rates)}{braces(*weights)}"
+    if isinstance(form, SiteRates):
+        yield "+PSR" if form.most == DEFAULT_SITE_RATES else f"+PSR{form.most}"
+    if model.ascertainment is not None:
+        yield model.ascertainment.text
+
+
+def format_best_model(model: Model, n_sites: int) -> str:
+    """The line of RAxML-NG's .bestModel: the model, no name of a part, and its sites."""
+    return f"{format_model(model)}, {NO_NAME} = 1-{n_sites}"

@@ -1,0 +1,500 @@
+"""The free parameters of a model as one vector, for the optimiser.
+
+Every element is on a scale where steps are relative: the natural log of an exchangeability and of
+alpha, the log-ratio of a frequency, or of a class's weight, to the last one, the logit of the
+proportion of invariable sites. Order: exchangeability classes, or ω and κ of codons, and
+frequencies (of MIX{...} class by class), weights of such classes, proportion of invariable sites,
+rates among the other sites. Whatever the user fixed, and frequencies that are counted, equal or the
+model's own, is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, combinations, pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.models.codon import POSITIONS
+from mltree.models.eigen import ModelArrays, System, fitted, known_systems, rate_matrix, systems_of
+from mltree.models.portable import exp
+from mltree.models.rates import Categories, Variable, categories_at, with_invariable
+from mltree.models.substitution import (
+    LEAST_WEIGHT,
+    NO_CHANGE,
+    Matrices,
+    Mixed,
+    Model,
+    Profiles,
+    RateClasses,
+    expand_rates,
+    n_classes,
+    unique_rates,
+)
+from mltree.system.arrays import Float64, Int64
+
+RATE_MIN = 1e-3
+"""Smallest exchangeability relative to the last, as in RAxML-NG."""
+RATE_MAX = 1e3
+"""Largest exchangeability relative to the last, as in RAxML-NG."""
+FREQUENCY_RATIO_MAX = 1e3
+"""Largest ratio of an estimated frequency to the last one, either way."""
+P_INVARIANT_MIN = 1e-6
+"""Smallest proportion of invariable sites that is searched (a logit has no zero)."""
+P_INVARIANT_MAX = 0.99
+"""Largest proportion of invariable sites that is searched."""
+
+RATE_MIN_OF_MANY = 1e-5
+"""The same where every pair of amino acids has its own: dozens are 0 on 20 taxa x 500 sites, and
+stopped at 1e-3 each costs up to 0.02 lnL, at IQ-TREE's 1e-4 a tenth of that."""
+MANY_CLASSES = 40
+"""Exchangeability classes from which on all of them are variables."""
+
+
+def free_parameters(model: Model) -> int:
+    """How many parameters of the model fit the data, as IQ-TREE and RAxML-NG count for AIC and BIC.
+
+    Frequencies count where they are estimated or counted in the data, those once for all classes of
+    a mixture; and an exchangeability less than there are of them, since their scale means nothing.
+    Branch lengths come on top.
+    """
+    own = model.components
+    classes = sum(n_classes(one.rate_classes) - 1 for one in own if not _are_given(one))
+    codon = 0 if model.codon is None else len(model.codon.variables())
+    modes = [one.frequency_mode for one in own]
+    counted = (modes.count("FO") + ("FC" in modes)) * (model.n_states - 1)
+    if model.codon is not None and not model.codon.given_nucleotides:
+        counted += 3 * POSITIONS.get(model.frequency_mode, 0)
+    among = len(_invariable(model)) + len(model.heterogeneity.variables())
+    weights = 0 if model.mixture is None else model.mixture.free_weights
+    return classes + codon + counted + among + weights
+
+
+def names(model: Model) -> list[str]:
+    """A readable name for each element of the vector: ``rate AC=AT``, ``pi A``, ``alpha``."""
+    return [variable.name for variable in _variables(model)]
+
+
+def bounds(model: Model) -> list[tuple[float, float]]:
+    """Lowest and highest value of each element of the vector, on its scale."""
+    return [(variable.low, variable.high) for variable in _variables(model)]
+
+
+def vector(model: Model) -> NDArray[np.float64]:
+    """f64 [n]: the free parameters, moved into their bounds."""
+    return np.array([min(max(v.value, v.low), v.high) for v in _variables(model)], np.float64)
+
+
+def sizes(model: Model) -> list[int]:
+    """How many elements are of each kind.
+
+    Exchangeabilities and frequencies of every component in turn, weights of classes, proportion of
+    invariable sites, rates among the others.
+    """
+    of_matrices = ((_free_exchangeabilities(m), _free_frequencies(m)) for m in model.components)
+    among = len(model.heterogeneity.variables())
+    return [*chain(*of_matrices), len(_of_weights(model)), len(_invariable(model)), among]
+
+
+def variables_among_sites(model: Model) -> int:
+    """How many elements, the last ones, are of rates among sites: invariable ones and others."""
+    return sum(sizes(model)[-2:])
+
+
+def _variables(model: Model) -> list[Variable]:
+    return [
+        *_of_matrices(model),
+        *_of_weights(model),
+        *_invariable(model),
+        *model.heterogeneity.variables(),
+    ]
+
+
+def _of_matrices(model: Model) -> Iterator[Variable]:
+    """Of the exchangeabilities and frequencies, class by class where each is a model."""
+    several = len(model.components) > 1
+    for number, own in enumerate(model.components, 1):
+        for variable in variables_of_matrix(own):
+            of_class = f"{variable.name} of class {number}"
+            yield variable._replace(name=of_class) if several else variable
+
+
+def variables_of_matrix(model: Model) -> list[Variable]:
+    """Of a component's exchangeabilities and frequencies."""
+    return [*_exchangeabilities(model), *_frequencies(model)]
+
+
+def _of_weights(model: Model) -> list[Variable]:
+    """Of the weights of models, whose matrices change with them; of others EM is enough."""
+    mixture = model.mixture
+    if mixture is None or not mixture.models or not mixture.free_weights:
+        return []
+    limit, last = -math.log(LEAST_WEIGHT), _log(mixture.weights[-1])
+    return [
+        Variable(f"weight of class {number}", -limit, limit, _log(weight) - last)
+        for number, weight in enumerate(mixture.weights[:-1].tolist(), 1)
+    ]
+
+
+def shared_exchangeabilities(model: Model) -> int:
+    """Leading elements of the vector that all profiles share, where they are many; else 0."""
+    free = _free_exchangeabilities(model)
+    return free if isinstance(model.mixture, Profiles) and free >= MANY_CLASSES else 0
+
+
+def _free_exchangeabilities(model: Model) -> int:
+    return len(free_classes(model) if model.codon is None else model.codon.variables())
+
+
+def _are_given(model: Model) -> bool:
+    """Whether the exchangeabilities are not estimated."""
+    return model.rates_fixed or not model.rate_classes
+
+
+def free_classes(model: Model) -> list[int]:
+    """Classes that are variables: all but the last pair's.
+
+    Where there are many, all: ratios to one class, which may be rare, would bend each other, and a
+    scale that means nothing costs a quasi-Newton step nothing.
+    """
+    if _are_given(model):
+        return []
+    classes = list(range(n_classes(model.rate_classes)))
+    if len(classes) <= MANY_CLASSES:
+        classes.remove(model.rate_classes[-1])
+    return classes
+
+
+def _free_frequencies(model: Model) -> int:
+    return model.n_states - 1 if model.frequency_mode == "FO" else 0
+
+
+def _exchangeabilities(model: Model) -> Iterator[Variable]:
+    if model.codon is not None:
+        yield from model.codon.variables()
+    free = free_classes(model)
+    if not free:
+        return
+    pairs = _class_names(tuple(model.alphabet.states), model.rate_classes)
+    unique = unique_rates(model.rate_classes, model.rates).tolist()
+    least = RATE_MIN if len(free) < MANY_CLASSES else RATE_MIN_OF_MANY
+    low, high = math.log(least), math.log(RATE_MAX)
+    for one in free:
+        yield Variable(f"rate {pairs[one]}", low, high, _log(unique[one]))
+
+
+@lru_cache(maxsize=64)  # a thousand parts have the same
+def _class_names(states: tuple[str, ...], classes: RateClasses) -> list[str]:
+    """The pairs of states of every class: ``AC=AT``."""
+    between = "-" if len(states[0]) > 1 else ""
+    names: list[list[str]] = [[] for _ in range(n_classes(classes))]
+    for pair, one in zip(combinations(states, 2), classes, strict=True):
+        if one != NO_CHANGE:
+            names[one].append(between.join(pair))
+    return ["=".join(same) for same in names]
+
+
+def _frequencies(model: Model) -> Iterator[Variable]:
+    limit = math.log(FREQUENCY_RATIO_MAX)
+    last = _log(model.frequencies[-1])
+    for index in range(_free_frequencies(model)):
+        value = _log(model.frequencies[index]) - last
+        yield Variable(f"pi {model.alphabet.states[index]}", -limit, limit, value)
+
+
+def _invariable(model: Model) -> list[Variable]:
+    if model.p_invariant is None or model.p_invariant_fixed:
+        return []
+    low, high = P_INVARIANT_MIN, P_INVARIANT_MAX
+    value = min(max(model.p_invariant, low), high)
+    return [Variable("p_invariant", *map(_logit, (low, high, value)))]
+
+
+def _log(value: float) -> float:
+    return math.log(max(value, np.finfo(np.float64).tiny))
+
+
+def _logit(p: float) -> float:
+    return math.log(p / (1.0 - p))
+
+
+# What points stand for: models, and the arrays of a likelihood, at vectors of free parameters.
+#
+# A vector is that of `mltree.models.parameters`. What models of one form need, alike in all but
+# values, is found at once for all of them and all their points: with a thousand parts nothing here
+# may take a part's time in Python.
+
+
+def with_vector(model: Model, x: NDArray[np.float64]) -> Model:
+    """The model with its free parameters taken from a vector: the inverse of `vector`.
+
+    Raises: ValueError where the length of the vector is not the number of free parameters.
+    """
+    (found,) = with_vectors([model], [x])
+    return found
+
+
+def with_vectors(models: Sequence[Model], vectors: Sequence[Float64]) -> list[Model]:
+    """What `with_vector` says of each, but found together for models of one form.
+
+    Raises: as that.
+    """
+    found = list(models)
+    for which in _alike(models, [()] * len(models)):
+        points = np.array([vectors[n] for n in which], np.float64)
+        values = _values([models[n] for n in which], points, np.arange(len(which)))
+        for row, n in enumerate(which):
+            found[n] = _with_values(models[n], points[row], values, row)
+    return found
+
+
+def _with_values(model: Model, x: Float64, values: _Values, row: int) -> Model:
+    """The model with what a row says, from its vector f64 [n]."""
+    moved = model.with_matrices(
+        [Matrices(*(table[row] for table in own)) for own in values.matrices]
+    )
+    mixture = moved.mixture
+    if mixture is not None and values.weights is not None:
+        mixture = mixture.with_weights(values.weights[row])
+    return dataclasses.replace(
+        moved,
+        codon=model.codon and model.codon.with_vector(x[: len(model.codon.variables())]),
+        p_invariant=None if values.p_invariant is None else float(values.p_invariant[row]),
+        heterogeneity=model.heterogeneity.with_vector(values.among_sites[row]),
+        mixture=mixture,
+    )
+
+
+def _alike(models: Sequence[Model], beside: Sequence[Hashable]) -> list[list[int]]:
+    """Numbers of models that differ in nothing but values, nor in what is told beside them."""
+    forms: dict[Hashable, list[int]] = {}
+    for number, (model, own) in enumerate(zip(models, beside, strict=True)):
+        form = (
+            own,
+            *(model.n_states, model.rate_classes, model.rates_fixed, model.frequency_mode),
+            *(model.p_invariant is None, model.p_invariant_fixed, model.heterogeneity.kind),
+        )
+        is_plain = model.mixture is None and model.codon is None
+        forms.setdefault(form if is_plain else number, []).append(number)
+    return list(forms.values())
+
+
+def arrays_of(
+    models: Sequence[Model],
+    points: Sequence[Float64],
+    scalers: Sequence[Float64],
+    shapes: Sequence[tuple[int, int]],
+) -> list[list[ModelArrays]]:
+    """The arrays of every model at its points f64 [M, n], rates times its scalers f64 [M].
+
+    What `with_vector(model, x).arrays()` gives for every row of a model's points, but all at once.
+    ``shapes``: eigen systems and categories that each model is filled up to, with some of weight
+    0. What all models of a form need is found at once, as it takes a thousand parts to be quick.
+    """
+    found: list[list[ModelArrays]] = [[]] * len(models)
+    groups = [_Points.of(which, models, points) for which in _alike(models, shapes)]
+    among = categories_at(
+        [group.models[0].heterogeneity for group in groups],
+        [group.values.among_sites for group in groups],
+    )
+    for group, system, variable in zip(groups, _systems(groups), among, strict=True):
+        model, values = group.models[0], group.values
+        rates, weights = with_invariable(variable, values.p_invariant)
+        if model.mixture is not None:
+            categories = Categories(rates, weights)
+            rates, weights = model.mixture.spread(variable, categories, values.weights)
+        shape = shapes[group.which[0]]
+        missing = max(0, shape[1] - rates.shape[1]) if shape[0] == 1 else 0
+        none = np.zeros((len(rates), missing))
+        speeds = np.concatenate([scalers[n] for n in group.which])
+        rates = np.concatenate([rates * speeds[:, None], none], axis=1)
+        weights = np.concatenate([weights, none], axis=1)
+        rows = list(map(ModelArrays, *system, rates, weights))
+        if shape[0] > 1:
+            rows = [fitted(arrays, 1.0, *shape) for arrays in rows]
+        for n, span in zip(group.which, group.spans, strict=True):
+            found[n] = rows[span]
+    return found
+
+
+class _Points(NamedTuple):
+    """Points of models of one form, one model's after the other's."""
+
+    which: list[int]
+    """Numbers of the models."""
+    models: list[Model]
+    of_row: Int64
+    """i64 [M]: whose each point is."""
+    values: _Values
+
+    @classmethod
+    def of(cls, which: list[int], models: Sequence[Model], points: Sequence[Float64]) -> _Points:
+        """Those f64 [m, n] of some of the models."""
+        own = [models[n] for n in which]
+        of_row = np.repeat(np.arange(len(own)), [len(points[n]) for n in which])
+        every = np.concatenate([points[n] for n in which])
+        return cls(which, own, of_row, _values(own, every, of_row))
+
+    @property
+    def spans(self) -> list[slice]:
+        """The points of every model."""
+        counts = np.bincount(self.of_row, minlength=len(self.models))
+        return [slice(*span) for span in pairwise([0, *np.cumsum(counts).tolist()])]
+
+    @property
+    def moves(self) -> bool:
+        """Whether points differ in their matrices."""
+        *of_matrices, _, _, _ = sizes(self.models[0])
+        return any(of_matrices)
+
+    @property
+    def matrices(self) -> Matrices:
+        """f64 [n, ...]: of every point, or every model where its points agree; class by class."""
+        rows = slice(None) if self.moves else [span.start for span in self.spans]
+        matrices = [Matrices(*(table[rows] for table in own)) for own in self.values.matrices]
+        mixture = self.models[0].mixture
+        if mixture is None:
+            return matrices[0]
+        return Matrices(*(t.reshape(-1, t.shape[-1]) for t in mixture.matrices(matrices)))
+
+    def of_classes(self, tables: list[Float64]) -> list[Float64]:
+        """Tables of such matrices, with an axis of their own for classes."""
+        mixture = self.models[0].mixture
+        if mixture is None:
+            return tables
+        return [table.reshape(-1, mixture.n_classes, *table.shape[1:]) for table in tables]
+
+
+def _systems(groups: Sequence[_Points]) -> list[Sequence[Iterable[Float64]]]:
+    """Eigenvalues, right, left and frequencies of each group's points; alike ones found at once."""
+    matrices = [group.matrices for group in groups]
+    kinds: dict[tuple[int, bool], list[int]] = {}
+    for number, (group, own) in enumerate(zip(groups, matrices, strict=True)):
+        kinds.setdefault((own.frequencies.shape[-1], group.moves), []).append(number)
+    found: dict[int, Sequence[Iterable[Float64]]] = {}
+    for (_, moves), which in kinds.items():
+        rates, frequencies = zip(*(matrices[n] for n in which), strict=True)
+        tables = np.concatenate(rates), np.concatenate(frequencies)
+        systems = systems_of(*tables) if moves else _stacked(known_systems(*tables))
+        ends = np.cumsum([len(matrices[n].frequencies) for n in which])[:-1]
+        for n, *rows in zip(which, *(np.split(table, ends) for table in systems), strict=True):
+            own, of_row = groups[n].of_classes(rows), groups[n].of_row.tolist()
+            found[n] = own if moves else [[table[row] for row in of_row] for table in own]
+    return [found[n] for n in range(len(groups))]
+
+
+def _stacked(systems: Sequence[System]) -> System:
+    eigenvalues, right, left, frequencies, generator, direct = (
+        np.stack(rows) for rows in zip(*systems, strict=True)
+    )
+    return eigenvalues, right, left, frequencies, generator, direct
+
+
+def among_sites(model: Model, points: Float64) -> Categories:
+    """The categories f64 [M, K] of a model, invariable ones included, at rows of f64 [M, n].
+
+    Those are of the last variables of its vector alone, of which n are `variables_among_sites`.
+    """
+    p_invariant: Float64 | float | None = model.p_invariant
+    own = len(model.heterogeneity.variables())
+    if points.shape[1] > own:
+        p_invariant = _proportion(points[:, 0])
+    forms = model.heterogeneity.at(points[:, points.shape[1] - own :])
+    return with_invariable(forms, p_invariant)
+
+
+class _Values(NamedTuple):
+    """The values of M models that differ in their free parameters."""
+
+    matrices: list[Matrices]
+    """f64 [M, S(S-1)/2] and f64 [M, S]: of each component."""
+    weights: Float64 | None
+    """f64 [M, classes]; None where they are no variables."""
+    p_invariant: Float64 | None
+    """f64 [M]"""
+    among_sites: Float64
+    """f64 [M, variables of the heterogeneity]"""
+
+
+def _values(models: Sequence[Model], points: Float64, of_row: Int64) -> _Values:
+    """What the rows of f64 [M, n] stand for, beside what is fixed in models of one form."""
+    model, pairs = models[0], zip(*(model.components for model in models), strict=True)
+    widths = sizes(model)
+    if points.shape[1] != sum(widths):
+        raise ValueError(f"{sum(widths)} free parameters, not {points.shape[1]}")
+    *of_matrices, ratios, logits, among_sites = np.split(points, np.cumsum(widths)[:-1], axis=1)
+    matrices = [
+        _matrices_at(own, logs, of_states, of_row)
+        for own, logs, of_states in zip(pairs, of_matrices[::2], of_matrices[1::2], strict=True)
+    ]
+    if isinstance(model.mixture, Mixed):
+        matrices = model.mixture.linked(matrices)
+    p_invariant = None
+    if model.p_invariant is not None:
+        p_invariant = np.array([model.p_invariant for model in models], np.float64)[of_row]
+    if logits.size:
+        p_invariant = _proportion(logits[:, 0])
+    return _Values(matrices, _shares(ratios) if ratios.size else None, p_invariant, among_sites)
+
+
+def _matrices_at(
+    models: Sequence[Model], logs: Float64, ratios: Float64, of_row: Int64
+) -> Matrices:
+    """Of f64 [M, ...] variables of exchangeabilities and of frequencies."""
+    model, classes = models[0], free_classes(models[0])
+    own = np.stack([model.rates for model in models])
+    if classes:
+        unique = unique_rates(model.rate_classes, own)[of_row]
+        unique[:, classes] = exp(logs)
+        rates = expand_rates(model.rate_classes, unique)
+    else:
+        rates = own[of_row] if model.codon is None else model.codon.rates_at(logs)
+    if ratios.size:
+        return Matrices(rates, _shares(ratios))
+    return Matrices(rates, np.stack([model.frequencies for model in models])[of_row])
+
+
+def _proportion(logits: Float64) -> Float64:
+    return 1.0 / (1.0 + exp(-logits))
+
+
+def _shares(ratios: Float64) -> Float64:
+    """f64 [M, n + 1]: of sum 1, from logs f64 [M, n] of their ratios to the last one."""
+    relative = exp(np.column_stack([ratios, np.zeros(len(ratios))]))
+    shares: Float64 = relative / relative.sum(axis=1, keepdims=True)
+    return shares
+
+
+# What lnL gains with the exchangeabilities that the classes of a mixture share.
+
+
+def exchangeability_slopes(
+    rates: Float64, frequencies: Float64, slopes: Float64
+) -> tuple[Float64, Float64]:
+    """f64 [pairs]: dlnL / d ln r of each pair of states; and its expected changes, given the data.
+
+    Class m has Q = R / ρ, R[a, b] = r_ab π_b, ρ = 2 Σ r_ab π_a π_b, so that
+
+        ∂lnL / ∂r_ab = Σ_m (π_b (G_ab - G_aa) + π_a (G_ba - G_bb) - 2 π_a π_b Σ_ij G_ij Q_ij) / ρ
+
+    of which r_ab (π_b G_ab + π_a G_ba) / ρ are the changes between a and b that are expected in
+    class m: what the lnL of the whole history would curve by.
+
+    ``rates`` f64 [pairs]: r; ``frequencies`` f64 [M, S]: π of the classes; ``slopes``
+    f64 [M, S, S]: G = ∂lnL / ∂Q (`mltree.likelihood.flow_slopes`).
+    """
+    one, other = np.triu_indices(frequencies.shape[-1], 1)
+    pi, rho = frequencies, 2 * (rates * frequencies[:, one] * frequencies[:, other]).sum(axis=1)
+    q = rate_matrix(np.repeat(rates[None], len(pi), axis=0), pi)
+    whole = (slopes * q).sum(axis=(1, 2))[:, None]
+    diagonal = slopes.diagonal(axis1=1, axis2=2)
+    scale = rates / rho[:, None]
+    changes = pi[:, other] * slopes[:, one, other] + pi[:, one] * slopes[:, other, one]
+    stays = pi[:, other] * diagonal[:, one] + pi[:, one] * diagonal[:, other]
+    gain = changes - stays - 2 * pi[:, one] * pi[:, other] * whole
+    return (scale * gain).sum(axis=0), (scale * changes).sum(axis=0)

@@ -1,0 +1,302 @@
+"""The models of an alignment's parts under one tree, and how its branch lengths hold for them.
+
+A part is a range of sites with a model of its own: a gene, a codon position. An alignment that is
+not partitioned has one part, so that everything above speaks of parts only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from mltree.data.alphabet import DNA, PROTEIN, Alphabet
+from mltree.data.codons import codon_alphabet
+from mltree.data.datatype import named_alphabet
+from mltree.data.partition_files import NO_NAME
+from mltree.data.partitions import Partitioned
+from mltree.data.parts import Part, Scheme
+from mltree.models.eigen import ModelArrays, fitted
+from mltree.models.grammar import (
+    DEFAULT_CATEGORIES,
+    START_ALPHA,
+    data_of,
+    format_model,
+    parse_model,
+)
+from mltree.models.names import default_model_name, from_iq_tree, heeds_frequencies
+from mltree.models.rates import Gamma, SiteRates
+from mltree.models.substitution import Model, arrays_of_all
+from mltree.system.arrays import Float64
+from mltree.system.errors import ModelError
+from mltree.system.values import Value
+
+SCALER_MIN, SCALER_MAX = 0.01, 100.0
+"""Bounds of a part's scaler, as in RAxML-NG."""
+
+
+class Linkage(StrEnum):
+    """How the branch lengths of the parts hang together (``--brlen``)."""
+
+    LINKED = "linked"
+    """All have the same."""
+    SCALED = "scaled"
+    """All have the same, times a scaler of each part; their mean over sites is 1."""
+    UNLINKED = "unlinked"
+    """Each has its own."""
+
+
+class PartitionModel(Value, eq=False):
+    """A model for each part. P parts."""
+
+    models: tuple[Model, ...]
+    """One a part."""
+    names: tuple[str, ...] = (NO_NAME,)
+    """Of the parts."""
+    linkage: Linkage = Linkage.LINKED
+    scalers: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
+    """f64 [P]: how much faster each part is; 1 unless scaled."""
+    shares: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
+    """f64 [P]: of the sites."""
+    least_categories: int = 1
+    """As many as all are computed with at least, some of weight 0."""
+
+    @property
+    def n_parts(self) -> int:
+        """P."""
+        return len(self.models)
+
+    @property
+    def lone(self) -> Model:
+        """The model of an alignment with one part.
+
+        Raises: ValueError where there are more.
+        """
+        (model,) = self.models
+        return model
+
+    @cached_property
+    def categories(self) -> tuple[int, ...]:
+        """K of each part: parts of one state count are computed with as many categories."""
+        most: dict[int, int] = {}
+        for arrays, systems in zip(self._own, self.systems, strict=True):
+            own = systems * (arrays.n_categories // arrays.n_systems)
+            least = -(-self.least_categories // systems) * systems
+            most[arrays.n_states] = max(own, most.get(arrays.n_states, least))
+        return tuple(most[model.n_states] for model in self.models)
+
+    @cached_property
+    def systems(self) -> tuple[int, ...]:
+        """Eigen systems of each part, of which mixtures have several, likewise."""
+        most: dict[int, int] = {}
+        for arrays in self._own:
+            most[arrays.n_states] = max(arrays.n_systems, most.get(arrays.n_states, 1))
+        return tuple(most[model.n_states] for model in self.models)
+
+    @property
+    def has_site_rates(self) -> bool:
+        """Whether sites have a rate each (+PSR), as those of all parts or of none have."""
+        return bool(self.site_rates)
+
+    def check_site_rates(self) -> None:
+        """Make sure that rates of sites, if there are any, can be found.
+
+        Raises: ModelError where only some parts have them, or lengths are not shared by all.
+        """
+        count = len(self.site_rates)
+        if count == 0:
+            return
+        if count < self.n_parts:
+            raise ModelError(
+                f"{count} of {self.n_parts} parts have +PSR", hint="give it to all of them or none"
+            )
+        if self.n_parts > 1 and self.linkage == Linkage.UNLINKED:
+            raise ModelError(
+                "+PSR does not go with branch lengths of every part's own",
+                hint="--brlen scaled or linked, or +G4",
+            )
+
+    @property
+    def under_gamma(self) -> PartitionModel:
+        """With gamma rates in place of the rates of sites: what trees are scored under."""
+        form = Gamma(DEFAULT_CATEGORIES, START_ALPHA)
+        return self.with_parts(
+            [dataclasses.replace(model, heterogeneity=form) for model in self.models]
+        )
+
+    @property
+    def site_rates(self) -> list[SiteRates]:
+        """Of all parts; empty where sites have none."""
+        forms = (model.heterogeneity for model in self.models)
+        return [form for form in forms if isinstance(form, SiteRates)]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Eigen systems and categories that each part is computed with."""
+        return tuple(zip(self.systems, self.categories, strict=True))
+
+    def arrays(self) -> tuple[ModelArrays, ...]:
+        """What the likelihood is computed from, one a part: rates times the part's scaler.
+
+        Raises: ModelError as :meth:`Model.arrays`.
+        """
+        return self._arrays
+
+    @cached_property
+    def _arrays(self) -> tuple[ModelArrays, ...]:
+        each = zip(self._own, self.scalers.tolist(), self.shapes, strict=True)
+        return tuple(fitted(arrays, scaler, *shape) for arrays, scaler, shape in each)
+
+    @cached_property
+    def _own(self) -> list[ModelArrays]:
+        """Of every part's model by itself."""
+        return arrays_of_all(self.models)
+
+    def with_parts(self, models: Sequence[Model], scalers: Float64 | None = None) -> PartitionModel:
+        """The same parts under other models, and with other scalers."""
+        scalers = self.scalers if scalers is None else scalers
+        return dataclasses.replace(self, models=tuple(models), scalers=scalers)
+
+    def mean_lengths(self, lengths: Float64) -> Float64:
+        """f64 [E]: branch lengths, as they are or averaged over the sites: f64 [P, E]."""
+        if lengths.ndim == 1:
+            return lengths
+        mean: Float64 = (lengths * self.shares[:, None]).sum(axis=0)
+        return mean
+
+    def spread(self, lengths: Float64) -> Float64:
+        """A copy of f64 [E], for every part where they have their own: f64 [P, E]."""
+        if self.linkage == Linkage.UNLINKED and self.n_parts > 1 and lengths.ndim == 1:
+            return np.tile(lengths, (self.n_parts, 1))
+        return lengths.copy()
+
+    def normalised(self) -> tuple[PartitionModel, float]:
+        """With scalers of mean 1 over the sites, and the factor on branch lengths that makes up."""
+        mean = float((self.scalers * self.shares).sum())
+        if self.linkage != Linkage.SCALED:
+            return self, 1.0
+        return dataclasses.replace(self, scalers=self.scalers / mean), mean
+
+    @property
+    def text(self) -> str:
+        """In one line: a lone model with its values, or how many there are."""
+        if self.n_parts == 1:
+            return format_model(self.lone)
+        return f"{self.n_parts} parts, {self.linkage} branch lengths"
+
+
+def alone(model: Model) -> PartitionModel:
+    """A model for all sites."""
+    return PartitionModel((model,))
+
+
+# The models of an alignment's parts, by the strings of its partition file.
+
+_NAME_END = re.compile(r"[+{\[,]")
+"""What ends the name in a model's string: ``MULTI6_MK+G4``."""
+
+
+def in_our_words(scheme: Scheme) -> Scheme:
+    """The scheme with the models of a NEXUS file, which are IQ-TREE's, in our words.
+
+    Where none of several labels is a model, they are names, as in the definition of NEXUS.
+
+    Raises: InputError where IQ-TREE would not heed what a model says.
+    """
+    if scheme.covers:
+        return scheme
+    labels = [part.model for part in scheme.parts if part.model is not None]
+    if len(labels) == len(scheme.parts) > 1 and not any(map(_is_model, labels)):
+        named = (replace(part, name=part.model or "", model=None) for part in scheme.parts)
+        return replace(scheme, parts=tuple(named))
+    return replace(scheme, parts=tuple(_from_iq_tree(scheme, part) for part in scheme.parts))
+
+
+def _from_iq_tree(scheme: Scheme, part: Part) -> Part:
+    if part.model is None:
+        return part
+    if not heeds_frequencies(part.model):
+        message = f"part {part.name}: the model {part.model} has equal frequencies in IQ-TREE"
+        hint = "leave the term of frequencies out, or name HKY+F, TN+F, GTR+F or the like"
+        raise scheme.error(message, part, hint)
+    return replace(part, model=from_iq_tree(part.model, part.datatype))
+
+
+def _is_model(label: str) -> bool:
+    """Whether a label may be meant as a model: it is one, or has terms as models have."""
+    return bool(_NAME_END.search(label)) or model_alphabet(from_iq_tree(label)) is not None
+
+
+def without_models(scheme: Scheme) -> Scheme:
+    """The scheme with parts whose models are open; of a model only its data type is heeded."""
+    parts = []
+    for part in scheme.parts:
+        kind = None if part.model is None else model_alphabet(part.model)
+        datatype = part.datatype or (None if kind is None else kind.name)
+        parts.append(replace(part, model=None, scaler=None, tree_length=None, datatype=datatype))
+    return replace(scheme, parts=tuple(parts))
+
+
+def model_alphabet(model: str) -> Alphabet | None:
+    """The alphabet that a model's string is for, by its name; None where it is for none.
+
+    Raises: InputError where it is for characters of too many states.
+    """
+    first = model.strip().upper().removeprefix("MIX{").strip()
+    data = data_of(_NAME_END.split(first, maxsplit=1)[0].strip())
+    named = named_alphabet(data) if data else None
+    if named is not None:
+        return named
+    for alphabet in (DNA, PROTEIN, codon_alphabet()):
+        try:
+            parse_model(model, alphabet)
+        except ModelError:
+            continue
+        return alphabet
+    return None
+
+
+def model_names(data: Partitioned, default: str | None = None) -> tuple[str, ...]:
+    """Each part's model string: its own; else the default where it is for such data; else ours.
+
+    Where its own are terms alone (``+ASC_LEWIS``), they stand behind that.
+    """
+    suits = None if default is None else model_alphabet(default)
+    names = []
+    for number, part in enumerate(data.parts):
+        alphabet = data.alphabet(number)
+        is_for = suits is alphabet or (suits is not None and suits.width == alphabet.width > 1)
+        fallback = default if default and is_for else default_model_name(alphabet)
+        text = part.model or fallback
+        names.append(fallback + text if text.startswith("+") else text)
+    return tuple(names)
+
+
+def part_models(data: Partitioned, default: str | None = None) -> tuple[Model, ...]:
+    """Each part's model, frequencies counted in the part where the model asks for it.
+
+    Raises:
+        InputError: the partition file has a string that cannot be used.
+    """
+    known: dict[tuple[str, Alphabet], Model] = {}
+    models = []
+    for number, text in enumerate(model_names(data, default)):
+        kind = text, data.alphabet(number)
+        if kind not in known:
+            known[kind] = _parsed(data, number, text)
+        models.append(known[kind].with_empirical_frequencies(data.patterns(number)))
+    return tuple(models)
+
+
+def _parsed(data: Partitioned, number: int, text: str) -> Model:
+    try:
+        return parse_model(text, data.alphabet(number))
+    except ModelError as error:
+        part = data.parts[number]
+        message = f"part {part.name}: {error.message}"
+        raise data.scheme.error(message, part, error.hint or "") from None

@@ -1,0 +1,1 @@
+"""Programs: the likelihood operations of one launch, what they mean, and who runs them."""

@@ -1,0 +1,563 @@
+"""The programs of a search: which stages make a traversal, a smoothing, a scan.
+
+Each function returns the program, and the branch lengths that it starts from where those are not
+simply the trees' own. Trees of one program stand side by side, each in its case; without cases they
+are all on the only part, each under the model of its number. Where parts have branch lengths of
+their own, a tree's ``lengths`` are f64[parts, E], and lengths and sums come in rows, one a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from mltree.program import planner
+from mltree.program.cases import Cases, groups_by_part, sums_of
+from mltree.program.planner import Piece, ScanTasks
+from mltree.program.program import Program
+from mltree.program.stages import (
+    Optimise,
+    PMatrices,
+    Records,
+    Reduce,
+    Rell,
+    Repeat,
+    Scan,
+    Stage,
+    Tripods,
+    Walk,
+)
+from mltree.system import contract
+from mltree.system.arrays import Bool, Float64, Int32
+from mltree.system.contract import NO_CELL, RESULT, TRIPOD_CELLS, GroupKind, RunKind
+from mltree.system.values import Value
+from mltree.tree.forest import Forest, Trees
+from mltree.tree.topology import Tree, siblings
+
+# Walks of whole trees: the order of their nodes, so that few results wait for a sibling.
+#
+# One walk a tree leaves most of a GPU idle where trees and patterns are few. There a tree falls
+# into pieces, each walked by itself: what is left of the tree once they are done falls into pieces
+# again, tier by tier, until the last one ends at the root. That is then the tip from which no other
+# is far, for such walks take the time of the steps that wait for one another.
+
+
+def walk_stages(
+    trees: Sequence[Tree], longest: int, cases: Cases, cells: Int32, sites: bool = False
+) -> list[Walk]:
+    """Walks of every tree to a tip, the lnL of tree n in cell ``cells[n]``; a stage for each tier.
+
+    ``longest``: steps that two subtrees which meet may have together to be walked as one piece,
+    all but one; from T - 2 on every tree is one piece. ``sites``: keep the lnL of every pattern
+    too. Pieces leave their results in slots from 0 on.
+    """
+    shapes = _Shapes.of(trees)
+    forest = Forest(shapes.unlike)
+    pieces = _Pieces.of(forest, longest)
+    steps, first = _steps(forest, pieces)
+    walks = _walks(forest, pieces, first)
+    first_slot = _before(pieces.slots[shapes.of_tree])
+    shift = _before(shapes.n_edges) - forest.first_edge[shapes.of_tree]
+    tier = pieces.tier[pieces.heads]
+    stages = []
+    for of_tier in np.split(np.arange(tier.size), np.flatnonzero(np.diff(tier)) + 1):
+        own, its_steps = shapes.of_every_tree(walks[of_tier], steps)
+        tree = own["case"]
+        of_step = np.repeat(tree, own["steps"])
+        shift_of_step = shift.take(of_step)
+        for side in ("left", "right"):
+            operand, matrix = its_steps[side], its_steps[f"{side}_p"]
+            if first_slot.any():
+                is_slot = (operand >= 0) & (operand != RESULT)
+                its_steps[side] = operand + is_slot * first_slot[of_step]
+            its_steps[f"{side}_p"] = cases.matrices(matrix + shift_of_step, of_step)
+        own["p"] = cases.matrices(own["p"] + shift[tree], tree)
+        own["slot"] += first_slot[tree] * (own["slot"] != NO_CELL)
+        own["cell"] = np.where(own["slot"] == NO_CELL, cells[tree], NO_CELL)
+        cases.give(own, tree)
+        levels = int(pieces.levels[pieces.heads[of_tier]].max())
+        stages.append(Walk(own, its_steps, max(0, levels), sites))
+    return stages
+
+
+class _Shapes(Value):
+    """Trees that share all arrays but their lengths', as one under many models does."""
+
+    unlike: list[Tree]
+    """A tree of every shape."""
+    of_tree: Int32
+    """int32[n]: the shape of every tree."""
+    n_edges: Int32
+    """int32[n]: of every tree."""
+
+    @classmethod
+    def of(cls, trees: Sequence[Tree]) -> _Shapes:
+        """Those of some trees."""
+        keys = [(id(tree.twin), id(tree.edge)) for tree in trees]
+        unlike = dict(zip(keys, trees, strict=True))
+        place = {key: number for number, key in enumerate(unlike)}
+        of_tree = np.array([place[key] for key in keys], np.int32)
+        edges = np.array([tree.n_edges for tree in trees], np.int32)
+        return cls(list(unlike.values()), of_tree, edges)
+
+    def of_every_tree(self, walks: Records, steps: Records) -> tuple[Records, Records]:
+        """Walks of a tree of every shape, each once for every tree of the shape; and their steps.
+
+        Cases are the trees'; whatever else is a tree's own is still that of the one.
+        """
+        copies = np.bincount(self.of_tree).astype(np.int32)
+        trees = np.argsort(self.of_tree, kind="stable")
+        shape = walks["case"]
+        tree = np.repeat(_before(copies)[shape], copies[shape]) + _within(copies[shape])
+        walks = np.repeat(walks, copies[shape])
+        walks["case"] = trees[tree]
+        step = np.repeat(walks["first_step"], walks["steps"]) + _within(walks["steps"])
+        walks["first_step"] = _before(walks["steps"])
+        return walks, steps[step]
+
+
+def _before(counts: Int32) -> Int32:
+    """int32[n]: how many there are before each of some."""
+    before: Int32 = np.cumsum(counts, dtype=np.int32) - counts
+    return before
+
+
+def _within(counts: Int32) -> Int32:
+    """int32[sum]: 0 .. count - 1 of each of some, one after the other."""
+    within: Int32 = np.arange(counts.sum(), dtype=np.int32) - np.repeat(_before(counts), counts)
+    return within
+
+
+class _Pieces(Value):
+    """How trees fall into pieces; arrays are over a forest's half-edges that face its roots."""
+
+    roots: Int32
+    """The half-edge of the tip, of every tree, where its walks end."""
+    waves: list[Int32]
+    """The half-edges that face them, nearest first, an array per distance."""
+    is_cut: Bool
+    """Whether a piece ends there, and another one goes on from its result."""
+    steps: Int32
+    """Of its piece, up to there."""
+    tier: Int32
+    """Of its piece, which needs results of lower tiers only."""
+    levels: Int32
+    """That its piece needs up to there; -1 of a tip, which never waits."""
+    heads: Int32
+    """Where pieces end, in the order of tiers, the longest first."""
+    tree: Int32
+    """int32[heads]: which trees those are of."""
+
+    @classmethod
+    def of(cls, forest: Forest, longest: int) -> _Pieces:
+        """From the tips to the root: a node goes on with its children's piece where it can.
+
+        Where it has two, and they are long together, both end and a higher tier begins: they can
+        then be walked side by side. A lone one grows without end, for its steps wait for each
+        other anyway.
+
+        Its levels: the child that needs more is walked first, so that a whole tree needs at most
+        log2(T) of them (Sethi and Ullman, 1970).
+        """
+        is_whole, size = longest >= forest.n_tips.max() - 2, forest.twin.size
+        roots = forest.of_trees(0) if is_whole else forest.central_tips()
+        waves = forest.waves(roots)
+        is_cut = np.zeros(size, np.bool_)
+        steps, tier, levels = np.zeros((3, size), np.int32)
+        levels -= 1
+        for wave in reversed(waves):
+            children = np.stack([side[wave] for side in forest.behind])
+            last = tier[children].max(axis=0)
+            stays = tier[children] == last
+            meets = (stays & forest.is_inner[children]).all(axis=0)
+            is_full = meets & (steps[children].sum(axis=0) >= longest)
+            stays &= ~is_full
+            is_cut[children] = forest.is_inner[children] & ~stays
+            steps[wave] = 1 + (steps[children] * stays).sum(axis=0)
+            tier[wave] = last + is_full
+            needs = np.where(stays, levels[children], -1)
+            levels[wave] = np.maximum(needs.max(axis=0), needs.min(axis=0) + 1)
+        heads = np.concatenate([np.flatnonzero(is_cut), forest.twin[roots]])
+        heads = heads[np.lexsort((-steps[heads], tier[heads]))]
+        heads = heads.astype(np.int32)
+        trees = forest.tree_of_half[heads]
+        return cls(roots, waves, is_cut, steps, tier, levels, heads, trees)
+
+    @cached_property
+    def slots(self) -> Int32:
+        """int32[trees]: results of each that other pieces go on from."""
+        return np.bincount(self._trees_of_slots, minlength=len(self.roots)).astype(np.int32)
+
+    @cached_property
+    def slot(self) -> Int32:
+        """int32[heads]: where among those of its tree a result is left; NO_CELL at a root."""
+        slot = np.full(len(self.heads), NO_CELL, np.int32)
+        order = np.argsort(self._trees_of_slots, kind="stable")
+        slot[np.flatnonzero(self.is_cut[self.heads])[order]] = _within(self.slots)
+        return slot
+
+    @property
+    def _trees_of_slots(self) -> Int32:
+        return self.tree[self.is_cut[self.heads]]
+
+
+def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
+    """The steps of all pieces, and int32[halves]: where each half-edge's part of them starts."""
+    needs = np.where(pieces.is_cut, -1, pieces.levels)
+    one, other = forest.behind
+    swap = needs[other] > needs[one]
+    left, right = np.where(swap, other, one), np.where(swap, one, other)
+    first = np.zeros(forest.twin.size, np.int32)
+    ends = np.cumsum(pieces.steps[pieces.heads])
+    first[pieces.heads] = ends - pieces.steps[pieces.heads]
+    for wave in pieces.waves:
+        begin = first[wave]
+        for child in (left[wave], right[wave]):
+            goes_on = ~pieces.is_cut[child]
+            first[child[goes_on]] = begin[goes_on]
+            begin = begin + pieces.steps[child] * goes_on
+    every = np.concatenate(pieces.waves)
+    at = first[every] + pieces.steps[every] - 1
+    operand = np.full(forest.twin.size, RESULT, np.int32)
+    operand[forest.tips] = ~(forest.in_tree(forest.tips) // 3)
+    is_kept = pieces.slot != NO_CELL
+    operand[pieces.heads[is_kept]] = pieces.slot[is_kept]
+    steps: Records = np.empty(every.size, contract.WALK_STEP)
+    for field, halves in (("left", left[every]), ("right", right[every])):
+        steps[field][at] = operand[halves]
+        steps[f"{field}_p"][at] = forest.edge[halves]
+    return steps, first
+
+
+def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
+    """A walk to every head, of the tree that its case is."""
+    heads, roots, tree = pieces.heads, pieces.roots, pieces.tree
+    walks: Records = np.empty(heads.size, contract.WALK)
+    walks["tip"] = ~(forest.in_tree(roots) // 3)[tree]
+    walks["p"] = forest.edge[roots][tree]
+    walks["case"] = tree
+    walks["slot"] = pieces.slot
+    walks["first_step"] = first[heads]
+    walks["steps"] = pieces.steps[heads]
+    return walks
+
+
+def traversal(
+    trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE, cases: Cases | None = None
+) -> Program:
+    """A post-order traversal towards edge 0 and lnL there, for every tree; sum n is tree n's.
+
+    Trees on the same parts take turns in slots that stay in a CPU's caches.
+    """
+    cases = cases or Cases.alike(len(trees))
+    sums, forest = sums_of(_numbers(trees), 1, cases), Forest(trees)
+    ends = planner.branch_records(forest, cases)[forest.first_edge]
+    ends["cell"] = sums.cells
+    pieces = [
+        planner.sharing_slots(piece, forest, cases)
+        for piece in (planner.newviews_towards(trees, 0, cases), _at_edges(kind, ends))
+    ]
+    sites = planner.sites(pieces, cases, in_turn=True)
+    stages = (_pmatrices(forest, cases), sites, sums.reduce)
+    return Program(stages, sums.n_cells, cases.records)
+
+
+def classes(trees: Sequence[Tree], cases: Cases) -> Program:
+    """The lnL of every pattern of a lone tree in every case, and of all: sum n is case n's.
+
+    Cases differ in the weights of categories only, so that one traversal does for all.
+    """
+    (tree,) = trees
+    forest, number = Forest([tree]), np.arange(len(cases.records), dtype=np.int32)
+    sums = sums_of(number, 1, cases)
+    ends = np.repeat(planner.branch_records(forest, cases)[:1], len(number))
+    cases.give(ends, number)
+    ends["cell"] = sums.cells
+    towards = planner.newviews_towards([tree], 0, cases)
+    pieces = [towards, _at_edges(RunKind.EVALUATE_SITES, ends)]
+    stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
+    return Program(stages, sums.n_cells, cases.records)
+
+
+def walk(
+    trees: Sequence[Tree],
+    longest: int,
+    kind: RunKind = RunKind.EVALUATE,
+    cases: Cases | None = None,
+) -> Program:
+    """LnL of every tree from walks (:func:`.walks.walk_stages`); sum n is tree n's."""
+    cases = cases or Cases.alike(len(trees))
+    sums = sums_of(_numbers(trees), 1, cases)
+    if len(cases.streams[0]) > 1:  # trees enough to fill the device, and slots would not be shared
+        longest = max(tree.n_tips for tree in trees)
+    walks = walk_stages(trees, longest, cases, sums.cells, sites=kind == RunKind.EVALUATE_SITES)
+    of_edge = np.repeat(_numbers(trees), [tree.n_edges for tree in trees])
+    matrices = PMatrices(planner.pmatrix_records(len(of_edge), of_edge, cases))
+    stages: tuple[Stage, ...] = (matrices, *walks, sums.reduce)
+    return Program(stages, sums.n_cells, cases.records)
+
+
+def update(trees: Trees, cases: Cases | None = None) -> Program:
+    """Every directional CLA of every tree."""
+    cases = cases or Cases.alike(len(trees))
+    forest = Forest.of(trees)
+    newviews = planner.all_newviews(forest, cases)
+    return Program((_pmatrices(forest, cases), planner.sites([newviews], cases)), 1, cases.records)
+
+
+def renewal(before: Trees, trees: Trees, cases: Cases | None = None) -> Program | None:
+    """The directional CLAs that differ from those of the trees ``before``; None where none does."""
+    cases = cases or Cases.alike(len(trees))
+    forest = Forest.of(trees)
+    stale = planner.is_stale(Forest.of(before), forest)
+    if not stale.any():
+        return None
+    newviews = planner.stale_newviews(forest, stale, cases)
+    one, other = forest.siblings
+    edges = forest.edge[np.concatenate([one[stale], other[stale]])]
+    branch = np.flatnonzero(np.bincount(edges)).astype(np.int32)
+    number = forest.tree_of_edge[branch]
+    matrices = planner.pmatrix_records(forest.tree_of_edge.size, number, cases, branch)
+    stages = (PMatrices(matrices), planner.sites([newviews], cases))
+    return Program(stages, 1, cases.records)
+
+
+def derivatives(
+    trees: Sequence[Tree], cases: Cases | None = None, *, grouped: bool = False
+) -> Program:
+    """Every directional CLA, lnL (sum n), and d1, d2 of every branch (sums from len(trees)).
+
+    ``grouped``: a tree is left out once the group of its number moves no more.
+    """
+    cases = cases or Cases.alike(len(trees))
+    number, forest = _numbers(trees), Forest(trees)
+    widths = np.concatenate([np.ones_like(number), 2 * forest.n_edges])
+    sums = sums_of(np.tile(number, 2), widths, cases)
+    of_tree, of_branches = np.split(sums.cells, 2)
+    derive = planner.branch_records(forest, cases)
+    in_tree = np.arange(len(derive), dtype=np.int32) - forest.first_edge[forest.tree_of_edge]
+    derive["cell"] = of_branches[forest.tree_of_edge] + 2 * in_tree
+    ends = derive[forest.first_edge]
+    ends["cell"] = of_tree
+    pieces = [
+        planner.all_newviews(forest, cases),
+        _at_edges(RunKind.EVALUATE, ends),
+        _at_edges(RunKind.DERIVE, derive),
+    ]
+    every = planner.sites(pieces, cases, grouped=grouped)
+    stages = (_pmatrices(forest, cases), every, sums.reduce)
+    return Program(stages, sums.n_cells, cases.records)
+
+
+def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
+    """lnL, and what it gains with the rate matrices of the classes, in ``most`` sums.
+
+    Those are made ``at_once`` at a time, in the same cells. See
+    :mod:`mltree.program.reference`.
+    """
+    forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
+    edges = planner.branch_records(forest, cases)
+    lengths = planner.pmatrix_records(tree.n_edges, number, cases)
+    records: Records = np.empty(tree.n_edges, contract.FLOW)
+    for name in ("x", "y", "case", "model", "weights"):
+        records[name] = edges[name]
+    for name in ("length", "stride"):
+        records[name] = lengths[name]
+    edges["cell"], records["cell"] = 0, 1
+    pieces = [planner.all_newviews(forest, cases), _at_edges(RunKind.EVALUATE_SITES, edges[:1])]
+    every = sums_of(number[:1], 1 + most, cases).reduce.records
+    stages: list[Stage] = [PMatrices(lengths)]
+    for first in range(0, most, at_once):
+        records["first"], records["cells"] = first, min(at_once, most - first)
+        pieces.append(_at_edges(RunKind.FLOW, records.copy()))
+        made: Records = every.copy()
+        made["cell"] = int(first > 0)  # lnL comes with the first of them
+        made["sum"] += made["cell"] + first
+        made["count"] = 1 - made["cell"] + records["cells"][0]
+        stages += [planner.sites(pieces, cases), Reduce(made)]
+        pieces = []
+    return Program(tuple(stages), 1 + min(at_once, most), cases.records)
+
+
+def smoothing(trees: Sequence[Tree], max_passes: int, cases: Cases | None = None) -> Program:
+    """Simultaneous Newton steps on all branches until no tree gains; a group is a tree.
+
+    Artificial edges, the last ones of a tree, are in no group and stay as they are.
+    Where lengths are not linked a group is a part of a tree, part by part.
+    """
+    cases = cases or Cases.alike(len(trees))
+    number, forest = _numbers(trees), Forest(trees)
+    count, edges, first = forest.n_trees, forest.tree_of_edge.size, forest.first_edge
+    groups = planner.group_records(
+        GroupKind.DIAGONAL, first, forest.n_branches, number, count + 2 * first
+    )
+    once = derivatives(trees, cases, grouped=not cases.unlinked)
+    groups = groups_by_part(groups, cases, edges, count + 2 * edges)
+    stages = (*once.stages, Optimise(groups), Repeat(0, max_passes, len(groups)))
+    return Program(stages, once.cells, cases.records)
+
+
+def join(
+    trees: Trees, prunes: Int32, passes: int, cases: Cases | None = None
+) -> tuple[Program, Float64]:
+    """Newton on the branch that each prune (a half-edge of the forest) leaves behind."""
+    cases, forest = cases or Cases.alike(len(trees)), Forest.of(trees)
+    table, number = planner.operand_table(forest, cases), forest.tree_of_half[prunes]
+    left, right = siblings(prunes)
+    count = len(prunes)
+    index = np.arange(count, dtype=np.int32)
+    sums = sums_of(np.tile(number, 2), np.repeat([1, 2], count), cases)
+    derive: Records = np.empty(count, contract.EDGE)
+    derive["x"] = table[forest.twin[left]]
+    derive["y"] = table[forest.twin[right]]
+    derive["p"] = cases.matrices(index, number)
+    cases.give(derive, number)
+    evaluate = derive.copy()
+    evaluate["cell"], derive["cell"] = np.split(sums.cells, 2)
+    pieces = [_at_edges(RunKind.EVALUATE, evaluate), _at_edges(RunKind.DERIVE, derive)]
+    groups = planner.group_records(GroupKind.DIAGONAL, index, 1, index, count + 2 * index)
+    groups = groups_by_part(groups, cases, count, sums.n_sums)
+    stages = (
+        PMatrices(planner.pmatrix_records(count, number, cases)),
+        planner.sites(pieces, cases),
+        sums.reduce,
+        Optimise(groups, alone=True),
+        Repeat(0, passes, len(groups)),
+    )
+    start = forest.lengths[..., forest.edge[left]] + forest.lengths[..., forest.edge[right]]
+    return Program(stages, sums.n_cells, cases.records), start.ravel()
+
+
+def scores(trees: Trees, scan: ScanTasks, cases: Cases | None = None) -> tuple[Program, Float64]:
+    """The lnL of every insertion of a scan; sum n is output n."""
+    cases = cases or Cases.alike(len(trees))
+    is_one = len(cases.streams[0]) == 1  # and it does not matter which tree an output is of
+    sums = sums_of(np.zeros(scan.outputs, np.int32) if is_one else scan.tree_of_output, 1, cases)
+    tables = planner.scan_records(Forest.of(trees), scan, cases, sums.cells)
+    stages: tuple[Stage, ...] = (
+        PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps), sums.reduce,
+    )  # fmt: skip
+    return Program(stages, sums.n_cells, cases.records), tables.lengths
+
+
+def near_vectors(
+    trees: Trees, scan: ScanTasks, base: int, cases: Cases | None = None
+) -> tuple[Program, Float64]:
+    """The near vector of every output of a scan, kept in slots from ``base`` on."""
+    cases = cases or Cases.alike(len(trees))
+    slots = _near_slots(scan, base, cases)
+    tables = planner.scan_records(Forest.of(trees), scan, cases, slots)
+    stages = (PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps, stores=True))
+    return Program(stages, 1, cases.records), tables.lengths
+
+
+def tripods(
+    trees: Trees,
+    scan: ScanTasks,
+    base: int,
+    passes: int,
+    cases: Cases | None = None,
+) -> tuple[Program, Float64]:
+    """Joint Newton around every output of a scan, from the near vectors in slots from ``base``.
+
+    Starts from the target edge split in half and the pendant length as it is.
+    """
+    cases, forest = cases or Cases.alike(len(trees)), Forest.of(trees)
+    table, number = planner.operand_table(forest, cases), scan.tree_of_output
+    far, prune, count = scan.far_of_output, scan.prune[scan.task_of_output], scan.outputs
+    index = np.arange(count, dtype=np.int32)
+    sums = sums_of(number, TRIPOD_CELLS, cases)
+    records: Records = np.empty(count, contract.TRIPOD)
+    records["near"] = _near_slots(scan, base, cases)
+    records["far"] = table[far]
+    records["pendant"] = table[forest.twin[prune]]
+    for leg, field in enumerate(("near_p", "far_p", "pendant_p")):
+        records[field] = cases.matrices(3 * index + np.int32(leg), number)
+    cases.give(records, number)
+    records["cell"] = sums.cells
+    records["group"] = NO_CELL if cases.unlinked else index
+    half = forest.lengths[..., forest.edge[far]] / 2
+    start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
+    groups = planner.group_records(GroupKind.TRIPOD, 3 * index, 3, sums.sums, sums.sums + 1)
+    groups = groups_by_part(groups, cases, 3 * count, sums.n_sums)
+    stages = (
+        PMatrices(planner.pmatrix_records(3 * count, np.repeat(number, 3), cases)),
+        Tripods(records),
+        sums.reduce,
+        Optimise(groups, alone=True),
+        Repeat(0, passes, len(groups)),
+    )
+    return Program(stages, sums.n_cells, cases.records), start.ravel()
+
+
+def _near_slots(scan: ScanTasks, base: int, cases: Cases) -> Int32:
+    """int32[outputs]: slots of near vectors, which those on different parts share."""
+    slots: Int32 = np.int32(base) + cases.before(scan.tree_of_output, 1)
+    return slots
+
+
+def rell(rows: int, weights: int, parts: int = 1, first_weights: int = 0) -> Program:
+    """LnL of the trees whose site lnL stand in the first rows, under every row of weights.
+
+    Sum ``t * weights + w`` is that of row t under row ``first_weights + w``.
+    """
+    record = np.array([(0, rows, first_weights, weights, 0, 0, parts)], contract.RELL)
+    return Program((Rell(record),), 1)
+
+
+def _numbers(trees: Sequence[Tree]) -> Int32:
+    return np.arange(len(trees), dtype=np.int32)
+
+
+def _at_edges(kind: RunKind, records: Records) -> Piece:
+    """Edges do not depend on each other."""
+    return Piece(kind, records, records["case"], np.zeros(len(records), np.int32))
+
+
+def _pmatrices(forest: Forest, cases: Cases) -> PMatrices:
+    """P matrices of every branch of every tree."""
+    number = forest.tree_of_edge
+    return PMatrices(planner.pmatrix_records(len(number), number, cases))
+
+
+# Programs that are kept, for trees of the same topologies ask for them again.
+
+PROGRAMS_KEPT = 8
+"""Programs of the latest topologies: model and branches are optimised in turn on one tree."""
+
+
+class KeptPrograms:
+    """The last programs. An engine knows one that it was given last time, and takes it in once."""
+
+    def __init__(self) -> None:
+        self._programs: dict[Hashable, Program] = {}
+
+    def of(
+        self,
+        build: Callable[..., Program],
+        trees: Trees,
+        table: Cases,
+        *arguments: Hashable,
+    ) -> Program:
+        """The program for trees of these topologies, whatever their lengths."""
+        key = (build, arguments, table.key, *_topologies(trees))
+        if key not in self._programs:
+            if len(self._programs) == PROGRAMS_KEPT:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = build(trees, *arguments, cases=table)
+        return self._programs[key]
+
+
+def _topologies(trees: Trees) -> tuple[Hashable, ...]:
+    """What tells the topologies from others; that of trees which share their arrays but once."""
+    if isinstance(trees, Forest):
+        arrays = trees.n_tips, trees.n_branches, trees.twin, trees.edge
+        return tuple(array.tobytes() for array in arrays)
+    keys = [(id(tree.twin), id(tree.edge), tree.n_artificial) for tree in trees]
+    unlike = dict(zip(keys, trees, strict=True))
+    place = {key: number for number, key in enumerate(unlike)}
+    told = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
+    artificial = tuple(tree.n_artificial for tree in unlike.values())
+    return tuple(place[key] for key in keys), artificial, *told

@@ -1,0 +1,172 @@
+"""What runs ask of a device's memory, in CLA slots and lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mltree.device.discovery import DeviceInfo
+from mltree.device.layout import Layout
+from mltree.device.memory import LEAST_BATCH, PARTIAL_SUMS, cla_memory
+from mltree.fit.settings import PRESETS
+from mltree.likelihood.site_rows import RESAMPLED_BYTES
+from mltree.program.engine import Room
+from mltree.system.events import MemoryPlanned
+
+APART_BYTES = 1 << 25
+"""Of a CPU's CLAs where every tree is of a single part: some of its batches
+(:data:`mltree.device.memory.CPU_BATCH`), or those of one tree of the largest part if more."""
+
+DRAWN_SHARE, DRAWN_ON_CPU = 8, 1 << 29
+"""Of a device's memory, an eighth, and of a CPU's so many bytes at most: what rows of drawn weights
+may keep of it while trees are scored under them."""
+
+DRAWN_BYTES, WEIGHT_BYTES = 2, 8
+"""Of a drawn weight on the host, and of one on a device."""
+
+SITE_BYTES = 8
+"""Of the lnL of a site."""
+
+HOST_BYTES = 120 << 20
+"""Bytes of a process with PoCL, compiled kernels and a search's own arrays: 82 to 120 MiB
+of searches of 12 to 60 taxa, a choice of models and supports included."""
+
+COMPILING_BYTES = 200 << 20
+"""More of a process that compiles some of its kernels itself: PoCL keeps what LLVM took. First
+searches took 63 to 190 MiB more, as builders were done sooner or later, choices of models 200."""
+
+BUILDER_BYTES, GPU_BUILDER_BYTES = 160 << 20, 512 << 20
+"""Bytes of a process that builds kernels ahead, for a CPU (157 and 162 MiB) and for a GPU."""
+
+
+class Company(NamedTuple):
+    """Processes and builds that take memory on the host beside a run, or at its start."""
+
+    compiles: bool = False
+    """True if the process compiles kernels for a CPU."""
+    builders: int = 0
+    """Processes that build kernels ahead."""
+    ranks: int = 1
+    """Ranks on the host, this one included."""
+
+
+def slots_of(n_tips: int) -> int:
+    """CLAs of a tree: one for every directed edge out of an inner node."""
+    return 3 * (n_tips - 2)
+
+
+def rows_of(slots: int, largest: int, n_patterns: int) -> int:
+    """The whole slots that so many take, those of one part of ``largest`` patterns; 0: of all."""
+    return min(slots, 1 + slots * (largest or n_patterns) // max(1, n_patterns))
+
+
+def shared_limits(
+    devices: Sequence[DeviceInfo], limit: int | None, sizes: Sequence[int]
+) -> list[int | None]:
+    """Bytes that the CLAs of each of several alignments may take on a device, as their sizes are.
+
+    ``limit``: of all together; the devices' own where None, and that of a lone alignment.
+    """
+    if not devices or len(sizes) == 1:
+        return [limit] * len(sizes)
+    whole = min(cla_memory(info.handle, limit) for info in devices)
+    return [whole * size // sum(sizes) for size in sizes]
+
+
+def keeps_drawn(devices: Sequence[DeviceInfo], rows: int, n_patterns: int) -> bool:
+    """Whether so many rows of drawn weights stay on devices, or come a few at a time, each time."""
+    room = (
+        min(info.memory // DRAWN_SHARE, DRAWN_ON_CPU if info.is_cpu else info.memory)
+        for info in devices
+    )
+    return not devices or WEIGHT_BYTES * rows * n_patterns <= sum(room)
+
+
+class Rows(NamedTuple):
+    """Rows over all patterns that supports and tests take."""
+
+    drawn: int = 0
+    """Weights of an ultrafast bootstrap's replicates."""
+    sites: int = 0
+    """Site lnL of the trees that are tested."""
+
+
+class Demand(NamedTuple):
+    """What a run asks of a device at most."""
+
+    trees: int
+    """Trees that stand side by side."""
+    own: int
+    """CLA slots of those."""
+    near: int
+    """CLA slots of near vectors beside them."""
+    lengths: int
+    """Branch lengths of the largest launch."""
+
+    @classmethod
+    def of(cls, n_tips: int, room: Room, trees: int | None) -> Demand:
+        """Of a search that has so many trees, or of the evaluation of one where None.
+
+        Trees have as many prunes as slots, and a shortlist has so many insertions of each. A scan
+        has every length, its half, and the join of both sides of every prune; re-scoring has three
+        for every near vector.
+        """
+        slots, edges = slots_of(n_tips), 2 * n_tips - 3
+        if trees is None:
+            return cls(1, slots, 0, edges)
+        side_by_side = min(trees, room.trees_at_once(slots, beside=LEAST_BATCH))
+        own = side_by_side * slots
+        near = min(room.near_at_once(own), PRESETS["default"].rounds.keep * own)
+        lengths = max(side_by_side * 2 * (edges + slots), 3 * near)
+        return cls(side_by_side, own, near, lengths)
+
+    def planned(
+        self,
+        devices: Sequence[DeviceInfo],
+        layout: Layout,
+        room: Room,
+        n_tips: int,
+        n_patterns: int,
+        parts: int,
+        ranges: int,
+        rows: Rows,
+        company: Company,
+    ) -> MemoryPlanned:
+        """What will be taken at the peak, of devices with so much room each.
+
+        ranges   of parts that there are so many trees for
+        rows     of weights and site lnL; the host has the latter too, once they are fetched
+        company  what else takes memory on the host
+        """
+        most, slot = room.most * len(devices), layout.cla_bytes(n_patterns)
+        own = min(self.own, most)
+        clas, near = own * slot, min(self.near, most - own) * slot
+        matrices = self.lengths * parts * layout.matrix_bytes
+        tips = n_patterns * (n_tips + layout.site_bytes)
+        sums = min(PARTIAL_SUMS, layout.flow_bytes(n_patterns))
+        if self.near:
+            scores = min(room.scores, self.own * 2 * n_tips)
+            sums = max(sums, scores * layout.cell_bytes(n_patterns, parts))
+        sites = rows.sites * n_patterns * SITE_BYTES
+        taken = clas + near + matrices + tips + sums + sites
+        on_host = rows.drawn * n_patterns * DRAWN_BYTES + sites
+        if all(info.is_cpu for info in devices):
+            wide = rows.drawn * n_patterns * WEIGHT_BYTES
+            stays = keeps_drawn(devices, rows.drawn, n_patterns)
+            on_host += taken + (wide if stays else min(wide, RESAMPLED_BYTES))
+        process = HOST_BYTES + on_host + company.compiles * COMPILING_BYTES
+        builder = BUILDER_BYTES if devices[0].is_cpu else GPU_BUILDER_BYTES
+        return MemoryPlanned(
+            device=", ".join(info.name for info in devices),
+            layout=str(layout),
+            trees=self.trees * ranges,
+            slots=slots_of(n_tips),
+            clas=clas,
+            near=near,
+            tips=tips,
+            matrices=matrices,
+            sites=sites,
+            process=process,
+            others=(company.ranks - 1) * process + company.builders * builder,
+            available=sum(info.memory for info in devices),
+        )

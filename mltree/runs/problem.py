@@ -1,0 +1,395 @@
+"""What a run starts from: the data, the model, and what is said about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.data.alignments import Source, read_alignment
+from mltree.data.alphabet import DNA
+from mltree.data.checks import summarise
+from mltree.data.partition_files import SYNTAX, holds_partitions, read_partitions
+from mltree.data.partitions import Partitioned, read_partitioned
+from mltree.data.parts import Scheme
+from mltree.data.patterns import Patterns, compress, constant_sites, refuse_constant, with_unseen
+from mltree.data.source import expect_file, read_text
+from mltree.models.empirical import is_matrix
+from mltree.models.grammar import parse_model
+from mltree.models.names import PROTEIN_GTR, default_model_name
+from mltree.models.partitioned import (
+    Linkage,
+    PartitionModel,
+    alone,
+    in_our_words,
+    model_alphabet,
+    part_models,
+    without_models,
+)
+from mltree.models.substitution import Model
+from mltree.report.tables import listed, warning_lines
+from mltree.system.errors import InputError, ModelError
+from mltree.system.events import AlignmentLoaded, AlignmentSummary, Emit, Notice
+from mltree.system.values import Value
+
+# What ``--model`` says: a model's string, a file that holds one, parts, or that one is chosen.
+
+AUTO = "auto"
+"""What ``--model`` says for the model that suits the data best."""
+
+
+def names_parts(model: str) -> bool:
+    """Whether the model is a partition file, not a user's matrix or a line."""
+    if not _is_file(model) or is_matrix(read_text(model).decode(errors="replace")):
+        return False
+    return holds_partitions(model)
+
+
+def is_choice(model: str | None) -> bool:
+    """Whether the model is to be chosen (``--model auto``)."""
+    return model is not None and model.strip().lower() == AUTO
+
+
+def read_model(text: str) -> Model:
+    """The model that a string or a model file names, without any data.
+
+    Raises:
+        InputError: the file cannot be used.
+        ModelError: the string cannot be used.
+    """
+    text = model_text(text)
+    return parse_model(text, model_alphabet(text) or DNA)
+
+
+_BRACED = re.compile(r"[{\[].*?([}\]]|$)")
+_PATH = re.compile(r"[/\\]|^(?!n?q\.).*\.[a-z]\w*$|^\.", re.IGNORECASE)
+"""What a model's string never has outside braces: a folder, or a file name's ending; Q.plant is no
+file's name."""
+
+
+def model_text(text: str) -> str:
+    """The model's string: the text itself, or what the file says that it names.
+
+    That is a line, or a matrix.
+    """
+    if not _is_file(text):
+        whole = _BRACED.sub("", text)
+        paths = [path for path in (whole, whole.split("+")[0]) if _PATH.search(path)]
+        if paths and model_alphabet(text) is None:
+            expect_file(text if whole in paths else paths[0])
+        return text
+    content = read_text(text).decode(errors="replace")
+    if is_matrix(content):
+        return f"{PROTEIN_GTR}{{{text}}}"
+    lines = [line for line in content.split("\n") if line.strip()]
+    if len(lines) != 1:
+        raise InputError("a model file has one line", file=text, hint="as in .bestModel files")
+    return lines[0]
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).exists() and not Path(text).is_dir()
+    except (OSError, ValueError):  # no name that a file could have
+        return False
+
+
+class Problem(Value):
+    """The data and the models that a run starts from."""
+
+    path: str
+    """The alignment's file, or what stands for it."""
+    groups: tuple[Patterns, ...]
+    """The patterns of each data type, in parts, over the same taxa."""
+    model: PartitionModel
+    """Of all parts, one group's after the other's; frequencies counted where a model asks for it.
+    """
+    summary: AlignmentSummary | None
+    """What `mltree check` says of an alignment that is not partitioned."""
+    data: Partitioned | None = None
+    """The parts as their file has them; None where there is no such file."""
+
+    @property
+    def patterns(self) -> Patterns:
+        """Those of an alignment of one data type.
+
+        Raises: ValueError where it has several.
+        """
+        (patterns,) = self.groups
+        return patterns
+
+    @property
+    def taxa(self) -> tuple[str, ...]:
+        """T names, sorted."""
+        return self.groups[0].taxa
+
+    @property
+    def n_sites(self) -> int:
+        """Of all data types."""
+        return sum(patterns.n_sites for patterns in self.groups)
+
+    @property
+    def cla_size(self) -> int:
+        """Numbers of one CLA of all patterns, a state and category each."""
+        sizes = [
+            (part.stop - part.start) * patterns.alphabet.n_states
+            for patterns in self.groups
+            for part in patterns.parts
+        ]
+        each = zip(sizes, self.model.categories, strict=True)
+        return sum(size * categories for size, categories in each)
+
+    @property
+    def n_patterns(self) -> int:
+        """Of all data types."""
+        return sum(patterns.n_patterns for patterns in self.groups)
+
+    def under(self, names: Sequence[str]) -> Problem:
+        """The same data under other models, a string a part in the order of ``model``.
+
+        Raises: ModelError where a string cannot be used.
+        """
+        numbers = self.data.order if self.data is not None else [0]
+        models = [
+            parse_model(name, model.alphabet).with_empirical_frequencies(self.part(number))
+            for name, model, number in zip(names, self.model.models, numbers, strict=True)
+        ]
+        return replace(self, model=self.model.with_parts(models))
+
+    def part(self, number: int) -> Patterns:
+        """The patterns of a part of the partition file, from 0."""
+        return self.patterns if self.data is None else self.data.patterns(number)
+
+    def by_site(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """f64 [sites]: values f64 [L] of all patterns, site by site; parts in the file's order."""
+        ends = np.cumsum([patterns.n_patterns for patterns in self.groups])
+        each = zip(self.groups, np.split(values, ends[:-1]), strict=True)
+        sites = np.concatenate([own[patterns.site_pattern] for patterns, own in each])
+        if self.data is None:
+            return sites
+        sizes = [self.data.part_sites[number] for number in self.data.order]
+        rows = np.split(sites, np.cumsum(sizes)[:-1])
+        return np.concatenate([rows[place] for place in np.argsort(self.data.order)])
+
+
+def load_problem(
+    source: Source,
+    model: str | None,
+    emit: Emit,
+    datatype: str | None = None,
+    linkage: Linkage = Linkage.SCALED,
+    partitions: str | None = None,
+    *,
+    chooses: bool = False,
+    site_rates: bool = False,
+) -> Problem:
+    """The data and the model of a run, with a notice of whatever looks wrong in them.
+
+    Raises:
+        InputError: as `read_problem`, and where a taxon has nothing but gaps.
+        ModelError: as `read_problem`.
+    """
+    problem = read_problem(
+        source, model, datatype, linkage, partitions, chooses=chooses, site_rates=site_rates
+    )
+    summary = problem.summary
+    if summary is None:
+        _tell_of_parts(problem, emit)
+        return problem
+    emit(
+        AlignmentLoaded(
+            path=problem.path,
+            file_format=summary.file_format,
+            data_type=summary.datatype,
+            data_seen=summary.seen,
+            taxa=summary.taxa,
+            sites=summary.sites,
+            patterns=summary.patterns,
+            gap_share=summary.gap_share,
+        )
+    )
+    refuse_gap_taxa(problem)
+    for line in warning_lines(summary):
+        emit(Notice(line))
+    return problem
+
+
+def refuse_gap_taxa(problem: Problem) -> None:
+    """Make sure that every taxon has data. Raises: InputError: one has nothing but gaps."""
+    taxa = () if problem.summary is None else problem.summary.gap_taxa
+    if taxa:
+        count = len(taxa)
+        raise InputError(
+            f"{count:,} {'taxon has' if count == 1 else 'taxa have'} nothing but gaps: "
+            f"{listed(taxa)}",
+            file=problem.path,
+            taxon=taxa[0],
+            hint="no character tells where they belong: take them out",
+        )
+
+
+def _tell_of_parts(problem: Problem, emit: Emit) -> None:
+    """The event and the notices of a partitioned alignment."""
+    gaps = sum(patterns.gap_share * patterns.n_sites for patterns in problem.groups)
+    emit(
+        AlignmentLoaded(
+            path=problem.path,
+            file_format=f"{problem.model.n_parts:,} parts",
+            data_type=" + ".join(patterns.alphabet.name for patterns in problem.groups),
+            data_seen="by the partition file",
+            taxa=len(problem.taxa),
+            sites=problem.n_sites,
+            patterns=problem.n_patterns,
+            gap_share=gaps / problem.n_sites,
+        )
+    )
+    for line in problem.data.notices if problem.data is not None else ():
+        emit(Notice(line))
+
+
+def read_problem(
+    source: Source,
+    model: str | None,
+    datatype: str | None = None,
+    linkage: Linkage = Linkage.SCALED,
+    partitions: str | None = None,
+    *,
+    chooses: bool = False,
+    site_rates: bool = False,
+    summarises: bool = True,
+    computes: bool = True,
+) -> Problem:
+    """Read an alignment and the model for it, or the partition file that ``model`` names.
+
+    ``datatype``: ``"dna"`` or ``"protein"`` whatever the data look like; else the model decides
+    where it can. ``linkage``: of the branch lengths of parts. ``partitions``: a partition file,
+    whose parts have ``model`` where it names none for them. ``chooses``: whether models are to be
+    chosen, so that none in a partition file counts. ``site_rates``: whether they may be found for
+    the model (+PSR). ``summarises``: whether anybody asks for a summary. ``computes``: whether
+    what a lone alignment's model stands for is found here, which tells of values that cannot be.
+
+    Raises:
+        InputError: the alignment, the model file or the partition file cannot be used.
+        ModelError: the model string cannot be used.
+    """
+    problem = _read(source, model, datatype, linkage, partitions, chooses, summarises, computes)
+    if problem.model.has_site_rates and not site_rates:
+        raise ModelError("+PSR is for search, evaluate and bootstrap", hint="use +G4 here")
+    return problem
+
+
+def _read(
+    source: Source,
+    model: str | None,
+    datatype: str | None,
+    linkage: Linkage,
+    partitions: str | None,
+    chooses: bool,
+    summarises: bool,
+    computes: bool,
+) -> Problem:
+    if is_choice(model):
+        hint = (
+            "`mltree model ALIGNMENT` chooses one; --model takes the .bestFitModel that it writes"
+        )
+        raise ModelError("--model auto is for a search", hint=hint)
+    if partitions is not None:
+        return _of_parts(source, partitions, model, datatype, linkage, chooses)
+    if model is not None and names_parts(model):
+        scheme = in_our_words(read_partitions(model))
+        return _partitioned(source, scheme, None, datatype, linkage)
+    text = None if model is None else model_text(model)
+    alignment = read_alignment(source, datatype, None if text is None else model_alphabet(text))
+    patterns = compress(alignment)
+    name = default_model_name(alignment.alphabet) if text is None else text
+    parsed = parse_model(name, alignment.alphabet).with_empirical_frequencies(patterns)
+    if computes:
+        parsed.arrays()
+    if parsed.branch_scaler is not None:
+        raise ModelError("+B scales the branches of one of several parts", hint="leave it out")
+    summary = summarise(alignment, patterns) if summarises else None
+    if parsed.ascertainment is not None:
+        refuse_constant(constant_sites(patterns), str(source))
+        patterns = with_unseen(patterns, [parsed.ascertainment])
+    return Problem(str(source), (patterns,), alone(parsed), summary)
+
+
+def _of_parts(
+    source: Source,
+    partitions: str,
+    model: str | None,
+    datatype: str | None,
+    linkage: Linkage,
+    chooses: bool,
+) -> Problem:
+    """The problem of a partition file that is given beside a model."""
+    expect_file(partitions)
+    if not holds_partitions(partitions):
+        raise InputError("names no part", file=partitions, hint=SYNTAX)
+    scheme = in_our_words(read_partitions(partitions))
+    if chooses:
+        return _partitioned(source, without_models(scheme), None, datatype, linkage)
+    text = None if model is None else model_text(model)
+    if text is not None and model_alphabet(text) is None:
+        parse_model(text, DNA)
+    return _partitioned(source, scheme, text, datatype, linkage)
+
+
+def _partitioned(
+    source: Source, scheme: Scheme, default: str | None, datatype: str | None, linkage: Linkage
+) -> Problem:
+    data = read_partitioned(source, scheme, model_alphabet, datatype)
+    return in_parts(str(source), data, part_models(data, default), linkage)
+
+
+def in_parts(path: str, data: Partitioned, models: Sequence[Model], linkage: Linkage) -> Problem:
+    """The problem of an alignment in parts, whose models are in the order of the file."""
+    data = data.ascertained([model.ascertainment for model in models])
+    parts = [data.parts[number] for number in data.order]
+    own = [models[number] for number in data.order]
+    sites = np.array([data.part_sites[number] for number in data.order], np.float64)
+    model = PartitionModel(
+        models=tuple(replace(model, branch_scaler=None) for model in own),
+        names=tuple(part.name for part in parts),
+        linkage=linkage,
+        scalers=_scalers(data, own, linkage, sites / sites.sum()),
+        shares=sites / sites.sum(),
+    )
+    model.arrays()
+    model.check_site_rates()
+    return Problem(path, data.groups, model, None, data)
+
+
+def _scalers(
+    data: Partitioned, models: Sequence[Model], linkage: Linkage, shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Starting values of the parts' branch length scalers, f64 [P].
+
+    Raises:
+        InputError: some parts have a tree's length, and others none, or the lengths are of no use.
+        ModelError: there is one, for parts that have none of their own.
+    """
+    parts = [data.parts[number] for number in data.order]
+    for part, model in zip(parts, models, strict=True):
+        is_asked = part.scaler is not None or model.branch_scaler is not None
+        if is_asked and linkage != Linkage.SCALED:
+            text = f"part {part.name}: +B scales its branches, --brlen {linkage} has no scale"
+            raise ModelError(text, hint="leave +B out, or --brlen scaled")
+    lengths = [part.tree_length for part in parts]
+    known = [length for length in lengths if length is not None]
+    if not known:
+        return np.array([part.scaler or 1.0 for part in parts])
+    if linkage != Linkage.SCALED:
+        told = next(part for part in parts if part.tree_length is not None)
+        text = f"part {told.name} has a tree's length in braces, --brlen {linkage} has no scale"
+        raise data.scheme.error(text, told, "take the braces behind the sets out")
+    if len(known) < len(lengths):
+        bare = next(part for part in parts if part.tree_length is None)
+        text = f"part {bare.name} has no tree's length in braces, but others have"
+        raise data.scheme.error(text, bare, "write one behind every set, or none")
+    scales = np.array(known)
+    return np.asarray(scales / (scales * shares).sum())

@@ -1,0 +1,665 @@
+"""What every run shares: its request, its log, its files and how it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import resource
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from mltree import __version__
+from mltree.data.alignments import Source
+from mltree.data.partition_files import best_model_text
+from mltree.data.parts import Part
+from mltree.data.source import STDIN, expect_file, read_bytes
+from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
+from mltree.device.speed import joint_bandwidth, load_meter
+from mltree.device.timing import Breakdown
+from mltree.models.grammar import format_best_model, format_model
+from mltree.models.partitioned import Linkage, PartitionModel
+from mltree.models.substitution import Model
+from mltree.report.lines import describe
+from mltree.report.methods import Methods, methods_text, without_values
+from mltree.report.progress import Reporter, Verbosity
+from mltree.report.tables import Timed, time_spent
+from mltree.runs.computation import Computation, Found
+from mltree.runs.engines import Resources
+from mltree.runs.problem import Problem, load_problem
+from mltree.runs.site_frequencies import SiteFrequencies
+from mltree.runs.workspace import Outputs, RunLog
+from mltree.system.errors import InputError, ModelError
+from mltree.system.events import (
+    BootstrapFinished,
+    Emit,
+    Event,
+    InputFile,
+    Notice,
+    ResourcesSpent,
+    RunDescribed,
+    RunFinished,
+    StartsEnded,
+    Unsaved,
+)
+from mltree.system.process import threads
+from mltree.system.rank_start import start
+from mltree.system.ranks import here
+from mltree.system.signals import Farewell, last_word, parting, unbroken
+from mltree.system.values import Value, plain
+from mltree.tree.newick import write_newick
+from mltree.treesearch.checkpoint import fingerprint
+
+# Where and with what a run was done: the head of its log, and of its ``mltree.json``.
+
+PACKAGES = ("numpy", "scipy", "pyopencl", "pocl-binary-distribution")
+
+KIB = 1 << 10
+
+
+def describe_run(
+    devices: Sequence[DeviceInfo],
+    options: Mapping[str, tuple[Any, str]],
+    resolved: Mapping[str, object],
+    inputs: Iterable[str],
+) -> RunDescribed:
+    """All of it.
+
+    options   as they were given, and where each is from
+    resolved  values of those that the run has chosen itself
+    inputs    what may be files; what is none is left out
+    """
+    found = threads()
+    values = {**{name: value for name, (value, _) in options.items()}, **resolved}
+    return RunDescribed(
+        date=datetime.now().astimezone().isoformat(timespec="seconds"),
+        host=platform.node(),
+        system=f"{platform.system()} {platform.release()}, {platform.machine()}",
+        cpu=_cpu(),
+        threads=found.number,
+        threads_source=found.source,
+        devices=tuple(_device(device) for device in devices) or ("none: NumPy reference",),
+        versions=_versions(),
+        options={
+            name: (shown(value), options[name][1] if name in options else "default")
+            for name, value in values.items()
+            if value is not None
+        },
+        inputs=input_files(inputs),
+    )
+
+
+def shown(value: object) -> str:
+    """The value of an option as logs and results have it."""
+    return (
+        str(getattr(value, "value", value)) if not isinstance(value, bool) else str(value).lower()
+    )
+
+
+def _device(device: DeviceInfo) -> str:
+    units = f"{device.compute_units} compute units"
+    return f"{device.name}: {device.platform}, driver {device.driver}, {units}"
+
+
+def _cpu() -> str:
+    """The processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()  # which asks a process
+
+
+def _versions() -> dict[str, str]:
+    found = {"mltree": __version__, "Python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # noqa: PERF203
+            continue
+    return found
+
+
+def input_files(names: Iterable[str]) -> tuple[InputFile, ...]:
+    """The files among these names, each once, with their digests."""
+    found = {}
+    for name in names:
+        if name == STDIN or _is_file(name):
+            content = read_bytes(name)
+            found[name] = InputFile(name, len(content), hashlib.sha256(content).hexdigest())
+    return tuple(found.values())
+
+
+def expect_files(inputs: Iterable[InputFile]) -> None:
+    """Make sure that this rank sees the files that the first one reads; its standard input is its.
+
+    Raises: InputError: one is another here.
+    """
+    for file in inputs:
+        if file.path != STDIN and input_files([file.path]) != (file,):
+            raise InputError("is not the file that rank 0 reads", file=file.path)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # no name that a file could have, such as a model's values
+        return False
+
+
+def spent_so_far(wall: float, device: float) -> ResourcesSpent:
+    """CPU seconds and memory of the process and its children; ``wall``, ``device``: seconds."""
+    usage, ended = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu = usage.ru_utime + usage.ru_stime + ended.ru_utime + ended.ru_stime + _children_seconds()
+    unit = 1 if sys.platform == "darwin" else KIB
+    return ResourcesSpent(wall, cpu, device, usage.ru_maxrss * unit)
+
+
+def _children_seconds() -> float:
+    """CPU seconds of the processes that this one started and that still run, where Linux tells."""
+    ticks = 0
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            for process in listed.read_text().split():
+                fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))  # its own, and of those it has waited for
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+# How a command ends: results in files, all or none, and what was found as JSON.
+
+LOCI_KINDS = ("bestTrees", "lociTable", "loci")
+"""Kinds of the files that a search of many loci leaves, and one of a lone alignment does not."""
+
+RESULT_FORMAT = 1
+"""Of the result as JSON; a new number where a name of it changes or goes."""
+
+
+def deliver(
+    outputs: Outputs, texts: Mapping[str, str], reporter: Reporter, spent: Sequence[str] = ()
+) -> list[Path]:
+    """Write the results, all or none; from then on a stop changes nothing any more.
+
+    ``spent``: kinds of files that are of no use beside them. Lines that cannot be written are shown
+    instead, not to be lost.
+
+    Raises:
+        InputError: the results cannot be written.
+    """
+    with unbroken():
+        try:
+            files = outputs.write(texts)
+        except InputError as error:
+            for kind, text in texts.items():
+                if text.count("\n") == 1:
+                    reporter(Unsaved(str(outputs.path(kind)), text))
+            hint = "results are printed instead; once it can be, the same command writes them"
+            raise InputError(error.message, hint=hint) from error
+        for kind in spent:
+            outputs.remove(kind)
+        last_word(Farewell("the results are written", 0))
+    return files
+
+
+def result_text(values: Mapping[str, Any]) -> str:
+    """The content of a file with a result: JSON, a name a line."""
+    return json.dumps(plain(values), indent=1) + "\n"
+
+
+def command_result(
+    command: str,
+    line: str,
+    values: Mapping[str, Any],
+    files: Mapping[str, str],
+    inputs: Iterable[str],
+    reporter: Reporter,
+) -> dict[str, Any]:
+    """The result of a command that is no search as JSON has it.
+
+    line    the command as it was typed
+    values  what it found
+    files   those that it wrote, by kind
+    inputs  what may be files that it read
+    """
+    return {
+        "command": command,
+        "format": RESULT_FORMAT,
+        "version": __version__,
+        "command_line": line,
+        **values,
+        "files": dict(files),
+        "seconds": reporter.elapsed,
+        "inputs": [asdict(file) for file in input_files(inputs)],
+    }
+
+
+def finish(
+    command: str,
+    line: str,
+    outputs: Outputs,
+    texts: Mapping[str, str],
+    values: Mapping[str, Any],
+    inputs: Iterable[str],
+    reporter: Reporter,
+    spent: Sequence[str] = (),
+) -> None:
+    """Write the results, all of them as JSON too, and say where they are.
+
+    See `command_result` for its arguments, and `deliver` for ``spent``.
+    """
+    kind = f"{command}.json"
+    written = {name: str(outputs.path(name)) for name in [*texts, kind]}
+    document = command_result(command, line, values, written, inputs, reporter)
+    files = deliver(outputs, {**texts, kind: result_text(document)}, reporter, spent)
+    reporter.say("\n".join(f"Wrote {file}" for file in files))
+    reporter.finish(command, document)
+
+
+def by_kind(paths: Iterable[Path]) -> dict[str, str]:
+    """Files by what their names have behind the prefix."""
+    return {path.name.rpartition(".mltree.")[2]: str(path) for path in paths}
+
+
+NO_FREQUENCIES = SiteFrequencies()
+
+INCIDENTAL = (
+    "prefix", "redo", "threads", "ranks", "memory_limit", "quiet", "verbose", "json",
+)  # fmt: skip
+"""Options that change nothing of what a run finds."""
+
+
+class Request(Value, kw_only=True):
+    """What every run needs to know."""
+
+    alignment: str
+    model: str | None
+    datatype: str | None
+    """``"dna"`` or ``"protein"``; what the data look like where None."""
+    linkage: str
+    """Of the branch lengths of parts: a :class:`Linkage`."""
+    resources: Resources
+    prefix: str | None
+    redo: bool
+    command: str
+    partitions: str | None = None
+    """A partition file beside the model."""
+    site_frequencies: SiteFrequencies = NO_FREQUENCIES
+    """Of sites that have their own (PMSF)."""
+    ranks: int | None = None
+    """Processes that share the work out; as many as serve where None."""
+    options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    """As they were given, by name: values, and where each is from."""
+
+    @property
+    def outputs(self) -> Outputs:
+        """Where the run writes; without a prefix there must be an alignment to lie beside."""
+        if self.prefix is None:
+            expect_file(self.alignment)
+        return Outputs.of(self.prefix, self.alignment)
+
+    @property
+    def stem(self) -> str:
+        """What the names of all files begin with."""
+        return str(self.outputs.path("*").with_suffix(""))
+
+    @property
+    def files(self) -> list[str]:
+        """What may be files that every run reads."""
+        named = [self.alignment, self.model or "", self.partitions or ""]
+        return [*named, *self.site_frequencies.files]
+
+    @property
+    def asked(self) -> str:
+        """SHA-256 over the options that decide what is found and written, as they were given."""
+        return digest_of(self.options)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the models are to be chosen."""
+        return False
+
+    @property
+    def finds_site_rates(self) -> bool:
+        """Whether the model may have rates of sites (+PSR)."""
+        return False
+
+    def load(self, emit: Emit, source: Source | None = None) -> Problem:
+        """The data and the models, and what is to be said of them; ``source``: data at hand."""
+        if self.chooses and self.site_frequencies.files:
+            raise ModelError(
+                "frequencies of sites go with a model that is named, not with --model auto",
+                hint="such as LG+C20+F+G4",
+            )
+        problem = load_problem(
+            source or self.alignment, None if self.chooses else self.model, emit, self.datatype,
+            Linkage(self.linkage), self.partitions, chooses=self.chooses,
+            site_rates=self.finds_site_rates,
+        )  # fmt: skip
+        self.expect(problem)
+        return self.site_frequencies.given_to(problem, self.resources, emit)
+
+    def expect(self, problem: Problem) -> None:
+        """Make sure, before anything is computed, that all else that is given goes with the data.
+
+        Raises: MltreeError: it does not, or cannot be read.
+        """
+
+
+def digest_of(options: Mapping[str, tuple[Any, str]]) -> str:
+    """SHA-256 over options but for those that change nothing of what a run finds."""
+    return fingerprint(
+        *(
+            f"{name} = {shown(value)}"
+            for name, (value, _) in sorted(options.items())
+            if name not in INCIDENTAL and value is not None
+        )
+    )
+
+
+@contextmanager
+def open_log(path: Path, reporter: Reporter) -> Iterator[RunLog]:
+    """The log of a run, which locks its prefix, while the run lasts."""
+    with RunLog(path) as log, parting(partial(_abandon, log)):
+        reporter.log_to(log)
+        if not log.is_locked:
+            reporter(Notice(f"{path.parent} has no locks: no other run may write {path.name}"))
+        try:
+            yield log
+        finally:
+            reporter.log_to(None)
+
+
+def _abandon(log: RunLog) -> Farewell:
+    """The end of a run that has nothing worth keeping yet."""
+    log.close("stopped\n")
+    return Farewell()
+
+
+def model_text(model: PartitionModel, problem: Problem) -> str:
+    """The content of a .bestModel file: a line a part, in the order of the partition file."""
+    if problem.data is None:
+        return format_best_model(model.lone, problem.n_sites) + "\n"
+    rows: list[tuple[int, Part, str]] = []
+    for number, own, scaler in zip(
+        problem.data.order, model.models, model.scalers.tolist(), strict=True
+    ):
+        known = scaler if model.linkage == Linkage.SCALED else None
+        rows.append((number, replace(problem.data.parts[number], scaler=known), format_model(own)))
+    rows.sort(key=lambda row: row[0])
+    return best_model_text([part for _, part, _ in rows], [text for *_, text in rows])
+
+
+def part_trees(found: Found, problem: Problem) -> str:
+    """The content of a .bestPartitionTrees file: a tree a line, in the order of the file."""
+    if problem.data is None:
+        return ""
+    numbered = zip(problem.data.order, found.part_trees, strict=False)
+    rows = sorted((number, write_newick(tree, problem.taxa)) for number, tree in numbered)
+    return "".join(f"{text}\n" for _, text in rows)
+
+
+def begin_log(
+    log: RunLog, request: Request, inputs: Iterable[str], reporter: Reporter, append: bool = False
+) -> None:
+    """Write the head of a run's log, and what was said so far.
+
+    inputs  what may be files, beside the alignment and the model
+    """
+    devices = choose_devices(request.resources.device)
+    chosen = {"device": _numbers(devices), "prefix": request.stem}
+    described = describe_run(devices, request.options, chosen, [*request.files, *inputs])
+    expect_ranks(described, reporter)
+    log.begin(append, describe(described) + "\n")
+    reporter(described)
+
+
+def expect_ranks(described: RunDescribed, emit: Emit) -> None:
+    """Make sure that all ranks see the files of a run, and tell which processes they are.
+
+    Raises: InputError: one sees others.
+    """
+    if (ranks := here()).size > 1:
+        ranks.everywhere(partial(expect_files, described.inputs))
+        emit(Notice(ranks.text))
+
+
+def show_times(computation: Computation, reporter: Reporter) -> None:
+    """Show where the time of a run went."""
+    spent = breakdown_of(computation)
+    if spent is not None:
+        wall, busy = reporter.elapsed, reporter.busy
+        reporter(time_spent(spent, wall, busy, joint_bandwidth(spent)))
+
+
+@dataclass
+class Run:
+    """A run under way, as its log and its result tell of it."""
+
+    name: str
+    """The command's."""
+    request: Request
+    problem: Problem
+    computation: Computation
+    reporter: Reporter
+    described: RunDescribed
+    methods: Methods
+    result_kind: str
+    """The kind of the file that has the result as JSON."""
+    record_kind: str
+    """The kind of the file that has the events."""
+    files: list[Path] = field(default_factory=list)
+    """That were written so far, the log first."""
+    starts: StartsEnded | None = None
+    support: str = ""
+    """The best tree with supports as labels, in Newick; none where empty."""
+    supports: Mapping[str, Any] = field(default_factory=dict)
+    """By metric or test, as JSON has them."""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        request: Request,
+        problem: Problem,
+        computation: Computation,
+        reporter: Reporter,
+        *,
+        kind: str,
+        record: str,
+        resolved: Mapping[str, object],
+        inputs: Sequence[str],
+        starts: Sequence[str] = (),
+        nni_only: bool = False,
+        seed: int | None = None,
+        supports: Mapping[str, int | None] | None = None,
+        is_estimated: bool = True,
+    ) -> Run:
+        """Describe a run that stands ready.
+
+        ``resolved``: options that it has chosen itself; ``inputs``: what may be files;
+        ``supports``: what of :data:`.methods.SUPPORTS` will be computed, with its replicates.
+        """
+        placement = computation.placement
+        data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
+        names = tuple(map(_named, problem.model.models))
+        models = ", ".join(names)
+        chosen = {
+            "model": models if request.chooses else request.model or models,
+            "data_type": data,
+            "device": _numbers(placement.devices),
+            "vw": ", ".join(str(layout.vw) for layout in placement.layouts) or None,
+            "prefix": request.stem,
+        }
+        inputs = [*request.files, *inputs]
+        described = describe_run(placement.devices, request.options, {**chosen, **resolved}, inputs)
+        methods = Methods(
+            taxa=len(problem.taxa),
+            sites=problem.n_sites,
+            patterns=problem.n_patterns,
+            data=data,
+            models=names,
+            starts=starts,
+            nni_only=nni_only,
+            seed=seed,
+            chooses=request.chooses,
+            supports=supports or {},
+            is_estimated=is_estimated,
+            on_pocl=any(device.is_cpu for device in placement.devices),
+        )
+        return cls(name, request, problem, computation, reporter, described, methods, kind, record)
+
+    def begin(self, log: RunLog, append: bool) -> None:
+        """Write the head of the log, and what was said so far."""
+        expect_ranks(self.described, self.reporter)
+        log.begin(append, describe(self.described) + "\n")
+        record = self.request.outputs.path(self.record_kind)
+        self.files += [log.path, record]
+        self.reporter(self.described)
+        self.reporter.record_to(record, append)
+        if len(self.computation.placement.devices) == 1:
+            self.reporter.watch(load_meter(self.computation.placement.devices[0]))
+
+    def __call__(self, event: Event) -> None:
+        """Receive an event on its way to the reporter."""
+        if isinstance(event, StartsEnded):
+            self.starts = event
+            begun = self.methods.starts[: event.starts]  # others were not searched
+            self.methods = replace(self.methods, starts=begun)
+        if isinstance(event, BootstrapFinished):
+            drawn = dict.fromkeys(self.methods.supports.keys() & {"FBP", "TBE"}, event.replicates)
+            self.methods = replace(self.methods, supports={**self.methods.supports, **drawn})
+        self.reporter(event)
+
+    def keep(self, texts: Mapping[str, str]) -> None:
+        """Write what is done while the run goes on, which does so where it cannot be written."""
+        try:
+            self.request.outputs.write(texts)
+        except InputError as error:
+            self.reporter(Notice(f"{error.message}; it is tried again at the end"))
+
+    def deliver(
+        self, found: Found, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
+    ) -> None:
+        """Write the results, and them all as JSON; see :func:`deliver`."""
+        outputs = self.request.outputs
+        paths = [*self.files, *map(outputs.path, [*texts, self.result_kind])]
+        values = self._values(self._event(found, newick), paths)
+        texts = {**texts, self.result_kind: result_text(values)}
+        self.files += deliver(outputs, texts, self.reporter, spent)
+
+    def conclude(self, found: Found, newick: str) -> dict[str, Any]:
+        """Show what was found, scored in fp64, what it took, and how a paper says it.
+
+        Returns the result, for :meth:`.Reporter.finish`.
+        """
+        exact = self.computation.exactly(found, self.reporter)
+        event = self._event(exact, newick)
+        values = self._values(event, self.files)
+        if exact is not found:
+            self.request.outputs.write({self.result_kind: result_text(values)})
+        self.reporter(self._spent())
+        self.reporter(event)
+        show_times(self.computation, self.reporter)
+        self.reporter.say(methods_text(self.methods), Verbosity.VERBOSE)
+        return values
+
+    def _event(self, found: Found, newick: str) -> RunFinished:
+        return found.event(newick, list(map(str, self.files)), self.support)
+
+    def _spent(self) -> ResourcesSpent:
+        """What the run took so far."""
+        breakdown = breakdown_of(self.computation)
+        device = 0.0 if breakdown is None else breakdown.device_seconds
+        return spent_so_far(self.reporter.elapsed, device)
+
+    def _values(self, event: RunFinished, files: Sequence[Path]) -> dict[str, Any]:
+        """The result as JSON."""
+        return {
+            "command": self.name,
+            "format": RESULT_FORMAT,
+            "version": __version__,
+            "command_line": self.request.command,
+            "lnl": event.lnl,
+            "tree": event.tree,
+            **({"supports": self.supports} if self.supports else {}),
+            "model": event.model,
+            "tree_length": event.tree_length,
+            "data": {
+                "type": self.methods.data,
+                "taxa": self.methods.taxa,
+                "sites": self.methods.sites,
+                "patterns": self.methods.patterns,
+            },
+            "seed": self.methods.seed,
+            "starts": None if self.starts is None else asdict(self.starts),
+            "files": by_kind(files),
+            "seconds": event.seconds,
+            "spent": asdict(self._spent()),
+            "run": asdict(self.described),
+            "asked": self.request.asked,
+        }
+
+
+def breakdown_of(computation: Computation) -> Breakdown | None:
+    """Where the time of the engines went; None where they do not know."""
+    timed = [engine.breakdown() for engine in computation.engines if isinstance(engine, Timed)]
+    known = [spent for spent in timed if spent is not None]
+    return Breakdown.one_after_the_other(known) if known else None
+
+
+def _named(model: Model) -> str:
+    """A model without values, as it is asked for: frequencies that are estimated are +FO."""
+    name = without_values(format_model(model))
+    return name.replace("+FU", "+FO") if model.frequency_mode == "FO" else name
+
+
+def _numbers(devices: Sequence[DeviceInfo]) -> str:
+    """As ``--device`` takes them."""
+    return ", ".join(str(device.index) for device in devices) or REFERENCE
+
+
+# How many processes share out a run that was told no number of them (``--ranks auto``).
+#
+# Each needs a CPU for its Python, and one for a GPU's driver, which spins. On CPUs they would only
+# take turns.
+
+MOST_FOR_LOCI, LOCI_OF_A_RANK = 8, 64
+"""Processes beyond which one GPU is what all wait for; loci that are worth the start of one."""
+
+MOST_FOR_REPLICATES, TIPS_OF_A_RANK = 4, 1_200
+"""The same of replicates, in tips of them all. 100 on an H200 with 16 cores, seconds by 1 / 2 / 4 /
+8 processes: 101 taxa 34.2 / 24.4 / 21.3 / 22.7; 47 taxa 7.9 / 6.7 / 5.8 / 6.3."""
+
+
+def share_loci(request: Request, loci: int) -> None:
+    """Start the processes that so many loci are worth."""
+    _share(request, loci // LOCI_OF_A_RANK, MOST_FOR_LOCI)
+
+
+def share_replicates(request: Request, replicates: int, taxa: int) -> bool:
+    """Start those that so many searches of trees of so many taxa are worth; whether any are new."""
+    before = here()
+    _share(request, replicates * taxa // TIPS_OF_A_RANK, MOST_FOR_REPLICATES)
+    return here() is not before
+
+
+def _share(request: Request, worth: int, most: int) -> None:
+    if request.ranks is None and here().size == 1:
+        devices = choose_devices(request.resources.device)
+        start(ranks_for(min(worth, most), devices, threads().number))
+
+
+def ranks_for(worth: int, devices: Sequence[DeviceInfo], cpus: int) -> int:
+    """Processes where there is work for so many: a GPU is done before one has laid out the next."""
+    if not devices or devices[0].is_cpu:
+        return 1
+    return max(1, min(worth, cpus // 2))

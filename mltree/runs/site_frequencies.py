@@ -1,0 +1,215 @@
+"""Sites with state frequencies of their own (PMSF): from a file, or from a mixture on a guide tree.
+
+Wang, Minh, Susko & Roger (2018, Syst. Biol. 67:216-235). What the mixture costs is paid once, on
+the guide tree; the search has one class a site, with the exchangeabilities of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mltree.data.patterns import compress_parts
+from mltree.data.site_frequencies import (
+    read_site_frequencies,
+    site_frequencies_of,
+    site_frequencies_text,
+)
+from mltree.likelihood.classes import class_posteriors, class_weights_of
+from mltree.likelihood.likelihood import Likelihood
+from mltree.models.eigen import site_systems
+from mltree.models.grammar import format_model
+from mltree.models.partitioned import PartitionModel
+from mltree.models.portable import product
+from mltree.models.substitution import Mixed, Model, Profiles
+from mltree.program.cases import Case
+from mltree.runs.computation import open_computation
+from mltree.runs.engines import Resources
+from mltree.runs.problem import Problem
+from mltree.runs.steps import evaluate
+from mltree.runs.trees import read_tree
+from mltree.system.arrays import Float64
+from mltree.system.errors import InputError, ModelError
+from mltree.system.events import Emit, Notice, ignore
+from mltree.system.values import Value
+from mltree.tree.topology import Tree
+
+# Which classes of a mixture sites are of, and what frequencies that gives them: IQ-TREE's files.
+#
+# With P(m | i) the probability that site i is of class m, of weight w_m and likelihood L_im,
+#
+#     P(m | i) = w_m L_im / sum_c w_c L_ic,    frequencies of site i = sum_m P(m | i) frequencies_m,
+#
+# the posterior mean site frequencies of Wang, Minh, Susko & Roger (2018, Syst. Biol. 67:216-235).
+
+SITE_PROBABILITIES, SITE_FREQUENCIES = "siteprob", "sitefreq"
+"""Kinds of files."""
+
+
+def check_classes(problem: Problem) -> None:
+    """Make sure that the sites have classes: that there is one model, and it is a mixture.
+
+    Raises: InputError where they have none.
+    """
+    if problem.model.n_parts > 1:
+        raise InputError(
+            "classes of sites are those of one model, not of parts",
+            hint="leave out --site-prob and --site-freq, or the partition file",
+        )
+    if problem.model.lone.mixture is None:
+        raise InputError(
+            f"{problem.model.lone.name} has no classes of sites",
+            hint="--site-prob and --site-freq are for mixtures, such as LG+C20+F+G4",
+        )
+
+
+class SiteClasses(Value, eq=False):
+    """The classes of sites under a mixture, on a tree."""
+
+    posteriors: Float64
+    """f64[sites, M]"""
+    frequencies: Float64
+    """f64[M, S]: of the classes."""
+
+    @classmethod
+    def of(
+        cls, likelihood: Likelihood, tree: Tree, model: PartitionModel, problem: Problem
+    ) -> SiteClasses:
+        """Those of an alignment's sites."""
+        (arrays,) = model.arrays()
+        lnls = likelihood.class_log_likelihoods(tree, Case((arrays,)))
+        posteriors = class_posteriors(lnls, class_weights_of(arrays))
+        return cls(problem.by_site(posteriors.T), arrays.frequencies)
+
+    def texts(self, kinds: Sequence[str]) -> dict[str, str]:
+        """The files of some kinds."""
+        made = {SITE_PROBABILITIES: self._probabilities, SITE_FREQUENCIES: self._frequencies}
+        return {kind: made[kind]() for kind in kinds}
+
+    def _frequencies(self) -> str:
+        return site_frequencies_text(self.site_frequencies)
+
+    def _probabilities(self) -> str:
+        """As IQ-TREE's -wspm writes them."""
+        names = (f"p{number}" for number in range(1, self.posteriors.shape[1] + 1))
+        rows = (
+            "\t".join([str(site), *(f"{value:.6g}" for value in row)])
+            for site, row in enumerate(self.posteriors.tolist(), 1)
+        )
+        return "\n".join(["\t".join(["Site", *names]), *rows]) + "\n"
+
+    @property
+    def site_frequencies(self) -> Float64:
+        """f64[sites, S]."""
+        return product(self.posteriors, self.frequencies)
+
+
+class SiteFrequencies(Value):
+    """Where the frequencies of sites are from: a file, or a guide tree."""
+
+    file: str | None = None
+    guide: str | None = None
+    """A tree, on which the model's mixture tells them."""
+
+    @property
+    def files(self) -> list[str]:
+        """What may be files."""
+        return [name for name in (self.file, self.guide) if name is not None]
+
+    def given_to(self, problem: Problem, resources: Resources, emit: Emit) -> Problem:
+        """The problem whose sites have them, under the model without its mixture.
+
+        Raises:
+            InputError: a file cannot be used.
+            ModelError: they do not go with the model, or with each other.
+        """
+        if self.file is None and self.guide is None:
+            return problem
+        if self.file is not None and self.guide is not None:
+            raise ModelError(
+                "frequencies of sites are from --site-freqs or from --guide-tree, not from both"
+            )
+        model = _checked(problem)
+        if self.file is not None:
+            states = model.n_states
+            frequencies = read_site_frequencies(self.file, states, problem.n_sites)
+            if model.rate_classes and not model.rates_fixed:
+                raise ModelError(
+                    f"model {model.name} estimates exchangeabilities, which --site-freqs cannot",
+                    hint="use LG, WAG ..., or give them in braces; --guide-tree estimates them",
+                )
+            return _with_frequencies(problem, model, frequencies)
+        return self._on_guide(problem, model, resources, emit)
+
+    def _on_guide(
+        self, problem: Problem, model: Model, resources: Resources, emit: Emit
+    ) -> Problem:
+        assert self.guide is not None
+        if model.mixture is None:
+            raise ModelError(
+                f"{model.name} has no classes, which --guide-tree takes frequencies of sites from",
+                hint="use a mixture, such as LG+C20+F+G4, or give --site-freqs",
+            )
+        tree = read_tree(self.guide, problem, emit)
+        computation = open_computation(problem, resources, ignore)
+        found = evaluate(
+            computation.likelihood, tree, problem.model, ignore,
+            optimise_parameters=True, optimise_lengths=True,
+        )  # fmt: skip
+        emit(
+            Notice(
+                f"frequencies of sites are from {format_model(found.model.lone)} on the guide "
+                f"tree: lnL {found.lnl:.3f}"
+            )
+        )
+        classes = SiteClasses.of(computation.exact, found.tree, found.model, problem)
+        text = site_frequencies_text(classes.site_frequencies)  # as a file gives them back
+        frequencies = site_frequencies_of(text, model.n_states, problem.n_sites, self.guide)
+        held = replace(model, rates=found.model.lone.rates, rates_fixed=True)
+        return _with_frequencies(problem, held, frequencies)
+
+
+def frequencies_file(problem: Problem) -> dict[str, str]:
+    """The file of the frequencies that sites have, where they have any; and its kind."""
+    if problem.data is not None or problem.patterns.systems is None:
+        return {}
+    of_sites = problem.by_site(problem.patterns.systems.frequencies)
+    return {SITE_FREQUENCIES: site_frequencies_text(of_sites)}
+
+
+def _checked(problem: Problem) -> Model:
+    """The model of a problem whose sites can have frequencies.
+
+    Raises: ModelError where they cannot.
+    """
+    if problem.data is not None:
+        raise ModelError("frequencies of sites are for one alignment, not for parts")
+    model = problem.model.lone
+    mixture = model.mixture
+    has_classes = mixture is None or isinstance(mixture, Profiles)
+    if isinstance(mixture, Mixed):
+        has_classes = mixture.is_linked
+    if not has_classes or model.codon is not None:
+        raise ModelError(
+            f"frequencies of sites need one set of exchangeabilities, and {model.name} has others",
+            hint="use a model such as LG+C20+F+G4",
+        )
+    if problem.model.has_site_rates or model.ascertainment is not None:
+        raise ModelError("frequencies of sites do not go with +PSR or +ASC", hint="use +G4")
+    return model
+
+
+def _with_frequencies(problem: Problem, model: Model, frequencies: Float64) -> Problem:
+    """The problem with frequencies f64 [sites, S]: sites with others are of other patterns."""
+    before = problem.patterns
+    _, kinds = np.unique(frequencies, axis=0, return_inverse=True)
+    patterns = compress_parts(
+        before.taxa, before.expand(), before.alphabet, (before.n_sites,), kinds.ravel()
+    )
+    of_pattern = np.empty((patterns.n_patterns, model.n_states))
+    of_pattern[patterns.site_pattern] = frequencies
+    patterns = replace(patterns, systems=site_systems(model.rates, of_pattern))
+    alone = replace(model, mixture=None, frequency_mode="model")
+    return replace(problem, groups=(patterns,), model=PartitionModel((alone,)))

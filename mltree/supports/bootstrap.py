@@ -1,0 +1,198 @@
+"""Supports of branches by replicates (FBP, TBE), and whether there are enough (autoMRE)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.supports.consensus import canonical, conflicts, greedy
+from mltree.supports.table import SplitTable, members, sides, split_table, unit_bits
+from mltree.system.arrays import Bool, Float64, Index
+from mltree.system.events import BootstopChecked
+from mltree.system.values import Value
+from mltree.tree.clades import Clades
+
+# Supports of one tree's inner branches by many others: FBP and TBE.
+
+NARROW = np.iinfo(np.int16).max
+"""Taxa up to which counts of taxa are int16: a vector instruction takes more of them."""
+
+
+def occurrences(tree: Clades, replicates: Clades) -> NDArray[np.intp]:
+    """How many replicates have the split of each inner clade (Felsenstein's proportions, 1985).
+
+    tree  one tree; its inner clades are those with ``is_inner``, in order
+    """
+    table = split_table(Clades.joined(tree.taxa, [tree, replicates]))
+    counts: NDArray[np.intp] = table.counts[table.of_clade[: tree.is_inner.sum()]]
+    return counts - 1
+
+
+def transfer_expectations(tree: Clades, replicates: Clades) -> Float64:
+    """The transfer bootstrap expectation, 0 to 1, of each inner clade (Lemoine et al. 2018).
+
+        TBE(b) = 1 - mean over replicates of min over their branches c of d(b, c) / (p - 1)
+
+    d: taxa that have to change sides to make the split of c that of b; p: taxa on the smaller side
+    of b. A branch to a tip of that side is p - 1 away, so that the mean is never above 1.
+    """
+    n_tips = tree.n_tips
+    inner = tree.only(tree.is_inner)
+    inside = members(sides(inner, unit_bits(n_tips)), n_tips)
+    size = inside.sum(axis=1)
+    farthest = np.minimum(size, n_tips - size) - 1
+    total = np.zeros(size.size)
+    count = np.int16 if n_tips <= NARROW else np.int32
+    sign = np.where(inside.T, count(-1), count(1))
+    others = replicates.only(replicates.is_inner)
+    bounds = others.bounds
+    running = np.zeros((n_tips + 1, size.size), count)
+    for k, order in enumerate(others.order):
+        clades = slice(*bounds[k : k + 2])
+        if clades.start == clades.stop:
+            total += farthest
+            continue
+        # Hamming distance of b and c as sets: |b| + |c| - 2 |b & c| = |b| + sum of signs over c.
+        np.cumsum(sign[order], axis=0, out=running[1:])
+        excess = running[others.last[clades]] - running[others.first[clades]]
+        nearest = np.minimum(size + excess.min(axis=0), n_tips - size - excess.max(axis=0))
+        total += np.minimum(nearest, farthest)
+    expectation: Float64 = 1 - total / (farthest * replicates.n_trees)
+    return expectation
+
+
+# autoMRE: whether more replicates would change the supports.
+#
+# Pattengale et al. (2010), "How many bootstrap replicates are necessary?"; thresholds of RAxML and
+# RAxML-NG. The replicates are halved at random, again and again; the extended majority consensus of
+# each half is made, and the supports of their splits are compared.
+
+STEP = 50
+"""Replicates after which it is asked again: RAxML's and RAxML-NG's."""
+
+HALVINGS = 1000
+"""Random halvings each time: theirs."""
+
+CUTOFF = 0.03
+"""Share of the largest weighted distance up to which two halves agree: theirs."""
+
+PASSED = 0.99
+"""Share of halvings that must agree: theirs."""
+
+
+REMEMBERED = 1 << 27
+"""Pairs of splits, a byte each, of which it is remembered whether they exclude each other."""
+
+
+class Verdict(Value):
+    """What the halves of so many replicates say."""
+
+    replicates: int
+    distance: float
+    """Mean weighted Robinson-Foulds distance (wRF) of the halves' consensus trees: the sum over
+    their splits of the difference in replicates that have them."""
+    share: float
+    """Mean of that distance as a share of the largest possible, 0 to 1."""
+    error: float
+    """Standard error of ``distance``, for only so many halvings are drawn."""
+    passed: int
+    """Halvings whose distance is within the cutoff."""
+    halvings: int
+    is_converged: bool
+    """Whether so many replicates are enough: 99 % of the halvings passed, and the mean distance is
+    within the mean cutoff."""
+
+    @property
+    def event(self) -> BootstopChecked:
+        """The same, to be shown."""
+        return BootstopChecked(
+            self.replicates,
+            self.distance,
+            self.error,
+            self.share,
+            self.passed,
+            self.halvings,
+            self.is_converged,
+        )
+
+
+def bootstop(
+    table: SplitTable, seed: int, cutoff: float = CUTOFF, halvings: int = HALVINGS
+) -> Verdict:
+    """Whether the trees of a table, an even number, are enough replicates.
+
+    The same seed gives the same halves of so many trees, whatever was asked before.
+    """
+    halves = _Halves(table)
+    n_trees = table.n_trees
+    rng = np.random.Generator(np.random.PCG64((seed, n_trees)))
+    distance, largest = np.empty(halvings), np.empty(halvings)
+    for k in range(halvings):
+        one, other = halves.supports(rng)
+        distance[k] = np.abs(one - other).sum()
+        largest[k] = n_trees / 2 * (np.count_nonzero(one) + np.count_nonzero(other))
+    passed = int((distance <= cutoff * largest).sum())
+    agree = passed >= PASSED * halvings and distance.mean() <= cutoff * largest.mean()
+    return Verdict(
+        replicates=n_trees,
+        distance=float(distance.mean()),
+        error=float(distance.std() / np.sqrt(halvings)),
+        share=float((distance / np.maximum(largest, 1)).mean()),
+        passed=passed,
+        halvings=halvings,
+        is_converged=bool(agree),
+    )
+
+
+class _Halves:
+    """The extended majority consensus of any half of the trees.
+
+    A split of more than 3/4 of all trees is in more than half of any half, so that it is in every
+    consensus, and what it excludes in none: only the others are looked at for each half.
+    """
+
+    def __init__(self, table: SplitTable) -> None:
+        splits = canonical(table)
+        counts = table.counts[splits]
+        certain = 4 * counts > 3 * table.n_trees
+        self._open = np.flatnonzero(~certain)
+        for split in splits[certain]:
+            fits = ~conflicts(table.bits, split, splits[self._open])
+            self._open = self._open[fits]
+        rank = np.empty_like(splits)
+        rank[splits] = np.arange(splits.size)
+        self._tree, self._split = table.tree, rank[table.split]
+        self._n_trees, self._counts, self._certain = table.n_trees, counts, certain
+        self._bits = table.bits[splits[self._open]]
+        self._excluded: dict[int, Bool] = {}
+
+    def supports(self, rng: np.random.Generator) -> tuple[Index, Index]:
+        """Trees of a random half that have each split, and trees of the other, intp [S] each.
+
+        Splits that their consensus lacks have 0.
+        Splits that as many trees have are ranked at random, in both halves alike: an order of their
+        own would make the halves more alike, or less, than the trees are.
+        """
+        chosen = np.zeros(self._n_trees, dtype=np.bool_)
+        chosen[rng.permutation(self._n_trees)[: self._n_trees // 2]] = True
+        ties = rng.permutation(self._open.size)
+        counts = np.bincount(self._split[chosen[self._tree]], minlength=self._counts.size)
+        return self._consensus(counts, ties), self._consensus(self._counts - counts, ties)
+
+    def _consensus(self, counts: Index, ties: Index) -> Index:
+        supports = np.where(self._certain, counts, 0)
+        uncertain = counts[self._open]
+        ranked = ties[np.argsort(-uncertain[ties], kind="stable")]
+        ranked = ranked[: np.count_nonzero(uncertain)]
+        taken = self._open[greedy(ranked, self._excludes)]
+        supports[taken] = counts[taken]
+        return supports
+
+    def _excludes(self, split: np.intp, others: Index) -> Bool:
+        row = self._excluded.get(int(split))
+        if row is None:
+            if len(self._excluded) * len(self._bits) > REMEMBERED:
+                return conflicts(self._bits, split, others)
+            row = conflicts(self._bits, split, np.arange(len(self._bits)))
+            self._excluded[int(split)] = row
+        return row[others]

@@ -1,0 +1,383 @@
+"""Checkpoints: the state of a search as one file, replaced atomically.
+
+The file is a line with the format's version, the SHA-256 of the rest, and NumPy's ``.npz``: the
+trees as plain arrays, everything else as one JSON text (Python writes floats so that they read back
+to the same bits).  It carries a fingerprint of the data and options; a search never goes on from a
+checkpoint that does not match. It also keeps the devices' layouts, which a search must go on with
+for the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltree.fit.settings import CheckpointSettings
+from mltree.models.partitioned import PartitionModel
+from mltree.system.errors import InputError
+from mltree.system.events import CheckpointWritten, Emit, Notice, StartsEnded
+from mltree.system.files import read_own, unusable, write_whole
+from mltree.system.values import Value
+from mltree.tree.forest import Forest
+from mltree.tree.splits import topology_key
+from mltree.tree.topology import Tree
+from mltree.treesearch.explored import Explored
+
+# Everything that a search would need to go on after a power cut.
+
+
+@dataclass
+class Lineage:
+    """A tree on its way through the search; several go through every launch side by side."""
+
+    tree: Tree
+    """Changed in place by the search."""
+    lnl: float
+    """Natural log-likelihood of ``tree`` under the search's current model."""
+    origin: str
+    """Where it came from: ``parsimony 1``, ``random 2``, ``user 1``, ``copy 3``."""
+    active: bool = True
+    """False once a phase has nothing more to gain for it."""
+    rounds: int = 0
+    """Rounds done in the current phase."""
+    starts: int = 1
+    """Starts that led to it, those among them that were dropped for its sake."""
+
+    def copy(self) -> Lineage:
+        """An independent lineage with the same tree."""
+        return replace(self, tree=self.tree.copy())
+
+
+def shapes(lineages: Sequence[Lineage], free_length: float) -> list[int]:
+    """Numbers that trees share which differ in branches no longer than ``free_length`` alone."""
+    if len(lineages) == 1:
+        return [0]
+    return Forest([lineage.tree for lineage in lineages]).shape_keys(free_length)
+
+
+def best_of(lineages: list[Lineage]) -> Lineage:
+    """The one with the highest lnL; the first of equals."""
+    return max(lineages, key=lambda lineage: lineage.lnl)
+
+
+class PooledTree(Value, eq=False):
+    """A copy of a tree that the search once reached."""
+
+    lnl: float
+    tree: Tree
+
+    @cached_property
+    def key(self) -> int:
+        """Equal for equal topologies; see :func:`mltree.tree.splits.topology_key`."""
+        return topology_key(self.tree)
+
+
+@dataclass
+class Pool:
+    """At most ``limit`` trees of different topology, best first."""
+
+    limit: int
+    trees: list[PooledTree] = field(default_factory=list)
+
+    def add(self, tree: Tree, lnl: float) -> None:
+        """Take a tree in, unless its topology is there with a higher lnL."""
+        new = PooledTree(lnl, tree.copy())
+        known = next((entry for entry in self.trees if entry.tree.is_alike(tree)), None)
+        if known is None:  # the same may be numbered in another way; the first has none to be like
+            known = next((entry for entry in self.trees if entry.key == new.key), None)
+        if known is not None:
+            if known.lnl >= lnl:
+                return
+            self.trees.remove(known)
+        self.trees.append(new)
+        self.trees.sort(key=lambda entry: -entry.lnl)
+        del self.trees[self.limit :]
+
+
+@dataclass
+class SearchState:
+    """The search between two steps; a step is a function of it and of nothing else."""
+
+    lineages: list[Lineage]
+    """The starts that are still in the race."""
+    model: PartitionModel
+    rng: np.random.Generator
+    pool: Pool
+    fraction: float
+    """Share of the inner edges that the next perturbation changes."""
+    waiting: list[Lineage] = field(default_factory=list)
+    """Starts whose turn has not come."""
+    starts: int = 1
+    """All that there were."""
+    ended: StartsEnded | None = None
+    """Outcome of the starts, once known: a resumed run emits it again."""
+    explored: Explored = field(default_factory=Explored)
+    """What need not be looked at again."""
+    copies: list[Lineage] = field(default_factory=list)
+    """Perturbed copies under repair."""
+    act: int = 0
+    """Which of the search's acts is on."""
+    entered: bool = False
+    """Whether its first step is done."""
+    batches: int = 0
+    """Batches of copies done."""
+    failures: int = 0
+    """Batches in a row that brought no better tree."""
+    returned: int = 0
+    """Copies since the last better tree that came back to the one they were made from."""
+    finished: int = -1
+    """Moves there had been when model and lengths were last at a maximum."""
+    rounds: int = 0
+    """SPR rounds done."""
+    candidates: int = 0
+    """Insertions scored."""
+    moves: int = 0
+    """Moves applied and kept."""
+
+    @property
+    def best(self) -> Lineage:
+        """The best tree so far."""
+        return best_of([*self.lineages, *self.copies])
+
+    def copy(self) -> SearchState:
+        """The same state, which no step changes."""
+        return replace(
+            self,
+            lineages=[lineage.copy() for lineage in self.lineages],
+            copies=[lineage.copy() for lineage in self.copies],
+            waiting=[lineage.copy() for lineage in self.waiting],
+            rng=deepcopy(self.rng),
+            explored=self.explored.copy(),
+            pool=replace(self.pool, trees=list(self.pool.trees)),
+        )
+
+
+# A file that is written again and again while a run goes on: when, and what if it cannot be.
+
+
+class Saving:
+    """The occasions on which a file is written."""
+
+    def __init__(
+        self,
+        settings: CheckpointSettings,
+        otherwise: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``otherwise``: how the run goes on where the file cannot be written."""
+        self._settings = settings
+        self._otherwise = otherwise
+        self._clock = clock
+        self._began = self._tried = clock()
+        self._cost = 0.0
+        self._is_failing = False
+
+    def offer(self, write: Callable[[], object], emit: Emit, *, is_last: bool = False) -> bool:
+        """Write the file where that is due, or for the last time; whether it was written.
+
+        Where ``write`` raises InputError that is told of once, and ends nothing.
+        """
+        now = self._clock()
+        if not is_last and now - self._tried < self._settings.pause(now - self._began, self._cost):
+            return False
+        try:
+            write()
+        except InputError as error:
+            if not self._is_failing:
+                emit(Notice(f"{error.message}; {self._otherwise}"))
+            self._is_failing = True
+        else:
+            self._is_failing = False
+        self._tried = self._clock()
+        self._cost = self._tried - now
+        return not self._is_failing
+
+
+VERSION = 7
+"""Raised whenever the file or the state changes its shape or its meaning."""
+
+_FIRST_LINE = re.compile(rb"mltree checkpoint (\d{1,9})\n")
+
+_COUNTERS = ("fraction", "act", "entered", "batches", "failures", "returned", "finished",
+             "starts", "rounds", "candidates", "moves")  # fmt: skip
+
+_EXPLORED = ("moves", "prunes", "idle", "ends")
+
+
+def fingerprint(*parts: str | bytes) -> str:
+    """SHA-256 over everything that decides how a search goes: data, options, version."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else bytes(part)
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+class Checkpoint:
+    """The checkpoint file of one search."""
+
+    def __init__(
+        self,
+        path: Path,
+        fingerprint: str,
+        settings: CheckpointSettings,
+        layouts: Mapping[str, tuple[int, int]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``layouts``: VW and rows that the devices were given, read by :meth:`read_layouts`."""
+        self.path = path
+        self.kept: SearchState | None = None
+        """The search between its last two steps; nobody changes it, so that any thread may save it
+        while the next step is under way."""
+        self._fingerprint = fingerprint
+        self._layouts = dict(layouts or {})
+        self._saving = Saving(settings, "the search goes on without a checkpoint", clock)
+
+    def step(self, state: SearchState, emit: Emit, *, is_last: bool = False) -> None:
+        """Called between any two steps: keeps the state, and writes it where that is due.
+
+        A file that cannot be written is told of once, and does not end the search.
+        """
+        self.kept = kept = state.copy()
+        if self._saving.offer(lambda: self.save(kept), emit, is_last=is_last):
+            emit(CheckpointWritten(str(self.path)))
+
+    def save(self, state: SearchState) -> None:
+        """Write the state: whole or not at all, whenever the machine stops.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **_pack(state, self._fingerprint, self._layouts))
+        body = buffer.getvalue()
+        first_line = f"mltree checkpoint {VERSION}\n".encode()
+        write_whole(self.path, first_line + hashlib.sha256(body).digest() + body)
+
+    def rescue(self) -> None:
+        """Write what is kept, where it can be, for the search has failed."""
+        if self.kept is not None:
+            with suppress(InputError):
+                self.save(self.kept)
+
+    def load(self, model: PartitionModel) -> SearchState | None:
+        """The state on file, or None without a file.
+
+        ``model`` gives what the checkpoint does not repeat: the alphabet and what is fixed.
+        Raises: InputError where the file is not a checkpoint of this search.
+        """
+        if not self.path.exists():
+            return None
+        arrays, meta = _read(self.path)
+        if meta["fingerprint"] != self._fingerprint:
+            what = "belongs to other data, options or version, or to another device or layout"
+            raise unusable(self.path, what)
+        return _unpack(arrays, meta, model)
+
+    @staticmethod
+    def read_layouts(path: Path) -> dict[str, tuple[int, int]]:
+        """The layouts of the checkpoint on file, whichever search's it is; none without a file.
+
+        Raises: InputError where the file is not a checkpoint.
+        """
+        if not path.exists():
+            return {}
+        _, meta = _read(path)
+        return {device: (vw, rows) for device, (vw, rows) in meta["layouts"].items()}
+
+
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Arrays and what ``meta`` says.
+
+    Raises: InputError where this version cannot read them. Nothing is parsed that is not, to the
+    last bit, what was written.
+    """
+    content = read_own(path)
+    found = _FIRST_LINE.match(content)
+    if found is None:
+        raise unusable(path, "is not a checkpoint, or a damaged one")
+    if int(found[1]) != VERSION:
+        raise unusable(path, "was written by another version of mltree, or is damaged")
+    body = found.end() + hashlib.sha256().digest_size
+    if hashlib.sha256(content[body:]).digest() != content[found.end() : body]:
+        raise unusable(path, "is a damaged checkpoint")
+    with np.load(io.BytesIO(content[body:]), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    return arrays, json.loads(str(arrays["meta"]))
+
+
+def _pack(
+    state: SearchState, mark: str, layouts: Mapping[str, tuple[int, int]]
+) -> dict[str, NDArray[Any]]:
+    """Arrays by name; ``meta`` is the JSON text."""
+    pooled = [Lineage(entry.tree, entry.lnl, "pool") for entry in state.pool.trees]
+    everyone = [*state.lineages, *state.copies, *state.waiting, *pooled]
+    meta = {
+        "fingerprint": mark,
+        "layouts": layouts,
+        "counts": [len(state.lineages), len(state.copies), len(state.waiting), len(pooled)],
+        "lineages": [(x.lnl, x.origin, x.active, x.rounds, x.starts) for x in everyone],
+        "pool_limit": state.pool.limit,
+        "models": [model.values() for model in state.model.models],
+        "scalers": state.model.scalers.tolist(),
+        "reach": state.explored.reach,
+        "rng": state.rng.bit_generator.state,
+        "ended": None if state.ended is None else asdict(state.ended),
+        "counters": {name: getattr(state, name) for name in _COUNTERS},
+    }
+    return {
+        "meta": np.array(json.dumps(meta)),
+        "twin": np.stack([x.tree.twin for x in everyone]),
+        "edge": np.stack([x.tree.edge for x in everyone]),
+        "lengths": np.stack([x.tree.lengths for x in everyone]),
+        **{name: getattr(state.explored, name) for name in _EXPLORED},
+    }
+
+
+def _unpack(
+    arrays: dict[str, NDArray[Any]], meta: dict[str, Any], model: PartitionModel
+) -> SearchState:
+    n_tips = (arrays["lengths"].shape[-1] + 3) // 2
+    everyone = [
+        Lineage(Tree(twin.copy(), edge.copy(), lengths.copy(), n_tips), *row)
+        for twin, edge, lengths, row in zip(
+            arrays["twin"], arrays["edge"], arrays["lengths"], meta["lineages"], strict=True
+        )
+    ]
+    lineages, copies, waiting, pooled = _split(everyone, meta["counts"])
+    pairs = zip(model.models, meta["models"], strict=True)
+    models = [own.with_values(values) for own, values in pairs]
+    rng = np.random.default_rng()
+    rng.bit_generator.state = meta["rng"]
+    pool = Pool(meta["pool_limit"], [PooledTree(x.lnl, x.tree) for x in pooled])
+    return SearchState(
+        lineages=lineages,
+        copies=copies,
+        waiting=waiting,
+        explored=Explored(**{name: arrays[name] for name in _EXPLORED}, reach=tuple(meta["reach"])),
+        model=model.with_parts(models, np.array(meta["scalers"])),
+        rng=rng,
+        pool=pool,
+        ended=None if meta["ended"] is None else StartsEnded(**meta["ended"]),
+        **meta["counters"],
+    )
+
+
+def _split(lineages: list[Lineage], counts: Sequence[int]) -> list[list[Lineage]]:
+    ends = np.cumsum([0, *counts]).tolist()
+    return [lineages[a:b] for a, b in pairwise(ends)]

@@ -1,0 +1,37 @@
+"""Sequences from memory are read as those of a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from mltree.data.alignments import Given, read_sequences
+from mltree.system.errors import InputError
+
+GIVEN = Given(("a b", "c"), (b"ac-T", b"ACGT"), "what was given")
+
+
+def test_names_and_rows_are_kept() -> None:
+    found = read_sequences(GIVEN, lambda _: 2)
+    assert found.names == ("a b", "c")
+    assert found.characters.tobytes() == b"AC-TACGT"
+    assert (found.path, found.file_format) == ("what was given", "memory")
+    assert str(GIVEN) == "what was given"
+    assert GIVEN.fasta() == ">a b\nac-T\n>c\nACGT\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (Given((), ()), "the alignment: there are no sequences"),
+        (Given(("a", "a"), (b"A", b"C")), "the alignment: taxon a occurs twice"),
+        (Given(("a", "b"), (b"A", b"CC")), "the alignment: taxon b has 2 sites"),
+        (Given(("a", ""), (b"A", b"C")), "the alignment: a taxon has no name"),
+        (Given(("a", "b(c"), (b"A", b"C")), "taxon name 'b(c' holds '('"),
+        (Given(("a", "b"), (b"", b"")), "the alignment: the alignment has no sites"),
+    ],
+)
+def test_faults_have_no_line(given: Given, line: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read_sequences(given, lambda _: 2)
+    assert line in str(raised.value)
+    assert "line" not in str(raised.value)

@@ -1,0 +1,114 @@
+"""Binary and multistate characters: symbols, detection, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mltree.data import alphabet
+from mltree.data.alignments import read_alignment
+from mltree.data.alphabet import (
+    BINARY,
+    DNA,
+    MAX_STATES,
+    PROTEIN,
+    SYMBOLS,
+    UNKNOWN,
+    Alphabet,
+    multistate,
+)
+from mltree.data.datatype import Letters, alphabet_named, detect_alphabet
+from mltree.system.errors import InputError
+
+
+def matrix(*rows: str) -> np.ndarray:
+    return np.array([list(row.encode()) for row in rows], np.uint8)
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "characters"
+    path.write_text(text)
+    return path
+
+
+def test_symbols_are_distinct_and_no_gaps() -> None:
+    assert len(set(SYMBOLS)) == MAX_STATES == 64
+    assert not set(SYMBOLS) & set("-?.")
+
+
+@pytest.mark.parametrize("states", [2, 6, 36, 64])
+def test_codes(states: int) -> None:
+    alphabet = multistate(states)
+    codes = alphabet.encode(matrix(SYMBOLS[:states].lower())[0])
+    assert codes.tolist() == list(range(states))
+    assert (alphabet.tip_table[codes] == np.eye(states)).all()
+    assert alphabet.encode(matrix("-?.")[0]).tolist() == [alphabet.gap_code] * 3
+    assert (alphabet.encode(matrix(SYMBOLS[states:])[0]) == UNKNOWN).all() if states < 64 else True
+    assert multistate(states) is alphabet
+
+
+KINDS: dict[str, tuple[Alphabet, tuple[str, ...]]] = {
+    "binary": (BINARY, ("0101-", "1?010", "00000")),
+    "one state only": (BINARY, ("00", "00", "00")),
+    "four states": (multistate(4), ("0123", "0?23", "0-00")),
+    "digits and a few letters": (multistate(12), ("0123B", "01236", "0000-")),
+    "DNA with a typing error": (DNA, ("ACGT0", "ACGTA", "ACCTA")),
+    "protein with a typing error": (PROTEIN, ("MEFIL0PQ", "MEFILPPQ", "MEFILPPQ")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_characters_tell(kind: str) -> None:
+    alphabet, rows = KINDS[kind]
+    assert detect_alphabet(matrix(*rows)) is alphabet
+
+
+def test_a_model_s_states_are_as_many_as_it_says() -> None:
+    letters = Letters.of(matrix("012", "110"))
+    assert letters.alphabet(multistate(6)) is multistate(6)
+    assert letters.alphabet(PROTEIN) is multistate(3)
+    assert letters.sure
+    assert not letters.doubtful
+    assert Letters.of(matrix("ABC", "BCA")).alphabet(multistate(13)) is multistate(13)
+
+
+def test_words_for_data_types() -> None:
+    assert alphabet_named("bin") is alphabet_named("binary") is BINARY
+    assert alphabet_named("MULTI6") is multistate(6)
+    assert alphabet_named("morph", matrix("0213")) is multistate(4)
+    with pytest.raises(InputError, match="2 to 64 states"):
+        alphabet_named("MULTI65")
+    with pytest.raises(InputError, match="unknown data type 'multistate'"):
+        alphabet_named("multistate")
+
+
+NEXUS = """#NEXUS
+BEGIN DATA;
+  DIMENSIONS NTAX=4 NCHAR=3;
+  FORMAT DATATYPE=STANDARD SYMBOLS="0 1 2" MISSING=? GAP=-;
+  MATRIX
+    a 012
+    b 1{1}0
+    c %s
+    d ?-1
+  ;
+END;
+"""
+
+
+def test_standard_data_of_nexus(tmp_path: Path) -> None:
+    path = written(tmp_path, NEXUS % "000")
+    assert read_alignment(path).alphabet is multistate(3)
+    assert read_alignment(path, model_alphabet=multistate(5)).alphabet is multistate(5)
+    with pytest.raises(InputError, match=r"the set \{01\} has no letter of its own"):
+        read_alignment(written(tmp_path, NEXUS % "0{01}0"))
+
+
+def test_a_state_that_the_data_cannot_have(tmp_path: Path) -> None:
+    path = written(tmp_path, "4 3\na 010\nb 021\nc 110\nd 000\n")
+    with pytest.raises(InputError, match="taxon b, site 2: '2' is no BIN character") as raised:
+        read_alignment(path, "binary")
+    assert "states are 0 to 1" in str(raised.value.hint)
+    assert alphabet.named("GTR") is None

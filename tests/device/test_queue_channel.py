@@ -1,0 +1,80 @@
+"""A channel brings back what was sent, as of the time it was asked for, or loses patience."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from mltree.device.discovery import find_devices
+from mltree.device.queue import MAILBOX, Channel, Watch, patience
+from mltree.system.errors import DeviceError
+
+
+class Entered:
+    """Counts how often it is entered."""
+
+    times = 0
+
+    def __enter__(self) -> None:
+        self.times += 1
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_a_channel_reads_what_was_written() -> None:
+    device = find_devices()[0].handle
+    context = cl.Context([device])
+    channel = Channel(cl.CommandQueue(context), waiting := Entered())
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
+    channel.write(buffer, np.zeros(8))
+    channel.write(buffer, np.arange(3.0), offset=16)
+    target = np.empty(4)
+    channel.read(target, buffer, offset=8)
+    np.testing.assert_array_equal(target, [0.0, 0.0, 1.0, 2.0])
+    assert waiting.times == 1
+
+
+@pytest.mark.parametrize("spin", [0.0, 1e-3])
+@pytest.mark.parametrize("size", [8, MAILBOX // 8 + 1])
+def test_an_answer_is_of_the_time_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, spin: float, size: int
+) -> None:
+    """Whether it comes by a mailbox, as on GPUs, or not; what is sent later makes it stale."""
+    monkeypatch.setattr(Watch, "over", lambda device: Watch("a device", spin))
+    context = cl.Context([find_devices()[0].handle])
+    channel = Channel(cl.CommandQueue(context), Entered())
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 8 * size)
+    target, first, second = np.empty(size), np.arange(1.0, size + 1), np.full(size, 7.0)
+    channel.write(buffer, first)
+    channel.ask(buffer, first.nbytes)
+    channel.read(target, buffer)
+    np.testing.assert_array_equal(target, first)
+    channel.ask(buffer, first.nbytes)
+    channel.write(buffer, second)
+    channel.read(target, buffer)
+    np.testing.assert_array_equal(target, second)
+    part = np.empty(3)
+    channel.ask(buffer, 8 * size)
+    channel.read(part, buffer, offset=16)
+    np.testing.assert_array_equal(part, second[:3])
+
+
+def test_a_channel_loses_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = find_devices()[0].handle
+    context = cl.Context([device])
+    channel = Channel(cl.CommandQueue(context), Entered())
+    buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
+    given: list[float] = []
+
+    def lose(watch: Watch, event: object, limit: float) -> None:
+        given.append(limit)
+        raise DeviceError("no answer")
+
+    channel.write(buffer, np.zeros(8))
+    channel.expect(1e9)
+    monkeypatch.setattr(Watch, "wait", lose)
+    with pytest.raises(DeviceError, match="no answer"):
+        channel.read(np.empty(8), buffer)
+    assert given == [patience(1e9)]

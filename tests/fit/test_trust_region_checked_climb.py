@@ -1,0 +1,44 @@
+"""A climb that is told where it ends, rightly or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mltree.fit.trust_region import Checked
+
+TOP = np.array([0.4, -0.3])
+EPSILON = 1e-6
+
+
+def bowl(x: np.ndarray) -> np.ndarray:
+    return 5.0 - ((x - TOP) ** 2).sum(axis=1)
+
+
+def climb(told: float, starts: np.ndarray) -> tuple[Checked, list[int]]:
+    """How it ends, and how many points each launch had."""
+    found = Checked(told, starts, np.full(2, -9.0), np.full(2, 9.0), 1e-3, EPSILON)
+    points = []
+    while not found.done:
+        points.append(len(found.points()))
+        found.take(bowl(found.points()))
+    np.testing.assert_allclose(found.x, TOP, atol=1e-3)
+    assert found.converged
+    assert found.value == bowl(found.x[None])[0]
+    return found, points
+
+
+def test_what_it_was_told_is_looked_at_once() -> None:
+    found, points = climb(5.0, np.stack([TOP, np.zeros(2)]))
+    assert points == [2]
+    assert found.promise == 0.0
+
+
+@pytest.mark.parametrize(
+    ("told", "first"), [(5.5, TOP), (4.5, TOP), (bowl(np.ones((1, 2)))[0], np.ones(2))]
+)
+def test_a_value_that_it_has_not_is_climbed_from(told: float, first: np.ndarray) -> None:
+    """Another value than it was told, or a better start beside it."""
+    _, points = climb(told, np.stack([first, np.zeros(2)]))
+    assert points[0] == 2
+    assert len(points) > 1

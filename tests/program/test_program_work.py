@@ -1,0 +1,129 @@
+"""The work of a program is what its records say, however it was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+import pytest
+
+from mltree.program import builders
+from mltree.program.program import Count, Program, most_steps, no_work, work_of
+from mltree.program.stages import Scan, Sites, Stage, Tripods, Walk
+from mltree.system.contract import CONTROL_WORDS, RESULT, Control, Function, RunKind
+from mltree.tree.random_trees import random_topology
+from mltree.tree.topology import Tree
+from mltree.treesearch.scoring import Neighbourhood
+
+TAXA = 11
+
+
+@pytest.fixture
+def tree() -> Tree:
+    return random_topology(TAXA, np.random.default_rng(5))
+
+
+Line = tuple[Function, list[int], int, int]
+"""Function, operands, CLAs written, operations."""
+
+EDGES = {RunKind.EVALUATE: Function.EVALUATE, RunKind.DERIVE: Function.DERIVE}
+
+
+def lines_of_runs(stage: Sites) -> Iterator[Line]:
+    for kind, r in ((kind, r) for _, kind, records in stage.each() for r in records):
+        if kind == RunKind.NEWVIEW:
+            yield Function.NEWVIEW, [r["left"], r["right"]], 1, 1
+        else:
+            yield EDGES[kind], [r["x"], r["y"]], 0, 1
+
+
+def lines_of(stage: Stage) -> Iterator[Line]:
+    """A line a record."""
+    match stage:
+        case Sites():
+            yield from lines_of_runs(stage)
+        case Scan(tasks, steps, stores):
+            for t in tasks:
+                yield Function.SCAN, [t["root"], t["pendant"]], 0, 0
+            for r in steps:
+                asked = sum(r[f"{side}_output"] >= 0 for side in ("left", "right"))
+                yield Function.SCAN, [r["left"], r["right"]], asked * stores, asked
+        case Tripods(records):
+            for r in records:
+                yield Function.TRIPOD, [r["near"], r["far"], r["pendant"]], 0, 1
+        case Walk(walks, steps):
+            for w in walks:
+                is_kept = w["slot"] >= 0
+                yield Function.NEWVIEW, [] if is_kept else [w["tip"]], is_kept, 0
+            for r in steps:
+                operands = [r[field] for field in ("left", "right") if r[field] != RESULT]
+                yield Function.NEWVIEW, operands, 0, 1
+
+
+def by_hand(program: Program) -> dict[Function, list[int]]:
+    """Operations, CLAs and tips, record by record."""
+    found: dict[Function, list[int]] = {}
+    for function, operands, written, operations in chain(*map(lines_of, program.stages)):
+        inner = sum(x >= 0 for x in operands)
+        counts = found.setdefault(function, [0] * len(Count))
+        counts[Count.OPERATIONS] += operations
+        counts[Count.CLAS] += inner + written
+        counts[Count.TIPS] += len(operands) - inner
+    return found
+
+
+def made(name: str, tree: Tree) -> Program:
+    near = Neighbourhood(tree)
+    scan = near.scan(near.extend(3))
+    base = 3 * (TAXA - 2)
+    return {
+        "traversal": lambda: builders.traversal([tree]),
+        "walk": lambda: builders.walk([tree, tree], TAXA),
+        "walk in pieces": lambda: builders.walk([tree, tree], 4),
+        "derivatives": lambda: builders.derivatives([tree, tree]),
+        "scores": lambda: builders.scores([tree], scan)[0],
+        "near vectors": lambda: builders.near_vectors([tree], scan, base)[0],
+        "tripods": lambda: builders.tripods([tree], scan, base, 4)[0],
+    }[name]()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["traversal", "walk", "walk in pieces", "derivatives", "scores", "near vectors", "tripods"],
+)
+def test_counts_are_the_records(name: str, tree: Tree) -> None:
+    program = made(name, tree)
+    expected = by_hand(program)
+    assert expected
+    once = work_of(program).once
+    for function, counts in expected.items():
+        assert once[function].tolist() == counts
+
+
+def test_a_program_is_counted_once(tree: Tree) -> None:
+    program = builders.traversal([tree])
+    assert work_of(program) is work_of(program)
+
+
+def test_settled_tripods_are_not_counted_again(tree: Tree) -> None:
+    program = made("tripods", tree)
+    work = work_of(program)
+    control = np.zeros((program.groups, CONTROL_WORDS))
+    control[:, Control.PASSES] = 1
+    assert not work.further_passes(control).any()
+    control[: program.groups // 2, Control.PASSES] = 3
+    more = work.further_passes(control)
+    passes = 2 * (program.groups // 2)
+    assert abs(int(more[Function.TRIPOD, Count.OPERATIONS]) - passes) <= 1
+    np.testing.assert_array_equal(more[Function.PMATRICES], 2 * work.once[Function.PMATRICES])
+
+
+def test_the_most_steps_have_every_repeat(tree: Tree) -> None:
+    assert most_steps(builders.traversal([tree])) == TAXA - 2 + 1
+    once = builders.derivatives([tree]).site_steps
+    assert most_steps(builders.smoothing([tree], 7)) == 8 * once
+
+
+def test_nothing_is_nothing() -> None:
+    assert not no_work().any()

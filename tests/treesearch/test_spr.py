@@ -1,0 +1,243 @@
+"""Rounds on trees that cannot be lured down, by a likelihood that promises too much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from mltree.fit.settings import PhaseSettings, RoundSettings
+from mltree.likelihood.requests import perform
+from mltree.models.partitioned import Linkage
+from mltree.program.cases import Case
+from mltree.program.planner import ScanTasks
+from mltree.tree.moves import nni
+from mltree.tree.random_trees import random_topology
+from mltree.tree.splits import robinson_foulds, same_topology
+from mltree.tree.topology import Tree
+from mltree.treesearch.checkpoint import Lineage
+from mltree.treesearch.explored import Explored
+from mltree.treesearch.scoring import Neighbourhood
+from mltree.treesearch.spr import RoundOutcome, spr_round
+
+if TYPE_CHECKING:
+    from simulated import Simulated
+
+PHASE = PhaseSettings(25, np.inf)
+
+LEFT = 0.5
+"""lnL of a part that a smoothing may leave: that its last pass gained little bounds it loosely."""
+
+ROUNDING = 1e-8
+"""lnL: what another order of sums may take away."""
+
+
+class Flatterer:
+    """A likelihood whose joint re-scoring promises gains that no tree keeps."""
+
+    def __init__(self, case: Simulated, rng: np.random.Generator, most: float = 100.0) -> None:
+        self._true, self._rng, self._most = case.likelihood, rng, most
+        self.log_likelihoods = case.likelihood.log_likelihoods
+        self.insertions = case.likelihood.insertions
+        self.join_lengths = case.likelihood.join_lengths
+        self.trees_at_once = case.likelihood.trees_at_once
+        self.planners = case.likelihood.planners
+
+    def smooth(
+        self, trees: Sequence[Tree], cases: Sequence[Case], epsilon: float, *, floors: np.ndarray
+    ) -> np.ndarray:
+        return self._true.smooth(trees, cases, epsilon, floors=floors)
+
+    def refine(
+        self, trees: Sequence[Tree], cases: Sequence[Case], scan: ScanTasks, floors: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        lnl, lengths = self._true.refine(trees, cases, scan, floors)
+        return lnl + self._rng.uniform(0.0, self._most, lnl.size), lengths
+
+
+def lineages_of(case: Simulated, trees: Sequence[Tree]) -> list[Lineage]:
+    """Copies of trees with branch lengths that fit."""
+    copies = [tree.copy() for tree in trees]
+    lnls = case.likelihood.smooth(copies, [case.under] * len(copies), 1e-4)
+    return [Lineage(tree, float(lnl), "user") for tree, lnl in zip(copies, lnls, strict=True)]
+
+
+def true_lnl(case: Simulated, tree: Tree) -> float:
+    return float(case.likelihood.log_likelihoods([tree], [case.under])[0])
+
+
+@pytest.mark.parametrize("trials", [0, 4])
+@pytest.mark.cases(3, 200)
+def test_no_round_loses(case: int, trials: int, make_case: Callable[..., Simulated]) -> None:
+    """Forty sites: many wrong trees are but a little worse, and must not be taken."""
+    data, rng = make_case(6, 40, case), np.random.default_rng(case)
+    lineages = lineages_of(data, [data.tree, random_topology(6, rng)])
+    before = [lineage.copy() for lineage in lineages]
+    phase = PhaseSettings(25, np.inf, trials=trials)
+    likelihood = Flatterer(data, rng)
+    outcomes = perform(likelihood, spr_round(lineages, data.under, phase, RoundSettings()))
+    for lineage, old, outcome in zip(lineages, before, outcomes, strict=True):
+        assert outcome.lnl == lineage.lnl >= old.lnl
+        assert outcome.gain == lineage.lnl - old.lnl
+        assert true_lnl(data, lineage.tree) == pytest.approx(lineage.lnl, abs=ROUNDING)
+        assert (outcome.moves > 0) == (lineage.lnl > old.lnl)
+        if not outcome.moves:
+            np.testing.assert_array_equal(lineage.tree.twin, old.tree.twin)
+            np.testing.assert_array_equal(lineage.tree.lengths, old.tree.lengths)
+
+
+@pytest.mark.parametrize("refusals", [1, 9])
+def test_a_batch_that_fails_is_halved(make_case: Callable[..., Simulated], refusals: int) -> None:
+    """Every try starts from the same tree; after the last half nothing is left to try."""
+    data = make_case(9, 60)
+    (start,) = lineages_of(data, [random_topology(9, np.random.default_rng(2))])
+    before = start.copy()
+    away: list[int] = []
+
+    class Stubborn(Flatterer):
+        def smooth(self, trees, cases, epsilon, *, floors):  # type: ignore[no-untyped-def]
+            away.append(robinson_foulds(trees[0], before.tree))
+            return np.array([before.lnl + (1.0 if len(away) > refusals else -1.0)])
+
+    likelihood = Stubborn(data, np.random.default_rng(1), most=0.0)
+    settings = RoundSettings(window=1e3)
+    (outcome,) = perform(likelihood, spr_round([start], data.under, PHASE, settings))
+    assert away == sorted(away, reverse=True)
+    assert away[0] > away[-1] > 0
+    if refusals < 9:
+        assert len(away) == refusals + 1
+        assert start.lnl == before.lnl + 1.0
+        assert robinson_foulds(start.tree, before.tree) == away[-1]
+    else:
+        assert outcome.moves == 0
+        assert same_topology(start.tree, before.tree)
+        assert start.lnl == before.lnl
+
+
+@pytest.mark.parametrize(("trials", "moves"), [(0, 0), (8, 1)])
+def test_trials_redeem_what_scores_too_low(
+    make_case: Callable[..., Simulated], trials: int, moves: int
+) -> None:
+    """An interchange away from the truth, and every candidate scored just below the tree."""
+    data = make_case(7, 200)
+    tree = data.tree.copy()
+    nni(tree, int(tree.inner_edges[0]), 0)
+    (start,) = lineages_of(data, [tree])
+    before = start.lnl
+
+    class Doubter(Flatterer):
+        def refine(self, trees, cases, scan, floors):  # type: ignore[no-untyped-def]
+            lnl, lengths = data.likelihood.refine(trees, cases, scan)
+            return np.minimum(lnl, before) - 0.5, lengths
+
+    likelihood = Doubter(data, np.random.default_rng(1))
+    phase = PhaseSettings(2, np.inf, trials=trials)
+    settings = RoundSettings(window=1e3)
+    (outcome,) = perform(likelihood, spr_round([start], data.under, phase, settings))
+    assert outcome.moves == moves
+    assert (start.lnl > before + 1.0) == bool(moves)
+    assert start.active == bool(moves)
+
+
+@pytest.mark.parametrize("looks_once", [False, True])
+def test_nothing_is_looked_at_again_where_nothing_gained(
+    make_case: Callable[..., Simulated], looks_once: bool
+) -> None:
+    """After a round that found nothing; in the repair of copies, after every round."""
+    data = make_case(9, 300)
+    phase = PhaseSettings(25, np.inf, looks_once=looks_once)
+    settings = RoundSettings(hopeless=1e3, window=1e3)
+    tree = data.tree.copy()
+    nni(tree, int(tree.inner_edges[0]), 0)
+    lineages, explored = lineages_of(data, [tree]), Explored()
+
+    def round_() -> RoundOutcome:
+        steps = spr_round(lineages, data.under, phase, settings, explored=explored)
+        (outcome,) = perform(data.likelihood, steps)
+        return outcome
+
+    assert round_().moves > 0
+    while (last := round_()).moves:
+        pass
+    every = Neighbourhood(lineages[0].tree)
+    every.extend(phase.radius)
+    assert (last.candidates < every.size) == looks_once
+    assert round_().candidates == 0
+
+
+def test_outcomes_count_what_was_done(case: Simulated) -> None:
+    wrong = random_topology(case.tree.n_tips, np.random.default_rng(3))
+    lineages = lineages_of(case, [wrong, case.tree])
+    keep = 2
+    settings = RoundSettings(keep=keep, window=1e9, waves=())
+    outcomes = perform(case.likelihood, spr_round(lineages, case.under, PHASE, settings))
+    n_tips = case.tree.n_tips
+    assert [outcome.candidates for outcome in outcomes] == [4 * (n_tips - 3) * (n_tips - 2)] * 2
+    prunes = 3 * (n_tips - 2)
+    assert all(prunes < outcome.rescored <= keep * prunes for outcome in outcomes)
+    assert outcomes[0].moves > 0
+    assert [lineage.rounds for lineage in lineages] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("gain", "max_rounds", "active"), [(0.1, 100, True), (1e6, 100, False), (0.1, 1, False)]
+)
+def test_a_lineage_rests_when_rounds_gain_little_or_are_spent(
+    case: Simulated, gain: float, max_rounds: int, active: bool
+) -> None:
+    (lineage,) = lineages_of(case, [random_topology(8, np.random.default_rng(3))])
+    phase = PhaseSettings(2, np.inf, min_round_gain=gain)
+    settings = RoundSettings(max_rounds=max_rounds)
+    (outcome,) = perform(case.likelihood, spr_round([lineage], case.under, phase, settings))
+    assert outcome.moves > 0
+    assert lineage.active == active
+
+
+def test_a_lineage_without_a_move_rests(case: Simulated) -> None:
+    (lineage,) = lineages_of(case, [case.tree])
+    phase = PhaseSettings(25, np.inf, min_round_gain=0.0)
+    for _ in range(5):
+        steps = spr_round([lineage], case.under, phase, RoundSettings())
+        (outcome,) = perform(case.likelihood, steps)
+        if not lineage.active:
+            break
+    assert (outcome.moves, outcome.gain, lineage.active) == (0, 0.0, False)
+
+
+@pytest.mark.parametrize("linkage", list(Linkage))
+@pytest.mark.cases(1, 60)
+def test_rounds_on_parts_tell_the_lnl_of_their_trees(
+    case: int,
+    linkage: Linkage,
+    make_parts: Callable[..., Simulated],
+    part_alone: Callable[..., Simulated],
+    textbook_lnls: Callable[..., np.ndarray],
+) -> None:
+    """Round by round, until each part of each tree has no better lengths than it would alone."""
+    data, rng = make_parts(6, (50, 30), case, linkage), np.random.default_rng(case)
+    wrong = random_topology(6, rng)
+    wrong.lengths = np.full_like(data.tree.lengths, 0.1)
+    lineages = lineages_of(data, [wrong, data.tree])
+    settings = RoundSettings(keep=3, window=10.0)
+    moves = 0
+    while active := [lineage for lineage in lineages if lineage.active]:
+        before = [lineage.lnl for lineage in active]
+        outcomes = perform(data.likelihood, spr_round(active, data.under, PHASE, settings))
+        for lineage, old, outcome in zip(active, before, outcomes, strict=True):
+            lineage.tree.validate()
+            lnls = textbook_lnls(data.patterns, lineage.tree, data.under.models)
+            assert outcome.lnl == lineage.lnl == pytest.approx(lnls.sum(), rel=1e-11)
+            assert outcome.gain == lineage.lnl - old >= 0.0
+        moves += sum(outcome.moves for outcome in outcomes)
+    assert moves > 0 or lineages[0].lnl > lineages[1].lnl - settings.min_gain
+    for lineage in lineages if linkage == Linkage.UNLINKED else ():
+        here = replace(data, tree=lineage.tree)
+        lnls = textbook_lnls(data.patterns, lineage.tree, data.under.models)
+        for part in range(2):
+            lone = part_alone(here, part)
+            (lnl,) = lone.likelihood.smooth([lone.tree], [lone.under], 1e-4)
+            assert lnls[part] <= lnl + ROUNDING
+            assert lnls[part] == pytest.approx(lnl, abs=LEFT)
