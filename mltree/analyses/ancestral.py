@@ -9,13 +9,14 @@ from itertools import compress
 import numpy as np
 
 from mltree import __version__
-from mltree.analyses.evaluate import FitRequest, fitted, given_tree
+from mltree.analyses.evaluate import fitted, given_tree
+from mltree.analyses.options import AncestralOptions
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays, p_matrices
 from mltree.report.progress import Reporter
 from mltree.runs.computation import Found, open_computation
 from mltree.runs.problem import Problem
-from mltree.runs.request import by_kind, command_result, deliver
+from mltree.runs.request import by_kind, command_result, deliver, load
 from mltree.system.arrays import Float64, Int32
 from mltree.system.events import RunStarted, TreeScored
 from mltree.tree.newick import write_newick
@@ -166,14 +167,6 @@ HEAD = """# Ancestral state reconstruction for all nodes in {tree}
 """Of IQ-TREE's file."""
 
 
-class AncestralRequest(FitRequest, kw_only=True):
-    """``mltree ancestral``."""
-
-    tree: str
-    file_format: str
-    """A name of :data:`FORMATS`."""
-
-
 @dataclass(frozen=True)
 class _Part:
     """What a part says of all nodes."""
@@ -188,29 +181,25 @@ class _Part:
     """i32 [sites]: the pattern of each."""
 
 
-def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
+def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
     """Score the tree, compute the states of its inner nodes, write the files.
 
     Raises:
         InputError: the data or the tree cannot be used, or the files cannot be written.
         NumericalError: a tree whose lengths stay as they are has no likelihood.
     """
-    outputs, kinds = request.outputs, FORMATS[request.file_format]
-    inputs = [*request.files, request.tree]
-    with outputs.taken(kinds, request.redo, inputs):
-        reporter(RunStarted(__version__, request.command))
-        problem = request.load(reporter)
-        tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
-        computation = open_computation(problem, request.resources, reporter)
-        found = fitted(
-            computation, tree, problem.model, reporter,
-            request.optimise_model, request.optimise_branches,
-        )  # fmt: skip
+    outputs, kinds = options.outputs, FORMATS[options.file_format]
+    with outputs.taken(kinds, options.redo, options.inputs):
+        reporter(RunStarted(__version__, options.line))
+        problem = load(options, reporter)
+        tree = given_tree(options.tree, problem, reporter, not options.no_opt_branches)
+        computation = open_computation(problem, options.resources, reporter)
+        found = fitted(computation, tree, problem.model, options, reporter)
         found = computation.exactly(found, reporter)
         reporter(TreeScored(found.lnl))
-        texts = _texts(request, found, problem)
+        texts = _texts(options, found, problem)
         others = {kind for kinds in FORMATS.values() for kind in kinds}
-        spent = sorted(others - texts.keys()) if request.redo else []
+        spent = sorted(others - texts.keys()) if options.redo else []
         files = deliver(outputs, texts, reporter, spent)
         reporter.say("\n".join(f"Wrote {file}" for file in files))
         values = {
@@ -219,12 +208,12 @@ def run_ancestral(request: AncestralRequest, reporter: Reporter) -> None:
             "nodes": len(inner_nodes(found.tree)),
         }
         result = command_result(
-            "ancestral", request.command, values, by_kind(files), inputs, reporter
+            "ancestral", options.line, values, by_kind(files), options.inputs, reporter
         )
         reporter.finish("ancestral", result)
 
 
-def _texts(request: AncestralRequest, found: Found, problem: Problem) -> dict[str, str]:
+def _texts(options: AncestralOptions, found: Found, problem: Problem) -> dict[str, str]:
     tree = found.mean_tree
     nodes = inner_nodes(tree)
     names = [f"Node{n}" for n in range(1, len(nodes) + 1)]
@@ -233,9 +222,9 @@ def _texts(request: AncestralRequest, found: Found, problem: Problem) -> dict[st
     texts = {TREE: f"{newick[:-1]}{names[0]};\n"}  # the first node is where the text is rooted
     parts = list(_parts(found, problem))
     table = _table(names, parts)
-    if request.file_format == "iqtree":
+    if options.file_format == "iqtree":
         explained = "#   Part:  Partition ID\n" if len(parts) > 1 else ""
-        outputs = request.outputs
+        outputs = options.outputs
         head = HEAD.format(tree=outputs.path(TREE), file=outputs.path(IQTREE), part=explained)
         return {IQTREE: head + table, **texts}
     rows = ("".join(_by_site(part.best[n], part) for part in parts) for n in range(len(names)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mltree import __version__
+from mltree.analyses.options import BootstrapOptions, SearchOptions
 from mltree.analyses.trees import (
     CONSENSUS_FILES,
     SUPPORT_KINDS,
@@ -21,6 +23,7 @@ from mltree.analyses.trees import (
     support_kinds,
     support_texts,
 )
+from mltree.data.alignments import Source
 from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import REPLICATE, SearchSettings
 from mltree.likelihood.requests import perform_all
@@ -36,13 +39,14 @@ from mltree.runs.computation import (
     resampled,
 )
 from mltree.runs.engines import Resources
+from mltree.runs.options import AUTO, AnalysisOptions
 from mltree.runs.problem import Problem
 from mltree.runs.request import (
-    Request,
     begin_log,
     by_kind,
     command_result,
     deliver,
+    load,
     open_log,
     result_text,
     share_replicates,
@@ -50,7 +54,7 @@ from mltree.runs.request import (
 )
 from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, evaluate, mark, without_copies
 from mltree.runs.trees import read_tree
-from mltree.runs.workspace import Entry, Head, Journal, Outputs, RunLog
+from mltree.runs.workspace import Entry, Head, Journal, MemoryJournal, Outputs, RunLog
 from mltree.supports.bootstrap import STEP, Verdict, bootstop
 from mltree.supports.consensus import Consensus
 from mltree.supports.table import split_table
@@ -67,7 +71,7 @@ from mltree.system.events import (
 from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, here
 from mltree.system.signals import Farewell, parting
 from mltree.system.values import Value
-from mltree.tree.clades import Clades, read_clades
+from mltree.tree.clades import Clades, read_clades, read_labelled
 from mltree.tree.fitch import pack_sites
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import REFERENCE, ParsimonyEngine
@@ -123,7 +127,7 @@ class Bootstrap(Value, kw_only=True):
 
     def run(
         self,
-        wanted: int | None,
+        goal: int | None,
         journal: Journal,
         emit: Emit = ignore,
         grown: Callable[[], None] = lambda: None,
@@ -131,19 +135,20 @@ class Bootstrap(Value, kw_only=True):
     ) -> Outcome:
         """Search for the replicates that the journal lacks.
 
-        wanted  how many there shall be; as many as autoMRE asks for where None
+        goal    how many there shall be; as many as autoMRE asks for where None
         grown   called whenever there is one more
         Raises: InputError: the journal is another run's, or cannot be written.
         """
         began = time.perf_counter()
         journal.begin(self.head)
-        goal = wanted or MOST
-        checks = _Checks(journal, self.replicates.seed, goal, wanted is None, emit)
+        is_open = goal is None
+        goal = goal or MOST
+        checks = _Checks(journal, self.replicates.seed, goal, is_open, emit)
         if self.computation.is_shared:  # the likelihood asks them
             ranks = LONE
         missing = [k for k in range(1, goal + 1) if k not in journal.done]
         if not checks.are_enough() and missing:
-            soon = missing[: 2 * STEP] if wanted is None else missing  # a check may end it all
+            soon = missing[: 2 * STEP] if is_open else missing  # a check may end it all
             shares = missing, -(-len(soon) // ranks.size)
             helping = partial(_helping, self, *shares, self.head.fingerprint)
             for number, entry in ranks.deal(missing, partial(self._searched, *shares), helping):
@@ -303,13 +308,28 @@ LOG, BOOTSTRAPS, JOURNAL, RESULT = "bootstrapLog", "bootstraps", "replicates", "
 """Kinds of files. The journal stays, so that replicates can be added."""
 
 
-class Wanted(Value):
-    """What is asked of a bootstrap."""
+class BootstrapPlan(Value):
+    """The replicates of a bootstrap, and their supports."""
 
     replicates: int | None
     """As many as autoMRE asks for where None."""
     metrics: str
     """Of the supports, with commas."""
+
+    @classmethod
+    def of(cls, replicates: str, metrics: str, option: str) -> BootstrapPlan:
+        """The plan of a number of replicates, or ``auto``, as the option has it.
+
+        Raises:
+            InputError: it is neither, or there is no such metric.
+        """
+        support_kinds(metrics)
+        text = replicates.strip()
+        if text.lower() == AUTO:
+            return cls(None, metrics)
+        if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+            raise InputError(f"{option} {replicates}: a number from 1 to 999999, or auto")
+        return cls(int(text), metrics)
 
     @property
     def trees(self) -> int:
@@ -321,41 +341,13 @@ class Wanted(Value):
         return self.trees - len(journal.done)
 
 
-class BootstrapRequest(Request, kw_only=True):
-    """``mltree bootstrap``."""
-
-    seed: int
-    tree: str | None
-    """The file of the tree that the supports are drawn on; None: they are not."""
-    nni_only: bool
-    constraint: str | None
-    wanted: Wanted
-
-    @property
-    def finds_site_rates(self) -> bool:
-        """They are found on the tree that the model is fitted to."""
-        return True
-
-    @property
-    def inputs(self) -> list[str]:
-        """What may name files, beside the alignment and the model."""
-        return [self.tree or "", self.constraint or ""]
-
-    def expect(self, problem: Problem) -> None:
-        """Make sure that the tree and the constraint are of the taxa."""
-        if self.tree is not None:
-            read_tree(self.tree, problem, ignore)
-        if self.constraint is not None:
-            read_constraint(self.constraint, problem.taxa)
-
-
-def bootstrap_kinds(wanted: Wanted, has_tree: bool = True) -> Sequence[str]:
+def bootstrap_kinds(plan: BootstrapPlan, has_tree: bool = True) -> Sequence[str]:
     """The files that a bootstrap writes, its log aside; with a tree to draw supports on, or not.
 
     Raises:
         InputError: there is no such metric.
     """
-    supports = support_kinds(wanted.metrics)
+    supports = support_kinds(plan.metrics)
     consensus = CONSENSUS_FILES[Consensus.MAJORITY]
     return BOOTSTRAPS, JOURNAL, consensus, *(supports if has_tree else ())
 
@@ -371,44 +363,103 @@ def replicate_settings(nni_only: bool) -> SearchSettings:
     return REPLICATE.nni_only() if nni_only else REPLICATE
 
 
-def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:
+def _expect(options: BootstrapOptions, problem: Problem) -> None:
+    """Make sure that the tree and the constraint are of the taxa."""
+    if options.tree is not None:
+        read_tree(options.tree, problem, ignore)
+    if options.constraint is not None:
+        read_constraint(options.constraint, problem.taxa)
+
+
+def prepared(
+    options: BootstrapOptions,
+    plan: BootstrapPlan,
+    problem: Problem,
+    tree: Tree | None,
+    emit: Emit,
+    kept: KeptLayouts | None = None,
+) -> Bootstrap:
+    """The bootstrap that the options ask for, ready to run; see :func:`prepare_bootstrap`."""
+    return prepare_bootstrap(
+        problem, replicate_settings(options.moves == "nni"), options.resources,
+        replicates=plan.replicates, seed=options.seed, tree=tree, constraint=options.constraint,
+        kept=kept, emit=emit,
+    )  # fmt: skip
+
+
+def bootstrap_in_memory(options: BootstrapOptions, emit: Emit, source: Source) -> dict[str, str]:
+    """The texts of the files that ``mltree bootstrap`` writes, without a file.
+
+    Raises:
+        MltreeError: the data, the tree, the model or the device cannot be used.
+    """
+    plan = BootstrapPlan.of(options.replicates, options.metric, "bootstrap")
+    problem = load(options, emit, source, expect=partial(_expect, options), site_rates=True)
+    tree = read_tree(options.tree, problem, emit) if options.tree else None
+    bootstrap = prepared(options, plan, problem, tree, emit)
+    return replicated_in_memory(bootstrap, plan, options.tree, emit)[0]
+
+
+def replicated_in_memory(
+    bootstrap: Bootstrap, plan: BootstrapPlan, best: str | None, emit: Emit
+) -> tuple[dict[str, str], list[SupportsDrawn]]:
+    """Search for all replicates: the texts of their files, and the supports of the best tree.
+
+    best  that tree in Newick, with the labels that supports go behind; None: no supports
+    """
+    journal = MemoryJournal()
+    outcome = bootstrap.run(plan.replicates, journal, emit)
+    target, before = (None, []) if best is None else read_labelled(best)
+    texts, told = _texts(journal.newicks(outcome.count), plan, target, before, emit)
+    emit(finished(outcome))
+    return texts, told
+
+
+def _texts(
+    newicks: str, plan: BootstrapPlan, best: Clades | None, before: Sequence[str], emit: Emit
+) -> tuple[dict[str, str], list[SupportsDrawn]]:
+    """The files of all replicates, their consensus and supports; and facts of these."""
+    trees = read_clades(newicks, best, "the best tree")
+    texts = {BOOTSTRAPS: newicks} | consensus_texts(trees, [Consensus.MAJORITY], emit)[0]
+    if best is None:
+        return texts, []
+    drawn, told = support_texts(best, trees, support_kinds(plan.metrics), emit, before)
+    return texts | drawn, told
+
+
+def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
     """Search for the replicates, draw supports, write the files."""
-    outputs, wanted = request.outputs, request.wanted
-    kinds = bootstrap_kinds(wanted, request.tree is not None)
+    plan = BootstrapPlan.of(options.replicates, options.metric, "--replicates")
+    outputs, kinds = options.outputs, bootstrap_kinds(plan, options.tree is not None)
     every = (*kinds, RESULT)
-    outputs.check((LOG, *every), [*request.files, *request.inputs])
+    outputs.check((LOG, *every), options.inputs)
     with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
-        resumes = not request.redo and outputs.path(JOURNAL).exists()
+        resumes = not options.redo and outputs.path(JOURNAL).exists()
         if not resumes:
-            outputs.claim(every, request.redo)
-        reporter(RunStarted(__version__, request.command, request.seed))
-        problem = request.load(reporter)
-        tree = request.tree and read_tree(request.tree, problem, reporter)
-        best = request.tree and first_tree(request.tree, reporter)
+            outputs.claim(every, options.redo)
+        reporter(RunStarted(__version__, options.line, options.seed))
+        problem = load(options, reporter, expect=partial(_expect, options), site_rates=True)
+        tree = read_tree(options.tree, problem, reporter) if options.tree else None
+        best = first_tree(options.tree, reporter) if options.tree else None
         with Journal(outputs.path(JOURNAL), afresh=not resumes) as journal:
             # They load their devices while the model is fitted here.
-            share_replicates(request, wanted.left(journal), len(problem.taxa))
-            bootstrap = prepare_bootstrap(
-                problem, replicate_settings(request.nni_only), request.resources,
-                replicates=wanted.replicates, seed=request.seed, tree=tree or None,
-                constraint=request.constraint, kept=journal.head.layouts if journal.head else None,
-                emit=reporter,
-            )  # fmt: skip
-            begin_log(log, request, request.inputs, reporter, append=resumes)
+            share_replicates(options, plan.left(journal), len(problem.taxa))
+            kept = journal.head.layouts if journal.head else None
+            bootstrap = prepared(options, plan, problem, tree, reporter, kept)
+            begin_log(log, options, reporter, append=resumes)
             texts, told, outcome = replicated(
-                bootstrap, wanted, journal, best or None, request, log, reporter
+                bootstrap, plan, journal, best, options, log, reporter
             )
         files = [log.path, *map(outputs.path, [*texts, RESULT])]
         event = finished(outcome, files)
         values = {
-            "seed": request.seed, "replicates": event.replicates, "converged": event.converged,
+            "seed": options.seed, "replicates": event.replicates, "converged": event.converged,
             "supports": support_facts(told),
         }  # fmt: skip
-        inputs = [*request.files, *request.inputs]
         result = command_result(
-            "bootstrap", request.command, values, by_kind(files), inputs, reporter
+            "bootstrap", options.line, values, by_kind(files), options.inputs, reporter
         )
-        stale = SUPPORT_KINDS if request.redo and request.tree is not None else ()
+        stale = SUPPORT_KINDS if options.redo and options.tree is not None else ()
         spent = [kind for kind in stale if kind not in texts]
         deliver(outputs, {**texts, RESULT: result_text(result)}, reporter, spent)
         reporter(event)
@@ -419,10 +470,10 @@ def run_bootstrap(request: BootstrapRequest, reporter: Reporter) -> None:
 
 def replicated(
     bootstrap: Bootstrap,
-    wanted: Wanted,
+    plan: BootstrapPlan,
     journal: Journal,
     best: Clades | None,
-    request: Request,
+    options: BootstrapOptions | SearchOptions,
     log: RunLog,
     reporter: Reporter,
     before: Sequence[str] = (),
@@ -434,7 +485,7 @@ def replicated(
     """
 
     def write(text: str) -> None:
-        request.outputs.write({BOOTSTRAPS: text})
+        options.outputs.write({BOOTSTRAPS: text})
 
     if journal.done:
         reporter(Notice(f"{journal.path} has {len(journal.done):,} replicates"))
@@ -443,19 +494,11 @@ def replicated(
     def grown() -> None:
         saving.offer(lambda: write(journal.newicks(journal.in_order)), reporter)
 
-    with parting(partial(_leave, request, journal, write, log)):
-        outcome = bootstrap.run(wanted.replicates, journal, reporter, grown, here())
-        if wanted.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):
+    with parting(partial(_leave, options, journal, write, log)):
+        outcome = bootstrap.run(plan.replicates, journal, reporter, grown, here())
+        if plan.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):
             reporter(Notice(f"{outcome.count:,} replicates have not converged: no more are made"))
-        newicks = journal.newicks(outcome.count)
-        told: list[SupportsDrawn] = []
-        trees = read_clades(newicks, best, "the best tree")
-        shared, _ = consensus_texts(trees, [Consensus.MAJORITY], reporter)
-        texts = {BOOTSTRAPS: newicks} | shared
-        if best is not None:
-            kinds = support_kinds(wanted.metrics)
-            drawn, told = support_texts(best, trees, kinds, reporter, before)
-            texts |= drawn
+        texts, told = _texts(journal.newicks(outcome.count), plan, best, before, reporter)
     return texts, told, outcome
 
 
@@ -466,10 +509,10 @@ def finished(outcome: Outcome, files: Sequence[Path] = ()) -> BootstrapFinished:
 
 
 def _leave(
-    request: Request, journal: Journal, write: Callable[[str], None], log: RunLog
+    options: AnalysisOptions, journal: Journal, write: Callable[[str], None], log: RunLog
 ) -> Farewell:
     """Say how a bootstrap goes on; its replicates are kept already."""
-    without = " without --redo" if request.redo else ""
+    without = " without --redo" if options.redo else ""
     said = [
         f"{len(journal.done):,} replicates are kept",
         f"the same command{without} goes on from here",

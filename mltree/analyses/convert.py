@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
 from mltree import __version__
+from mltree.analyses.options import ConvertOptions, DrawOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.source import read_text
 from mltree.data.writing import FORMATS, format_of, write_alignment
@@ -52,37 +53,24 @@ MULTIQC = "_mqc.json"
 _BLOCK = re.compile(rb"^\s*BEGIN\s+(\w+)", re.IGNORECASE | re.MULTILINE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConversionRequest:
-    """What is to be converted."""
-
-    source: str
-    out: str
-    file_format: str | None
-    """A format's name; by the name of ``out`` where None."""
-    datatype: str | None
-    redo: bool
-    command: str
-
-
-def run_convert(request: ConversionRequest, reporter: Reporter) -> None:
+def run_convert(options: ConvertOptions, reporter: Reporter) -> None:
     """Convert an alignment, or the trees of a file.
 
     Raises:
         InputError: the file cannot be read, or the other one cannot be written.
     """
-    out = Path(request.out)
-    claim_files([out], [request.source], request.redo)
-    reporter(RunStarted(__version__, request.command))
-    start = read_text(request.source).lstrip()
+    out = Path(options.out)
+    claim_files([out], [options.source], options.redo)
+    reporter(RunStarted(__version__, options.line))
+    start = read_text(options.source).lstrip()
     convert = _result if start.startswith(b"{") else _trees if _has_trees(start) else _alignment
-    content, event = convert(request)
-    claim_files([out], [request.source], request.redo)  # once more: another may have been quicker
+    content, event = convert(options)
+    claim_files([out], [options.source], options.redo)  # once more: another may have been quicker
     write_whole(out, gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
     reporter(event)
-    files = {"out": request.out}
+    files = {"out": options.out}
     result = command_result(
-        "convert", request.command, asdict(event), files, [request.source], reporter
+        "convert", options.line, asdict(event), files, [options.source], reporter
     )
     reporter.finish("convert", result)
 
@@ -95,46 +83,46 @@ def _has_trees(text: bytes) -> bool:
     return text.startswith((b"(", b"["))
 
 
-def _alignment(request: ConversionRequest) -> tuple[bytes, Event]:
-    file_format = request.file_format or format_of(request.out)
+def _alignment(options: ConvertOptions) -> tuple[bytes, Event]:
+    file_format = options.file_format or format_of(options.out)
     if file_format not in FORMATS:
         raise InputError(f"--format: {file_format!r} is none of {', '.join(FORMATS)}")
-    alignment = read_alignment(request.source, request.datatype)
+    alignment = read_alignment(options.source, options.data_type)
     content = write_alignment(
         alignment.names, alignment.characters, alignment.alphabet, file_format
     )
-    return content, AlignmentWritten(request.out, file_format, alignment.n_taxa, alignment.n_sites)
+    return content, AlignmentWritten(options.out, file_format, alignment.n_taxa, alignment.n_sites)
 
 
-def _trees(request: ConversionRequest) -> tuple[bytes, Event]:
-    file_format = request.file_format or _tree_format(request.out)
+def _trees(options: ConvertOptions) -> tuple[bytes, Event]:
+    file_format = options.file_format or _tree_format(options.out)
     if file_format not in TREE_ENDINGS.values():
         known = ", ".join(dict.fromkeys(TREE_ENDINGS.values()))
         raise InputError(f"--format: {file_format!r} is no format of trees: {known}")
-    trees = read_written(request.source)
+    trees = read_written(options.source)
     if file_format in {"auspice", "itol"}:
         if len(trees) > 1:
-            raise InputError(f"{file_format} shows one tree", file=request.source)
-        name = Path(request.source).name
+            raise InputError(f"{file_format} shows one tree", file=options.source)
+        name = Path(options.source).name
         text = itol(trees[0]) if file_format == "itol" else auspice(trees[0], name, date.today())
     else:
         lines = [tree.newick() for tree in trees]
         text = nexus_trees(lines) if file_format == "nexus" else "\n".join(lines) + "\n"
-    return text.encode(), TreesWritten(request.out, len(trees), len(trees[0].tips))
+    return text.encode(), TreesWritten(options.out, len(trees), len(trees[0].tips))
 
 
-def _result(request: ConversionRequest) -> tuple[bytes, Event]:
+def _result(options: ConvertOptions) -> tuple[bytes, Event]:
     """The result of a run, as MultiQC shows it."""
-    if request.file_format not in {None, "multiqc"} or not request.out.endswith(MULTIQC):
+    if options.file_format not in {None, "multiqc"} or not options.out.endswith(MULTIQC):
         hint = f"-o NAME{MULTIQC}, the only names that MultiQC looks for"
-        raise InputError("a result goes to MultiQC alone", file=request.source, hint=hint)
-    sample = Path(request.source).name.removesuffix(".json").removesuffix(".eval")
+        raise InputError("a result goes to MultiQC alone", file=options.source, hint=hint)
+    sample = Path(options.source).name.removesuffix(".json").removesuffix(".eval")
     try:
-        content = multiqc(sample.removesuffix(".mltree"), json.loads(read_text(request.source)))
+        content = multiqc(sample.removesuffix(".mltree"), json.loads(read_text(options.source)))
     except (ValueError, KeyError, TypeError):
         hint = "PREFIX.mltree.json of search, run or evaluate is wanted"
-        raise InputError("no result with a tree", file=request.source, hint=hint) from None
-    return content.encode(), ResultWritten(request.out, "MultiQC")
+        raise InputError("no result with a tree", file=options.source, hint=hint) from None
+    return content.encode(), ResultWritten(options.out, "MultiQC")
 
 
 def _tree_format(path: str) -> str:
@@ -150,38 +138,33 @@ def _tree_format(path: str) -> str:
 KINDS = ("svg", "png", "pdf")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PictureRequest:
-    """What is to be drawn."""
-
-    tree: str
-    out: str
-    style: Style
-    redo: bool
-    command: str
-
-
-def run_draw(request: PictureRequest, reporter: Reporter) -> None:
+def run_draw(options: DrawOptions, reporter: Reporter) -> None:
     """Draw the first tree of a file.
 
     Raises:
         InputError: the tree cannot be read, or the picture cannot be drawn or written.
     """
-    out = Path(request.out)
+    out = Path(options.out)
     kind = out.suffix.lower().lstrip(".")
     if kind not in KINDS:
         hint = f"known: {' '.join('.' + kind for kind in KINDS)}"
         raise InputError(f"{out}: the name does not tell what picture it is", hint=hint)
-    claim_files([out], [request.tree], request.redo)
-    reporter(RunStarted(__version__, request.command))
-    tree, *others = read_written(request.tree)
+    claim_files([out], [options.tree], options.redo)
+    reporter(RunStarted(__version__, options.line))
+    tree, *others = read_written(options.tree)
     if others:
-        reporter(Notice(f"{request.tree}: the first of {1 + len(others)} trees is drawn"))
-    scene = draw(tree, request.style)
+        reporter(Notice(f"{options.tree}: the first of {1 + len(others)} trees is drawn"))
+    style = Style(
+        layout=options.layout,
+        is_ladderised=not options.as_written,
+        is_scaled=not options.cladogram,
+        shows_supports=not options.no_supports,
+    )
+    scene = draw(tree, style)
     picture = svg(scene).encode() if kind == "svg" else figure(scene, kind)
-    claim_files([out], [request.tree], request.redo)  # once more: another may have been quicker
+    claim_files([out], [options.tree], options.redo)  # once more: another may have been quicker
     write_whole(out, picture)
     reporter(TreesWritten(str(out), 1, len(tree.tips)))
-    values, files = {"taxa": len(tree.tips)}, {"out": request.out}
-    result = command_result("draw", request.command, values, files, [request.tree], reporter)
+    values, files = {"taxa": len(tree.tips)}, {"out": options.out}
+    result = command_result("draw", options.line, values, files, [options.tree], reporter)
     reporter.finish("draw", result)

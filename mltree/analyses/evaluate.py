@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from mltree import __version__
+from mltree.analyses.options import EvaluateOptions
+from mltree.data.alignments import Source
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.site_rates import EmpiricalRates, empirical_rates
 from mltree.models.partitioned import PartitionModel
@@ -12,8 +16,9 @@ from mltree.program.cases import Case
 from mltree.report.progress import Reporter
 from mltree.report.record import expect_record
 from mltree.runs.computation import Computation, Found, open_computation
+from mltree.runs.options import FitOptions
 from mltree.runs.problem import Problem
-from mltree.runs.request import Request, Run, model_text, open_log, part_trees
+from mltree.runs.request import Run, load, model_text, open_log, part_trees
 from mltree.runs.site_frequencies import (
     SITE_FREQUENCIES,
     SiteClasses,
@@ -28,13 +33,6 @@ from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
 
 # Trees that are given, and optimised as far as was asked for: what several commands begin with.
-
-
-class FitRequest(Request, kw_only=True):
-    """What a command needs to know that takes topologies as they are."""
-
-    optimise_model: bool
-    optimise_branches: bool
 
 
 def given_tree(path: str, problem: Problem, emit: Emit, optimise_branches: bool) -> Tree:
@@ -52,19 +50,14 @@ def given_tree(path: str, problem: Problem, emit: Emit, optimise_branches: bool)
 
 
 def fitted(
-    computation: Computation,
-    tree: Tree,
-    model: PartitionModel,
-    emit: Emit,
-    optimise_model: bool,
-    optimise_branches: bool,
+    computation: Computation, tree: Tree, model: PartitionModel, options: FitOptions, emit: Emit
 ) -> Found:
     """The tree and the model, as likely as they can be made on this topology, as is reported.
 
     Raises:
         ModelError: rates of sites are to be found, but not all else.
     """
-    if model.has_site_rates and not (optimise_model and optimise_branches):
+    if model.has_site_rates and (options.no_opt_model or options.no_opt_branches):
         raise ModelError(
             "+PSR finds rates of sites together with the model and the branch lengths",
             hint="leave the model and the branches to be optimised, or use +G4",
@@ -74,8 +67,8 @@ def fitted(
         tree,
         model,
         emit,
-        optimise_parameters=optimise_model,
-        optimise_lengths=optimise_branches,
+        optimise_parameters=not options.no_opt_model,
+        optimise_lengths=not options.no_opt_branches,
         settings=FIXED_TOPOLOGY.for_precision(computation.placement.is_exact),
     )
     return as_reported(computation, found, emit, tree)
@@ -132,73 +125,67 @@ OF_SITES = ("siteLnL", "siteprob")
 """Kinds of files that an evaluation writes where asked to, and nothing else writes."""
 
 
-class EvaluateRequest(FitRequest, kw_only=True):
-    """``mltree evaluate``."""
+def opened(
+    options: EvaluateOptions, emit: Emit, source: Source | None = None
+) -> tuple[Problem, Tree, Computation]:
+    """Read the data and the tree, and place them on a device.
 
-    tree: str
-    site_lnl: bool
-    site_rates: bool = False
-    """Whether the rates of sites are written; those of +PSR are."""
-    site_classes: tuple[str, ...] = ()
-    """Kinds of files about the classes of sites."""
+    source  data at hand, instead of the alignment's file
 
-    @property
-    def finds_site_rates(self) -> bool:
-        """They are found on the tree."""
-        return True
-
-    def expect(self, problem: Problem) -> None:
-        """Make sure that the tree, the classes and the rates of sites go with the data."""
-        if self.site_classes:
-            if self.site_frequencies.files:
-                raise ModelError("a model whose sites have frequencies of their own has no classes")
-            check_classes(problem)
-        if self.site_rates:
-            check_rates(problem.model)
-        if self.site_frequencies.guide is not None:  # which is fitted before the tree is read
-            given_tree(self.tree, problem, ignore, self.optimise_branches)
+    Raises:
+        MltreeError: the data, the tree, the model or the device cannot be used.
+    """
+    problem = load(options, emit, source, expect=partial(_expect, options), site_rates=True)
+    tree = given_tree(options.tree, problem, emit, not options.no_opt_branches)
+    return problem, tree, open_computation(problem, options.resources, emit)
 
 
-def run_evaluate(request: EvaluateRequest, reporter: Reporter) -> None:
+def _expect(options: EvaluateOptions, problem: Problem) -> None:
+    """Make sure that the tree, the classes and the rates of sites go with the data."""
+    if options.site_prob or options.site_freq:
+        if options.site_frequencies.files:
+            raise ModelError("a model whose sites have frequencies of their own has no classes")
+        check_classes(problem)
+    if options.site_rates:
+        check_rates(problem.model)
+    if options.guide_tree is not None:  # which is fitted before the tree is read
+        given_tree(options.tree, problem, ignore, not options.no_opt_branches)
+
+
+def run_evaluate(options: EvaluateOptions, reporter: Reporter) -> None:
     """Evaluate a tree, show the result, write the files."""
-    outputs = request.outputs
-    kinds = ["evalTree", "evalModel", RESULT, *(["siteLnL"] if request.site_lnl else [])]
-    kinds += request.site_classes
-    kinds += [SITE_FREQUENCIES] if request.site_frequencies.guide else []
+    outputs = options.outputs
+    classes = ("siteprob",) * options.site_prob + (SITE_FREQUENCIES,) * options.site_freq
+    kinds = ["evalTree", "evalModel", RESULT, *["siteLnL"] * options.site_lnl, *classes]
+    kinds += [SITE_FREQUENCIES] * (options.guide_tree is not None)
     every = [EVENTS, PART_TREES, RATES, *kinds]
-    outputs.check([LOG, *every], [*request.files, request.tree])
+    outputs.check([LOG, *every], options.inputs)
     expect_record(outputs.path(EVENTS))
     with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
-        outputs.claim(kinds, request.redo)
-        reporter(RunStarted(__version__, request.command))
-        problem = request.load(reporter)
-        tree = given_tree(request.tree, problem, reporter, request.optimise_branches)
-        computation = open_computation(problem, request.resources, reporter)
+        outputs.claim(kinds, options.redo)
+        reporter(RunStarted(__version__, options.line))
+        problem, tree, computation = opened(options, reporter)
         run = Run.of(
-            "evaluate", request, problem, computation, reporter, kind=RESULT, record=EVENTS,
-            inputs=[request.tree], resolved={},
-            is_estimated=request.optimise_model or request.optimise_branches,
+            "evaluate", options, problem, computation, reporter, kind=RESULT, record=EVENTS,
+            resolved={}, is_estimated=not (options.no_opt_model and options.no_opt_branches),
         )  # fmt: skip
         run.begin(log, append=False)
-        found = fitted(
-            computation, tree, problem.model, reporter,
-            request.optimise_model, request.optimise_branches,
-        )  # fmt: skip
+        found = fitted(computation, tree, problem.model, options, reporter)
         newick = write_newick(found.mean_tree, problem.taxa)
         texts = {"evalModel": model_text(found.model, problem), "evalTree": newick + "\n"}
         more = {PART_TREES: part_trees(found, problem), RATES: ""}
-        if request.site_rates or found.per_site:
+        if options.site_rates or found.per_site:
             more[RATES] = site_rates(computation.exact, found, problem)
         texts |= {kind: text for kind, text in more.items() if text}
-        if request.site_frequencies.guide is not None:
+        if options.guide_tree is not None:
             texts |= frequencies_file(problem)
-        if request.site_lnl:
+        if options.site_lnl:
             sites = computation.exact.site_log_likelihoods(found.tree, Case(found.model.arrays()))
             values = problem.by_site(sites)
             texts["siteLnL"] = "".join(f"{v:.10f}\n" for v in values)
-        if request.site_classes:
-            classes = SiteClasses.of(computation.exact, found.tree, found.model, problem)
-            texts |= classes.texts(request.site_classes)
-        stale = [*more, *(OF_SITES if request.redo else ())]
+        if classes:
+            of_sites = SiteClasses.of(computation.exact, found.tree, found.model, problem)
+            texts |= of_sites.texts(classes)
+        stale = [*more, *(OF_SITES if options.redo else ())]
         run.deliver(found, newick, texts, [kind for kind in stale if kind not in texts])
         reporter.finish("evaluate", run.conclude(found, newick))

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 
 import numpy as np
 
+from mltree.analyses.options import CheckOptions, CompareOptions, DevicesOptions
 from mltree.data.alphabet import DNA
 from mltree.data.partition_files import read_partitions
 from mltree.data.partitions import read_partitioned
@@ -154,26 +155,20 @@ def _random_patterns(rng: np.random.Generator) -> Patterns:
     )
 
 
-def run_compare(
-    alignment: str,
-    tree: str,
-    model: str | None,
-    datatype: str | None,
-    mixed: bool,
-    reporter: Reporter,
-) -> None:
+def run_compare(options: CompareOptions, reporter: Reporter) -> None:
     """The same likelihood from every engine, side by side.
 
     Raises:
         NumericalError: engines disagree by more than rounding explains.
     """
-    problem = load_problem(alignment, model, reporter, datatype)
-    given = read_tree(tree, problem, reporter)
-    check_possible(given, problem.groups)
+    mixed = options.precision == "mixed"
+    problem = load_problem(options.alignment, options.model, reporter, options.data_type)
+    tree = read_tree(options.tree, problem, reporter)
+    check_possible(tree, problem.groups)
     for text in notices(find_devices()):
         reporter(Notice(text))
     scores = []
-    for score in score_everywhere(problem.patterns, given, problem.model, mixed):
+    for score in score_everywhere(problem.patterns, tree, problem.model, mixed):
         scores.append(score)
         if score.problem:
             reporter(Notice(f"{score.engine}: {score.problem}"))
@@ -186,17 +181,17 @@ def run_compare(
     reporter.finish("compare", {"scores": [asdict(score) for score in scores]})
 
 
-def show_devices(reporter: Reporter, again: bool) -> None:
+def run_devices(options: DevicesOptions, reporter: Reporter) -> None:
     """Every device with what matters, and whether it computes rightly.
 
-    Measures what layouts suit the device where nobody has; ``again``: in any case.
+    Measures what layouts suit the device where nobody has, or where that is asked for.
     """
     found = find_devices()
     if not found:
         raise no_device()
     for text in notices(found):
         reporter(Notice(text))
-    due = [device for device in found if again or not load(device).layouts]
+    due = [device for device in found if options.calibrate or not load(device).layouts]
 
     def tell(text: str) -> None:
         reporter(Busy(text))
@@ -220,24 +215,30 @@ def _facts(device: DeviceInfo) -> dict[str, object]:
     return {name: getattr(device, name) for name in names}
 
 
-def show_parts(
-    alignment: str,
-    partitions: str,
-    model: str | None,
-    datatype: str | None,
-    device: str | None,
-    reporter: Reporter,
+def run_check(options: CheckOptions, reporter: Reporter) -> None:
+    """Show an alignment, or its parts.
+
+    Raises: MltreeError: a search would refuse it.
+    """
+    if options.partitions is not None:
+        _show_parts(options, options.partitions, options.model, reporter)
+    else:
+        _show_alignment(options, reporter)
+
+
+def _show_parts(
+    options: CheckOptions, partitions: str, model: str | None, reporter: Reporter
 ) -> None:
     """The parts of an alignment: what each is and holds, and whether its model can be used.
 
     Raises: MltreeError: a search would refuse them, or the device.
     """
-    if device is not None:
-        choose_devices(device)
-    _as_a_search_reads(alignment, model, datatype, partitions)
+    if options.device is not None:
+        choose_devices(options.device)
+    _as_a_search_reads(options, model, partitions)
     model = None if is_choice(model) else model
     scheme = in_our_words(read_partitions(partitions))
-    data = read_partitioned(alignment, scheme, model_alphabet, datatype)
+    data = read_partitioned(options.alignment, scheme, model_alphabet, options.data_type)
     part_models(data, model)
     for text in data.notices:
         reporter(Notice(text))
@@ -262,7 +263,7 @@ def show_parts(
 
 
 def _as_a_search_reads(
-    alignment: str, model: str | None, datatype: str | None, partitions: str | None = None
+    options: CheckOptions, model: str | None, partitions: str | None = None
 ) -> Problem:
     """The problem, as a search begins with it.
 
@@ -271,39 +272,33 @@ def _as_a_search_reads(
     chooses = is_choice(model)
     name = None if chooses else model
     return read_problem(
-        alignment, name, datatype, partitions=partitions, chooses=chooses, site_rates=True
-    )
+        options.alignment, name, options.data_type, partitions=partitions, chooses=chooses,
+        site_rates=True,
+    )  # fmt: skip
 
 
-def show_check(
-    alignment: str,
-    model: str | None,
-    datatype: str | None,
-    device: str | None,
-    reporter: Reporter,
-) -> None:
+def _show_alignment(options: CheckOptions, reporter: Reporter) -> None:
     """Everything worth knowing about an alignment before a search.
 
     Raises: MltreeError: a search would refuse it; what can be shown is shown before.
     """
-    problem = _as_a_search_reads(alignment, model, datatype)
+    problem = _as_a_search_reads(options, options.model)
     if problem.summary is None:
-        assert model is not None, "a partition file has stood for it"
-        show_parts(alignment, model, None, datatype, device, reporter)
+        assert options.model is not None, "a partition file has stood for it"
+        _show_parts(options, options.model, None, reporter)
         return
     patterns, categories = problem.patterns, max(problem.model.categories)
     settings = preset("default")
     bounds = settings.branches.bounds(patterns.n_sites)
-    wanted = Resources(device=device)
     memory = None
     try:
         memory = place(
-            wanted, patterns, categories, bounds, settings.most_trees,
+            Resources(device=options.device), patterns, categories, bounds, settings.most_trees,
             systems=max(problem.model.systems),
         ).memory  # fmt: skip
         line = "no device's" if memory is None else describe(memory).removeprefix("memory: ")
     except DeviceError as error:
-        if device is not None:
+        if options.device is not None:
             raise
         line = f"not known: {error.message}"
     reporter(AlignmentChecked(problem.summary, memory))

@@ -14,8 +14,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from mltree import __version__
+from mltree.analyses.options import SearchOptions
 from mltree.analyses.report import REPORT
-from mltree.analyses.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE
+from mltree.analyses.search import CHECKPOINT, OF_ONE_ALIGNMENT, TREE, run_search, search_settings
 from mltree.data.alignments import MIN_TAXA
 from mltree.data.alphabet import DNA
 from mltree.data.partitions import table_of_tips
@@ -26,7 +27,7 @@ from mltree.device.layout import Layout
 from mltree.device.layout_choice import KeptLayouts, choose_layout, measured_layouts
 from mltree.device.memory import cla_memory
 from mltree.device.parsimony import parsimony_engine
-from mltree.fit.settings import SearchSettings, preset
+from mltree.fit.settings import SearchSettings
 from mltree.likelihood.requests import perform_all
 from mltree.models.grammar import format_model, parse_model
 from mltree.models.partitioned import alone, model_alphabet
@@ -34,22 +35,20 @@ from mltree.models.substitution import Model, arrays_of_all
 from mltree.program.cases import Case
 from mltree.report.progress import Reporter
 from mltree.runs.engines import JointPlacement, Resources, place_all
-from mltree.runs.problem import Problem, is_choice, model_text, names_parts, read_problem
+from mltree.runs.problem import Problem, model_text, names_parts, read_problem
 from mltree.runs.request import (
     LOCI_KINDS,
-    Request,
     begin_log,
     by_kind,
     command_result,
     deliver,
-    digest_of,
     open_log,
     result_text,
     share_loci,
 )
 from mltree.runs.steps import with_own_lengths, without_copies
 from mltree.runs.trees import Term, starting_trees_of_each, terms_of, usual_terms
-from mltree.runs.workspace import Head, LineJournal, Outputs, RunLog
+from mltree.runs.workspace import Head, LineJournal, RunLog
 from mltree.system.errors import InputError, ModelError, NumericalError
 from mltree.system.events import (
     Emit,
@@ -472,103 +471,78 @@ FOR_LONE_TREES = (
 OF_ANY_NUMBER = "MULTI"
 """Beginning of models whose states are as many as the data have."""
 
-SHOWN = 3
-"""Names of alignments in a message."""
-
 HINT = "search one alignment, or give the options on the trees afterwards"
 
 
-class LociRequest(Request, kw_only=True):
-    """``mltree search`` of more than one alignment."""
-
-    alignments: Sequence[str]
-    """As they were given: files and folders, or with ``separate`` a list or a supermatrix."""
-    separate: bool
-    seed: int
-    tree: str | None
-    preset: str
-    nni_only: bool
-    collapse: float | None
-
-    @property
-    def asked(self) -> str:
-        """That of any alignments: loci can be added."""
-        options = {name: own for name, own in self.options.items() if name != "alignment"}
-        return digest_of(options)
-
-    @property
-    def settings(self) -> SearchSettings:
-        """The preset's, with the user's changes."""
-        settings = preset(self.preset)
-        return settings.nni_only() if self.nni_only else settings
-
-    @property
-    def outputs(self) -> Outputs:
-        """Where the run writes: beside a lone folder or file where there is no prefix."""
-        if self.prefix is None and len(self.alignments) > 1:
-            taken = f"{', '.join(self.alignments[:SHOWN])}{' ...' * (len(self.alignments) > SHOWN)}"
-            hint = f"give --prefix; {taken} are taken for alignments"
-            raise InputError("many alignments need a name", hint=hint)
-        return Outputs.of(self.prefix, self.alignment.rstrip("/"))
-
-    def refuse(self) -> None:
-        """Raise what cannot be asked of many trees."""
-        for name in FOR_LONE_TREES:
-            if self.options.get(name, (None, "default"))[1] != "default":
-                option = name.replace("_", "-")
-                raise InputError(f"--{option} is for the search of one alignment", hint=HINT)
-        if self.tree is not None and terms_of(self.tree) is None:
-            hint = "pars{N} and rand{N} can be"
-            raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
-        if is_choice(self.model):
-            hint = "give --model a model, or leave it out"
-            raise InputError("--model auto is for the search of one alignment", hint=hint)
-        if self.model is not None and not names_parts(self.model):
-            text = model_text(self.model)
-            if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
-                parse_model(text, DNA)  # of no data at all: it says why
+def run_searches(options: SearchOptions, reporter: Reporter) -> None:
+    """Search the tree of an alignment, or of every locus."""
+    if options.has_loci:
+        run_loci(options, reporter)
+        return
+    origins = options.origins
+    if "alignment" in origins:
+        origins = {**origins, "alignment": (options.alignment, "typed")}
+    run_search(replace(options, origins=origins), reporter)
 
 
-def run_loci(request: LociRequest, reporter: Reporter) -> None:
+def _refuse(options: SearchOptions) -> None:
+    """Raise what cannot be asked of many trees."""
+    for name in FOR_LONE_TREES:
+        if options.origins.get(name, (None, "default"))[1] != "default":
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} is for the search of one alignment", hint=HINT)
+    if options.tree is not None and terms_of(options.tree) is None:
+        hint = "pars{N} and rand{N} can be"
+        raise InputError("--tree: a file of trees cannot be for many loci", hint=hint)
+    if options.chooses:
+        hint = "give --model a model, or leave it out"
+        raise InputError("--model auto is for the search of one alignment", hint=hint)
+    if options.model is not None and not names_parts(options.model):
+        text = model_text(options.model)
+        if model_alphabet(text) is None and not text.upper().startswith(OF_ANY_NUMBER):
+            parse_model(text, DNA)  # of no data at all: it says why
+
+
+def run_loci(options: SearchOptions, reporter: Reporter) -> None:
     """Search every locus, show the result, write the files."""
-    request.refuse()
-    outputs, kinds = request.outputs, (TREES, TABLE, RESULT)
-    loci, files = _loci(request)
-    outputs.check((LOG, *kinds, JOURNAL), [*request.files, *files])
-    share_loci(request, len(loci))
+    _refuse(options)
+    outputs, kinds = options.outputs, (TREES, TABLE, RESULT)
+    loci, files = _loci(options)
+    outputs.check((LOG, *kinds, JOURNAL), [*options.inputs, *files])
+    share_loci(options, len(loci))
     held = (*kinds, JOURNAL, *(kind for kind in OF_ONE_ALIGNMENT if kind != REPORT))
     with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
-        resumes = not request.redo and outputs.path(JOURNAL).exists()
+        resumes = not options.redo and outputs.path(JOURNAL).exists()
         if not resumes:
-            outputs.claim((*kinds, JOURNAL, TREE, CHECKPOINT), request.redo)
-        elif not _is_alike(request):
+            outputs.claim((*kinds, JOURNAL, TREE, CHECKPOINT), options.redo)
+        elif not _is_alike(options):
             outputs.claim(kinds, redo=False)
-        reporter(RunStarted(__version__, request.command, request.seed))
+        reporter(RunStarted(__version__, options.line, options.seed))
         reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
         search = LociSearch(
-            settings=request.settings, resources=request.resources, seed=request.seed,
-            starts=terms_of(request.tree) if request.tree else None, collapse=request.collapse,
+            settings=search_settings(options), resources=options.resources, seed=options.seed,
+            starts=terms_of(options.tree) if options.tree else None, collapse=options.collapse,
         )  # fmt: skip
         with LociJournal(outputs.path(JOURNAL), afresh=not resumes) as journal:
-            begin_log(log, request, files, reporter, append=resumes)
+            begin_log(log, options, reporter, resumes, inputs=files)
             if journal.done:
                 reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
-            with parting(partial(_leave, request, journal, log)):
+            with parting(partial(_leave, options, journal, log)):
                 found = search.run(loci, journal, reporter, here())
-            _conclude(request, loci, found, log, files, reporter)
+            _conclude(options, loci, found, log, files, reporter)
 
 
-def _is_alike(request: LociRequest) -> bool:
+def _is_alike(options: SearchOptions) -> bool:
     """True if the same options made the existing results; more loci then replace them."""
     try:
-        before = json.loads(read_own(request.outputs.path(RESULT)))
-        return bool(before["asked"] == request.asked)
+        before = json.loads(read_own(options.outputs.path(RESULT)))
+        return bool(before["asked"] == options.asked)
     except (InputError, ValueError, KeyError, TypeError):
         return False
 
 
 def _conclude(
-    request: LociRequest,
+    options: SearchOptions,
     loci: Sequence[Locus],
     found: Sequence[LocusTree | None],
     log: RunLog,
@@ -582,11 +556,11 @@ def _conclude(
     lnl, skipped, outputs = (
         sum(tree.lnl for tree in trees),
         len(found) - len(trees),
-        request.outputs,
+        options.outputs,
     )
     values = {
-        "asked": request.asked,
-        "seed": request.seed,
+        "asked": options.asked,
+        "seed": options.seed,
         "trees": len(trees),
         "skipped": skipped,
         "lnl": lnl,
@@ -598,9 +572,9 @@ def _conclude(
     texts = {TREES: "".join(f"{tree.newick}\n" for tree in trees), TABLE: _table(loci, found)}
     files = by_kind([log.path, *map(outputs.path, (*texts, RESULT))])
     result = command_result(
-        "search", request.command, values, files, [*request.files, *inputs], reporter
+        "search", options.line, values, files, [*options.inputs, *inputs], reporter
     )
-    spent = OF_ONE_ALIGNMENT if request.redo else ()
+    spent = OF_ONE_ALIGNMENT if options.redo else ()
     deliver(outputs, {**texts, RESULT: result_text(result)}, reporter, spent)
     reporter(LociFinished(len(trees), skipped, lnl, tuple(files.values()), reporter.elapsed))
     reporter.finish("search", result)
@@ -621,35 +595,36 @@ def _table(loci: Sequence[Locus], found: Sequence[LocusTree | None]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _leave(request: LociRequest, journal: LociJournal, log: RunLog) -> Farewell:
+def _leave(options: SearchOptions, journal: LociJournal, log: RunLog) -> Farewell:
     """Say how the run goes on; what is done is kept already."""
-    without = " without --redo" if request.redo else ""
+    without = " without --redo" if options.redo else ""
     text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
     log.close(f"stopped: {text}\n")
     return Farewell(text)
 
 
-def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:
+def _loci(options: SearchOptions) -> tuple[list[Locus], list[str]]:
     """The loci that were asked for, and the files that they are in.
 
     Raises: InputError where a file is missing, or there is no locus.
     """
-    if STDIN in request.alignments:
+    alignments = options.alignments or (options.alignment,)
+    if STDIN in alignments:
         raise InputError("standard input is one alignment, not many", hint="name files")
-    scheme = request.partitions
-    if scheme is None and request.model is not None and names_parts(request.model):
-        scheme = request.model
-    lone = request.separate and len(request.alignments) == 1
+    scheme = options.partitions
+    if scheme is None and options.model is not None and names_parts(options.model):
+        scheme = options.model
+    lone = options.separate and len(alignments) == 1
     if scheme is not None:
         if not lone:
             hint = "give one alignment and --separate: every part is a locus then"
             raise InputError("a partition file is for one alignment", file=scheme, hint=hint)
-        return _parts(request), [request.alignment, scheme]
-    paths = _listed(request.alignment) if lone else list(_expanded(request.alignments))
+        return _parts(options), [options.alignment, scheme]
+    paths = _listed(options.alignment) if lone else list(_expanded(alignments))
     for path in paths:
         expect_file(path)
     if not paths:
-        raise InputError("there is no alignment in it", file=request.alignment)
+        raise InputError("there is no alignment in it", file=options.alignment)
     odd = next((path for path in paths if not path.isprintable()), None)
     if odd is not None:
         message = f"{odd!r}: a locus cannot have that name in a table"
@@ -657,13 +632,13 @@ def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:
     names = [Path(path).name for path in paths]
     twice = {name for name, count in Counter(names).items() if count > 1}
     return [
-        Locus(path if name in twice else name, _reader(request, path))
+        Locus(path if name in twice else name, _reader(options, path))
         for path, name in zip(paths, names, strict=True)
     ], paths
 
 
-def _reader(request: LociRequest, path: str) -> Callable[[], Problem]:
-    own = path, request.model, request.datatype
+def _reader(options: SearchOptions, path: str) -> Callable[[], Problem]:
+    own = path, options.model, options.data_type
     return partial(read_problem, *own, summarises=False, computes=False)
 
 
@@ -697,10 +672,10 @@ def _listed(path: str) -> list[str]:
     return found
 
 
-def _parts(request: LociRequest) -> list[Locus]:
+def _parts(options: SearchOptions) -> list[Locus]:
     """A locus for every part of a partition file, in its order."""
     whole = read_problem(
-        request.alignment, request.model, request.datatype, partitions=request.partitions
+        options.alignment, options.model, options.data_type, partitions=options.partitions
     )
     assert whole.data is not None, "a partition file has one part at least"
     models = dict(zip(whole.data.order, whole.model.models, strict=True))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mltree import __version__
+from mltree.analyses.options import ModelChoiceOptions, SearchOptions
 from mltree.data.partition_files import best_model_text, best_scheme_text, nexus_scheme_text
 from mltree.data.partitions import merged, only, refuse_files
 from mltree.data.patterns import Patterns
@@ -30,7 +31,7 @@ from mltree.runs.engines import Resources, place_all
 from mltree.runs.merging import merge_parts
 from mltree.runs.model_choice import MARGIN, Choice, Criterion, Known, choose_models, matrices_near
 from mltree.runs.problem import Problem, in_parts
-from mltree.runs.request import Request, begin_log, by_kind, command_result, deliver, open_log
+from mltree.runs.request import begin_log, by_kind, command_result, deliver, load, open_log
 from mltree.runs.steps import with_own_lengths
 from mltree.runs.trees import read_tree
 from mltree.system.errors import InputError
@@ -65,6 +66,11 @@ class Scheme:
     """In the order of ``problem.model``."""
     members: list[list[str]]
     """The names of the parts that each is made of, in the order of the partition file."""
+
+    @property
+    def under_best(self) -> Problem:
+        """The problem under the models that were chosen."""
+        return self.problem.under([choice.best.name for choice in self.choices])
 
 
 def choose(
@@ -374,50 +380,36 @@ SHOWN = 10
 """Models of a part that are shown; all are in the file."""
 
 
-class ModelRequest(Request, kw_only=True):
-    """``mltree model``."""
-
-    criterion: str
-    tree: str | None
-    seed: int
-    merge: bool
-    """Whether parts are put together."""
-
-    @property
-    def chooses(self) -> bool:
-        """It does nothing else."""
-        return True
-
-
-def run_model(request: ModelRequest, reporter: Reporter) -> None:
+def run_model(options: ModelChoiceOptions, reporter: Reporter) -> None:
     """Choose, show the ranking, write the files."""
-    outputs = request.outputs
+    outputs = options.outputs
     every = choice_kinds(has_parts=True)
-    outputs.check([LOG, *every], [*request.files, request.tree or ""])
+    outputs.check([LOG, *every], options.inputs)
     with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
-        outputs.claim(choice_kinds(has_parts=request.partitions is not None), request.redo)
-        reporter(RunStarted(__version__, request.command, request.seed))
-        problem = request.load(reporter)
-        if request.merge:
+        outputs.claim(choice_kinds(has_parts=options.partitions is not None), options.redo)
+        reporter(RunStarted(__version__, options.line, options.seed))
+        problem = load(options, reporter)
+        if options.merge:
             check_mergeable(problem)
-        tree = read_tree(request.tree, problem, reporter) if request.tree else None
-        begin_log(log, request, [request.tree or ""], reporter)
-        criterion = Criterion(request.criterion)
-        scheme = _scheme(problem, request, request.seed, criterion, tree, reporter, request.merge)
-        texts = choice_texts(scheme, request.merge)
-        spent = [kind for kind in every if request.redo and kind not in texts]
+        tree = read_tree(options.tree, problem, reporter) if options.tree else None
+        begin_log(log, options, reporter)
+        criterion = Criterion(options.criterion)
+        scheme = scheme_of(problem, options, reporter, criterion, tree)
+        rank(scheme.choices, reporter)
+        texts = choice_texts(scheme, options.merge)
+        spent = [kind for kind in every if options.redo and kind not in texts]
         files = [log.path, *deliver(outputs, texts, reporter, spent)]
         reporter.say("\n".join(["", *(f"Wrote {file}" for file in files)]))
         names = [(choice.part, choice.best.name) for choice in scheme.choices]
         reporter.say(best_fit_line(criterion, names))
         best = {choice.part: format_model(choice.best.model) for choice in scheme.choices}
-        values = {"seed": request.seed, "criterion": request.criterion, "best": best}
-        inputs = [*request.files, request.tree or ""]
-        result = command_result("model", request.command, values, by_kind(files), inputs, reporter)
+        values = {"seed": options.seed, "criterion": options.criterion, "best": best}
+        inputs = options.inputs
+        result = command_result("model", options.line, values, by_kind(files), inputs, reporter)
         reporter.finish("model", result)
 
 
-def chosen(problem: Problem, request: Request, seed: int, merge: bool, emit: Emit) -> Problem:
+def chosen(problem: Problem, options: SearchOptions, emit: Emit) -> Problem:
     """The problem under the models that suit it best, merged if asked for (``--model auto``).
 
     What was chosen once stays: it is in a file, whoever has written it.
@@ -425,48 +417,30 @@ def chosen(problem: Problem, request: Request, seed: int, merge: bool, emit: Emi
     Raises:
         InputError: the file is of another choice.
     """
-    if merge:
+    if options.merge:
         check_mergeable(problem)
-    outputs = request.outputs
+    outputs = options.outputs
     table = outputs.path(TABLE)
-    if table.exists() and not request.redo:
-        problem = recalled(table, problem, merge)
+    if table.exists() and not options.redo:
+        problem = recalled(table, problem, options.merge)
         emit(Notice(f"models are as {table} has them"))
         return problem
-    scheme = _scheme(problem, request, seed, Criterion.BIC, None, emit, merge)
-    outputs.write(choice_texts(scheme, merge))
-    return scheme.problem.under([choice.best.name for choice in scheme.choices])
-
-
-def _scheme(
-    problem: Problem,
-    request: Request,
-    seed: int,
-    criterion: Criterion,
-    tree: Tree | None,
-    emit: Emit,
-    merge: bool,
-) -> Scheme:
-    """Choose, and tell how the candidates rank."""
-    scheme = scheme_of(
-        problem, request.resources, criterion, merge=merge, seed=seed, tree=tree, emit=emit
-    )
+    scheme = scheme_of(problem, options, emit)
     rank(scheme.choices, emit)
-    return scheme
+    outputs.write(choice_texts(scheme, options.merge))
+    return scheme.under_best
 
 
 def scheme_of(
     problem: Problem,
-    resources: Resources,
-    criterion: Criterion = Criterion.BIC,
-    *,
-    merge: bool,
-    seed: int,
-    tree: Tree | None = None,
+    options: SearchOptions | ModelChoiceOptions,
     emit: Emit,
+    criterion: Criterion = Criterion.BIC,
+    tree: Tree | None = None,
 ) -> Scheme:
-    """The best models of the parts, which ``merge`` puts together where that is better."""
-    if merge:
+    """The best models of the parts, which are put together where that is asked for and better."""
+    resources, seed = options.resources, options.seed
+    if options.merge:
         return choose_scheme(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
     choices = choose(problem, resources, criterion, seed=seed, tree=tree, emit=emit)
     return Scheme(problem, choices, [[name] for name in problem.model.names])

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mltree import __version__
+from mltree.analyses.options import ReportOptions
 from mltree.data.alignments import read_alignment
 from mltree.data.checks import summarise
 from mltree.data.patterns import compress
@@ -20,7 +21,6 @@ from mltree.runs.request import by_kind, command_result, input_files
 from mltree.runs.workspace import Outputs
 from mltree.system.errors import InputError
 from mltree.system.events import Notice, RunStarted
-from mltree.system.values import Value
 from mltree.tree.clades import read_written
 
 REPORT = "report.html"
@@ -36,29 +36,20 @@ LOGS = ("log", "evalLog")
 MODELS = ("bestModel", "evalModel")
 
 
-class ReportRequest(Value, kw_only=True):
-    """What is to be shown."""
-
-    prefix: str
-    alignment: str | None
-    tree: str | None
-    redo: bool
-    command: str
-
-
-def run_report(request: ReportRequest, reporter: Reporter) -> None:
+def run_report(options: ReportOptions, reporter: Reporter) -> None:
     """Write the report of a run.
 
     Raises:
         InputError: the run left no tree, or a file cannot be read or written.
     """
-    outputs = Outputs.of(request.prefix.removesuffix(".mltree"), request.prefix)
-    inputs = [request.alignment or "", request.tree or ""]
-    with outputs.taken([REPORT], request.redo, inputs):
-        reporter(RunStarted(__version__, request.command))
-        path = write_report(outputs, reporter, alignment=request.alignment, tree=request.tree)
+    outputs = Outputs.of(options.prefix.removesuffix(".mltree"), options.prefix)
+    with outputs.taken([REPORT], options.redo, options.inputs):
+        reporter(RunStarted(__version__, options.line))
+        path = write_report(outputs, reporter, alignment=options.alignment, tree=options.tree)
         reporter.say(f"Wrote {path}")
-        result = command_result("report", request.command, {}, by_kind([path]), inputs, reporter)
+        result = command_result(
+            "report", options.line, {}, by_kind([path]), options.inputs, reporter
+        )
         reporter.finish("report", result)
 
 

@@ -13,13 +13,14 @@ from mltree import __version__
 from mltree.analyses.bootstrap import (
     BOOTSTRAPS,
     JOURNAL,
-    Wanted,
+    BootstrapPlan,
     bootstrap_after,
     bootstrap_kinds,
     drop_replicates,
     finished,
     replicate_settings,
     replicated,
+    replicated_in_memory,
 )
 from mltree.analyses.evaluate import check_rates, site_rates
 from mltree.analyses.model_selection import (
@@ -28,24 +29,27 @@ from mltree.analyses.model_selection import (
     choice_kinds,
     chosen,
     criterion_of,
+    scheme_of,
 )
+from mltree.analyses.options import SearchOptions
 from mltree.analyses.report import REPORT, write_report
 from mltree.analyses.tree_tests import BRANCHES, LocalTests
-from mltree.analyses.trees import CONSENSUS_FILES, SUPPORT_KINDS, support_facts
-from mltree.analyses.ufboot import ULTRAFAST_KINDS, WantedUltrafast, ultrafast_texts
-from mltree.data.alignments import MIN_TAXA
+from mltree.analyses.trees import CONSENSUS_FILES, SUPPORT_KINDS, support_facts, support_kinds
+from mltree.analyses.ufboot import ULTRAFAST_KINDS, UltrafastPlan, ultrafast_texts
+from mltree.data.alignments import MIN_TAXA, Source
+from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
-from mltree.models.partitioned import Linkage
+from mltree.models.partitioned import PartitionModel
 from mltree.report.lines import NAMES
 from mltree.report.progress import Reporter
 from mltree.report.record import expect_record
 from mltree.runs.computation import Afterwards, Found
 from mltree.runs.demand import Rows
-from mltree.runs.problem import Problem, is_choice, read_problem
+from mltree.runs.problem import Problem, read_problem
 from mltree.runs.request import (
     LOCI_KINDS,
-    Request,
     Run,
+    load,
     model_text,
     open_log,
     part_trees,
@@ -76,12 +80,25 @@ MODEL, SUPPORT = "bestModel", "support"
 """Kinds of the files with the search's model, and with the best tree and all its labels."""
 
 
-class Supports(Value):
-    """What is asked for."""
+class SupportPlan(Value):
+    """Supports of the branches of the best tree: tests, and replicates of either bootstrap."""
 
     tests: LocalTests | None = None
-    bootstrap: Wanted | None = None
-    ultrafast: WantedUltrafast | None = None
+    bootstrap: BootstrapPlan | None = None
+    ultrafast: UltrafastPlan | None = None
+
+    @classmethod
+    def asked_by(cls, options: SearchOptions) -> SupportPlan:
+        """The plan of these options.
+
+        Raises:
+            InputError: a number is no such number, or something does not go together.
+        """
+        tests, ultrafast = LocalTests.asked_by(options), UltrafastPlan.asked_by(options)
+        support_kinds(options.metric)
+        if options.bootstrap is None:
+            return cls(tests, None, ultrafast)
+        return cls(tests, BootstrapPlan.of(options.bootstrap, options.metric, "--bootstrap"), None)
 
     @property
     def kinds(self) -> list[str]:
@@ -125,8 +142,8 @@ class Draw(Protocol):
 
 
 @dataclass
-class Drawn:
-    """What was found."""
+class SupportResult:
+    """Supports of the best tree."""
 
     newick: str
     """The best tree with every label but those of a second metric."""
@@ -144,12 +161,14 @@ class Drawn:
 class Replicate(Protocol):
     """Searches for bootstrap replicates."""
 
-    def __call__(self, wanted: Wanted, newick: str) -> tuple[dict[str, str], list[SupportsDrawn]]:
+    def __call__(
+        self, plan: BootstrapPlan, newick: str
+    ) -> tuple[dict[str, str], list[SupportsDrawn]]:
         """The texts of all files, and the supports, behind the labels of this tree."""
 
 
 def draw_supports(
-    asked: Supports,
+    plan: SupportPlan,
     ready: TreeSearch,
     found: Found,
     seed: int,
@@ -157,15 +176,15 @@ def draw_supports(
     replicate: Replicate,
     emit: Emit,
     keep: Callable[[Mapping[str, str]], object] = lambda _: None,
-) -> Drawn:
+) -> SupportResult:
     """Compute what was asked for, tell of it, and keep it: what follows may take days.
 
     keep  writes texts by kind of file
     """
     problem = ready.problem
-    drawn = Drawn(draw(found.mean_tree))
-    if asked.tests and len(problem.taxa) >= MIN_TAXA:
-        tested = asked.tests.of(
+    drawn = SupportResult(draw(found.mean_tree))
+    if plan.tests and len(problem.taxa) >= MIN_TAXA:
+        tested = plan.tests.of(
             ready.computation.exact, found.tree, found.model, problem.groups, seed
         )
         drawn.newick = draw(found.mean_tree, tested.labels())
@@ -174,11 +193,11 @@ def draw_supports(
             emit(event)
         drawn.texts = {SUPPORT: drawn.newick + "\n", BRANCHES: tested.table(problem.taxa)}
         keep(drawn.texts)
-    if asked.ultrafast and len(ready.distinct.kept) >= MIN_TAXA:
-        drawn.add(*ultrafast_texts(asked.ultrafast, ready, found, drawn.newick, seed, emit))
+    if plan.ultrafast and len(ready.distinct.kept) >= MIN_TAXA:
+        drawn.add(*ultrafast_texts(plan.ultrafast, ready, found, drawn.newick, seed, emit))
         keep(drawn.texts)
-    if asked.bootstrap:
-        drawn.add(*replicate(asked.bootstrap, drawn.newick))
+    if plan.bootstrap:
+        drawn.add(*replicate(plan.bootstrap, drawn.newick))
     return drawn
 
 
@@ -215,110 +234,79 @@ OF_OTHERS = (
 """Kinds of files that go with an older search, unless a command has left them that leaves these."""
 
 
-class SearchRequest(Request, kw_only=True):
-    """``mltree search``."""
-
-    seed: int
-    merge: bool = False
-    """Whether parts are put together where models are chosen."""
-    tree: str | None
-    preset: str
-    nni_only: bool
-    constraint: str | None
-    outgroup: str | None
-    collapse: float | None
-    supports: Supports
-    """Of the branches of the best tree."""
-    report: bool
-    """Whether the result is drawn as a page as well."""
-    site_rates: bool = False
-    """Whether the rates of sites are written; those of +PSR are."""
-    notes: tuple[str, ...] = ()
-    """What is told of it when it begins."""
-
-    @property
-    def chooses(self) -> bool:
-        """Whether the models are to be chosen."""
-        return is_choice(self.model)
-
-    @property
-    def finds_site_rates(self) -> bool:
-        """They are found between its rounds."""
-        return True
-
-    @property
-    def settings(self) -> SearchSettings:
-        """The preset's, with the user's changes."""
-        settings = preset(self.preset)
-        return settings.nni_only() if self.nni_only else settings
-
-    @property
-    def inputs(self) -> list[str]:
-        """What may name files, beside the alignment and the model."""
-        return [self.tree or "", self.constraint or ""]
-
-    @property
-    def kinds(self) -> list[str]:
-        """Kinds of the output files beside the best tree and its model.
-
-        Raises:
-            InputError: there is no such metric.
-        """
-        frequencies = [SITE_FREQUENCIES] if self.site_frequencies.guide else []
-        return [*self.supports.kinds, *frequencies]
-
-    def expect(self, problem: Problem) -> None:
-        """Make sure that taxa, trees and the constraint are those of the data."""
-        _outgroup(self.outgroup, problem.taxa)
-        groups = read_constraint(self.constraint, problem.taxa) if self.constraint else None
-        if self.tree is not None:
-            expect_starts(self.tree, problem.taxa, groups)
-        if self.merge and self.chooses:
-            check_mergeable(problem)
-        if self.site_rates and not self.chooses:
-            check_rates(problem.model)
+def search_settings(options: SearchOptions) -> SearchSettings:
+    """The preset's, with the user's changes."""
+    settings = preset(options.preset)
+    return settings.nni_only() if options.moves == "nni" else settings
 
 
-class Searched(NamedTuple):
-    """What a search has found and written."""
+def _expect(options: SearchOptions, problem: Problem) -> None:
+    """Make sure that taxa, trees and the constraint are those of the data."""
+    _outgroup(options.outgroup, problem.taxa)
+    constraint = options.constraint
+    groups = read_constraint(constraint, problem.taxa) if constraint else None
+    if options.tree is not None:
+        expect_starts(options.tree, problem.taxa, groups)
+    if options.merge and options.chooses:
+        check_mergeable(problem)
+    if options.site_rates and not options.chooses:
+        check_rates(problem.model)
+
+
+def load_for_search(options: SearchOptions, emit: Emit, source: Source | None = None) -> Problem:
+    """Read the data of a search; see :func:`.request.load`."""
+    return load(options, emit, source, expect=partial(_expect, options), site_rates=True)
+
+
+def _kinds(options: SearchOptions) -> list[str]:
+    """Kinds of the output files beside the best tree and its model."""
+    frequencies = [SITE_FREQUENCIES] * (options.guide_tree is not None)
+    return [*SupportPlan.asked_by(options).kinds, *frequencies]
+
+
+class SearchOutcome(NamedTuple):
+    """A search that has ended."""
 
     ready: TreeSearch
     found: Found
-    drawn: Drawn
-    """Its supports."""
+    supports: SupportResult
 
 
-def run_search(request: SearchRequest, reporter: Reporter) -> Searched:
-    """Search, show the result, write the files."""
-    outputs = request.outputs
-    if request.merge and not request.chooses:
+def run_search(
+    options: SearchOptions, reporter: Reporter, notes: Sequence[str] = ()
+) -> SearchOutcome:
+    """Search, show the result, write the files; ``notes``: told when it begins."""
+    plan, outputs = SupportPlan.asked_by(options), options.outputs
+    if options.merge and not options.chooses:
         raise InputError("--merge goes with --model auto", hint="or `mltree model --merge`")
-    models = choice_kinds(has_parts=True) if request.chooses else ()
-    every = (EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, *models, *request.kinds)
-    outputs.check((LOG, REPORT, *every), [*request.files, *request.inputs])
+    models = choice_kinds(has_parts=True) if options.chooses else ()
+    kinds = _kinds(options)
+    every = (EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, *models, *kinds)
+    outputs.check((LOG, REPORT, *every), options.inputs)
     expect_record(outputs.path(EVENTS))
     held = {*every, *OF_THE_TREE, BRANCHES} - {REPORT}  # a report may be drawn at any time
     with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
-        resumes = not request.redo and is_there(outputs.path(CHECKPOINT))
+        resumes = not options.redo and is_there(outputs.path(CHECKPOINT))
         if not resumes:
-            outputs.claim((*RESULTS, *request.kinds, *LOCI_KINDS), request.redo)
-        return _search(request, log, resumes, reporter)
+            outputs.claim((*RESULTS, *kinds, *LOCI_KINDS), options.redo)
+        reporter(RunStarted(__version__, options.line, options.seed))
+        for note in notes:
+            reporter(Notice(note))
+        return _search(options, plan, log, resumes, reporter)
 
 
-def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Reporter) -> Searched:
+def _search(
+    options: SearchOptions, plan: SupportPlan, log: RunLog, resumes: bool, reporter: Reporter
+) -> SearchOutcome:
     """All of it, once the prefix is the run's own."""
-    outputs = request.outputs
-    problem = _begin(request, reporter)
-    if request.chooses:
-        problem = chosen(problem, request, request.seed, request.merge, reporter)
+    outputs = options.outputs
+    problem = load_for_search(options, reporter)
+    if options.chooses:
+        problem = chosen(problem, options, reporter)
     taxa = problem.taxa
-    outgroup = _outgroup(request.outgroup, taxa)
+    outgroup = _outgroup(options.outgroup, taxa)
     layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
-    ready = prepare_search(
-        problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
-        constraint=request.constraint, kept=layouts,
-        afterwards=request.supports.afterwards, emit=reporter,
-    )  # fmt: skip
+    ready = _prepared(options, plan, problem, reporter, layouts)
     computation = ready.computation
     checkpoint = Checkpoint(
         outputs.path(CHECKPOINT),
@@ -328,18 +316,17 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     )
 
     def draw(tree: Tree, labels: Mapping[int, str] | None = None) -> str:
-        return write_newick(tree, taxa, outgroup=outgroup, collapse=request.collapse, labels=labels)
+        return write_newick(tree, taxa, outgroup=outgroup, collapse=options.collapse, labels=labels)
 
     run = Run.of(
-        "search", request, problem, computation, reporter, kind=RESULT, record=EVENTS,
-        inputs=request.inputs,
-        resolved={"tree": request.tree or _asked(ready.starts)},
+        "search", options, problem, computation, reporter, kind=RESULT, record=EVENTS,
+        resolved={"tree": options.tree or _asked(ready.starts)},
         starts=[start.origin for start in ready.starts],
-        nni_only=request.nni_only,
-        seed=request.seed,
-        supports=request.supports.cited,
+        nni_only=options.moves == "nni",
+        seed=options.seed,
+        supports=plan.cited,
     )  # fmt: skip
-    if request.chooses:
+    if options.chooses:
         run.methods = replace(run.methods, criterion=NAMES[criterion_of(outputs.path(TABLE))])
     if resumes:
         checkpoint.load(problem.model)  # one of another search ends the run before it writes
@@ -349,45 +336,92 @@ def _search(request: SearchRequest, log: RunLog, resumes: bool, reporter: Report
     if not resumes:
         outputs.remove(CHECKPOINT)
         outputs.remove(LAST)
-        if request.supports.bootstrap:
+        if plan.bootstrap:
             drop_replicates(outputs)
         outputs.write({START: ready.start_text + "\n"})
-    with parting(partial(_leave, request, checkpoint, lambda tree: draw(ready.whole(tree)), log)):
+    with parting(partial(_leave, options, checkpoint, lambda tree: draw(ready.whole(tree)), log)):
         settings = ready.settings
         patience = settings.perturbation.patience
         reporter(SearchPlanned(len(ready.starts), len(settings.phases), patience))
         found = ready.run(run, checkpoint, here())
-        if request.outgroup and facing(found.tree, outgroup) is None:
+        if options.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
-        drawn, result = _deliver(request, run, ready, found, draw, log)
-        if request.report:
-            page = write_report(outputs, reporter, alignment=request.alignment)
+        supports, result = _deliver(options, plan, run, ready, found, draw, log)
+        if options.report:
+            page = write_report(outputs, reporter, alignment=options.alignment)
             reporter.say(f"Wrote {page}")
             result["files"][REPORT] = str(page)
         reporter.finish("search", result)
-        return Searched(ready, found, drawn)
+        return SearchOutcome(ready, found, supports)
 
 
-def _begin(request: SearchRequest, reporter: Reporter) -> Problem:
-    """Tell what is done, and read the data."""
-    reporter(RunStarted(__version__, request.command, request.seed))
-    for note in request.notes:
-        reporter(Notice(note))
-    return request.load(reporter)
+def _prepared(
+    options: SearchOptions,
+    plan: SupportPlan,
+    problem: Problem,
+    emit: Emit,
+    kept: KeptLayouts | None = None,
+) -> TreeSearch:
+    """The search that the options ask for, ready to run; ``kept``: a checkpoint's layouts."""
+    return prepare_search(
+        problem, search_settings(options), options.resources, seed=options.seed,
+        starts=options.tree, constraint=options.constraint, kept=kept, afterwards=plan.afterwards,
+        emit=emit,
+    )  # fmt: skip
 
 
-def _stale(request: SearchRequest, texts: Mapping[str, str]) -> list[str]:
+def search_in_memory(options: SearchOptions, emit: Emit, source: Source) -> SearchOutcome:
+    """Search as ``mltree search`` does, without a file.
+
+    Raises:
+        MltreeError: the data, the model, a tree or the device cannot be used.
+    """
+    plan = SupportPlan.asked_by(options)
+    if options.merge and not options.chooses:
+        raise InputError("merge=True goes with model='auto'", hint="or mltree.model")
+    problem = load_for_search(options, emit, source)
+    if options.chooses:
+        problem = scheme_of(problem, options, emit).under_best
+    ready = _prepared(options, plan, problem, emit)
+    found = ready.run(emit)
+    taxa = ready.problem.taxa
+    outgroup = _outgroup(options.outgroup, taxa)
+
+    def draw(tree: Tree, labels: Mapping[int, str] | None = None) -> str:
+        return write_newick(tree, taxa, outgroup=outgroup, collapse=options.collapse, labels=labels)
+
+    def replicate(plan: BootstrapPlan, newick: str) -> tuple[dict[str, str], list[SupportsDrawn]]:
+        model = found.per_site or _as_written(options, found.model, ready.problem, source)
+        settings = replicate_settings(options.moves == "nni")
+        bootstrap = bootstrap_after(ready, model, settings, options.seed)
+        return replicated_in_memory(bootstrap, plan, newick, emit)
+
+    supports = draw_supports(plan, ready, found, options.seed, draw, replicate, emit)
+    return SearchOutcome(ready, found, supports)
+
+
+def _as_written(
+    options: SearchOptions, model: PartitionModel, problem: Problem, source: Source
+) -> PartitionModel:
+    """The model with the digits of its file, under which a command's replicates are searched."""
+    if problem.data is not None:
+        return model
+    text = model_text(model, problem).strip()
+    return read_problem(source, text, options.data_type, options.linkage).model
+
+
+def _stale(options: SearchOptions, texts: Mapping[str, str]) -> list[str]:
     """Kinds of an older run's files that are to go once results of these texts are written.
 
     There are some where --redo was asked for, now or before this run was stopped: then another tree
     is replaced.
     """
-    outputs = request.outputs
+    outputs = options.outputs
     old = [kind for kind in (TREE, MODEL) if is_there(outputs.path(kind))]
-    if not request.redo and all(outputs.holds(kind, texts[kind]) for kind in old):
+    if not options.redo and all(outputs.holds(kind, texts[kind]) for kind in old):
         return []
-    inputs = [*request.files, *request.inputs]
-    asked = {*request.kinds, *(choice_kinds(has_parts=True) if request.chooses else ())}
+    inputs = options.inputs
+    asked = {*_kinds(options), *(choice_kinds(has_parts=True) if options.chooses else ())}
     kinds = [*OF_THE_TREE]
     for own, traces in OF_OTHERS:
         is_others = any(is_there(outputs.path(trace)) for trace in traces)
@@ -396,47 +430,52 @@ def _stale(request: SearchRequest, texts: Mapping[str, str]) -> list[str]:
 
 
 def _deliver(
-    request: SearchRequest, run: Run, ready: TreeSearch, found: Found, draw: Draw, log: RunLog
-) -> tuple[Drawn, dict[str, Any]]:
+    options: SearchOptions,
+    plan: SupportPlan,
+    run: Run,
+    ready: TreeSearch,
+    found: Found,
+    draw: Draw,
+    log: RunLog,
+) -> tuple[SupportResult, dict[str, Any]]:
     """Compute the supports, write all files, show the result; returns both."""
-    outputs, problem = request.outputs, ready.problem
+    outputs, problem = options.outputs, ready.problem
     newick = draw(found.mean_tree)
     texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
     more = {PART_TREES: part_trees(found, problem), RATES: ""}
-    if request.site_rates or found.per_site:
+    if options.site_rates or found.per_site:
         more[RATES] = site_rates(ready.computation.exact, found, problem)
     texts |= {kind: text for kind, text in more.items() if text}
-    if request.site_frequencies.guide is not None:
+    if options.guide_tree is not None:
         texts |= frequencies_file(problem)
-    old = _stale(request, texts)
+    old = _stale(options, texts)
     spent = [LAST, *(more.keys() - texts.keys())]
-    if not request.supports.bootstrap:
+    if not plan.bootstrap:
         spent.append(CHECKPOINT)
-    drawn = Drawn(newick)
-    if request.supports.kinds:
+    supports = SupportResult(newick)
+    if plan.kinds:
         outputs.replace(texts, old)
-        replicate = partial(_replicates, request, ready, log, run, found)
-        drawn = draw_supports(
-            request.supports, ready, found, request.seed, draw, replicate,
-            run.reporter, run.keep,
-        )  # fmt: skip
-        run.support, run.supports = drawn.newick, support_facts(drawn.told)
-        texts |= drawn.texts
+        replicate = partial(_replicates, options, ready, log, run, found)
+        supports = draw_supports(
+            plan, ready, found, options.seed, draw, replicate, run.reporter, run.keep
+        )
+        run.support, run.supports = supports.newick, support_facts(supports.told)
+        texts |= supports.texts
     else:
         spent += [kind for kind in old if kind != RESULT]
-    models = choice_kinds(has_parts=problem.data is not None) if request.chooses else ()
+    models = choice_kinds(has_parts=problem.data is not None) if options.chooses else ()
     run.files += map(outputs.path, (START, *models))
     run.deliver(found, newick, texts, spent)
-    return drawn, run.conclude(found, newick)
+    return supports, run.conclude(found, newick)
 
 
 def _replicates(
-    request: SearchRequest,
+    options: SearchOptions,
     ready: TreeSearch,
     log: RunLog,
     run: Run,
     found: Found,
-    wanted: Wanted,
+    plan: BootstrapPlan,
     newick: str,
 ) -> tuple[dict[str, str], list[SupportsDrawn]]:
     """The bootstrap that follows, under the model as the search has written it.
@@ -444,19 +483,18 @@ def _replicates(
     So ``mltree bootstrap`` can add to it, given that file. Under rates of sites, which no file has,
     the search itself can.
     """
-    written = str(request.outputs.path(MODEL))
-    linkage = Linkage(request.linkage)
+    written = str(options.outputs.path(MODEL))
     model = found.per_site or (
-        read_problem(request.alignment, written, request.datatype, linkage).model
+        read_problem(options.alignment, written, options.data_type, options.linkage).model
     )
-    settings = replicate_settings(request.nni_only)
-    bootstrap = bootstrap_after(ready, model, settings, request.seed)
+    settings = replicate_settings(options.moves == "nni")
+    bootstrap = bootstrap_after(ready, model, settings, options.seed)
     best, before = read_labelled(newick)
-    with Journal(request.outputs.path(JOURNAL)) as journal:
-        if share_replicates(request, wanted.left(journal), len(ready.problem.taxa)):
+    with Journal(options.outputs.path(JOURNAL)) as journal:
+        if share_replicates(options, plan.left(journal), len(ready.problem.taxa)):
             run.reporter(Notice(here().text))
         texts, told, outcome = replicated(
-            bootstrap, wanted, journal, best, request, log, run.reporter, before
+            bootstrap, plan, journal, best, options, log, run.reporter, before
         )
     run(finished(outcome))
     return texts, told
@@ -471,7 +509,7 @@ def _asked(starts: Sequence[StartingTree]) -> str:
 
 
 def _leave(
-    request: SearchRequest, checkpoint: Checkpoint, draw: Callable[[Tree], str], log: RunLog
+    options: SearchOptions, checkpoint: Checkpoint, draw: Callable[[Tree], str], log: RunLog
 ) -> Farewell:
     """Save what a search has found, in another thread than its own, and say how it goes on."""
     state = checkpoint.kept
@@ -480,14 +518,14 @@ def _leave(
     said = []
     try:
         checkpoint.save(state)
-        without = " without --redo" if request.redo else ""
+        without = " without --redo" if options.redo else ""
         said.append(f"the same command{without} goes on from here")
     except InputError as error:
         said.append(error.message)
     if np.isfinite(state.best.lnl):
         text = draw(state.best.tree) + "\n"
         try:
-            (path,) = request.outputs.write({LAST: text})
+            (path,) = options.outputs.write({LAST: text})
             said.append(f"the best tree so far, lnL {state.best.lnl:.3f}, is in {path}")
         except InputError as error:
             said += [error.message, text.strip()]
@@ -500,8 +538,8 @@ def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:
     if names is None:
         return [0]
     index = {taxon: tip for tip, taxon in enumerate(taxa)}
-    wanted = [name.strip() for name in names.split(",")]
-    for name in wanted:
+    members = [name.strip() for name in names.split(",")]
+    for name in members:
         if name not in index:
             raise InputError(f"outgroup: {name!r} is not in the alignment", taxon=name)
-    return [index[name] for name in wanted]
+    return [index[name] for name in members]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree import __version__
+from mltree.analyses.options import SimulateOptions
 from mltree.data.alignments import MIN_TAXA, Alignment, read_alignment, refuse_few
 from mltree.data.alphabet import Alphabet
 from mltree.data.patterns import compress
@@ -163,63 +164,32 @@ SHAPES = {"uniform": uniform_tree, "yule": yule_tree}
 """Random trees by name."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulationRequest:
-    """What is to be simulated."""
-
-    out: str
-    model: str
-    tree: str | None
-    """Newick file; a random tree where None."""
-    shape: str
-    """Of a random tree: a name of :data:`SHAPES`."""
-    taxa: int | None
-    """Of a random tree."""
-    mean_length: float
-    """Of its branches, expected substitutions per site."""
-    true_tree: str | None
-    """Where to write the tree."""
-    sites: int | None
-    unique: int | None
-    """How many distinct columns there are to be, instead of ``sites``."""
-    gaps_from: str | None
-    frequencies_from: str | None
-    """The alignment in which frequencies (+FC) are counted."""
-    seed: int
-    file_format: str | None
-    """A name of :data:`mltree.data.writing.FORMATS`; by the name of ``out`` where None."""
-    redo: bool
-    command: str
-
-
-def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
+def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
     """Simulate an alignment and write it, with its tree where asked for.
 
     Raises:
         InputError: the tree, the gaps or the sizes cannot be used, or a file cannot be written.
         ModelError: the model cannot be used.
     """
-    file_format = request.file_format or format_of(request.out)
-    out = Path(request.out)
-    true_tree = None if request.true_tree is None else Path(request.true_tree)
+    file_format = options.file_format or format_of(options.out)
+    out = Path(options.out)
+    true_tree = None if options.true_tree is None else Path(options.true_tree)
     written = [out] if true_tree is None else [out, true_tree]
-    files_read = (request.tree, request.gaps_from, request.frequencies_from)
-    inputs = [request.model, *(path or "" for path in files_read)]
-    claim_files(written, inputs, request.redo)
-    reporter(RunStarted(__version__, request.command, request.seed))
-    model = _model(request.model, request.frequencies_from)
+    claim_files(written, options.inputs, options.redo)
+    reporter(RunStarted(__version__, options.line, options.seed))
+    model = _model(options.model, options.frequencies_from)
     if isinstance(model.heterogeneity, SiteRates):
         raise ModelError("+PSR has no rates before there are data", hint="use +G4{0.5}")
     arrays = model.arrays()
     reporter(Notice(f"evolves under {format_model(model)}"))
-    _refuse_large(request)
-    rng = np.random.default_rng(request.seed)
-    real = None if request.gaps_from is None else read_alignment(request.gaps_from)
+    _refuse_large(options)
+    rng = np.random.default_rng(options.seed)
+    real = None if options.gaps_from is None else read_alignment(options.gaps_from)
     width = model.alphabet.width
-    count = _count(request, None if real is None else real.n_sites // width)
-    tree, taxa = _tree(request, rng, reporter)
+    count = _count(options, None if real is None else real.n_sites // width)
+    tree, taxa = _tree(options, rng, reporter)
     is_gap = None if real is None else gaps_like(real, taxa, count * width)
-    evolve = sites if request.unique is None else distinct_sites
+    evolve = sites if options.unique is None else distinct_sites
     characters = letters(evolve(tree, arrays, count, rng), model.alphabet)
     if is_gap is not None:
         characters[is_gap] = ord("-")
@@ -227,27 +197,27 @@ def run_simulate(request: SimulationRequest, reporter: Reporter) -> None:
     contents = {out: gzip.compress(text, mtime=0) if out.suffix == ".gz" else text}
     if true_tree is not None:
         contents[true_tree] = (write_newick(tree, taxa) + "\n").encode()
-    claim_files(written, inputs, request.redo)  # once more: another command may have been quicker
+    claim_files(written, options.inputs, options.redo)  # once more: another may be quicker
     write_together(contents)
     reporter(AlignmentWritten(str(out), file_format, *characters.shape))
     if true_tree is not None:
         reporter(TreesWritten(str(true_tree), 1, len(taxa)))
-    files = {"out": request.out} | ({"true_tree": str(true_tree)} if true_tree else {})
-    values = {"seed": request.seed, "taxa": len(taxa), "sites": characters.shape[1]}
-    result = command_result("simulate", request.command, values, files, inputs, reporter)
+    files = {"out": options.out} | ({"true_tree": str(true_tree)} if true_tree else {})
+    values = {"seed": options.seed, "taxa": len(taxa), "sites": characters.shape[1]}
+    result = command_result("simulate", options.line, values, files, options.inputs, reporter)
     reporter.finish("simulate", result)
 
 
-def _refuse_large(request: SimulationRequest) -> None:
+def _refuse_large(options: SimulateOptions) -> None:
     """Make sure that the memory holds what is asked for; raises InputError."""
-    taxa = request.taxa or 1
-    told = request.sites if request.unique is None else request.unique
+    taxa = options.taxa or 1
+    told = options.sites if options.unique is None else options.unique
     count = 1 if told is None else told
     if count < 1:
         raise InputError(f"{count} sites are no alignment", hint="--sites 1000")
     needed, room = taxa * (TAXON_BYTES + CHARACTER_BYTES * count), host_memory()
     if needed > room or taxa > MOST_TAXA:
-        size = f"{taxa:,} taxa, {count:,} sites" if request.taxa else f"{count:,} sites"
+        size = f"{taxa:,} taxa, {count:,} sites" if options.taxa else f"{count:,} sites"
         raise InputError(
             f"{size} take some {needed >> 20:,} MiB of memory, and there are {room >> 20:,} MiB",
             hint="fewer of them, please",
@@ -264,33 +234,33 @@ def _model(text: str, alignment_path: str | None) -> Model:
 
 
 def _tree(
-    request: SimulationRequest, rng: np.random.Generator, reporter: Reporter
+    options: SimulateOptions, rng: np.random.Generator, reporter: Reporter
 ) -> tuple[Tree, tuple[str, ...]]:
     """The tree along which sequences evolve, and its taxa."""
-    if request.tree is None:
-        if request.taxa is None:
+    if options.tree is None:
+        if options.taxa is None:
             raise InputError("--tree or --taxa is missing", hint="--taxa 50 draws a random tree")
-        if request.taxa < MIN_TAXA:
-            raise InputError(f"a tree needs at least {MIN_TAXA} taxa, not {request.taxa}")
-        drawn = SHAPES[request.shape](request.taxa, request.mean_length, rng)
-        return drawn, tuple(f"T{number}" for number in range(1, request.taxa + 1))
-    if request.taxa is not None:
+        if options.taxa < MIN_TAXA:
+            raise InputError(f"a tree needs at least {MIN_TAXA} taxa, not {options.taxa}")
+        drawn = SHAPES[options.random_tree](options.taxa, options.mean_length, rng)
+        return drawn, tuple(f"T{number}" for number in range(1, options.taxa + 1))
+    if options.taxa is not None:
         raise InputError("--tree has its taxa: --taxa is for random trees")
-    taxa = read_clades(request.tree).taxa
-    refuse_few(taxa, request.tree)
-    tree, notices = read_newick(request.tree, taxa)
+    taxa = read_clades(options.tree).taxa
+    refuse_few(taxa, options.tree)
+    tree, notices = read_newick(options.tree, taxa)
     for notice in notices:
-        reporter(Notice(f"{request.tree}: {notice}"))
+        reporter(Notice(f"{options.tree}: {notice}"))
     return tree, taxa
 
 
-def _count(request: SimulationRequest, real_sites: int | None) -> int:
+def _count(options: SimulateOptions, real_sites: int | None) -> int:
     """Sites: as many as asked for, or as the alignment has that gaps are taken from."""
-    if request.unique is not None:
-        if request.sites is not None:
+    if options.unique is not None:
+        if options.sites is not None:
             raise InputError("--sites and --unique exclude each other")
-        return request.unique
-    count = real_sites if request.sites is None else request.sites
+        return options.unique
+    count = real_sites if options.sites is None else options.sites
     if count is None:
         raise InputError("--sites is missing", hint="or --gaps-from, which has as many as it has")
     return count

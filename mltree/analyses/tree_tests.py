@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import compress
 
 import numpy as np
 
 from mltree import __version__
-from mltree.analyses.evaluate import FitRequest, fitted
+from mltree.analyses.evaluate import fitted
+from mltree.analyses.options import (
+    BranchTestOptions,
+    SearchOptions,
+    SiteLnlOptions,
+    TestOptions,
+    TreeTestOptions,
+)
 from mltree.data.patterns import Patterns
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
@@ -18,7 +26,7 @@ from mltree.report.progress import Reporter
 from mltree.runs.computation import Afterwards, Computation, Found, open_computation
 from mltree.runs.demand import Rows
 from mltree.runs.problem import Problem
-from mltree.runs.request import finish
+from mltree.runs.request import finish, load
 from mltree.runs.steps import FIXED_TOPOLOGY
 from mltree.runs.trees import check_possible, read_tree, tell_mended
 from mltree.supports.branch_tests import BranchTests, local_tests
@@ -57,13 +65,35 @@ RESAMPLED = ("SH-aLRT", "LBP")
 """Those whose supports are shares of replicates."""
 
 
+MOST_RESAMPLINGS = 1_000_000
+"""More is a slip of the finger."""
+
+
 class LocalTests(Value):
-    """What is asked for."""
+    """Tests of branches, and their resamplings."""
 
     names: tuple[str, ...]
     """Values of :data:`BRANCH_TESTS`, in that order."""
     replicates: int
     """Resamplings for SH-aLRT and LBP."""
+
+    @classmethod
+    def asked_by(cls, options: SearchOptions) -> LocalTests | None:
+        """The tests that a search shall do; where two resample, the larger number is for both.
+
+        Raises:
+            InputError: a number of resamplings is no such number.
+        """
+        for option, number in (("--sh-alrt", options.sh_alrt), ("--lbp", options.lbp)):
+            if number is not None and not 1 <= number <= MOST_RESAMPLINGS:
+                hint = "--alrt is the parametric test" if number == 0 else "1000 is usual"
+                bounds = f"between 1 and {MOST_RESAMPLINGS:,} resamplings, please"
+                raise InputError(f"{option} {number}: {bounds}", hint=hint)
+        asked = (
+            options.sh_alrt is not None, options.lbp is not None, options.alrt, options.abayes,
+        )  # fmt: skip
+        names = tuple(compress(BRANCH_TESTS.values(), asked))
+        return cls(names, max(options.sh_alrt or 1, options.lbp or 1)) if names else None
 
     @property
     def replicates_by_name(self) -> dict[str, int | None]:
@@ -177,68 +207,50 @@ CONTENDERS = 8
 TREE_TESTS = dict(zip(("bp", "kh", "sh", "wkh", "wsh", "elw", "au"), TESTS, strict=True))
 
 
-class _TestRequest(FitRequest, kw_only=True):
-    tests: str
-    replicates: int
-    seed: int
-
-
-class BranchTestRequest(_TestRequest, kw_only=True):
-    """``mltree alrt``."""
-
-    tree: str
-
-
-class TreeTestRequest(_TestRequest, kw_only=True):
-    """``mltree test``."""
-
-    trees: str
-
-
-def run_alrt(request: BranchTestRequest, reporter: Reporter) -> None:
+def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
     """Test the branches of a tree, show what was found, write the files.
 
     Raises:
         InputError: the tree has no branch that there are tests of.
     """
-    chosen = tuple(_choice(request.tests, BRANCH_TESTS))
-    outputs = request.outputs
-    kinds, inputs = (SUPPORTS, BRANCHES, "alrt.json"), [*request.files, request.tree]
-    with outputs.taken(kinds, request.redo, inputs):
-        reporter(RunStarted(__version__, request.command, request.seed))
-        problem = request.load(reporter)
-        tree = read_tree(request.tree, problem, reporter)
+    chosen = tuple(_choice(options.tests, BRANCH_TESTS))
+    outputs = options.outputs
+    kinds, inputs = (SUPPORTS, BRANCHES, "alrt.json"), options.inputs
+    with outputs.taken(kinds, options.redo, inputs):
+        reporter(RunStarted(__version__, options.line, options.seed))
+        problem = load(options, reporter)
+        tree = read_tree(options.tree, problem, reporter)
         count, inner = len(testable(tree)), len(tree.inner_edges)
         if not count:
             hint = "tests take an inner branch with two others at either end"
-            raise InputError("the tree has no branch to test", file=request.tree, hint=hint)
+            raise InputError("the tree has no branch to test", file=options.tree, hint=hint)
         if count < inner:
             reporter(
                 Notice(f"{inner - count} of {inner} inner branches end at polytomies: no tests")
             )
-        before = _labels(request.tree, tree, problem.taxa)
-        computation = open_computation(problem, request.resources, reporter)
-        found = _fitted(request, problem, computation, tree, reporter)
-        tested = LocalTests(chosen, request.replicates).of(
-            computation.exact, found.tree, found.model, problem.groups, request.seed
+        before = _labels(options.tree, tree, problem.taxa)
+        computation = open_computation(problem, options.resources, reporter)
+        found = _fitted(options, problem, computation, tree, reporter)
+        tested = LocalTests(chosen, options.replicates).of(
+            computation.exact, found.tree, found.model, problem.groups, options.seed
         )
         newick = write_newick(found.mean_tree, problem.taxa, labels=tested.labels(before))
         for event in tested.events(newick):
             reporter(event)
         texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
-        values = {"seed": request.seed, "branches": count, "means": tested.means, "tree": newick}
-        finish("alrt", request.command, outputs, texts, values, inputs, reporter)
+        values = {"seed": options.seed, "branches": count, "means": tested.means, "tree": newick}
+        finish("alrt", options.line, outputs, texts, values, inputs, reporter)
 
 
-def _loaded(request: _TestRequest, reporter: Reporter) -> Problem:
+def _loaded(options: TestOptions, reporter: Reporter) -> Problem:
     """The data and the models, of a kind that has tests.
 
     Raises:
         InputError: they are of several data types, or branch lengths are the parts' own.
     """
-    problem = request.load(reporter)
+    problem = load(options, reporter)
     if len(problem.groups) > 1:
-        raise InputError("these tests take data of one type", file=request.model)
+        raise InputError("these tests take data of one type", file=options.model)
     if problem.model.n_parts > 1 and problem.model.linkage == Linkage.UNLINKED:
         hint = "use --brlen scaled or linked"
         raise InputError("these tests take one length a branch", hint=hint)
@@ -246,19 +258,16 @@ def _loaded(request: _TestRequest, reporter: Reporter) -> Problem:
 
 
 def _fitted(
-    request: _TestRequest,
+    options: TestOptions,
     problem: Problem,
     computation: Computation,
     tree: Tree,
     reporter: Reporter,
 ) -> Found:
     """The tree and the model, optimised as far as was asked for."""
-    if not request.optimise_branches:
+    if options.no_opt_branches:
         check_possible(tree, problem.groups)
-    return fitted(
-        computation, tree, problem.model, reporter,
-        request.optimise_model, request.optimise_branches,
-    )  # fmt: skip
+    return fitted(computation, tree, problem.model, options, reporter)
 
 
 def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, str]:
@@ -280,47 +289,47 @@ def _labels(file: str, tree: Tree, taxa: Sequence[str]) -> dict[int, str]:
     }
 
 
-def run_test(request: TreeTestRequest, reporter: Reporter) -> None:
+def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
     """Test trees against each other, show the table, write the files.
 
     Raises:
         InputError: there are no two different trees.
     """
-    chosen = [] if request.tests == "all" else _choice(request.tests, TREE_TESTS)
-    outputs = request.outputs
-    kinds, inputs = (TABLE, TREES, "test.json"), [*request.files, request.trees]
-    with outputs.taken(kinds, request.redo, inputs):
-        reporter(RunStarted(__version__, request.command, request.seed))
-        problem = _loaded(request, reporter)
-        trees = _read(request, problem, reporter)
-        first = _first_of_their_kind(trees, by_lengths=not request.optimise_branches)
+    chosen = [] if options.tests == "all" else _choice(options.tests, TREE_TESTS)
+    outputs = options.outputs
+    kinds, inputs = (TABLE, TREES, "test.json"), options.inputs
+    with outputs.taken(kinds, options.redo, inputs):
+        reporter(RunStarted(__version__, options.line, options.seed))
+        problem = _loaded(options, reporter)
+        trees = _read(options, problem, reporter)
+        first = _first_of_their_kind(trees, by_lengths=options.no_opt_branches)
         different = [tree for tree, same in zip(trees, first, strict=True) if same is None]
         if len(different) < 2:
-            raise InputError("all trees are alike: there is nothing to compare", file=request.trees)
+            raise InputError("all trees are alike: there is nothing to compare", file=options.trees)
         computation = open_computation(
             problem,
-            request.resources,
+            options.resources,
             reporter,
             afterwards=Afterwards(rows=Rows(sites=len(different))),
         )
-        fitted = list(_fitted_trees(request, problem, computation, different, reporter))
+        fitted = list(_fitted_trees(options, problem, computation, different, reporter))
         weights, parts = problem.patterns.weights, problem.patterns.parts
         cases = [Case(found.model.arrays()) for found in fitted]
         rows = rows_of_trees(computation.exact, [found.tree for found in fitted], cases, weights)
         tested = tree_tests(
-            rows.lnl, rows.sites, rows.resampled, weights, parts, request.seed, request.replicates,
+            rows.lnl, rows.sites, rows.resampled, weights, parts, options.seed, options.replicates,
             chosen or TESTS,
         )  # fmt: skip
-        event = TreesTested(request.replicates, tuple(_verdicts(rows.lnl, tested, first)))
+        event = TreesTested(options.replicates, tuple(_verdicts(rows.lnl, tested, first)))
         reporter(event)
         text = "".join(write_newick(found.tree, problem.patterns.taxa) + "\n" for found in fitted)
         texts = {TABLE: "".join(_tree_lines(event)), TREES: text}
-        values = {"seed": request.seed, **asdict(event)}
-        finish("test", request.command, outputs, texts, values, inputs, reporter)
+        values = {"seed": options.seed, **asdict(event)}
+        finish("test", options.line, outputs, texts, values, inputs, reporter)
 
 
-def _read(request: TreeTestRequest, problem: Problem, reporter: Reporter) -> list[Tree]:
-    path = request.trees
+def _read(options: TreeTestOptions, problem: Problem, reporter: Reporter) -> list[Tree]:
+    path = options.trees
     read = read_newicks(path, problem.patterns.taxa)
     tell_mended(path, [notices for _, notices in read], reporter)
     reporter(TreesLoaded(path, len(read), problem.patterns.n_tips))
@@ -349,7 +358,7 @@ def _are_as_long(tree: Tree, other: Tree) -> bool:
 
 
 def _fitted_trees(
-    request: TreeTestRequest,
+    options: TreeTestOptions,
     problem: Problem,
     computation: Computation,
     trees: list[Tree],
@@ -357,17 +366,17 @@ def _fitted_trees(
 ) -> Iterator[Found]:
     """The trees under one model, optimised on the best of them, as far as was asked for."""
     settings = FIXED_TOPOLOGY.for_precision(computation.placement.is_exact)
-    best = _best(request, problem, computation.likelihood, trees, settings.first_smooth_epsilon)
-    found = _fitted(request, problem, computation, trees[best], reporter)
+    best = _best(options, problem, computation.likelihood, trees, settings.first_smooth_epsilon)
+    found = _fitted(options, problem, computation, trees[best], reporter)
     trees[best] = found.tree
     cases = [Case(found.model.arrays())] * len(trees)
-    if request.optimise_branches:
+    if not options.no_opt_branches:
         computation.exact.smooth(trees, cases, settings.final_smooth_epsilon)
     return (replace(found, tree=tree) for tree in trees)
 
 
 def _best(
-    request: TreeTestRequest,
+    options: TreeTestOptions,
     problem: Problem,
     likelihood: Likelihood,
     trees: Sequence[Tree],
@@ -378,7 +387,7 @@ def _best(
     Else, of those that are the best so, the one that is once their lengths are optimised.
     """
     cases = [Case(problem.model.arrays())] * len(trees)
-    if not request.optimise_branches:
+    if options.no_opt_branches:
         for tree in trees:
             check_possible(tree, problem.groups)
         return int(likelihood.log_likelihoods(trees, cases).argmax())
@@ -438,49 +447,42 @@ NAME_WIDTH = 10
 """Columns of a tree's name in IQ-TREE's files."""
 
 
-class SiteRequest(FitRequest, kw_only=True):
-    """``mltree sitelh``."""
-
-    trees: str
-    file_format: str
-    """A name of :data:`FORMATS`."""
-
-
-def run_sitelh(request: SiteRequest, reporter: Reporter) -> None:
+def run_sitelh(options: SiteLnlOptions, reporter: Reporter) -> None:
     """Compute the lnL of every site on every tree of a file, under the model of the first.
 
     Raises:
         InputError: the data or the trees cannot be used, or the file cannot be written.
         NumericalError: a tree whose lengths stay as they are has no likelihood.
     """
-    outputs = request.outputs
-    kind = FORMATS[request.file_format]
-    inputs = [*request.files, request.trees]
-    with outputs.taken([kind, RESULT], request.redo, inputs):
-        reporter(RunStarted(__version__, request.command))
-        problem = request.load(reporter)
-        read = read_newicks(request.trees, problem.taxa)
-        reporter(TreesLoaded(request.trees, len(read), len(problem.taxa)))
+    outputs = options.outputs
+    kind = FORMATS[options.file_format]
+    inputs = options.inputs
+    with outputs.taken([kind, RESULT], options.redo, inputs):
+        reporter(RunStarted(__version__, options.line))
+        problem = load(options, reporter)
+        read = read_newicks(options.trees, problem.taxa)
+        reporter(TreesLoaded(options.trees, len(read), len(problem.taxa)))
         for number, (tree, notices) in enumerate(read, 1):
             for notice in notices:
-                reporter(Notice(f"{request.trees}: tree {number}: {notice}"))
-            if not request.optimise_branches:
+                reporter(Notice(f"{options.trees}: tree {number}: {notice}"))
+            if options.no_opt_branches:
                 check_possible(tree, problem.groups)
-        computation = open_computation(problem, request.resources, reporter)
+        computation = open_computation(problem, options.resources, reporter)
         rows = []
         model = problem.model
         for number, (tree, _) in enumerate(read):
-            of_first = request.optimise_model and number == 0
-            found = fitted(computation, tree, model, reporter, of_first, request.optimise_branches)
+            keeps = options.no_opt_model or number > 0
+            fit = replace(options, no_opt_model=keeps)
+            found = fitted(computation, tree, model, fit, reporter)
             model = found.model
             by_pattern = computation.exact.site_log_likelihoods(found.tree, Case(model.arrays()))
             rows.append(problem.by_site(by_pattern))
         lnls = ", ".join(f"{row.sum():.4f}" for row in rows)
         reporter.say(f"lnL of the trees: {lnls}")
         values = {"model": model.text, "lnl": [float(row.sum()) for row in rows]}
-        texts = {kind: _TEXTS[request.file_format](rows)}
-        spent = [other for other in FORMATS.values() if other != kind] if request.redo else []
-        finish("sitelh", request.command, outputs, texts, values, inputs, reporter, spent)
+        texts = {kind: _TEXTS[options.file_format](rows)}
+        spent = [other for other in FORMATS.values() if other != kind] if options.redo else []
+        finish("sitelh", options.line, outputs, texts, values, inputs, reporter, spent)
 
 
 def _iqtree(rows: list[Float64]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +10,14 @@ from typing import Any
 import numpy as np
 
 from mltree import __version__
+from mltree.analyses.options import (
+    BootstopOptions,
+    ConcordanceOptions,
+    ConsensusOptions,
+    DistanceOptions,
+    SupportOptions,
+    TreesOptions,
+)
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import Patterns, compress
 from mltree.data.source import expect_file
@@ -44,7 +52,6 @@ from mltree.system.events import (
     SupportsDrawn,
     TreesLoaded,
 )
-from mltree.system.values import Value
 from mltree.tree.clades import (
     Clades,
     nested,
@@ -75,41 +82,34 @@ CONSENSUS_FILES = {
 DISTANCES = "rfDistances"
 
 
-class TreesRequest(Value, kw_only=True):
-    """What all of these commands need to know."""
+@contextmanager
+def _outputs(options: TreesOptions, beside: str, kinds: Sequence[str]) -> Iterator[Outputs]:
+    """Claim the output files against other commands.
 
-    trees: str
-    """Newick file."""
-    named_after: str
-    """The file beside which results lie where no prefix is given."""
-    prefix: str | None
-    redo: bool
-    command: str
-
-    @contextmanager
-    def outputs(self, kinds: Sequence[str], inputs: Iterable[str] = ()) -> Iterator[Outputs]:
-        """Claim the output files against other commands; ``inputs``: more files that are read."""
-        if self.prefix is None:
-            expect_file(self.named_after)
-        outputs = Outputs.of(self.prefix, self.named_after)
-        with outputs.taken(kinds, self.redo, [self.trees, self.named_after, *inputs]):
-            yield outputs
+    beside  the file that results lie beside where no prefix is given
+    """
+    if options.prefix is None:
+        expect_file(beside)
+    outputs = Outputs.of(options.prefix, beside)
+    with outputs.taken(kinds, options.redo, options.inputs):
+        yield outputs
 
 
-def run_support(request: TreesRequest, tree: str, metrics: str, reporter: Reporter) -> None:
+def run_support(options: SupportOptions, reporter: Reporter) -> None:
     """The supports of a tree's branches by other trees, drawn on it."""
-    kinds = support_kinds(metrics)
-    with request.outputs([*kinds, "support.json"], [tree]) as outputs:
-        reporter(RunStarted(__version__, request.command))
+    kinds, tree = support_kinds(options.metric), options.tree
+    with _outputs(options, tree, [*kinds, "support.json"]) as outputs:
+        reporter(RunStarted(__version__, options.line))
         target = first_tree(tree, reporter)
-        replicates = read_clades(request.trees, like=target, origin=tree)
-        reporter(_loaded(request.trees, replicates))
+        replicates = read_clades(options.trees, like=target, origin=tree)
+        reporter(_loaded(options.trees, replicates))
         texts, told = support_texts(target, replicates, kinds, reporter)
         values = {
             "trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": support_facts(told),
         }  # fmt: skip
-        spent = [kind for kind in SUPPORT_KINDS if kind not in texts] if request.redo else []
-        _finish("support", request, outputs, texts, values, reporter, [tree], spent)
+        spent = [kind for kind in SUPPORT_KINDS if kind not in texts] if options.redo else []
+        inputs = [options.trees, tree]
+        finish("support", options.line, outputs, texts, values, inputs, reporter, spent)
 
 
 def support_kinds(metrics: str) -> dict[str, str]:
@@ -167,22 +167,22 @@ def _supports(
     )
 
 
-def run_consensus(request: TreesRequest, kinds: str, reporter: Reporter) -> None:
+def run_consensus(options: ConsensusOptions, reporter: Reporter) -> None:
     """The consensus of trees, of each kind that is asked for."""
-    chosen = [
-        Consensus(kind) for kind in _choice(kinds, [kind.value for kind in Consensus], "--type")
-    ]
+    known = [kind.value for kind in Consensus]
+    chosen = [Consensus(kind) for kind in _choice(options.kind, known, "--type")]
     files = [CONSENSUS_FILES[kind] for kind in chosen]
-    with request.outputs([*files, "consensus.json"]) as outputs:
-        reporter(RunStarted(__version__, request.command))
-        trees = read_clades(request.trees)
-        reporter(_loaded(request.trees, trees))
+    with _outputs(options, options.trees, [*files, "consensus.json"]) as outputs:
+        reporter(RunStarted(__version__, options.line))
+        trees = read_clades(options.trees)
+        reporter(_loaded(options.trees, trees))
         texts, told = consensus_texts(trees, chosen, reporter)
         built = {event.kind: asdict(event) for event in told}
         values = {"trees": trees.n_trees, "taxa": trees.n_tips, "consensus": built}
         own = (CONSENSUS_FILES[Consensus.STRICT], CONSENSUS_FILES[Consensus.EXTENDED])
-        spent = [file for file in own if file not in texts] if request.redo else []
-        _finish("consensus", request, outputs, texts, values, reporter, spent=spent)
+        spent = [file for file in own if file not in texts] if options.redo else []
+        inputs = options.inputs
+        finish("consensus", options.line, outputs, texts, values, inputs, reporter, spent)
 
 
 def consensus_texts(
@@ -213,22 +213,21 @@ def _percent(count: Index, total: int) -> list[str]:
     return [str(percent) for percent in (200 * count + total) // (2 * total)]
 
 
-def run_rf(
-    request: TreesRequest, reference: str | None, weighted: bool, reporter: Reporter
-) -> None:
+def run_rf(options: DistanceOptions, reporter: Reporter) -> None:
     """Robinson-Foulds distances of all pairs of trees, or of all trees from a reference.
 
     Raises:
         InputError: there are not two trees, or a branch has no length to weigh it by.
     """
-    inputs = [] if reference is None else [reference]
-    with request.outputs([DISTANCES, "rf.json"], inputs) as outputs:
-        reporter(RunStarted(__version__, request.command))
-        trees = _compared(request.trees, reference, reporter)
-        event, text = _distances(trees, reference is None, weighted, request.trees)
+    reference = options.reference
+    with _outputs(options, options.trees, [DISTANCES, "rf.json"]) as outputs:
+        reporter(RunStarted(__version__, options.line))
+        trees = _compared(options.trees, reference, reporter)
+        event, text = _distances(trees, reference is None, options.weighted, options.trees)
         reporter(event)
         values = {"trees": trees.n_trees, "taxa": trees.n_tips, "distances": asdict(event)}
-        _finish("rf", request, outputs, {DISTANCES: text}, values, reporter, inputs)
+        texts, inputs = {DISTANCES: text}, options.inputs
+        finish("rf", options.line, outputs, texts, values, inputs, reporter)
 
 
 def _compared(file: str, reference: str | None, reporter: Reporter) -> Clades:
@@ -284,20 +283,21 @@ def _distances(
     return event, "".join(lines)
 
 
-def run_bootstop(trees: str, seed: int, cutoff: float, command: str, reporter: Reporter) -> None:
+def run_bootstop(options: BootstopOptions, reporter: Reporter) -> None:
     """Whether trees are enough replicates, asked after every so many of them.
 
     Raises:
         InputError: there are too few to be asked.
     """
-    reporter(RunStarted(__version__, command, seed))
+    trees, seed = options.trees, options.seed
+    reporter(RunStarted(__version__, options.line, seed))
     replicates = read_clades(trees)
     reporter(_loaded(trees, replicates))
     if replicates.n_trees < STEP:
         problem = f"too few trees to tell: it takes {STEP}, not {replicates.n_trees}"
         raise InputError(problem, file=trees)
     for count in range(STEP, replicates.n_trees + 1, STEP):
-        verdict = bootstop(split_table(replicates.part(0, count)), seed, cutoff)
+        verdict = bootstop(split_table(replicates.part(0, count)), seed, options.cutoff)
         reporter(verdict.event)
         if verdict.is_converged:
             break
@@ -307,7 +307,7 @@ def run_bootstop(trees: str, seed: int, cutoff: float, command: str, reporter: R
         "taxa": replicates.n_tips,
         "enough": verdict.replicates if verdict.is_converged else None,
     }
-    found = command_result("bootstop", command, values, {}, [trees], reporter)
+    found = command_result("bootstop", options.line, values, {}, [trees], reporter)
     reporter.finish("bootstop", found)
 
 
@@ -321,21 +321,6 @@ def first_tree(path: str, reporter: Reporter) -> Clades:
 
 def _loaded(path: str, trees: Clades) -> TreesLoaded:
     return TreesLoaded(path, trees.n_trees, trees.n_tips)
-
-
-def _finish(
-    command: str,
-    request: TreesRequest,
-    outputs: Outputs,
-    texts: dict[str, str],
-    values: Mapping[str, Any],
-    reporter: Reporter,
-    inputs: Sequence[str] = (),
-    spent: Sequence[str] = (),
-) -> None:
-    """Write the results; ``inputs``: files beside that of the trees; ``spent``: see `deliver`."""
-    read = [request.trees, *inputs]
-    finish(command, request.command, outputs, texts, values, read, reporter, spent)
 
 
 def _choice(given: str, known: Sequence[str], option: str) -> list[str]:
@@ -354,22 +339,6 @@ TABLE = "concordance"
 """Kinds of files."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConcordanceRequest:
-    """``mltree concordance``."""
-
-    tree: str
-    gene_trees: str | None
-    alignment: str | None
-    datatype: str | None
-    quartets: int
-    """Of each branch."""
-    seed: int
-    prefix: str | None
-    redo: bool
-    command: str
-
-
 @dataclass(frozen=True)
 class _Factors:
     """What was found of each branch."""
@@ -379,24 +348,24 @@ class _Factors:
     sites: SiteConcordance | None
 
 
-def run_concordance(request: ConcordanceRequest, reporter: Reporter) -> None:
+def run_concordance(options: ConcordanceOptions, reporter: Reporter) -> None:
     """Compute the factors, show their means, write the files.
 
     Raises:
         InputError: neither genes nor sites are given, or they are of other taxa.
     """
-    if request.gene_trees is None and request.alignment is None:
+    if options.gene_trees is None and options.alignment is None:
         raise InputError("there is nothing to compare the tree with: give --gene-trees, "
                          "--alignment or both")  # fmt: skip
-    if request.prefix is None:
-        expect_file(request.tree)
-    outputs = Outputs.of(request.prefix, request.tree)
+    if options.prefix is None:
+        expect_file(options.tree)
+    outputs = Outputs.of(options.prefix, options.tree)
     kinds = [TREE, TABLE, "concordance.json"]
-    inputs = [request.tree, request.gene_trees or "", request.alignment or ""]
-    with outputs.taken(kinds, request.redo, inputs):
-        reporter(RunStarted(__version__, request.command, request.seed))
-        tree, before = read_labelled(request.tree)
-        found = _factors(request, Branches.of(tree), reporter)
+    inputs = options.inputs
+    with outputs.taken(kinds, options.redo, inputs):
+        reporter(RunStarted(__version__, options.line, options.seed))
+        tree, before = read_labelled(options.tree)
+        found = _factors(options, Branches.of(tree), reporter)
         labels = np.array(before, dtype=object)
         shown = np.array(_labels(found), dtype=object)[found.branches.of_clade]
         labels[tree.is_inner] = [
@@ -409,23 +378,23 @@ def run_concordance(request: ConcordanceRequest, reporter: Reporter) -> None:
         texts = {TREE: newick + "\n", TABLE: "".join(_lines(found))}
         means = {event.metric: event.mean for event in events}
         values = {
-            "seed": request.seed, "branches": found.branches.count, "means": means, "tree": newick,
+            "seed": options.seed, "branches": found.branches.count, "means": means, "tree": newick,
         }  # fmt: skip
-        finish("concordance", request.command, outputs, texts, values, inputs, reporter)
+        finish("concordance", options.line, outputs, texts, values, inputs, reporter)
 
 
-def _factors(request: ConcordanceRequest, branches: Branches, reporter: Reporter) -> _Factors:
+def _factors(options: ConcordanceOptions, branches: Branches, reporter: Reporter) -> _Factors:
     trees, patterns = [], None  # both are read before anything is computed
-    if request.gene_trees is not None:
-        trees = list(_genes(request.gene_trees, branches.tree))
+    if options.gene_trees is not None:
+        trees = list(_genes(options.gene_trees, branches.tree))
         most = max(gene.n_tips for gene in trees)
-        reporter(TreesLoaded(request.gene_trees, len(trees), most))
-    if request.alignment is not None:
-        patterns = _patterns(request.alignment, request.datatype, branches.tree)
+        reporter(TreesLoaded(options.gene_trees, len(trees), most))
+    if options.alignment is not None:
+        patterns = _patterns(options.alignment, options.data_type, branches.tree)
     genes = gene_concordance(branches, trees) if trees else None
     if patterns is None:
         return _Factors(branches, genes, None)
-    sites = site_concordance(branches, patterns, request.quartets, request.seed)
+    sites = site_concordance(branches, patterns, options.quartets, options.seed)
     return _Factors(branches, genes, sites)
 
 

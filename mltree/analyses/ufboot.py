@@ -17,6 +17,7 @@ from itertools import islice
 
 import numpy as np
 
+from mltree.analyses.options import SearchOptions
 from mltree.analyses.trees import support_texts
 from mltree.fit.settings import SearchSettings
 from mltree.likelihood.interchanges import LEGS, Quartets, interchanged, neighbours
@@ -34,6 +35,7 @@ from mltree.supports.resampling import Resampling
 from mltree.supports.table import SplitTable, members, split_table
 from mltree.supports.ultrafast import CORRELATION, Ultrafast
 from mltree.system.arrays import Bool, Float64, Index, UInt64
+from mltree.system.errors import InputError
 from mltree.system.events import (
     BootstrapFinished,
     Emit,
@@ -342,24 +344,48 @@ ULTRAFAST_KINDS = (TREES, CONSENSUS, SPLITS)
 """Kinds of files, IQ-TREE's."""
 
 
-class WantedUltrafast(Value):
-    """What is asked of an ultrafast bootstrap."""
+FEWEST_REPLICATES, MOST_REPLICATES = 1000, 1_000_000
+"""Of an ultrafast bootstrap: with fewer, supports are too coarse to tell that they stay (IQ-TREE);
+more is a slip of the finger."""
+
+
+class UltrafastPlan(Value):
+    """An ultrafast bootstrap that a search shall do."""
 
     replicates: int
-    climbs: bool
+    bnni: bool
     """Whether every replicate improves its tree by interchanges (IQ-TREE's --bnni)."""
+
+    @classmethod
+    def asked_by(cls, options: SearchOptions) -> UltrafastPlan | None:
+        """The plan of these options; None where they ask for none.
+
+        Raises:
+            InputError: there are too few replicates, or something does not go together.
+        """
+        replicates = options.ufboot
+        if replicates is None:
+            if options.bnni:
+                raise InputError("--bnni improves the replicates of --ufboot", hint="give both")
+            return None
+        if options.bootstrap is not None:
+            raise InputError("--ufboot and --bootstrap exclude each other")
+        if not FEWEST_REPLICATES <= replicates <= MOST_REPLICATES:
+            bounds = f"between {FEWEST_REPLICATES:,} and {MOST_REPLICATES:,} replicates, please"
+            raise InputError(f"--ufboot {replicates}: {bounds}", hint="1000 is usual")
+        return cls(replicates, options.bnni)
 
 
 def ultrafast_texts(
-    wanted: WantedUltrafast, ready: TreeSearch, found: Found, best: str, seed: int, emit: Emit
+    plan: UltrafastPlan, ready: TreeSearch, found: Found, best: str, seed: int, emit: Emit
 ) -> tuple[dict[str, str], list[SupportsDrawn]]:
     """Compute it: the files by kind, and the supports.
 
     best  the best tree in Newick, with the labels that the supports go behind
     """
     assert found.search is not None
-    climbing = ready.settings.unperturbed().nni_only() if wanted.climbs else None
-    outcome = ultrafast(ready, found.search, wanted.replicates, seed, climbing, emit)
+    climbing = ready.settings.unperturbed().nni_only() if plan.bnni else None
+    outcome = ultrafast(ready, found.search, plan.replicates, seed, climbing, emit)
     taxa = ready.problem.taxa
     different = {id(tree): tree for tree in outcome.trees}
     lines = {key: write_newick(tree, taxa) + "\n" for key, tree in different.items()}
@@ -367,7 +393,7 @@ def ultrafast_texts(
     clades, before = read_labelled(best)
     replicates = read_clades(newicks, clades, "the best tree")
     texts, told = support_texts(clades, replicates, {"support": "ufboot"}, emit, before)
-    emit(BootstrapFinished(wanted.replicates, outcome.converged, (), outcome.seconds))
+    emit(BootstrapFinished(plan.replicates, outcome.converged, (), outcome.seconds))
     table = split_table(replicates)
     likely = _likely_consensus(table, ready, found.model)
     return texts | {TREES: newicks, CONSENSUS: likely, SPLITS: _nexus(table)}, told

@@ -10,14 +10,19 @@ import json
 from dataclasses import asdict, replace
 
 from mltree import __version__
-from mltree.analyses.bootstrap import Wanted
+from mltree.analyses.options import RunOptions, SearchOptions
 from mltree.analyses.report import REPORT, write_report
-from mltree.analyses.search import CHECKPOINT, RESULT, SearchRequest, run_search
-from mltree.analyses.ufboot import WantedUltrafast
+from mltree.analyses.search import (
+    CHECKPOINT,
+    RESULT,
+    SupportPlan,
+    load_for_search,
+    run_search,
+)
 from mltree.data.alignments import MIN_TAXA
 from mltree.device.discovery import choose_devices
 from mltree.report.progress import Reporter
-from mltree.runs.problem import Problem
+from mltree.runs.options import AUTO
 from mltree.runs.request import input_files
 from mltree.system.events import Notice, ignore
 from mltree.system.files import is_there, read_own
@@ -27,72 +32,77 @@ CPU_WORK, GPU_WORK = 5e6, 1e8
 one core 2 s a replicate, 101 x 1,630, 1.7e7, 15 s, and 100 to 300 are usual. A GPU is taken to be
 20 times as fast, which was not measured."""
 
+NONE = "none"
+"""No replicates, as --bootstrap takes it."""
+
 ULTRAFAST = 1000
 """Replicates of the ultrafast bootstrap that stands in for them elsewhere: what is usual."""
 
 
-class WholeRequest(SearchRequest, kw_only=True):
-    """``mltree run``."""
-
-    decides: bool
-    """Whether the size of the data tells which bootstrap is made."""
-
-
-def run_whole(request: WholeRequest, reporter: Reporter) -> None:
+def run_whole(options: RunOptions, reporter: Reporter) -> None:
     """Choose, search, compute supports, write the report; or what of it is not done yet.
 
     Raises:
         InputError: the data cannot be used, or there are results of an earlier run.
     """
-    request.outputs.check([RESULT, CHECKPOINT, REPORT])
-    if request.decides:
-        request = _with_bootstrap(request, request.load(ignore))
-    if _lacks_report(request):
-        outputs = request.outputs
+    search = search_options(options)
+    notes: tuple[str, ...] = ()
+    SupportPlan.asked_by(search)  # raises what cannot be asked for
+    search.outputs.check([RESULT, CHECKPOINT, REPORT])
+    if options.bootstrap is None and options.ufboot is None:
+        search, notes = _with_bootstrap(search)
+    if _lacks_report(search):
+        outputs = search.outputs
         reporter(Notice(f"{outputs.path(RESULT)} is this command's: its report alone is missing"))
-        reporter.say(f"Wrote {write_report(outputs, reporter, alignment=request.alignment)}")
+        reporter.say(f"Wrote {write_report(outputs, reporter, alignment=search.alignment)}")
         return
-    run_search(request, reporter)
+    run_search(search, reporter, notes)
 
 
-def _lacks_report(request: WholeRequest) -> bool:
+def search_options(options: RunOptions) -> SearchOptions:
+    """The search that the command is, before the data tell which bootstrap is made."""
+    shared = {name: getattr(options, name) for name in ("line", "origins", *options.described())}
+    if (options.bootstrap or NONE).strip().lower() == NONE:
+        shared["bootstrap"] = None
+    return SearchOptions(**shared, report=True)
+
+
+def _lacks_report(options: SearchOptions) -> bool:
     """True if the same run of the same data has ended and only its report is missing."""
-    outputs = request.outputs
+    outputs = options.outputs
     has_ended = is_there(outputs.path(RESULT)) and not is_there(outputs.path(CHECKPOINT))
-    if request.redo or not has_ended or is_there(outputs.path(REPORT)):
+    if options.redo or not has_ended or is_there(outputs.path(REPORT)):
         return False
-    inputs = input_files([*request.files, *request.inputs])
     try:
         before = json.loads(read_own(outputs.path(RESULT)))
         return bool(
-            before["asked"] == request.asked
+            before["asked"] == options.asked
             and before["version"] == __version__
-            and before["run"]["inputs"] == [asdict(file) for file in inputs]
+            and before["run"]["inputs"] == [asdict(file) for file in input_files(options.inputs)]
         )
     except (ValueError, KeyError, TypeError):
         return False
 
 
-def _with_bootstrap(request: WholeRequest, problem: Problem) -> WholeRequest:
+def _with_bootstrap(options: SearchOptions) -> tuple[SearchOptions, tuple[str, ...]]:
     """With replicates until they converge, where they cost little, else with the ultrafast ones.
 
-    Its notes say which, and what would change it.
+    Also returns notes that say which, and what would change it.
     """
+    problem = load_for_search(options, ignore)
     if len(problem.taxa) < MIN_TAXA:
-        return request
-    on_cpu = all(device.is_cpu for device in choose_devices(request.resources.device))
+        return options, ()
+    on_cpu = all(device.is_cpu for device in choose_devices(options.device))
     if not replicates_pay(len(problem.taxa), problem.n_patterns, on_cpu):
         note = (
             "supports: SH-aLRT and the ultrafast bootstrap, for the standard one would take "
             "long here; --bootstrap auto wants it all the same"
         )
-        supports = replace(request.supports, ultrafast=WantedUltrafast(ULTRAFAST, climbs=False))
-        options = {**request.options, "ufboot": (ULTRAFAST, "by cost")}
-        return replace(request, supports=supports, options=options, notes=(note,))
+        origins = {**options.origins, "ufboot": (ULTRAFAST, "by cost")}
+        return replace(options, ufboot=ULTRAFAST, bnni=False, origins=origins), (note,)
     note = "supports: SH-aLRT and bootstrap; --bootstrap none leaves replicates out"
-    supports = replace(request.supports, bootstrap=Wanted(None, "fbp"))
-    options = {**request.options, "bootstrap": ("auto", "by cost")}
-    return replace(request, supports=supports, options=options, notes=(note,))
+    origins = {**options.origins, "bootstrap": (AUTO, "by cost")}
+    return replace(options, bootstrap=AUTO, origins=origins), (note,)
 
 
 def replicates_pay(taxa: int, patterns: int, on_cpu: bool) -> bool:

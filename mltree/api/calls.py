@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,7 +20,7 @@ from mltree.device.pocl.environment import for_a_call
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.terminal import Status, progress_terminal
 from mltree.runs.engines import Resources
-from mltree.system.errors import InputError
+from mltree.runs.options import one_of, size_of
 from mltree.system.events import Event, ignore
 
 Progress: TypeAlias = bool | Callable[[Event], None]
@@ -129,15 +129,6 @@ def resources_of(
     """
     one_of("precision", precision, ("double", "mixed"))
     if isinstance(memory_limit, str):
-        from mltree.cli.options import size_of
-
         memory_limit = size_of(memory_limit)
     device = None if device is None else str(device)
     return Resources(device=device, mixed=precision == "mixed", memory_limit=memory_limit)
-
-
-def one_of(name: str, value: object, known: Iterable[str]) -> None:
-    """Make sure that a word is one of those known; raises InputError."""
-    words = list(known)
-    if value not in words:
-        raise InputError(f"{name}={value!r} is none of {', '.join(words)}")

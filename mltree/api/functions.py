@@ -1,255 +1,174 @@
-"""Searches, evaluations and bootstraps: the library's own steps, as the commands take them."""
+"""Searches, evaluations, bootstraps and choices of models, as the commands do them.
+
+Keywords, their defaults and their documentation are those of the commands' options.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
-from mltree.analyses.bootstrap import (
-    BOOTSTRAPS,
-    Bootstrap,
-    Wanted,
-    bootstrap_after,
-    finished,
-    prepare_bootstrap,
-    replicate_settings,
-)
-from mltree.analyses.evaluate import fitted, given_tree
+from mltree.analyses.bootstrap import BOOTSTRAPS, bootstrap_in_memory
+from mltree.analyses.evaluate import fitted, opened
 from mltree.analyses.model_selection import SHOWN, part_row, scheme_of
-from mltree.analyses.search import (
-    SUPPORT,
-    Drawn,
-    SearchRequest,
-    Supports,
-    draw_supports,
-    run_search,
+from mltree.analyses.options import (
+    BootstrapOptions,
+    EvaluateOptions,
+    ModelChoiceOptions,
+    SearchOptions,
 )
-from mltree.analyses.trees import (
-    CONSENSUS_FILES,
-    METRICS,
-    consensus_texts,
-    support_kinds,
-    support_texts,
-)
-from mltree.api.calls import Call, Progress, calling, one_of, resources_of
+from mltree.analyses.search import SUPPORT, run_search, search_in_memory
+from mltree.analyses.trees import CONSENSUS_FILES, METRICS
+from mltree.api.calls import Call, Progress, calling
 from mltree.api.inputs import AlignmentLike, source_of, written
 from mltree.api.results import (
     BootstrapResult,
     Evaluation,
     PhyloTree,
     SearchResult,
-    TreeLike,
     newick_of,
     table,
 )
-from mltree.data.alignments import Given
-from mltree.fit.settings import PRESETS
+from mltree.data.alignments import Given, Source
 from mltree.models.grammar import format_model
-from mltree.models.partitioned import Linkage, PartitionModel
-from mltree.runs.computation import Computation, Found, open_computation
+from mltree.runs.computation import Computation, Found
 from mltree.runs.model_choice import Choice, Criterion
-from mltree.runs.problem import Problem, is_choice, load_problem, read_problem
-from mltree.runs.request import breakdown_of, model_text
-from mltree.runs.site_frequencies import SiteFrequencies
-from mltree.runs.steps import TreeSearch, prepare_search
+from mltree.runs.options import AnalysisOptions, one_of
+from mltree.runs.problem import is_choice
+from mltree.runs.request import breakdown_of, load
 from mltree.runs.trees import read_tree
-from mltree.runs.workspace import MemoryJournal, Outputs
+from mltree.runs.workspace import Outputs
 from mltree.supports.consensus import Consensus
 from mltree.system.errors import InputError
-from mltree.system.events import BootstrapFinished, Emit, StartsEnded, SupportsDrawn
+from mltree.system.events import BootstrapFinished, StartsEnded
 from mltree.system.values import plain
-from mltree.tree.clades import read_clades, read_labelled
-from mltree.tree.newick import write_newick
-from mltree.tree.topology import Tree
 
 CONSENSUS = CONSENSUS_FILES[Consensus.MAJORITY]
 
+Asked = TypeVar("Asked", bound=AnalysisOptions)
+Answer = TypeVar("Answer")
 
-def search(
-    alignment: AlignmentLike,
-    model: str | None = None,
-    *,
-    taxa: Sequence[str] | None = None,
-    data_type: str | None = None,
-    partitions: str | None = None,
-    merge: bool = False,
-    brlen: str = "scaled",
-    site_frequencies: str | os.PathLike[str] | None = None,
-    guide_tree: TreeLike | None = None,
-    start: TreeLike | None = None,
-    preset: str = "default",
-    moves: str = "spr",
-    constraint: TreeLike | None = None,
-    bootstrap: int | str | None = None,
-    metric: str = "fbp",
-    sh_alrt: int | None = None,
-    lbp: int | None = None,
-    alrt: bool = False,
-    abayes: bool = False,
-    ufboot: int | None = None,
-    bnni: bool = False,
-    seed: int = 1,
-    device: str | int | None = None,
-    precision: str = "double",
-    memory_limit: str | int | None = None,
-    prefix: str | os.PathLike[str] | None = None,
-    redo: bool = False,
-    progress: Progress = False,
-) -> SearchResult:
-    """Find the maximum-likelihood tree of an alignment, as ``mltree search`` does.
+OF_COMMANDS = ("alignment", "separate", "threads", "ranks", "quiet", "verbose", "json")
+"""Options of commands alone: a call has one alignment, and shows as much as ``progress`` asks."""
 
-    alignment   a path, or sequences in memory; see :mod:`mltree.api.inputs`
-    model       RAxML-NG's grammar, a .bestModel file, a partition file, or ``"auto"``
-    partitions  a partition file, for parts whose models are given or chosen; ``merge``: put
-                parts together that are better off under one model
-    taxa        names of the rows of a NumPy array
-    site_frequencies  a .sitefreq file: sites have state frequencies of their own (PMSF)
-    guide_tree  a tree, on which the model's profiles tell those
-    start       ``"pars{6},rand{2}"``, or a tree; the preset's where None
-    bootstrap   so many replicates, or ``"auto"``: supports on the tree
-    sh_alrt     so many resamplings; with ``lbp``, ``alrt``, ``abayes`` the tests of its branches
-    ufboot      so many replicates of the ultrafast bootstrap, instead of ``bootstrap``; ``bnni``:
-                improve each on its own data
-    prefix      write the files of the command, and go on from those of a stopped one; None: none
-    progress    whether to show what happens, or who is told of it
+OF_FILES = ("prefix", "redo", "report", "site_rates", "site_lnl", "site_prob", "site_freq")
+"""Options about files."""
 
-    Raises:
-        MltreeError: what the command ends with, in the same line.
+SYNONYMS = {"start": "tree", "site_frequencies": "site_freqs"}
+"""Other names of keywords."""
+
+OPPOSITES = {"optimise_model": "no_opt_model", "optimise_branches": "no_opt_branches"}
+"""Keywords that are true where an option is not given."""
+
+TAXA = "names of the rows of a NumPy array"
+PROGRESS = "whether to show what happens, or who is told of it"
+ALIGNMENT = "a path, or sequences in memory; see :mod:`mltree.api.inputs`"
+
+
+def taking(
+    options: type[Asked], *first: str, without: Sequence[str] = OF_FILES
+) -> Callable[[Callable[[Asked, Source, Call], Answer]], Callable[..., Answer]]:
+    """Make a function take the options of a command as keywords.
+
+    first    options that may be given by position, behind the alignment
+    without  options that it does not take
     """
-    one_of("preset", preset, PRESETS)
-    one_of("moves", moves, ("spr", "nni"))
-    one_of("brlen", brlen, Linkage)
-    one_of("metric", metric, METRICS)
-    from mltree.cli.support_options import local_tests_of, ultrafast_of
+    described = options.described()
+    named = [name for name in described if name not in {*OF_COMMANDS, *first, *without}]
 
-    wanted = None if bootstrap is None else Wanted(_replicates(bootstrap), metric)
-    request = SearchRequest(
-        alignment="",
-        model=model,
-        partitions=partitions,
-        site_frequencies=_frequencies(site_frequencies, guide_tree),
-        merge=merge,
-        datatype=data_type,
-        linkage=brlen,
-        resources=resources_of(device, precision, memory_limit),
-        prefix=None if prefix is None else os.fspath(prefix),
-        redo=redo,
-        command="mltree.search(...)",
-        seed=seed,
-        tree=None if start is None else newick_of(start),
-        preset=preset,
-        nni_only=moves == "nni",
-        constraint=None if constraint is None else newick_of(constraint),
-        outgroup=None,
-        collapse=None,
-        report=False,
-        supports=Supports(
-            local_tests_of(sh_alrt, lbp, alrt, abayes),
-            wanted,
-            ultrafast_of(ufboot, bnni, None if bootstrap is None else str(bootstrap)),
-        ),
-    )
-    source = source_of(alignment, taxa)
-    with calling(progress) as call:
-        if request.prefix is not None:
-            return _in_files(request, source, call)
-        return _in_memory(request, source, call)
-
-
-def _frequencies(file: str | os.PathLike[str] | None, guide: TreeLike | None) -> SiteFrequencies:
-    return SiteFrequencies(
-        None if file is None else os.fspath(file), None if guide is None else newick_of(guide)
-    )
-
-
-def _replicates(wanted: int | str) -> int | None:
-    """How many; None for as many as it takes. Raises: InputError."""
-    from mltree.cli.support_options import replicates_of
-
-    return replicates_of(str(wanted), "bootstrap")
-
-
-def _in_files(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
-    """The command itself, its alignment in a file."""
-    assert request.prefix is not None
-    if isinstance(source, Given):
-        source = written(source, Outputs.of(request.prefix, "alignment").path("fasta"))
-    ready, found, drawn = run_search(replace(request, alignment=source), call)
-    return _result(request, ready, found, drawn, call)
-
-
-def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
-    """The same steps without a file."""
-    problem = _problem(request, source, call)
-    ready = prepare_search(
-        problem, request.settings, request.resources, seed=request.seed, starts=request.tree,
-        constraint=request.constraint, afterwards=request.supports.afterwards, emit=call,
-    )  # fmt: skip
-    found = ready.run(call)
-    return _result(request, ready, found, _supports(request, source, ready, found, call), call)
-
-
-def _supports(
-    request: SearchRequest, source: str | Given, ready: TreeSearch, found: Found, call: Call
-) -> Drawn:
-    """Those that were asked for, as the command draws them."""
-    taxa = ready.problem.taxa
-
-    def draw(tree: Tree, labels: Mapping[int, str] | None = None) -> str:
-        return write_newick(tree, taxa, labels=labels)
-
-    def replicate(wanted: Wanted, newick: str) -> tuple[dict[str, str], list[SupportsDrawn]]:
-        model = found.per_site or _as_written(found.model, ready.problem, source, request)
-        settings = replicate_settings(request.nni_only)
-        return _replicated(
-            bootstrap_after(ready, model, settings, request.seed), wanted, newick, call
+    def parameter(name: str, by_position: bool = False) -> inspect.Parameter:
+        both, alone = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+        default = getattr(options, name, inspect.Parameter.empty)
+        return inspect.Parameter(
+            name, both if by_position else alone, default=default, annotation=options.type_of(name)
         )
 
-    return draw_supports(request.supports, ready, found, request.seed, draw, replicate, call)
-
-
-def _problem(request: SearchRequest, source: str | Given, emit: Emit) -> Problem:
-    """The data, under the models that suit them best where that is wanted."""
-    problem = request.load(emit, source)
-    if request.merge and not request.chooses:
-        raise InputError("merge=True goes with model='auto'", hint="or mltree.model")
-    if not request.chooses:
-        return problem
-    scheme = scheme_of(
-        problem, request.resources, merge=request.merge, seed=request.seed, emit=emit
+    of_any = inspect.signature(_of_any).parameters
+    signature = inspect.Signature(
+        [
+            of_any["alignment"],
+            *(parameter(name, by_position=True) for name in first),
+            of_any["taxa"],
+            *map(parameter, named),
+            of_any["progress"],
+        ]
     )
-    return scheme.problem.under([choice.best.name for choice in scheme.choices])
+    texts = {name: described[name].help for name in (*first, *named)}
+    told = {"alignment": ALIGNMENT, "taxa": TAXA, **texts, "progress": PROGRESS}
+
+    def decorate(function: Callable[[Asked, Source, Call], Answer]) -> Callable[..., Answer]:
+        @wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> Answer:
+            keywords = {SYNONYMS.get(name, name): value for name, value in keywords.items()}
+            for positive, option in OPPOSITES.items():
+                if positive in keywords and option in described:
+                    keywords[option] = not keywords.pop(positive)
+            values = signature.bind(*arguments, **keywords).arguments
+            source = source_of(values.pop("alignment"), values.pop("taxa", None))
+            progress = values.pop("progress", False)
+            typed = {name: _typed(options, name, value) for name, value in values.items()}
+            line = f"mltree.{function.__name__}(...)"
+            asked = options(alignment="", line=line, **typed)
+            asked.check()
+            with calling(progress) as receiver:
+                return function(asked, source, receiver)
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        lines = "\n".join(f"{name}  {text}" for name, text in told.items())
+        call.__doc__ = f"{inspect.getdoc(function)}\n\n{lines}\n\n{RAISES}\n"
+        return call
+
+    return decorate
 
 
-def _as_written(
-    model: PartitionModel, problem: Problem, source: str | Given, request: SearchRequest
-) -> PartitionModel:
-    """The model with the digits of its file, under which a command's replicates are searched."""
-    if problem.data is not None:
-        return model
-    text = model_text(model, problem).strip()
-    return read_problem(source, text, request.datatype, Linkage(request.linkage)).model
+RAISES = "Raises:\n    MltreeError: the data, the model, a tree or the device cannot be used."
 
 
-def _result(
-    request: SearchRequest,
-    ready: TreeSearch,
-    found: Found,
-    drawn: Drawn,
-    call: Call,
-) -> SearchResult:
+def _of_any(
+    alignment: AlignmentLike, *, taxa: Sequence[str] | None = None, progress: Progress = False
+) -> None:
+    """What every function takes."""
+
+
+def _typed(options: type[AnalysisOptions], name: str, value: Any) -> Any:
+    """A value as the command line would have it: paths, trees and numbers as text."""
+    if value is None:
+        return None
+    if options.described()[name].reads == "tree":
+        return newick_of(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    is_text = options.type_of(name) in (str, str | None)
+    return str(value) if is_text and isinstance(value, int) else value
+
+
+@taking(SearchOptions, "model", without=("report", "site_rates"))
+def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
+    """Find the maximum-likelihood tree of an alignment, as ``mltree search`` does.
+
+    With a prefix it writes the files of the command, and goes on from those of a stopped one.
+    """
+    one_of("metric", options.metric, METRICS)
+    if options.prefix is None:
+        ready, found, supports = search_in_memory(options, call, source)
+    else:
+        if isinstance(source, Given):
+            source = written(source, Outputs.of(options.prefix, "alignment").path("fasta"))
+        ready, found, supports = run_search(replace(options, alignment=str(source)), call)
     return SearchResult(
         problem=ready.problem,
-        resources=request.resources,
+        resources=options.resources,
         found=ready.computation.exactly(found, call),
         timings=_timings(ready.computation, found, call),
-        seed=request.seed,
+        seed=options.seed,
         starts=call.last(StartsEnded),
-        drawn=drawn,
-        bootstrap=_of_texts(drawn.texts, call) if request.supports.bootstrap else None,
+        drawn=supports,
+        bootstrap=_of_texts(supports.texts, call) if options.bootstrap else None,
     )
 
 
@@ -259,26 +178,8 @@ def _timings(computation: Computation, found: Found, call: Call) -> dict[str, fl
     return {"total": call.elapsed, "run": found.seconds, "device": device}
 
 
-def _replicated(
-    replicates: Bootstrap, wanted: Wanted, best: str | None, call: Call
-) -> tuple[dict[str, str], list[SupportsDrawn]]:
-    """Search for all replicates: the texts of their files, and what they say of the best tree."""
-    journal = MemoryJournal()
-    outcome = replicates.run(wanted.replicates, journal, call)
-    newicks = journal.newicks(outcome.count)
-    target, before = (None, []) if best is None else read_labelled(best)
-    trees = read_clades(newicks, target, "the tree")
-    texts = {BOOTSTRAPS: newicks} | consensus_texts(trees, [Consensus.MAJORITY], call)[0]
-    told: list[SupportsDrawn] = []
-    if target is not None:
-        drawn, told = support_texts(target, trees, support_kinds(wanted.metrics), call, before)
-        texts |= drawn
-    call(finished(outcome))
-    return texts, told
-
-
 def _of_texts(texts: Mapping[str, str], call: Call) -> BootstrapResult:
-    """What the files of a bootstrap say."""
+    """The result that the files of a bootstrap have."""
     end, supported = call.last(BootstrapFinished), texts.get(SUPPORT)
     return BootstrapResult(
         trees=tuple(map(PhyloTree, texts[BOOTSTRAPS].splitlines())),
@@ -288,93 +189,26 @@ def _of_texts(texts: Mapping[str, str], call: Call) -> BootstrapResult:
     )
 
 
-def evaluate(
-    alignment: AlignmentLike,
-    tree: TreeLike,
-    model: str | None = None,
-    *,
-    taxa: Sequence[str] | None = None,
-    data_type: str | None = None,
-    brlen: str = "scaled",
-    site_frequencies: str | os.PathLike[str] | None = None,
-    guide_tree: TreeLike | None = None,
-    optimise_model: bool = True,
-    optimise_branches: bool = True,
-    device: str | int | None = None,
-    precision: str = "double",
-    memory_limit: str | int | None = None,
-    progress: Progress = False,
-) -> Evaluation:
-    """The log-likelihood of a tree: topology fixed, or all of it, as ``mltree evaluate`` does.
-
-    Raises:
-        MltreeError: what the command ends with, in the same line.
-    """
-    one_of("brlen", brlen, Linkage)
-    resources = resources_of(device, precision, memory_limit)
-    source, text = source_of(alignment, taxa), newick_of(tree)
-    frequencies = _frequencies(site_frequencies, guide_tree)
-    with calling(progress) as call:
-        problem = load_problem(source, model, call, data_type, Linkage(brlen), site_rates=True)
-        problem = frequencies.given_to(problem, resources, call)
-        given = given_tree(text, problem, call, optimise_branches)
-        computation = open_computation(problem, resources, call)
-        found = fitted(computation, given, problem.model, call, optimise_model, optimise_branches)
-        return Evaluation(
-            problem=problem,
-            resources=resources,
-            found=computation.exactly(found, call),
-            timings=_timings(computation, found, call),
-        )
+@taking(EvaluateOptions, "tree", "model")
+def evaluate(options: EvaluateOptions, source: Source, call: Call) -> Evaluation:
+    """Compute the log-likelihood of a tree, topology or all of it fixed, as ``mltree evaluate``."""
+    problem, tree, computation = opened(options, call, source)
+    found = fitted(computation, tree, problem.model, options, call)
+    return Evaluation(
+        problem=problem,
+        resources=options.resources,
+        found=computation.exactly(found, call),
+        timings=_timings(computation, found, call),
+    )
 
 
-def bootstrap(
-    alignment: AlignmentLike,
-    model: str | None = None,
-    *,
-    replicates: int | str = "auto",
-    tree: TreeLike | None = None,
-    metric: str = "fbp",
-    taxa: Sequence[str] | None = None,
-    data_type: str | None = None,
-    brlen: str = "scaled",
-    site_frequencies: str | os.PathLike[str] | None = None,
-    guide_tree: TreeLike | None = None,
-    moves: str = "spr",
-    constraint: TreeLike | None = None,
-    seed: int = 1,
-    device: str | int | None = None,
-    precision: str = "double",
-    memory_limit: str | int | None = None,
-    progress: Progress = False,
-) -> BootstrapResult:
-    """The trees of bootstrap replicates, as ``mltree bootstrap`` finds them.
-
-    replicates  so many, or ``"auto"``: as many as it takes (autoMRE), 1,000 at most
-    tree        that the supports are drawn on, and the model is fitted to
-
-    Raises:
-        MltreeError: what the command ends with, in the same line.
-    """
-    one_of("brlen", brlen, Linkage)
-    one_of("moves", moves, ("spr", "nni"))
-    one_of("metric", metric, METRICS)
-    if is_choice(model):
+@taking(BootstrapOptions, "model")
+def bootstrap(options: BootstrapOptions, source: Source, call: Call) -> BootstrapResult:
+    """Search the trees of bootstrap replicates, as ``mltree bootstrap`` does."""
+    one_of("metric", options.metric, METRICS)
+    if is_choice(options.model):
         raise InputError("model='auto' is chosen by search", hint="or ask mltree.model for one")
-    wanted = Wanted(_replicates(replicates), metric)
-    resources = resources_of(device, precision, memory_limit)
-    source, text = source_of(alignment, taxa), None if tree is None else newick_of(tree)
-    frequencies = _frequencies(site_frequencies, guide_tree)
-    with calling(progress) as call:
-        problem = load_problem(source, model, call, data_type, Linkage(brlen), site_rates=True)
-        problem = frequencies.given_to(problem, resources, call)
-        prepared = prepare_bootstrap(
-            problem, replicate_settings(moves == "nni"), resources,
-            replicates=wanted.replicates, seed=seed,
-            tree=None if text is None else read_tree(text, problem, call),
-            constraint=None if constraint is None else newick_of(constraint), emit=call,
-        )  # fmt: skip
-        return _of_texts(_replicated(prepared, wanted, text, call)[0], call)
+    return _of_texts(bootstrap_in_memory(options, call, source), call)
 
 
 # Which model suits an alignment best: ``mltree model`` from Python.
@@ -431,44 +265,14 @@ class ModelChoice:
         return table(rows, ["model", "lnL", "parameters", criterion.upper(), "weight"])
 
 
+@taking(ModelChoiceOptions)
 def model(
-    alignment: AlignmentLike,
-    *,
-    partitions: str | None = None,
-    merge: bool = False,
-    brlen: str = "scaled",
-    criterion: str = "bic",
-    tree: TreeLike | None = None,
-    taxa: Sequence[str] | None = None,
-    data_type: str | None = None,
-    seed: int = 1,
-    device: str | int | None = None,
-    precision: str = "double",
-    memory_limit: str | int | None = None,
-    progress: Progress = False,
+    options: ModelChoiceOptions, source: Source, call: Call
 ) -> ModelChoice | list[ModelChoice]:
-    """The model that suits an alignment best; of each part where ``partitions`` names a file.
-
-    merge      whether parts are put together that are better off under one model
-    criterion  ``"bic"``, ``"aic"`` or ``"aicc"``
-    tree       that all are fitted to; one made quickly where None
-
-    Raises:
-        MltreeError: what the command ends with, in the same line.
-    """
-    one_of("criterion", criterion, Criterion)
-    one_of("brlen", brlen, Linkage)
-    resources = resources_of(device, precision, memory_limit)
-    source, text = source_of(alignment, taxa), None if tree is None else newick_of(tree)
-    with calling(progress) as call:
-        problem = load_problem(
-            source, None, call, data_type, Linkage(brlen), partitions, chooses=True
-        )
-        given = None if text is None else read_tree(text, problem, call)
-        scheme = scheme_of(
-            problem, resources, Criterion(criterion),
-            merge=merge, seed=seed, tree=given, emit=call,
-        )  # fmt: skip
+    """Choose the model that suits an alignment best; of each part where there are partitions."""
+    problem = load(options, call, source)
+    tree = None if options.tree is None else read_tree(options.tree, problem, call)
+    scheme = scheme_of(problem, options, call, Criterion(options.criterion), tree)
     data, choices = scheme.problem.data, scheme.choices
     if data is None:
         return ModelChoice(choices[0])

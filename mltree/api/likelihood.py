@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mltree.api.calls import in_turn, one_of, resources_of
+from mltree.api.calls import in_turn, resources_of
 from mltree.api.inputs import AlignmentLike, source_of
 from mltree.api.results import PhyloTree, TreeLike, newick_of
 from mltree.likelihood import likelihood
@@ -27,6 +27,7 @@ from mltree.models.parameters import arrays_of, names, vector, with_vector
 from mltree.models.partitioned import Linkage
 from mltree.program.cases import Case
 from mltree.runs.computation import Computation, open_computation
+from mltree.runs.options import one_of
 from mltree.runs.problem import load_problem
 from mltree.runs.steps import with_own_lengths
 from mltree.runs.trees import read_trees

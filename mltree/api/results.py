@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltree import __version__
-from mltree.analyses.search import Drawn
+from mltree.analyses.options import DistanceOptions, SupportOptions
+from mltree.analyses.search import SupportResult
 from mltree.analyses.trees import METRICS, support_facts, support_kinds, support_texts
-from mltree.api.calls import in_turn, one_of
+from mltree.api.calls import in_turn
 from mltree.program.cases import Case
 from mltree.runs.computation import Found, open_computation
 from mltree.runs.engines import Resources
+from mltree.runs.options import one_of
 from mltree.runs.problem import Problem
 from mltree.runs.request import RESULT_FORMAT, model_text, part_trees
 from mltree.supports.consensus import distances, weighted_distances
@@ -86,7 +88,6 @@ class PhyloTree:
 
     def svg(self, *, layout: str = "rectangular") -> str:
         """A drawing, as ``mltree draw`` makes it. Raises: InputError for an unknown layout."""
-        from mltree.api.calls import one_of
         from mltree.report.drawing import Style, draw, svg
 
         one_of("layout", layout, ("rectangular", "circular"))
@@ -239,7 +240,10 @@ def _branch(length: Any) -> str:
 
 
 def rf(
-    trees: TreeLike | Iterable[TreeLike], other: TreeLike | None = None, *, weighted: bool = False
+    trees: TreeLike | Iterable[TreeLike],
+    other: TreeLike | None = None,
+    *,
+    weighted: bool = DistanceOptions.weighted,
 ) -> float | NDArray[Any]:
     """Robinson-Foulds distance of two trees; a matrix [n, n] of several, where ``other`` is None.
 
@@ -268,7 +272,7 @@ def rf(
 
 
 def support(
-    tree: TreeLike, trees: TreeLike | Iterable[TreeLike], *, metric: str = "fbp"
+    tree: TreeLike, trees: TreeLike | Iterable[TreeLike], *, metric: str = SupportOptions.metric
 ) -> PhyloTree:
     """The tree with its branches' supports by others as labels.
 
@@ -408,7 +412,7 @@ class SearchResult(Evaluation):
     seed: int
     starts: StartsEnded | None
     """How many starts there were, and how many of them led to this tree."""
-    drawn: Drawn
+    drawn: SupportResult
     """The supports, as texts."""
     bootstrap: BootstrapResult | None = None
     """The replicates, where they were asked for."""

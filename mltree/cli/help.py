@@ -17,11 +17,9 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 
 from mltree.cli import config
+from mltree.runs.options import ADVANCED, OUTPUT, SUPPORTS
 from mltree.system.errors import InputError
 from mltree.system.process import check_limits
-
-SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
-"""Groups of options, below those that have none."""
 
 COMMANDS = {
     "Trees and models": ("run", "search", "model", "evaluate", "ancestral"),
@@ -53,15 +51,6 @@ CONFIG_FILE = "mltree.config"
 CONSEQUENTIAL = ("redo", "out", "prefix")
 """Options that decide which files are written, and which of them replaced."""
 
-IDLE_WITHOUT = {
-    "metric": ("bootstrap", "trees"),
-    "brlen": ("partitions", "model"),
-    "random_tree": ("taxa",),
-    "mean_length": ("taxa",),
-    "quartets": ("alignment",),
-}
-"""Options that do nothing where a command has some of these others, and none of them is given."""
-
 _given: ContextVar[Mapping[str, tuple[Any, str]] | None] = ContextVar("given", default=None)
 _config_file: ContextVar[str] = ContextVar("config_file", default="")
 
@@ -90,17 +79,6 @@ def untyped() -> Iterator[str]:
     }
     if variables:
         yield f"options from the environment: {_assigned(variables)}"
-
-
-def idle() -> Iterator[str]:
-    """Texts that tell which options that are typed do nothing, for want of others."""
-    given = origins()
-    for name, others in IDLE_WITHOUT.items():
-        known = [other for other in others if other in given]
-        is_idle = known and all(given[other][0] is None for other in known)
-        if is_idle and given.get(name, (None, "default"))[1] == "typed":
-            option, wanted = (text.replace("_", "-") for text in (name, known[0]))
-            yield f"--{option} does nothing without --{wanted}"
 
 
 def _assigned(values: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What every run shares: its request, its log, its files and how it ends."""
+"""What every run shares: how its data are read, its log, its files and how it ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import platform
 import resource
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -21,7 +21,7 @@ from mltree import __version__
 from mltree.data.alignments import Source
 from mltree.data.partition_files import best_model_text
 from mltree.data.parts import Part
-from mltree.data.source import STDIN, expect_file, read_bytes
+from mltree.data.source import STDIN, read_bytes
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices
 from mltree.device.speed import joint_bandwidth, load_meter
 from mltree.device.timing import Breakdown
@@ -33,9 +33,8 @@ from mltree.report.methods import Methods, methods_text, without_values
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.tables import Timed, time_spent
 from mltree.runs.computation import Computation, Found
-from mltree.runs.engines import Resources
+from mltree.runs.options import AnalysisOptions, shown
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.site_frequencies import SiteFrequencies
 from mltree.runs.workspace import Outputs, RunLog
 from mltree.system.errors import InputError, ModelError
 from mltree.system.events import (
@@ -54,9 +53,8 @@ from mltree.system.process import threads
 from mltree.system.rank_start import start
 from mltree.system.ranks import here
 from mltree.system.signals import Farewell, last_word, parting, unbroken
-from mltree.system.values import Value, plain
+from mltree.system.values import plain
 from mltree.tree.newick import write_newick
-from mltree.treesearch.checkpoint import fingerprint
 
 # Where and with what a run was done: the head of its log, and of its ``mltree.json``.
 
@@ -94,13 +92,6 @@ def describe_run(
             if value is not None
         },
         inputs=input_files(inputs),
-    )
-
-
-def shown(value: object) -> str:
-    """The value of an option as logs and results have it."""
-    return (
-        str(getattr(value, "value", value)) if not isinstance(value, bool) else str(value).lower()
     )
 
 
@@ -269,100 +260,33 @@ def by_kind(paths: Iterable[Path]) -> dict[str, str]:
     return {path.name.rpartition(".mltree.")[2]: str(path) for path in paths}
 
 
-NO_FREQUENCIES = SiteFrequencies()
+def load(
+    options: AnalysisOptions,
+    emit: Emit,
+    source: Source | None = None,
+    *,
+    expect: Callable[[Problem], object] = lambda _: None,
+    site_rates: bool = False,
+) -> Problem:
+    """Read the data and the models, and tell what is to be said of them.
 
-INCIDENTAL = (
-    "prefix", "redo", "threads", "ranks", "memory_limit", "quiet", "verbose", "json",
-)  # fmt: skip
-"""Options that change nothing of what a run finds."""
-
-
-class Request(Value, kw_only=True):
-    """What every run needs to know."""
-
-    alignment: str
-    model: str | None
-    datatype: str | None
-    """``"dna"`` or ``"protein"``; what the data look like where None."""
-    linkage: str
-    """Of the branch lengths of parts: a :class:`Linkage`."""
-    resources: Resources
-    prefix: str | None
-    redo: bool
-    command: str
-    partitions: str | None = None
-    """A partition file beside the model."""
-    site_frequencies: SiteFrequencies = NO_FREQUENCIES
-    """Of sites that have their own (PMSF)."""
-    ranks: int | None = None
-    """Processes that share the work out; as many as serve where None."""
-    options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
-    """As they were given, by name: values, and where each is from."""
-
-    @property
-    def outputs(self) -> Outputs:
-        """Where the run writes; without a prefix there must be an alignment to lie beside."""
-        if self.prefix is None:
-            expect_file(self.alignment)
-        return Outputs.of(self.prefix, self.alignment)
-
-    @property
-    def stem(self) -> str:
-        """What the names of all files begin with."""
-        return str(self.outputs.path("*").with_suffix(""))
-
-    @property
-    def files(self) -> list[str]:
-        """What may be files that every run reads."""
-        named = [self.alignment, self.model or "", self.partitions or ""]
-        return [*named, *self.site_frequencies.files]
-
-    @property
-    def asked(self) -> str:
-        """SHA-256 over the options that decide what is found and written, as they were given."""
-        return digest_of(self.options)
-
-    @property
-    def chooses(self) -> bool:
-        """Whether the models are to be chosen."""
-        return False
-
-    @property
-    def finds_site_rates(self) -> bool:
-        """Whether the model may have rates of sites (+PSR)."""
-        return False
-
-    def load(self, emit: Emit, source: Source | None = None) -> Problem:
-        """The data and the models, and what is to be said of them; ``source``: data at hand."""
-        if self.chooses and self.site_frequencies.files:
-            raise ModelError(
-                "frequencies of sites go with a model that is named, not with --model auto",
-                hint="such as LG+C20+F+G4",
-            )
-        problem = load_problem(
-            source or self.alignment, None if self.chooses else self.model, emit, self.datatype,
-            Linkage(self.linkage), self.partitions, chooses=self.chooses,
-            site_rates=self.finds_site_rates,
-        )  # fmt: skip
-        self.expect(problem)
-        return self.site_frequencies.given_to(problem, self.resources, emit)
-
-    def expect(self, problem: Problem) -> None:
-        """Make sure, before anything is computed, that all else that is given goes with the data.
-
-        Raises: MltreeError: it does not, or cannot be read.
-        """
-
-
-def digest_of(options: Mapping[str, tuple[Any, str]]) -> str:
-    """SHA-256 over options but for those that change nothing of what a run finds."""
-    return fingerprint(
-        *(
-            f"{name} = {shown(value)}"
-            for name, (value, _) in sorted(options.items())
-            if name not in INCIDENTAL and value is not None
+    source      data at hand, instead of the alignment's file
+    expect      raises where anything else that is given does not go with the data, before anything
+                is computed
+    site_rates  whether the model may have rates of sites (+PSR)
+    """
+    chooses, frequencies = options.chooses, options.site_frequencies
+    if chooses and frequencies.files:
+        raise ModelError(
+            "frequencies of sites go with a model that is named, not with --model auto",
+            hint="such as LG+C20+F+G4",
         )
-    )
+    problem = load_problem(
+        source or options.alignment, None if chooses else options.model, emit, options.data_type,
+        options.linkage, options.partitions, chooses=chooses, site_rates=site_rates,
+    )  # fmt: skip
+    expect(problem)
+    return frequencies.given_to(problem, options.resources, emit)
 
 
 @contextmanager
@@ -408,15 +332,19 @@ def part_trees(found: Found, problem: Problem) -> str:
 
 
 def begin_log(
-    log: RunLog, request: Request, inputs: Iterable[str], reporter: Reporter, append: bool = False
+    log: RunLog,
+    options: AnalysisOptions,
+    reporter: Reporter,
+    append: bool = False,
+    inputs: Iterable[str] = (),
 ) -> None:
     """Write the head of a run's log, and what was said so far.
 
-    inputs  what may be files, beside the alignment and the model
+    inputs  what may be files, beside those that the options name
     """
-    devices = choose_devices(request.resources.device)
-    chosen = {"device": _numbers(devices), "prefix": request.stem}
-    described = describe_run(devices, request.options, chosen, [*request.files, *inputs])
+    devices = choose_devices(options.resources.device)
+    chosen = {"device": _numbers(devices), "prefix": options.stem}
+    described = describe_run(devices, options.origins, chosen, [*options.inputs, *inputs])
     expect_ranks(described, reporter)
     log.begin(append, describe(described) + "\n")
     reporter(described)
@@ -446,7 +374,7 @@ class Run:
 
     name: str
     """The command's."""
-    request: Request
+    options: AnalysisOptions
     problem: Problem
     computation: Computation
     reporter: Reporter
@@ -468,7 +396,7 @@ class Run:
     def of(
         cls,
         name: str,
-        request: Request,
+        options: AnalysisOptions,
         problem: Problem,
         computation: Computation,
         reporter: Reporter,
@@ -476,7 +404,6 @@ class Run:
         kind: str,
         record: str,
         resolved: Mapping[str, object],
-        inputs: Sequence[str],
         starts: Sequence[str] = (),
         nni_only: bool = False,
         seed: int | None = None,
@@ -485,22 +412,23 @@ class Run:
     ) -> Run:
         """Describe a run that stands ready.
 
-        ``resolved``: options that it has chosen itself; ``inputs``: what may be files;
-        ``supports``: what of :data:`.methods.SUPPORTS` will be computed, with its replicates.
+        ``resolved``: options that it has chosen itself; ``supports``: what of
+        :data:`.methods.SUPPORTS` will be computed, with its replicates.
         """
         placement = computation.placement
         data = " + ".join(patterns.alphabet.name for patterns in problem.groups)
         names = tuple(map(_named, problem.model.models))
         models = ", ".join(names)
         chosen = {
-            "model": models if request.chooses else request.model or models,
+            "model": models if options.chooses else options.model or models,
             "data_type": data,
             "device": _numbers(placement.devices),
             "vw": ", ".join(str(layout.vw) for layout in placement.layouts) or None,
-            "prefix": request.stem,
+            "prefix": options.stem,
         }
-        inputs = [*request.files, *inputs]
-        described = describe_run(placement.devices, request.options, {**chosen, **resolved}, inputs)
+        described = describe_run(
+            placement.devices, options.origins, {**chosen, **resolved}, options.inputs
+        )
         methods = Methods(
             taxa=len(problem.taxa),
             sites=problem.n_sites,
@@ -510,18 +438,18 @@ class Run:
             starts=starts,
             nni_only=nni_only,
             seed=seed,
-            chooses=request.chooses,
+            chooses=options.chooses,
             supports=supports or {},
             is_estimated=is_estimated,
             on_pocl=any(device.is_cpu for device in placement.devices),
         )
-        return cls(name, request, problem, computation, reporter, described, methods, kind, record)
+        return cls(name, options, problem, computation, reporter, described, methods, kind, record)
 
     def begin(self, log: RunLog, append: bool) -> None:
         """Write the head of the log, and what was said so far."""
         expect_ranks(self.described, self.reporter)
         log.begin(append, describe(self.described) + "\n")
-        record = self.request.outputs.path(self.record_kind)
+        record = self.options.outputs.path(self.record_kind)
         self.files += [log.path, record]
         self.reporter(self.described)
         self.reporter.record_to(record, append)
@@ -542,7 +470,7 @@ class Run:
     def keep(self, texts: Mapping[str, str]) -> None:
         """Write what is done while the run goes on, which does so where it cannot be written."""
         try:
-            self.request.outputs.write(texts)
+            self.options.outputs.write(texts)
         except InputError as error:
             self.reporter(Notice(f"{error.message}; it is tried again at the end"))
 
@@ -550,7 +478,7 @@ class Run:
         self, found: Found, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
         """Write the results, and them all as JSON; see :func:`deliver`."""
-        outputs = self.request.outputs
+        outputs = self.options.outputs
         paths = [*self.files, *map(outputs.path, [*texts, self.result_kind])]
         values = self._values(self._event(found, newick), paths)
         texts = {**texts, self.result_kind: result_text(values)}
@@ -565,7 +493,7 @@ class Run:
         event = self._event(exact, newick)
         values = self._values(event, self.files)
         if exact is not found:
-            self.request.outputs.write({self.result_kind: result_text(values)})
+            self.options.outputs.write({self.result_kind: result_text(values)})
         self.reporter(self._spent())
         self.reporter(event)
         show_times(self.computation, self.reporter)
@@ -587,7 +515,7 @@ class Run:
             "command": self.name,
             "format": RESULT_FORMAT,
             "version": __version__,
-            "command_line": self.request.command,
+            "command_line": self.options.line,
             "lnl": event.lnl,
             "tree": event.tree,
             **({"supports": self.supports} if self.supports else {}),
@@ -605,7 +533,7 @@ class Run:
             "seconds": event.seconds,
             "spent": asdict(self._spent()),
             "run": asdict(self.described),
-            "asked": self.request.asked,
+            "asked": self.options.asked,
         }
 
 
@@ -640,21 +568,21 @@ MOST_FOR_REPLICATES, TIPS_OF_A_RANK = 4, 1_200
 8 processes: 101 taxa 34.2 / 24.4 / 21.3 / 22.7; 47 taxa 7.9 / 6.7 / 5.8 / 6.3."""
 
 
-def share_loci(request: Request, loci: int) -> None:
+def share_loci(options: AnalysisOptions, loci: int) -> None:
     """Start the processes that so many loci are worth."""
-    _share(request, loci // LOCI_OF_A_RANK, MOST_FOR_LOCI)
+    _share(options, loci // LOCI_OF_A_RANK, MOST_FOR_LOCI)
 
 
-def share_replicates(request: Request, replicates: int, taxa: int) -> bool:
+def share_replicates(options: AnalysisOptions, replicates: int, taxa: int) -> bool:
     """Start those that so many searches of trees of so many taxa are worth; whether any are new."""
     before = here()
-    _share(request, replicates * taxa // TIPS_OF_A_RANK, MOST_FOR_REPLICATES)
+    _share(options, replicates * taxa // TIPS_OF_A_RANK, MOST_FOR_REPLICATES)
     return here() is not before
 
 
-def _share(request: Request, worth: int, most: int) -> None:
-    if request.ranks is None and here().size == 1:
-        devices = choose_devices(request.resources.device)
+def _share(options: AnalysisOptions, worth: int, most: int) -> None:
+    if options.ranks is None and here().size == 1:
+        devices = choose_devices(options.resources.device)
         start(ranks_for(min(worth, most), devices, threads().number))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mltree.cli.analyses import ANCESTRAL_COMMANDS
+from mltree.cli.main import ANALYSES
 from mltree.tree.clades import read_written
 from mltree.tree.newick import read_newick
 
@@ -47,7 +47,7 @@ def table(path: Path) -> dict[tuple[str, ...], list[str]]:
 def test_help_has_an_example_that_works(run: Run, tmp_path: Path) -> None:
     (tmp_path / "datasets").symlink_to(DATASETS)
     (tmp_path / "primates.mltree.bestTree").write_text(TREE + "\n")
-    example = ANCESTRAL_COMMANDS["ancestral"][1].removeprefix("Example: mltree ")
+    example = f"ancestral {ANALYSES['ancestral'].example}"
     result = fine(run(*shlex.split(example)))
     assert "Wrote primates.mltree.ancestralProbs" in result.stdout
     assert len(table(tmp_path / "primates.mltree.ancestralProbs")) == 10 * 898

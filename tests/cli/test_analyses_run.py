@@ -13,14 +13,11 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mltree.analyses.bootstrap import Wanted
-from mltree.analyses.search import Supports
-from mltree.analyses.whole import WholeRequest, replicates_pay, run_whole
-from mltree.cli.analyses import RUN_COMMANDS
-from mltree.cli.support_options import local_tests_of
+from mltree.analyses.options import RunOptions
+from mltree.analyses.whole import replicates_pay, run_whole
+from mltree.cli.main import ANALYSES
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.terminal import progress_terminal
-from mltree.runs.engines import Resources
 from mltree.runs.workspace import Outputs
 from mltree.system.errors import InputError
 from mltree.system.events import Event
@@ -65,7 +62,7 @@ def results(prefix: str) -> dict[str, bytes]:
 @pytest.mark.usefixtures("few_models")
 def test_the_example_does_all_of_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "datasets").symlink_to(DATASETS)
-    example = RUN_COMMANDS["run"][1].removeprefix("Example: mltree ")
+    example = f"run {ANALYSES['run'].example}"
     result = fine(run(*shlex.split(example), "--preset", "fast"))
     assert "Final log-likelihood" in result.stdout
     assert "converged" in result.stdout
@@ -101,25 +98,22 @@ class Dying(Reporter):
             raise Killed
 
 
-def request(data: str, prefix: str) -> WholeRequest:
-    return WholeRequest(
-        alignment=data, model="auto", datatype=None, linkage="scaled", resources=Resources(),
-        prefix=prefix, redo=False, command="mltree run", seed=1, tree=None, preset="fast",
-        nni_only=False, constraint=None, outgroup=None, collapse=None, report=True,
-        supports=Supports(local_tests_of(100, None, False, False), Wanted(4, "fbp")), decides=False,
-    )  # fmt: skip
+def options(data: str, prefix: str) -> RunOptions:
+    return RunOptions(
+        alignment=data, preset="fast", sh_alrt=100, bootstrap="4", prefix=prefix, line="mltree run"
+    )
 
 
 @pytest.mark.usefixtures("few_models", "run")
 @pytest.mark.cases(1, 40)
 def test_it_goes_on_wherever_it_was_stopped(data: str, case: int) -> None:
     whole = Dying(0)
-    run_whole(request(data, "whole"), whole)
+    run_whole(options(data, "whole"), whole)
     events, rng = -whole.left, random.Random(case)
     for last in sorted(rng.sample(range(1, events), 3)):
         with suppress(Killed):
-            run_whole(request(data, "cut"), Dying(last))
-    run_whole(request(data, "cut"), Dying(0))
+            run_whole(options(data, "cut"), Dying(last))
+    run_whole(options(data, "cut"), Dying(0))
     assert results("cut") == results("whole")
     assert Path("cut.mltree.report.html").exists()
 

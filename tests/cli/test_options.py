@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from typer.testing import Result
 
-from mltree.cli.options import size_of
+from mltree.runs.options import size_of
 from mltree.system.errors import InputError
 
 Run = Callable[..., Result]

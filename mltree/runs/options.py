@@ -1,0 +1,608 @@
+"""Options, each written once: a field of a class of options, annotated with an :class:`Option`.
+
+The command line, ``mltree.toml``, ``MLTREE_`` variables, the log's table of options, the keywords
+of Python and the reference page of commands are all derived from these fields. Nothing heavy is
+imported: ``--threads`` acts before NumPy is loaded, and ``--help`` answers at once.
+"""
+
+# No postponed annotations: the options of a field are looked up in its annotation.
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+
+from mltree.system.errors import InputError
+from mltree.system.process import VARIABLE as THREADS
+from mltree.system.process import limit_drivers
+from mltree.system.values import Value, decimal, whole
+
+if TYPE_CHECKING:
+    from mltree.models.partitioned import Linkage
+    from mltree.runs.engines import Resources
+    from mltree.runs.site_frequencies import SiteFrequencies
+    from mltree.runs.workspace import Outputs
+
+SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
+"""Panels of the help, below the options that are in none."""
+
+LONGEST_MEAN = 1e6
+"""Substitutions per site of a mean branch: thousands of times what leaves a trace in sequences."""
+
+MOST_TOGETHER = 4096
+"""Threads or processes of one machine: PoCL ends the process at 100,000 threads, and Linux gives no
+process more than some 30,000."""
+
+AUTO = "auto"
+"""As many processes, replicates or the like as the run decides."""
+
+ADDRESSABLE = 1 << 63
+"""Bytes, more than any memory has: OpenCL's sizes are 64-bit numbers."""
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class Option(Value):
+    """How an option is called, taken and explained."""
+
+    names: tuple[str, ...]
+    """As they are typed, the long one first; none: an argument."""
+    help: str
+    metavar: str | None = None
+    """Stands for the value; the name in capitals where None."""
+    parse: Callable[[str], Any] | None = None
+    """Reads the value from what was typed; raises ValueError."""
+    choices: tuple[str, ...] = ()
+    """The only values."""
+    any_case: bool = False
+    """Choices may be typed in capitals."""
+    least: int | None = None
+    """Smallest whole number."""
+    panel: str | None = None
+    reads: str = ""
+    """``"file"``, ``"tree"`` or ``"trees"`` where the value may name a file that is read."""
+    only_with: tuple[str, ...] = ()
+    """Other options, of which a command's has to be given, or this one does nothing."""
+    is_eager: bool = False
+    """Read before all others."""
+    is_last: bool = False
+    """Shown behind the options of a command's own."""
+    is_incidental: bool = False
+    """Changes nothing of a run's results."""
+    rest: str | None = None
+    """The field that has all values of an argument which can be given several times."""
+
+
+class Options(Value, kw_only=True):
+    """The options of a command, and how they were given."""
+
+    line: str = ""
+    """The command as it was typed."""
+    origins: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    """Options by name: their values, and where each is from (typed, environment, file, default)."""
+
+    @classmethod
+    def described(cls) -> dict[str, Option]:
+        """Every option by its field, arguments first."""
+        options: dict[str, Option] = {}
+        for name in cls.__dataclass_fields__:
+            for option in getattr(cls._annotation(name), "__metadata__", ()):
+                options[name] = option
+        order = sorted(options, key=lambda name: (options[name].names != (), options[name].is_last))
+        return {name: options[name] for name in order}
+
+    @classmethod
+    def type_of(cls, name: str) -> Any:
+        """The type of a field's values."""
+        annotation = cls._annotation(name)
+        return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+    @classmethod
+    def _annotation(cls, name: str) -> Any:
+        owner = next(base for base in cls.__mro__ if name in base.__annotations__)
+        return owner.__annotations__[name]
+
+    @property
+    def inputs(self) -> list[str]:
+        """Values that may name files which are read; empty where an option is not given."""
+        return [
+            str(getattr(self, name) or "") for name, one in self.described().items() if one.reads
+        ]
+
+    @property
+    def asked(self) -> str:
+        """SHA-256 over the options that decide what is computed and written, as they were given."""
+        return self.digest()
+
+    def digest(self, without: Iterable[str] = ()) -> str:
+        """SHA-256 over the options but those that change no result, and those named."""
+        from mltree.treesearch.checkpoint import fingerprint
+
+        described = self.described()
+        return fingerprint(
+            *(
+                f"{name} = {shown(value)}"
+                for name, (value, _) in sorted(self.origins.items())
+                if name not in without
+                and value is not None
+                and not (name in described and described[name].is_incidental)
+            )
+        )
+
+    def check(self) -> None:
+        """Make sure that words are among their choices; raises InputError."""
+        for name, option in self.described().items():
+            if option.choices:
+                one_of(name, getattr(self, name), option.choices)
+
+
+def shown(value: object) -> str:
+    """The value of an option as logs and results have it."""
+    return (
+        str(getattr(value, "value", value)) if not isinstance(value, bool) else str(value).lower()
+    )
+
+
+def one_of(name: str, value: object, known: Iterable[str]) -> None:
+    """Make sure that a word is one of those known; raises InputError."""
+    words = list(known)
+    if value not in words:
+        raise InputError(f"{name}={value!r} is none of {', '.join(words)}")
+
+
+# How values are read from what was typed.
+
+
+def size_of(text: str) -> int:
+    """Bytes of ``512M``, ``1.5GiB`` and the like.
+
+    Raises:
+        InputError: it is no size.
+    """
+    match = re.fullmatch(r"([0-9]+\.?[0-9]*)\s*([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
+    size = float(match[1]) * _UNITS[match[2].upper()] if match else 0.0
+    if not 1 <= size < ADDRESSABLE:
+        raise InputError(f"{text!r} is no size of memory", hint="write 512M or 1.5G")
+    return int(size)
+
+
+def whole_of(text: str) -> int:
+    """A number of ASCII digits. Raises: ValueError."""
+    return whole(str(text))
+
+
+def length_of(text: str) -> float:
+    """A branch length, expected substitutions per site. Raises: ValueError."""
+    length = decimal(str(text))
+    if not 0.0 <= length < math.inf:
+        raise ValueError(f"{text!r} is no branch length")
+    return length + 0.0  # no sign in front of zero
+
+
+def mean_length_of(text: str) -> float:
+    """A mean branch length of a random tree. Raises: ValueError."""
+    length = length_of(text)
+    if length > LONGEST_MEAN:
+        raise ValueError(f"{text!r} is no branch length: at most {LONGEST_MEAN:g}, please")
+    return length
+
+
+def data_type_of(text: str) -> str:
+    """A data type that alignments can have. Raises: ValueError."""
+    import numpy as np  # not before a command needs it
+
+    from mltree.data.datatype import alphabet_named
+
+    try:
+        alphabet_named(text, np.empty((0, 0), np.uint8))
+    except InputError as error:
+        raise ValueError(f"{error.message} ({error.hint})") from None
+    return text
+
+
+def share_of(text: str) -> float:
+    """A share, 0 to 1. Raises: ValueError."""
+    share = decimal(str(text))
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"{text!r} is not between 0 and 1")
+    return share
+
+
+def threads_of(text: str) -> int:
+    """A number of threads, from 1 on, which drivers have to know before they are loaded.
+
+    Raises: ValueError.
+    """
+    number = whole_of(text)
+    if number < 1:
+        raise ValueError("it takes one thread at least")
+    if number > MOST_TOGETHER:
+        raise ValueError(f"at most {MOST_TOGETHER:,} threads, please")
+    os.environ[THREADS] = str(number)
+    limit_drivers()
+    return number
+
+
+def ranks_of(text: str) -> int | None:
+    """A number of ranks, from 1 on; None where the run shall decide. Raises: ValueError."""
+    if text == AUTO:
+        return None
+    number = whole_of(text)
+    if number < 1:
+        raise ValueError("it takes one process at least")
+    if number > MOST_TOGETHER:
+        raise ValueError(f"at most {MOST_TOGETHER:,} processes, please")
+    return number
+
+
+# Options that several commands have, one by one.
+
+DataType = Annotated[
+    str | None,
+    Option(
+        ("--data-type",),
+        "What the alignment holds: CODE is one of NCBI's genetic codes, by number or name. "
+        "Default: what the model is for, else what it looks like.",
+        metavar="dna|protein|binary|multistate|gt10|gt16|codon[:CODE]",
+        parse=data_type_of,
+    ),
+]
+Model = Annotated[
+    str | None,
+    Option(
+        ("--model", "-m"),
+        "RAxML-NG's grammar (GTR+FC+G4, HKY{2.5}+FE, LG+I+G4) or a .bestModel file; a "
+        "partition file (RAxML's, RAxML-NG's, NEXUS); or, of mltree search, auto: the one that "
+        "suits the data best. Default: GTR+FC+G4 for DNA, LG+G4 for proteins, "
+        "GY+F3X4+G4 for codons, BIN+FC+G4, MULTIx_MK+G4.",
+        metavar="MODEL",
+        reads="file",
+    ),
+]
+Partitions = Annotated[
+    str | None,
+    Option(
+        ("--partitions",),
+        "A partition file (RAxML's, RAxML-NG's, NEXUS); --model is for parts that it names no "
+        "model for, and with auto for all.",
+        metavar="FILE",
+        reads="file",
+    ),
+]
+Merge = Annotated[
+    bool,
+    Option(
+        ("--merge",),
+        "Put parts together that are better off under one model, and choose for these subsets.",
+    ),
+]
+Tree = Annotated[str, Option(("--tree", "-t"), "Newick tree.", metavar="FILE", reads="tree")]
+Moves = Annotated[
+    str,
+    Option(
+        ("--moves",),
+        "spr, or nni: neighbours only, quick and shallow.",
+        metavar="spr|nni",
+        choices=("spr", "nni"),
+    ),
+]
+Constraint = Annotated[
+    str | None,
+    Option(
+        ("--constraint",), "Newick tree whose groups stay together.", metavar="FILE", reads="tree"
+    ),
+]
+SiteRates = Annotated[
+    bool,
+    Option(
+        ("--site-rates",),
+        "Also write the posterior mean rate and the most probable category of every site "
+        "(+G, +R, +I), as IQ-TREE's -wsr.",
+    ),
+]
+Threads = Annotated[
+    int | None,
+    Option(
+        ("--threads",),
+        "CPUs to compute on. Default: those that the process may use, by its affinity, its "
+        "cgroup's quota and SLURM_CPUS_PER_TASK.",
+        metavar="N",
+        parse=threads_of,
+        is_eager=True,  # other options may load NumPy
+        is_last=True,
+        is_incidental=True,
+    ),
+]
+Ranks = Annotated[
+    int | None,
+    Option(
+        ("--ranks",),
+        "Processes on this machine that share out loci, replicates and the steps of a search. "
+        "They share a GPU and its memory, or the CPUs. Same bits; each takes memory of its own. "
+        "auto: several for many loci or replicates on a GPU, else one.",
+        metavar="N|auto",
+        parse=ranks_of,
+        is_last=True,
+        is_incidental=True,
+    ),
+]
+Device = Annotated[
+    str | None,
+    Option(
+        ("--device", "-d"),
+        "A number or a part of a name from mltree devices; several, as 0,1; "
+        "all GPUs; or reference for the NumPy engine. Default: the fastest GPU, "
+        "else the CPU.",
+        metavar="DEVICE",
+        panel=ADVANCED,
+    ),
+]
+Width = Annotated[
+    int | None,
+    Option(
+        ("--vw",),
+        "Patterns that lie side by side in memory: 1, 4, 8 or 16 on CPUs, 8 to 64 on GPUs. "
+        "Default: as mltree devices has measured. Changes the last digits and the time.",
+        metavar="N",
+        parse=whole_of,
+        panel=ADVANCED,
+    ),
+]
+Precision = Annotated[
+    str,
+    Option(
+        ("--precision",),
+        "double, or mixed: likelihoods in fp32, sums in fp64.",
+        metavar="double|mixed",
+        choices=("double", "mixed"),
+        panel=ADVANCED,
+    ),
+]
+Verbose = Annotated[
+    bool,
+    Option(
+        ("--verbose", "-v"),
+        "Print every event, and where time went.",
+        panel=OUTPUT,
+        is_incidental=True,
+    ),
+]
+
+
+# Groups of options.
+
+
+class ShownOptions(Options, kw_only=True):
+    """What is printed."""
+
+    quiet: Annotated[
+        bool,
+        Option(("--quiet", "-q"), "Print errors only.", panel=OUTPUT, is_incidental=True),
+    ] = False
+    json: Annotated[
+        bool,
+        Option(
+            ("--json",),
+            "Print events as JSON lines on standard output, nothing else; the last is the "
+            "result, or the error.",
+            panel=OUTPUT,
+            is_incidental=True,
+        ),
+    ] = False
+
+
+class WrittenOptions(ShownOptions, kw_only=True):
+    """What is written and printed."""
+
+    redo: Annotated[
+        bool,
+        Option(
+            ("--redo",), "Overwrite the files of an earlier run.", panel=OUTPUT, is_incidental=True
+        ),
+    ] = False
+
+
+class SeedOptions(Options, kw_only=True):
+    """Where random numbers begin."""
+
+    seed: Annotated[
+        int,
+        Option(
+            ("--seed", "-s"), "Same seed, same bits.", metavar="N", parse=whole_of, is_last=True
+        ),
+    ] = 1
+
+
+class DataOptions(Options, kw_only=True):
+    """The data and their model."""
+
+    alignment: Annotated[
+        str,
+        Option(
+            (),
+            "FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or packed (gzip, bzip2, xz); DNA, "
+            "codons, protein, binary or multistate. Format and type are recognised. - is standard "
+            "input.",
+            metavar="ALIGNMENT",
+            reads="file",
+        ),
+    ]
+    model: Model = None
+    data_type: DataType = None
+
+
+class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
+    """What every analysis of an alignment has; some of it without an option in some commands."""
+
+    partitions: str | None = None
+    site_freqs: str | None = None
+    guide_tree: str | None = None
+    brlen: Annotated[
+        str,
+        Option(
+            ("--brlen",),
+            "Branch lengths of the parts of a partition file: the same for all (linked), "
+            "times a factor of each part (scaled), or each part's own (unlinked).",
+            metavar="linked|scaled|unlinked",
+            choices=("linked", "scaled", "unlinked"),
+            any_case=True,
+            only_with=("partitions", "model"),
+        ),
+    ] = "scaled"
+    prefix: Annotated[
+        str | None,
+        Option(
+            ("--prefix", "-p"),
+            "Files are named PREFIX.mltree.*; the alignment's path if not given. A PREFIX that "
+            "ends in / is a folder, for files named after the alignment.",
+            metavar="PREFIX",
+            panel=OUTPUT,
+            is_incidental=True,
+        ),
+    ] = None
+    verbose: Verbose = False
+    threads: Threads = None
+    ranks: int | None = None
+    device: Device = None
+    memory_limit: Annotated[
+        str | None,
+        Option(
+            ("--memory-limit",),
+            "Memory of a device that likelihoods may take, such as 8G; alignments that "
+            "need more are computed in panels. Default: what the device has.",
+            metavar="SIZE",
+            panel=ADVANCED,
+            is_incidental=True,
+        ),
+    ] = None
+    vw: int | None = None
+    precision: str = "double"
+
+    @property
+    def linkage(self) -> "Linkage":
+        """Of the branch lengths of parts."""
+        from mltree.models.partitioned import Linkage
+
+        return Linkage(self.brlen)
+
+    @property
+    def site_frequencies(self) -> "SiteFrequencies":
+        """Of sites that have their own (PMSF)."""
+        from mltree.runs.site_frequencies import SiteFrequencies
+
+        return SiteFrequencies(self.site_freqs, self.guide_tree)
+
+    @property
+    def resources(self) -> "Resources":
+        """Where the run computes. Raises: InputError where the limit is no size."""
+        from mltree.runs.engines import Resources
+
+        limit = None if self.memory_limit is None else size_of(self.memory_limit)
+        mixed = self.precision == "mixed"
+        return Resources(device=self.device, mixed=mixed, memory_limit=limit, vw=self.vw)
+
+    @property
+    def outputs(self) -> "Outputs":
+        """Where the run writes; without a prefix there must be an alignment to lie beside."""
+        from mltree.data.source import expect_file
+        from mltree.runs.workspace import Outputs
+
+        if self.prefix is None:
+            expect_file(self.alignment)
+        return Outputs.of(self.prefix, self.alignment)
+
+    @property
+    def stem(self) -> str:
+        """What the names of all files begin with."""
+        return str(self.outputs.path("*").with_suffix(""))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the models are to be chosen."""
+        return False
+
+
+class ExactOptions(AnalysisOptions, kw_only=True):
+    """Analyses whose layout and precision can be told."""
+
+    vw: Width = None
+    precision: Precision = "double"
+
+
+class SiteFrequencyOptions(AnalysisOptions, kw_only=True):
+    """State frequencies of sites (PMSF)."""
+
+    site_freqs: Annotated[
+        str | None,
+        Option(
+            ("--site-freqs",),
+            "Sites have state frequencies of their own (PMSF), from a .sitefreq file, IQ-TREE's "
+            "or `mltree evaluate --site-freq`'s; the model's own and its profiles do not count.",
+            metavar="FILE",
+            reads="file",
+        ),
+    ] = None
+    guide_tree: Annotated[
+        str | None,
+        Option(
+            ("--guide-tree",),
+            "The same, from the profiles of --model (LG+C20+F+G4) on this Newick tree; writes "
+            "PREFIX.mltree.sitefreq.",
+            metavar="TREE",
+            reads="tree",
+        ),
+    ] = None
+
+
+class FitOptions(AnalysisOptions, kw_only=True):
+    """What is optimised on topologies that are given."""
+
+    no_opt_model: Annotated[
+        bool, Option(("--no-opt-model",), "Keep the model's parameters as they are.")
+    ] = False
+    no_opt_branches: Annotated[
+        bool, Option(("--no-opt-branches",), "Keep the tree's branch lengths.")
+    ] = False
+
+
+class MetricOptions(Options, kw_only=True):
+    """Supports by replicates."""
+
+    metric: Annotated[
+        str,
+        Option(
+            ("--metric",),
+            "fbp, the percentage of replicates that have a branch; tbe, the "
+            "transfer bootstrap expectation, 0 to 1; or both: fbp,tbe.",
+            metavar="METRIC",
+            panel=SUPPORTS,
+            only_with=("bootstrap", "trees"),
+        ),
+    ] = "fbp"
+
+
+class UltrafastOptions(Options, kw_only=True):
+    """The ultrafast bootstrap."""
+
+    ufboot: Annotated[
+        int | None,
+        Option(
+            ("--ufboot",),
+            "Ultrafast bootstrap (UFBoot2) of N replicates, 1000 at least, and its supports on "
+            "the best tree, behind those of --sh-alrt.",
+            metavar="N",
+            parse=whole_of,
+            panel=SUPPORTS,
+        ),
+    ] = None
+    bnni: Annotated[
+        bool,
+        Option(
+            ("--bnni",),
+            "Improve every replicate of --ufboot by interchanges on its own data, which guards "
+            "against overconfidence where models are wrong.",
+            panel=SUPPORTS,
+        ),
+    ] = False
