@@ -75,11 +75,10 @@ class SearchOptions(
     alignment: Annotated[
         str,
         Option(
-            (),
-            "FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or packed (gzip, bzip2, xz); DNA, "
-            "codons, protein, binary or multistate. Format and type are recognised. - is standard "
-            "input. Several, or a folder of them, are loci.",
-            metavar="ALIGNMENT...",
+            "ALIGNMENT...",
+            "FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or packed (gzip, bzip2, xz); "
+            "DNA, codons, protein, binary or multistate. Format and type are recognised. - is "
+            "standard input. Several, or a folder of them, are loci.",
             reads="file",
             rest="alignments",
         ),
@@ -89,9 +88,9 @@ class SearchOptions(
     separate: Annotated[
         bool,
         Option(
-            ("--separate",),
-            "Every part of --partitions is a locus with a tree of its own; or, without them, the "
-            "argument is a list of alignments, a file a line.",
+            "--separate",
+            "Every part of --partitions is a locus with a tree of its own; or, without them, "
+            "the argument is a list of alignments, a file a line.",
         ),
     ] = False
     partitions: Partitions = None
@@ -99,20 +98,18 @@ class SearchOptions(
     tree: Annotated[
         str | None,
         Option(
-            ("--tree", "-t"),
-            "Starting trees: pars{N}, rand{N}, pars{4},rand{2}, or a "
-            "Newick file. Default: parsimony, as many as the preset has.",
-            metavar="START",
+            "-t, --tree START",
+            "Starting trees: pars{N}, rand{N}, pars{4},rand{2}, or a Newick file. Default: "
+            "parsimony, as many as the preset has.",
             reads="tree",
         ),
     ] = None
     preset: Annotated[
         str,
         Option(
-            ("--preset",),
+            "--preset fast|default|thorough",
             "fast: one start, some where taxa are few or on a GPU, and no perturbation; "
             "thorough: more of both.",
-            metavar="fast|default|thorough",
             choices=PRESETS,
         ),
     ] = "default"
@@ -121,37 +118,33 @@ class SearchOptions(
     outgroup: Annotated[
         str | None,
         Option(
-            ("--outgroup",),
+            "--outgroup TAXA",
             "Taxa, separated by commas, next to which the result is written. Changes how the "
             "tree is shown, not the search.",
-            metavar="TAXA",
         ),
     ] = None
     collapse: Annotated[
         float | None,
         Option(
-            ("--collapse",),
+            "--collapse LENGTH",
             "Write inner branches no longer than this as polytomies.",
-            metavar="LENGTH",
             parse=length_of,
         ),
     ] = None
     bootstrap: Annotated[
         str | None,
         Option(
-            ("--bootstrap",),
-            "Then N bootstrap replicates, and supports on the best tree; auto: as many as "
-            "it takes until more would change little (autoMRE), 1,000 at most.",
-            metavar="N",
+            "--bootstrap N",
+            "Then N bootstrap replicates, and supports on the best tree; auto: as many as it "
+            "takes until more would change little (autoMRE), 1,000 at most.",
             panel=SUPPORTS,
         ),
     ] = None
     sh_alrt: Annotated[
         int | None,
         Option(
-            ("--sh-alrt",),
+            "--sh-alrt N",
             "SH-aLRT of every branch of the best tree, by N resamplings (1000 is usual).",
-            metavar="N",
             parse=whole_of,
             panel=SUPPORTS,
         ),
@@ -159,22 +152,21 @@ class SearchOptions(
     lbp: Annotated[
         int | None,
         Option(
-            ("--lbp",),
+            "--lbp N",
             "Local bootstrap probability of every branch, by N resamplings.",
-            metavar="N",
             parse=whole_of,
             panel=SUPPORTS,
         ),
     ] = None
     alrt: Annotated[
-        bool, Option(("--alrt",), "Parametric aLRT of every branch: 1 - p.", panel=SUPPORTS)
+        bool, Option("--alrt", "Parametric aLRT of every branch: 1 - p.", panel=SUPPORTS)
     ] = False
     abayes: Annotated[
-        bool, Option(("--abayes",), "aBayes support of every branch.", panel=SUPPORTS)
+        bool, Option("--abayes", "aBayes support of every branch.", panel=SUPPORTS)
     ] = False
     site_rates: SiteRates = False
     report: Annotated[
-        bool, Option(("--report",), "Also write PREFIX.mltree.report.html, see report.")
+        bool, Option("--report", "Also write PREFIX.mltree.report.html, see report.")
     ] = False
     ranks: Ranks = None
 
@@ -220,43 +212,31 @@ class RunOptions(UltrafastOptions, SeedOptions, AnalysisOptions, kw_only=True):
 
     model: Annotated[
         str | None,
-        Option(
-            ("--model", "-m"),
-            "auto, or as for search: no model is chosen.",
-            metavar="MODEL",
-            reads="file",
-        ),
+        Option("-m, --model MODEL", "auto, or as for search: no model is chosen.", reads="file"),
     ] = "auto"
     partitions: Partitions = None
     merge: Merge = False
     preset: Annotated[
-        str,
-        Option(("--preset",), "Of the search.", metavar="fast|default|thorough", choices=PRESETS),
+        str, Option("--preset fast|default|thorough", "Of the search.", choices=PRESETS)
     ] = "default"
     outgroup: Annotated[
         str | None,
-        Option(
-            ("--outgroup",),
-            "Taxa, separated by commas, next to which the tree is written.",
-            metavar="TAXA",
-        ),
+        Option("--outgroup TAXA", "Taxa, separated by commas, next to which the tree is written."),
     ] = None
     bootstrap: Annotated[
         str | None,
         Option(
-            ("--bootstrap",),
-            "N bootstrap replicates; auto: until more would change little; none. Default: "
-            "auto where that is a matter of minutes on the device, else --ufboot 1000.",
-            metavar="N",
+            "--bootstrap N",
+            "N bootstrap replicates; auto: until more would change little; none. Default: auto "
+            "where that is a matter of minutes on the device, else --ufboot 1000.",
             panel=SUPPORTS,
         ),
     ] = None
     sh_alrt: Annotated[
         int,
         Option(
-            ("--sh-alrt",),
+            "--sh-alrt N",
             "SH-aLRT of every branch, by N resamplings.",
-            metavar="N",
             parse=whole_of,
             panel=SUPPORTS,
         ),
@@ -276,26 +256,21 @@ class ModelChoiceOptions(SeedOptions, ExactOptions, kw_only=True):
     partitions: Annotated[
         str | None,
         Option(
-            ("--partitions",),
-            "Choose for every part of a partition file (RAxML's, RAxML-NG's, NEXUS); models "
-            "in it do not count.",
-            metavar="FILE",
+            "--partitions FILE",
+            "Choose for every part of a partition file (RAxML's, RAxML-NG's, NEXUS); models in "
+            "it do not count.",
             reads="file",
         ),
     ] = None
     merge: Merge = False
     criterion: Annotated[
         str,
-        Option(
-            ("--criterion",), "bic, aic or aicc.", choices=("bic", "aic", "aicc"), any_case=True
-        ),
+        Option("--criterion", "bic, aic or aicc.", choices=("bic", "aic", "aicc"), any_case=True),
     ] = "bic"
     tree: Annotated[
         str | None,
-        Option(
-            ("--tree",), "Fit to this tree, not to a quick one of our own.", metavar="FILE",
-            reads="tree",
-        ),
+        Option("--tree FILE",
+"Fit to this tree, not to a quick one of our own.", reads="tree"),
     ] = None  # fmt: skip
 
     @property
@@ -313,22 +288,21 @@ class EvaluateOptions(FitOptions, ExactOptions, SiteFrequencyOptions, kw_only=Tr
 
     tree: Tree
     site_lnl: Annotated[
-        bool, Option(("--site-lnl",), "Also write the lnL of every site, one a line.")
+        bool, Option("--site-lnl", "Also write the lnL of every site, one a line.")
     ] = False
     site_rates: SiteRates = False
     site_prob: Annotated[
         bool,
         Option(
-            ("--site-prob",),
-            "Also write the probability of every class of a mixture at every site.",
+            "--site-prob", "Also write the probability of every class of a mixture at every site."
         ),
     ] = False
     site_freq: Annotated[
         bool,
         Option(
-            ("--site-freq",),
-            "Also write the posterior mean frequencies of every site under a mixture (PMSF), "
-            "as IQ-TREE's -fs takes them.",
+            "--site-freq",
+            "Also write the posterior mean frequencies of every site under a mixture (PMSF), as "
+            "IQ-TREE's -fs takes them.",
         ),
     ] = False
 
@@ -346,9 +320,8 @@ class AncestralOptions(FitOptions, kw_only=True):
     file_format: Annotated[
         str,
         Option(
-            ("--format",),
+            "--format raxml|iqtree",
             "Whose files: RAxML-NG's .ancestralProbs and .ancestralStates, or IQ-TREE's .state.",
-            metavar="raxml|iqtree",
             choices=("raxml", "iqtree"),
         ),
     ] = "raxml"
@@ -374,19 +347,17 @@ class BootstrapOptions(
     replicates: Annotated[
         str,
         Option(
-            ("--replicates", "-N"),
-            "How many; auto: as many as it takes until more would change little "
-            "(autoMRE: asked after every 50), 1,000 at most.",
-            metavar="N",
+            "-N, --replicates N",
+            "How many; auto: as many as it takes until more would change little (autoMRE: asked "
+            "after every 50), 1,000 at most.",
         ),
     ] = "auto"
     tree: Annotated[
         str | None,
         Option(
-            ("--tree", "-t"),
+            "-t, --tree FILE",
             "Newick tree that the supports are drawn on, and the model is fitted to. Default: "
             "no supports, and a parsimony tree to fit it to.",
-            metavar="FILE",
             reads="tree",
         ),
     ] = None
@@ -401,7 +372,7 @@ class TestOptions(SeedOptions, FitOptions, ExactOptions, kw_only=True):
     __test__ = False  # no test of pytest's
 
     no_opt_branches: Annotated[
-        bool, Option(("--no-opt-branches",), "Keep the branch lengths of the file.")
+        bool, Option("--no-opt-branches", "Keep the branch lengths of the file.")
     ] = False
 
 
@@ -416,13 +387,12 @@ class BranchTestOptions(TestOptions, kw_only=True):
     tests: Annotated[
         str,
         Option(
-            ("--tests",),
+            "--tests",
             "sh-alrt, lbp (local bootstrap), alrt (parametric) or abayes; several with commas.",
         ),
     ] = "sh-alrt"
     replicates: Annotated[
-        int,
-        Option(("--replicates",), "Resamplings for sh-alrt and lbp.", metavar="N", least=1),
+        int, Option("--replicates N", "Resamplings for sh-alrt and lbp.", least=1)
     ] = 1000
 
 
@@ -434,18 +404,11 @@ class TreeTestOptions(TestOptions, kw_only=True):
     """
 
     trees: Annotated[
-        str,
-        Option(("--trees",), "Newick file of the trees to compare.", metavar="FILE", reads="trees"),
+        str, Option("--trees FILE", "Newick file of the trees to compare.", reads="trees")
     ]
-    tests: Annotated[str, Option(("--tests",), "Some of bp,kh,sh,wkh,wsh,elw,au; or all.")] = "all"
+    tests: Annotated[str, Option("--tests", "Some of bp,kh,sh,wkh,wsh,elw,au; or all.")] = "all"
     replicates: Annotated[
-        int,
-        Option(
-            ("--replicates",),
-            "Resamplings; for au as many of each of ten sizes.",
-            metavar="N",
-            least=1,
-        ),
+        int, Option("--replicates N", "Resamplings; for au as many of each of ten sizes.", least=1)
     ] = 10_000
 
 
@@ -456,32 +419,22 @@ class SiteLnlOptions(FitOptions, kw_only=True):
     """
 
     trees: Annotated[
-        str,
-        Option(
-            ("--trees", "-t"),
-            "Newick trees of all taxa, one or several.",
-            metavar="FILE",
-            reads="trees",
-        ),
+        str, Option("-t, --trees FILE", "Newick trees of all taxa, one or several.", reads="trees")
     ]
     file_format: Annotated[
         str,
         Option(
-            ("--format",),
+            "--format iqtree|raxml",
             "Whose format: .sitelh, .perSiteLLs.",
-            metavar="iqtree|raxml",
             choices=("iqtree", "raxml"),
         ),
     ] = "iqtree"
     no_opt_model: Annotated[
         bool,
-        Option(
-            ("--no-opt-model",),
-            "Keep the model's parameters, else estimated on the first tree.",
-        ),
+        Option("--no-opt-model", "Keep the model's parameters, else estimated on the first tree."),
     ] = False
     no_opt_branches: Annotated[
-        bool, Option(("--no-opt-branches",), "Keep the trees' branch lengths.")
+        bool, Option("--no-opt-branches", "Keep the trees' branch lengths.")
     ] = False
 
 
@@ -491,19 +444,17 @@ class TreesOptions(WrittenOptions, kw_only=True):
     prefix: Annotated[
         str | None,
         Option(
-            ("--prefix", "-p"),
-            "Files are named PREFIX.mltree.*; the path of the trees' file if not given. A PREFIX "
-            "that ends in / is a folder.",
-            metavar="PREFIX",
+            "-p, --prefix PREFIX",
+            "Files are named PREFIX.mltree.*; the path of the trees' file if not given. A "
+            "PREFIX that ends in / is a folder.",
             panel=OUTPUT,
         ),
     ] = None
 
 
-AnyTree = Annotated[str, Option((), "Newick tree, of any shape.", metavar="TREE", reads="tree")]
+AnyTree = Annotated[str, Option("TREE", "Newick tree, of any shape.", reads="tree")]
 Trees = Annotated[
-    str,
-    Option((), "Newick file of several trees of the same taxa.", metavar="TREES", reads="trees"),
+    str, Option("TREES", "Newick file of several trees of the same taxa.", reads="trees")
 ]
 
 
@@ -517,10 +468,8 @@ class SupportOptions(MetricOptions, TreesOptions, kw_only=True):
     tree: AnyTree
     trees: Annotated[
         str,
-        Option(
-            ("--trees",), "Replicates: Newick trees of the same taxa.", metavar="FILE",
-            reads="trees",
-        ),
+        Option("--trees FILE",
+"Replicates: Newick trees of the same taxa.", reads="trees"),
     ]  # fmt: skip
 
 
@@ -536,10 +485,9 @@ class ConsensusOptions(TreesOptions, kw_only=True):
     kind: Annotated[
         str,
         Option(
-            ("--type",),
-            "strict: branches of all trees; majority: of more than half; "
-            "extended: and the commonest others that fit; several with commas.",
-            metavar="TYPE",
+            "--type TYPE",
+            "strict: branches of all trees; majority: of more than half; extended: and the "
+            "commonest others that fit; several with commas.",
         ),
     ] = "majority"
 
@@ -555,14 +503,11 @@ class DistanceOptions(TreesOptions, kw_only=True):
     trees: Trees
     reference: Annotated[
         str | None,
-        Option(
-            ("--reference",), "Newick tree that all are compared with.", metavar="FILE",
-            reads="tree",
-        ),
+        Option("--reference FILE",
+"Newick tree that all are compared with.", reads="tree"),
     ] = None  # fmt: skip
     weighted: Annotated[
-        bool,
-        Option(("--weighted",), "Also compare branch lengths, those of tips included."),
+        bool, Option("--weighted", "Also compare branch lengths, those of tips included.")
     ] = False
 
 
@@ -577,9 +522,8 @@ class BootstopOptions(SeedOptions, ShownOptions, kw_only=True):
     cutoff: Annotated[
         float,
         Option(
-            ("--cutoff",),
+            "--cutoff SHARE",
             "Share of the largest possible distance up to which two halves agree.",
-            metavar="SHARE",
             parse=share_of,
         ),
     ] = 0.03
@@ -596,27 +540,20 @@ class ConcordanceOptions(SeedOptions, TreesOptions, kw_only=True):
     gene_trees: Annotated[
         str | None,
         Option(
-            ("--gene-trees",),
+            "--gene-trees FILE",
             "Newick trees of loci, which may lack some taxa: for gene concordance (gCF).",
-            metavar="FILE",
             reads="trees",
         ),
     ] = None
     alignment: Annotated[
         str | None,
-        Option(
-            ("--alignment",), "Alignment: for site concordance (sCF).", metavar="FILE",
-            reads="file",
-        ),
+        Option("--alignment FILE",
+"Alignment: for site concordance (sCF).", reads="file"),
     ] = None  # fmt: skip
     quartets: Annotated[
         int,
         Option(
-            ("--quartets",),
-            "Random quartets a branch, for sCF.",
-            metavar="N",
-            least=1,
-            only_with=("alignment",),
+            "--quartets N", "Random quartets a branch, for sCF.", least=1, only_with=("alignment",)
         ),
     ] = 100
     data_type: DataType = None
@@ -632,25 +569,21 @@ class ReportOptions(WrittenOptions, kw_only=True):
     where time went; the model; the alignment; the settings. Works while a search runs, too.
     """
 
-    prefix: Annotated[
-        str, Option((), "As it was given to the search (--prefix).", metavar="PREFIX")
-    ]
+    prefix: Annotated[str, Option("PREFIX", "As it was given to the search (--prefix).")]
     alignment: Annotated[
         str | None,
         Option(
-            ("--alignment",),
+            "--alignment FILE",
             "Where the alignment is now. Default: where the search had it, or beside PREFIX.",
-            metavar="FILE",
             reads="file",
         ),
     ] = None
     tree: Annotated[
         str | None,
         Option(
-            ("--tree", "-t"),
-            "Another tree to show, such as one with supports. Default: PREFIX.mltree.support "
-            "if there is one, else .bestTree.",
-            metavar="FILE",
+            "-t, --tree FILE",
+            "Another tree to show, such as one with supports. Default: PREFIX.mltree.support if "
+            "there is one, else .bestTree.",
             reads="tree",
         ),
     ] = None
@@ -659,16 +592,15 @@ class ReportOptions(WrittenOptions, kw_only=True):
 class OutOptions(WrittenOptions, kw_only=True):
     """Commands that write one file."""
 
-    out: Annotated[str, Option(("--out", "-o"), "File to write.", metavar="FILE")]
+    out: Annotated[str, Option("-o, --out FILE", "File to write.")]
 
 
 FileFormat = Annotated[
     str | None,
     Option(
-        ("--format",),
-        "phylip (relaxed), phylip-strict, phylip-interleaved, fasta or nexus; newick, nexus, "
-        "auspice or itol for trees. Default: as the name of the file ends.",
-        metavar="NAME",
+        "--format NAME",
+        "phylip (relaxed), phylip-strict, phylip-interleaved, fasta or nexus; newick, "
+        "nexus, auspice or itol for trees. Default: as the name of the file ends.",
     ),
 ]
 
@@ -679,26 +611,23 @@ class DrawOptions(OutOptions, kw_only=True):
     The name of the file decides which. PNG and PDF take matplotlib (pip install 'mltree[draw]').
     """
 
-    tree: Annotated[
-        str, Option((), "Newick or NEXUS tree, of any shape.", metavar="TREE", reads="tree")
-    ]
+    tree: Annotated[str, Option("TREE", "Newick or NEXUS tree, of any shape.", reads="tree")]
     layout: Annotated[
         Literal["rectangular", "circular"],
         Option(
-            ("--layout",),
+            "--layout rectangular|circular",
             "Tips in rows, or around.",
-            metavar="rectangular|circular",
             choices=("rectangular", "circular"),
         ),
     ] = "rectangular"
     as_written: Annotated[
-        bool, Option(("--as-written",), "Keep the order of the file: do not ladderise.")
+        bool, Option("--as-written", "Keep the order of the file: do not ladderise.")
     ] = False
     cladogram: Annotated[
-        bool, Option(("--cladogram",), "Draw the topology alone, not branch lengths.")
+        bool, Option("--cladogram", "Draw the topology alone, not branch lengths.")
     ] = False
     no_supports: Annotated[
-        bool, Option(("--no-supports",), "Leave the labels of inner nodes out.")
+        bool, Option("--no-supports", "Leave the labels of inner nodes out.")
     ] = False
 
 
@@ -711,27 +640,24 @@ class SimulateOptions(SeedOptions, OutOptions, kw_only=True):
     model: Annotated[
         str,
         Option(
-            ("--model", "-m"),
-            "RAxML-NG's grammar, with values in braces (GTR{1/3/1/1/4/1}+FU{...}+G4{0.5}), or "
-            "a .bestModel file.",
+            "-m, --model",
+            "RAxML-NG's grammar, with values in braces (GTR{1/3/1/1/4/1}+FU{...}+G4{0.5}), or a "
+            ".bestModel file.",
             reads="file",
         ),
     ]
     tree: Annotated[
-        str | None,
-        Option(("--tree", "-t"), "Newick tree to evolve along.", metavar="FILE", reads="tree"),
+        str | None, Option("-t, --tree FILE", "Newick tree to evolve along.", reads="tree")
     ] = None
     taxa: Annotated[
-        int | None,
-        Option(("--taxa",), "Taxa of a random tree instead.", metavar="N", parse=whole_of),
+        int | None, Option("--taxa N", "Taxa of a random tree instead.", parse=whole_of)
     ] = None
     random_tree: Annotated[
         str,
         Option(
-            ("--random-tree",),
+            "--random-tree uniform|yule",
             "uniform: all topologies are as likely, branch lengths are exponential; yule: it "
             "grows by births alone, and all tips are of one age.",
-            metavar="uniform|yule",
             choices=("uniform", "yule"),
             only_with=("taxa",),
         ),
@@ -739,47 +665,38 @@ class SimulateOptions(SeedOptions, OutOptions, kw_only=True):
     mean_length: Annotated[
         float,
         Option(
-            ("--mean-length",),
+            "--mean-length LENGTH",
             "Mean branch length of a random tree, substitutions per site.",
-            metavar="LENGTH",
             parse=mean_length_of,
             only_with=("taxa",),
         ),
     ] = 0.15
-    sites: Annotated[
-        int | None,
-        Option(("--sites", "-n"), "Sites to simulate.", metavar="N", parse=whole_of),
-    ] = None
+    sites: Annotated[int | None, Option("-n, --sites N", "Sites to simulate.", parse=whole_of)] = (
+        None
+    )
     unique: Annotated[
         int | None,
-        Option(
-            ("--unique",),
-            "Instead: exactly N distinct columns, each once.",
-            metavar="N",
-            parse=whole_of,
-        ),
+        Option("--unique N", "Instead: exactly N distinct columns, each once.", parse=whole_of),
     ] = None
     gaps_from: Annotated[
         str | None,
         Option(
-            ("--gaps-from",),
+            "--gaps-from FILE",
             "Alignment whose gaps are put over the sequences, taxon by taxon.",
-            metavar="FILE",
             reads="file",
         ),
     ] = None
     frequencies_from: Annotated[
         str | None,
         Option(
-            ("--frequencies-from",),
+            "--frequencies-from FILE",
             "Alignment to count the frequencies in that a model with +FC leaves open, such as "
             "the .bestModel of a search under GTR+FC+G4.",
-            metavar="FILE",
             reads="file",
         ),
     ] = None
     true_tree: Annotated[
-        str | None, Option(("--true-tree",), "Also write the tree, in Newick.", metavar="FILE")
+        str | None, Option("--true-tree FILE", "Also write the tree, in Newick.")
     ] = None
     file_format: FileFormat = None
 
@@ -794,9 +711,8 @@ class ConvertOptions(OutOptions, kw_only=True):
     source: Annotated[
         str,
         Option(
-            (),
+            "FILE",
             "Alignment, trees in Newick or NEXUS, or a run's result (PREFIX.mltree.json).",
-            metavar="FILE",
             reads="file",
         ),
     ]
@@ -821,9 +737,9 @@ class DevicesOptions(ShownOptions, kw_only=True):
     The first time, it also measures which memory layout suits each device, for every later run.
     """
 
-    calibrate: Annotated[
-        bool, Option(("--calibrate",), "Measure again what was measured before.")
-    ] = False
+    calibrate: Annotated[bool, Option("--calibrate", "Measure again what was measured before.")] = (
+        False
+    )
     threads: Threads = None
 
 
@@ -833,10 +749,9 @@ class CheckOptions(ShownOptions, DataOptions, kw_only=True):
     partitions: Annotated[
         str | None,
         Option(
-            ("--partitions",),
+            "--partitions FILE",
             "RAxML's or RAxML-NG's partition file, a .bestModel file or a NEXUS sets block: "
             "show the parts instead.",
-            metavar="FILE",
             reads="file",
         ),
     ] = None

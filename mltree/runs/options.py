@@ -47,11 +47,10 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 class Option(Value):
     """How an option is called, taken and explained."""
 
-    names: tuple[str, ...]
-    """As they are typed, the long one first; none: an argument."""
+    written: str
+    """Its names and what stands for its value, as the help has them: ``-t, --tree FILE``; of an
+    argument the latter alone."""
     help: str
-    metavar: str | None = None
-    """Stands for the value; the name in capitals where None."""
     parse: Callable[[str], Any] | None = None
     """Reads the value from what was typed; raises ValueError."""
     choices: tuple[str, ...] = ()
@@ -73,6 +72,18 @@ class Option(Value):
     """Changes nothing of a run's results."""
     rest: str | None = None
     """The field that has all values of an argument which can be given several times."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As they are typed, the long one first; none of an argument."""
+        words = self.written.replace(",", "").split()
+        return tuple(reversed([word for word in words if word.startswith("-")]))
+
+    @property
+    def metavar(self) -> str | None:
+        """Stands for the value; the field's name in capitals where None."""
+        word = self.written.split()[-1]
+        return None if word.startswith("-") else word
 
 
 class Options(Value, kw_only=True):
@@ -242,62 +253,55 @@ def ranks_of(text: str) -> int | None:
 DataType = Annotated[
     str | None,
     Option(
-        ("--data-type",),
+        "--data-type dna|protein|binary|multistate|gt10|gt16|codon[:CODE]",
         "What the alignment holds: CODE is one of NCBI's genetic codes, by number or name. "
         "Default: what the model is for, else what it looks like.",
-        metavar="dna|protein|binary|multistate|gt10|gt16|codon[:CODE]",
         parse=data_type_of,
     ),
 ]
 Model = Annotated[
     str | None,
     Option(
-        ("--model", "-m"),
+        "-m, --model MODEL",
         "RAxML-NG's grammar (GTR+FC+G4, HKY{2.5}+FE, LG+I+G4) or a .bestModel file; a "
-        "partition file (RAxML's, RAxML-NG's, NEXUS); or, of mltree search, auto: the one that "
-        "suits the data best. Default: GTR+FC+G4 for DNA, LG+G4 for proteins, "
+        "partition file (RAxML's, RAxML-NG's, NEXUS); or, of mltree search, auto: the one "
+        "that suits the data best. Default: GTR+FC+G4 for DNA, LG+G4 for proteins, "
         "GY+F3X4+G4 for codons, BIN+FC+G4, MULTIx_MK+G4.",
-        metavar="MODEL",
         reads="file",
     ),
 ]
 Partitions = Annotated[
     str | None,
     Option(
-        ("--partitions",),
-        "A partition file (RAxML's, RAxML-NG's, NEXUS); --model is for parts that it names no "
-        "model for, and with auto for all.",
-        metavar="FILE",
+        "--partitions FILE",
+        "A partition file (RAxML's, RAxML-NG's, NEXUS); --model is for parts that it names "
+        "no model for, and with auto for all.",
         reads="file",
     ),
 ]
 Merge = Annotated[
     bool,
     Option(
-        ("--merge",),
+        "--merge",
         "Put parts together that are better off under one model, and choose for these subsets.",
     ),
 ]
-Tree = Annotated[str, Option(("--tree", "-t"), "Newick tree.", metavar="FILE", reads="tree")]
+Tree = Annotated[str, Option("-t, --tree FILE", "Newick tree.", reads="tree")]
 Moves = Annotated[
     str,
     Option(
-        ("--moves",),
+        "--moves spr|nni",
         "spr, or nni: neighbours only, quick and shallow.",
-        metavar="spr|nni",
         choices=("spr", "nni"),
     ),
 ]
 Constraint = Annotated[
-    str | None,
-    Option(
-        ("--constraint",), "Newick tree whose groups stay together.", metavar="FILE", reads="tree"
-    ),
+    str | None, Option("--constraint FILE", "Newick tree whose groups stay together.", reads="tree")
 ]
 SiteRates = Annotated[
     bool,
     Option(
-        ("--site-rates",),
+        "--site-rates",
         "Also write the posterior mean rate and the most probable category of every site "
         "(+G, +R, +I), as IQ-TREE's -wsr.",
     ),
@@ -305,12 +309,11 @@ SiteRates = Annotated[
 Threads = Annotated[
     int | None,
     Option(
-        ("--threads",),
+        "--threads N",
         "CPUs to compute on. Default: those that the process may use, by its affinity, its "
         "cgroup's quota and SLURM_CPUS_PER_TASK.",
-        metavar="N",
         parse=threads_of,
-        is_eager=True,  # other options may load NumPy
+        is_eager=True,
         is_last=True,
         is_incidental=True,
     ),
@@ -318,11 +321,10 @@ Threads = Annotated[
 Ranks = Annotated[
     int | None,
     Option(
-        ("--ranks",),
-        "Processes on this machine that share out loci, replicates and the steps of a search. "
-        "They share a GPU and its memory, or the CPUs. Same bits; each takes memory of its own. "
-        "auto: several for many loci or replicates on a GPU, else one.",
-        metavar="N|auto",
+        "--ranks N|auto",
+        "Processes on this machine that share out loci, replicates and the steps of a "
+        "search. They share a GPU and its memory, or the CPUs. Same bits; each takes memory "
+        "of its own. auto: several for many loci or replicates on a GPU, else one.",
         parse=ranks_of,
         is_last=True,
         is_incidental=True,
@@ -331,21 +333,18 @@ Ranks = Annotated[
 Device = Annotated[
     str | None,
     Option(
-        ("--device", "-d"),
-        "A number or a part of a name from mltree devices; several, as 0,1; "
-        "all GPUs; or reference for the NumPy engine. Default: the fastest GPU, "
-        "else the CPU.",
-        metavar="DEVICE",
+        "-d, --device DEVICE",
+        "A number or a part of a name from mltree devices; several, as 0,1; all GPUs; or "
+        "reference for the NumPy engine. Default: the fastest GPU, else the CPU.",
         panel=ADVANCED,
     ),
 ]
 Width = Annotated[
     int | None,
     Option(
-        ("--vw",),
+        "--vw N",
         "Patterns that lie side by side in memory: 1, 4, 8 or 16 on CPUs, 8 to 64 on GPUs. "
         "Default: as mltree devices has measured. Changes the last digits and the time.",
-        metavar="N",
         parse=whole_of,
         panel=ADVANCED,
     ),
@@ -353,9 +352,8 @@ Width = Annotated[
 Precision = Annotated[
     str,
     Option(
-        ("--precision",),
+        "--precision double|mixed",
         "double, or mixed: likelihoods in fp32, sums in fp64.",
-        metavar="double|mixed",
         choices=("double", "mixed"),
         panel=ADVANCED,
     ),
@@ -363,10 +361,7 @@ Precision = Annotated[
 Verbose = Annotated[
     bool,
     Option(
-        ("--verbose", "-v"),
-        "Print every event, and where time went.",
-        panel=OUTPUT,
-        is_incidental=True,
+        "-v, --verbose", "Print every event, and where time went.", panel=OUTPUT, is_incidental=True
     ),
 ]
 
@@ -378,13 +373,12 @@ class ShownOptions(Options, kw_only=True):
     """What is printed."""
 
     quiet: Annotated[
-        bool,
-        Option(("--quiet", "-q"), "Print errors only.", panel=OUTPUT, is_incidental=True),
+        bool, Option("-q, --quiet", "Print errors only.", panel=OUTPUT, is_incidental=True)
     ] = False
     json: Annotated[
         bool,
         Option(
-            ("--json",),
+            "--json",
             "Print events as JSON lines on standard output, nothing else; the last is the "
             "result, or the error.",
             panel=OUTPUT,
@@ -399,7 +393,7 @@ class WrittenOptions(ShownOptions, kw_only=True):
     redo: Annotated[
         bool,
         Option(
-            ("--redo",), "Overwrite the files of an earlier run.", panel=OUTPUT, is_incidental=True
+            "--redo", "Overwrite the files of an earlier run.", panel=OUTPUT, is_incidental=True
         ),
     ] = False
 
@@ -408,10 +402,7 @@ class SeedOptions(Options, kw_only=True):
     """Where random numbers begin."""
 
     seed: Annotated[
-        int,
-        Option(
-            ("--seed", "-s"), "Same seed, same bits.", metavar="N", parse=whole_of, is_last=True
-        ),
+        int, Option("-s, --seed N", "Same seed, same bits.", parse=whole_of, is_last=True)
     ] = 1
 
 
@@ -421,11 +412,10 @@ class DataOptions(Options, kw_only=True):
     alignment: Annotated[
         str,
         Option(
-            (),
-            "FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or packed (gzip, bzip2, xz); DNA, "
-            "codons, protein, binary or multistate. Format and type are recognised. - is standard "
-            "input.",
-            metavar="ALIGNMENT",
+            "ALIGNMENT",
+            "FASTA, PHYLIP, NEXUS, Clustal or Stockholm, plain or packed (gzip, bzip2, xz); "
+            "DNA, codons, protein, binary or multistate. Format and type are recognised. - is "
+            "standard input.",
             reads="file",
         ),
     ]
@@ -442,10 +432,9 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
     brlen: Annotated[
         str,
         Option(
-            ("--brlen",),
-            "Branch lengths of the parts of a partition file: the same for all (linked), "
-            "times a factor of each part (scaled), or each part's own (unlinked).",
-            metavar="linked|scaled|unlinked",
+            "--brlen linked|scaled|unlinked",
+            "Branch lengths of the parts of a partition file: the same for all (linked), times "
+            "a factor of each part (scaled), or each part's own (unlinked).",
             choices=("linked", "scaled", "unlinked"),
             any_case=True,
             only_with=("partitions", "model"),
@@ -454,10 +443,9 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
     prefix: Annotated[
         str | None,
         Option(
-            ("--prefix", "-p"),
+            "-p, --prefix PREFIX",
             "Files are named PREFIX.mltree.*; the alignment's path if not given. A PREFIX that "
             "ends in / is a folder, for files named after the alignment.",
-            metavar="PREFIX",
             panel=OUTPUT,
             is_incidental=True,
         ),
@@ -469,10 +457,9 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
     memory_limit: Annotated[
         str | None,
         Option(
-            ("--memory-limit",),
-            "Memory of a device that likelihoods may take, such as 8G; alignments that "
-            "need more are computed in panels. Default: what the device has.",
-            metavar="SIZE",
+            "--memory-limit SIZE",
+            "Memory of a device that likelihoods may take, such as 8G; alignments that need "
+            "more are computed in panels. Default: what the device has.",
             panel=ADVANCED,
             is_incidental=True,
         ),
@@ -537,20 +524,18 @@ class SiteFrequencyOptions(AnalysisOptions, kw_only=True):
     site_freqs: Annotated[
         str | None,
         Option(
-            ("--site-freqs",),
+            "--site-freqs FILE",
             "Sites have state frequencies of their own (PMSF), from a .sitefreq file, IQ-TREE's "
             "or `mltree evaluate --site-freq`'s; the model's own and its profiles do not count.",
-            metavar="FILE",
             reads="file",
         ),
     ] = None
     guide_tree: Annotated[
         str | None,
         Option(
-            ("--guide-tree",),
+            "--guide-tree TREE",
             "The same, from the profiles of --model (LG+C20+F+G4) on this Newick tree; writes "
             "PREFIX.mltree.sitefreq.",
-            metavar="TREE",
             reads="tree",
         ),
     ] = None
@@ -560,10 +545,10 @@ class FitOptions(AnalysisOptions, kw_only=True):
     """What is optimised on topologies that are given."""
 
     no_opt_model: Annotated[
-        bool, Option(("--no-opt-model",), "Keep the model's parameters as they are.")
+        bool, Option("--no-opt-model", "Keep the model's parameters as they are.")
     ] = False
     no_opt_branches: Annotated[
-        bool, Option(("--no-opt-branches",), "Keep the tree's branch lengths.")
+        bool, Option("--no-opt-branches", "Keep the tree's branch lengths.")
     ] = False
 
 
@@ -573,10 +558,9 @@ class MetricOptions(Options, kw_only=True):
     metric: Annotated[
         str,
         Option(
-            ("--metric",),
-            "fbp, the percentage of replicates that have a branch; tbe, the "
-            "transfer bootstrap expectation, 0 to 1; or both: fbp,tbe.",
-            metavar="METRIC",
+            "--metric METRIC",
+            "fbp, the percentage of replicates that have a branch; tbe, the transfer bootstrap "
+            "expectation, 0 to 1; or both: fbp,tbe.",
             panel=SUPPORTS,
             only_with=("bootstrap", "trees"),
         ),
@@ -589,10 +573,9 @@ class UltrafastOptions(Options, kw_only=True):
     ufboot: Annotated[
         int | None,
         Option(
-            ("--ufboot",),
+            "--ufboot N",
             "Ultrafast bootstrap (UFBoot2) of N replicates, 1000 at least, and its supports on "
             "the best tree, behind those of --sh-alrt.",
-            metavar="N",
             parse=whole_of,
             panel=SUPPORTS,
         ),
@@ -600,7 +583,7 @@ class UltrafastOptions(Options, kw_only=True):
     bnni: Annotated[
         bool,
         Option(
-            ("--bnni",),
+            "--bnni",
             "Improve every replicate of --ufboot by interchanges on its own data, which guards "
             "against overconfidence where models are wrong.",
             panel=SUPPORTS,

@@ -20,8 +20,8 @@ LAYERS = (
     ("treesearch", "report"),
     ("runs",),
     ("analyses",),
-    ("cli",),
     ("api",),
+    ("cli",),
 )
 """Rooms from the ground up; one imports from its own floor and from those below."""
 
@@ -37,7 +37,7 @@ HOMES = {
     "pyopencl": ("mltree.device",),
     "ete3": ("mltree.tree.newick",),
     "typer": ("mltree.cli",),
-    "rich": ("mltree.report", "mltree.cli", "mltree.analyses"),
+    "rich": ("mltree.report",),
     "scipy": ("mltree.supports",),
     "matplotlib": ("mltree.report.drawing",),
 }

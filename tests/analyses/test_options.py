@@ -1,0 +1,43 @@
+"""Words that options take, and words that analyses know."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from mltree.analyses import ancestral, options, simulate, tree_tests
+from mltree.analyses.options import RunOptions, SearchOptions
+from mltree.fit.settings import PRESETS
+from mltree.models.partitioned import Linkage
+from mltree.runs.model_choice import Criterion
+from mltree.runs.options import AnalysisOptions
+
+
+def test_choices_are_what_analyses_know() -> None:
+    assert set(options.PRESETS) == set(PRESETS)
+    for cls, name, known in (
+        (AnalysisOptions, "brlen", Linkage),
+        (options.ModelChoiceOptions, "criterion", Criterion),
+        (options.SimulateOptions, "random_tree", simulate.SHAPES),
+        (options.AncestralOptions, "file_format", ancestral.FORMATS),
+        (options.SiteLnlOptions, "file_format", tree_tests.FORMATS),
+    ):
+        assert set(cls.described()[name].choices) == {
+            str(getattr(one, "value", one)) for one in known
+        }
+
+
+def test_a_run_is_a_search() -> None:
+    assert set(RunOptions.described()) <= set(SearchOptions.described())
+
+
+def test_loci_are_several_alignments() -> None:
+    assert not SearchOptions(alignment="a.phy").has_loci
+    assert SearchOptions(alignment="a.phy", separate=True).has_loci
+    assert SearchOptions(alignment="a.phy", alignments=("a.phy", "b.phy")).has_loci
+
+
+def test_options_load_nothing_heavy() -> None:
+    heavy = '{"numpy", "pyopencl", "rich", "typer", "scipy"}'
+    test = f"import sys, mltree.analyses.options; assert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", test], check=True)
