@@ -1,1 +1,1 @@
-"""What each command does, options already parsed: requests in, results shown and written."""
+"""Analyses: a function of options each, which shows and writes the result."""

@@ -105,7 +105,7 @@ def _systems(arrays: ModelArrays) -> list[ModelArrays]:
 
 
 class _Messages:
-    """What comes into inner nodes through their half-edges: P · (what lies behind the twin)."""
+    """Messages into inner nodes through their half-edges: P · (the likelihoods behind the twin)."""
 
     def __init__(self, tree: Tree, tips: Float64, p: Float64) -> None:
         self._tree, self._tips, self._p = tree, tips, p
@@ -127,7 +127,7 @@ class _Messages:
         self._values[half], self._logs[half] = _scaled(values, logs)
 
     def product(self, halves: list[int]) -> tuple[Float64, Float64]:
-        """Of what comes in through some half-edges of a node."""
+        """Product of the messages through some half-edges of a node."""
         first, *others = halves
         values, logs = self._values[first], self._logs[first]
         for half in others:
@@ -169,7 +169,7 @@ HEAD = """# Ancestral state reconstruction for all nodes in {tree}
 
 @dataclass(frozen=True)
 class _Part:
-    """What a part says of all nodes."""
+    """States of all nodes in a part."""
 
     states: Sequence[str]
     """Of the alphabet, in the order of the columns."""

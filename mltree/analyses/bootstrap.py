@@ -111,13 +111,13 @@ class Bootstrap(Value, kw_only=True):
     replicates: Replicates
 
     def __reduce__(self) -> tuple[Callable[..., Bootstrap], tuple[Any, ...]]:
-        """What another rank is sent, to compute on its own device."""
+        """Leave out the device, for another rank to compute on its own."""
         bare = replace(self.replicates, parsimony=REFERENCE)
         return _elsewhere, (self.problem, self.computation, bare)
 
     @property
     def head(self) -> Head:
-        """What its journal must agree with."""
+        """Head that the journal must have."""
         own = self.replicates
         fingerprint = mark(
             self.problem, own.model, self.computation, own.constraint, own.seed,
@@ -202,7 +202,7 @@ class _Checks:
     verdict: Verdict | None = None
 
     def are_enough(self) -> bool:
-        """Whether nothing more is wanted; asks what has not been asked."""
+        """Check the replicates that have not been checked; True if no more are needed."""
         last = min(self.journal.in_order, self.goal) // STEP * STEP
         asked = self.verdict.replicates if self.verdict else 0
         for count in range(asked + STEP if self.auto else max(last, asked + STEP), last + 1, STEP):
@@ -291,7 +291,7 @@ def _bootstrap(
 
 
 def _is_given(problem: Problem) -> bool:
-    """Whether the model has all its values, as those of a .bestModel file."""
+    """True if the model has all its values, as those of a .bestModel file."""
     parts = [] if problem.data is None else problem.data.parts
     is_scaled = not parts or any(part.scaler is not None for part in parts)
     is_known = not problem.model.has_site_rates
@@ -337,7 +337,7 @@ class BootstrapPlan(Value):
         return self.replicates or 2 * STEP
 
     def left(self, journal: Journal) -> int:
-        """Of these, those that a journal lacks."""
+        """Number of these that a journal lacks."""
         return self.trees - len(journal.done)
 
 
@@ -359,7 +359,7 @@ def drop_replicates(outputs: Outputs) -> None:
 
 
 def replicate_settings(nni_only: bool) -> SearchSettings:
-    """Of the search that a replicate is."""
+    """Settings of the search of a replicate."""
     return REPLICATE.nni_only() if nni_only else REPLICATE
 
 

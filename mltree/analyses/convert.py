@@ -76,7 +76,7 @@ def run_convert(options: ConvertOptions, reporter: Reporter) -> None:
 
 
 def _has_trees(text: bytes) -> bool:
-    """Whether a file begins as trees do: no alignment begins with a bracket."""
+    """True if a file begins as trees do: no alignment begins with a bracket."""
     if text[:6].upper() == b"#NEXUS":
         blocks = {block.upper() for block in _BLOCK.findall(text)}
         return b"TREES" in blocks and not blocks & {b"DATA", b"CHARACTERS"}

@@ -87,7 +87,7 @@ def _widths(device: DeviceInfo) -> tuple[int | None, ...]:
 def _score(
     name: str, resources: Resources, patterns: Patterns, tree: Tree, model: PartitionModel
 ) -> EngineScore:
-    """What an engine answers, and how fast; it has this name where it cannot even be opened."""
+    """Log-likelihood and time of an engine, called ``name`` where it cannot even be opened."""
     case, bounds = Case(model.arrays()), BranchSettings().bounds(patterns.n_sites)
     try:
         likelihood = place(
@@ -105,13 +105,13 @@ def _score(
 
 
 def is_close(lnl: float, reference: float, mixed: bool) -> bool:
-    """Whether two lnL differ by no more than rounding explains."""
+    """True if two lnL differ by no more than rounding explains."""
     tolerance = MIXED_TOLERANCE if mixed else TOLERANCE
     return abs(lnl - reference) <= tolerance * abs(reference)
 
 
 def self_test(device: DeviceInfo) -> str:
-    """Whether a device computes what the reference computes: ``ok (VW=8 fp64)``, or what failed."""
+    """Compare a device with the reference: ``ok (VW=8 fp64)``, or what failed."""
     rng = np.random.default_rng(1)
     patterns = _random_patterns(rng)
     tree = random_topology(patterns.n_tips, rng)
@@ -139,7 +139,7 @@ def self_test(device: DeviceInfo) -> str:
 
 
 def is_ok(verdict: str) -> bool:
-    """Whether a self-test found nothing wrong."""
+    """True if a self-test found nothing wrong."""
     return verdict.startswith(f"{OK} ")
 
 
@@ -210,7 +210,7 @@ def run_devices(options: DevicesOptions, reporter: Reporter) -> None:
 
 
 def _facts(device: DeviceInfo) -> dict[str, object]:
-    """What is known of a device, but for its handle."""
+    """Facts about a device, without its handle."""
     names = [field.name for field in fields(device) if field.name != "handle"]
     return {name: getattr(device, name) for name in names}
 

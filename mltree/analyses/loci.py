@@ -86,7 +86,7 @@ class Locus:
 
 
 class LocusTree(NamedTuple):
-    """What the search of a locus found."""
+    """Result of the search of a locus."""
 
     taxa: int
     sites: int

@@ -174,7 +174,7 @@ def _lone(problem: Problem, subsets: Sequence[Sequence[int]]) -> set[str]:
 
 
 class _Quick(Value):
-    """What choices begin with."""
+    """Tree and models that choices begin with."""
 
     tree: Tree
     models: Sequence[Model] = ()
@@ -186,7 +186,7 @@ class _Quick(Value):
 def _choices(
     problem: Problem, resources: Resources, criterion: Criterion, quick: _Quick, emit: Emit
 ) -> list[Choice]:
-    """Of every part."""
+    """Choose for every part."""
     choices: list[Choice] = []
     for number, patterns in enumerate(problem.groups):
         own = slice(len(choices), len(choices) + len(patterns.parts))
@@ -198,7 +198,7 @@ def _choices(
 
 
 def _known_of(subsets: Sequence[Sequence[Choice]]) -> Known:
-    """What the choices of some subsets' parts tell: where the largest began, what came near."""
+    """Models to begin with and matrices to try, from the choices of the parts of some subsets."""
     return Known(
         models=[
             next(iter(max(own, key=lambda one: one.best.sites).scored.values())).model
@@ -236,7 +236,7 @@ def _quick_tree(problem: Problem, resources: Resources, seed: int, emit: Emit) -
 
 
 def _is_much(problem: Problem, resources: Resources, settings: SearchSettings) -> bool:
-    """Whether the P matrices of parts would take much of the memory of a CPU."""
+    """True if the P matrices of parts would take much of the memory of a CPU."""
     if problem.data is None or len(problem.model.names) == len(problem.groups):
         return False
     widths = [max(problem.model.categories)] * len(problem.groups)
@@ -334,7 +334,7 @@ def _subsets(problem: Problem, members: Sequence[Sequence[str]]) -> Problem:
 
 
 def _mark(patterns: Patterns) -> str:
-    """What tells the data of a part from others."""
+    """Digest of the data of a part."""
     found = hashlib.sha256("\n".join([patterns.alphabet.name, *patterns.taxa]).encode())
     found.update(patterns.codes.tobytes())
     found.update(patterns.weights.tobytes())

@@ -172,7 +172,7 @@ class SearchOptions(
 
     @property
     def has_loci(self) -> bool:
-        """Whether there are many trees to find: of several alignments, a folder, or every part."""
+        """True if there are many trees to find: of several alignments, a folder, or every part."""
         return self.separate or len(self.alignments) > 1 or any(map(is_folder, self.alignments))
 
     @property
@@ -195,7 +195,7 @@ class SearchOptions(
 
     @property
     def chooses(self) -> bool:
-        """Whether the models are to be chosen."""
+        """True if the models are to be chosen."""
         from mltree.runs.problem import is_choice
 
         return is_choice(self.model)

@@ -145,7 +145,7 @@ def _is_of_the_run(alignment: str, facts: Facts) -> bool:
 
 
 def _methods(outputs: Outputs) -> str:
-    """What the log says for a paper's methods section, from its heading to the end."""
+    """The log's paragraph for a methods section, from its heading to the end."""
     log = _first(outputs, LOGS)
     text = "" if log is None else log.read_text(errors="replace")
     found = re.split(r"^Methods$", text, flags=re.MULTILINE)

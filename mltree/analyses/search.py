@@ -74,7 +74,7 @@ from mltree.treesearch.checkpoint import Checkpoint
 from mltree.treesearch.constraint import read_constraint
 from mltree.treesearch.driver import StartingTree
 
-# What a search says of the branches of the tree that it has found: tests of them, replicates.
+# Supports of the best tree: tests of its branches, replicates.
 
 MODEL, SUPPORT = "bestModel", "support"
 """Kinds of the files with the search's model, and with the best tree and all its labels."""
@@ -102,7 +102,7 @@ class SupportPlan(Value):
 
     @property
     def kinds(self) -> list[str]:
-        """Of all files that are written for them.
+        """Kinds of all files that are written for them.
 
         Raises:
             InputError: there is no such metric.
@@ -113,7 +113,7 @@ class SupportPlan(Value):
 
     @property
     def cited(self) -> dict[str, int | None]:
-        """What a methods paragraph tells of, in the order of labels, with the replicates it takes.
+        """Supports for a methods paragraph, in the order of labels, with their replicates.
 
         None where it takes none, or where how many is told by the replicates themselves.
         """
@@ -127,7 +127,7 @@ class SupportPlan(Value):
 
     @property
     def afterwards(self) -> Afterwards:
-        """What they compute when the search has ended."""
+        """Work that follows the search."""
         return Afterwards(
             self.bootstrap.trees if self.bootstrap else 0,
             Rows(self.ultrafast.replicates if self.ultrafast else 0),
@@ -501,7 +501,7 @@ def _replicates(
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:
-    """What ``--tree`` would have asked for these starts by: ``pars{6}``."""
+    """The value of ``--tree`` that asks for these starts: ``pars{6}``."""
     kinds = [start.origin.rpartition(" ")[0] for start in starts]
     words = {"parsimony": "pars", "random": "rand"}
     counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}

@@ -51,7 +51,7 @@ from mltree.tree.newick import read_newicks, write_newick
 from mltree.tree.splits import lengths_in, splits
 from mltree.tree.topology import Tree, siblings
 
-# Local tests of every inner branch of a tree: what is asked for, computed, shown and written.
+# Local tests of every inner branch of a tree: computed, shown and written.
 #
 # For ``mltree alrt``, and for a search that tests the tree that it has found.
 
@@ -97,7 +97,7 @@ class LocalTests(Value):
 
     @property
     def replicates_by_name(self) -> dict[str, int | None]:
-        """Of every test; None where it resamples nothing."""
+        """Replicates of every test; None where it resamples nothing."""
         return {name: self.replicates if name in RESAMPLED else None for name in self.names}
 
     def of(
@@ -133,7 +133,7 @@ def testable(tree: Tree) -> Int32:
 
 
 class TestedBranches(Value):
-    """What was found of the branches of a tree that there are tests of."""
+    """Tests of the branches of a tree that there are tests of."""
 
     __test__ = False  # no test of pytest's
 
@@ -171,7 +171,7 @@ class TestedBranches(Value):
         return labels
 
     def events(self, newick: str) -> list[SupportsDrawn]:
-        """Of every test that was asked for; ``newick``: the tree with the labels."""
+        """Events of the tests that were asked for; ``newick``: the tree with the labels."""
         count = len(self.tests.lnl)
         return [SupportsDrawn(name, count, mean, newick) for name, mean in self.means.items()]
 
@@ -337,7 +337,7 @@ def _read(options: TreeTestOptions, problem: Problem, reporter: Reporter) -> lis
 
 
 def _first_of_their_kind(trees: Sequence[Tree], by_lengths: bool) -> list[int | None]:
-    """Of each tree the earlier one, counted from 1, that is the same; None where none is.
+    """Number, from 1, of the earlier tree that equals each; None where none does.
 
     by_lengths  whether trees of one topology differ by their branch lengths
     """
@@ -353,7 +353,7 @@ def _first_of_their_kind(trees: Sequence[Tree], by_lengths: bool) -> list[int | 
 
 
 def _are_as_long(tree: Tree, other: Tree) -> bool:
-    """Whether two trees of one topology have the same branch lengths."""
+    """True if two trees of one topology have the same branch lengths."""
     return np.array_equal(tree.lengths, lengths_in(tree, other))
 
 

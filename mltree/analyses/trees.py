@@ -284,7 +284,7 @@ def _distances(
 
 
 def run_bootstop(options: BootstopOptions, reporter: Reporter) -> None:
-    """Whether trees are enough replicates, asked after every so many of them.
+    """Check whether trees are enough replicates, after every so many of them.
 
     Raises:
         InputError: there are too few to be asked.
@@ -341,7 +341,7 @@ TABLE = "concordance"
 
 @dataclass(frozen=True)
 class _Factors:
-    """What was found of each branch."""
+    """Concordance factors of each branch."""
 
     branches: Branches
     genes: GeneConcordance | None

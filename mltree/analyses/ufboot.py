@@ -110,7 +110,7 @@ class Outcome(Value):
 
     @property
     def converged(self) -> bool:
-        """Whether more trees would leave the supports as they are."""
+        """True if more trees would leave the supports as they are."""
         return self.correlation >= CORRELATION
 
 
@@ -186,7 +186,7 @@ def _restored(replicates: Replicates) -> Iterator[Tree]:
 
 
 def _climbed(replicates: Replicates, computation: Computation, emit: Emit) -> list[Tree]:
-    """What interchanges make of the trees, each under the weights of its replicate."""
+    """Improve the trees by interchanges, each under the weights of its replicate."""
     trees = list(replicates.given)
     numbers = range(1, len(trees) + 1)
     with resampled(computation, replicates, numbers, len(trees)) as own:

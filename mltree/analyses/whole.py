@@ -106,5 +106,5 @@ def _with_bootstrap(options: SearchOptions) -> tuple[SearchOptions, tuple[str, .
 
 
 def replicates_pay(taxa: int, patterns: int, on_cpu: bool) -> bool:
-    """Whether a few hundred replicates of data of this size are a matter of minutes."""
+    """True if a few hundred replicates of data of this size are a matter of minutes."""
     return taxa**2 * patterns <= (CPU_WORK if on_cpu else GPU_WORK)

@@ -1,4 +1,4 @@
-"""What surrounds every call: its turn among threads, what it shows meanwhile, where it computes.
+"""Calls from Python: their turn among threads, their progress, where they compute.
 
 Calls take turns: OpenCL's kernels belong to one thread at a time, and two runs on one device take
 no less time side by side. Ctrl-C, and a notebook's interrupt, end a call as Python has it, by a

@@ -132,7 +132,7 @@ RAISES = "Raises:\n    MltreeError: the data, the model, a tree or the device ca
 def _of_any(
     alignment: AlignmentLike, *, taxa: Sequence[str] | None = None, progress: Progress = False
 ) -> None:
-    """What every function takes."""
+    """Parameters of every function."""
 
 
 def _typed(options: type[AnalysisOptions], name: str, value: Any) -> Any:

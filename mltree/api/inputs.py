@@ -1,4 +1,4 @@
-"""What may be given as an alignment: a file, or what other libraries hold in memory.
+"""Alignments as input: a file, or objects of other libraries in memory.
 
 Libraries are told by what their objects can do; none of them is imported, and none is needed.
 """
@@ -97,7 +97,7 @@ def _pairs(alignment: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _name(sequence: Any, label: Any) -> Any:
-    """Of scikit-bio's sequences: its index where that is made of names, else their ``id``."""
+    """Name of a scikit-bio sequence: its index where that is made of names, else its ``id``."""
     if isinstance(label, str):
         return label
     return getattr(sequence, "metadata", {}).get("id", label)

@@ -120,7 +120,7 @@ class Likelihood:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the variables.
+        """Names of the variables.
 
         The branch to a tip is named by the tip, an inner one by the taxa on the side that has fewer
         of them (or not the first one), a parameter as in ``rate AC``, ``alpha``.
@@ -243,7 +243,7 @@ class Likelihood:
         return tree
 
     def _cases(self, points: Float64) -> list[Case]:
-        """What the tree is computed under at each of f64 [m, n]."""
+        """Cases for each row of variables, f64 [m, n]."""
         model = self._problem.model
         split = [self._split(x) for x in points]
         values = [np.array(rows) for rows in zip(*(parts for parts, _ in split), strict=True)]
@@ -259,7 +259,7 @@ class Likelihood:
         return self._computation.likelihood
 
     def _asked(self, what: str, *arguments: Any) -> Any:
-        """What the engine answers; one that was interrupted is not asked again."""
+        """Ask the engine; one that was interrupted is not asked again."""
         try:
             return getattr(self._engine(), what)(*arguments)
         except BaseException:

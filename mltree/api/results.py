@@ -1,4 +1,4 @@
-"""What the functions give back: values, as JSON, and as a notebook shows them."""
+"""Results of the functions: values, as JSON, and as a notebook shows them."""
 
 from __future__ import annotations
 
@@ -397,7 +397,7 @@ class BootstrapResult:
 
     @property
     def supports(self) -> dict[frozenset[str], float]:
-        """Of the branches of ``tree``, else of the consensus, by the taxa on a side of them."""
+        """Supports of ``tree``, else of the consensus, by the taxa on a side of each branch."""
         return (self.tree or self.consensus).supports
 
     def _repr_html_(self) -> str:
@@ -426,7 +426,7 @@ class SearchResult(Evaluation):
 
     @property
     def supports(self) -> dict[frozenset[str], float]:
-        """Of the inner branches, by the taxa on a side of each; empty where none were asked for.
+        """Supports of the inner branches by the taxa on a side of each; empty where there are none.
 
         Of several at a branch (``SH-aLRT/FBP``) the last; the tree's labels have all.
         """

@@ -71,7 +71,7 @@ def find(given: str | None, environment: Mapping[str, str] = os.environ) -> Path
 
 
 def has_file(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a file is named, rightly or not, or lies where it usually does."""
+    """True if a file is named, rightly or not, or lies where it usually does."""
     is_named = any(argument.partition("=")[0] == OPTION for argument in arguments)
     return is_named or bool(environment.get(VARIABLE)) or _usual(environment) is not None
 

@@ -184,7 +184,7 @@ def _emit_error(message: str, hint: str | None, code: int) -> None:
 
 
 def _misread(error: Any) -> tuple[str, str]:
-    """What is wrong with a command line, and where to look; nothing where it is empty."""
+    """Message and hint for a command line that cannot be read; nothing where it is empty."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return "", ""
     text = error.format_message().replace("Value error, ", "").rstrip(".")

@@ -360,7 +360,7 @@ class _Found(NamedTuple):
 
 
 def translated(arguments: Sequence[str], models: Models) -> tuple[str, str] | None:
-    """What is wrong with a command line that has other programs' options, and how it goes here.
+    """Message and hint for a command line that has other programs' options.
 
     None where it has none of them.
 
@@ -434,7 +434,7 @@ def _chosen(found: Sequence[_Found], programs: Set[str], command: str) -> list[_
 
 
 def _sorted_out(arguments: Sequence[str], commands: Set[str]) -> tuple[list[str], list[_Found]]:
-    """What stays as it is of what follows the command, and the habits in it."""
+    """Split the arguments behind a command into those that stay, and other programs' habits."""
     rest, kept, found = list(arguments), list[str](), list[_Found]()
     flags = {argument.partition("=")[0] for argument in arguments}
     while rest:

@@ -1,4 +1,4 @@
-"""What ``--help`` shows, and commands that take options from the environment too.
+"""Text of ``--help``, and commands that take options from the environment too.
 
 Typer's own help draws boxes with rich, which takes a quarter of a second to load; this one is text,
 in groups, as wide as the terminal.
@@ -116,7 +116,7 @@ class Command(TyperCommand):
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
-        """What follows the command's name."""
+        """Usage behind the command's name."""
         return [
             "[OPTIONS]",
             *(metavar_of(p) for p in self.params if p.param_type_name == "argument"),
@@ -177,7 +177,7 @@ def option_groups(params: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def metavar_of(param: Any) -> str:
-    """What stands for its value."""
+    """Word that stands for the value of a parameter."""
     return str(param.metavar or param.name.upper())
 
 
@@ -190,7 +190,7 @@ def names_of(option: Any) -> tuple[str, str]:
 
 
 def text_of(param: Any) -> str:
-    """What it is, its default where that is worth showing, and whether it must be given."""
+    """Help of a parameter, with its default where that is worth showing, or ``[required]``."""
     text = " ".join((param.help or "").split())
     default = getattr(param.default, "value", param.default)
     if param.required and param.param_type_name == "option":

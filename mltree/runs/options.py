@@ -370,7 +370,7 @@ Verbose = Annotated[
 
 
 class ShownOptions(Options, kw_only=True):
-    """What is printed."""
+    """Output on the terminal."""
 
     quiet: Annotated[
         bool, Option("-q, --quiet", "Print errors only.", panel=OUTPUT, is_incidental=True)
@@ -388,7 +388,7 @@ class ShownOptions(Options, kw_only=True):
 
 
 class WrittenOptions(ShownOptions, kw_only=True):
-    """What is written and printed."""
+    """Output on the terminal and in files."""
 
     redo: Annotated[
         bool,
@@ -424,7 +424,7 @@ class DataOptions(Options, kw_only=True):
 
 
 class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
-    """What every analysis of an alignment has; some of it without an option in some commands."""
+    """Options of every analysis of an alignment; some commands have no option for some of them."""
 
     partitions: str | None = None
     site_freqs: str | None = None
@@ -469,14 +469,14 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
 
     @property
     def linkage(self) -> "Linkage":
-        """Of the branch lengths of parts."""
+        """Linkage of the branch lengths of parts."""
         from mltree.models.partitioned import Linkage
 
         return Linkage(self.brlen)
 
     @property
     def site_frequencies(self) -> "SiteFrequencies":
-        """Of sites that have their own (PMSF)."""
+        """State frequencies of sites that have their own (PMSF)."""
         from mltree.runs.site_frequencies import SiteFrequencies
 
         return SiteFrequencies(self.site_freqs, self.guide_tree)
@@ -502,12 +502,12 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
 
     @property
     def stem(self) -> str:
-        """What the names of all files begin with."""
+        """Beginning of the names of all files."""
         return str(self.outputs.path("*").with_suffix(""))
 
     @property
     def chooses(self) -> bool:
-        """Whether the models are to be chosen."""
+        """True if the models are to be chosen."""
         return False
 
 
@@ -542,7 +542,7 @@ class SiteFrequencyOptions(AnalysisOptions, kw_only=True):
 
 
 class FitOptions(AnalysisOptions, kw_only=True):
-    """What is optimised on topologies that are given."""
+    """Analyses that optimise a model and branch lengths on fixed topologies."""
 
     no_opt_model: Annotated[
         bool, Option("--no-opt-model", "Keep the model's parameters as they are.")

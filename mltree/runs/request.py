@@ -1,4 +1,4 @@
-"""What every run shares: how its data are read, its log, its files and how it ends."""
+"""Runs: how their data are read, their logs, their files and how they end."""
 
 from __future__ import annotations
 
@@ -504,7 +504,7 @@ class Run:
         return found.event(newick, list(map(str, self.files)), self.support)
 
     def _spent(self) -> ResourcesSpent:
-        """What the run took so far."""
+        """Time and memory that the run took so far."""
         breakdown = breakdown_of(self.computation)
         device = 0.0 if breakdown is None else breakdown.device_seconds
         return spent_so_far(self.reporter.elapsed, device)
