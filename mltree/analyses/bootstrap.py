@@ -410,9 +410,9 @@ def replicated_in_memory(
     journal = MemoryJournal()
     outcome = bootstrap.run(plan.replicates, journal, emit)
     target, before = (None, []) if best is None else read_labelled(best)
-    texts, told = _texts(journal.newicks(outcome.count), plan, target, before, emit)
+    texts, events = _texts(journal.newicks(outcome.count), plan, target, before, emit)
     emit(finished(outcome))
-    return texts, told
+    return texts, events
 
 
 def _texts(
@@ -423,8 +423,8 @@ def _texts(
     texts = {BOOTSTRAPS: newicks} | consensus_texts(trees, [Consensus.MAJORITY], emit)[0]
     if best is None:
         return texts, []
-    drawn, told = support_texts(best, trees, support_kinds(plan.metrics), emit, before)
-    return texts | drawn, told
+    supports, events = support_texts(best, trees, support_kinds(plan.metrics), emit, before)
+    return texts | supports, events
 
 
 def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
@@ -447,14 +447,14 @@ def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
             kept = journal.head.layouts if journal.head else None
             bootstrap = prepared(options, plan, problem, tree, reporter, kept)
             begin_log(log, options, reporter, append=resumes)
-            texts, told, outcome = replicated(
+            texts, events, outcome = replicated(
                 bootstrap, plan, journal, best, options, log, reporter
             )
         files = [log.path, *map(outputs.path, [*texts, RESULT])]
         event = finished(outcome, files)
         values = {
             "seed": options.seed, "replicates": event.replicates, "converged": event.converged,
-            "supports": support_facts(told),
+            "supports": support_facts(events),
         }  # fmt: skip
         result = command_result(
             "bootstrap", options.line, values, by_kind(files), options.inputs, reporter
@@ -498,8 +498,8 @@ def replicated(
         outcome = bootstrap.run(plan.replicates, journal, reporter, grown, here())
         if plan.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):
             reporter(Notice(f"{outcome.count:,} replicates have not converged: no more are made"))
-        texts, told = _texts(journal.newicks(outcome.count), plan, best, before, reporter)
-    return texts, told, outcome
+        texts, events = _texts(journal.newicks(outcome.count), plan, best, before, reporter)
+    return texts, events, outcome
 
 
 def finished(outcome: Outcome, files: Sequence[Path] = ()) -> BootstrapFinished:

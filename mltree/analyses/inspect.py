@@ -197,7 +197,7 @@ def run_devices(options: DevicesOptions, reporter: Reporter) -> None:
         reporter(Busy(text))
 
     build_all(due, tell)
-    told = []
+    listed = []
     for device in found:
         verdict, known = self_test(device), load(device)
         if not is_ok(verdict):
@@ -205,8 +205,8 @@ def run_devices(options: DevicesOptions, reporter: Reporter) -> None:
         elif device in due:
             known = calibrate(device, tell)
         reporter.say("\n".join(tables.device_lines(device, verdict, known)))
-        told.append({**_facts(device), "self_test": verdict, "copy_bytes": known.copy_bytes})
-    reporter.finish("devices", {"devices": told})
+        listed.append({**_facts(device), "self_test": verdict, "copy_bytes": known.copy_bytes})
+    reporter.finish("devices", {"devices": listed})
 
 
 def _facts(device: DeviceInfo) -> dict[str, object]:

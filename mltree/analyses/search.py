@@ -149,13 +149,13 @@ class SupportResult:
     """The best tree with every label but those of a second metric."""
     texts: dict[str, str] = field(default_factory=dict)
     """By kind of file."""
-    told: list[SupportsDrawn] = field(default_factory=list)
+    events: list[SupportsDrawn] = field(default_factory=list)
 
-    def add(self, texts: Mapping[str, str], told: Sequence[SupportsDrawn]) -> None:
+    def add(self, texts: Mapping[str, str], events: Sequence[SupportsDrawn]) -> None:
         """More supports, the first of them on a tree that has the labels so far too."""
         self.texts |= texts
-        self.newick = told[0].newick
-        self.told += told
+        self.newick = events[0].newick
+        self.events += events
 
 
 class Replicate(Protocol):
@@ -182,28 +182,28 @@ def draw_supports(
     keep  writes texts by kind of file
     """
     problem = ready.problem
-    drawn = SupportResult(draw(found.mean_tree))
+    supports = SupportResult(draw(found.mean_tree))
     if plan.tests and len(problem.taxa) >= MIN_TAXA:
         tested = plan.tests.of(
             ready.computation.exact, found.tree, found.model, problem.groups, seed
         )
-        drawn.newick = draw(found.mean_tree, tested.labels())
-        drawn.told = tested.events(drawn.newick)
-        for event in drawn.told:
+        supports.newick = draw(found.mean_tree, tested.labels())
+        supports.events = tested.events(supports.newick)
+        for event in supports.events:
             emit(event)
-        drawn.texts = {SUPPORT: drawn.newick + "\n", BRANCHES: tested.table(problem.taxa)}
-        keep(drawn.texts)
+        supports.texts = {SUPPORT: supports.newick + "\n", BRANCHES: tested.table(problem.taxa)}
+        keep(supports.texts)
     if plan.ultrafast and len(ready.distinct.kept) >= MIN_TAXA:
-        drawn.add(*ultrafast_texts(plan.ultrafast, ready, found, drawn.newick, seed, emit))
-        keep(drawn.texts)
+        supports.add(*ultrafast_texts(plan.ultrafast, ready, found, supports.newick, seed, emit))
+        keep(supports.texts)
     if plan.bootstrap:
-        drawn.add(*replicate(plan.bootstrap, drawn.newick))
-    return drawn
+        supports.add(*replicate(plan.bootstrap, supports.newick))
+    return supports
 
 
 LOG, EVENTS, START, TREE = "log", "events", "startTree", "bestTree"
 PART_TREES, RATES, RESULT = "bestPartitionTrees", "rate", "json"
-"""Kinds of the files that a search leaves; its report is drawn from its events. Those that a run
+"""Kinds of the files that a search leaves; its report is supports from its events. Those that a run
 without a result left, because it failed, are not worth a --redo."""
 
 RESULTS = (MODEL, TREE, RESULT)
@@ -459,7 +459,7 @@ def _deliver(
         supports = draw_supports(
             plan, ready, found, options.seed, draw, replicate, run.reporter, run.keep
         )
-        run.support, run.supports = supports.newick, support_facts(supports.told)
+        run.support, run.supports = supports.newick, support_facts(supports.events)
         texts |= supports.texts
     else:
         spent += [kind for kind in old if kind != RESULT]
@@ -493,11 +493,11 @@ def _replicates(
     with Journal(options.outputs.path(JOURNAL)) as journal:
         if share_replicates(options, plan.left(journal), len(ready.problem.taxa)):
             run.reporter(Notice(here().text))
-        texts, told, outcome = replicated(
+        texts, events, outcome = replicated(
             bootstrap, plan, journal, best, options, log, run.reporter, before
         )
     run(finished(outcome))
-    return texts, told
+    return texts, events
 
 
 def _asked(starts: Sequence[StartingTree]) -> str:

@@ -116,8 +116,8 @@ def _systems(arrays: ModelArrays) -> list[ModelArrays]:
 
 def _drawn(bounds: NDArray[np.float64], u: NDArray[np.float64]) -> UInt8:
     """Where each u falls between rising bounds, [..., S-1]: u8, how many of them are not above."""
-    drawn: UInt8 = np.sum(u[:, None] >= bounds, axis=-1, dtype=np.uint8)
-    return drawn
+    number: UInt8 = np.sum(u[:, None] >= bounds, axis=-1, dtype=np.uint8)
+    return number
 
 
 def _without_repeats(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -211,8 +211,8 @@ def run_simulate(options: SimulateOptions, reporter: Reporter) -> None:
 def _refuse_large(options: SimulateOptions) -> None:
     """Make sure that the memory holds what is asked for; raises InputError."""
     taxa = options.taxa or 1
-    told = options.sites if options.unique is None else options.unique
-    count = 1 if told is None else told
+    number = options.sites if options.unique is None else options.unique
+    count = 1 if number is None else number
     if count < 1:
         raise InputError(f"{count} sites are no alignment", hint="--sites 1000")
     needed, room = taxa * (TAXON_BYTES + CHARACTER_BYTES * count), host_memory()
@@ -242,8 +242,8 @@ def _tree(
             raise InputError("--tree or --taxa is missing", hint="--taxa 50 draws a random tree")
         if options.taxa < MIN_TAXA:
             raise InputError(f"a tree needs at least {MIN_TAXA} taxa, not {options.taxa}")
-        drawn = SHAPES[options.random_tree](options.taxa, options.mean_length, rng)
-        return drawn, tuple(f"T{number}" for number in range(1, options.taxa + 1))
+        random = SHAPES[options.random_tree](options.taxa, options.mean_length, rng)
+        return random, tuple(f"T{number}" for number in range(1, options.taxa + 1))
     if options.taxa is not None:
         raise InputError("--tree has its taxa: --taxa is for random trees")
     taxa = read_clades(options.tree).taxa

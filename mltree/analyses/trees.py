@@ -103,10 +103,9 @@ def run_support(options: SupportOptions, reporter: Reporter) -> None:
         target = first_tree(tree, reporter)
         replicates = read_clades(options.trees, like=target, origin=tree)
         reporter(_loaded(options.trees, replicates))
-        texts, told = support_texts(target, replicates, kinds, reporter)
-        values = {
-            "trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": support_facts(told),
-        }  # fmt: skip
+        texts, events = support_texts(target, replicates, kinds, reporter)
+        facts = support_facts(events)
+        values = {"trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": facts}
         spent = [kind for kind in SUPPORT_KINDS if kind not in texts] if options.redo else []
         inputs = [options.trees, tree]
         finish("support", options.line, outputs, texts, values, inputs, reporter, spent)
@@ -133,15 +132,15 @@ def support_texts(
 
     before  of every clade the label that its support goes behind; none where empty
     """
-    told = [_supports(tree, replicates, metric, before) for metric in kinds.values()]
-    for event in told:
+    events = [_supports(tree, replicates, metric, before) for metric in kinds.values()]
+    for event in events:
         emit(event)
-    return {kind: event.newick + "\n" for kind, event in zip(kinds, told, strict=True)}, told
+    return {kind: event.newick + "\n" for kind, event in zip(kinds, events, strict=True)}, events
 
 
-def support_facts(told: Sequence[SupportsDrawn]) -> dict[str, Any]:
+def support_facts(events: Sequence[SupportsDrawn]) -> dict[str, Any]:
     """Supports as JSON has them, by metric or test."""
-    return {event.metric.lower(): asdict(event) for event in told}
+    return {event.metric.lower(): asdict(event) for event in events}
 
 
 def _supports(
@@ -176,8 +175,8 @@ def run_consensus(options: ConsensusOptions, reporter: Reporter) -> None:
         reporter(RunStarted(__version__, options.line))
         trees = read_clades(options.trees)
         reporter(_loaded(options.trees, trees))
-        texts, told = consensus_texts(trees, chosen, reporter)
-        built = {event.kind: asdict(event) for event in told}
+        texts, events = consensus_texts(trees, chosen, reporter)
+        built = {event.kind: asdict(event) for event in events}
         values = {"trees": trees.n_trees, "taxa": trees.n_tips, "consensus": built}
         own = (CONSENSUS_FILES[Consensus.STRICT], CONSENSUS_FILES[Consensus.EXTENDED])
         spent = [file for file in own if file not in texts] if options.redo else []
@@ -190,13 +189,13 @@ def consensus_texts(
 ) -> tuple[dict[str, str], list[ConsensusBuilt]]:
     """The consensus of trees: a file of each kind, and facts."""
     table = split_table(trees)
-    texts, told = {}, []
+    texts, events = {}, []
     for kind in kinds:
         event = _consensus(table, kind)
         emit(event)
         texts[CONSENSUS_FILES[kind]] = event.newick + "\n"
-        told.append(event)
-    return texts, told
+        events.append(event)
+    return texts, events
 
 
 def _consensus(table: SplitTable, kind: Consensus) -> ConsensusBuilt:
@@ -444,8 +443,8 @@ def _events(found: _Factors, newick: str) -> Iterator[SupportsDrawn]:
     count = found.branches.count
     if found.genes is not None:
         share = _share(found.genes.concordant, found.genes.decisive)
-        told = share[~np.isnan(share)]
-        yield SupportsDrawn("gCF", count, float(told.mean()) if told.size else None, newick)
+        known = share[~np.isnan(share)]
+        yield SupportsDrawn("gCF", count, float(known.mean()) if known.size else None, newick)
     if found.sites is not None:
         mean = float(found.sites.shares[:, 0].mean()) if count else None
         yield SupportsDrawn("sCF", count, mean, newick)

@@ -170,14 +170,14 @@ def _restored(replicates: Replicates) -> Iterator[Tree]:
     made: dict[tuple[int, bytes], Tree] = {}
     numbers = iter(range(1, len(replicates.given) + 1))
     while some := list(islice(numbers, TOGETHER)):
-        drawn = []
+        untied = []
         for number in some:
             rng, tree = replicates.rng(number), lone[id(replicates.given[number - 1])]
             distinct = replicates.distinct.shuffled(rng)
-            drawn.append((distinct, replicates.without_ties(tree, longest, rng)))
-        unlike = {id(tree): tree for _, tree in drawn}
+            untied.append((distinct, replicates.without_ties(tree, longest, rng)))
+        unlike = {id(tree): tree for _, tree in untied}
         keys = dict(zip(unlike, Forest(list(unlike.values())).topology_keys(), strict=True))
-        for distinct, tree in drawn:
+        for distinct, tree in untied:
             order = np.concatenate([distinct.kept, distinct.copies, distinct.models])
             key = keys[id(tree)], order.tobytes()
             if key not in made:
@@ -275,7 +275,7 @@ class _Offers:
         """That neighbours were offered."""
         self.sites = float(weights[0].sum())
         self._likelihood, self._case = likelihood, case
-        self._of_data, self._drawn = weights[0].astype(np.float64), weights[1:]
+        self._of_data, self._resampled = weights[0].astype(np.float64), weights[1:]
         self._stay = stay
         self._constraint = constraint
         self._met = Met()
@@ -306,8 +306,8 @@ class _Offers:
         )
         above[near] = rows.lnl[:-1] - of_tree
         self._met.learn(keys, order, around.lengths, above)
-        drawn = self._drawn
-        resampled = rows.resampled_by(1, drawn) if self._stay else rows.resampled(drawn)
+        weights = self._resampled
+        resampled = rows.resampled_by(1, weights) if self._stay else rows.resampled(weights)
         offered = np.flatnonzero(rows.lnl >= self.replicates.cutoff)
         every = np.append(topologies[near], np.uint64(sums.topology))
 
@@ -392,11 +392,11 @@ def ultrafast_texts(
     newicks = "".join(lines[id(tree)] for tree in outcome.trees)
     clades, before = read_labelled(best)
     replicates = read_clades(newicks, clades, "the best tree")
-    texts, told = support_texts(clades, replicates, {"support": "ufboot"}, emit, before)
+    texts, events = support_texts(clades, replicates, {"support": "ufboot"}, emit, before)
     emit(BootstrapFinished(plan.replicates, outcome.converged, (), outcome.seconds))
     table = split_table(replicates)
     likely = _likely_consensus(table, ready, found.model)
-    return texts | {TREES: newicks, CONSENSUS: likely, SPLITS: _nexus(table)}, told
+    return texts | {TREES: newicks, CONSENSUS: likely, SPLITS: _nexus(table)}, events
 
 
 def _likely_consensus(table: SplitTable, ready: TreeSearch, model: PartitionModel) -> str:

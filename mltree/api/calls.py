@@ -24,7 +24,7 @@ from mltree.runs.options import one_of, size_of
 from mltree.system.events import Event, ignore
 
 Progress: TypeAlias = bool | Callable[[Event], None]
-"""Whether to show what a call does, on a terminal or in a notebook; or who is told of it."""
+"""True to show a call on a terminal or in a notebook; or a function that receives its events."""
 
 Heard = TypeVar("Heard", bound=Event)
 

@@ -66,7 +66,7 @@ OPPOSITES = {"optimise_model": "no_opt_model", "optimise_branches": "no_opt_bran
 """Keywords that are true where an option is not given."""
 
 TAXA = "names of the rows of a NumPy array"
-PROGRESS = "whether to show what happens, or who is told of it"
+PROGRESS = "true to show what happens; or a function that receives every event"
 ALIGNMENT = "a path, or sequences in memory; see :mod:`mltree.api.inputs`"
 
 
@@ -99,7 +99,7 @@ def taking(
         ]
     )
     texts = {name: described[name].help for name in (*first, *named)}
-    told = {"alignment": ALIGNMENT, "taxa": TAXA, **texts, "progress": PROGRESS}
+    arguments = {"alignment": ALIGNMENT, "taxa": TAXA, **texts, "progress": PROGRESS}
 
     def decorate(function: Callable[[Asked, Source, Call], Answer]) -> Callable[..., Answer]:
         @wraps(function)
@@ -119,7 +119,7 @@ def taking(
                 return function(asked, source, receiver)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
-        lines = "\n".join(f"{name}  {text}" for name, text in told.items())
+        lines = "\n".join(f"{name}  {text}" for name, text in arguments.items())
         call.__doc__ = f"{inspect.getdoc(function)}\n\n{lines}\n\n{RAISES}\n"
         return call
 
@@ -167,7 +167,7 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
         timings=_timings(ready.computation, found, call),
         seed=options.seed,
         starts=call.last(StartsEnded),
-        drawn=supports,
+        labelled=supports,
         bootstrap=_of_texts(supports.texts, call) if options.bootstrap else None,
     )
 

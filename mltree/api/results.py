@@ -412,7 +412,7 @@ class SearchResult(Evaluation):
     seed: int
     starts: StartsEnded | None
     """How many starts there were, and how many of them led to this tree."""
-    drawn: SupportResult
+    labelled: SupportResult
     """The supports, as texts."""
     bootstrap: BootstrapResult | None = None
     """The replicates, where they were asked for."""
@@ -422,7 +422,7 @@ class SearchResult(Evaluation):
     @cached_property
     def tree(self) -> PhyloTree:
         """With branch lengths in expected substitutions per site, and supports if there are any."""
-        return PhyloTree(self.drawn.newick)
+        return PhyloTree(self.labelled.newick)
 
     @property
     def supports(self) -> dict[frozenset[str], float]:
@@ -440,8 +440,8 @@ class SearchResult(Evaluation):
             "seed": self.seed,
             "starts": None if self.starts is None else asdict(self.starts),
         }
-        if self.drawn.told:
-            values["supports"] = support_facts(self.drawn.told)
+        if self.labelled.events:
+            values["supports"] = support_facts(self.labelled.events)
         return values
 
 

@@ -41,19 +41,19 @@ def without_option(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     Raises:
         InputError: it names none.
     """
-    given, rest = None, list(arguments)
+    file, rest = None, list(arguments)
     for place, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         if argument == "--":
             break
         if name == OPTION:
             size = 1 if "=" in argument else 2
-            given = value or "".join(arguments[place + 1 : place + size])
+            file = value or "".join(arguments[place + 1 : place + size])
             del rest[place : place + size]
-            if not given:
+            if not file:
                 raise InputError(f"{OPTION} names no file")
             break
-    return given, rest
+    return file, rest
 
 
 def find(given: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -152,6 +152,6 @@ def _check(
 def _value(path: Path, key: str, value: Any, is_switch: bool) -> Any:
     """As the command line takes it."""
     if is_switch is not isinstance(value, bool) or not isinstance(value, bool | int | float | str):
-        wanted = "true or false" if is_switch else "a string or a number"
-        raise InputError(f"{key} is to be {wanted}", file=str(path))
+        kind = "true or false" if is_switch else "a string or a number"
+        raise InputError(f"{key} is to be {kind}", file=str(path))
     return value if is_switch else str(value)

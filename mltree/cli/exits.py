@@ -71,8 +71,8 @@ class Commands(TyperGroup):
                 text, hint = habits
                 raise InputError(text, hint=hint)
             _refuse_files(args)
-            given, args = without_option(args)
-            path = None if ctx.resilient_parsing else find(given)
+            named, args = without_option(args)
+            path = None if ctx.resilient_parsing else find(named)
             if path is not None:
                 ctx.default_map = defaults(path, self._switches)
                 ctx.meta[CONFIG_FILE] = str(path)
@@ -154,8 +154,8 @@ def _expected(error: Exception) -> MltreeError | None:
     if isinstance(error, MltreeError):
         return error
     if isinstance(error, OSError):
-        told = InputError(f"{_shortened(str(error.filename))}: {error.strerror}")
-        return told if error.errno in NO_NAMES else None
+        unusable = InputError(f"{_shortened(str(error.filename))}: {error.strerror}")
+        return unusable if error.errno in NO_NAMES else None
     if isinstance(error, MemoryError):
         return InputError(": ".join(filter(None, ["out of memory", str(error)])), hint=LESS)
     return InputError(FEW_THREADS) if str(error) == NO_THREAD else None

@@ -68,13 +68,13 @@ def untyped() -> Iterator[str]:
 
     Those of a file are all told; of variables, which one sets oneself, those that may cost a file.
     """
-    given = origins().items()
-    in_file = {name: value for name, (value, origin) in given if origin == "file"}
+    items = origins().items()
+    in_file = {name: value for name, (value, origin) in items if origin == "file"}
     if in_file:
         yield f"options from {_config_file.get()}: {_assigned(in_file)}"
     variables = {
         VARIABLES + name.upper(): value
-        for name, (value, origin) in given
+        for name, (value, origin) in items
         if origin == "environment" and name in CONSEQUENTIAL
     }
     if variables:
