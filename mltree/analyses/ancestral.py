@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from mltree.analyses.evaluate import fitted, given_tree
 from mltree.analyses.options import AncestralOptions
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays, p_matrices
-from mltree.report.progress import Reporter
 from mltree.runs.computation import Found, open_computation
 from mltree.runs.problem import Problem
 from mltree.runs.request import by_kind, command_result, deliver, load
@@ -21,6 +21,9 @@ from mltree.system.arrays import Float64, Int32
 from mltree.system.events import RunStarted, TreeScored
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # Marginal ancestral states: how probable each state is at an inner node, given all of the data.
 #

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from mltree.fit.settings import REPLICATE, SearchSettings
 from mltree.likelihood.requests import perform_all
 from mltree.models.parameters import bounds
 from mltree.models.partitioned import PartitionModel
-from mltree.report.progress import Reporter
 from mltree.runs.computation import (
     ANY_DEVICE,
     Afterwards,
@@ -81,6 +80,9 @@ from mltree.treesearch.checkpoint import Saving
 from mltree.treesearch.constraint import Constraint, read_constraint
 from mltree.treesearch.duplicates import Collapsed
 from mltree.treesearch.replicates import Replicates
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # The standard bootstrap: replicates searched side by side, kept as they end, until they suffice.
 #

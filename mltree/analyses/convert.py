@@ -8,6 +8,7 @@ import re
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mltree import __version__
 from mltree.analyses.options import ConvertOptions, DrawOptions
@@ -16,7 +17,6 @@ from mltree.data.source import read_text
 from mltree.data.writing import FORMATS, format_of, write_alignment
 from mltree.report.drawing import Style, draw, figure, svg
 from mltree.report.exports import auspice, itol, multiqc
-from mltree.report.progress import Reporter
 from mltree.runs.request import command_result
 from mltree.runs.workspace import claim_files
 from mltree.system.errors import InputError
@@ -31,6 +31,9 @@ from mltree.system.events import (
 from mltree.system.files import write_whole
 from mltree.tree.clades import read_written
 from mltree.tree.newick import nexus_trees
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # ``mltree convert``: alignments, trees and results from one format to another.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.site_rates import EmpiricalRates, empirical_rates
 from mltree.models.partitioned import PartitionModel
 from mltree.program.cases import Case
-from mltree.report.progress import Reporter
 from mltree.report.record import expect_record
 from mltree.runs.computation import Computation, Found, open_computation
 from mltree.runs.options import FitOptions
@@ -31,6 +31,9 @@ from mltree.system.errors import ModelError
 from mltree.system.events import Emit, RunStarted, ignore
 from mltree.tree.newick import write_newick
 from mltree.tree.topology import Tree
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # Trees that are given, and optimised as far as was asked for: what several commands begin with.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,7 +29,6 @@ from mltree.models.partitioned import (
 from mltree.program.cases import Case
 from mltree.report import tables
 from mltree.report.lines import describe
-from mltree.report.progress import Reporter
 from mltree.runs.engines import Placement, Resources, place
 from mltree.runs.problem import Problem, is_choice, load_problem, read_problem, refuse_gap_taxa
 from mltree.runs.trees import check_possible, read_tree
@@ -44,6 +44,9 @@ from mltree.system.events import (
 )
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # One likelihood from every engine that there is: each device in two layouts, and the reference.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from mltree.models.grammar import format_model, parse_model
 from mltree.models.partitioned import alone, model_alphabet
 from mltree.models.substitution import Model, arrays_of_all
 from mltree.program.cases import Case
-from mltree.report.progress import Reporter
 from mltree.runs.engines import JointPlacement, Resources, place_all
 from mltree.runs.problem import Problem, model_text, names_parts, read_problem
 from mltree.runs.request import (
@@ -69,6 +68,9 @@ from mltree.treesearch.checkpoint import fingerprint
 from mltree.treesearch.driver import SearchResult, StartingTree, beginning, search_steps
 from mltree.treesearch.duplicates import Collapsed
 from mltree.treesearch.quest import Quest
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # A locus: its data, as they are read, and its tree, as it is kept.
 #

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from mltree.models.names import in_iq_tree
 from mltree.models.partitioned import Linkage, part_models
 from mltree.models.substitution import Model
 from mltree.report.lines import best_fit_line
-from mltree.report.progress import Reporter
 from mltree.runs.computation import ANY_DEVICE, Found, open_computation
 from mltree.runs.engines import Resources, place_all
 from mltree.runs.merging import merge_parts
@@ -41,6 +40,9 @@ from mltree.tree.fitch import pack_sites
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.topology import Tree
 from mltree.treesearch.driver import StartingTree, search
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # A model choice, step by step: a quick tree of all parts, then the candidates of each kind.
 

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mltree import __version__
 from mltree.analyses.options import ReportOptions
@@ -14,7 +15,6 @@ from mltree.data.checks import summarise
 from mltree.data.patterns import compress
 from mltree.data.source import read_text
 from mltree.report.page import PartModel, Subject, document
-from mltree.report.progress import Reporter
 from mltree.report.record import Facts, facts_of
 from mltree.runs.problem import read_model
 from mltree.runs.request import by_kind, command_result, input_files
@@ -22,6 +22,9 @@ from mltree.runs.workspace import Outputs
 from mltree.system.errors import InputError
 from mltree.system.events import Notice, RunStarted
 from mltree.tree.clades import read_written
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 REPORT = "report.html"
 """The kind of file that a report is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -41,7 +41,6 @@ from mltree.device.layout_choice import KeptLayouts
 from mltree.fit.settings import SearchSettings, preset
 from mltree.models.partitioned import PartitionModel
 from mltree.report.lines import NAMES
-from mltree.report.progress import Reporter
 from mltree.report.record import expect_record
 from mltree.runs.computation import Afterwards, Found
 from mltree.runs.demand import Rows
@@ -73,6 +72,9 @@ from mltree.tree.topology import Tree
 from mltree.treesearch.checkpoint import Checkpoint
 from mltree.treesearch.constraint import read_constraint
 from mltree.treesearch.driver import StartingTree
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # Supports of the best tree: tests of its branches, replicates.
 

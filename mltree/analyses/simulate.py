@@ -6,6 +6,7 @@ import gzip
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from mltree.models.grammar import format_model, parse_model
 from mltree.models.partitioned import model_alphabet
 from mltree.models.rates import SiteRates
 from mltree.models.substitution import Model
-from mltree.report.progress import Reporter
 from mltree.runs.problem import model_text, read_model
 from mltree.runs.request import command_result
 from mltree.runs.workspace import claim_files
@@ -34,6 +34,9 @@ from mltree.tree.clades import read_clades
 from mltree.tree.newick import read_newick, write_newick
 from mltree.tree.random_trees import uniform_tree, yule_tree
 from mltree.tree.topology import Tree
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # Sequences that evolve along a tree under a model, with the gaps of real ones where asked for.
 #

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import compress
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.site_rows import rows_of_neighbours, rows_of_trees
 from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.program.cases import Case
-from mltree.report.progress import Reporter
 from mltree.runs.computation import Afterwards, Computation, Found, open_computation
 from mltree.runs.demand import Rows
 from mltree.runs.problem import Problem
@@ -50,6 +50,9 @@ from mltree.tree.forest import Forest
 from mltree.tree.newick import read_newicks, write_newick
 from mltree.tree.splits import lengths_in, splits
 from mltree.tree.topology import Tree, siblings
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # Local tests of every inner branch of a tree: computed, shown and written.
 #

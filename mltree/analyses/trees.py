@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from mltree.analyses.options import (
 from mltree.data.alignments import read_alignment
 from mltree.data.patterns import Patterns, compress
 from mltree.data.source import expect_file
-from mltree.report.progress import Reporter
 from mltree.runs.request import command_result, finish
 from mltree.runs.workspace import Outputs
 from mltree.supports.bootstrap import STEP, bootstop, occurrences, transfer_expectations
@@ -61,6 +60,9 @@ from mltree.tree.clades import (
     write_clades,
 )
 from mltree.tree.newick import listed
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # ``mltree support``, ``consensus``, ``rf`` and ``bootstop``: trees against trees.
 

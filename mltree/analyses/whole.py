@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from mltree import __version__
 from mltree.analyses.options import RunOptions, SearchOptions
@@ -21,11 +22,13 @@ from mltree.analyses.search import (
 )
 from mltree.data.alignments import MIN_TAXA
 from mltree.device.discovery import choose_devices
-from mltree.report.progress import Reporter
 from mltree.runs.options import AUTO
 from mltree.runs.request import input_files
 from mltree.system.events import Notice, ignore
 from mltree.system.files import is_there, read_own
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 CPU_WORK, GPU_WORK = 5e6, 1e8
 """Taxa² x patterns up to which replicates are searched unasked: 64 taxa x 890 patterns, 3.6e6, took

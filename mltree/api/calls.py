@@ -12,16 +12,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from mltree.data.source import forget_pipes
 from mltree.device.pocl.environment import for_a_call
-from mltree.report.progress import Reporter, Verbosity
-from mltree.report.terminal import Status, progress_terminal
 from mltree.runs.engines import Resources
 from mltree.runs.options import one_of, size_of
 from mltree.system.events import Event, ignore
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 Progress: TypeAlias = bool | Callable[[Event], None]
 """True to show a call on a terminal or in a notebook; or a function that receives its events."""
@@ -50,48 +51,68 @@ def in_turn() -> Iterator[None]:
         yield
 
 
-class Call(Reporter):
+class Call:
     """Receives the events of a call: remembers, shows, passes on."""
 
-    def __init__(self, verbosity: Verbosity, tell: Callable[[Event], None] = ignore) -> None:
-        super().__init__(progress_terminal(), verbosity)
+    def __init__(self, tell: Callable[[Event], None] = ignore) -> None:
+        self.reporter: Reporter | None = None
+        """Shows the events, and writes the log of a call that leaves files."""
         self._tell = tell
         self._last: dict[type[Event], Event] = {}
+        self._began = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         """Receive an event."""
+        (self.reporter or self.hear)(event)
+
+    def hear(self, event: Event) -> None:
+        """Remember an event, and pass it on."""
         self._last[type(event)] = event
-        super().__call__(event)
         self._tell(event)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the call began."""
+        return time.monotonic() - self._began
 
     def last(self, kind: type[Heard]) -> Heard | None:
         """The last event of a kind; None where there was none."""
-        found = self._last.get(kind)
-        return found if isinstance(found, kind) else None
+        event = self._last.get(kind)
+        return event if isinstance(event, kind) else None
 
 
 @contextmanager
-def calling(progress: Progress = False) -> Iterator[Call]:
-    """A call, in its turn: who receives its events."""
-    with in_turn(), _call(progress) as call:
+def calling(progress: Progress = False, in_files: bool = False) -> Iterator[Call]:
+    """A call, in its turn: who receives its events; ``in_files``: those are logged."""
+    with in_turn(), ExitStack() as stack:
         forget_pipes()
-        assert isinstance(call, Call)
+        display = _notebook() if progress and not callable(progress) else None
+        call = Call(progress if callable(progress) else _Line(display) if display else ignore)
+        is_shown = bool(progress) and not callable(progress) and display is None
+        if is_shown or in_files:
+            call.reporter = stack.enter_context(_reporter(call, is_shown))
         yield call
 
 
-def _call(progress: Progress) -> Call:
-    if callable(progress):
-        return Call(Verbosity.QUIET, progress)
-    if not progress:
-        return Call(Verbosity.QUIET)
-    display = _notebook()
-    return Call(Verbosity.QUIET, _Line(display)) if display else Call(Verbosity.NORMAL)
+def _reporter(call: Call, is_shown: bool) -> Reporter:
+    """Shows events on a terminal, or not, and lets the call hear them; loads rich."""
+    from mltree.report.progress import Reporter, Verbosity
+    from mltree.report.terminal import progress_terminal
+
+    class Heard(Reporter):
+        def __call__(self, event: Event) -> None:
+            super().__call__(event)
+            call.hear(event)
+
+    return Heard(progress_terminal(), Verbosity.NORMAL if is_shown else Verbosity.QUIET)
 
 
 class _Line:
     """A line of a notebook's output that says where a run stands."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
+        from mltree.report.terminal import Status
+
         self._status = Status()
         self._began = time.monotonic()
         self._drawn = -PAUSE

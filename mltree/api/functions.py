@@ -115,7 +115,7 @@ def taking(
             line = f"mltree.{function.__name__}(...)"
             asked = options(alignment="", line=line, **typed)
             asked.check()
-            with calling(progress) as receiver:
+            with calling(progress, in_files=asked.prefix is not None) as receiver:
                 return function(asked, source, receiver)
 
         call.__signature__ = signature  # type: ignore[attr-defined]
@@ -159,7 +159,9 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
     else:
         if isinstance(source, Given):
             source = written(source, Outputs.of(options.prefix, "alignment").path("fasta"))
-        ready, found, supports = run_search(replace(options, alignment=str(source)), call)
+        assert call.reporter is not None, "calls that leave files have one"
+        in_file = replace(options, alignment=str(source))
+        ready, found, supports = run_search(in_file, call.reporter)
     return SearchResult(
         problem=ready.problem,
         resources=options.resources,

@@ -6,8 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from functools import singledispatch
-
-from rich.console import RenderableType
+from typing import TYPE_CHECKING
 
 from mltree.data.partition_files import NO_NAME
 from mltree.report.tables import (
@@ -68,6 +67,9 @@ from mltree.system.events import (
     Unsaved,
 )
 from mltree.tree.newick import ascii_drawing
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 # A choice of models as text: how it goes, the best candidates in a table, and the last word.
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, Kind
@@ -19,6 +17,9 @@ from mltree.system.events import (
     TestedTree,
     TimeSpent,
 )
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 UNEXPLAINED = 0.01
 """Share of the wall time above which what is measured nowhere gets a row."""
@@ -275,6 +276,8 @@ def listed(items: Sequence[str] | map[str]) -> str:
 
 def _table(title: str, *columns: str) -> Table:
     """A table whose first column is text and whose others are numbers."""
+    from rich.table import Table  # the library does without
+
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=number > 0)

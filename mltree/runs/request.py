@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mltree import __version__
 from mltree.data.alignments import Source
@@ -30,7 +30,6 @@ from mltree.models.partitioned import Linkage, PartitionModel
 from mltree.models.substitution import Model
 from mltree.report.lines import describe
 from mltree.report.methods import Methods, methods_text, without_values
-from mltree.report.progress import Reporter, Verbosity
 from mltree.report.tables import Timed, time_spent
 from mltree.runs.computation import Computation, Found
 from mltree.runs.options import AnalysisOptions, shown
@@ -55,6 +54,9 @@ from mltree.system.ranks import here
 from mltree.system.signals import Farewell, last_word, parting, unbroken
 from mltree.system.values import plain
 from mltree.tree.newick import write_newick
+
+if TYPE_CHECKING:
+    from mltree.report.progress import Reporter
 
 # Where and with what a run was done: the head of its log, and of its ``mltree.json``.
 
@@ -497,6 +499,8 @@ class Run:
         self.reporter(self._spent())
         self.reporter(event)
         show_times(self.computation, self.reporter)
+        from mltree.report.progress import Verbosity
+
         self.reporter.say(methods_text(self.methods), Verbosity.VERBOSE)
         return values
 

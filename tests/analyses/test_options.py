@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from mltree.analyses import ancestral, options, simulate, tree_tests
 from mltree.analyses.options import RunOptions, SearchOptions
 from mltree.fit.settings import PRESETS
@@ -37,7 +39,15 @@ def test_loci_are_several_alignments() -> None:
     assert SearchOptions(alignment="a.phy", alignments=("a.phy", "b.phy")).has_loci
 
 
-def test_options_load_nothing_heavy() -> None:
-    heavy = '{"numpy", "pyopencl", "rich", "typer", "scipy"}'
-    test = f"import sys, mltree.analyses.options; assert not {heavy} & set(sys.modules)"
+@pytest.mark.parametrize(
+    ("modules", "absent"),
+    [
+        ("mltree.analyses.options", {"numpy", "pyopencl", "rich", "typer", "scipy"}),
+        ("mltree.analyses.whole, mltree.analyses.trees, mltree.api", {"rich", "typer", "click"}),
+    ],
+)
+def test_options_load_nothing_heavy_and_the_library_no_command_line(
+    modules: str, absent: set[str]
+) -> None:
+    test = f"import sys, {modules}; assert not {absent} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", test], check=True)

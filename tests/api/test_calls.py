@@ -140,3 +140,12 @@ def test_a_forked_process_computes_or_is_told_how_to(sequences: dict[str, str]) 
         "0 without a device",
         "0 twice",
     ]
+
+
+def test_a_quiet_call_loads_no_command_line() -> None:
+    test = (
+        "import sys, mltree; mltree.rf('(a,b,(c,d));', '(a,c,(b,d));'); "
+        "mltree.search({name: name * 9 for name in 'ACGT'}, 'JC', preset='fast'); "
+        "assert not {'rich', 'typer', 'click'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", test], check=True)

@@ -37,8 +37,8 @@ def test_a_command_runs_its_analysis(name: str) -> None:
     analysis = ANALYSES[name]
     module, _, function = analysis.function.partition(":")
     run = getattr(import_module(f"mltree.analyses.{module}"), function)
-    first, second, *others = inspect.signature(run, eval_str=True).parameters.values()
-    assert first.annotation is analysis.options
+    first, second, *others = inspect.signature(run).parameters.values()
+    assert first.annotation == analysis.options.__name__
     assert second.name == "reporter"
     assert all(other.default is not inspect.Parameter.empty for other in others)
     assert len(others) + 2 <= MOST_PARAMETERS
