@@ -24,7 +24,6 @@ from mpi4py import MPI  # noqa: E402
 
 from mltree.system.rank_processes import Greeting, Message  # noqa: E402
 
-
 SHORTEST, LONGEST = 1e-4, 1e-2
 """Seconds between two looks for messages: after one, and when nothing has come for long."""
 

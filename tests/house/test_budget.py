@@ -1,4 +1,4 @@
-"""The house stays small: no count of ``make house`` rises above what it is here. Lower, not raise."""
+"""The house stays small: no count of ``make house`` rises above its ceiling here."""
 
 from __future__ import annotations
 
