@@ -46,7 +46,7 @@ their own; NumPy draws the others one by one.
 """
 
 
-class _Table:
+class _PoissonTable:
     """Table of the Poisson counts of one mean."""
 
     def __init__(self, mean: float) -> None:
@@ -67,7 +67,7 @@ class PoissonCounts:
         """``means`` f64 [L], 0 or more; ``rows``: that are drawn at a time."""
         distinct, kind, alike = np.unique(means, return_inverse=True, return_counts=True)
         has_table = (rows * alike >= LEAST_ALIKE) & (distinct <= LARGEST_MEAN) & (distinct > 0.0)
-        self._tables = [_Table(float(mean)) for mean in distinct[has_table]]
+        self._tables = [_PoissonTable(float(mean)) for mean in distinct[has_table]]
         self._ends = np.cumsum(alike[has_table])
         is_drawn = has_table[kind]
         count = int(is_drawn.sum())
@@ -141,8 +141,8 @@ BLOCK = 128
 
 PATTERNS, SITES = 1 << 20, 1 << 16
 """Patterns drawn at a time by counts, and sites drawn at a time one by one: the longer NumPy's
-steps are, the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in blocks
-of 2^18 / 2^19 / 2^20: 129 / 83 / 60. Tests of 46 trees x 5,000 sites on two CPUs by 2^15 / 2^16 /
+steps are, the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in
+blocks of 2^18 / 2^19 / 2^20: 129 / 83 / 60. Tests of 46 trees x 5,000 sites on two CPUs by 2^15 / 2^16 /
 2^17 sites: 6.0 / 5.1 / 4.9 s, 188 / 192 / 223 MB."""
 
 DRAWERS = 4
