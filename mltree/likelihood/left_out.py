@@ -284,8 +284,7 @@ MAX_TURNS = 60
 STRETCHES = (1.0, 1.5, 2.5, 5.0, 10.0)
 """Factors on the log of a turn's change of each length. Plain turns converge slowly where most
 sites were left out (with 90 % of them each turn goes a tenth of the way); the best factor is taken,
-and 1 is among them, so that no turn loses.
-"""
+and 1 is among them, so that no turn loses."""
 
 
 def in_turns(

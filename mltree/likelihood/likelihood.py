@@ -147,16 +147,14 @@ def rows_in_batches(
 
 MAX_PASSES = 100
 """Passes of one smoothing. Between rounds 2 to 7 do (docs/search.md, "Branch lengths"); the bound
-stops a limit cycle.
-"""
+stops a limit cycle."""
 
 ONE_STEP = 2
 """Passes of a single step: one tells where to, the other what it gained."""
 
 TRIPLET_PASSES = 8
 """Joint Newton steps on an insertion triplet: as many as the prototype's 2 loops of 4 steps
-(bench/PROTOTYPE.md).
-"""
+(bench/PROTOTYPE.md)."""
 
 JOIN_PASSES = 8
 """Newton steps on the branch that a pruned subtree leaves behind."""

@@ -87,8 +87,7 @@ class Verdict(Value):
     replicates: int
     distance: float
     """Mean weighted Robinson-Foulds distance (wRF) of the halves' consensus trees: the sum over
-    their splits of the difference in replicates that have them.
-    """
+    their splits of the difference in replicates that have them."""
     share: float
     """Mean of wRF as a share of the largest possible, 0 to 1."""
     error: float
@@ -98,8 +97,7 @@ class Verdict(Value):
     halvings: int
     is_converged: bool
     """True if the replicates are enough: 99 % of the halvings passed, and the mean distance is
-    within the mean cutoff.
-    """
+    within the mean cutoff."""
 
     @property
     def event(self) -> BootstopChecked:

@@ -24,8 +24,7 @@ class Consensus(str, Enum):
     """Splits of more than half of the trees."""
     EXTENDED = "extended"
     """Majority splits, then the most frequent others compatible with those before (greedy
-    consensus).
-    """
+    consensus)."""
 
 
 def consensus(table: SplitTable, kind: Consensus) -> Index:
@@ -93,8 +92,7 @@ def conflicts(bits: UInt64, split: np.intp, others: Index) -> Bool:
 
 COMMON = 0.25
 """Share of the trees from which a split gets a column of its own: eight bytes a tree against
-sixteen for each tree that has the split, and no detour through indices.
-"""
+sixteen for each tree that has the split, and no detour through indices."""
 
 
 def distances(table: SplitTable, rows: int) -> Iterator[Index]:

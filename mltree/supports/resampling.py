@@ -42,8 +42,7 @@ LARGEST_MEAN = 32.0
 
 LEAST_ALIKE = 100
 """Counts of one mean, over all rows drawn at a time, that are worth a table and a NumPy step of
-their own; NumPy draws the others one by one.
-"""
+their own; NumPy draws the others one by one."""
 
 
 class _PoissonTable:
@@ -119,14 +118,12 @@ class PoissonCounts:
 
 STREAM = 210306068529402873165736369884012333109
 """Numbers between the starts of two replicates' streams: NumPy's jump, 2^128 over the golden ratio.
-Streams a power of two apart are not independent: at 2^64 the mean weights were 1 % off.
-"""
+Streams a power of two apart are not independent: at 2^64 the mean weights were 1 % off."""
 
 BATCH_BYTES = 1 << 21
 """Bytes of the rows drawn at a time, while a device has four times as many of the last. Tests of 60
 trees x 5,000 sites on a CPU took 265 MB in all in batches of 2^23, 203 in these; in batches of 2^27
-pages that are new to the process took longer than the draws.
-"""
+pages that are new to the process took longer than the draws."""
 
 LEAST_ROWS, MOST_BYTES = 32, 1 << 27
 """Rows of a batch for each CPU that draws, and bytes of a batch, where rows are long: a product of
@@ -142,8 +139,8 @@ BLOCK = 128
 PATTERNS, SITES = 1 << 20, 1 << 16
 """Patterns drawn at a time by counts, and sites drawn at a time one by one: the longer NumPy's
 steps are, the less do threads wait for Python's lock. 26,024 patterns by 4 of 16 CPUs, us a row in
-blocks of 2^18 / 2^19 / 2^20: 129 / 83 / 60. Tests of 46 trees x 5,000 sites on two CPUs by 2^15 / 2^16 /
-2^17 sites: 6.0 / 5.1 / 4.9 s, 188 / 192 / 223 MB."""
+blocks of 2^18 / 2^19 / 2^20: 129 / 83 / 60. Tests of 46 trees x 5,000 sites on two CPUs by 2^15 /
+2^16 / 2^17 sites: 6.0 / 5.1 / 4.9 s, 188 / 192 / 223 MB."""
 
 DRAWERS = 4
 """Threads that draw at once: 4 / 6 / 8 took 60 / 64 / 78 us a row."""
@@ -151,21 +148,18 @@ DRAWERS = 4
 APART = 1 << 16
 """Patterns or sites drawn at a time from which on threads pay: with fewer they wait longer than
 they draw. Two threads, us a row for those of one: 20 rows x 26,024 patterns 121 for 205, 1 row x
-26,024 418 for 252, 1 row x 94,000 365 for 346.
-"""
+26,024 418 for 252, 1 row x 94,000 365 for 346."""
 
 MANY = 1 << 14
 """Sites of a replicate from which on Poisson counts are cheaper: 16,384 patterns take 105 us
-instead of 143, though 17,000 sites in 6,000 patterns with 69 weights take 133 instead of 121.
-"""
+instead of 143, though 17,000 sites in 6,000 patterns with 69 weights take 133 instead of 121."""
 
 RESERVE = 4.0
 """Standard deviations by which the expected sum of Poisson counts is below the sites of a part."""
 
 OFTEN = 1 << 15
 """Sites of a pattern up to which 16 bits hold the drawn number: twice as many come with a
-probability of e^-12,000 (Poisson), at 1.4 times the sites of the data e^-3,700.
-"""
+probability of e^-12,000 (Poisson), at 1.4 times the sites of the data e^-3,700."""
 
 NONE = np.empty(0, np.intp)
 

@@ -30,8 +30,7 @@ MARGIN = 1.0
 
 CORRELATION = 0.99
 """Correlation of all splits' supports with those after half as many trees, at which the bootstrap
-has converged: IQ-TREE's.
-"""
+has converged: IQ-TREE's."""
 
 
 Supports: TypeAlias = tuple[UInt64, Float64]
