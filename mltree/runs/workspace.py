@@ -464,8 +464,8 @@ def _owner(file: int) -> str:
 
 
 # Journals: a line for each finished replicate or locus, written as soon as it ends, so that a kill
-# at any time loses none. A line begins with the CRC-32 of its rest, so that readers drop a line that
-# a kill has cut. The first line identifies the run; no other run's records are ever added.
+# at any time loses none. A line begins with the CRC-32 of its rest: readers drop a line that a kill
+# has cut. The first line identifies the run; no other run's records are ever added.
 
 AnyJournal = TypeVar("AnyJournal", bound="LineJournal[Any, Any]")
 Key = TypeVar("Key", int, str)
