@@ -191,8 +191,8 @@ def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
         InputError: the data or the tree cannot be used, or the files cannot be written.
         NumericalError: a tree whose lengths stay as they are has no likelihood.
     """
-    outputs, kinds = options.outputs, FORMATS[options.file_format]
-    with outputs.taken(kinds, options.redo, options.inputs):
+    workspace, kinds = options.workspace, FORMATS[options.file_format]
+    with workspace.taken(kinds, options.redo, options.inputs):
         reporter(RunStarted(__version__, options.line))
         problem = load(options, reporter)
         tree = given_tree(options.tree, problem, reporter, not options.no_opt_branches)
@@ -203,7 +203,7 @@ def run_ancestral(options: AncestralOptions, reporter: Reporter) -> None:
         texts = _texts(options, found, problem)
         others = {kind for kinds in FORMATS.values() for kind in kinds}
         spent = sorted(others - texts.keys()) if options.redo else []
-        files = deliver(outputs, texts, reporter, spent)
+        files = deliver(workspace, texts, reporter, spent)
         reporter.say("\n".join(f"Wrote {file}" for file in files))
         values = {
             "lnl": found.lnl,
@@ -227,8 +227,8 @@ def _texts(options: AncestralOptions, found: Found, problem: Problem) -> dict[st
     table = _table(names, parts)
     if options.file_format == "iqtree":
         explained = "#   Part:  Partition ID\n" if len(parts) > 1 else ""
-        outputs = options.outputs
-        head = HEAD.format(tree=outputs.path(TREE), file=outputs.path(IQTREE), part=explained)
+        workspace = options.workspace
+        head = HEAD.format(tree=workspace.path(TREE), file=workspace.path(IQTREE), part=explained)
         return {IQTREE: head + table, **texts}
     rows = ("".join(_by_site(part.best[n], part) for part in parts) for n in range(len(names)))
     states = "".join(f"{name}\t{row}\n" for name, row in zip(names, rows, strict=True))

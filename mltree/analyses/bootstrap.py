@@ -53,7 +53,7 @@ from mltree.runs.request import (
 )
 from mltree.runs.steps import FIXED_TOPOLOGY, TreeSearch, evaluate, mark, without_copies
 from mltree.runs.trees import read_tree
-from mltree.runs.workspace import Entry, Head, Journal, MemoryJournal, Outputs, RunLog
+from mltree.runs.workspace import Entry, Head, Journal, MemoryJournal, RunLog, Workspace
 from mltree.supports.bootstrap import STEP, Verdict, bootstop
 from mltree.supports.consensus import Consensus
 from mltree.supports.table import split_table
@@ -354,10 +354,10 @@ def bootstrap_kinds(plan: BootstrapPlan, has_tree: bool = True) -> Sequence[str]
     return BOOTSTRAPS, JOURNAL, consensus, *(supports if has_tree else ())
 
 
-def drop_replicates(outputs: Outputs) -> None:
+def drop_replicates(workspace: Workspace) -> None:
     """Forget those of an older run."""
-    outputs.remove(JOURNAL)
-    outputs.remove(BOOTSTRAPS)
+    workspace.remove(JOURNAL)
+    workspace.remove(BOOTSTRAPS)
 
 
 def replicate_settings(nni_only: bool) -> SearchSettings:
@@ -432,18 +432,18 @@ def _texts(
 def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
     """Search for the replicates, draw supports, write the files."""
     plan = BootstrapPlan.of(options.replicates, options.metric, "--replicates")
-    outputs, kinds = options.outputs, bootstrap_kinds(plan, options.tree is not None)
+    workspace, kinds = options.workspace, bootstrap_kinds(plan, options.tree is not None)
     every = (*kinds, RESULT)
-    outputs.check((LOG, *every), options.inputs)
-    with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
-        resumes = not options.redo and outputs.path(JOURNAL).exists()
+    workspace.check((LOG, *every), options.inputs)
+    with open_log(workspace.path(LOG), reporter) as log, workspace.held(every):
+        resumes = not options.redo and workspace.path(JOURNAL).exists()
         if not resumes:
-            outputs.claim(every, options.redo)
+            workspace.claim(every, options.redo)
         reporter(RunStarted(__version__, options.line, options.seed))
         problem = load(options, reporter, expect=partial(_expect, options), site_rates=True)
         tree = read_tree(options.tree, problem, reporter) if options.tree else None
         best = first_tree(options.tree, reporter) if options.tree else None
-        with Journal(outputs.path(JOURNAL), afresh=not resumes) as journal:
+        with Journal(workspace.path(JOURNAL), afresh=not resumes) as journal:
             # They load their devices while the model is fitted here.
             share_replicates(options, plan.left(journal), len(problem.taxa))
             kept = journal.head.layouts if journal.head else None
@@ -452,7 +452,7 @@ def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
             texts, events, outcome = replicated(
                 bootstrap, plan, journal, best, options, log, reporter
             )
-        files = [log.path, *map(outputs.path, [*texts, RESULT])]
+        files = [log.path, *map(workspace.path, [*texts, RESULT])]
         event = finished(outcome, files)
         values = {
             "seed": options.seed, "replicates": event.replicates, "converged": event.converged,
@@ -463,7 +463,7 @@ def run_bootstrap(options: BootstrapOptions, reporter: Reporter) -> None:
         )
         stale = SUPPORT_KINDS if options.redo and options.tree is not None else ()
         spent = [kind for kind in stale if kind not in texts]
-        deliver(outputs, {**texts, RESULT: result_text(result)}, reporter, spent)
+        deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
         reporter(event)
         reporter.say("\n".join(f"Wrote {file}" for file in files))
         show_times(bootstrap.computation, reporter)
@@ -487,7 +487,7 @@ def replicated(
     """
 
     def write(text: str) -> None:
-        options.outputs.write({BOOTSTRAPS: text})
+        options.workspace.write({BOOTSTRAPS: text})
 
     if journal.done:
         reporter(Notice(f"{journal.path} has {len(journal.done):,} replicates"))

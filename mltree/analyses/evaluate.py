@@ -157,15 +157,15 @@ def _expect(options: EvaluateOptions, problem: Problem) -> None:
 
 def run_evaluate(options: EvaluateOptions, reporter: Reporter) -> None:
     """Evaluate a tree, show the result, write the files."""
-    outputs = options.outputs
+    workspace = options.workspace
     classes = ("siteprob",) * options.site_prob + (SITE_FREQUENCIES,) * options.site_freq
     kinds = ["evalTree", "evalModel", RESULT, *["siteLnL"] * options.site_lnl, *classes]
     kinds += [SITE_FREQUENCIES] * (options.guide_tree is not None)
     every = [EVENTS, PART_TREES, RATES, *kinds]
-    outputs.check([LOG, *every], options.inputs)
-    expect_record(outputs.path(EVENTS))
-    with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
-        outputs.claim(kinds, options.redo)
+    workspace.check([LOG, *every], options.inputs)
+    expect_record(workspace.path(EVENTS))
+    with open_log(workspace.path(LOG), reporter) as log, workspace.held(every):
+        workspace.claim(kinds, options.redo)
         reporter(RunStarted(__version__, options.line))
         problem, tree, computation = opened(options, reporter)
         run = Run.of(

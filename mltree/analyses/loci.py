@@ -508,24 +508,24 @@ def _refuse(options: SearchOptions) -> None:
 def run_loci(options: SearchOptions, reporter: Reporter) -> None:
     """Search every locus, show the result, write the files."""
     _refuse(options)
-    outputs, kinds = options.outputs, (TREES, TABLE, RESULT)
+    workspace, kinds = options.workspace, (TREES, TABLE, RESULT)
     loci, files = _loci(options)
-    outputs.check((LOG, *kinds, JOURNAL), [*options.inputs, *files])
+    workspace.check((LOG, *kinds, JOURNAL), [*options.inputs, *files])
     share_loci(options, len(loci))
     held = (*kinds, JOURNAL, *(kind for kind in OF_ONE_ALIGNMENT if kind != REPORT))
-    with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
-        resumes = not options.redo and outputs.path(JOURNAL).exists()
+    with open_log(workspace.path(LOG), reporter) as log, workspace.held(held):
+        resumes = not options.redo and workspace.path(JOURNAL).exists()
         if not resumes:
-            outputs.claim((*kinds, JOURNAL, TREE, CHECKPOINT), options.redo)
+            workspace.claim((*kinds, JOURNAL, TREE, CHECKPOINT), options.redo)
         elif not _is_alike(options):
-            outputs.claim(kinds, redo=False)
+            workspace.claim(kinds, redo=False)
         reporter(RunStarted(__version__, options.line, options.seed))
         reporter(Notice(f"{len(loci):,} loci, each with a tree and a model of its own"))
         search = LociSearch(
             settings=search_settings(options), resources=options.resources, seed=options.seed,
             starts=terms_of(options.tree) if options.tree else None, collapse=options.collapse,
         )  # fmt: skip
-        with LociJournal(outputs.path(JOURNAL), afresh=not resumes) as journal:
+        with LociJournal(workspace.path(JOURNAL), afresh=not resumes) as journal:
             begin_log(log, options, reporter, resumes, inputs=files)
             if journal.done:
                 reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
@@ -537,7 +537,7 @@ def run_loci(options: SearchOptions, reporter: Reporter) -> None:
 def _is_alike(options: SearchOptions) -> bool:
     """True if the same options made the existing results; more loci then replace them."""
     try:
-        before = json.loads(read_own(options.outputs.path(RESULT)))
+        before = json.loads(read_own(options.workspace.path(RESULT)))
         return bool(before["asked"] == options.asked)
     except (InputError, ValueError, KeyError, TypeError):
         return False
@@ -555,10 +555,10 @@ def _conclude(
     trees = [tree for tree in found if tree is not None]
     if not trees:
         raise InputError("no locus could be searched", hint=f"{log.path} says why")
-    lnl, skipped, outputs = (
+    lnl, skipped, workspace = (
         sum(tree.lnl for tree in trees),
         len(found) - len(trees),
-        options.outputs,
+        options.workspace,
     )
     values = {
         "asked": options.asked,
@@ -572,12 +572,12 @@ def _conclude(
         ],
     }
     texts = {TREES: "".join(f"{tree.newick}\n" for tree in trees), TABLE: _table(loci, found)}
-    files = by_kind([log.path, *map(outputs.path, (*texts, RESULT))])
+    files = by_kind([log.path, *map(workspace.path, (*texts, RESULT))])
     result = command_result(
         "search", options.line, values, files, [*options.inputs, *inputs], reporter
     )
     spent = OF_ONE_ALIGNMENT if options.redo else ()
-    deliver(outputs, {**texts, RESULT: result_text(result)}, reporter, spent)
+    deliver(workspace, {**texts, RESULT: result_text(result)}, reporter, spent)
     reporter(LociFinished(len(trees), skipped, lnl, tuple(files.values()), reporter.elapsed))
     reporter.finish("search", result)
 

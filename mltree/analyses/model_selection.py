@@ -384,11 +384,11 @@ SHOWN = 10
 
 def run_model(options: ModelChoiceOptions, reporter: Reporter) -> None:
     """Choose, show the ranking, write the files."""
-    outputs = options.outputs
+    workspace = options.workspace
     every = choice_kinds(has_parts=True)
-    outputs.check([LOG, *every], options.inputs)
-    with open_log(outputs.path(LOG), reporter) as log, outputs.held(every):
-        outputs.claim(choice_kinds(has_parts=options.partitions is not None), options.redo)
+    workspace.check([LOG, *every], options.inputs)
+    with open_log(workspace.path(LOG), reporter) as log, workspace.held(every):
+        workspace.claim(choice_kinds(has_parts=options.partitions is not None), options.redo)
         reporter(RunStarted(__version__, options.line, options.seed))
         problem = load(options, reporter)
         if options.merge:
@@ -400,7 +400,7 @@ def run_model(options: ModelChoiceOptions, reporter: Reporter) -> None:
         rank(scheme.choices, reporter)
         texts = choice_texts(scheme, options.merge)
         spent = [kind for kind in every if options.redo and kind not in texts]
-        files = [log.path, *deliver(outputs, texts, reporter, spent)]
+        files = [log.path, *deliver(workspace, texts, reporter, spent)]
         reporter.say("\n".join(["", *(f"Wrote {file}" for file in files)]))
         names = [(choice.part, choice.best.name) for choice in scheme.choices]
         reporter.say(best_fit_line(criterion, names))
@@ -421,15 +421,15 @@ def chosen(problem: Problem, options: SearchOptions, emit: Emit) -> Problem:
     """
     if options.merge:
         check_mergeable(problem)
-    outputs = options.outputs
-    table = outputs.path(TABLE)
+    workspace = options.workspace
+    table = workspace.path(TABLE)
     if table.exists() and not options.redo:
         problem = recalled(table, problem, options.merge)
         emit(Notice(f"models are as {table} has them"))
         return problem
     scheme = scheme_of(problem, options, emit)
     rank(scheme.choices, emit)
-    outputs.write(choice_texts(scheme, options.merge))
+    workspace.write(choice_texts(scheme, options.merge))
     return scheme.under_best
 
 

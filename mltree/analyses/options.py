@@ -42,7 +42,7 @@ from mltree.system.errors import InputError
 from mltree.system.files import is_folder
 
 if TYPE_CHECKING:
-    from mltree.runs.workspace import Outputs
+    from mltree.runs.workspace import Workspace
 
 PRESETS = ("fast", "default", "thorough")
 """How much work a search does."""
@@ -176,17 +176,17 @@ class SearchOptions(
         return self.separate or len(self.alignments) > 1 or any(map(is_folder, self.alignments))
 
     @property
-    def outputs(self) -> "Outputs":
+    def workspace(self) -> "Workspace":
         """Where the run writes: loci beside a lone folder or file where there is no prefix."""
-        from mltree.runs.workspace import Outputs
+        from mltree.runs.workspace import Workspace
 
         if not self.has_loci:
-            return super().outputs
+            return super().workspace
         if self.prefix is None and len(self.alignments) > 1:
             several = ", ".join(self.alignments[:SHOWN]) + " ..." * (len(self.alignments) > SHOWN)
             hint = f"give --prefix; {several} are taken for alignments"
             raise InputError("many alignments need a name", hint=hint)
-        return Outputs.of(self.prefix, self.alignment.rstrip("/"))
+        return Workspace.of(self.prefix, self.alignment.rstrip("/"))
 
     @property
     def asked(self) -> str:

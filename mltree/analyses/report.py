@@ -18,7 +18,7 @@ from mltree.report.page import PartModel, Subject, document
 from mltree.report.record import Facts, facts_of
 from mltree.runs.problem import read_model
 from mltree.runs.request import by_kind, command_result, input_files
-from mltree.runs.workspace import Outputs
+from mltree.runs.workspace import Workspace
 from mltree.system.errors import InputError
 from mltree.system.events import Notice, RunStarted
 from mltree.tree.clades import read_written
@@ -45,10 +45,10 @@ def run_report(options: ReportOptions, reporter: Reporter) -> None:
     Raises:
         InputError: the run left no tree, or a file cannot be read or written.
     """
-    outputs = Outputs.of(options.prefix.removesuffix(".mltree"), options.prefix)
-    with outputs.taken([REPORT], options.redo, options.inputs):
+    workspace = Workspace.of(options.prefix.removesuffix(".mltree"), options.prefix)
+    with workspace.taken([REPORT], options.redo, options.inputs):
         reporter(RunStarted(__version__, options.line))
-        path = write_report(outputs, reporter, alignment=options.alignment, tree=options.tree)
+        path = write_report(workspace, reporter, alignment=options.alignment, tree=options.tree)
         reporter.say(f"Wrote {path}")
         result = command_result(
             "report", options.line, {}, by_kind([path]), options.inputs, reporter
@@ -57,7 +57,7 @@ def run_report(options: ReportOptions, reporter: Reporter) -> None:
 
 
 def write_report(
-    outputs: Outputs,
+    workspace: Workspace,
     reporter: Reporter,
     *,
     alignment: str | None = None,
@@ -71,20 +71,20 @@ def write_report(
     Raises:
         InputError: there is no tree, or a file cannot be read or written.
     """
-    tree_file = tree or str(_tree_file(outputs))
+    tree_file = tree or str(_tree_file(workspace))
     shown, *_ = read_written(tree_file)
-    record = _first(outputs, RECORDS)
+    record = _first(workspace, RECORDS)
     facts = facts_of([] if record is None else record.read_text(errors="replace").splitlines())
     subject = Subject(
-        name=outputs.name,
+        name=workspace.name,
         facts=facts,
         tree=shown,
         newick=shown.newick(),
         tree_file=Path(tree_file).name,
-        models=_models(outputs),
-        methods=_methods(outputs),
+        models=_models(workspace),
+        methods=_methods(workspace),
     )
-    found = alignment or _alignment_file(facts, outputs)
+    found = alignment or _alignment_file(facts, workspace)
     if found is None:
         reporter(Notice("the alignment is not where it was: --alignment says where it is now"))
     else:
@@ -96,30 +96,30 @@ def write_report(
         patterns = compress(read)
         summary = summarise(read, patterns)
         subject = dataclasses.replace(subject, summary=summary, patterns=patterns)
-    (path,) = outputs.write({REPORT: document(subject)})
+    (path,) = workspace.write({REPORT: document(subject)})
     return path
 
 
-def _tree_file(outputs: Outputs) -> Path:
+def _tree_file(workspace: Workspace) -> Path:
     """The best tree under a prefix; supports that are older than the tree are another tree's."""
-    found = [path for kind in TREES if (path := outputs.path(kind)).is_file()]
-    best = outputs.path("bestTree")
+    found = [path for kind in TREES if (path := workspace.path(kind)).is_file()]
+    best = workspace.path("bestTree")
     if best in found:
         newest = best.stat().st_mtime
         found = [path for path in found if path.stat().st_mtime >= newest]
     if not found:
-        where = outputs.path("*")
+        where = workspace.path("*")
         raise InputError(f"no run has left a tree in {where}", hint="is the prefix right?")
     return found[0]
 
 
-def _first(outputs: Outputs, kinds: Iterable[str]) -> Path | None:
-    return next((path for kind in kinds if (path := outputs.path(kind)).is_file()), None)
+def _first(workspace: Workspace, kinds: Iterable[str]) -> Path | None:
+    return next((path for kind in kinds if (path := workspace.path(kind)).is_file()), None)
 
 
-def _models(outputs: Outputs) -> list[PartModel]:
+def _models(workspace: Workspace) -> list[PartModel]:
     """The models of a .bestModel file, a line a part: ``GTR{...}+G4{0.5}, name = 1-603``."""
-    path = _first(outputs, MODELS)
+    path = _first(workspace, MODELS)
     if path is None:
         return []
     parts = []
@@ -131,11 +131,11 @@ def _models(outputs: Outputs) -> list[PartModel]:
     return parts
 
 
-def _alignment_file(facts: Facts, outputs: Outputs) -> str | None:
+def _alignment_file(facts: Facts, workspace: Workspace) -> str | None:
     if facts.data is None:
         return None
     there = Path(facts.data["path"])
-    beside = outputs.folder / there.name
+    beside = workspace.folder / there.name
     return next((str(path) for path in (there, beside) if path.is_file()), None)
 
 
@@ -147,9 +147,9 @@ def _is_of_the_run(alignment: str, facts: Facts) -> bool:
     return all(file.sha256 in known for file in input_files([alignment]))
 
 
-def _methods(outputs: Outputs) -> str:
+def _methods(workspace: Workspace) -> str:
     """The log's paragraph for a methods section, from its heading to the end."""
-    log = _first(outputs, LOGS)
+    log = _first(workspace, LOGS)
     text = "" if log is None else log.read_text(errors="replace")
     found = re.split(r"^Methods$", text, flags=re.MULTILINE)
     return found[-1].strip() if len(found) > 1 else ""

@@ -278,19 +278,19 @@ def run_search(
     options: SearchOptions, reporter: Reporter, notes: Sequence[str] = ()
 ) -> SearchOutcome:
     """Search, show the result, write the files; ``notes``: told when it begins."""
-    plan, outputs = SupportPlan.asked_by(options), options.outputs
+    plan, workspace = SupportPlan.asked_by(options), options.workspace
     if options.merge and not options.chooses:
         raise InputError("--merge goes with --model auto", hint="or `mltree model --merge`")
     models = choice_kinds(has_parts=True) if options.chooses else ()
     kinds = _kinds(options)
     every = (EVENTS, START, *RESULTS, PART_TREES, RATES, CHECKPOINT, LAST, *models, *kinds)
-    outputs.check((LOG, REPORT, *every), options.inputs)
-    expect_record(outputs.path(EVENTS))
+    workspace.check((LOG, REPORT, *every), options.inputs)
+    expect_record(workspace.path(EVENTS))
     held = {*every, *OF_THE_TREE, BRANCHES} - {REPORT}  # a report may be drawn at any time
-    with open_log(outputs.path(LOG), reporter) as log, outputs.held(held):
-        resumes = not options.redo and is_there(outputs.path(CHECKPOINT))
+    with open_log(workspace.path(LOG), reporter) as log, workspace.held(held):
+        resumes = not options.redo and is_there(workspace.path(CHECKPOINT))
         if not resumes:
-            outputs.claim((*RESULTS, *kinds, *LOCI_KINDS), options.redo)
+            workspace.claim((*RESULTS, *kinds, *LOCI_KINDS), options.redo)
         reporter(RunStarted(__version__, options.line, options.seed))
         for note in notes:
             reporter(Notice(note))
@@ -301,17 +301,17 @@ def _search(
     options: SearchOptions, plan: SupportPlan, log: RunLog, resumes: bool, reporter: Reporter
 ) -> SearchOutcome:
     """All of it, once the prefix is the run's own."""
-    outputs = options.outputs
+    workspace = options.workspace
     problem = load_for_search(options, reporter)
     if options.chooses:
         problem = chosen(problem, options, reporter)
     taxa = problem.taxa
     outgroup = _outgroup(options.outgroup, taxa)
-    layouts = Checkpoint.read_layouts(outputs.path(CHECKPOINT)) if resumes else None
+    layouts = Checkpoint.read_layouts(workspace.path(CHECKPOINT)) if resumes else None
     ready = _prepared(options, plan, problem, reporter, layouts)
     computation = ready.computation
     checkpoint = Checkpoint(
-        outputs.path(CHECKPOINT),
+        workspace.path(CHECKPOINT),
         ready.fingerprint,
         ready.settings.checkpoints,
         computation.placement.kept,
@@ -329,18 +329,18 @@ def _search(
         supports=plan.cited,
     )  # fmt: skip
     if options.chooses:
-        run.methods = replace(run.methods, criterion=NAMES[criterion_of(outputs.path(TABLE))])
+        run.methods = replace(run.methods, criterion=NAMES[criterion_of(workspace.path(TABLE))])
     if resumes:
         checkpoint.load(problem.model)  # one of another search ends the run before it writes
     run.begin(log, append=resumes)
     if here().size > 1 and problem.model.has_site_rates:
         reporter(Notice("rates of sites (+PSR) are searched under by rank 0 alone"))
     if not resumes:
-        outputs.remove(CHECKPOINT)
-        outputs.remove(LAST)
+        workspace.remove(CHECKPOINT)
+        workspace.remove(LAST)
         if plan.bootstrap:
-            drop_replicates(outputs)
-        outputs.write({START: ready.start_text + "\n"})
+            drop_replicates(workspace)
+        workspace.write({START: ready.start_text + "\n"})
     with parting(partial(_leave, options, checkpoint, lambda tree: draw(ready.whole(tree)), log)):
         settings = ready.settings
         patience = settings.perturbation.patience
@@ -350,7 +350,7 @@ def _search(
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
         supports, result = _deliver(options, plan, run, ready, found, draw, log)
         if options.report:
-            page = write_report(outputs, reporter, alignment=options.alignment)
+            page = write_report(workspace, reporter, alignment=options.alignment)
             reporter.say(f"Wrote {page}")
             result["files"][REPORT] = str(page)
         reporter.finish("search", result)
@@ -418,17 +418,17 @@ def _stale(options: SearchOptions, texts: Mapping[str, str]) -> list[str]:
     There are some where --redo was asked for, now or before this run was stopped: then another tree
     is replaced.
     """
-    outputs = options.outputs
-    old = [kind for kind in (TREE, MODEL) if is_there(outputs.path(kind))]
-    if not options.redo and all(outputs.holds(kind, texts[kind]) for kind in old):
+    workspace = options.workspace
+    old = [kind for kind in (TREE, MODEL) if is_there(workspace.path(kind))]
+    if not options.redo and all(workspace.holds(kind, texts[kind]) for kind in old):
         return []
     inputs = options.inputs
     asked = {*_kinds(options), *(choice_kinds(has_parts=True) if options.chooses else ())}
     kinds = [*OF_THE_TREE]
     for own, traces in OF_OTHERS:
-        is_others = any(is_there(outputs.path(trace)) for trace in traces)
+        is_others = any(is_there(workspace.path(trace)) for trace in traces)
         kinds += [kind for kind in own if not is_others and kind not in asked]
-    return [kind for kind in kinds if kind not in texts and not outputs.is_among(kind, inputs)]
+    return [kind for kind in kinds if kind not in texts and not workspace.is_among(kind, inputs)]
 
 
 def _deliver(
@@ -441,7 +441,7 @@ def _deliver(
     log: RunLog,
 ) -> tuple[SupportResult, dict[str, Any]]:
     """Compute the supports, write all files, show the result; returns both."""
-    outputs, problem = options.outputs, ready.problem
+    workspace, problem = options.workspace, ready.problem
     newick = draw(found.mean_tree)
     texts = {MODEL: model_text(found.model, problem), TREE: newick + "\n"}
     more = {PART_TREES: part_trees(found, problem), RATES: ""}
@@ -456,7 +456,7 @@ def _deliver(
         spent.append(CHECKPOINT)
     supports = SupportResult(newick)
     if plan.kinds:
-        outputs.replace(texts, old)
+        workspace.replace(texts, old)
         replicate = partial(_replicates, options, ready, log, run, found)
         supports = draw_supports(
             plan, ready, found, options.seed, draw, replicate, run.reporter, run.keep
@@ -466,7 +466,7 @@ def _deliver(
     else:
         spent += [kind for kind in old if kind != RESULT]
     models = choice_kinds(has_parts=problem.data is not None) if options.chooses else ()
-    run.files += map(outputs.path, (START, *models))
+    run.files += map(workspace.path, (START, *models))
     run.deliver(found, newick, texts, spent)
     return supports, run.conclude(found, newick)
 
@@ -485,14 +485,14 @@ def _replicates(
     So ``mltree bootstrap`` can add to it, given that file. Under rates of sites, which no file has,
     the search itself can.
     """
-    written = str(options.outputs.path(MODEL))
+    written = str(options.workspace.path(MODEL))
     model = found.per_site or (
         read_problem(options.alignment, written, options.data_type, options.linkage).model
     )
     settings = replicate_settings(options.moves == "nni")
     bootstrap = bootstrap_after(ready, model, settings, options.seed)
     best, before = read_labelled(newick)
-    with Journal(options.outputs.path(JOURNAL)) as journal:
+    with Journal(options.workspace.path(JOURNAL)) as journal:
         if share_replicates(options, plan.left(journal), len(ready.problem.taxa)):
             run.reporter(Notice(here().text))
         texts, events, outcome = replicated(
@@ -527,7 +527,7 @@ def _leave(
     if np.isfinite(state.best.lnl):
         text = draw(state.best.tree) + "\n"
         try:
-            (path,) = options.outputs.write({LAST: text})
+            (path,) = options.workspace.write({LAST: text})
             said.append(f"the best tree so far, lnL {state.best.lnl:.3f}, is in {path}")
         except InputError as error:
             said += [error.message, text.strip()]

@@ -217,9 +217,9 @@ def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
         InputError: the tree has no branch that there are tests of.
     """
     chosen = tuple(_choice(options.tests, BRANCH_TESTS))
-    outputs = options.outputs
+    workspace = options.workspace
     kinds, inputs = (SUPPORTS, BRANCHES, "alrt.json"), options.inputs
-    with outputs.taken(kinds, options.redo, inputs):
+    with workspace.taken(kinds, options.redo, inputs):
         reporter(RunStarted(__version__, options.line, options.seed))
         problem = load(options, reporter)
         tree = read_tree(options.tree, problem, reporter)
@@ -242,7 +242,7 @@ def run_alrt(options: BranchTestOptions, reporter: Reporter) -> None:
             reporter(event)
         texts = {SUPPORTS: newick + "\n", BRANCHES: tested.table(problem.taxa)}
         values = {"seed": options.seed, "branches": count, "means": tested.means, "tree": newick}
-        finish("alrt", options.line, outputs, texts, values, inputs, reporter)
+        finish("alrt", options.line, workspace, texts, values, inputs, reporter)
 
 
 def _loaded(options: TestOptions, reporter: Reporter) -> Problem:
@@ -299,9 +299,9 @@ def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
         InputError: there are no two different trees.
     """
     chosen = [] if options.tests == "all" else _choice(options.tests, TREE_TESTS)
-    outputs = options.outputs
+    workspace = options.workspace
     kinds, inputs = (TABLE, TREES, "test.json"), options.inputs
-    with outputs.taken(kinds, options.redo, inputs):
+    with workspace.taken(kinds, options.redo, inputs):
         reporter(RunStarted(__version__, options.line, options.seed))
         problem = _loaded(options, reporter)
         trees = _read(options, problem, reporter)
@@ -328,7 +328,7 @@ def run_test(options: TreeTestOptions, reporter: Reporter) -> None:
         text = "".join(write_newick(found.tree, problem.patterns.taxa) + "\n" for found in fitted)
         texts = {TABLE: "".join(_tree_lines(event)), TREES: text}
         values = {"seed": options.seed, **asdict(event)}
-        finish("test", options.line, outputs, texts, values, inputs, reporter)
+        finish("test", options.line, workspace, texts, values, inputs, reporter)
 
 
 def _read(options: TreeTestOptions, problem: Problem, reporter: Reporter) -> list[Tree]:
@@ -457,10 +457,10 @@ def run_sitelh(options: SiteLnlOptions, reporter: Reporter) -> None:
         InputError: the data or the trees cannot be used, or the file cannot be written.
         NumericalError: a tree whose lengths stay as they are has no likelihood.
     """
-    outputs = options.outputs
+    workspace = options.workspace
     kind = FORMATS[options.file_format]
     inputs = options.inputs
-    with outputs.taken([kind, RESULT], options.redo, inputs):
+    with workspace.taken([kind, RESULT], options.redo, inputs):
         reporter(RunStarted(__version__, options.line))
         problem = load(options, reporter)
         read = read_newicks(options.trees, problem.taxa)
@@ -485,7 +485,7 @@ def run_sitelh(options: SiteLnlOptions, reporter: Reporter) -> None:
         values = {"model": model.text, "lnl": [float(row.sum()) for row in rows]}
         texts = {kind: _TEXTS[options.file_format](rows)}
         spent = [other for other in FORMATS.values() if other != kind] if options.redo else []
-        finish("sitelh", options.line, outputs, texts, values, inputs, reporter, spent)
+        finish("sitelh", options.line, workspace, texts, values, inputs, reporter, spent)
 
 
 def _iqtree(rows: list[Float64]) -> str:

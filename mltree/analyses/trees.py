@@ -22,7 +22,7 @@ from mltree.data.alignments import read_alignment
 from mltree.data.patterns import Patterns, compress
 from mltree.data.source import expect_file
 from mltree.runs.request import command_result, finish
-from mltree.runs.workspace import Outputs
+from mltree.runs.workspace import Workspace
 from mltree.supports.bootstrap import STEP, bootstop, occurrences, transfer_expectations
 from mltree.supports.concordance import (
     Branches,
@@ -85,22 +85,22 @@ DISTANCES = "rfDistances"
 
 
 @contextmanager
-def _outputs(options: TreesOptions, beside: str, kinds: Sequence[str]) -> Iterator[Outputs]:
+def _claimed(options: TreesOptions, beside: str, kinds: Sequence[str]) -> Iterator[Workspace]:
     """Claim the output files against other commands.
 
     beside  the file that results lie beside where no prefix is given
     """
     if options.prefix is None:
         expect_file(beside)
-    outputs = Outputs.of(options.prefix, beside)
-    with outputs.taken(kinds, options.redo, options.inputs):
-        yield outputs
+    workspace = Workspace.of(options.prefix, beside)
+    with workspace.taken(kinds, options.redo, options.inputs):
+        yield workspace
 
 
 def run_support(options: SupportOptions, reporter: Reporter) -> None:
     """The supports of a tree's branches by other trees, drawn on it."""
     kinds, tree = support_kinds(options.metric), options.tree
-    with _outputs(options, tree, [*kinds, "support.json"]) as outputs:
+    with _claimed(options, tree, [*kinds, "support.json"]) as workspace:
         reporter(RunStarted(__version__, options.line))
         target = first_tree(tree, reporter)
         replicates = read_clades(options.trees, like=target, origin=tree)
@@ -110,7 +110,7 @@ def run_support(options: SupportOptions, reporter: Reporter) -> None:
         values = {"trees": replicates.n_trees, "taxa": replicates.n_tips, "supports": facts}
         spent = [kind for kind in SUPPORT_KINDS if kind not in texts] if options.redo else []
         inputs = [options.trees, tree]
-        finish("support", options.line, outputs, texts, values, inputs, reporter, spent)
+        finish("support", options.line, workspace, texts, values, inputs, reporter, spent)
 
 
 def support_kinds(metrics: str) -> dict[str, str]:
@@ -173,7 +173,7 @@ def run_consensus(options: ConsensusOptions, reporter: Reporter) -> None:
     known = [kind.value for kind in Consensus]
     chosen = [Consensus(kind) for kind in _choice(options.kind, known, "--type")]
     files = [CONSENSUS_FILES[kind] for kind in chosen]
-    with _outputs(options, options.trees, [*files, "consensus.json"]) as outputs:
+    with _claimed(options, options.trees, [*files, "consensus.json"]) as workspace:
         reporter(RunStarted(__version__, options.line))
         trees = read_clades(options.trees)
         reporter(_loaded(options.trees, trees))
@@ -183,7 +183,7 @@ def run_consensus(options: ConsensusOptions, reporter: Reporter) -> None:
         own = (CONSENSUS_FILES[Consensus.STRICT], CONSENSUS_FILES[Consensus.EXTENDED])
         spent = [file for file in own if file not in texts] if options.redo else []
         inputs = options.inputs
-        finish("consensus", options.line, outputs, texts, values, inputs, reporter, spent)
+        finish("consensus", options.line, workspace, texts, values, inputs, reporter, spent)
 
 
 def consensus_texts(
@@ -221,14 +221,14 @@ def run_rf(options: DistanceOptions, reporter: Reporter) -> None:
         InputError: there are not two trees, or a branch has no length to weigh it by.
     """
     reference = options.reference
-    with _outputs(options, options.trees, [DISTANCES, "rf.json"]) as outputs:
+    with _claimed(options, options.trees, [DISTANCES, "rf.json"]) as workspace:
         reporter(RunStarted(__version__, options.line))
         trees = _compared(options.trees, reference, reporter)
         event, text = _distances(trees, reference is None, options.weighted, options.trees)
         reporter(event)
         values = {"trees": trees.n_trees, "taxa": trees.n_tips, "distances": asdict(event)}
         texts, inputs = {DISTANCES: text}, options.inputs
-        finish("rf", options.line, outputs, texts, values, inputs, reporter)
+        finish("rf", options.line, workspace, texts, values, inputs, reporter)
 
 
 def _compared(file: str, reference: str | None, reporter: Reporter) -> Clades:
@@ -360,10 +360,10 @@ def run_concordance(options: ConcordanceOptions, reporter: Reporter) -> None:
                          "--alignment or both")  # fmt: skip
     if options.prefix is None:
         expect_file(options.tree)
-    outputs = Outputs.of(options.prefix, options.tree)
+    workspace = Workspace.of(options.prefix, options.tree)
     kinds = [TREE, TABLE, "concordance.json"]
     inputs = options.inputs
-    with outputs.taken(kinds, options.redo, inputs):
+    with workspace.taken(kinds, options.redo, inputs):
         reporter(RunStarted(__version__, options.line, options.seed))
         tree, before = read_labelled(options.tree)
         found = _factors(options, Branches.of(tree), reporter)
@@ -381,7 +381,7 @@ def run_concordance(options: ConcordanceOptions, reporter: Reporter) -> None:
         values = {
             "seed": options.seed, "branches": found.branches.count, "means": means, "tree": newick,
         }  # fmt: skip
-        finish("concordance", options.line, outputs, texts, values, inputs, reporter)
+        finish("concordance", options.line, workspace, texts, values, inputs, reporter)
 
 
 def _factors(options: ConcordanceOptions, branches: Branches, reporter: Reporter) -> _Factors:

@@ -51,13 +51,13 @@ def run_whole(options: RunOptions, reporter: Reporter) -> None:
     search = search_options(options)
     notes: tuple[str, ...] = ()
     SupportPlan.asked_by(search)  # raises what cannot be asked for
-    search.outputs.check([RESULT, CHECKPOINT, REPORT])
+    search.workspace.check([RESULT, CHECKPOINT, REPORT])
     if options.bootstrap is None and options.ufboot is None:
         search, notes = _with_bootstrap(search)
     if _lacks_report(search):
-        outputs = search.outputs
-        reporter(Notice(f"{outputs.path(RESULT)} is this command's: its report alone is missing"))
-        reporter.say(f"Wrote {write_report(outputs, reporter, alignment=search.alignment)}")
+        workspace = search.workspace
+        reporter(Notice(f"{workspace.path(RESULT)} is this command's: its report alone is missing"))
+        reporter.say(f"Wrote {write_report(workspace, reporter, alignment=search.alignment)}")
         return
     run_search(search, reporter, notes)
 
@@ -72,12 +72,12 @@ def search_options(options: RunOptions) -> SearchOptions:
 
 def _lacks_report(options: SearchOptions) -> bool:
     """True if the same run of the same data has ended and only its report is missing."""
-    outputs = options.outputs
-    has_ended = is_there(outputs.path(RESULT)) and not is_there(outputs.path(CHECKPOINT))
-    if options.redo or not has_ended or is_there(outputs.path(REPORT)):
+    workspace = options.workspace
+    has_ended = is_there(workspace.path(RESULT)) and not is_there(workspace.path(CHECKPOINT))
+    if options.redo or not has_ended or is_there(workspace.path(REPORT)):
         return False
     try:
-        before = json.loads(read_own(outputs.path(RESULT)))
+        before = json.loads(read_own(workspace.path(RESULT)))
         return bool(
             before["asked"] == options.asked
             and before["version"] == __version__

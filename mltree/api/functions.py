@@ -42,7 +42,7 @@ from mltree.runs.options import AnalysisOptions, one_of
 from mltree.runs.problem import is_choice
 from mltree.runs.request import breakdown_of, load
 from mltree.runs.trees import read_tree
-from mltree.runs.workspace import Outputs
+from mltree.runs.workspace import Workspace
 from mltree.supports.consensus import Consensus
 from mltree.system.errors import InputError
 from mltree.system.events import BootstrapFinished, StartsEnded
@@ -158,7 +158,7 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
         ready, found, supports = search_in_memory(options, call, source)
     else:
         if isinstance(source, Given):
-            source = written(source, Outputs.of(options.prefix, "alignment").path("fasta"))
+            source = written(source, Workspace.of(options.prefix, "alignment").path("fasta"))
         assert call.reporter is not None, "calls that leave files have one"
         in_file = replace(options, alignment=str(source))
         ready, found, supports = run_search(in_file, call.reporter)

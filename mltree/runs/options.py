@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mltree.models.partitioned import Linkage
     from mltree.runs.engines import Resources
     from mltree.runs.site_frequencies import SiteFrequencies
-    from mltree.runs.workspace import Outputs
+    from mltree.runs.workspace import Workspace
 
 SUPPORTS, OUTPUT, ADVANCED = "Supports", "Output", "Advanced"
 """Panels of the help, below the options that are in none."""
@@ -491,19 +491,19 @@ class AnalysisOptions(WrittenOptions, DataOptions, kw_only=True):
         return Resources(device=self.device, mixed=mixed, memory_limit=limit, vw=self.vw)
 
     @property
-    def outputs(self) -> "Outputs":
+    def workspace(self) -> "Workspace":
         """Where the run writes; without a prefix there must be an alignment to lie beside."""
         from mltree.data.source import expect_file
-        from mltree.runs.workspace import Outputs
+        from mltree.runs.workspace import Workspace
 
         if self.prefix is None:
             expect_file(self.alignment)
-        return Outputs.of(self.prefix, self.alignment)
+        return Workspace.of(self.prefix, self.alignment)
 
     @property
     def stem(self) -> str:
         """Beginning of the names of all files."""
-        return str(self.outputs.path("*").with_suffix(""))
+        return str(self.workspace.path("*").with_suffix(""))
 
     @property
     def chooses(self) -> bool:

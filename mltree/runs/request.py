@@ -34,7 +34,7 @@ from mltree.report.tables import Timed, time_spent
 from mltree.runs.computation import Computation, Found
 from mltree.runs.options import AnalysisOptions, shown
 from mltree.runs.problem import Problem, load_problem
-from mltree.runs.workspace import Outputs, RunLog
+from mltree.runs.workspace import RunLog, Workspace
 from mltree.system.errors import InputError, ModelError
 from mltree.system.events import (
     BootstrapFinished,
@@ -178,7 +178,7 @@ RESULT_FORMAT = 1
 
 
 def deliver(
-    outputs: Outputs, texts: Mapping[str, str], reporter: Reporter, spent: Sequence[str] = ()
+    workspace: Workspace, texts: Mapping[str, str], reporter: Reporter, spent: Sequence[str] = ()
 ) -> list[Path]:
     """Write the results, all or none; from then on a stop changes nothing any more.
 
@@ -190,15 +190,15 @@ def deliver(
     """
     with unbroken():
         try:
-            files = outputs.write(texts)
+            files = workspace.write(texts)
         except InputError as error:
             for kind, text in texts.items():
                 if text.count("\n") == 1:
-                    reporter(Unsaved(str(outputs.path(kind)), text))
+                    reporter(Unsaved(str(workspace.path(kind)), text))
             hint = "results are printed instead; once it can be, the same command writes them"
             raise InputError(error.message, hint=hint) from error
         for kind in spent:
-            outputs.remove(kind)
+            workspace.remove(kind)
         last_word(Farewell("the results are written", 0))
     return files
 
@@ -238,7 +238,7 @@ def command_result(
 def finish(
     command: str,
     line: str,
-    outputs: Outputs,
+    workspace: Workspace,
     texts: Mapping[str, str],
     values: Mapping[str, Any],
     inputs: Iterable[str],
@@ -250,9 +250,9 @@ def finish(
     See `command_result` for its arguments, and `deliver` for ``spent``.
     """
     kind = f"{command}.json"
-    written = {name: str(outputs.path(name)) for name in [*texts, kind]}
+    written = {name: str(workspace.path(name)) for name in [*texts, kind]}
     document = command_result(command, line, values, written, inputs, reporter)
-    files = deliver(outputs, {**texts, kind: result_text(document)}, reporter, spent)
+    files = deliver(workspace, {**texts, kind: result_text(document)}, reporter, spent)
     reporter.say("\n".join(f"Wrote {file}" for file in files))
     reporter.finish(command, document)
 
@@ -451,7 +451,7 @@ class Run:
         """Write the head of the log, and what was said so far."""
         expect_ranks(self.described, self.reporter)
         log.begin(append, describe(self.described) + "\n")
-        record = self.options.outputs.path(self.record_kind)
+        record = self.options.workspace.path(self.record_kind)
         self.files += [log.path, record]
         self.reporter(self.described)
         self.reporter.record_to(record, append)
@@ -472,7 +472,7 @@ class Run:
     def keep(self, texts: Mapping[str, str]) -> None:
         """Write what is done while the run goes on, which does so where it cannot be written."""
         try:
-            self.options.outputs.write(texts)
+            self.options.workspace.write(texts)
         except InputError as error:
             self.reporter(Notice(f"{error.message}; it is tried again at the end"))
 
@@ -480,11 +480,11 @@ class Run:
         self, found: Found, newick: str, texts: dict[str, str], spent: Sequence[str] = ()
     ) -> None:
         """Write the results, and them all as JSON; see :func:`deliver`."""
-        outputs = self.options.outputs
-        paths = [*self.files, *map(outputs.path, [*texts, self.result_kind])]
+        workspace = self.options.workspace
+        paths = [*self.files, *map(workspace.path, [*texts, self.result_kind])]
         values = self._values(self._event(found, newick), paths)
         texts = {**texts, self.result_kind: result_text(values)}
-        self.files += deliver(outputs, texts, self.reporter, spent)
+        self.files += deliver(workspace, texts, self.reporter, spent)
 
     def conclude(self, found: Found, newick: str) -> dict[str, Any]:
         """Show what was found, scored in fp64, what it took, and how a paper says it.
@@ -495,7 +495,7 @@ class Run:
         event = self._event(exact, newick)
         values = self._values(event, self.files)
         if exact is not found:
-            self.options.outputs.write({self.result_kind: result_text(values)})
+            self.options.workspace.write({self.result_kind: result_text(values)})
         self.reporter(self._spent())
         self.reporter(event)
         show_times(self.computation, self.reporter)

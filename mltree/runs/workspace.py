@@ -242,10 +242,6 @@ def _release(file: int, path: Path) -> None:
         fcntl.lockf(file, fcntl.LOCK_UN)
 
 
-Outputs = Workspace
-"""Earlier name, for analyses that still use it."""
-
-
 # Files of the user's own names (-o).
 
 

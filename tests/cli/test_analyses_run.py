@@ -18,7 +18,7 @@ from mltree.analyses.whole import replicates_pay, run_whole
 from mltree.cli.main import ANALYSES
 from mltree.report.progress import Reporter, Verbosity
 from mltree.report.terminal import progress_terminal
-from mltree.runs.workspace import Outputs
+from mltree.runs.workspace import Workspace
 from mltree.system.errors import InputError
 from mltree.system.events import Event
 
@@ -240,14 +240,14 @@ def test_supports_that_cannot_be_kept_yet_do_not_end_it(
 ) -> None:
     written = []
 
-    def write(self: Outputs, texts: dict[str, str]) -> list[Path]:
+    def write(self: Workspace, texts: dict[str, str]) -> list[Path]:
         written.append(list(texts))
         if list(texts) == ["support", "branchTests"]:
             raise InputError("cannot write x.mltree.support: No space left on device")
         return kept(self, texts)
 
-    kept = Outputs.write
-    monkeypatch.setattr(Outputs, "write", write)
+    kept = Workspace.write
+    monkeypatch.setattr(Workspace, "write", write)
     options = [*SHORT[:-1], "--sh-alrt", "20"]
     result = fine(run("run", data, "--model", "JC", *options))
     assert "No space left on device; it is tried again at the end" in result.stderr

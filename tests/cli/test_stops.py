@@ -19,7 +19,7 @@ import pytest
 from typer.testing import Result
 
 from mltree.fit.settings import CheckpointSettings
-from mltree.runs.workspace import Outputs
+from mltree.runs.workspace import Workspace
 from mltree.system.signals import ECHO, SIGNALS
 from mltree.treesearch.checkpoint import Checkpoint, SearchState
 
@@ -283,21 +283,21 @@ def test_a_kill_between_the_last_files_loses_nothing(
     """``at``: the result that it does not write, or the checkpoint that it does not remove."""
     for kind in ("bestTree", "bestModel") if redo else ():
         Path(f"x.mltree.{kind}").write_text("an older run's")
-    replace, remove = Path.replace, Outputs.remove
+    replace, remove = Path.replace, Workspace.remove
 
     def replace_or_die(self: Path, target: Path) -> Path:
         if at != "checkpoint" and target.name.endswith(at):
             raise Killed
         return replace(self, target)
 
-    def remove_or_die(self: Outputs, kind: str) -> None:
+    def remove_or_die(self: Workspace, kind: str) -> None:
         if kind == at and self.path(kind).exists():
             raise Killed
         remove(self, kind)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", replace_or_die)
-        patch.setattr(Outputs, "remove", remove_or_die)
+        patch.setattr(Workspace, "remove", remove_or_die)
         assert isinstance(run("search", primates, *QUICK, *redo).exception, Killed)
     result = run("search", primates, *QUICK)
     assert result.exit_code == 0, result.output
