@@ -55,7 +55,7 @@ SHOWN = 3
 
 
 class SearchOptions(
-    MetricOptions, UltrafastOptions, SeedOptions, ExactOptions, SiteFrequencyOptions, kw_only=True
+    UltrafastOptions, MetricOptions, SeedOptions, ExactOptions, SiteFrequencyOptions, kw_only=True
 ):
     """Find the maximum-likelihood tree of an alignment.
 

@@ -361,7 +361,11 @@ Precision = Annotated[
 Verbose = Annotated[
     bool,
     Option(
-        "-v, --verbose", "Print every event, and where time went.", panel=OUTPUT, is_incidental=True
+        "-v, --verbose",
+        "Print every event, and where time went.",
+        panel=OUTPUT,
+        is_last=True,
+        is_incidental=True,
     ),
 ]
 
@@ -373,7 +377,8 @@ class ShownOptions(Options, kw_only=True):
     """Output on the terminal."""
 
     quiet: Annotated[
-        bool, Option("-q, --quiet", "Print errors only.", panel=OUTPUT, is_incidental=True)
+        bool,
+        Option("-q, --quiet", "Print errors only.", panel=OUTPUT, is_last=True, is_incidental=True),
     ] = False
     json: Annotated[
         bool,
@@ -382,6 +387,7 @@ class ShownOptions(Options, kw_only=True):
             "Print events as JSON lines on standard output, nothing else; the last is the "
             "result, or the error.",
             panel=OUTPUT,
+            is_last=True,
             is_incidental=True,
         ),
     ] = False
@@ -562,6 +568,7 @@ class MetricOptions(Options, kw_only=True):
             "fbp, the percentage of replicates that have a branch; tbe, the transfer bootstrap "
             "expectation, 0 to 1; or both: fbp,tbe.",
             panel=SUPPORTS,
+            is_last=True,
             only_with=("bootstrap", "trees"),
         ),
     ] = "fbp"
@@ -578,6 +585,7 @@ class UltrafastOptions(Options, kw_only=True):
             "the best tree, behind those of --sh-alrt.",
             parse=whole_of,
             panel=SUPPORTS,
+            is_last=True,
         ),
     ] = None
     bnni: Annotated[
@@ -587,5 +595,6 @@ class UltrafastOptions(Options, kw_only=True):
             "Improve every replicate of --ufboot by interchanges on its own data, which guards "
             "against overconfidence where models are wrong.",
             panel=SUPPORTS,
+            is_last=True,
         ),
     ] = False
