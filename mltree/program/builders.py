@@ -10,28 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
+from mltree.models.eigen import ModelArrays
+from mltree.models.portable import product
 from mltree.program import planner
-from mltree.program.cases import Cases, groups_by_part, sums_of
+from mltree.program.cases import Case, Cases, groups_by_part, sums_of
+from mltree.program.engine import Engine, Result
+from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
+from mltree.program.ops.flow import FLOW, Flow
+from mltree.program.ops.operation import Records, Run, Stage
+from mltree.program.ops.optimise import Optimise
+from mltree.program.ops.pmatrices import PMatrices
+from mltree.program.ops.reduce import Reduce
+from mltree.program.ops.rell import RELL, Rell
+from mltree.program.ops.repeat import Repeat
+from mltree.program.ops.scan import Scan
+from mltree.program.ops.tripod import TRIPOD, Tripods
+from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program
-from mltree.program.stages import (
-    Optimise,
-    PMatrices,
-    Records,
-    Reduce,
-    Rell,
-    Repeat,
-    Scan,
-    Stage,
-    Tripods,
-    Walk,
-)
-from mltree.system import contract
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.contract import NO_CELL, RESULT, TRIPOD_CELLS, GroupKind, RunKind
+from mltree.system.contract import NO_CELL, RESULT, TRIPOD_CELLS, GroupKind
 from mltree.system.values import Value
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree, siblings
@@ -94,7 +96,7 @@ class _Shapes(Value):
 
     @classmethod
     def of(cls, trees: Sequence[Tree]) -> _Shapes:
-        """Those of some trees."""
+        """Return the shapes of some trees."""
         keys = [(id(tree.twin), id(tree.edge)) for tree in trees]
         unlike = dict(zip(keys, trees, strict=True))
         place = {key: number for number, key in enumerate(unlike)}
@@ -138,15 +140,15 @@ class _Pieces(Value):
     waves: list[Int32]
     """The half-edges that face them, nearest first, an array per distance."""
     is_cut: Bool
-    """Whether a piece ends there, and another one goes on from its result."""
+    """bool: a piece ends there, and another one goes on from its result."""
     steps: Int32
-    """Of its piece, up to there."""
+    """Steps of its piece, up to there."""
     tier: Int32
-    """Of its piece, which needs results of lower tiers only."""
+    """Tier of its piece, which needs results of lower tiers only."""
     levels: Int32
-    """That its piece needs up to there; -1 of a tip, which never waits."""
+    """Levels that its piece needs up to there; -1 of a tip, which never waits."""
     heads: Int32
-    """Where pieces end, in the order of tiers, the longest first."""
+    """The half-edges where pieces end, in the order of tiers, the longest first."""
     tree: Int32
     """int32[heads]: which trees those are of."""
 
@@ -224,7 +226,7 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
     operand[forest.tips] = ~(forest.in_tree(forest.tips) // 3)
     is_kept = pieces.slot != NO_CELL
     operand[pieces.heads[is_kept]] = pieces.slot[is_kept]
-    steps: Records = np.empty(every.size, contract.WALK_STEP)
+    steps: Records = np.empty(every.size, WALK_STEP)
     for field, halves in (("left", left[every]), ("right", right[every])):
         steps[field][at] = operand[halves]
         steps[f"{field}_p"][at] = forest.edge[halves]
@@ -234,7 +236,7 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
 def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
     """A walk to every head, of the tree that its case is."""
     heads, roots, tree = pieces.heads, pieces.roots, pieces.tree
-    walks: Records = np.empty(heads.size, contract.WALK)
+    walks: Records = np.empty(heads.size, WALK)
     walks["tip"] = ~(forest.in_tree(roots) // 3)[tree]
     walks["p"] = forest.edge[roots][tree]
     walks["case"] = tree
@@ -245,7 +247,7 @@ def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
 
 
 def traversal(
-    trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE, cases: Cases | None = None
+    trees: Sequence[Tree], kind: type[Run] = Evaluate, cases: Cases | None = None
 ) -> Program:
     """A post-order traversal towards edge 0 and lnL there, for every tree; sum n is tree n's.
 
@@ -276,7 +278,7 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
     cases.give(ends, number)
     ends["cell"] = sums.cells
     towards = planner.newviews_towards([tree], 0, cases)
-    pieces = [towards, _at_edges(RunKind.EVALUATE_SITES, ends)]
+    pieces = [towards, _at_edges(EvaluateSites, ends)]
     stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
@@ -284,7 +286,7 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
 def walk(
     trees: Sequence[Tree],
     longest: int,
-    kind: RunKind = RunKind.EVALUATE,
+    kind: type[Run] = Evaluate,
     cases: Cases | None = None,
 ) -> Program:
     """LnL of every tree from walks (:func:`.walks.walk_stages`); sum n is tree n's."""
@@ -292,7 +294,7 @@ def walk(
     sums = sums_of(_numbers(trees), 1, cases)
     if len(cases.streams[0]) > 1:  # trees enough to fill the device, and slots would not be shared
         longest = max(tree.n_tips for tree in trees)
-    walks = walk_stages(trees, longest, cases, sums.cells, sites=kind == RunKind.EVALUATE_SITES)
+    walks = walk_stages(trees, longest, cases, sums.cells, sites=kind == EvaluateSites)
     of_edge = np.repeat(_numbers(trees), [tree.n_edges for tree in trees])
     matrices = PMatrices(planner.pmatrix_records(len(of_edge), of_edge, cases))
     stages: tuple[Stage, ...] = (matrices, *walks, sums.reduce)
@@ -343,8 +345,8 @@ def derivatives(
     ends["cell"] = of_tree
     pieces = [
         planner.all_newviews(forest, cases),
-        _at_edges(RunKind.EVALUATE, ends),
-        _at_edges(RunKind.DERIVE, derive),
+        _at_edges(Evaluate, ends),
+        _at_edges(Derive, derive),
     ]
     every = planner.sites(pieces, cases, grouped=grouped)
     stages = (_pmatrices(forest, cases), every, sums.reduce)
@@ -355,23 +357,23 @@ def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
     """lnL, and what it gains with the rate matrices of the classes, in ``most`` sums.
 
     Those are made ``at_once`` at a time, in the same cells. See
-    :mod:`mltree.program.reference`.
+    :mod:`mltree.program.ops.flow`.
     """
     forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
     edges = planner.branch_records(forest, cases)
     lengths = planner.pmatrix_records(tree.n_edges, number, cases)
-    records: Records = np.empty(tree.n_edges, contract.FLOW)
+    records: Records = np.empty(tree.n_edges, FLOW)
     for name in ("x", "y", "case", "model", "weights"):
         records[name] = edges[name]
     for name in ("length", "stride"):
         records[name] = lengths[name]
     edges["cell"], records["cell"] = 0, 1
-    pieces = [planner.all_newviews(forest, cases), _at_edges(RunKind.EVALUATE_SITES, edges[:1])]
+    pieces = [planner.all_newviews(forest, cases), _at_edges(EvaluateSites, edges[:1])]
     every = sums_of(number[:1], 1 + most, cases).reduce.records
     stages: list[Stage] = [PMatrices(lengths)]
     for first in range(0, most, at_once):
         records["first"], records["cells"] = first, min(at_once, most - first)
-        pieces.append(_at_edges(RunKind.FLOW, records.copy()))
+        pieces.append(_at_edges(Flow, records.copy()))
         made: Records = every.copy()
         made["cell"] = int(first > 0)  # lnL comes with the first of them
         made["sum"] += made["cell"] + first
@@ -409,14 +411,14 @@ def join(
     count = len(prunes)
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(np.tile(number, 2), np.repeat([1, 2], count), cases)
-    derive: Records = np.empty(count, contract.EDGE)
+    derive: Records = np.empty(count, EDGE)
     derive["x"] = table[forest.twin[left]]
     derive["y"] = table[forest.twin[right]]
     derive["p"] = cases.matrices(index, number)
     cases.give(derive, number)
     evaluate = derive.copy()
     evaluate["cell"], derive["cell"] = np.split(sums.cells, 2)
-    pieces = [_at_edges(RunKind.EVALUATE, evaluate), _at_edges(RunKind.DERIVE, derive)]
+    pieces = [_at_edges(Evaluate, evaluate), _at_edges(Derive, derive)]
     groups = planner.group_records(GroupKind.DIAGONAL, index, 1, index, count + 2 * index)
     groups = groups_by_part(groups, cases, count, sums.n_sums)
     stages = (
@@ -469,7 +471,7 @@ def tripods(
     far, prune, count = scan.far_of_output, scan.prune[scan.task_of_output], scan.outputs
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(number, TRIPOD_CELLS, cases)
-    records: Records = np.empty(count, contract.TRIPOD)
+    records: Records = np.empty(count, TRIPOD)
     records["near"] = _near_slots(scan, base, cases)
     records["far"] = table[far]
     records["pendant"] = table[forest.twin[prune]]
@@ -503,7 +505,7 @@ def rell(rows: int, weights: int, parts: int = 1, first_weights: int = 0) -> Pro
 
     Sum ``t * weights + w`` is that of row t under row ``first_weights + w``.
     """
-    record = np.array([(0, rows, first_weights, weights, 0, 0, parts)], contract.RELL)
+    record = np.array([(0, rows, first_weights, weights, 0, 0, parts)], RELL)
     return Program((Rell(record),), 1)
 
 
@@ -511,7 +513,7 @@ def _numbers(trees: Sequence[Tree]) -> Int32:
     return np.arange(len(trees), dtype=np.int32)
 
 
-def _at_edges(kind: RunKind, records: Records) -> Piece:
+def _at_edges(kind: type[Run], records: Records) -> Piece:
     """Edges do not depend on each other."""
     return Piece(kind, records, records["case"], np.zeros(len(records), np.int32))
 
@@ -539,7 +541,7 @@ class KeptPrograms:
         build: Callable[..., Program],
         trees: Trees,
         table: Cases,
-        *arguments: Hashable,
+        *arguments: Hashable | type[Run],
     ) -> Program:
         """The program for trees of these topologies, whatever their lengths."""
         key = (build, arguments, table.key, *_topologies(trees))
@@ -551,7 +553,7 @@ class KeptPrograms:
 
 
 def _topologies(trees: Trees) -> tuple[Hashable, ...]:
-    """What tells the topologies from others; that of trees which share their arrays but once."""
+    """A key of the topologies, made once for trees that share their arrays."""
     if isinstance(trees, Forest):
         arrays = trees.n_tips, trees.n_branches, trees.twin, trees.edge
         return tuple(array.tobytes() for array in arrays)
@@ -561,3 +563,40 @@ def _topologies(trees: Trees) -> tuple[Hashable, ...]:
     told = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
     artificial = tuple(tree.n_artificial for tree in unlike.values())
     return tuple(place[key] for key in keys), artificial, *told
+
+
+# How lnL changes with every entry of the rate matrices of a mixture's classes, from the sums over
+# edges that FLOW leaves (:mod:`mltree.program.ops.flow`).
+
+
+class Runs(Protocol):
+    """Runs programs (:class:`mltree.likelihood.likelihood.Likelihood`)."""
+
+    engine: Engine
+
+    def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
+        """Load the models."""
+
+    def run(self, program: Program, lengths: Float64) -> Result:
+        """Run a program."""
+
+
+def flow_slopes(likelihood: Runs, tree: Tree, case: Case) -> list[Float64]:
+    """The derivative of lnL in every entry of every class's normalised Q, f64[M, S, S] a part."""
+    table = likelihood.take([tree], [case]).summed_by_part
+    most = max(own.n_systems * own.n_states**2 for own in case.models)
+    of_class = max(own.n_states for own in case.models) ** 2
+    at_once = of_class * max(1, likelihood.engine.room.cells // of_class)
+    program = flows(tree, most, table, at_once)
+    sums = likelihood.run(program, tree.lengths.ravel()).sums
+    rows = sums.reshape(len(case.models), 1 + most)[:, 1:]
+    return [_in_states(own, row) for own, row in zip(case.models, rows, strict=True)]
+
+
+def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:
+    """f64[M, S, S]: V⁻ᵀ (sums) Vᵀ, of a part's sums over edges; behind those of its classes 0."""
+    shape = arrays.n_systems, arrays.n_states, arrays.n_states
+    joint = sums[: np.prod(shape)].reshape(shape)
+    left, right = arrays.left.reshape(shape), arrays.right.reshape(shape)
+    by_entry: Float64 = product(product(left.swapaxes(1, 2), joint), right.swapaxes(1, 2))
+    return by_entry

@@ -14,22 +14,21 @@ from typing import NamedTuple
 import numpy as np
 
 from mltree.models.eigen import ModelArrays
-from mltree.program.stages import Records, Reduce
-from mltree.system import contract
+from mltree.program.ops.operation import CASE, Records, Role, fields
+from mltree.program.ops.reduce import REDUCTION, Reduce
 from mltree.system.arrays import Int32
-from mltree.system.contract import Role, fields
 from mltree.system.values import Value
 
 
 class Case(NamedTuple):
-    """What the likelihood of a tree is computed under."""
+    """Models and weights under which the likelihood of a tree is computed."""
 
     models: tuple[ModelArrays, ...]
     """One a part; equal to others only where it is the very same one."""
     weights: int = 0
     """The row of pattern weights."""
     first_part: int = 0
-    """Where its parts begin among those of the engine."""
+    """Number of its first part in the engine."""
 
 
 def distinct(cases: Sequence[Case]) -> list[tuple[ModelArrays, ...]]:
@@ -38,19 +37,19 @@ def distinct(cases: Sequence[Case]) -> list[tuple[ModelArrays, ...]]:
 
 
 class Cases(Value, eq=False):
-    """Where the trees of a program live and under what: tree n has case n, all as many parts."""
+    """The cases of a program's trees: tree n has case n, and all have as many parts."""
 
     records: Records
-    """:data:`contract.CASE` [n]."""
+    """:data:`CASE` [n]."""
     unlinked: bool = False
-    """Whether every part has branch lengths of its own: f64[parts, branches], not f64[branches]."""
+    """True where parts have branch lengths of their own: f64[parts, branches], not f64[branches]."""
     by_part: bool = False
-    """Whether every part has sums of its own; it has where it has lengths of its own."""
+    """True where every part has sums of its own, as it has where it has lengths of its own."""
 
     @classmethod
     def of(cls, cases: Sequence[Case], unlinked: bool = False) -> Cases:
         """Trees under these cases, whose models have rows in the order of :func:`distinct`."""
-        records: Records = np.empty(len(cases), contract.CASE)
+        records: Records = np.empty(len(cases), CASE)
         records["first_part"] = [case.first_part for case in cases]
         records["parts"] = len(cases[0].models)
         rows = {models: n * len(models) for n, models in enumerate(distinct(cases))}
@@ -62,7 +61,7 @@ class Cases(Value, eq=False):
     @lru_cache(maxsize=32)
     def alike(cls, trees: int, parts: int = 1, unlinked: bool = False) -> Cases:
         """Trees side by side on the same parts, with model rows one after the other; read-only."""
-        records: Records = np.zeros(trees, contract.CASE)
+        records: Records = np.zeros(trees, CASE)
         records["parts"] = parts
         records["model"] = parts * np.arange(trees)
         records.setflags(write=False)
@@ -70,12 +69,12 @@ class Cases(Value, eq=False):
 
     @property
     def parts(self) -> int:
-        """Of each case."""
+        """Number of parts of each case."""
         return int(self.records["parts"][0])
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether there is one part, and one matrix and length a branch."""
+        """True where there is one part, and one matrix and length a branch."""
         return bool((self.records["parts"] == 1).all() and (self.records["first_part"] == 0).all())
 
     @property
@@ -122,12 +121,12 @@ class Cases(Value, eq=False):
         return others
 
     def is_same(self, other: Cases) -> bool:
-        """Whether trees live at the same places under the same, however they are summed."""
+        """Return whether the cases are the same, however trees are summed."""
         return self.unlinked == other.unlinked and np.array_equal(self.records, other.records)
 
     @cached_property
     def key(self) -> tuple[bytes, bool, bool]:
-        """What tells it from others."""
+        """A key that equal tables share."""
         return self.records.tobytes(), self.unlinked, self.by_part
 
     @property
@@ -162,7 +161,7 @@ def groups_by_part(groups: Records, cases: Cases, n_lengths: int, n_sums: int) -
 
 
 class Sums(NamedTuple):
-    """Where the sums of a program's units (trees, branches, insertions) are made, and left."""
+    """Cells and sums of a program's units: trees, branches, insertions."""
 
     cells: Int32
     """int32[units]: the first cell of each; units on different parts share cells."""
@@ -170,7 +169,7 @@ class Sums(NamedTuple):
     """int32[units]: its first sum."""
     n_cells: int
     n_sums: int
-    """Of all units; with a row a part, of each row."""
+    """Sums of all units; with a row a part, of each row."""
     reduce: Reduce
 
 
@@ -184,7 +183,7 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     if len(ranges) > 1:
         first = np.flatnonzero(np.diff(streams[number], prepend=-1))
         stream = streams[number[first]]
-    records: Records = np.empty(len(first), contract.REDUCTION)
+    records: Records = np.empty(len(first), REDUCTION)
     records["cell"], records["sum"] = cells[first], sums[first]
     records["count"] = np.diff(sums[first], append=n_sums)
     records["first_part"], records["parts"] = ranges[stream].T

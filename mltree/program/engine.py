@@ -18,15 +18,15 @@ from mltree.system.contract import CONTROL_WORDS
 from mltree.system.values import Value
 
 Weights: TypeAlias = npt.NDArray[np.float64 | np.uint16 | np.uint32]
-"""Of patterns, one row or many. What is drawn is whole: a thousand rows of a million patterns are 2
-GB in 16 bits each."""
+"""Weights of patterns, one row or many. Drawn weights are whole: a thousand rows of a million
+patterns are 2 GB in 16 bits each."""
 
 NO_CONTROL: Float64 = np.zeros((0, CONTROL_WORDS))
 """The control records of a program that optimises nothing."""
 
 
 class Result(Value):
-    """What came back from a program.
+    """Sums, lengths and control records that a program left.
 
     ``sums`` f64[sums]; ``lengths`` f64[lengths], after OPTIMISE; ``control`` f64[groups, words]
     (:class:`mltree.system.contract.Control`).
@@ -41,21 +41,21 @@ class Room(NamedTuple):
     """CLA slots that an engine has room for, and those that suit it best."""
 
     most: int
-    """That fit beside one another."""
+    """Slots that fit beside one another."""
     trees: int
-    """Of trees side by side: with more a launch takes more memory, but no less time for each."""
+    """Slots of trees side by side: with more a launch takes more memory, as much time a tree."""
     near: int
-    """Of near vectors beside the trees', likewise."""
+    """Slots of near vectors beside the trees', likewise."""
     matrices: int = 1 << 30
     """Bytes of P matrices of a launch that is after the lnL of trees: all that those leave behind.
     Of 1,000 taxa 1,000 trees of DNA or 40 of proteins, work enough for a GPU."""
     cells: int = 1 << 30
-    """Of a launch that has many for each of few sums."""
+    """Cells of a launch that has many for each of few sums."""
     scores: int = 1 << 30
     """Insertions on the same parts that are scored at a time, a cell each."""
     starts: tuple[float, ...] = ()
-    """Where the slots of a program have the patterns of its parts alone: shares of a whole slot,
-    what is before each part and 1 at the end. () where a slot is whole."""
+    """Shares of a whole slot that lie before each part, and 1 at the end, where the slots of a
+    program have the patterns of its parts alone. () where a slot is whole."""
 
     def trees_at_once(self, slots: int, beside: int = 0) -> int:
         """Trees of so many slots each that are best worked on side by side; one at least.
@@ -95,7 +95,7 @@ class Engine(Protocol):
 
     @property
     def room(self) -> Room:
-        """What fits by the memory plan, and less once the device has refused as much.
+        """Slots that fit by the memory plan, and fewer once the device has refused as much.
 
         Larger work is done in batches, on whose size no result depends.
         """

@@ -16,7 +16,7 @@ from mltree.system.values import Value
 
 
 class ModelRow(NamedTuple):
-    """What a row says, category by category: K categories, S states.
+    """The numbers of a row, category by category: K categories, S states.
 
     The tables of eigen systems may have an axis of patterns, or of one for all, in front.
     """
@@ -58,7 +58,7 @@ def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
 
 
 class RowLayout(Value):
-    """Where things lie in a model row of S states, K categories and M eigen systems."""
+    """Offsets in a model row of S states, K categories and M eigen systems."""
 
     states: int
     categories: int

@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from mltree.program import builders
+from mltree.program.ops.edges import Derive, Evaluate
+from mltree.program.ops.newview import Newview
+from mltree.program.ops.operation import Stage
+from mltree.program.ops.scan import Scan
+from mltree.program.ops.sites import Sites
+from mltree.program.ops.tripod import Tripods
+from mltree.program.ops.walk import Walk
 from mltree.program.program import Count, Program, most_steps, no_work, work_of
-from mltree.program.stages import Scan, Sites, Stage, Tripods, Walk
-from mltree.system.contract import CONTROL_WORDS, RESULT, Control, Function, RunKind
+from mltree.system.contract import CONTROL_WORDS, RESULT, Control, Function
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 from mltree.treesearch.scoring import Neighbourhood
@@ -27,12 +33,12 @@ def tree() -> Tree:
 Line = tuple[Function, list[int], int, int]
 """Function, operands, CLAs written, operations."""
 
-EDGES = {RunKind.EVALUATE: Function.EVALUATE, RunKind.DERIVE: Function.DERIVE}
+EDGES = {Evaluate: Function.EVALUATE, Derive: Function.DERIVE}
 
 
 def lines_of_runs(stage: Sites) -> Iterator[Line]:
-    for kind, r in ((kind, r) for _, kind, records in stage.each() for r in records):
-        if kind == RunKind.NEWVIEW:
+    for kind, r in ((type(run), r) for _, run in stage.each() for r in run.records):
+        if kind is Newview:
             yield Function.NEWVIEW, [r["left"], r["right"]], 1, 1
         else:
             yield EDGES[kind], [r["x"], r["y"]], 0, 1

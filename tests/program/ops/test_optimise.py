@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mltree.program.ops.optimise import LengthOptimiser, solve_tripod
 from mltree.program.planner import control_records, group_records
-from mltree.program.reference import LengthOptimiser, solve_tripod
 from mltree.system.contract import HOPE, Control, GroupKind
 
 if TYPE_CHECKING:
