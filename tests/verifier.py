@@ -29,15 +29,15 @@ from mltree.system.contract import (
     PENDANT_LEVEL,
     RESULT,
     ROOT_LEVEL,
-    TRIPOD_CELLS,
+    TRIPLET_CELLS,
     GroupKind,
 )
 
 __all__ = ["VerifiedEngine", "Verifier"]
 
 
-_TRIPOD_REACH = TRIPOD_CELLS - 1
-"""Sums of a tripod group behind its lnL: three first and six second derivatives."""
+_TRIPLET_REACH = TRIPLET_CELLS - 1
+"""Sums of a triplet group behind its lnL: three first and six second derivatives."""
 
 
 class Verifier:
@@ -333,7 +333,7 @@ class _Check(TableChecks):
         first, count = records["first_length"], records["count"]
         inside = (first >= 0) & (count > 0) & (first + count <= self.lengths)
         self.require(inside, f"moves lengths beyond the {self.lengths} there are")
-        reach = np.where(records["kind"] == GroupKind.TRIPOD, _TRIPOD_REACH, 2 * count)
+        reach = np.where(records["kind"] == GroupKind.TRIPLET, _TRIPLET_REACH, 2 * count)
         for cell, length in ((records["lnl_sum"], np.ones_like(reach)),
                              (records["first_sum"], reach)):  # fmt: skip
             self.require(

@@ -96,7 +96,7 @@ def is_nvidia(device: cl.Device) -> bool:
 
 
 def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> bool:
-    """Whether its warps multiply matrices of doubles (``opencl/quads.h``)."""
+    """Whether its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
     return is_nvidia(device) and device.compute_capability_major_nv >= capability
 
 

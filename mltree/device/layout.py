@@ -111,7 +111,7 @@ class Layout(Value):
     """Whether every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
     not made then, but applied by way of it."""
     state_items: int = 1
-    """Work-items that share a lane's states: 4 where a warp multiplies matrices (``quads.h``)."""
+    """Work-items that share a lane's states: 4 where warps multiply (``matrix_tiles.h``)."""
 
     @property
     def team(self) -> int:

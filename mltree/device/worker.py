@@ -275,7 +275,7 @@ class Ahead:
 
 def search_workers(layout: Layout) -> tuple[str, ...]:
     """The workers that every search needs, in the order in which it does."""
-    return ("sites", "tripod", "scan", *(["walk"] * (layout.lanes > 1)))
+    return ("sites", "triplet", "scan", *(["walk"] * (layout.lanes > 1)))
 
 
 def builders(device: DeviceInfo, layout: Layout) -> int:

@@ -567,7 +567,7 @@ class Likelihood:
     ) -> tuple[Float64, Float64]:
         table = self.hold(trees, cases)
         near = builders.near_vectors(trees, scan, base, table)
-        program, lengths = builders.tripods(trees, scan, base, TRIPOD_PASSES, table)
+        program, lengths = builders.triplets(trees, scan, base, TRIPOD_PASSES, table)
         groups = lengths.size // 3
         low = np.resize(low, groups)
         control = planner.control_records(groups, LOCAL_EPSILON, TRIPOD_PASSES, low)

@@ -28,12 +28,12 @@ from mltree.program.ops.reduce import Reduce
 from mltree.program.ops.rell import RELL, Rell
 from mltree.program.ops.repeat import Repeat
 from mltree.program.ops.scan import Scan
-from mltree.program.ops.tripod import TRIPOD, Tripods
+from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.contract import NO_CELL, RESULT, TRIPOD_CELLS, GroupKind
+from mltree.system.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
 from mltree.system.values import Value
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree, siblings
@@ -455,7 +455,7 @@ def near_vectors(
     return Program(stages, 1, cases.records), tables.lengths
 
 
-def tripods(
+def triplets(
     trees: Trees,
     scan: ScanTasks,
     base: int,
@@ -470,8 +470,8 @@ def tripods(
     table, number = planner.operand_table(forest, cases), scan.tree_of_output
     far, prune, count = scan.far_of_output, scan.prune[scan.task_of_output], scan.outputs
     index = np.arange(count, dtype=np.int32)
-    sums = sums_of(number, TRIPOD_CELLS, cases)
-    records: Records = np.empty(count, TRIPOD)
+    sums = sums_of(number, TRIPLET_CELLS, cases)
+    records: Records = np.empty(count, TRIPLET)
     records["near"] = _near_slots(scan, base, cases)
     records["far"] = table[far]
     records["pendant"] = table[forest.twin[prune]]
@@ -482,11 +482,11 @@ def tripods(
     records["group"] = NO_CELL if cases.unlinked else index
     half = forest.lengths[..., forest.edge[far]] / 2
     start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
-    groups = planner.group_records(GroupKind.TRIPOD, 3 * index, 3, sums.sums, sums.sums + 1)
+    groups = planner.group_records(GroupKind.TRIPLET, 3 * index, 3, sums.sums, sums.sums + 1)
     groups = groups_by_part(groups, cases, 3 * count, sums.n_sums)
     stages = (
         PMatrices(planner.pmatrix_records(3 * count, np.repeat(number, 3), cases)),
-        Tripods(records),
+        Triplets(records),
         sums.reduce,
         Optimise(groups, alone=True),
         Repeat(0, passes, len(groups)),

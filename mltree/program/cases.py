@@ -42,7 +42,7 @@ class Cases(Value, eq=False):
     records: Records
     """:data:`CASE` [n]."""
     unlinked: bool = False
-    """True where parts have branch lengths of their own, f64[parts, branches], not f64[branches]."""
+    """True where parts have lengths of their own, f64[parts, branches], not f64[branches]."""
     by_part: bool = False
     """True where every part has sums of its own, as it has where it has lengths of its own."""
 

@@ -177,7 +177,7 @@ class Work(Value, eq=False):
     def further_passes(self, control: npt.NDArray[np.float64]) -> Int64:
         """The work of the passes after the first, from f64[groups, words] at the end.
 
-        Tripods and streams of trees that have settled are left out, other work is not.
+        Triplets and streams of trees that have settled are left out, other work is not.
         """
         passes = control[:, Control.PASSES]
         further = int(passes.max(initial=1)) - 1

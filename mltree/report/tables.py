@@ -28,7 +28,7 @@ FUNCTION_NAMES = {
     Function.EVALUATE: "evaluate",
     Function.DERIVE: "sumGAMMA + derivative",
     Function.SCAN: "insertion scan",
-    Function.TRIPOD: "insertion re-scoring",
+    Function.TRIPLET: "insertion re-scoring",
     Function.RELL: "RELL products",
     Function.PMATRICES: "P matrices",
     Function.OPTIMISE: "Newton steps",

@@ -25,7 +25,7 @@ class GroupKind(enum.IntEnum):
 
     DIAGONAL = 0
     """Every length by itself, all at once: cells d1, d2 per length."""
-    TRIPOD = 1
+    TRIPLET = 1
     """Three lengths jointly: cells g[3], H[11 22 33 12 13 23]."""
 
 
@@ -58,7 +58,7 @@ class Function(enum.IntEnum):
     EVALUATE = 2
     DERIVE = 3
     SCAN = 4
-    TRIPOD = 5
+    TRIPLET = 5
     OPTIMISE = 6
     BARRIER = 7
     RELL = 8
@@ -93,7 +93,7 @@ RECORD_ALIGNMENT = 4
 WARP = 32
 """Work-items of a GPU that go in step. As many at least walk a tree: they read one P matrix."""
 
-TRIPOD_CELLS = 10
+TRIPLET_CELLS = 10
 """lnL, three first and six second derivatives."""
 
 SCALE_BITS_DOUBLE = 256
@@ -163,7 +163,7 @@ ENUMS: dict[str, type[enum.IntEnum]] = {
 """Numbers with names, and what kernels know them by."""
 _KNOWN_TO_KERNELS = """
     SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
-    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPOD_CELLS MAX_STEP_HALVINGS STEP_GROWTH
+    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPLET_CELLS MAX_STEP_HALVINGS STEP_GROWTH
     ENOUGH HOPE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
     RELL_TILE
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES

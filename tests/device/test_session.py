@@ -152,7 +152,7 @@ def test_times_are_told_by_function(
     times = session.timings()
     assert set(times) == set(Function)
     assert all(seconds >= 0 for seconds in times.values())
-    for function in (Function.NEWVIEW, Function.DERIVE, Function.SCAN, Function.TRIPOD):
+    for function in (Function.NEWVIEW, Function.DERIVE, Function.SCAN, Function.TRIPLET):
         assert times[function] > 0, function
 
 

@@ -21,7 +21,7 @@ from mltree.program.ops.reduce import REDUCTION, Reduce
 from mltree.program.ops.repeat import Repeat
 from mltree.program.ops.scan import Scan
 from mltree.program.ops.sites import Sites
-from mltree.program.ops.tripod import TRIPOD, Tripods
+from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import Walk
 from mltree.program.program import Program
 from mltree.system.contract import RESULT, GroupKind
@@ -259,18 +259,18 @@ def test_wrong_walks_are_named(table: str, fields: dict[str, int], wrong: str) -
         check(walk(table, **fields), models=2)
 
 
-def tripods(**fields: int) -> Program:
-    records = np.zeros(2, TRIPOD)
+def triplets(**fields: int) -> Program:
+    records = np.zeros(2, TRIPLET)
     for n, name in enumerate(("near", "far", "pendant")):
         records[name] = ~n
         records[f"{name}_p"] = n
     records["cell"] = [0, 10]
     groups = planner.group_records(
-        GroupKind.TRIPOD, np.array([0, 3]), 3, np.array([0, 10]), np.array([1, 11])
+        GroupKind.TRIPLET, np.array([0, 3]), 3, np.array([0, 10]), np.array([1, 11])
     )
     stages = (
         pmatrices(),
-        Tripods(records),
+        Triplets(records),
         Reduce.of(20),
         Optimise(changed(groups, 1, **fields), alone=True),
         Repeat(0, 8, 2),
@@ -287,11 +287,11 @@ def tripods(**fields: int) -> Program:
     ],
 )
 def test_groups(fields: dict[str, int], wrong: str) -> None:
-    check(tripods(), groups=2)
+    check(triplets(), groups=2)
     with pytest.raises(WorkerFault, match=f"stage 003 OPTIMISE, record 1: .*{wrong}"):
-        check(tripods(**fields), groups=2)
+        check(triplets(**fields), groups=2)
     with pytest.raises(WorkerFault, match="has 2 groups but 1 control records"):
-        check(tripods(), groups=1)
+        check(triplets(), groups=1)
 
 
 def reduction(*fields: int) -> Reduce:
@@ -329,7 +329,7 @@ def test_clas_are_of_parts() -> None:
 
 
 def test_stages() -> None:
-    good = tripods().stages
+    good = triplets().stages
     unreduced = Program((*good[:2], reduction(0, 0, 10, 0, 1), *good[3:]), 20)
     with pytest.raises(WorkerFault, match="reads sums beyond the 10 there are"):
         check(unreduced, groups=2)

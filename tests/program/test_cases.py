@@ -168,7 +168,7 @@ def test_insertions_and_their_optima(open_engine: Callable[..., Engine], parts: 
     for each in (slow, engine):
         run(each, *builders.near_vectors(trees, some, base, cases))
         control = planner.control_records(some.outputs, 1e-3, 8)
-        results.append(run(each, *builders.tripods(trees, some, base, 8, cases), control))
+        results.append(run(each, *builders.triplets(trees, some, base, 8, cases), control))
     close(results[1].control[:, 1], results[0].control[:, 1])
     np.testing.assert_allclose(results[1].lengths, results[0].lengths, rtol=1e-6, atol=1e-9)
 

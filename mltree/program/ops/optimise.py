@@ -146,10 +146,10 @@ class LengthOptimiser:
     def _aim(self, lengths: Float64, group: np.void, sums: Float64) -> _Aim:
         """Return the aim of a group's lengths."""
         first, count = group["first_sum"], group["count"]
-        if group["kind"] == GroupKind.TRIPOD:
+        if group["kind"] == GroupKind.TRIPLET:
             slope, hessian = sums[first : first + 3], sums[first + 3 : first + 9]
             curve = hessian[:3]
-            joint = solve_tripod(slope, hessian)
+            joint = solve_triplet(slope, hessian)
         else:
             slope, curve = sums[first : first + 2 * count].reshape(count, 2).T
             joint = None
@@ -185,7 +185,7 @@ class LengthOptimiser:
         return np.asarray(np.clip(reached, self.min_length, self.max_length))
 
 
-def solve_tripod(gradient: Float64, hessian: Float64) -> Float64 | None:
+def solve_triplet(gradient: Float64, hessian: Float64) -> Float64 | None:
     """H^-1 g, f64[3], for H as (11, 22, 33, 12, 13, 23); None where -H is not positive definite.
 
     A length whose curvature is not negative takes no part, its step infinite: what the data say

@@ -1,4 +1,4 @@
-"""TRIPOD: lnL, gradient and Hessian in the three lengths around an insertion point."""
+"""TRIPLET: lnL, gradient and Hessian in the three lengths around an insertion point."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from mltree.program.ops.operation import LaunchShape, TableStage, record
 from mltree.program.ops.state import LN_SCALE, ReferenceState, over_categories
-from mltree.system.contract import TRIPOD_CELLS, Function
+from mltree.system.contract import TRIPLET_CELLS, Function
 
-TRIPOD = record(
+TRIPLET = record(
     "near:reads far:reads pendant:reads near_p:matrix far_p:matrix pendant_p:matrix case:case "
     "model:model weights:weights cell:cell group",
-    "TRIPOD",
+    "TRIPLET",
 )
 """Left out of a pass once its ``group`` moves no more."""
 
@@ -24,24 +24,24 @@ _ORDERS = (
 """How often each of the three vectors is derived, cell by cell."""
 _HESSIAN_PAIRS = ((1, 1), (2, 2), (3, 3), (1, 2), (1, 3), (2, 3))
 
-assert len(_ORDERS) == TRIPOD_CELLS
+assert len(_ORDERS) == TRIPLET_CELLS
 
 
-class Tripods(TableStage):
+class Triplets(TableStage):
     """Sums around insertion points: near, far and pendant branch."""
 
-    name: ClassVar = "TRIPOD"
+    name: ClassVar = "TRIPLET"
     number: ClassVar = 6
-    layouts: ClassVar = (TRIPOD,)
-    worker: ClassVar = "tripod"
+    layouts: ClassVar = (TRIPLET,)
+    worker: ClassVar = "triplet"
     registers: ClassVar = 255
     rounds: ClassVar = (64, 64)
     """Passes would cost a wait each."""
-    function: ClassVar = Function.TRIPOD
+    function: ClassVar = Function.TRIPLET
     line: ClassVar = (
         "{cell}... at {near_p} {near}, {far_p} {far}, {pendant_p} {pendant}, {case}, group {group}"
     )
-    cells: ClassVar = TRIPOD_CELLS
+    cells: ClassVar = TRIPLET_CELLS
 
     @staticmethod
     def formula(
@@ -70,7 +70,7 @@ class Tripods(TableStage):
         ratio = total / total[0]
         sums = [np.log(total[0]) - least * LN_SCALE, *ratio[1:4]]
         sums += [ratio[4 + h] - ratio[a] * ratio[b] for h, (a, b) in enumerate(_HESSIAN_PAIRS)]
-        state.cells[cell : cell + TRIPOD_CELLS, state.part] = state.add_up(
+        state.cells[cell : cell + TRIPLET_CELLS, state.part] = state.add_up(
             weights, np.stack(sums, axis=1)
         )
 
