@@ -24,11 +24,11 @@ from bench.contenders import Contender  # noqa: E402
 from mltree.fit.settings import preset  # noqa: E402
 from mltree.likelihood.likelihood import Likelihood  # noqa: E402
 from mltree.program.cases import Case  # noqa: E402
+from mltree.program.contract import Function  # noqa: E402
 from mltree.program.engine import Engine  # noqa: E402
 from mltree.runs.computation import Found  # noqa: E402
 from mltree.runs.problem import Problem, load_problem  # noqa: E402
 from mltree.runs.steps import prepare_search  # noqa: E402
-from mltree.system.contract import Function  # noqa: E402
 from mltree.system.events import ignore  # noqa: E402
 from mltree.tree.newick import write_newick  # noqa: E402
 from mltree.tree.topology import Tree  # noqa: E402

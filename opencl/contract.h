@@ -1,4 +1,4 @@
-// Rendered from mltree/system/contract.py by tests/contract_header.py. Do not edit.
+// Rendered from mltree/program by tests/contract_header.py. Do not edit.
 // clang-format off
 #define OP_PMATRICES 0
 #define OP_SITES 1

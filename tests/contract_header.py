@@ -7,9 +7,9 @@ from textwrap import wrap
 
 import numpy as np
 
+from mltree.program.contract import ARGUMENTS, BUFFERS, ENUMS, NUMBERS, STATE, Fault, Mark, Sync
 from mltree.program.ops.operation import CASE, NAMES, RUNS, STAGE, STAGES
 from mltree.program.ops.sites import Sites
-from mltree.system.contract import ARGUMENTS, BUFFERS, ENUMS, NUMBERS, STATE, Fault, Mark, Sync
 
 __all__ = ["render_header"]
 
@@ -20,7 +20,7 @@ _GLUE = "~"
 def render_header() -> str:
     """The text of ``opencl/contract.h``."""
     lines = [
-        "// Rendered from mltree/system/contract.py by tests/contract_header.py. Do not edit.",
+        "// Rendered from mltree/program by tests/contract_header.py. Do not edit.",
         "// clang-format off",
     ]
     for prefix, kinds in (("OP", STAGES), ("DO", RUNS)):

@@ -11,10 +11,10 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from mltree.program.contract import RESULT
 from mltree.program.ops.operation import Records, Role, fields
 from mltree.program.program import Program
 from mltree.system.arrays import Bool, Int32
-from mltree.system.contract import RESULT
 from mltree.system.errors import WorkerFault
 
 __all__ = ["Index", "Parts", "TableChecks", "parts_at", "wrong_program"]

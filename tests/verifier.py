@@ -14,6 +14,14 @@ from record_checks import Index, Parts, TableChecks, parts_at, wrong_program
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
+from mltree.program.contract import (
+    NO_CELL,
+    PENDANT_LEVEL,
+    RESULT,
+    ROOT_LEVEL,
+    TRIPLET_CELLS,
+    GroupKind,
+)
 from mltree.program.engine import BerthEngine, Engine, Result, Weights
 from mltree.program.ops.operation import Records, Role, Run, Stage, fields
 from mltree.program.ops.optimise import Optimise
@@ -24,14 +32,6 @@ from mltree.program.ops.sites import Sites
 from mltree.program.ops.walk import Walk
 from mltree.program.program import Program
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.contract import (
-    NO_CELL,
-    PENDANT_LEVEL,
-    RESULT,
-    ROOT_LEVEL,
-    TRIPLET_CELLS,
-    GroupKind,
-)
 
 __all__ = ["VerifiedEngine", "Verifier"]
 

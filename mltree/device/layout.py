@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from mltree.data.patterns import Patterns
 from mltree.data.site_frequencies import SiteSystems
+from mltree.program.contract import REDUCE_WIDTH, WARP
 from mltree.program.ops.operation import Records
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32, Int64
-from mltree.system.contract import REDUCE_WIDTH, WARP
 from mltree.system.values import Value
 
 GPU_GROUP = 512
@@ -106,7 +106,7 @@ class Layout(Value):
     systems: int = 1
     """Eigen systems of a model, each with an equal number of categories; one but in mixtures."""
     parted: bool = False
-    """Whether the patterns are of several parts (:mod:`mltree.system.contract`)."""
+    """Whether the patterns are of several parts (:mod:`mltree.program.contract`)."""
     site_systems: bool = False
     """Whether every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
     not made then, but applied by way of it."""

@@ -42,10 +42,10 @@ from mltree.device.shards import (
 from mltree.device.timing import Breakdown
 from mltree.device.worker import Dispatch
 from mltree.models.eigen import ModelArrays
+from mltree.program.contract import CONTROL_WORDS, Control, Function, StateLayout
 from mltree.program.engine import Result, Room, Weights
 from mltree.program.program import Program
 from mltree.system.arrays import Float64
-from mltree.system.contract import CONTROL_WORDS, Control, Function, StateLayout
 from mltree.system.errors import DeviceError, DeviceMemoryError
 from mltree.system.ranks import LONE, Ranks
 

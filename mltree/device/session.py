@@ -18,12 +18,7 @@ from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, Ahead, Dispatch, Launch, Plan, Worker
 from mltree.models.eigen import ModelArrays
-from mltree.program.engine import Result, Weights
-from mltree.program.model_rows import model_rows, series_rows
-from mltree.program.ops.operation import Stage
-from mltree.program.program import Program, most_steps
-from mltree.system.arrays import Float64, Int32
-from mltree.system.contract import (
+from mltree.program.contract import (
     CONTROL_WORDS,
     HEADER_WORDS,
     REDUCE_WIDTH,
@@ -35,6 +30,11 @@ from mltree.system.contract import (
     Sync,
     state_layout,
 )
+from mltree.program.engine import Result, Weights
+from mltree.program.model_rows import model_rows, series_rows
+from mltree.program.ops.operation import Stage
+from mltree.program.program import Program, most_steps
+from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import DeviceError, DeviceMemoryError, WorkerFault
 from mltree.system.values import Value
 

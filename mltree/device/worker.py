@@ -28,10 +28,10 @@ from mltree.device.cache import write_whole
 from mltree.device.discovery import DeviceInfo, choose_device
 from mltree.device.layout import Layout
 from mltree.device.memory import BUFFER_SHARE, LEAST, Memory
+from mltree.program import contract
+from mltree.program.contract import StateLayout
 from mltree.program.ops.operation import LaunchShape, workers
 from mltree.program.program import Program
-from mltree.system import contract
-from mltree.system.contract import StateLayout
 from mltree.system.errors import DeviceError
 from mltree.system.process import clean_start, threads
 from mltree.system.values import Value

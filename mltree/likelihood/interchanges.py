@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from mltree.program import planner
 from mltree.program.cases import Case, Cases, groups_by_part, sums_of
+from mltree.program.contract import GroupKind
 from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
 from mltree.program.ops.newview import NEWVIEW, Newview
 from mltree.program.ops.operation import Records
@@ -29,7 +30,6 @@ from mltree.program.ops.repeat import Repeat
 from mltree.program.planner import Piece
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Index, Int32
-from mltree.system.contract import GroupKind
 from mltree.system.values import Value
 from mltree.tree.moves import nni
 from mltree.tree.topology import Tree, siblings

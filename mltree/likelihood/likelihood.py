@@ -24,13 +24,13 @@ from mltree.models.rate_profiles import Curves
 from mltree.program import builders, planner
 from mltree.program.builders import KeptPrograms, flow_slopes
 from mltree.program.cases import Case, Cases, distinct
+from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
 from mltree.program.ops.edges import Evaluate, EvaluateSites
 from mltree.program.ops.operation import Run
 from mltree.program.planner import ScanTasks, split
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Int32
-from mltree.system.contract import Control
 from mltree.system.errors import DeviceMemoryError
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree

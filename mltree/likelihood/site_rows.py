@@ -25,12 +25,12 @@ from mltree.likelihood.left_out import MAX_TURNS, Shares
 from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood, in_batches
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
+from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Weights
 from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import Records, Role, fields
 from mltree.program.program import Program
 from mltree.system.arrays import Float64, Index, Int32
-from mltree.system.contract import Control
 from mltree.system.values import Value
 from mltree.tree.topology import Tree
 

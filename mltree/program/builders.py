@@ -18,6 +18,7 @@ from mltree.models.eigen import ModelArrays
 from mltree.models.portable import product
 from mltree.program import planner
 from mltree.program.cases import Case, Cases, groups_by_part, sums_of
+from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
 from mltree.program.engine import Engine, Result
 from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
 from mltree.program.ops.flow import FLOW, Flow
@@ -33,7 +34,6 @@ from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
 from mltree.system.values import Value
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree, siblings

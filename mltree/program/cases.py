@@ -1,7 +1,7 @@
 """Cases: where the trees of a program live and under what, and where their sums go.
 
-A case is a range of parts, their models and a row of weights (:mod:`mltree.system.contract`). Trees
-on the same parts stand side by side; trees on different parts share slots and cells.
+A case is a range of parts, their models and a row of weights (:mod:`mltree.program.contract`).
+Trees on the same parts stand side by side; trees on different parts share slots and cells.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
+from mltree.program.contract import CONTROL_WORDS
 from mltree.program.program import Program
 from mltree.system.arrays import Float64
-from mltree.system.contract import CONTROL_WORDS
 from mltree.system.values import Value
 
 Weights: TypeAlias = npt.NDArray[np.float64 | np.uint16 | np.uint32]
@@ -29,7 +29,7 @@ class Result(Value):
     """Sums, lengths and control records that a program left.
 
     ``sums`` f64[sums]; ``lengths`` f64[lengths], after OPTIMISE; ``control`` f64[groups, words]
-    (:class:`mltree.system.contract.Control`).
+    (:class:`mltree.program.contract.Control`).
     """
 
     sums: Float64
@@ -86,7 +86,7 @@ class Engine(Protocol):
 
     The engine owns memory, the client owns topology: slots, lengths and cells are indices that
     the client chose, and an engine grows to hold the highest that it meets. The patterns may be of
-    several parts, on which trees live as their cases say (:mod:`mltree.system.contract`).
+    several parts, on which trees live as their cases say (:mod:`mltree.program.contract`).
     """
 
     @property

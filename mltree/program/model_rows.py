@@ -10,7 +10,7 @@ import numpy as np
 from mltree.data.site_frequencies import SiteSystems
 from mltree.models.eigen import ModelArrays, Series, rate_matrix, series_of
 from mltree.models.portable import product
-from mltree.system import contract
+from mltree.program import contract
 from mltree.system.arrays import Float64, Int32
 from mltree.system.values import Value
 

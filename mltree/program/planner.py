@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mltree.program import contract
 from mltree.program.cases import Cases
+from mltree.program.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind
 from mltree.program.ops.edges import EDGE
 from mltree.program.ops.newview import NEWVIEW, Newview
 from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joined
@@ -23,9 +25,7 @@ from mltree.program.ops.optimise import GROUP
 from mltree.program.ops.pmatrices import PMATRIX
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
 from mltree.program.ops.sites import RUN, STREAM, Sites
-from mltree.system import contract
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind
 from mltree.system.values import Value
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree

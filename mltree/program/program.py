@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mltree.program.contract import Control, Function
 from mltree.program.ops.operation import CASE, STAGE, Driver, Records, Stage, Words
 from mltree.system.arrays import Int32, Int64
-from mltree.system.contract import Control, Function
 from mltree.system.values import Value
 
 

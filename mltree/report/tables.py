@@ -10,7 +10,7 @@ from rich.table import Table
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.timing import Breakdown, Cost
-from mltree.system.contract import Function
+from mltree.program.contract import Function
 from mltree.system.events import (
     AlignmentSummary,
     EngineScore,

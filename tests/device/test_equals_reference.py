@@ -19,9 +19,9 @@ from mltree.device.layout import cpu_layout, gpu_layout
 from mltree.device.session import Session
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
+from mltree.program.contract import NO_CELL
 from mltree.program.engine import NO_CONTROL
 from mltree.program.ops.edges import EvaluateSites
-from mltree.system.contract import NO_CELL
 from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:

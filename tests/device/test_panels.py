@@ -20,13 +20,13 @@ from mltree.likelihood.classes import Columns
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
 from mltree.program.cases import Case, Cases
+from mltree.program.contract import CONTROL_WORDS, Control, Function
 from mltree.program.engine import NO_CONTROL, Engine
 from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import CASE
 from mltree.program.ops.reduce import Reduce
 from mltree.program.program import Program
 from mltree.runs.engines import BerthLikelihood
-from mltree.system.contract import CONTROL_WORDS, Control, Function
 from mltree.system.errors import DeviceError, NumericalError, WorkerFault
 from mltree.system.ranks import LONE, Ranks
 from mltree.treesearch.scoring import Neighbourhood

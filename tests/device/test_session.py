@@ -18,7 +18,7 @@ from mltree.device.session import Session
 from mltree.device.worker import Worker
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
-from mltree.system.contract import Function
+from mltree.program.contract import Function
 from mltree.system.errors import DeviceError, WorkerFault
 from mltree.treesearch.scoring import Neighbourhood
 

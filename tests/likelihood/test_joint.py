@@ -13,11 +13,11 @@ from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
+from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Engine
 from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import CASE
 from mltree.program.reference import ReferenceEngine
-from mltree.system.contract import Control
 from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:

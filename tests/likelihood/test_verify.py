@@ -11,6 +11,7 @@ from verifier import Verifier
 
 from mltree.program import builders, planner
 from mltree.program.cases import Cases
+from mltree.program.contract import RESULT, GroupKind
 from mltree.program.ops.edges import Derive, Evaluate, EvaluateSites
 from mltree.program.ops.flow import FLOW
 from mltree.program.ops.newview import Newview
@@ -24,7 +25,6 @@ from mltree.program.ops.sites import Sites
 from mltree.program.ops.triplet import TRIPLET, Triplets
 from mltree.program.ops.walk import Walk
 from mltree.program.program import Program
-from mltree.system.contract import RESULT, GroupKind
 from mltree.system.errors import WorkerFault
 from mltree.tree.forest import Forest
 from mltree.tree.random_trees import random_topology

@@ -16,13 +16,12 @@ from verifier import VerifiedEngine
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
-from mltree.program import builders, planner
+from mltree.program import builders, contract, planner
 from mltree.program.cases import Cases
 from mltree.program.engine import NO_CONTROL, Engine
 from mltree.program.ops.edges import EvaluateSites
 from mltree.program.ops.operation import CASE
 from mltree.program.reference import ReferenceEngine
-from mltree.system import contract
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 from mltree.treesearch.scoring import Neighbourhood

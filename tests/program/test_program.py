@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mltree.program import builders, planner
+from mltree.program import builders, contract, planner
 from mltree.program.cases import Cases
 from mltree.program.ops.edges import EDGE, Evaluate
 from mltree.program.ops.newview import Newview
@@ -16,7 +16,6 @@ from mltree.program.ops.repeat import Repeat
 from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK, Scan
 from mltree.program.ops.sites import RUN, STREAM, Sites
 from mltree.program.program import Program
-from mltree.system import contract
 from mltree.tree.forest import Forest
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree, tree_from_edges

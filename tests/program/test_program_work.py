@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mltree.program import builders
+from mltree.program.contract import CONTROL_WORDS, RESULT, Control, Function
 from mltree.program.ops.edges import Derive, Evaluate
 from mltree.program.ops.newview import Newview
 from mltree.program.ops.operation import Stage
@@ -17,7 +18,6 @@ from mltree.program.ops.sites import Sites
 from mltree.program.ops.triplet import Triplets
 from mltree.program.ops.walk import Walk
 from mltree.program.program import Count, Program, most_steps, no_work, work_of
-from mltree.system.contract import CONTROL_WORDS, RESULT, Control, Function
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 from mltree.treesearch.scoring import Neighbourhood

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from mltree.program.contract import Function
 from mltree.program.model_rows import ModelRow
 from mltree.program.ops.operation import Run, record
 from mltree.program.ops.state import ReferenceState, ScaledCla, over_categories
 from mltree.system.arrays import Float64
-from mltree.system.contract import Function
 
 EDGE = record(
     "x:reads y:reads p:matrix case:case model:model weights:weights cell:cell", "EDGE"

@@ -23,10 +23,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from mltree.program.contract import FLOW_NEAR, Function
 from mltree.program.ops.operation import Run, record
 from mltree.program.ops.state import LN_SCALE, ReferenceState
 from mltree.system.arrays import Float64
-from mltree.system.contract import FLOW_NEAR, Function
 
 FLOW = record(
     "x:reads y:reads length:length stride:stride case:case model:model weights:weights cell:cell "

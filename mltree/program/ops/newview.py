@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from mltree.program.contract import Function
 from mltree.program.ops.operation import Run, record
 from mltree.program.ops.state import ReferenceState
-from mltree.system.contract import Function
 
 NEWVIEW = record(
     "dst:writes left:reads left_p:matrix right:reads right_p:matrix", "NEWVIEW"

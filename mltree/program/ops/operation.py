@@ -16,9 +16,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mltree.program.contract import RECORD_ALIGNMENT, RESULT, Function
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Int32
-from mltree.system.contract import RECORD_ALIGNMENT, RESULT, Function
 from mltree.system.values import Value
 
 Records: TypeAlias = npt.NDArray[np.void]

@@ -22,9 +22,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mltree.program.ops.operation import Driver, LaunchShape, Records, TableStage, record
-from mltree.system.arrays import Float64
-from mltree.system.contract import (
+from mltree.program.contract import (
     ENOUGH,
     HOPE,
     LEAST_REACH,
@@ -39,6 +37,8 @@ from mltree.system.contract import (
     Function,
     GroupKind,
 )
+from mltree.program.ops.operation import Driver, LaunchShape, Records, TableStage, record
+from mltree.system.arrays import Float64
 
 GROUP = record("kind first_length:length count lnl_sum first_sum", "GROUP")
 
@@ -190,7 +190,7 @@ def solve_triplet(gradient: Float64, hessian: Float64) -> Float64 | None:
 
     A length whose curvature is not negative takes no part, its step infinite: what the data say
     nothing of has one of either sign, which is rounding. To what is all but singular a ridge is
-    added (:data:`mltree.system.contract.RIDGE`).
+    added (:data:`mltree.program.contract.RIDGE`).
     """
     alone = ~(hessian[:3] < 0)
     first, second = np.array([[0, 0, 1], [1, 2, 2]])

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from mltree.program.contract import Function
 from mltree.program.ops.operation import LaunchShape, Records, TableStage, record
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Float64
-from mltree.system.contract import Function
 
 PMATRIX = record("p:makes length:length stride:stride case:case model:model", "PMATRIX")
 """P matrices of a branch for every part q of a case, from length ``length + stride q``."""

@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from mltree.program.contract import Function
 from mltree.program.ops.operation import Counts, LaunchShape, Records, TableStage, record
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Int32
-from mltree.system.contract import Function
 from mltree.system.errors import NumericalError
 
 REDUCTION = record("cell sum count first_part:first parts:parts", "REDUCTION")

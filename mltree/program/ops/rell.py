@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from mltree.program.contract import RELL_TILE, Function
 from mltree.program.ops.operation import Counts, LaunchShape, Records, TableStage, record
 from mltree.program.ops.state import ReferenceState
 from mltree.system.arrays import Int32
-from mltree.system.contract import RELL_TILE, Function
 
 RELL = record(
     "first_row rows first_weights weights sum first_part:first parts:parts", "RELL"

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from mltree.program.contract import NO_CELL, ROOT_LEVEL, Function
 from mltree.program.ops.operation import (
     Counts,
     LaunchShape,
@@ -21,7 +22,6 @@ from mltree.program.ops.operation import (
 )
 from mltree.program.ops.state import LN_SCALE, ReferenceState, ScaledCla, over_categories
 from mltree.system.arrays import Int32
-from mltree.system.contract import NO_CELL, ROOT_LEVEL, Function
 
 SCAN_TASK = record(
     "pendant:reads pendant_p:matrix root:reads join_p:matrix case:case model:model "

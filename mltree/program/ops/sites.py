@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from mltree.program.contract import NO_CELL
 from mltree.program.ops.operation import (
     RUNS,
     Counts,
@@ -25,7 +26,6 @@ from mltree.program.ops.operation import (
     record,
 )
 from mltree.program.ops.state import ReferenceState
-from mltree.system.contract import NO_CELL
 
 STREAM = record("first_part:first parts:parts first_run runs group", "STREAM")
 """Runs on some parts. Passes leave it out once its ``group`` of lengths moves no more: what it has

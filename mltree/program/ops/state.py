@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
+from mltree.program.contract import FAR_COUNT, SCALE_BITS_DOUBLE
 from mltree.program.model_rows import ModelRow, RowLayout, model_rows, tables_of
 from mltree.system.arrays import Bool, Float64
-from mltree.system.contract import FAR_COUNT, SCALE_BITS_DOUBLE
 
 _THRESHOLD = 2.0**-SCALE_BITS_DOUBLE
 LN_SCALE = SCALE_BITS_DOUBLE * np.log(2.0)

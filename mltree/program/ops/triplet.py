@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from mltree.program.contract import TRIPLET_CELLS, Function
 from mltree.program.ops.operation import LaunchShape, TableStage, record
 from mltree.program.ops.state import LN_SCALE, ReferenceState, over_categories
-from mltree.system.contract import TRIPLET_CELLS, Function
 
 TRIPLET = record(
     "near:reads far:reads pendant:reads near_p:matrix far_p:matrix pendant_p:matrix case:case "

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from mltree.program.contract import NO_CELL, RESULT, Function
 from mltree.program.ops.operation import (
     Counts,
     LaunchShape,
@@ -16,7 +17,6 @@ from mltree.program.ops.operation import (
     record,
 )
 from mltree.program.ops.state import ReferenceState, ScaledCla
-from mltree.system.contract import NO_CELL, RESULT, Function
 
 WALK = record(
     "tip:tip p:matrix case:case model:model weights:weights cell:cell slot:writes first_step steps",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mltree.program.contract import HOPE, Control, GroupKind
 from mltree.program.ops.optimise import LengthOptimiser, solve_triplet
 from mltree.program.planner import control_records, group_records
-from mltree.system.contract import HOPE, Control, GroupKind
 
 if TYPE_CHECKING:
     from conftest import Problem

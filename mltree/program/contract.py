@@ -19,6 +19,8 @@ import enum
 from functools import lru_cache
 from typing import NamedTuple
 
+from mltree.models import eigen
+
 
 class GroupKind(enum.IntEnum):
     """How a group of branch lengths takes its Newton step."""
@@ -138,13 +140,6 @@ anywhere: 4 of 40 sets of insertions ended up to 1.5 lnL short on a device, and 
 MODEL_SQUARES = 4
 """S x S tables of a model's eigen system: right, left, the generator Q and Q Q."""
 
-SERIES_OCTAVES = 8
-"""Numbers of terms that a series of a rate matrix has (:mod:`mltree.models.eigen`): for q t up to
-the reach of its terms, half of it, a quarter of it ..."""
-
-MOST_TERMS = 160
-"""Terms of such a series at most: 64 states in a row take 63 changes, and some 40 terms more."""
-
 NO_SERIES = -1
 """Place of the series of a rate matrix whose eigen system gives every entry of P."""
 
@@ -168,12 +163,13 @@ _KNOWN_TO_KERNELS = """
     RELL_TILE
     FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
 """
-NUMBERS = {name: globals()[name] for name in _KNOWN_TO_KERNELS.split()} | {
+_DEFINED = vars(eigen) | globals()
+NUMBERS = {name: _DEFINED[name] for name in _KNOWN_TO_KERNELS.split()} | {
     "FUNCTIONS": len(Function)
 }
 
 
-# What a worker is given: its arguments, and the state that a program works on.
+# The worker's arguments, and the state that a program works on.
 #
 # The kernel's parameters, the session that holds them and the places of the state's parts are
 # rendered from here (``tests/contract_header.py``), so that both sides agree on every order.
