@@ -65,9 +65,9 @@ def walk_stages(
     tier = pieces.tier[pieces.heads]
     stages = []
     for of_tier in np.split(np.arange(tier.size), np.flatnonzero(np.diff(tier)) + 1):
-        own, its_steps = shapes.of_every_tree(walks[of_tier], steps)
-        tree = own["case"]
-        of_step = np.repeat(tree, own["steps"])
+        its_walks, its_steps = shapes.of_every_tree(walks[of_tier], steps)
+        tree = its_walks["case"]
+        of_step = np.repeat(tree, its_walks["steps"])
         shift_of_step = shift.take(of_step)
         for side in ("left", "right"):
             operand, matrix = its_steps[side], its_steps[f"{side}_p"]
@@ -75,12 +75,12 @@ def walk_stages(
                 is_slot = (operand >= 0) & (operand != RESULT)
                 its_steps[side] = operand + is_slot * first_slot[of_step]
             its_steps[f"{side}_p"] = cases.matrices(matrix + shift_of_step, of_step)
-        own["p"] = cases.matrices(own["p"] + shift[tree], tree)
-        own["slot"] += first_slot[tree] * (own["slot"] != NO_CELL)
-        own["cell"] = np.where(own["slot"] == NO_CELL, cells[tree], NO_CELL)
-        cases.give(own, tree)
+        its_walks["p"] = cases.matrices(its_walks["p"] + shift[tree], tree)
+        its_walks["slot"] += first_slot[tree] * (its_walks["slot"] != NO_CELL)
+        its_walks["cell"] = np.where(its_walks["slot"] == NO_CELL, cells[tree], NO_CELL)
+        cases.give(its_walks, tree)
         levels = int(pieces.levels[pieces.heads[of_tier]].max())
-        stages.append(Walk(own, its_steps, max(0, levels), sites))
+        stages.append(Walk(its_walks, its_steps, max(0, levels), sites))
     return stages
 
 
@@ -92,7 +92,7 @@ class _Shapes(Value):
     of_tree: Int32
     """int32[n]: the shape of every tree."""
     n_edges: Int32
-    """int32[n]: of every tree."""
+    """int32[n]: edges of every tree."""
 
     @classmethod
     def of(cls, trees: Sequence[Tree]) -> _Shapes:
@@ -121,19 +121,19 @@ class _Shapes(Value):
 
 
 def _before(counts: Int32) -> Int32:
-    """int32[n]: how many there are before each of some."""
+    """int32[n]: the sum of the counts before each."""
     before: Int32 = np.cumsum(counts, dtype=np.int32) - counts
     return before
 
 
 def _within(counts: Int32) -> Int32:
-    """int32[sum]: 0 .. count - 1 of each of some, one after the other."""
+    """int32[sum]: 0 .. count - 1 for each count, one after the other."""
     within: Int32 = np.arange(counts.sum(), dtype=np.int32) - np.repeat(_before(counts), counts)
     return within
 
 
 class _Pieces(Value):
-    """How trees fall into pieces; arrays are over a forest's half-edges that face its roots."""
+    """Pieces that trees fall into; arrays are over a forest's half-edges that face its roots."""
 
     roots: Int32
     """The half-edge of the tip, of every tree, where its walks end."""
@@ -150,7 +150,7 @@ class _Pieces(Value):
     heads: Int32
     """The half-edges where pieces end, in the order of tiers, the longest first."""
     tree: Int32
-    """int32[heads]: which trees those are of."""
+    """int32[heads]: the tree of each."""
 
     @classmethod
     def of(cls, forest: Forest, longest: int) -> _Pieces:
@@ -194,7 +194,7 @@ class _Pieces(Value):
 
     @cached_property
     def slot(self) -> Int32:
-        """int32[heads]: where among those of its tree a result is left; NO_CELL at a root."""
+        """int32[heads]: slot of a result among the slots of its tree; NO_CELL at a root."""
         slot = np.full(len(self.heads), NO_CELL, np.int32)
         order = np.argsort(self._trees_of_slots, kind="stable")
         slot[np.flatnonzero(self.is_cut[self.heads])[order]] = _within(self.slots)
@@ -294,7 +294,7 @@ def walk(
     sums = sums_of(_numbers(trees), 1, cases)
     if len(cases.streams[0]) > 1:  # trees enough to fill the device, and slots would not be shared
         longest = max(tree.n_tips for tree in trees)
-    walks = walk_stages(trees, longest, cases, sums.cells, sites=kind == EvaluateSites)
+    walks = walk_stages(trees, longest, cases, sums.cells, sites=kind.keeps_sites)
     of_edge = np.repeat(_numbers(trees), [tree.n_edges for tree in trees])
     matrices = PMatrices(planner.pmatrix_records(len(of_edge), of_edge, cases))
     stages: tuple[Stage, ...] = (matrices, *walks, sums.reduce)
@@ -354,9 +354,9 @@ def derivatives(
 
 
 def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
-    """lnL, and what it gains with the rate matrices of the classes, in ``most`` sums.
+    """lnL, and its derivatives in the rate matrices of the classes, in ``most`` sums.
 
-    Those are made ``at_once`` at a time, in the same cells. See
+    The derivatives are made ``at_once`` at a time, in the same cells. See
     :mod:`mltree.program.ops.flow`.
     """
     forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
@@ -514,7 +514,7 @@ def _numbers(trees: Sequence[Tree]) -> Int32:
 
 
 def _at_edges(kind: type[Run], records: Records) -> Piece:
-    """Edges do not depend on each other."""
+    """A piece of edges, all on one level: edges do not depend on each other."""
     return Piece(kind, records, records["case"], np.zeros(len(records), np.int32))
 
 
@@ -531,7 +531,7 @@ PROGRAMS_KEPT = 8
 
 
 class KeptPrograms:
-    """The last programs. An engine knows one that it was given last time, and takes it in once."""
+    """The last programs: an engine recognises the object, and takes it in once."""
 
     def __init__(self) -> None:
         self._programs: dict[Hashable, Program] = {}
@@ -560,9 +560,9 @@ def _topologies(trees: Trees) -> tuple[Hashable, ...]:
     keys = [(id(tree.twin), id(tree.edge), tree.n_artificial) for tree in trees]
     unlike = dict(zip(keys, trees, strict=True))
     place = {key: number for number, key in enumerate(unlike)}
-    told = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
+    arrays_of = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
     artificial = tuple(tree.n_artificial for tree in unlike.values())
-    return tuple(place[key] for key in keys), artificial, *told
+    return tuple(place[key] for key in keys), artificial, *arrays_of
 
 
 # How lnL changes with every entry of the rate matrices of a mixture's classes, from the sums over
@@ -584,13 +584,13 @@ class Runs(Protocol):
 def flow_slopes(likelihood: Runs, tree: Tree, case: Case) -> list[Float64]:
     """The derivative of lnL in every entry of every class's normalised Q, f64[M, S, S] a part."""
     table = likelihood.take([tree], [case]).summed_by_part
-    most = max(own.n_systems * own.n_states**2 for own in case.models)
-    of_class = max(own.n_states for own in case.models) ** 2
+    most = max(arrays.n_systems * arrays.n_states**2 for arrays in case.models)
+    of_class = max(arrays.n_states for arrays in case.models) ** 2
     at_once = of_class * max(1, likelihood.engine.room.cells // of_class)
     program = flows(tree, most, table, at_once)
     sums = likelihood.run(program, tree.lengths.ravel()).sums
     rows = sums.reshape(len(case.models), 1 + most)[:, 1:]
-    return [_in_states(own, row) for own, row in zip(case.models, rows, strict=True)]
+    return [_in_states(arrays, row) for arrays, row in zip(case.models, rows, strict=True)]
 
 
 def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:

@@ -1,4 +1,4 @@
-"""Cases: where the trees of a program live and under what, and where their sums go.
+"""Cases of a program's trees, and where their sums go.
 
 A case is a range of parts, their models and a row of weights (:mod:`mltree.program.contract`).
 Trees on the same parts stand side by side; trees on different parts share slots and cells.
@@ -24,7 +24,7 @@ class Case(NamedTuple):
     """Models and weights under which the likelihood of a tree is computed."""
 
     models: tuple[ModelArrays, ...]
-    """One a part; equal to others only where it is the very same one."""
+    """A model for each part; a model equals no other object."""
     weights: int = 0
     """The row of pattern weights."""
     first_part: int = 0
@@ -32,7 +32,7 @@ class Case(NamedTuple):
 
 
 def distinct(cases: Sequence[Case]) -> list[tuple[ModelArrays, ...]]:
-    """The models of some cases, those of several of them once."""
+    """Models of cases, each tuple of models once."""
     return list(dict.fromkeys(case.models for case in cases))
 
 
@@ -93,9 +93,9 @@ class Cases(Value, eq=False):
         return ranges.astype(np.int32), of_tree.ravel().astype(np.int32)
 
     def before(self, number: Int32, size: Int32 | int) -> Int32:
-        """int32[n]: what is before things of some size each, among those on the same parts.
+        """int32[n]: offset of each item among the items on the same parts.
 
-        The things are of trees ``number``, int32[n], and lie one after the other.
+        The items of trees ``number``, int32[n], have ``size`` each and lie one after the other.
         """
         ranges, streams = self.streams
         before = _before(size, len(number))
@@ -110,14 +110,14 @@ class Cases(Value, eq=False):
         return before
 
     def _of_others(self, number: Int32, before: Int32, last: np.int32) -> Int32:
-        """int32[trees]: what is before each one's things among those on other parts."""
+        """int32[trees]: size of the items on other parts that lie before each tree's items."""
         _, streams = self.streams
         first = np.searchsorted(number, np.arange(len(streams) + 1, dtype=np.int32))
         ends = np.append(before.take(first[:-1], mode="clip"), before[-1] + last)
         ends[first == number.size] = ends[-1]
-        own, order = np.empty_like(streams), np.argsort(streams, kind="stable")
-        own[order] = _before_alike(streams[order], np.diff(ends)[order])
-        others: Int32 = ends[:-1] - own
+        among_alike, order = np.empty_like(streams), np.argsort(streams, kind="stable")
+        among_alike[order] = _before_alike(streams[order], np.diff(ends)[order])
+        others: Int32 = ends[:-1] - among_alike
         return others
 
     def is_same(self, other: Cases) -> bool:
@@ -135,7 +135,7 @@ class Cases(Value, eq=False):
         return replace(self, by_part=True)
 
     def give(self, records: Records, number: Int32) -> None:
-        """Fill in what records of trees ``number`` need of their cases."""
+        """Fill in the case, model and weights of records of trees ``number``."""
         records["case"] = number
         for field in fields(records.dtype, Role.MODEL, Role.WEIGHTS):
             records[field] = self.records[field].take(number)  # indexing takes twice the time
@@ -149,7 +149,7 @@ class Cases(Value, eq=False):
 
 
 def groups_by_part(groups: Records, cases: Cases, n_lengths: int, n_sums: int) -> Records:
-    """The groups again for the lengths and sums of every part, where those are not linked."""
+    """Groups of the lengths and sums of every part, where parts have lengths of their own."""
     if not cases.unlinked:
         return groups
     part = np.repeat(np.arange(cases.parts, dtype=np.int32), len(groups))
@@ -166,7 +166,7 @@ class Sums(NamedTuple):
     cells: Int32
     """int32[units]: the first cell of each; units on different parts share cells."""
     sums: Int32
-    """int32[units]: its first sum."""
+    """int32[units]: the first sum of each."""
     n_cells: int
     n_sums: int
     """Sums of all units; with a row a part, of each row."""
@@ -174,7 +174,7 @@ class Sums(NamedTuple):
 
 
 def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
-    """Cells and sums for units of trees ``number``, so many each; a row a part if by part."""
+    """Cells and sums for units of trees ``number``, ``width`` each; a row a part if by part."""
     ranges, streams = cases.streams
     sums, cells = _before(width, len(number)), cases.before(number, width)
     width = np.broadcast_to(np.int32(width), number.shape)
@@ -194,7 +194,7 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
 
 
 def _before(size: Int32 | int, count: int) -> Int32:
-    """int32[count]: what is before things of some size each, that lie one after the other."""
+    """int32[count]: offset of each item, given the sizes of items that lie one after the other."""
     if isinstance(size, int):
         return size * np.arange(count, dtype=np.int32)
     before: Int32 = np.cumsum(size, dtype=np.int32) - size
@@ -202,14 +202,14 @@ def _before(size: Int32 | int, count: int) -> Int32:
 
 
 def _before_alike(stream: Int32, size: Int32) -> Int32:
-    """int32[n]: what is before things of some size each, among those of one stream; sorted."""
+    """int32[n]: offset of each item within its stream; items are sorted by stream."""
     before = _before(size, stream.size)
     alike: Int32 = before - before[np.searchsorted(stream, stream)]
     return alike
 
 
 def _by_part(records: Records, parts: int, n_sums: int) -> Records:
-    """The reductions of every part by itself, a row of sums each."""
+    """Reductions of each part by itself, a row of sums each."""
     part = np.repeat(np.arange(parts, dtype=np.int32), len(records))
     records = np.tile(records, parts)
     records["sum"] += part * np.int32(n_sums)

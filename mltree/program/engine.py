@@ -1,4 +1,4 @@
-"""The seam between what is computed and who computes it."""
+"""The interface between programs and the engines that run them."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ class Room(NamedTuple):
     program have the patterns of its parts alone. () where a slot is whole."""
 
     def trees_at_once(self, slots: int, beside: int = 0) -> int:
-        """Trees of so many slots each that are best worked on side by side; one at least.
+        """Number of trees of ``slots`` slots each that are best worked on side by side; at least 1.
 
-        ``beside``: slots that are needed beside them.
+        ``beside``: slots that are needed beside the trees'.
         """
         return max(1, min(self.trees, self.most - beside) // slots)
 
     def rows_of_any(self, slots: int) -> int:
-        """The whole slots that so many take of any part, where they are of one."""
+        """Whole slots that as many slots of any single part take."""
         return math.ceil(slots * np.diff(self.starts).max()) if self.starts else slots
 
     def neighbours(self, slots: int, parts: int) -> list[range]:
-        """The parts in ranges, of each of which so many slots fit; one part at least."""
+        """Ranges of neighbouring parts for which ``slots`` slots fit; at least one part each."""
         ends = [0]
         for end in range(2, parts + 1) if self.starts else ():
             if slots * (self.starts[end] - self.starts[ends[-1]]) > self.most:
@@ -77,7 +77,7 @@ class Room(NamedTuple):
         return [range(first, end) for first, end in pairwise([*ends, parts])]
 
     def near_at_once(self, base: int) -> int:
-        """Near vectors that are best made at once beside ``base`` slots of trees; one at least."""
+        """Number of near vectors best made at once beside ``base`` slots of trees; at least 1."""
         return max(1, min(self.near, self.most - base))
 
 
@@ -101,7 +101,7 @@ class Engine(Protocol):
         """
 
     def longest_walk(self, trees: int) -> int:
-        """How far walks go where they are best for lnL of so many trees; 0 where levels are.
+        """Most steps of a walk, where walks suit the lnL of ``trees`` trees; 0 where levels do.
 
         Subtrees that meet are walked apart where they have so many steps together, and their
         results are kept in slots; see :func:`mltree.program.builders.walk_stages`.
@@ -136,16 +136,16 @@ class Engine(Protocol):
         """
 
     def close(self) -> None:
-        """Give the memory back until there is more to do; CLAs are gone then."""
+        """Give the memory back until the next program; CLAs are gone then."""
 
 
 @runtime_checkable
 class BerthEngine(Engine, Protocol):
-    """An engine whose parts take turns in having other patterns."""
+    """An engine that takes other patterns for some of its parts."""
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """Take these for those of as many parts, from ``first_part`` on, under their own weights.
+        """Take patterns for as many parts, from ``first_part`` on, under the patterns' own weights.
 
-        They have that many patterns each that those parts have. Of weights the engine has one row;
+        Each part keeps its number of patterns. Of weights the engine has one row;
         CLAs of those parts lose their meaning.
         """

@@ -39,8 +39,8 @@ class ModelRow(NamedTuple):
 
     def of_patterns(self, tables: Sequence[Float64] | None) -> ModelRow:
         """With other tables, of patterns (`tables_of`), or with its own for all of them."""
-        *own, rates, weights = self
-        return ModelRow._make([*(tables or [table[None] for table in own]), rates, weights])
+        *squares, rates, weights = self
+        return ModelRow._make([*(tables or [table[None] for table in squares]), rates, weights])
 
 
 def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
@@ -105,15 +105,15 @@ def series_rows(models: Sequence[ModelArrays]) -> tuple[Float64, Int32]:
     """
     direct = np.array([model.direct for model in models]).reshape(len(models), -1)
     places = np.full(direct.shape, contract.NO_SERIES, np.int32)
-    series: dict[Series, int] = {}
+    starts: dict[Series, int] = {}
     size = 0
     for row, system in zip(*np.nonzero(direct == 0.0), strict=True):
-        own = series_of(*models[row].system(system))
-        if own not in series:
-            series[own] = size
-            size += own.words.size
-        places[row, system] = series[own]
-    return np.concatenate([np.zeros(0), *(own.words for own in series)]), places
+        series = series_of(*models[row].system(system))
+        if series not in starts:
+            starts[series] = size
+            size += series.words.size
+        places[row, system] = starts[series]
+    return np.concatenate([np.zeros(0), *(series.words for series in starts)]), places
 
 
 def _stacked(models: Sequence[ModelArrays]) -> list[Float64]:

@@ -136,8 +136,8 @@ def split(
     first = 0
     while first < len(scan.prune):
         left = size[first : first + most]
-        own = cases.before(scan.tree[first : first + most], left) + left
-        together = np.maximum.accumulate(own) <= alike
+        within = cases.before(scan.tree[first : first + most], left) + left
+        together = np.maximum.accumulate(within) <= alike
         last = first + int(np.count_nonzero(together & (np.cumsum(left) <= most)))
         if last > first:
             parts.append(_part(scan, first, last))
@@ -149,7 +149,7 @@ def split(
 
 
 def _in_turns(scan: ScanTasks, cases: Cases) -> ScanTasks:
-    """The same tasks, those on different parts of the data in turns.
+    """The same tasks, tasks on different parts of the data in turns.
 
     Of any of them that follow one another, all parts have about as much of their own.
     """
@@ -276,17 +276,17 @@ def sites(
     tables: dict[np.dtype[np.void], list[Records]] = {}
     rows, ends = [], dict.fromkeys((kind.layout for kind in RUNS.values()), 0)
     for place, piece in enumerate(pieces):
-        kind, records, own, level = piece._replace(number=turn[piece.number])
+        kind, records, turns, level = piece._replace(number=turn[piece.number])
         record = kind.layout
         if len(stream) > 1:
-            order = np.argsort(own, kind="stable")
-            records, own, level = records[order], own[order], level[order]
-            begins = (own[1:] != own[:-1]) | (level[1:] != level[:-1])
+            order = np.argsort(turns, kind="stable")
+            records, turns, level = records[order], turns[order], level[order]
+            begins = (turns[1:] != turns[:-1]) | (level[1:] != level[:-1])
         else:
             begins = level[1:] != level[:-1]
         first = np.concatenate([[0], np.flatnonzero(begins) + 1])
         run: Int32 = np.empty((len(first), 5), np.int32)
-        run[:, 0], run[:, 1], run[:, 2] = own[first], place, kind.number
+        run[:, 0], run[:, 1], run[:, 2] = turns[first], place, kind.number
         run[:, 3] = ends[record] + first
         run[:-1, 4], run[-1, 4] = first[1:] - first[:-1], len(records) - first[-1]
         rows.append(run)

@@ -27,16 +27,16 @@ def one_case() -> Records:
 
 
 class Program(Value, eq=False):
-    """Stages, how many cells their partial sums need, and the cases that they work on."""
+    """Stages, the number of cells for their partial sums, and the cases that they work on."""
 
     stages: tuple[Stage, ...]
     cells: int
     cases: Records = field(default_factory=one_case)
     """:data:`mltree.program.ops.operation.CASE` records."""
     first_stage: int = 0
-    """Number of its first stage in the program that it is a part of."""
+    """Number of its first stage in the whole program that it is a part of."""
     whole_sums: int = 0
-    """Sums of that program, for which a part has room too."""
+    """Sums of that whole program, for which a part has room too."""
 
     def __reduce__(self) -> tuple[type[Program], tuple[Any, ...]]:
         """Send another process the fields, and nothing that follows from them."""

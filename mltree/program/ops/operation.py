@@ -89,9 +89,9 @@ def roles(layout: np.dtype[np.void]) -> dict[str, Role]:
 
 
 @cache
-def fields(layout: np.dtype[np.void], *wanted: Role) -> tuple[str, ...]:
+def fields(layout: np.dtype[np.void], *asked: Role) -> tuple[str, ...]:
     """Fields of a record that have one of the roles."""
-    return tuple(field for field, role in _ROLES[layout].items() if role in wanted)
+    return tuple(field for field, role in _ROLES[layout].items() if role in asked)
 
 
 STAGE = record("op first count aux", "STAGE")
@@ -211,9 +211,9 @@ class Operation(Value):
             highest = max(highest, int(column.max(initial=-1, where=column != RESULT)))
         return highest
 
-    def _columns(self, *wanted: Role) -> Iterator[Int32]:
+    def _columns(self, *asked: Role) -> Iterator[Int32]:
         for table in self.all_records():
-            for name in fields(table.dtype, *wanted):
+            for name in fields(table.dtype, *asked):
                 yield table[name]
 
 
