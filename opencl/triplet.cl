@@ -1,5 +1,5 @@
-// The three branches around an insertion point, jointly. With A = P(t_1) near, B = P(t_2) far,
-// C = P(t_3) pendant and A' = r Q A, A'' = r^2 Q Q A:
+// The three branches around an insertion point, jointly. With A = P(t_1) proximal, B = P(t_2)
+// distal, C = P(t_3) pendant and A' = r Q A, A'' = r^2 Q Q A:
 //   L = sum_k w_k sum_i pi_i A_i B_i C_i,  L_1 = ... A'_i B_i C_i,  L_12 = ... A'_i B'_i C_i, ...
 // gives lnL, its gradient and its whole Hessian in one pass over the patterns.
 #define TERMS TRIPLET_CELLS
@@ -62,8 +62,8 @@ VECTOR_FUNCTION void triplet_terms(const plf_t *s, __global const int *record, i
   __global const real *model = model_row(s, record[TRIPLET_MODEL], block);
   real_v a[HELD], b[HELD], c[HELD], sum[TERMS];
   const count_v count =
-      propagate(s, record[TRIPLET_NEAR], record[TRIPLET_NEAR_P], block, k, a) +
-      propagate(s, record[TRIPLET_FAR], record[TRIPLET_FAR_P], block, k, b) +
+      propagate(s, record[TRIPLET_PROXIMAL], record[TRIPLET_PROXIMAL_P], block, k, a) +
+      propagate(s, record[TRIPLET_DISTAL], record[TRIPLET_DISTAL_P], block, k, b) +
       propagate(s, record[TRIPLET_PENDANT], record[TRIPLET_PENDANT_P], block, k, c);
   leave_count(counts, 0, k, COLUMN, count);
   triplet_sums(s, model, block, k, a, b, c, sum);

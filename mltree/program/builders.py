@@ -472,10 +472,10 @@ def triplets(
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(number, TRIPLET_CELLS, cases)
     records: Records = np.empty(count, TRIPLET)
-    records["near"] = _near_slots(scan, base, cases)
-    records["far"] = table[far]
+    records["proximal"] = _near_slots(scan, base, cases)
+    records["distal"] = table[far]
     records["pendant"] = table[forest.twin[prune]]
-    for leg, field in enumerate(("near_p", "far_p", "pendant_p")):
+    for leg, field in enumerate(("proximal_p", "distal_p", "pendant_p")):
         records[field] = cases.matrices(3 * index + np.int32(leg), number)
     cases.give(records, number)
     records["cell"] = sums.cells

@@ -475,7 +475,7 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     tasks["pendant_p"] = cases.matrices(forest.edge[scan.prune], scan.tree)
     tasks["root"] = table[scan.root]
     join = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
-    tasks["join_p"] = cases.matrices(join, scan.tree)
+    tasks["merged_p"] = cases.matrices(join, scan.tree)
     cases.give(tasks, scan.tree)
     tasks["steps"] = counts = np.diff(scan.first_step)
     tasks["first_step"] = scan.first_step[:-1]

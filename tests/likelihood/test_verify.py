@@ -192,7 +192,7 @@ def test_edges(kind: type[Run], fields: dict[str, int], wrong: str) -> None:
     ("table", "fields", "wrong"),
     [
         ("records", {"steps": 10_000}, "has steps beyond the"),
-        ("records", {"join_p": 190}, r"reads P\[190\], but there are"),
+        ("records", {"merged_p": 190}, r"reads P\[190\], but there are"),
         ("steps", {"level_in": 5}, "that no step before it pushed"),
         ("steps", {"level_in": 0}, "that no step before it pushed"),
         ("steps", {"right_level": 0}, "overwrites the pruned subtree"),
@@ -261,7 +261,7 @@ def test_wrong_walks_are_named(table: str, fields: dict[str, int], wrong: str) -
 
 def triplets(**fields: int) -> Program:
     records = np.zeros(2, TRIPLET)
-    for n, name in enumerate(("near", "far", "pendant")):
+    for n, name in enumerate(("proximal", "distal", "pendant")):
         records[name] = ~n
         records[f"{name}_p"] = n
     records["cell"] = [0, 10]

@@ -57,7 +57,7 @@ def lines_of(stage: Stage) -> Iterator[Line]:
                 yield Function.SCAN, [r["left"], r["right"]], asked * stores, asked
         case Triplets(records):
             for r in records:
-                yield Function.TRIPLET, [r["near"], r["far"], r["pendant"]], 0, 1
+                yield Function.TRIPLET, [r["proximal"], r["distal"], r["pendant"]], 0, 1
         case Walk(walks, steps):
             for w in walks:
                 is_kept = w["slot"] >= 0

@@ -24,7 +24,7 @@ from mltree.program.ops.state import LN_SCALE, ReferenceState, ScaledCla, over_c
 from mltree.system.arrays import Int32
 
 SCAN_TASK = record(
-    "pendant:reads pendant_p:matrix root:reads join_p:matrix case:case model:model "
+    "pendant:reads pendant_p:matrix root:reads merged_p:matrix case:case model:model "
     "weights:weights first_step steps",
     "SCAN_TASK",
 )
@@ -57,19 +57,19 @@ class Scan(TableStage):
     """Work-groups hand out its uneven tasks by themselves."""
     function: ClassVar = Function.SCAN
     line: ClassVar = (
-        "behind {join_p} {root}, pruned {pendant_p} {pendant}, {steps} steps from {first_step} on, "
-        "{case}"
+        "behind {merged_p} {root}, pruned {pendant_p} {pendant}, {steps} steps from {first_step} "
+        "on, {case}"
     )
 
     steps: Records
     stores: bool = False
 
     def formula(
-        self, state: ReferenceState, pendant: int, pendant_p: int, root: int, join_p: int, _: int,
+        self, state: ReferenceState, pendant: int, pendant_p: int, root: int, merged_p: int, _: int,
         model: int, weights: int, first: int, count: int,
     ) -> None:  # fmt: skip
         subtree = state.across(state.operand(pendant), pendant_p)
-        stack = {ROOT_LEVEL: state.across(state.operand(root), join_p)}
+        stack = {ROOT_LEVEL: state.across(state.operand(root), merged_p)}
         for level_in, *step in self.steps[first : first + count].tolist():
             above, left, right = stack[level_in], step[:5], step[5:10]
             for target, other in ((left, right), (right, left)):

@@ -11,8 +11,8 @@ from mltree.program.ops.operation import LaunchShape, TableStage, record
 from mltree.program.ops.state import LN_SCALE, ReferenceState, over_categories
 
 TRIPLET = record(
-    "near:reads far:reads pendant:reads near_p:matrix far_p:matrix pendant_p:matrix case:case "
-    "model:model weights:weights cell:cell group",
+    "proximal:reads distal:reads pendant:reads proximal_p:matrix distal_p:matrix pendant_p:matrix "
+    "case:case model:model weights:weights cell:cell group",
     "TRIPLET",
 )
 """Left out of a pass once its ``group`` moves no more."""
@@ -28,7 +28,7 @@ assert len(_ORDERS) == TRIPLET_CELLS
 
 
 class Triplets(TableStage):
-    """Sums around insertion points: near, far and pendant branch."""
+    """Sums around insertion points: proximal, distal and pendant branch."""
 
     name: ClassVar = "TRIPLET"
     number: ClassVar = 6
@@ -39,20 +39,21 @@ class Triplets(TableStage):
     """Passes would cost a wait each."""
     function: ClassVar = Function.TRIPLET
     line: ClassVar = (
-        "{cell}... at {near_p} {near}, {far_p} {far}, {pendant_p} {pendant}, {case}, group {group}"
+        "{cell}... at {proximal_p} {proximal}, {distal_p} {distal}, {pendant_p} {pendant}, {case}, "
+        "group {group}"
     )
     cells: ClassVar = TRIPLET_CELLS
 
     @staticmethod
     def formula(
-        state: ReferenceState, near: int, far: int, pendant: int, near_p: int, far_p: int,
-        pendant_p: int, _: int, model: int, weights: int, cell: int, group: int,
+        state: ReferenceState, proximal: int, distal: int, pendant: int, proximal_p: int,
+        distal_p: int, pendant_p: int, _: int, model: int, weights: int, cell: int, group: int,
     ) -> None:  # fmt: skip
         del group  # to leave it out would only save work
         row = state.model(model)
         three = [
             state.across(state.operand(x), p)
-            for x, p in ((near, near_p), (far, far_p), (pendant, pendant_p))
+            for x, p in ((proximal, proximal_p), (distal, distal_p), (pendant, pendant_p))
         ]
         flow = row.rates[:, None, None] * row.generator
         orders = []
