@@ -40,7 +40,7 @@ class DeviceInfo(Value):
     """Doubles of a native vector: VW on a CPU where nothing was measured."""
     handle: cl.Device
     has_matrix_unit: bool = False
-    """Whether its warps multiply matrices of doubles (``opencl/quads.h``)."""
+    """Whether its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
     sharers: int = 1
     """Ranks that compute on it, this one among them."""
 

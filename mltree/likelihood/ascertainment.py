@@ -33,9 +33,9 @@ from mltree.likelihood.likelihood import MAX_PASSES, Likelihood, in_batches
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.program.engine import NO_CONTROL, Engine, Weights
+from mltree.program.ops.edges import EvaluateSites
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Float64, Index, Int32
-from mltree.system.contract import RunKind
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
@@ -252,7 +252,7 @@ class AscertainedLikelihood(Likelihood):
 
         def score(batch: slice) -> tuple[Float64, Corrected]:
             batch_trees, under = trees[batch], cases[batch]
-            kind = RunKind.EVALUATE_SITES
+            kind = EvaluateSites
             lnls = self._log_likelihoods(batch_trees, under, longest, kind, by_part=True)
             added, numbers, above = self._corrections(under)
             lnls = self._left_out.corrected(lnls, under, added)

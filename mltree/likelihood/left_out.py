@@ -31,9 +31,8 @@ from mltree.models.portable import exp, log, product
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.program.engine import Weights
+from mltree.program.ops.rell import RELL, Rell
 from mltree.program.program import Program
-from mltree.program.stages import Rell
-from mltree.system import contract
 from mltree.system.arrays import Float64, Index
 from mltree.system.values import Value
 
@@ -188,7 +187,7 @@ class LeftOut(Value):
             (0, rows, first_weights, part.states, rows * span.start, part.part, 1)
             for part, span in zip(self.parts, self._spans, strict=True)
         ]
-        return Program((Rell(np.array(records, contract.RELL)),), 1)
+        return Program((Rell(np.array(records, RELL)),), 1)
 
     def logs(self, sums: Float64) -> Float64:
         """f64[n, U]: ln p, from the sums of :meth:`program`."""

@@ -22,14 +22,15 @@ from mltree.likelihood.left_out import Shares
 from mltree.models.eigen import ModelArrays
 from mltree.models.rate_profiles import Curves
 from mltree.program import builders, planner
-from mltree.program.builders import KeptPrograms
+from mltree.program.builders import KeptPrograms, flow_slopes
 from mltree.program.cases import Case, Cases, distinct
+from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
+from mltree.program.ops.edges import Evaluate, EvaluateSites
+from mltree.program.ops.operation import Run
 from mltree.program.planner import ScanTasks, split
 from mltree.program.program import Program
-from mltree.program.reference import flow_slopes
 from mltree.system.arrays import Float64, Int32
-from mltree.system.contract import Control, RunKind
 from mltree.system.errors import DeviceMemoryError
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
@@ -284,7 +285,7 @@ class Likelihood:
 
         def score(batch: slice) -> Float64:
             batch_cases = cases[batch]
-            self._log_likelihoods(trees[batch], batch_cases, longest, RunKind.EVALUATE_SITES)
+            self._log_likelihoods(trees[batch], batch_cases, longest, EvaluateSites)
             return self.engine.site_log_likelihoods(len(batch_cases))
 
         return rows_in_batches(len(trees), at_once, score)
@@ -461,7 +462,7 @@ class Likelihood:
 
         def score(batch: slice) -> Float64:
             some = trees[batch], cases[batch]
-            return self._log_likelihoods(*some, longest, RunKind.EVALUATE, by_part)
+            return self._log_likelihoods(*some, longest, Evaluate, by_part)
 
         return np.concatenate(in_batches(len(trees), at_once, score))
 
@@ -521,7 +522,7 @@ class Likelihood:
         trees: Sequence[Tree],
         cases: Sequence[Case],
         longest: int,
-        kind: RunKind = RunKind.EVALUATE,
+        kind: type[Run] = Evaluate,
         by_part: bool = False,
     ) -> Float64:
         table = self._load(trees, cases, by_part)
@@ -571,7 +572,7 @@ class Likelihood:
     ) -> tuple[Float64, Float64]:
         table = self.hold(trees, cases)
         views = builders.near_vectors(trees, scan, base, table)
-        program, lengths = builders.tripods(trees, scan, base, TRIPLET_PASSES, table)
+        program, lengths = builders.triplets(trees, scan, base, TRIPLET_PASSES, table)
         groups = lengths.size // 3
         low = np.resize(low, groups)
         control = planner.control_records(groups, LOCAL_EPSILON, TRIPLET_PASSES, low)

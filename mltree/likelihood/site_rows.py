@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -25,11 +25,12 @@ from mltree.likelihood.left_out import MAX_TURNS, Shares
 from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood, in_batches
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
+from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Weights
+from mltree.program.ops.edges import EvaluateSites
+from mltree.program.ops.operation import Records, Role, fields
 from mltree.program.program import Program
-from mltree.program.stages import Records, Repeat, Sites, Stage
 from mltree.system.arrays import Float64, Index, Int32
-from mltree.system.contract import Control, Role, RunKind, fields
 from mltree.system.values import Value
 from mltree.tree.topology import Tree
 
@@ -101,7 +102,7 @@ def rows_of_trees(
         return engine.room.trees_at_once(nodes) if longest < nodes else len(trees)
 
     def score(batch: slice) -> Float64:
-        some, kind = trees[batch], RunKind.EVALUATE_SITES
+        some, kind = trees[batch], EvaluateSites
         table = likelihood.take(some, cases[batch])
         program = (
             builders.walk(some, longest, kind, table)
@@ -234,19 +235,8 @@ def _among(program: Program, first: int, total: int) -> Program:
     """The program with its cases, and so its rows, from ``first`` on among ``total``."""
     cases = np.repeat(program.cases[:1], total)
     cases[first : first + len(program.cases)] = program.cases
-    stages = tuple(_counted_from(stage, first) for stage in program.stages)
+    stages = tuple(stage.changed(partial(_moved, first=first)) for stage in program.stages)
     return Program(stages, program.cells, cases)
-
-
-def _counted_from(stage: Stage, first: int) -> Stage:
-    if isinstance(stage, Repeat):
-        return stage
-    changed: Any
-    if isinstance(stage, Sites):
-        changed = {"tables": tuple(_moved(table, first) for table in stage.tables)}
-    else:
-        changed = {"records": _moved(stage.records, first)}
-    return replace(stage, **changed)
 
 
 def _moved(records: Records, first: int) -> Records:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from mltree.data.site_frequencies import SiteSystems
 from mltree.models.portable import eigensystem, expm1, product
 from mltree.system.arrays import Float64
-from mltree.system.contract import MOST_TERMS, SERIES_OCTAVES
 from mltree.system.errors import ModelError
 from mltree.system.values import Value
 
@@ -40,6 +39,12 @@ from mltree.system.values import Value
 DIRECT = 4e-11
 """Relative error of an entry of P up to which the eigen system is used: LG's worst entry, at any
 time from 1e-9 to 100, is 6e-12 off (200 decimal digits)."""
+
+SERIES_OCTAVES = 8
+"""Numbers of terms that a series has: for q t up to TERM_REACH, half of it, a quarter of it ..."""
+
+MOST_TERMS = 160
+"""Terms of a series at most: 64 states in a row take 63 changes, and some 40 terms more."""
 
 TERM_REACH = 2.0
 """q t up to which the terms are summed."""

@@ -10,7 +10,7 @@ from rich.table import Table
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.timing import Breakdown, Cost
-from mltree.system.contract import Function
+from mltree.program.contract import Function
 from mltree.system.events import (
     AlignmentSummary,
     EngineScore,
@@ -28,7 +28,7 @@ FUNCTION_NAMES = {
     Function.EVALUATE: "evaluate",
     Function.DERIVE: "sumGAMMA + derivative",
     Function.SCAN: "insertion scan",
-    Function.TRIPOD: "insertion re-scoring",
+    Function.TRIPLET: "insertion re-scoring",
     Function.RELL: "RELL products",
     Function.PMATRICES: "P matrices",
     Function.OPTIMISE: "Newton steps",
