@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -170,15 +170,8 @@ LOCAL_EPSILON = 1e-3
 # many traversals as their rates fill. Letters: J rates, K categories, L patterns, M classes.
 
 
-class Singles(Protocol):
-    """Scores classes alone (:class:`Likelihood`)."""
-
-    def single_log_likelihoods(self, tree: Tree, singles: Sequence[Case]) -> Float64:
-        """f64[n, L]: lnL of every pattern in cases that differ in their categories' weights."""
-
-
 def rate_curves(
-    likelihood: Singles,
+    likelihood: Likelihood,
     tree: Tree,
     case: Case,
     rates: Sequence[Float64],
@@ -196,7 +189,7 @@ def rate_curves(
     for first in range(0, max(map(len, rates)), width):
         chunks = [part_rates[first : first + width] for part_rates in rates]
         most = max(map(len, chunks))
-        each = [_singles(*pair, most) for pair in zip(case.models, chunks, strict=True)]
+        each = [_single_rate_models(*pair, most) for pair in zip(case.models, chunks, strict=True)]
         singles = [case._replace(models=models) for models in zip(*each, strict=True)]
         rows.append(likelihood.single_log_likelihoods(tree, singles))
     lnls = np.concatenate(rows)
@@ -207,7 +200,7 @@ def rate_curves(
     ]
 
 
-def _singles(arrays: ModelArrays, rates: Float64, most: int) -> list[ModelArrays]:
+def _single_rate_models(arrays: ModelArrays, rates: Float64, most: int) -> list[ModelArrays]:
     """Models with the given category rates, each with all weight on one of them."""
     shares = arrays.weights.reshape(arrays.n_systems, -1)
     classes = shares.sum(axis=1)
@@ -421,7 +414,7 @@ class Likelihood:
         (result,) = self._beside(trees, cases, (program, self.clip(lengths), control))
         return result.lengths.reshape(*trees.lengths.shape[:-1], -1)
 
-    def optimised(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:  # noqa: ARG002
+    def optimise_alternatives(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:  # noqa: ARG002
         """Best lengths f64[..., n, k] of the alternatives to a tree, and their lnL f64[n].
 
         turns  turns taken where sites were left out (:mod:`mltree.likelihood.left_out`)
