@@ -313,9 +313,9 @@ def em_lengths(
         before = [clip(best[n]) for n in moving.tolist()]
         after = raised(moving, before, CorrectedScores(lnl, numbers, surplus).of(moving))
         tried = [
-            clip(one * (other / one) ** far)
+            clip(one * (other / one) ** stretch)
             for one, other in zip(before, after, strict=True)
-            for far in STRETCHES
+            for stretch in STRETCHES
         ]
         scored = corrected(np.repeat(moving, len(STRETCHES)), tried)
         by_tree = scored.lnl.reshape(-1, len(STRETCHES))

@@ -352,8 +352,7 @@ class Likelihood:
         """Optimise all branch lengths in place and return lnL f64[n].
 
         Simultaneous guarded Newton steps on the device, which never end worse; polytomies stay. A
-        tree may stop short once HOPE times a step's predicted gain leaves it below ``floors``
-        f64[n].
+        tree may stop short once its predicted end is below ``floors`` f64[n].
         """
         order = dealt(cases)
         trees, cases = [trees[n] for n in order], [cases[n] for n in order]

@@ -48,7 +48,7 @@ class SiteRows(Value):
     weights: Float64
     """f64[L]: weights of the data, which the likelihood returns to."""
     lnl: Float64
-    """f64[rows]: natural log, under those weights."""
+    """f64[rows]: natural log, under the data's weights."""
     shares: Shares | None
     """Each site's share of the corrections for constant sites left out; None without +ASC."""
 

@@ -208,8 +208,8 @@ def test_neighbours_are_as_good_as_their_five_branches_allow(
     np.testing.assert_allclose(
         reference.log_likelihoods(every, [problem.case] * len(every)), told, rtol=1e-9
     )
-    near, told = optimised_quartets(device, tree, problem.case, around, turns=0)
-    exact = rows_of_quartets(device, tree, problem.case, near, extended.weights).lnl
+    best, told = optimised_quartets(device, tree, problem.case, around, turns=0)
+    exact = rows_of_quartets(device, tree, problem.case, best, extended.weights).lnl
     assert (told <= exact[:-1] + 1e-6).all()
     assert (told >= exact[:-1] - 20).any()
 
