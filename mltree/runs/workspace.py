@@ -128,9 +128,10 @@ class Workspace(Value):
             InputError: another command writes one of them.
         """
         kinds = list(kinds)
-        file = self._open_lock()
-        release = partial(_release, file, self.path(LOCK))
-        before_leaving(release)
+        with unbroken():  # a signal in between would leave the file
+            file = self._open_lock()
+            release = partial(_release, file, self.path(LOCK))
+            before_leaving(release)
         try:
             for kind in kinds:
                 self._lock(file, kind)

@@ -15,12 +15,13 @@ split near ties at random. Letters: n trees, R replicates; ``resampled`` is f64 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
 
 from mltree.program.engine import Weights
 from mltree.supports.resampling import Resampling, share_error
@@ -38,6 +39,18 @@ LEVEL = 0.05
 
 ROUNDING = 1e-12
 """Tolerance of sums of shares: replicates in multiples of 20 often sum to 0.95 exactly."""
+
+
+def normal_share(z: Float64) -> Float64:
+    """Standard normal distribution function, of any shape."""
+    tails: Float64 = np.vectorize(math.erfc, otypes=[float])(-np.asarray(z) / math.sqrt(2))
+    return 0.5 * tails
+
+
+def normal_quantile(share: Float64) -> Float64:
+    """Inverse of :func:`normal_share`, for shares between 0 and 1, both excluded."""
+    quantiles: Float64 = np.vectorize(NormalDist().inv_cdf, otypes=[float])(share)
+    return quantiles
 
 
 @dataclass(frozen=True)
@@ -248,7 +261,8 @@ class Multiscale:
         is_told = ((share > 0.0) & (share < 1.0)).sum(axis=1) >= LEAST_TELLING
         normal = _least_squares(self._normal(), np.ones_like(share), _design())
         return TreeTest.of_p(
-            np.where(is_told, p, ndtr(normal[:, 1] - normal[:, 0])), np.where(is_told, errors, 0.0)
+            np.where(is_told, p, normal_share(normal[:, 1] - normal[:, 0])),
+            np.where(is_told, errors, 0.0),
         )
 
     def _normal(self) -> Float64:
@@ -274,7 +288,7 @@ def fit(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     z = best[:, 0] - best[:, 1]
     variance = covariance[:, 0, 0] + covariance[:, 1, 1] - 2 * covariance[:, 0, 1]
     density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
-    return ndtr(-z), density * np.sqrt(np.maximum(variance, 0.0))
+    return normal_share(-z), density * np.sqrt(np.maximum(variance, 0.0))
 
 
 def _design() -> Float64:
@@ -288,7 +302,7 @@ def _observed(counts: Float64, replicates: Float64) -> tuple[Float64, Float64]:
     """The z of the counts and their inverse variances, f64 [n, K] each; 0 where z is infinite."""
     share = counts / replicates
     telling = (share > 0) & (share < 1)
-    z = -ndtri(np.where(telling, share, 0.5))
+    z = -normal_quantile(np.where(telling, share, 0.5))
     density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
     variance = np.where(telling, share * (1 - share), 1.0)
     return z, np.where(telling, density**2 * replicates / variance, 0.0)
@@ -327,7 +341,7 @@ def _scoring(
 ) -> tuple[Float64, Float64]:
     """Fisher's information f64 [n, 2, 2] and the score f64 [n, 2]."""
     z = at @ design.T
-    share = np.clip(ndtr(-z), LEAST_SHARE, 1 - LEAST_SHARE)
+    share = np.clip(normal_share(-z), LEAST_SHARE, 1 - LEAST_SHARE)
     density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi)
     spread = share * (1 - share)
     residual = (counts - replicates * share) * density / spread
