@@ -187,11 +187,7 @@ class AscertainedLikelihood(Likelihood):
         return lnl + known.surplus[scan.tree_of_output]
 
     def refine(
-        self,
-        trees: Trees,
-        cases: Sequence[Case],
-        scan: ScanTasks,
-        floors: Float64 | None = None,
+        self, trees: Trees, cases: Sequence[Case], scan: ScanTasks, floors: Float64 | None = None
     ) -> tuple[Float64, Float64]:
         """Lower bounds of lnL f64[outputs], and lengths f64[outputs, 3], of every insertion."""
         known = self._held(trees, cases)

@@ -375,11 +375,7 @@ class Likelihood:
         return lnl
 
     def refine(
-        self,
-        trees: Trees,
-        cases: Sequence[Case],
-        scan: ScanTasks,
-        floors: Float64 | None = None,
+        self, trees: Trees, cases: Sequence[Case], scan: ScanTasks, floors: Float64 | None = None
     ) -> tuple[Float64, Float64]:
         """Insertions' lnL f64[outputs], lengths f64[outputs, 3] (proximal, distal, pendant).
 

@@ -66,11 +66,7 @@ class Ultrafast:
         return float(self.lnl.min()) - MARGIN
 
     def offer(
-        self,
-        keys: UInt64,
-        lnl: Float64,
-        resampled: Float64,
-        make: Callable[[int], Tree],
+        self, keys: UInt64, lnl: Float64, resampled: Float64, make: Callable[[int], Tree]
     ) -> None:
         """Offer trees, one after the other.
 
