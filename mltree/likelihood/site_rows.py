@@ -49,7 +49,7 @@ class SiteRows(Value):
     weights: Float64
     """f64[L]: weights of the data, which the likelihood returns to."""
     lnl: Float64
-    """f64[rows]: natural log, under those weights."""
+    """f64[rows]: natural log, under the data's weights."""
     shares: Shares | None
     """Each site's share of the corrections for constant sites left out; None without +ASC."""
 
@@ -109,7 +109,7 @@ def rows_of_trees(
             if longest
             else builders.traversal(some, kind, table)
         )
-        program = _among(program, batch.start, len(trees))
+        program = _renumbered(program, batch.start, len(trees))
         lengths = np.concatenate([tree.lengths for tree in some], axis=-1).ravel()
         return _lnls(likelihood.run(program, lengths).sums, len(some))
 
@@ -141,8 +141,8 @@ def optimised_quartets(
     Where sites were left out and ``turns`` is 0, the lnL is the lower bound that the tree's own
     expected numbers give.
     """
-    around = _Around(likelihood, tree, case, others, passes)
-    lengths, lnl = likelihood.optimised(around, turns)
+    around = _QuartetPrograms(likelihood, tree, case, others, passes)
+    lengths, lnl = likelihood.optimise_alternatives(around, turns)
     return replace(others, lengths=lengths), lnl
 
 
@@ -151,7 +151,7 @@ def rows_of_quartets(
 ) -> SiteRows:
     """A row for each quartet's tree, and a last one for the tree itself."""
     every = quartets.joined(Quartets.of(tree, tree.inner_edges[:1]))
-    around, count = _Around(likelihood, tree, case, every), len(every.halves)
+    around, count = _QuartetPrograms(likelihood, tree, case, every), len(every.halves)
 
     def several(batch: slice) -> Float64:
         number = np.arange(batch.start, batch.stop, dtype=np.int32)
@@ -161,7 +161,7 @@ def rows_of_quartets(
     return SiteRows.of(likelihood, weights, np.concatenate(lnl), [case] * count)
 
 
-class _Around(Value):
+class _QuartetPrograms(Value):
     """The programs for neighbours of a tree; :class:`.Alternatives`."""
 
     likelihood: Likelihood
@@ -231,7 +231,7 @@ def _lnls(sums: Float64, count: int) -> Float64:
     return lnl
 
 
-def _among(program: Program, first: int, total: int) -> Program:
+def _renumbered(program: Program, first: int, total: int) -> Program:
     """The program with its cases, and so its rows, from ``first`` on among ``total``."""
     cases = np.repeat(program.cases[:1], total)
     cases[first : first + len(program.cases)] = program.cases

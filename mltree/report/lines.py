@@ -424,7 +424,7 @@ class Ending:
         self.starts: StartsEnded | None = None
         self.spent: ResourcesSpent | None = None
 
-    def heed(self, event: Event) -> None:
+    def update(self, event: Event) -> None:
         """Keep an event that the result needs."""
         if isinstance(event, StartsEnded):
             self.starts = event

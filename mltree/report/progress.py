@@ -178,8 +178,8 @@ class Reporter:
         """Draw one event: as a line, or as :func:`.lines.result` draws it."""
         elapsed = self.elapsed
         self._record.write(as_json(event, elapsed))
-        self._ending.heed(event)
-        self._status.heed(event, elapsed)
+        self._ending.update(event)
+        self._status.update(event, elapsed)
         if self._json_lines:
             self._show(self.results, lambda: self._print_json(event, elapsed))
         answer = result(event, self.results.height, self._ending)

@@ -151,7 +151,7 @@ class Status:
         self._batches: list[float] = []
         self._replicates: list[tuple[float, ReplicateDone]] = []
 
-    def heed(self, event: Event, now: float) -> None:
+    def update(self, event: Event, now: float) -> None:
         """Update the state by an event; ``now``: seconds since the run began."""
         lnl = None if isinstance(event, OF_OTHERS) else getattr(event, "lnl", None)
         if isinstance(lnl, float):

@@ -36,7 +36,7 @@ from mltree.fit.settings import REPLICATE
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.joint import JointEngine
-from mltree.likelihood.left_out import conditioned_parts
+from mltree.likelihood.left_out import ascertained_parts
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program.engine import BerthEngine, Engine, Room
 from mltree.program.reference import ReferenceEngine
@@ -372,7 +372,7 @@ class JointPlacement(Value):
         common = self.open(groups, emit), self.each[0].bounds, Columns.of(groups)
         if not any(patterns.unseen for patterns in groups):
             return Likelihood(*common, min(own.planners for own in self.each))
-        return AscertainedLikelihood(*common, conditioned_parts(groups))
+        return AscertainedLikelihood(*common, ascertained_parts(groups))
 
     def exact(self, groups: Sequence[Patterns]) -> JointPlacement:
         """In fp64, for the final scores of a tree."""
