@@ -67,7 +67,7 @@ from mltree.system.events import (
     TreesWritten,
     Unsaved,
 )
-from mltree.tree.newick import ascii_drawing
+from mltree.tree.clades import ascii_drawing
 
 # A choice of models as text: how it goes, the best candidates in a table, and the last word.
 
