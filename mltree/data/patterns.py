@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mltree.data.alignments import Alignment
 from mltree.data.alphabet import Alphabet
 from mltree.system.errors import InputError
-from mltree.system.process import in_blocks
+from mltree.system.process import map_blocks
 from mltree.system.values import Value
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class Patterns(Value, eq=False):
             return counts.astype(np.float64, copy=False)
 
         step = _CHUNK // max(self.n_patterns, 1) + 1
-        counts: NDArray[np.float64] = np.sum(in_blocks(counted, self.n_tips, step), axis=0)
+        counts: NDArray[np.float64] = np.sum(map_blocks(counted, self.n_tips, step), axis=0)
         return counts
 
     @property

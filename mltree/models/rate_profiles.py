@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from mltree.models.portable import exp_of_many, log, log_of_many
 from mltree.models.rates import GRID, Categories
 from mltree.system.arrays import Float64
-from mltree.system.process import in_blocks
+from mltree.system.process import map_blocks
 
 # The lnL of patterns as curves over the rate that they have, from a table of both.
 #
@@ -93,7 +93,7 @@ class Splines:
         """f64[L]: what all else is relative to."""
         self._bends = np.zeros_like(self._values)
         self._at_zero, self._powers = np.empty_like(self.peaks), np.empty_like(self.peaks)
-        in_blocks(self._prepare, self.peaks.size, BLOCK)
+        map_blocks(self._prepare, self.peaks.size, BLOCK)
 
     def spots(self, rates: Float64) -> Spots:
         """Of f64[K] rates."""
@@ -313,7 +313,7 @@ class RateProfiles:
             mixed = _Mixed.of(self._seen.along(spots, block), categories.weights)
             return mixed.lnl(self._counts[block])
 
-        lnl = self._base + sum(in_blocks(of_block, self._counts.size, BLOCK))
+        lnl = self._base + sum(map_blocks(of_block, self._counts.size, BLOCK))
         return lnl if self._left_out is None else lnl + self._expected(categories)[0]
 
     def expansion(self, categories: Categories) -> Expansion:
@@ -324,7 +324,7 @@ class RateProfiles:
             mixed = _Mixed.of(self._seen.along(spots, block), categories.weights)
             return mixed.sums(self._counts[block])
 
-        blocks = in_blocks(of_block, self._counts.size, BLOCK)
+        blocks = map_blocks(of_block, self._counts.size, BLOCK)
         sums = _Sums(*(sum(own[1:], own[0]) for own in zip(*blocks, strict=True)))
         lnl = self._base + sums.lnl
         if self._left_out is None:

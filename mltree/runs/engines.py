@@ -43,7 +43,7 @@ from mltree.program.reference import ReferenceEngine
 from mltree.runs.demand import APART_BYTES, Company, Demand, Rows, rows_of, shared_limits, slots_of
 from mltree.system.events import Busy, DeviceChosen, Emit, MemoryPlanned, Notice, ignore
 from mltree.system.process import threads
-from mltree.system.ranks import LONE, Ranks, turn
+from mltree.system.ranks import LONE, Ranks, local_rank
 from mltree.system.values import Value
 
 
@@ -134,7 +134,7 @@ class Placement(Value, kw_only=True):
         return Company(
             compiles=device.is_cpu and not is_built(device.handle, layout, workers),
             builders=builders(device, layout) if searches and not self.in_panels else 0,
-            ranks=turn()[1],
+            ranks=local_rank()[1],
         )
 
     def show(self, emit: Emit) -> None:

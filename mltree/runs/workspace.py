@@ -22,14 +22,14 @@ from mltree.system.errors import InputError
 from mltree.system.files import (
     DRAFT,
     draft_name,
-    harmless,
     naming,
     open_own,
     refuse_special,
+    sanitised,
     unusable,
     write_together,
 )
-from mltree.system.signals import before_leaving, no_longer, unbroken
+from mltree.system.signals import before_exit, cancel_before_exit, uninterrupted
 from mltree.system.values import Value
 
 # The log of a run, which is its lock as well: who holds the log has the prefix.
@@ -46,7 +46,7 @@ _BEGINNING = b"process "
 
 def _encoded(text: str) -> bytes:
     """What a terminal may be shown too."""
-    return harmless(text).encode(errors="backslashreplace")
+    return sanitised(text).encode(errors="backslashreplace")
 
 
 class RunLog:
@@ -89,7 +89,7 @@ class RunLog:
         Raises:
             InputError: it cannot be written.
         """
-        with unbroken():
+        with uninterrupted():
             if not append:
                 self._cut(0)
                 self._sign()
@@ -103,7 +103,7 @@ class RunLog:
         Raises:
             InputError: they cannot be written now; they are kept, and go out with the next.
         """
-        with unbroken():
+        with uninterrupted():
             self._pending += _encoded(text)
             while self._has_begun and self._pending:
                 with naming(self.path):
@@ -112,7 +112,7 @@ class RunLog:
 
     def close(self, last: str = "") -> None:
         """Let go of the file after a last line; what a run that never began wrote is taken back."""
-        with unbroken():
+        with uninterrupted():
             try:
                 if self._has_begun:
                     self.write(last)
@@ -273,14 +273,14 @@ class Outputs(Value):
         kinds = list(kinds)
         file = self._open_lock()
         release = partial(_release, file, self.path(LOCK))
-        before_leaving(release)
+        before_exit(release)
         try:
             for kind in kinds:
                 self._lock(file, kind)
             self._sweep(kinds)
             yield
         finally:
-            no_longer(release)
+            cancel_before_exit(release)
             release()
             os.close(file)
 
@@ -342,7 +342,7 @@ class Outputs(Value):
 
     def replace(self, texts: Mapping[str, str], stale: Iterable[str]) -> list[Path]:
         """Write files as `write` does, and delete those that are of no use beside them."""
-        with unbroken():
+        with uninterrupted():
             paths = self.write(texts)
             for kind in stale:
                 self.remove(kind)
@@ -519,7 +519,7 @@ class LineJournal(Generic[Key, Record]):
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         """Let go of the file; one that has nothing was for nothing."""
-        with unbroken():
+        with uninterrupted():
             if not (self.done or (self._is_old and os.fstat(self._file).st_size)):
                 with suppress(OSError):
                     self.path.unlink()
@@ -554,7 +554,7 @@ class LineJournal(Generic[Key, Record]):
     def _append(self, value: Any) -> None:
         body = json.dumps(value).encode()
         line = b"%08x %b\n" % (zlib.crc32(body), body)
-        with unbroken(), naming(self.path):
+        with uninterrupted(), naming(self.path):
             while line:
                 line = line[os.write(self._file, line) :]
 

@@ -24,7 +24,7 @@ from scipy.special import ndtr, ndtri
 from mltree.program.engine import Weights
 from mltree.supports.resampling import Resampling, share_error
 from mltree.system.arrays import Float64
-from mltree.system.process import in_advance, in_blocks
+from mltree.system.process import map_blocks, prefetched
 
 BLOCK = 1 << 12
 """Patterns whose differences are summed at a time, so that they take little memory."""
@@ -170,7 +170,7 @@ def weighted_tests(
         return found
 
     size = max(1, COMPARED // lnl.size)
-    several = np.sum(in_blocks(lagging, centred.shape[1], size), axis=0)
+    several = np.sum(map_blocks(lagging, centred.shape[1], size), axis=0)
     return _share(single, resampled), _share(several, resampled)
 
 
@@ -379,7 +379,7 @@ def tree_tests(
     for scale in scales:
         name, size = f"tree tests, scale {SCALES[scale]}", SCALES[scale]
         resampling = Resampling(weights, parts, seed, name, size, in_blocks=True)
-        for found in in_advance(resampled, resampling.batches(replicates)):
+        for found in prefetched(resampled, resampling.batches(replicates)):
             if "p-AU" in chosen:
                 multiscale.count(scale, found)
             if scale == WHOLE:

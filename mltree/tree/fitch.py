@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from mltree.data.alphabet import Alphabet
 from mltree.data.patterns import Patterns
 from mltree.system.arrays import Bool, Float64
-from mltree.system.process import in_blocks
+from mltree.system.process import map_blocks
 from mltree.system.values import Value
 from mltree.tree.topology import Tree
 
@@ -201,7 +201,7 @@ def _informative(groups: Sequence[Patterns]) -> InformativeSites:
     n_tips, n_patterns = codes.shape
     step = max(1, BLOCK // max(1, n_tips))
     work = partial(_of_block, codes, weights > 0, groups[0].alphabet)
-    blocks = in_blocks(work, n_patterns, step)
+    blocks = map_blocks(work, n_patterns, step)
     sets, states, chosen, constant = (
         np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True)
     )
@@ -284,7 +284,7 @@ def _packed(sets: NDArray[np.uint64], table: _Table, constant: Float64) -> Packe
     """The planes of sites that are sorted into words (see the module's first lines)."""
     widths = tuple(int((table.states > plane).sum()) for plane in range(int(table.states[0])))
     step = max(1, BLOCK // max(1, table.sites.size))
-    blocks = in_blocks(partial(_planes, sets, table, widths), len(sets), step)
+    blocks = map_blocks(partial(_planes, sets, table, widths), len(sets), step)
     tips = np.concatenate(blocks, axis=-1).astype(np.uint64)
     return PackedSites(tips, widths, table.weights, constant)
 
