@@ -19,7 +19,7 @@ DRAFT = ".partial"
 """Ending of a file that is being written."""
 
 TOKEN_BYTES = 8
-"""Random bytes in a draft's name: nobody can plant a link of that name, or have a file of it."""
+"""Random bytes in a draft's name, so that nobody can have a link or file of that name."""
 
 
 def is_there(path: str | Path) -> bool:

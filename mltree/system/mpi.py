@@ -181,14 +181,14 @@ class _Peers:
     """Peers of a transport, and when a message of each last arrived."""
 
     def __init__(self, rank: int, greetings: Sequence[Greeting]) -> None:
-        own, now = greetings[rank], time.monotonic()
+        greeting, now = greetings[rank], time.monotonic()
         self._last_seen = dict.fromkeys(range(1, len(greetings)) if rank == 0 else (0,), now)
         self.dead: set[int] = set()
         self._beat = self._looked = now
         self._visible = {
             n: greetings[n].process
             for n in self._last_seen
-            if greetings[n].host == own.host and _runs(greetings[n].process)
+            if greetings[n].host == greeting.host and _runs(greetings[n].process)
         }
         """Processes visible to this one: on its host, and not in a container of their own."""
 

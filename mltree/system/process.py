@@ -140,14 +140,14 @@ def _positive(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and int(text) else None
 
 
-def _quotas(root: Path, own: Path) -> Iterator[int]:
+def _quotas(root: Path, own_cgroup: Path) -> Iterator[int]:
     """Whole CPUs, at least one, that each cgroup of the process and those around it grant.
 
     Version 2 has ``cpu.max`` ("200000 100000", microseconds in a period), version 1 a file for each
     of the two numbers, below the folder of its controller.
     """
     try:
-        lines = own.read_text().splitlines()
+        lines = own_cgroup.read_text().splitlines()
     except OSError:
         return
     for line in lines:

@@ -177,15 +177,15 @@ class Coordinator(Ranks):
 
         Raises: InputError: versions, commands or numbers of ranks differ.
         """
-        own, *others = self._transport.greetings
+        first, *others = self._transport.greetings
         if self.size != launched:
             text = f"{launched} processes were launched, but MPI joins {self.size}"
             raise InputError(text, hint=STRANGE_HINT)
         for number, other in enumerate(others, 1):
-            if other.version != own.version:
+            if other.version != first.version:
                 text = f"rank {number} ({_process_text(other)}) is mltree {other.version}"
-                raise InputError(f"{text}, rank 0 is {own.version}")
-            if other.command != own.command:
+                raise InputError(f"{text}, rank 0 is {first.version}")
+            if other.command != first.command:
                 text = (
                     f"rank {number} ({_process_text(other)}) was given another command than rank 0"
                 )
@@ -236,18 +236,18 @@ class Coordinator(Ranks):
     ) -> list[Result]:
         """The answers to one task a rank, at most, in order."""
         number = next(self._numbers)
-        own, *others = tasks
+        own_task, *others = tasks
         for rank, task in enumerate(others, 1):
             self._transport.send(rank, MessageKind.ASK, (kept_as, number, task))
-        found = {0: answer(own)}
-        while len(found) < len(tasks):
+        answers = {0: answer(own_task)}
+        while len(answers) < len(tasks):
             rank, message = self._next()
             if message.kind == MessageKind.ANSWER and message.content[0] == number:
-                found[rank] = message.content[1]
-        return [found[rank] for rank in range(len(tasks))]
+                answers[rank] = message.content[1]
+        return [answers[rank] for rank in range(len(tasks))]
 
     def dismiss(self) -> None:
-        """End the peers, whatever they are doing."""
+        """End the peers, even while they work."""
         if self._is_open:
             self._is_open = False
             cancel_before_exit(self.dismiss)
@@ -474,17 +474,17 @@ class SocketTransport:
     def close(self) -> None:
         """Finish, and wait for every process that this one has started."""
         self.finish()
-        for own in self._sockets.values():
+        for peer in self._sockets.values():
             with suppress(OSError):
-                own.shutdown(socket.SHUT_RDWR)
+                peer.shutdown(socket.SHUT_RDWR)
         deadline = time.monotonic() + GRACE
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
             process.kill()  # inside a launch, say; no effect on one that has ended
             process.wait()
-        for own in self._sockets.values():
-            own.close()
+        for peer in self._sockets.values():
+            peer.close()
 
     def _receive(
         self, rank: int, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
@@ -512,17 +512,17 @@ def start_processes(count: int) -> SocketTransport:
 
     Raises: InputError: the processes cannot be started.
     """
-    own = Greeting.own()
+    greeting = Greeting.own()
     sockets: dict[int, socket.socket] = {}
     processes: list[subprocess.Popen[bytes]] = []
-    greetings = [own]
+    greetings = [greeting]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # which they inherit
     try:
         for rank in range(1, count):
             sockets[rank], peer_socket = socket.socketpair()
             with peer_socket:
                 processes.append(_started(peer_socket, rank, count))
-            greetings.append(own._replace(process=processes[-1].pid))
+            greetings.append(greeting._replace(process=processes[-1].pid))
     except OSError as error:
         SocketTransport(sockets, greetings, processes).close()
         raise InputError(

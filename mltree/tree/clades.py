@@ -46,12 +46,12 @@ class Clades(Value):
 
     @property
     def n_trees(self) -> int:
-        """How many, n."""
+        """Number of trees, n."""
         return len(self.order)
 
     @property
     def n_tips(self) -> int:
-        """T."""
+        """Number of taxa, T."""
         return len(self.taxa)
 
     @property
@@ -61,12 +61,12 @@ class Clades(Value):
 
     @property
     def is_inner(self) -> NDArray[np.bool_]:
-        """Whether two taxa or more are in a clade, and two or more outside of it, bool [C]."""
+        """Clades with two taxa or more inside, and two or more outside, bool [C]."""
         size = self.last - self.first
         return (size >= 2) & (size <= self.n_tips - 2)
 
     def part(self, start: int, stop: int) -> Clades:
-        """The trees from ``start`` up to ``stop``."""
+        """The trees from number ``start`` up to ``stop``."""
         begin, end = self.bounds[[start, stop]]
         return Clades(
             self.taxa,
@@ -79,7 +79,7 @@ class Clades(Value):
         )
 
     def only(self, chosen: NDArray[np.bool_]) -> Clades:
-        """These of the clades; bool [C]."""
+        """A copy with some of the clades.  ``chosen``: bool [C]."""
         return replace(
             self,
             tree=self.tree[chosen],
@@ -89,7 +89,7 @@ class Clades(Value):
         )
 
     def with_tips(self) -> Clades:
-        """The tips as clades of their own, behind the others of their tree."""
+        """A copy with tips as clades too, behind the others of their tree."""
         n_trees, n_tips = self.order.shape
         if n_tips == 1:
             return self  # all taxa are no clade
@@ -109,7 +109,7 @@ class Clades(Value):
 
     @classmethod
     def joined(cls, taxa: tuple[str, ...], pieces: Sequence[Clades]) -> Clades:
-        """The trees of several, one after another, whose taxa have the same numbers."""
+        """All trees of several Clades, one after another, whose taxa have the same numbers."""
         before = np.cumsum([0, *(piece.n_trees for piece in pieces[:-1])], dtype=np.int32)
         trees = [piece.tree + skip for piece, skip in zip(pieces, before, strict=True)]
         return cls(
@@ -273,20 +273,20 @@ class WrittenTree(Value, eq=False):
     lengths: Float64
     """float64 [N]: of the branch above each node; NaN where there is none."""
     labels: tuple[str, ...]
-    """N names of tips, and of inner nodes whatever is written there, often a support; or ''."""
+    """N names of tips and labels of inner nodes, often supports; empty without a label."""
 
     @property
     def n_nodes(self) -> int:
-        """N."""
+        """Number of nodes, N."""
         return len(self.parent)
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
         """The children of each node, in order."""
-        found: list[list[int]] = [[] for _ in range(self.n_nodes)]
+        below: list[list[int]] = [[] for _ in range(self.n_nodes)]
         for node, parent in enumerate(self.parent.tolist()[1:], 1):
-            found[parent].append(node)
-        return tuple(map(tuple, found))
+            below[parent].append(node)
+        return tuple(map(tuple, below))
 
     @cached_property
     def tips(self) -> tuple[int, ...]:
@@ -304,7 +304,7 @@ class WrittenTree(Value, eq=False):
 
     @cached_property
     def is_measured(self) -> bool:
-        """Whether the tree has branch lengths."""
+        """True for a tree with branch lengths."""
         return bool(np.isfinite(self.lengths[1:]).any())
 
     @cached_property
@@ -326,7 +326,7 @@ class WrittenTree(Value, eq=False):
         return values
 
     def ladderised(self) -> WrittenTree:
-        """The same tree with the smaller subtrees of every node first."""
+        """A copy with the smaller subtrees of every node first."""
         order: list[int] = []
         pending = [0]
         while pending:
@@ -341,7 +341,7 @@ class WrittenTree(Value, eq=False):
         return WrittenTree(parent, self.lengths[order], tuple(self.labels[n] for n in order))
 
     def newick(self) -> str:
-        """One line of Newick, with all of it: order, labels, the values of the lengths."""
+        """The tree as one line of Newick, with order, labels and lengths."""
         parts: list[str] = []
         pending: list[int | str] = [";", 0]
         while pending:
@@ -414,7 +414,7 @@ def _ete3_node() -> Any:
 
 
 class _BarePackage:
-    """While active, a package whose submodules can be imported but whose __init__ does not run."""
+    """Context in which a package's submodules can be imported without running its __init__."""
 
     def __init__(self, name: str) -> None:
         self.name = name

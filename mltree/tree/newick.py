@@ -586,15 +586,15 @@ def write_newick(
         return ":" + written.format(all_lengths[edges[half]])
 
     def in_order(*halves: int) -> list[int]:
-        found: list[int] = []
+        branches: list[int] = []
         ahead = [twin[half] for half in halves]
         while ahead:
             half = ahead.pop()
             if vanishes(half):
                 ahead += [twin[beside] for beside in siblings(half)]
             else:
-                found.append(half)
-        return sorted(found, key=first_tip.__getitem__)
+                branches.append(half)
+        return sorted(branches, key=first_tip.__getitem__)
 
     def vanishes(half: int) -> bool:
         edge = edges[half]
@@ -618,7 +618,7 @@ def write_newick(
 
 
 def _first_tips(tree: Tree, twin: Sequence[int]) -> list[int]:
-    """For every half-edge that faces tip 0, the lowest tip behind it."""
+    """The lowest tip behind every half-edge that faces tip 0."""
     first = [half // 3 for half in range(len(twin))]
     met: list[tuple[int, int, int]] = []
     ahead = [twin[0]]
@@ -634,7 +634,7 @@ def _first_tips(tree: Tree, twin: Sequence[int]) -> list[int]:
 
 
 def _separated(halves: list[int]) -> list[int | str]:
-    """Half-edges with commas between them, last first, as a stack wants them."""
+    """Half-edges with commas between them, last first, as a stack takes them."""
     items: list[int | str] = []
     for half in reversed(halves):
         items += [half, ","]
@@ -642,14 +642,14 @@ def _separated(halves: list[int]) -> list[int | str]:
 
 
 def quoted(name: str) -> str:
-    """A name as Newick writes it: in single quotes where it holds a special character."""
+    """The name as Newick writes it: in single quotes where it holds a special character."""
     if name and not _NEEDS_QUOTES.search(name):
         return name
     return "'" + name.replace("'", "''") + "'"
 
 
 def branch(length: float) -> str:
-    """All of a length's digits, without an exponent; nothing where there is none (NaN)."""
+    """A colon and all digits of a length, without an exponent; empty for NaN."""
     return "" if math.isnan(length) else ":" + np.format_float_positional(length, trim="-")
 
 
@@ -676,12 +676,12 @@ _PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)
 
 
 def is_nexus(text: str) -> bool:
-    """Whether a text is NEXUS."""
+    """True for a NEXUS text."""
     return text.lstrip()[:6].upper() == "#NEXUS"
 
 
 def newick_of(text: str, file: str | None) -> str:
-    """The trees of a NEXUS file as Newick, every one in its line.
+    """The trees of a NEXUS file as Newick, each on the line where it stands in the file.
 
     Raises:
         InputError: there is none, or trees count differently ([&W ...]).
@@ -692,7 +692,7 @@ def newick_of(text: str, file: str | None) -> str:
     weights: set[str] = set()
     is_inside = has_tree = False
     for command in _commands(text):
-        words = _COMMENT.sub(lambda found: found[1] or "", command).strip()
+        words = _COMMENT.sub(lambda match: match[1] or "", command).strip()
         keyword = words.split(None, 1)[0].upper() if words else ""
         if keyword == "BEGIN":
             block = "".join(words.upper().split()[1:2])
@@ -703,10 +703,10 @@ def newick_of(text: str, file: str | None) -> str:
             is_inside = False
         elif is_inside and keyword == "TRANSLATE":
             names |= dict(_PAIR.findall(words[len(keyword) :]))
-        elif is_inside and (found := _TREE.match(words)):
+        elif is_inside and (head := _TREE.match(words)):
             weights.update(weight.strip() for weight in _WEIGHT.findall(command))
             lead = command[: len(command) - len(command.lstrip())].count("\n")
-            tree = _renamed(words[found.end() :].strip(), names)
+            tree = _renamed(words[head.end() :].strip(), names)
             missing = command.count("\n") - lead - tree.count("\n")
             has_tree = True
             parts.append("\n" * lead + tree + ";" + "\n" * missing)
@@ -723,20 +723,20 @@ def newick_of(text: str, file: str | None) -> str:
 
 
 def _numbered(labels: str) -> dict[str, str]:
-    """The taxa by the numbers that stand for them in trees, unless that is a taxon's name."""
+    """Taxa by the numbers that stand for them in trees, unless a taxon has such a name."""
     taxa = _TAXON.findall(labels)
     numbers = ((str(number), taxon) for number, taxon in enumerate(taxa, 1))
     return {number: taxon for number, taxon in numbers if number not in taxa}
 
 
 def nexus_trees(trees: Sequence[str]) -> str:
-    """A NEXUS file of trees, each in Newick."""
+    """A NEXUS file of trees that are written in Newick."""
     lines = [f"  TREE tree_{number} = {tree}" for number, tree in enumerate(trees, 1)]
     return "\n".join(["#NEXUS", "BEGIN TREES;", *lines, "END;", ""])
 
 
 def _commands(text: str) -> Iterator[str]:
-    """The text between semicolons that count, and what is left at the end."""
+    """The commands of a text between semicolons, and the rest at its end."""
     parts: list[str] = []
     for piece in _COMMAND_PIECE.findall(text.lstrip()[len("#NEXUS") :]):
         if piece == ";":
@@ -748,11 +748,11 @@ def _commands(text: str) -> Iterator[str]:
 
 
 def _renamed(newick: str, names: dict[str, str]) -> str:
-    """A tree whose tips have the names that their keys stand for."""
+    """A Newick tree with its tips renamed by the table."""
 
-    def rename(found: re.Match[str]) -> str:
-        if found["name"] is None:
-            return found[0]
-        return found["before"] + names.get(found["name"], found["name"])
+    def rename(label: re.Match[str]) -> str:
+        if label["name"] is None:
+            return label[0]
+        return label["before"] + names.get(label["name"], label["name"])
 
     return _LABEL.sub(rename, newick)
