@@ -1,4 +1,4 @@
-"""What to know about an alignment before spending hours on it: facts only, nothing printed."""
+"""Facts about an alignment before a search, without printing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns, identical_taxa
 from mltree.system.events import AlignmentSummary, Suspicion
 
-# Whether each sequence has the alignment's composition: the χ² test that IQ-TREE makes.
+# The χ² test of IQ-TREE: does each sequence have the composition of the alignment?
 #
 #     χ² = Σ_s (n[s] - n f[s])² / (n f[s]),   n = Σ_s n[s]
 #
@@ -23,7 +23,7 @@ from mltree.system.events import AlignmentSummary, Suspicion
 
 
 def composition_p_values(patterns: Patterns) -> NDArray[np.float64]:
-    """f64 [T]: how likely a χ² as large is, were a sequence drawn from the whole; 1 without any."""
+    """f64 [T]: P(χ² as large) if a sequence came from the whole; 1 for empty ones."""
     counts = _state_counts(patterns)
     counts = counts[:, counts.sum(axis=0) > 0]
     freedom = counts.shape[1] - 1
@@ -115,7 +115,7 @@ def _ambiguous_share(patterns: Patterns) -> float:
 
 
 def _invariant(patterns: Patterns) -> NDArray[np.bool_]:
-    """Whether (bool [L]) the union of the tips' states, gaps left out, is a single state."""
+    """Patterns, bool [L], whose tips have one and the same state but for gaps."""
     masks = patterns.alphabet.state_masks.copy()
     masks[patterns.alphabet.gap_code] = 0
     union = np.zeros(patterns.n_patterns, np.uint64)
@@ -125,7 +125,7 @@ def _invariant(patterns: Patterns) -> NDArray[np.bool_]:
 
 
 def _informative(patterns: Patterns) -> NDArray[np.bool_]:
-    """Whether (bool [L]) two or more states have two or more tips each."""
+    """Patterns, bool [L], with two or more states that two or more tips have each."""
     repeated = np.zeros(patterns.n_patterns, np.int64)
     for code in patterns.alphabet.certain_codes:
         repeated += np.count_nonzero(patterns.codes == code, axis=0) > 1
@@ -156,12 +156,12 @@ def _suspicions(alignment: Alignment) -> tuple[Suspicion, ...]:
     reasons = dict(_SUSPICIOUS.get("DNA" if of_nucleotides else alignment.alphabet.name, {}))
     if of_nucleotides and not _occurs(alignment, "T"):
         reasons.pop("U")
-    found = [_suspicion(alignment, character, reason) for character, reason in reasons.items()]
-    return tuple(suspicion for suspicion in (_match(alignment), *found) if suspicion)
+    suspicions = [_suspicion(alignment, character, reason) for character, reason in reasons.items()]
+    return tuple(suspicion for suspicion in (_match(alignment), *suspicions) if suspicion)
 
 
 def _match(alignment: Alignment) -> Suspicion | None:
-    """The dots that were replaced."""
+    """The dots that were replaced by the first sequence's characters."""
     dots = alignment.dots
     if dots is None:
         return None

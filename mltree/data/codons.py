@@ -25,21 +25,21 @@ from mltree.system.errors import InputError
 # codons. Where a codon may be either (27, 28, 31), it stands for the amino acid.
 
 STOP = "*"
-"""What stands for no amino acid."""
+"""Character in place of an amino acid for a stop codon."""
 
 
 class GeneticCode(NamedTuple):
-    """What codons mean."""
+    """Genetic code: the amino acid of every codon."""
 
     number: int
-    """NCBI's."""
+    """NCBI's number."""
     name: str
     amino_acids: Mapping[str, str]
     """The amino acid of each of the 64 codons, or `STOP`; codons in the order AAA, AAC, ... TTT."""
 
     @property
     def codons(self) -> tuple[str, ...]:
-        """Those that are no stop codons, in their order."""
+        """Codons that are no stop codons, in order."""
         return tuple(codon for codon, acid in self.amino_acids.items() if acid != STOP)
 
 
@@ -55,8 +55,8 @@ _STANDARD = dict(
 
 def _code(number: int, name: str, changes: str = "") -> GeneticCode:
     """The standard code with changes such as ``TGA=W``."""
-    own = _STANDARD | dict(change.split("=") for change in changes.split())
-    return GeneticCode(number, name, dict(sorted(own.items())))
+    amino_acids = _STANDARD | dict(change.split("=") for change in changes.split())
+    return GeneticCode(number, name, dict(sorted(amino_acids.items())))
 
 
 STANDARD = _code(1, "standard")
@@ -93,13 +93,13 @@ GENETIC_CODES = {
         _code(33, "cephalodiscidae mitochondrial", "AGA=S AGG=K TAA=Y TGA=W"),
     )
 }
-"""By their numbers; 7, 8 and 17 to 20 are not in use."""
+"""Genetic codes by number; 7, 8 and 17 to 20 are not in use."""
 
 _BLANKS = re.compile(r"[ _-]+")
 
 
 def genetic_code(text: str) -> GeneticCode:
-    """The code of a number, or of a name or the beginning of just one name; "" is the standard.
+    """The code with a number, a name or the unique beginning of a name; "" is the standard.
 
     Raises: InputError where there is none, or several begin so.
     """
@@ -107,16 +107,16 @@ def genetic_code(text: str) -> GeneticCode:
     if not word:
         return STANDARD
     if word.isdecimal():
-        found = [GENETIC_CODES[int(word)]] if int(word[:9]) in GENETIC_CODES else []
+        matches = [GENETIC_CODES[int(word)]] if int(word[:9]) in GENETIC_CODES else []
     else:
-        found = [code for code in GENETIC_CODES.values() if code.name.startswith(word)]
-        found = [code for code in found if code.name == word] or found
-    if len(found) == 1:
-        return found[0]
+        matches = [code for code in GENETIC_CODES.values() if code.name.startswith(word)]
+        matches = [code for code in matches if code.name == word] or matches
+    if len(matches) == 1:
+        return matches[0]
     raise InputError(
-        f"{text!r} is no genetic code" if not found else f"several genetic codes begin {text!r}",
+        f"{text!r} is no genetic code" if not matches else f"several genetic codes begin {text!r}",
         hint="NCBI's, by number or name: "
-        + ", ".join(f"{code.number} {code.name}" for code in found or GENETIC_CODES.values()),
+        + ", ".join(f"{code.number} {code.name}" for code in matches or GENETIC_CODES.values()),
     )
 
 
@@ -125,7 +125,7 @@ CODES_STEP = 32
 
 _GAP = "---"
 _TRIPLETS = 1 << 12
-"""Of sets of nucleotides, four bits each."""
+"""Number of triplets of nucleotide sets, four bits each."""
 
 _NAME = re.compile(r"CODON(?::(.*)|[0-9]*)")
 
@@ -155,8 +155,10 @@ class CodonAlphabet(Alphabet, eq=False):
         every = _sets(self.genetic_code.number)
         occur: set[int] = set()
         for block in blocks:
-            found = np.bincount(_triplets(block[:, : block.shape[1] // 3 * 3]).ravel()).nonzero()[0]
-            occur.update(every[found[found < _TRIPLETS]].tolist())
+            occurring = np.bincount(
+                _triplets(block[:, : block.shape[1] // 3 * 3]).ravel()
+            ).nonzero()[0]
+            occur.update(every[occurring[occurring < _TRIPLETS]].tolist())
         known = {0, *self.state_masks[: self.n_states].tolist(), int(self.state_masks[-1])}
         several = tuple(sorted(occur - known))
         most = UNKNOWN - self.n_states - 1
@@ -185,13 +187,13 @@ def codons_named(word: str) -> CodonAlphabet | None:
 
 
 def codon_alphabet(number: int = STANDARD.number) -> CodonAlphabet:
-    """The alphabet of a genetic code, without ambiguous triplets: the same one at every call."""
+    """The alphabet of a genetic code, without ambiguous triplets; the same object at every call."""
     return _alphabet(number, ())
 
 
 @cache
 def _alphabet(number: int, several: tuple[int, ...]) -> CodonAlphabet:
-    """With ambiguous triplets, each the bits of its states."""
+    """The alphabet with ambiguous triplets, each given as bits of its states."""
     code = genetic_code(str(number))
     states = code.codons
     symbols = [*states, *(_symbol(mask, number) for mask in several)]
@@ -214,7 +216,7 @@ def _alphabet(number: int, several: tuple[int, ...]) -> CodonAlphabet:
 
 
 def refuse_broken(alphabet: Alphabet, characters: int, what: str, path: str) -> None:
-    """Make sure that so many characters are whole codons, if they are to be codons.
+    """Check that a number of characters makes whole codons, for a codon alphabet.
 
     Raises: InputError saying what they are of.
     """
@@ -252,7 +254,7 @@ def _bases(mask: int) -> str:
 
 
 def _symbol(mask: int, number: int) -> str:
-    """A triplet that may be all codons of a set, with N where nothing else makes a difference.
+    """A triplet that may be all codons of a set, with N where every nucleotide fits.
 
     So TAN is TAN, though TAY means the same where TAA and TAG are stop codons.
     """

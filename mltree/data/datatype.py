@@ -1,4 +1,4 @@
-"""The data type of an alignment: what its characters tell.
+"""Detection of the data type of an alignment from its characters.
 
 More digits than letters are binary or multistate characters (`morphology`). Of letters, fifteen
 mean something in both DNA and proteins. So the letters of every column, each counted once (copies
@@ -58,7 +58,7 @@ _CHUNK = 1 << 18
 """Characters that are counted in one step: quick for many short parts, little memory for one."""
 
 PLAIN_SHARE = 0.9
-"""Share of ACGTU among the letters above which nobody takes data for protein."""
+"""Share of ACGTU among the letters above which data are not protein."""
 
 
 def _log_shares(*groups: tuple[str, float]) -> NDArray[np.float64]:
@@ -85,16 +85,17 @@ _PROTEINS = (
     (0.0, _log_shares(*_AMINO_ACIDS.items())),
     (-2 * SURE, _log_shares(*(aa for aa in _AMINO_ACIDS.items() if aa[0] not in "EFILPQ"))),
 )
-"""The same: usual; odder still, without the letters that nucleotide data lack."""
+"""ln prior and ln shares of protein data: usual; unusual, without the letters that nucleotide data
+lack."""
 
 
 class Letters(Value, eq=False):
-    """How often each character occurs, and what that tells."""
+    """Counts of characters, and the data type that they suggest."""
 
     counts: NDArray[np.int64]
-    """i64 [256]: how many there are of each byte."""
+    """i64 [256]: number of each byte."""
     columns: NDArray[np.int64]
-    """i64 [26]: in how many columns each letter occurs."""
+    """i64 [26]: number of columns in which each letter occurs."""
 
     @classmethod
     def of(cls, characters: NDArray[np.uint8]) -> Letters:
@@ -122,7 +123,7 @@ class Letters(Value, eq=False):
 
     @property
     def odds(self) -> float:
-        """Log (natural) of how much likelier nucleotides make the letters than proteins do."""
+        """Natural log of the likelihood ratio of nucleotides and proteins."""
         nucleotides = max(prior + float(self.columns @ shares) for prior, shares in _NUCLEOTIDES)
         proteins = max(prior + float(self.columns @ shares) for prior, shares in _PROTEINS)
         return nucleotides - proteins
@@ -135,7 +136,7 @@ class Letters(Value, eq=False):
 
     @property
     def looks_like(self) -> Alphabet:
-        """By digits or by letters; where the odds say little, the one that has all the letters."""
+        """The alphabet by digits or letters; with small odds, the only one that has all letters."""
         if self.is_coded:
             return states_in(self.counts)
         odds = self.odds
@@ -145,23 +146,23 @@ class Letters(Value, eq=False):
 
     @property
     def looks_like_nucleotides(self) -> bool:
-        """Whether these may be nucleotides, perhaps with typing errors."""
+        """True where the letters may be nucleotides, perhaps with typing errors."""
         return self.fits(DNA) or self.looks_like is DNA
 
     @property
     def is_coded(self) -> bool:
-        """Whether these are binary or multistate characters, which have digits for states."""
+        """True for binary or multistate characters, which have digits for states."""
         return is_coded(self.counts)
 
     def fits(self, alphabet: Alphabet) -> bool:
-        """Whether every letter belongs to the alphabet; a ``*`` or a digit tells nothing."""
+        """True where every letter belongs to the alphabet; ``*`` and digits are not counted."""
         known = alphabet.code_of[ord("A") : ord("Z") + 1] != UNKNOWN
         return bool(known[self.columns > 0].all())
 
     def alphabet(self, wanted: Alphabet | None) -> Alphabet:
-        """What the data are, as the model wants them where they can be that.
+        """The alphabet of the data: ``wanted``, the model's, where the data allow it.
 
-        Data of plain nucleotides are never proteins, though the letters would do.
+        Data of plain nucleotides are never proteins, though all their letters are amino acids too.
         """
         if wanted is not None and self.is_coded:
             is_sequence = wanted in (DNA, PROTEIN) or wanted.width > 1
@@ -178,17 +179,17 @@ class Letters(Value, eq=False):
 
     @property
     def sure(self) -> bool:
-        """Whether the odds leave no doubt."""
+        """True where the odds leave no doubt."""
         return self.is_coded or abs(self.odds) >= 2 * SURE
 
     @property
     def doubtful(self) -> bool:
-        """Whether both data types are possible and the odds say little."""
+        """True where both data types are possible and the odds say little."""
         both = self.fits(DNA) and self.fits(PROTEIN) and self.share("ACGTU") < PLAIN_SHARE
         return both and bool(self.columns[_TELLING].any()) and not self.sure
 
     def seen(self, alphabet: Alphabet) -> str:
-        """What speaks for the alphabet: ``98.1% ACGT, 31 ambiguity codes``."""
+        """Evidence for the alphabet: ``98.1% ACGT, 31 ambiguity codes``."""
         if isinstance(alphabet, codons.CodonAlphabet):
             return f"{self.seen(DNA)}, {alphabet.genetic_code.name} code"
         if alphabet in (UNPHASED, PHASED):
@@ -233,8 +234,8 @@ def alphabet_named(datatype: str, characters: NDArray[np.uint8] | None = None) -
 
 
 def named_alphabet(name: str) -> Alphabet | None:
-    """The alphabet with a name in capitals, of those that are not nucleotides' nor proteins'."""
-    return next((found for named in _NAMED if (found := named(name)) is not None), None)
+    """The alphabet with a name in capitals, other than DNA and proteins; None if unknown."""
+    return next((alphabet for named in _NAMED if (alphabet := named(name)) is not None), None)
 
 
 _ALPHABETS = {
@@ -242,10 +243,10 @@ _ALPHABETS = {
     **dict.fromkeys(("AA", "PROTEIN"), PROTEIN),
     "BINARY": BINARY,
 }
-"""By the words that have no number in them."""
+"""Alphabets by words without a number."""
 
 _NAMED = (characters_named, codons.codons_named, genotypes_named)
-"""Where to look up the others; one that is added needs no more, if it names its alphabets."""
+"""Functions that find other alphabets by name."""
 
 _MULTISTATE = ("MULTI", "MULTISTATE", "MORPH", "STANDARD")
-"""Words for as many states as there are: IQ-TREE's, and that of NEXUS."""
+"""Words for multistate characters with any number of states: IQ-TREE's, and NEXUS's."""

@@ -36,23 +36,24 @@ class Part(Value):
 
     name: str
     runs: tuple[range, ...]
-    """Its sites, from 0, in the order of the file; a stop of `LAST` is the alignment's end."""
+    """Runs of the part's sites, from 0, in the order of the file; a stop of `LAST` is the last
+    site."""
     datatype: str | None = None
-    """The word that the file has for it: ``"DNA"``, ``"AA"``, ``"BIN"``."""
+    """The data type in the file: ``"DNA"``, ``"AA"``, ``"BIN"``."""
     model: str | None = None
-    """The model's string; None where the file leaves it open, terms alone where those are told."""
+    """The model's string; None where the file leaves it open; may be terms alone."""
     scaler: float | None = None
-    """Its branch lengths are the tree's times this (``+BU{...}``)."""
+    """Factor on the tree's branch lengths in this part (``+BU{...}``)."""
     tree_length: float | None = None
-    """The length of its tree, which tells the scaler where all parts have one (IQ-TREE)."""
+    """Length of the part's tree, which gives the scaler where all parts have one (IQ-TREE)."""
     file: str | None = None
-    """The alignment that its sites are of; None: the one that all are of."""
+    """The part's alignment file; None for the alignment of all parts."""
     line: int = 0
-    """Where the partition file names it, from 1."""
+    """Line in the partition file, from 1."""
 
     @property
     def n_sites(self) -> int:
-        """Sites; meaningless where a run is open."""
+        """Number of sites; meaningless while a run is open."""
         return sum(map(len, self.runs))
 
     @property
@@ -68,11 +69,10 @@ class Scheme:
     path: str
     parts: tuple[Part, ...]
     covers: bool
-    """Whether every site has to be in a part, as RAxML wants it; in NEXUS the others are left
-    out."""
+    """True where every site must be in a part, as in RAxML; NEXUS may leave sites out."""
 
     def __post_init__(self) -> None:
-        """Refuse names that are no names, or that two parts have."""
+        """Refuse names that are unusable, or that two parts have."""
         seen: dict[str, Part] = {}
         for part in self.parts:
             if not part.name or not part.name.isprintable() or set(part.name) & set(",=;"):
@@ -91,7 +91,7 @@ class Scheme:
 
 @contextmanager
 def at_line(path: str, line: int, hint: str) -> Iterator[None]:
-    """A ValueError is an InputError at a line of a partition file."""
+    """Turn a ValueError into an InputError at a line of a partition file."""
     try:
         yield
     except ValueError as error:
@@ -145,7 +145,7 @@ def _format_run(run: range) -> str:
 
 
 def runs_of(sites: NDArray[np.int64]) -> tuple[range, ...]:
-    """Few runs that hold some sites, i64 [n] rising; a stride takes three sites or more."""
+    """Few runs that cover some sites, i64 [n] rising; a stride takes three sites or more."""
     steps = np.diff(sites)
     turns = [*(np.flatnonzero(np.diff(steps)) + 1), len(steps)]
     values, runs, place = sites.tolist(), [], 0
@@ -161,9 +161,9 @@ def runs_of(sites: NDArray[np.int64]) -> tuple[range, ...]:
 
 
 def fit(scheme: Scheme, n_sites: Mapping[str | None, int]) -> tuple[Scheme, tuple[str, ...]]:
-    """The scheme with its open runs ended, and a notice of whatever sites it leaves out.
+    """The scheme with open runs ended, and a notice about sites left out.
 
-    ``n_sites``: sites of every file that parts are of.
+    ``n_sites``: number of sites of every file.
 
     Raises:
         InputError: a part has no sites or goes beyond the end, parts overlap, or sites that have

@@ -53,7 +53,7 @@ def write_alignment(
 
 
 def format_of(path: str) -> str:
-    """The format that a path's ending stands for, whatever it is compressed with.
+    """The format for a path's ending, compression aside.
 
     Raises:
         InputError: it stands for none.
@@ -145,4 +145,4 @@ FORMATS: dict[str, Callable[[Rows, Alphabet], Iterator[bytes]]] = {
     "fasta": _fasta,
     "nexus": _nexus,
 }
-"""By name. ``phylip`` is relaxed and sequential: names of any length, a line a taxon."""
+"""Writers by name. ``phylip`` is relaxed and sequential: names of any length, a line a taxon."""

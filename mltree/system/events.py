@@ -1,8 +1,8 @@
 """Events of a run, as data: analyses and the search emit them, the report shows them.
 
 Every event is a frozen dataclass of plain values, so that the same stream is a log, a progress
-display or JSON lines. Nothing here knows how, when or where an event is shown: whoever receives
-it adds the time. lnL are natural logs.
+display or JSON lines. Nothing here knows how, when or where an event is shown: its
+receiver adds the time. lnL are natural logs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Unsaved(Event):
     content: str
 
 
-# Events of a run as a whole: what it is made of, what it takes, and how it ends.
+# Events of a run as a whole.
 
 
 class RunStarted(Event):
@@ -216,7 +216,7 @@ class EnginesCompared(Event):
     """Scores of all engines, the reference first."""
 
 
-# What is said of alignments: read, checked, written, and their parts.
+# Alignments and their parts: read, checked, written.
 
 
 class Suspicion(Value):
@@ -338,7 +338,7 @@ class AlignmentChecked(Event):
     """Memory of a search with the default settings; None where no device would take any."""
 
 
-# What happens when models are chosen.
+# Model choice.
 
 
 class CandidatesScored(Event):
@@ -397,7 +397,7 @@ class PartsMerged(Event):
     """Value of the criterion for the whole scheme."""
 
 
-# Events of a search, from its starting trees to its best.
+# Search.
 
 
 class SearchPlanned(Event):
@@ -528,7 +528,7 @@ class TreeScored(Event):
     lnl: float
 
 
-# What is said of files of trees: supports, consensus, distances, replicates and tests.
+# Trees: supports, consensus, distances, replicates and tests; loci.
 
 
 class TreesLoaded(Event):

@@ -168,8 +168,6 @@ class InformativeSites(NamedTuple):
         """The packed sites under R rows that weigh one range of patterns each; tips are [F, R, T].
 
         ``range_of_row``: intp [R].  ``ends``: of the ranges, which lie one after the other.
-
-        ``ends``: of the ranges, which lie one after the other.
         """
         starts = np.concatenate([[0], ends[:-1]])
         first, last = (np.searchsorted(self.pattern, of)[range_of_row] for of in (starts, ends))

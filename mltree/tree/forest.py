@@ -122,8 +122,6 @@ class Forest:
         """int32[n]: half-edge of each tree's tip with the least distance to its farthest tip.
 
         The first of several, independent of the numbering of inner nodes.
-
-        The first of several, whatever the numbering of the inner nodes.
         """
         levels = np.split(self.levels()[self.twin[self.tips]], np.cumsum(self.n_tips)[:-1])
         tip = np.array([of_tree.argmin() for of_tree in levels], np.int32)
@@ -206,8 +204,6 @@ class Forest:
 
         Equal for equal sets, in any tree; the sum of two disjoint sets' hashes is that of their
         union.
-
-        Equal for equal sets, in any tree; of two sets without a common tip the sum is that of both.
         """
         one, other = self.behind
         key = self._tip_keys()

@@ -182,9 +182,6 @@ def compatible(edges: Int32) -> NDArray[np.bool_]:
 
     A move is left out where it touches an edge twice, because its target is adjacent then, or an
     edge that a move before it has touched.
-
-    A move is left out where it touches an edge twice, for its target is adjacent then, or one that
-    a move before it has touched. Edges of several trees have numbers of their own.
     """
     in_order = np.sort(edges, axis=1)
     left = np.flatnonzero((in_order[:, 1:] != in_order[:, :-1]).all(axis=1))
@@ -223,9 +220,6 @@ def rewire(twin: Int32, edge: Int32, prunes: Int32, targets: Int32) -> Links:
 
     The caller makes sure that no target is inside its subtree, or looks for circles afterwards.
     Returns: the links before.
-
-    The caller makes sure that no target is inside its subtree, or looks for circles afterwards.
-    Returns: what was there before.
     """
     first, second = siblings(prunes)
     left, right, far = twin[first], twin[second], twin[targets]

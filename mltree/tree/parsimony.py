@@ -210,9 +210,6 @@ class Growth:
 
         The first words tell most edges from the best: their cost there exceeds already the whole
         cost of the edge that is best there.
-
-        The first words tell most edges from the best: what they cost there is more already than
-        the edge costs in all that is best there.
         """
         sets, sites = self.edge_sets[:, :, : self.n_edges], self.sites
         n_words = sites.widths[0]
@@ -385,9 +382,6 @@ class Grove(Protocol):
 
         Targets with the largest gain, then the nearest, then the first half-edge. ``cuts``
         f64[prunes]: a walk ends where the subtree would cost more than here by more than this.
-
-        The most gain, then the nearest, then the first half-edge. ``cuts`` f64[prunes]: a walk ends
-        where the subtree would cost more than here by more than this.
         """
 
 

@@ -57,9 +57,6 @@ def parsimony_trees(
     Where SPR leads to a tree that another start has reached, as happens on small data, the tree by
     addition is the start: two equal starts gain nothing.
 
-    Where SPR leads to a tree that is there already, as it does on small data, the tree by addition
-    is the start: the same place twice is no insurance.
-
     patterns  or ``pack_sites`` of them, to pack once for several calls
     Returns: trees with all branches of :data:`DEFAULT_LENGTH`; the same for the same state of rng.
     """
@@ -158,9 +155,6 @@ def reweighted_trees(
     :func:`parsimony_trees` with short walks: long walks improve the score by 0.03 %, for half of
     the time (218 taxa).
 
-    As :func:`parsimony_trees`, but that walks stay near: going far brings 0.03 % of the score, for
-    half of the time (218 taxa).
-
     improved  by SPR; otherwise as stepwise addition leaves them
     """
     size = trees_at_once(sites.n_tips, sites.set_bytes, engine)
@@ -185,9 +179,6 @@ def improve(
 
     Lengths stay with the edges' ids, because they mean nothing to parsimony. Where sites have rows
     of weights, every tree is improved under its row.
-
-    Lengths stay with the edges' ids, for they mean nothing to parsimony. Where sites have rows of
-    weights, every tree is improved under its own.
     """
     scores = [
         _improve(trees[some], sites, cuts, engine)
@@ -279,8 +270,6 @@ class _Rounds:
         """Make moves of trees ``number``; take them back in trees that are no better.
 
         Returns: bool[trees], those whose scores fell.
-
-        Returns: which trees' scores fell, bool[trees].
         """
         forest = self.forest
         links = rewire(forest.twin, forest.edge, prune, target)

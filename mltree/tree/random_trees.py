@@ -38,9 +38,6 @@ def yule_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree
 
     Each of k lineages splits at the same rate: the next split comes after an exponential time of
     mean 1/k, in a random lineage. Lengths are scaled to the mean ``mean_length``.
-
-    Each of k lineages splits as often, so that the next split is an exponential time of mean 1/k
-    away, and whose it is, is chance. Lengths are scaled to the mean that is asked for.
     """
     ends: list[tuple[int, int]] = []
     lengths: list[float] = []
