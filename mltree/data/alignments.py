@@ -369,10 +369,8 @@ def _character_hint(byte: int, characters: NDArray[np.uint8], alphabet: Alphabet
     return f"characters for unknown states are {' '.join(gaps)}"
 
 
-# Reading an alignment of one data type, compressed or not, whatever its name ends in.
-#
-# What is refused, each with one InputError: what sequences.py refuses; fewer than four taxa;
-# characters that the data type does not have.
+# Alignments of one data type. Refused beyond what files of sequences are refused for: fewer than
+# four taxa, and characters that the data type does not have.
 
 
 class Alignment(Value, eq=False):

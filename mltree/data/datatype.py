@@ -1,6 +1,6 @@
 """Detection of the data type of an alignment from its characters.
 
-More digits than letters are binary or multistate characters (`morphology`). Of letters, fifteen
+More digits than letters are binary or multistate characters. Of letters, fifteen
 mean something in both DNA and proteins. So the letters of every column, each counted once (copies
 of an ancestor's letter are no new evidence), are held against the shares that they have in several
 kinds of nucleotide and protein data. The data type is the one with the kind that makes them

@@ -95,7 +95,7 @@ class Splines:
         self._at_zero, self._powers = np.empty_like(self.peaks), np.empty_like(self.peaks)
         map_blocks(self._prepare, self.peaks.size, BLOCK)
 
-    def spots(self, rates: Float64) -> SplineWeights:
+    def row_weights(self, rates: Float64) -> SplineWeights:
         """The places of f64[K] rates."""
         places = self._places
         at = np.array([math.log(rate) if rate > 0 else -np.inf for rate in rates.tolist()])
@@ -120,19 +120,19 @@ class Splines:
             below,
         )
 
-    def along(self, spots: SplineWeights, block: slice) -> Along:
+    def along(self, row_weights: SplineWeights, block: slice) -> Along:
         """The curves of a block of patterns."""
-        low, high = spots.low, spots.low + 1
+        low, high = row_weights.low, row_weights.low + 1
         first, second = self._values[low, block], self._values[high, block]
         bends = self._bends[low, block], self._bends[high, block]
-        logs = _mixed(spots.value, [first, second, *bends])
+        logs = _mixed(row_weights.value, [first, second, *bends])
         logs -= self.peaks[block]
         second -= first
-        slopes = _mixed(spots.slope, [second, *bends])
-        if spots.beyond.any():
-            logs += spots.beyond * slopes
-        curves = Along(logs, slopes, _mixed(spots.bend, bends))
-        for k, away in spots.below:
+        slopes = _mixed(row_weights.slope, [second, *bends])
+        if row_weights.beyond.any():
+            logs += row_weights.beyond * slopes
+        curves = Along(logs, slopes, _mixed(row_weights.bend, bends))
+        for k, away in row_weights.below:
             rows = self._at_rest(block) if away == -np.inf else self._below(away, block)
             for every, row in zip(curves, rows, strict=True):
                 every[k] = row
@@ -307,10 +307,10 @@ class RateProfiles:
 
     def lnl(self, categories: Categories) -> float:
         """Natural log of the likelihood under f64[K] rates and weights."""
-        spots = self._seen.spots(categories.rates)
+        row_weights = self._seen.row_weights(categories.rates)
 
         def of_block(block: slice) -> float:
-            mixed = _Mixed.of(self._seen.along(spots, block), categories.weights)
+            mixed = _Mixed.of(self._seen.along(row_weights, block), categories.weights)
             return mixed.lnl(self._counts[block])
 
         lnl = self._base + sum(map_blocks(of_block, self._counts.size, BLOCK))
@@ -318,10 +318,10 @@ class RateProfiles:
 
     def expansion(self, categories: Categories) -> Expansion:
         """Expand lnL at f64[K] rates and weights, none 0 but the rate of a last category."""
-        spots = self._seen.spots(categories.rates)
+        row_weights = self._seen.row_weights(categories.rates)
 
         def of_block(block: slice) -> _Sums:
-            mixed = _Mixed.of(self._seen.along(spots, block), categories.weights)
+            mixed = _Mixed.of(self._seen.along(row_weights, block), categories.weights)
             return mixed.sums(self._counts[block])
 
         blocks = map_blocks(of_block, self._counts.size, BLOCK)
@@ -339,8 +339,8 @@ class RateProfiles:
 
     def _expected(self, categories: Categories) -> tuple[float, Float64, _Mixed]:
         """Added lnL of unseen sites, expected numbers f64[U] of each pattern, and their curves."""
-        spots, peaks = self._unseen.spots(categories.rates), self._unseen.peaks
-        mixed = _Mixed.of(self._unseen.along(spots, slice(peaks.size)), categories.weights)
+        row_weights, peaks = self._unseen.row_weights(categories.rates), self._unseen.peaks
+        mixed = _Mixed.of(self._unseen.along(row_weights, slice(peaks.size)), categories.weights)
         seen, logs = np.array([self._all]), (log_of_many(mixed.whole) + peaks)[None]
         assert self._left_out is not None
         (numbers,) = self._left_out.expected(seen, logs)

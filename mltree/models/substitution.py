@@ -90,10 +90,10 @@ class Mixture(Value, ABC, eq=False, kw_only=True):
         return ()
 
     @abstractmethod
-    def matrices(self, own: Sequence[Matrices]) -> Matrices:
+    def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
         """Exchangeabilities f64 [..., M, pairs] and frequencies f64 [..., M, S] of the classes.
 
-        ``own``: matrices of the model, or of every class where each has a model.
+        ``parameters``: of the model, or of every class where each has a model.
         """
 
     def spread(
@@ -138,9 +138,9 @@ class Profiles(Mixture, eq=False, kw_only=True):
     has_own: bool = False
     """True where the model's frequencies (+F) make a further class, the last."""
 
-    def matrices(self, own: Sequence[Matrices]) -> Matrices:
+    def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
         """The profiles, with the model's frequencies behind them."""
-        ((rates, frequencies),) = own
+        ((rates, frequencies),) = parameters
         profiles = np.broadcast_to(self.frequencies, (*rates.shape[:-1], *self.frequencies.shape))
         if self.has_own:
             profiles = np.concatenate([profiles, frequencies[..., None, :]], axis=-2)
@@ -163,9 +163,9 @@ class Paired(Mixture, eq=False, kw_only=True):
     tables: Matrices
     """f64 [M, S(S-1)/2] and f64 [M, S]"""
 
-    def matrices(self, own: Sequence[Matrices]) -> Matrices:
+    def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
         """The tables; the model's matrix is not used."""
-        lead = own[0].exchangeabilities.shape[:-1]
+        lead = parameters[0].exchangeabilities.shape[:-1]
         return Matrices(*(np.broadcast_to(table, (*lead, *table.shape)) for table in self.tables))
 
     def spread(
@@ -200,21 +200,23 @@ class Mixed(Mixture, eq=False, kw_only=True):
         """The models of the classes."""
         return self.classes
 
-    def matrices(self, own: Sequence[Matrices]) -> Matrices:
+    def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
         """The matrices of all classes side by side."""
-        return Matrices(*(np.stack(tables, axis=-2) for tables in zip(*own, strict=True)))
+        return Matrices(*(np.stack(tables, axis=-2) for tables in zip(*parameters, strict=True)))
 
-    def linked(self, own: Sequence[Matrices]) -> list[Matrices]:
+    def linked(self, parameters: Sequence[Matrices]) -> list[Matrices]:
         """The matrices of the classes, with the first's exchangeabilities where they share."""
         if not self.is_linked:
-            return list(own)
-        return [one._replace(exchangeabilities=own[0].exchangeabilities) for one in own]
+            return list(parameters)
+        return [
+            one._replace(exchangeabilities=parameters[0].exchangeabilities) for one in parameters
+        ]
 
-    def with_matrices(self, own: Sequence[Matrices]) -> Mixed:
+    def with_matrices(self, parameters: Sequence[Matrices]) -> Mixed:
         """A copy with other values, f64 [pairs] and f64 [S] for each class."""
         models = (
             dataclasses.replace(model, rates=rates, frequencies=frequencies)
-            for model, (rates, frequencies) in zip(self.classes, own, strict=True)
+            for model, (rates, frequencies) in zip(self.classes, parameters, strict=True)
         )
         return dataclasses.replace(self, classes=tuple(models))
 
@@ -396,8 +398,8 @@ class Model(Value, eq=False):
         if self.codon is not None and positions and not self.codon.given_nucleotides:
             counted = nucleotide_frequencies(patterns.alphabet, patterns.code_counts(), positions)
             return self.with_codon(self.codon.with_nucleotides(counted))
-        wanted = [model.frequency_mode in ("FC", "FO") for model in self.components]
-        if not any(wanted):
+        is_counted = [model.frequency_mode in ("FC", "FO") for model in self.components]
+        if not any(is_counted):
             return self
         counted = patterns.base_frequencies()
         if not isinstance(self.mixture, Mixed):
@@ -405,16 +407,16 @@ class Model(Value, eq=False):
         return self.with_matrices(
             [
                 Matrices(model.rates, counted if counts else model.frequencies)
-                for model, counts in zip(self.components, wanted, strict=True)
+                for model, counts in zip(self.components, is_counted, strict=True)
             ]
         )
 
-    def with_matrices(self, own: Sequence[Matrices]) -> Model:
+    def with_matrices(self, parameters: Sequence[Matrices]) -> Model:
         """A copy with other values of its components, f64 [pairs] and f64 [S] each."""
-        rates, frequencies = own[0]
+        rates, frequencies = parameters[0]
         mixture = self.mixture
         if isinstance(mixture, Mixed):
-            mixture = mixture.with_matrices(own)
+            mixture = mixture.with_matrices(parameters)
         return dataclasses.replace(self, rates=rates, frequencies=frequencies, mixture=mixture)
 
     def with_codon(self, codon: CodonRates) -> Model:
@@ -450,8 +452,8 @@ class Model(Value, eq=False):
         among = {k: _array(v) for k, v in values["heterogeneity"].items()}
         mixture = self.mixture
         if isinstance(mixture, Mixed):
-            own = (Matrices(*map(np.array, tables)) for tables in values["models"])
-            mixture = mixture.with_matrices(list(own))
+            parameters = (Matrices(*map(np.array, tables)) for tables in values["models"])
+            mixture = mixture.with_matrices(list(parameters))
         return dataclasses.replace(
             self,
             **{name: _array(values[name]) for name in _VALUES},
@@ -486,9 +488,9 @@ def _computed_arrays(models: Sequence[Model]) -> list[ModelArrays]:
             among[model] = categories
             states.setdefault(model.n_states, []).append(model)
             continue
-        own = [Matrices(one.rates, one.frequencies) for one in model.components]
+        parameters = [Matrices(one.rates, one.frequencies) for one in model.components]
         spread = model.mixture.spread(variable, categories)
-        arrays[model] = decompose(*model.mixture.matrices(own), *spread)
+        arrays[model] = decompose(*model.mixture.matrices(parameters), *spread)
     for alike in states.values():
         rates, frequencies = zip(
             *((model.rates, model.frequencies) for model in alike), strict=True
@@ -504,10 +506,10 @@ def _refuse_unknown(model: Model) -> None:
     unknown = (m.frequency_mode for m in model.components if np.isnan(m.frequencies).any())
     mode = next(unknown, None)
     if mode is not None:
-        given = "FU" if mode == "FC" else mode
+        mode_given = "FU" if mode == "FC" else mode
         raise ModelError(
             f"the frequencies of {model.name}+{mode} are not known without an alignment",
-            hint=f"give them, +{given}{{...}}; --frequencies-from of simulate counts them",
+            hint=f"give them, +{mode_given}{{...}}; --frequencies-from of simulate counts them",
         )
 
 
