@@ -9,6 +9,7 @@ time; and none depends on what stands beside it in a stack of matrices.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -38,14 +39,19 @@ _ODD = [2.0 / n for n in range(3, 24, 2)]
 """Coefficients of the series of 2 artanh, to 2^-60 where m is within a root of 2 of 1."""
 
 
+def elementwise(function: Callable[[float], float], x: Float64) -> Float64:
+    """A function of Python's elementwise; for small arrays."""
+    return np.array(list(map(function, x.ravel().tolist()))).reshape(x.shape)
+
+
 def exp(x: Float64) -> Float64:
     """e^x elementwise, by Python's math module; for small arrays."""
-    return np.array(list(map(math.exp, x.ravel().tolist()))).reshape(x.shape)
+    return elementwise(math.exp, x)
 
 
 def log(x: Float64) -> Float64:
     """Natural logarithm elementwise, by Python's math module; for small arrays."""
-    return np.array(list(map(math.log, x.ravel().tolist()))).reshape(x.shape)
+    return elementwise(math.log, x)
 
 
 def exp_of_many(x: Float64) -> Float64:
@@ -66,7 +72,7 @@ def exp_of_many(x: Float64) -> Float64:
 
 def expm1(x: Float64) -> Float64:
     """e^x - 1 elementwise, by Python's math module; for small arrays."""
-    return np.array(list(map(math.expm1, x.ravel().tolist()))).reshape(x.shape)
+    return elementwise(math.expm1, x)
 
 
 def log_of_many(x: Float64) -> Float64:

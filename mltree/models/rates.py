@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mltree.models.portable import exp, log
+from mltree.models.portable import elementwise, exp, expm1, log
 from mltree.system.arrays import Float64
 from mltree.system.errors import ModelError
 from mltree.system.values import Value
@@ -176,7 +176,7 @@ def quantiles(shape: Float64, p: Float64) -> tuple[Float64, Float64]:
     """
     size = np.broadcast_shapes(shape.shape, p.shape)
     a, p = (np.broadcast_to(x, size).ravel() for x in (shape, p))
-    log_p, excess = log(p), _each(_excess, a)
+    log_p, excess = log(p), elementwise(_excess, a)
     v = (log_p + excess) / a - 1.0
     left = np.arange(a.size)
     while left.size:
@@ -195,7 +195,7 @@ def _step(a: Float64, v: Float64, target: Float64) -> Float64:
     derivatives f' = a / (1 + S) and f'' = -f' (f' + a (e^v - 1)).
     """
     total = 1.0 + _series(a, a * exp(v))
-    rise = a * _each(math.expm1, v)
+    rise = a * expm1(v)
     newton = (target - (a * v - rise) - log(total)) * total / a
     return newton / np.maximum(1.0 - newton * (a / total + rise) / 2.0, LEAST_DIVISOR)
 
@@ -221,11 +221,6 @@ def _excess(a: float) -> float:
         return math.lgamma(a + 1.0) - a * math.log(a) + a
     terms = (c / a ** (2 * n + 1) for n, c in enumerate(STIRLING))
     return 0.5 * math.log(2.0 * math.pi * a) + sum(terms)
-
-
-def _each(function: Callable[[float], float], x: Float64) -> Float64:
-    """A function of Python's elementwise; for small arrays."""
-    return np.array(list(map(function, x.ravel().tolist()))).reshape(x.shape)
 
 
 # Discrete gamma categories (+G), with one parameter, alpha. Yang (1994, J. Mol. Evol. 39:306-314):
