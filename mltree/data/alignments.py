@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.alphabet import DNA, PHASED, PROTEIN, UNKNOWN, UNPHASED, Alphabet, genotype_hint
 from mltree.data.codons import CodonAlphabet, refuse_broken
@@ -27,6 +26,7 @@ from mltree.data.formats import (
 )
 from mltree.data.nexus import STANDARD, nexus_rows
 from mltree.data.source import fold, read_text, shown
+from mltree.system.arrays import Int64, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
@@ -126,7 +126,7 @@ NEWICK_SPECIAL = "()[]:;,'\""
 
 SAFE_NAMES = "rename the taxon: letters, digits and _ are safe"
 
-Judge = Callable[[NDArray[np.uint8]], int]
+Judge = Callable[[UInt8], int]
 """Score of the characters of a reading, u8 [T, sites]; 0 where they make no sense."""
 
 
@@ -135,7 +135,7 @@ class Sequences(Value, eq=False):
 
     names: tuple[str, ...]
     """T taxon names, distinct."""
-    characters: NDArray[np.uint8]
+    characters: UInt8
     """u8 [T, sites]: ASCII, upper case."""
     dots: Dots | None
     """Dots that were read as the first sequence's characters."""
@@ -159,7 +159,7 @@ class Sequences(Value, eq=False):
         return int(self.characters.shape[1])
 
     def refuse_unknown(
-        self, alphabet: Alphabet, sites: NDArray[np.int64] | None = None, part: str = ""
+        self, alphabet: Alphabet, sites: Int64 | None = None, part: str = ""
     ) -> None:
         """Check that all characters, or those at a part's sites, belong to an alphabet.
 
@@ -188,9 +188,7 @@ class Sequences(Value, eq=False):
                     _character_hint(byte, characters, alphabet),
                 )
 
-    def _refuse_stops(
-        self, alphabet: CodonAlphabet, sites: NDArray[np.int64] | None, part: str
-    ) -> None:
+    def _refuse_stops(self, alphabet: CodonAlphabet, sites: Int64 | None, part: str) -> None:
         """Check that there are no stop codons; the error names the first."""
         characters = self.characters if sites is None else self.characters[:, sites]
         stops = alphabet.encode(characters) == UNKNOWN
@@ -336,7 +334,7 @@ def _taxon_error(lines: Lines, taxon: str, message: str, line: int, hint: str) -
     return InputError(message, file=lines.path, line=lines.numbers[line], taxon=taxon, hint=hint)
 
 
-def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> NDArray[np.uint8]:
+def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> UInt8:
     """u8 [T, sites] of rows that must all be as long as the first."""
     sites = len(reading.rows[0])
     for row, text in enumerate(reading.rows):
@@ -354,7 +352,7 @@ def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> NDArray[n
     return np.frombuffer(b"".join(reading.rows), np.uint8).reshape(len(names), sites)
 
 
-def _character_hint(byte: int, characters: NDArray[np.uint8], alphabet: Alphabet) -> str:
+def _character_hint(byte: int, characters: UInt8, alphabet: Alphabet) -> str:
     if alphabet is DNA and detect_alphabet(characters) is PROTEIN:
         return "the data look like protein: use a protein model"
     if alphabet is DNA and PROTEIN.code_of[byte] != UNKNOWN:
@@ -378,7 +376,7 @@ class Alignment(Value, eq=False):
 
     names: tuple[str, ...]
     """T taxon names, distinct."""
-    characters: NDArray[np.uint8]
+    characters: UInt8
     """u8 [T, sites]: ASCII, upper case; every one belongs to the alphabet."""
     path: str
     alphabet: Alphabet
@@ -416,7 +414,7 @@ def read_alignment(
         InputError: see the module's first lines.
     """
 
-    def judge(characters: NDArray[np.uint8]) -> int:
+    def judge(characters: UInt8) -> int:
         """Score of a reading: 2 for the alphabet of the model, 1 for any alphabet, 0 for none."""
         named = alphabet_named(datatype, characters) if datatype else None
         alphabet = named or Letters.of(characters).alphabet(model_alphabet)

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.system.arrays import Float64, Index, Int64, UInt8, UInt64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
@@ -40,9 +40,9 @@ class Alphabet(Value, eq=False):
     """The S states in the order of every model array: ``"ACGT"``, codons, or genotypes."""
     symbols: Sequence[str]
     """Text of each code: a character, or three of a codon."""
-    tip_table: NDArray[np.float64]
+    tip_table: Float64
     """f64 [C, S]: row c is the tip vector of code c, 1 where the state is possible, else 0."""
-    code_of: NDArray[np.uint8]
+    code_of: UInt8
     """u8 [256]: code of each byte, `UNKNOWN` where the byte is no character of this alphabet."""
     gap_code: int
     """Code whose tip vector is all ones."""
@@ -133,23 +133,21 @@ class Alphabet(Value, eq=False):
         return len(self.symbols)
 
     @property
-    def state_masks(self) -> NDArray[np.uint64]:
+    def state_masks(self) -> UInt64:
         """u64 [C]: the tip vectors as bit sets, bit s for state s (S ≤ 64)."""
         bits = np.left_shift(np.uint64(1), np.arange(self.n_states, dtype=np.uint64))
-        masks: NDArray[np.uint64] = (self.tip_table.astype(np.uint64) * bits).sum(
-            axis=1, dtype=np.uint64
-        )
+        masks: UInt64 = (self.tip_table.astype(np.uint64) * bits).sum(axis=1, dtype=np.uint64)
         return masks
 
     @cached_property
-    def state_codes(self) -> NDArray[np.uint8]:
+    def state_codes(self) -> UInt8:
         """u8 [S]: the code that determines each state best, by itself if any character does."""
         sizes = self.tip_table.sum(axis=1, keepdims=True)
-        best: NDArray[np.intp] = np.where(self.tip_table > 0.0, sizes, np.inf).argmin(axis=0)
+        best: Index = np.where(self.tip_table > 0.0, sizes, np.inf).argmin(axis=0)
         return best.astype(np.uint8)
 
     @cached_property
-    def certain_codes(self) -> NDArray[np.uint8]:
+    def certain_codes(self) -> UInt8:
         """u8, ascending: the codes that tell most, those of `state_codes`, each once."""
         return np.flatnonzero(np.bincount(self.state_codes)).astype(np.uint8)
 
@@ -157,22 +155,22 @@ class Alphabet(Value, eq=False):
         """True where all characters belong to the other alphabet too, as codons to nucleotides."""
         return bool((other.code_of[self.code_of != UNKNOWN] != UNKNOWN).all())
 
-    def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def encode(self, raw: UInt8) -> UInt8:
         """Codes u8 [..., sites] of ASCII characters, any case; `UNKNOWN` for others."""
         return _translated(raw, self.code_of.tobytes())
 
-    def decode(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def decode(self, codes: UInt8) -> UInt8:
         """Canonical ASCII characters of codes u8 [..., sites], `width` a site."""
         written = np.frombuffer("".join(self.symbols).encode("ascii"), np.uint8)
-        characters: NDArray[np.uint8] = written.reshape(-1, self.width)[codes]
+        characters: UInt8 = written.reshape(-1, self.width)[codes]
         return characters.reshape(*codes.shape[:-1], -1)
 
-    def covering(self, _blocks: Iterable[NDArray[np.uint8]], /) -> Alphabet:
+    def covering(self, _blocks: Iterable[UInt8], /) -> Alphabet:
         """The alphabet with a code for every character of u8 [T, sites width]."""
         return self
 
 
-def _translated(raw: NDArray[np.uint8], table: bytes) -> NDArray[np.uint8]:
+def _translated(raw: UInt8, table: bytes) -> UInt8:
     """table[raw]; `bytes.translate` is twenty times as fast as indexing with bytes."""
     return np.frombuffer(raw.tobytes().translate(table), np.uint8).reshape(raw.shape)
 
@@ -278,13 +276,13 @@ def characters_named(name: str) -> Alphabet | None:
     return multistate(int(match[1]))
 
 
-def is_coded(counts: NDArray[np.int64]) -> bool:
+def is_coded(counts: Int64) -> bool:
     """True where characters (i64 [256] counts) are digits rather than letters."""
     digits = counts[ord("0") : ord("9") + 1].sum()
     return bool(digits > counts[ord("A") : ord("Z") + 1].sum())
 
 
-def states_in(counts: NDArray[np.int64]) -> Alphabet:
+def states_in(counts: Int64) -> Alphabet:
     """The smallest alphabet for characters (i64 [256] counts).
 
     It is binary where there are but 0 and 1. What is no symbol at all does not count.

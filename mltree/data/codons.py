@@ -14,9 +14,9 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.alphabet import DNA, UNKNOWN, Alphabet
+from mltree.system.arrays import Index, UInt8, UInt64
 from mltree.system.errors import InputError
 
 # The genetic codes of NCBI, by number and by name.
@@ -137,7 +137,7 @@ class CodonAlphabet(Alphabet, eq=False):
 
     width = 3
 
-    def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def encode(self, raw: UInt8) -> UInt8:
         """Codes u8 [..., codons] of nucleotides u8 [..., 3 codons]; `UNKNOWN` where there is none.
 
         Nucleotides that do not fill the last triplet are unknown.
@@ -147,7 +147,7 @@ class CodonAlphabet(Alphabet, eq=False):
             raw = np.concatenate([raw, np.zeros((*raw.shape[:-1], spare), np.uint8)], axis=-1)
         return self._code_of_triplet[_triplets(raw)]
 
-    def covering(self, blocks: Iterable[NDArray[np.uint8]], /) -> Alphabet:
+    def covering(self, blocks: Iterable[UInt8], /) -> Alphabet:
         """The alphabet of the same code that has every ambiguous triplet of the data.
 
         Raises: InputError where there are more of them than codes.
@@ -170,7 +170,7 @@ class CodonAlphabet(Alphabet, eq=False):
         return _alphabet(self.genetic_code.number, several)
 
     @cached_property
-    def _code_of_triplet(self) -> NDArray[np.uint8]:
+    def _code_of_triplet(self) -> UInt8:
         """u8: the code of each index that `_triplets` gives."""
         code_of = {int(mask): code for code, mask in enumerate(self.state_masks)}
         codes = [code_of.get(int(mask), UNKNOWN) for mask in _sets(self.genetic_code.number)]
@@ -228,7 +228,7 @@ def refuse_broken(alphabet: Alphabet, characters: int, what: str, path: str) -> 
         )
 
 
-def _triplets(raw: NDArray[np.uint8]) -> NDArray[np.intp]:
+def _triplets(raw: UInt8) -> Index:
     """[..., codons]: the sets of nucleotides of each triplet; `_TRIPLETS` of other characters."""
     masks = DNA.encode(raw).reshape(*raw.shape[:-1], -1, 3).astype(np.intp)
     index = masks[..., 0] << 8 | masks[..., 1] << 4 | masks[..., 2]
@@ -237,20 +237,18 @@ def _triplets(raw: NDArray[np.uint8]) -> NDArray[np.intp]:
 
 
 @cache
-def _sets(number: int) -> NDArray[np.uint64]:
+def _sets(number: int) -> UInt64:
     """u64 [`_TRIPLETS`]: the states of each triplet of sets of nucleotides, as bits."""
     codons = genetic_code(str(number)).codons
-    has = np.array([[base in _bases(mask) for base in DNA.states] for mask in range(16)])
+    has = np.array(
+        [[bool(mask >> bit & 1) for bit in range(len(DNA.states))] for mask in range(16)]
+    )
     place = np.array([[DNA.states.index(base) for base in codon] for codon in codons])
     first, second, third = (has[:, place[:, position]] for position in range(3))
     may = first[:, None, None] & second[None, :, None] & third[None, None, :]
     bits = np.left_shift(np.uint64(1), np.arange(len(place), dtype=np.uint64))
-    masks: NDArray[np.uint64] = (may * bits).sum(axis=-1, dtype=np.uint64)
+    masks: UInt64 = (may * bits).sum(axis=-1, dtype=np.uint64)
     return masks.ravel()
-
-
-def _bases(mask: int) -> str:
-    return "".join(base for bit, base in enumerate(DNA.states) if mask >> bit & 1)
 
 
 def _symbol(mask: int, number: int) -> str:

@@ -16,7 +16,6 @@ as gaps and a ``*``, neither.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data import codons
 from mltree.data.alphabet import (
@@ -33,6 +32,7 @@ from mltree.data.alphabet import (
     is_coded,
     states_in,
 )
+from mltree.system.arrays import Float64, Int64, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
@@ -61,14 +61,14 @@ PLAIN_SHARE = 0.9
 """Share of ACGTU among the letters above which data are not protein."""
 
 
-def _log_shares(*groups: tuple[str, float]) -> NDArray[np.float64]:
+def _log_shares(*groups: tuple[str, float]) -> Float64:
     """Natural logs (f64 [26]) of letters' shares: every group's, spread over its letters."""
     shares = np.full(len(_LETTERS), _SLIP)
     for letters, share in groups:
         for letter in letters:
             shares[_LETTERS.index(letter)] += share / len(letters)
     shares[~np.array(_TELLING)] = 0.0
-    logs: NDArray[np.float64] = np.log(np.where(_TELLING, shares / shares.sum(), 1.0))
+    logs: Float64 = np.log(np.where(_TELLING, shares / shares.sum(), 1.0))
     return logs
 
 
@@ -92,13 +92,13 @@ lack."""
 class Letters(Value, eq=False):
     """Counts of characters, and the data type that they suggest."""
 
-    counts: NDArray[np.int64]
+    counts: Int64
     """i64 [256]: number of each byte."""
-    columns: NDArray[np.int64]
+    columns: Int64
     """i64 [26]: number of columns in which each letter occurs."""
 
     @classmethod
-    def of(cls, characters: NDArray[np.uint8]) -> Letters:
+    def of(cls, characters: UInt8) -> Letters:
         """The letters of u8 [T, sites], upper case."""
         bit_of = np.zeros(256, "<u4")
         bit_of[ord("A") : ord("Z") + 1] = np.uint32(1) << np.arange(26, dtype=np.uint32)
@@ -207,12 +207,12 @@ class Letters(Value, eq=False):
         return f"{plain:.1%} {bases}, {ambiguous:,} ambiguity codes"
 
 
-def detect_alphabet(characters: NDArray[np.uint8]) -> Alphabet:
+def detect_alphabet(characters: UInt8) -> Alphabet:
     """The data type by the characters (u8 [T, sites], upper case)."""
     return Letters.of(characters).looks_like
 
 
-def alphabet_named(datatype: str, characters: NDArray[np.uint8] | None = None) -> Alphabet:
+def alphabet_named(datatype: str, characters: UInt8 | None = None) -> Alphabet:
     """The alphabet for a data type as users write it.
 
     ``characters`` (u8 [T, sites], upper case) say how many states there are where the data type

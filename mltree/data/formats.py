@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.source import WHITESPACE, fold
+from mltree.system.arrays import Bool, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
@@ -142,7 +142,7 @@ class Dots(Value):
     """Site of the first dot, from 0."""
 
 
-def spelled_out(characters: NDArray[np.uint8], path: str) -> tuple[NDArray[np.uint8], Dots | None]:
+def spelled_out(characters: UInt8, path: str) -> tuple[UInt8, Dots | None]:
     """u8 [T, sites] with the first sequence's characters for dots, if that is what they mean.
 
     Raises:
@@ -170,8 +170,8 @@ def spelled_out(characters: NDArray[np.uint8], path: str) -> tuple[NDArray[np.ui
     return np.where(dots, first, characters), Dots(int(np.count_nonzero(dots)), taxon, site)
 
 
-def _is_letter(row: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    letters: NDArray[np.bool_] = (row >= ord("A")) & (row <= ord("Z"))
+def _is_letter(row: UInt8) -> Bool:
+    letters: Bool = (row >= ord("A")) & (row <= ord("Z"))
     return letters
 
 

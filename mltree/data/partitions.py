@@ -16,7 +16,6 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.alignments import Sequences, Source, read_sequences, refuse_few
 from mltree.data.alphabet import PROTEIN, UNKNOWN, Alphabet
@@ -31,6 +30,7 @@ from mltree.data.patterns import (
     refuse_constant,
     with_unseen,
 )
+from mltree.system.arrays import Bool, UInt8
 from mltree.system.errors import InputError
 from mltree.system.files import is_there
 from mltree.system.values import Value
@@ -50,7 +50,7 @@ class Partitioned(Value, eq=False):
     """P: which of `groups` holds the part."""
     place_in_group: tuple[int, ...]
     """P: which of that group's `Patterns.parts` it is."""
-    has_data: NDArray[np.bool_]
+    has_data: Bool
     """bool [P, T]: whether a taxon has any character but gaps in a part."""
     notices: tuple[str, ...]
     """Notices for the user, one line each."""
@@ -178,7 +178,7 @@ def _file_of(file: str, scheme: Scheme) -> str:
 
 def _alphabet_by_words(
     part: Part,
-    block: NDArray[np.uint8],
+    block: UInt8,
     scheme: Scheme,
     alphabet_of: AlphabetOf,
     datatype: str | None,
@@ -195,10 +195,10 @@ def _alphabet_by_words(
 
 
 def _judged(
-    characters: NDArray[np.uint8],
+    characters: UInt8,
     file: str | None,
     scheme: Scheme,
-    told: Callable[[Part, NDArray[np.uint8]], Alphabet | None],
+    told: Callable[[Part, UInt8], Alphabet | None],
 ) -> int:
     """True where the columns of each part of a file fit one alphabet: a `Judge`."""
     scheme_of_file = replace(
@@ -213,7 +213,7 @@ def _judged(
     return 1
 
 
-def _block(part: Part, characters: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _block(part: Part, characters: UInt8) -> UInt8:
     """u8 [T, sites]: a part's columns; a view where they lie side by side."""
     if len(part.runs) > 1:
         return np.take(characters, part.sites, axis=1)
@@ -223,7 +223,7 @@ def _block(part: Part, characters: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _alphabets(
-    scheme: Scheme, blocks: Sequence[NDArray[np.uint8]], told: Sequence[Alphabet | None]
+    scheme: Scheme, blocks: Sequence[UInt8], told: Sequence[Alphabet | None]
 ) -> list[Alphabet]:
     """The alphabet of each part."""
     rows = list(zip(scheme.parts, blocks, told, strict=True))
@@ -262,7 +262,7 @@ def _refuse_nucleotides(scheme: Scheme, part: Part, letters: Letters) -> None:
 def _assembled(
     scheme: Scheme,
     sources: Mapping[str | None, Sequences],
-    blocks: Sequence[NDArray[np.uint8]],
+    blocks: Sequence[UInt8],
     alphabets: Sequence[Alphabet],
     notices: tuple[str, ...],
 ) -> Partitioned:
@@ -291,9 +291,7 @@ def _assembled(
     return Partitioned(scheme, tuple(groups), numbers, tuple(places), has_data, notices)
 
 
-def _has_data(
-    groups: Sequence[Patterns], numbers: Sequence[int], places: Sequence[int]
-) -> NDArray[np.bool_]:
+def _has_data(groups: Sequence[Patterns], numbers: Sequence[int], places: Sequence[int]) -> Bool:
     parts = [group.parts for group in groups]
     shares = (
         groups[g].codes[:, parts[g][place]] != groups[g].alphabet.gap_code
@@ -302,7 +300,7 @@ def _has_data(
     return np.array([share.any(axis=1) for share in shares])
 
 
-def _refuse_without_data(scheme: Scheme, taxa: Sequence[str], has_data: NDArray[np.bool_]) -> None:
+def _refuse_without_data(scheme: Scheme, taxa: Sequence[str], has_data: Bool) -> None:
     """Check that every part has data of some taxon, and every taxon data in some part."""
     for number in np.flatnonzero(~has_data.any(axis=1)):
         part = scheme.parts[number]

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.system.arrays import Int64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
@@ -57,7 +57,7 @@ class Part(Value):
         return sum(map(len, self.runs))
 
     @property
-    def sites(self) -> NDArray[np.int64]:
+    def sites(self) -> Int64:
         """i64 [n_sites], from 0, in the order of the runs."""
         return np.concatenate([np.arange(r.start, r.stop, r.step) for r in self.runs])
 
@@ -144,7 +144,7 @@ def _format_run(run: range) -> str:
     return f"{run.start + 1}-{last}" + (rf"\{run.step}" if run.step > 1 else "")
 
 
-def runs_of(sites: NDArray[np.int64]) -> tuple[range, ...]:
+def runs_of(sites: Int64) -> tuple[range, ...]:
     """Few runs that cover some sites, i64 [n] rising; a stride takes three sites or more."""
     steps = np.diff(sites)
     turns = [*(np.flatnonzero(np.diff(steps)) + 1), len(steps)]
@@ -198,7 +198,7 @@ def _ended(scheme: Scheme, part: Part, sites: int) -> Part:
     return replace(part, runs=tuple(ended))
 
 
-def _free_sites(scheme: Scheme, file: str | None, sites: int) -> NDArray[np.int64]:
+def _free_sites(scheme: Scheme, file: str | None, sites: int) -> Int64:
     """The sites of a file that are in no part; raises InputError where parts overlap."""
     owner = np.zeros(sites, np.int32)
     for number, part, run in _runs_in(scheme, file):
@@ -224,7 +224,7 @@ def _overlap(scheme: Scheme, part: Part, other: Part, site: int) -> InputError:
     return scheme.error(message, part, "every site is in one part")
 
 
-def _left_out(scheme: Scheme, file: str | None, free: NDArray[np.int64], sites: int) -> str:
+def _left_out(scheme: Scheme, file: str | None, free: Int64, sites: int) -> str:
     """A notice of sites in no part; raises InputError where there may be none."""
     runs = runs_of(free)
     more = f" and {len(runs) - _MAX_RUNS:,} more ranges" if len(runs) > _MAX_RUNS else ""

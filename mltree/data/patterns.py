@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mltree.data.alignments import Alignment
 from mltree.data.alphabet import Alphabet
+from mltree.system.arrays import Bool, Float64, Index, Int32, Int64, UInt8, UInt64
 from mltree.system.errors import InputError
 from mltree.system.process import map_blocks
 from mltree.system.values import Value
@@ -74,7 +75,7 @@ class Unseen(Value):
     ascertainment: Ascertainment
 
 
-def constant_sites(patterns: Patterns) -> NDArray[np.intp]:
+def constant_sites(patterns: Patterns) -> Index:
     """The sites, from 0, at which all taxa may have one and the same state."""
     masks = patterns.alphabet.state_masks
     common = np.bitwise_and.reduce(masks[patterns.codes], axis=0)
@@ -139,11 +140,11 @@ class Patterns(Value, eq=False):
 
     taxa: tuple[str, ...]
     """Names of the T taxa, sorted."""
-    codes: NDArray[np.uint8]
+    codes: UInt8
     """u8 [T, L]: columns distinct and in lexicographic order."""
-    weights: NDArray[np.float64]
+    weights: Float64
     """f64 [L]: number of sites that show each pattern."""
-    site_pattern: NDArray[np.int32]
+    site_pattern: Int32
     """i32 [sites]: the pattern of each site, sites in the order of the file; of parts, those of one
     part after those of the other, each in the order of its runs."""
     alphabet: Alphabet
@@ -163,7 +164,7 @@ class Patterns(Value, eq=False):
         ends = self.ends or (self.n_patterns,)
         return tuple(slice(first, end) for first, end in pairwise((0, *ends)))
 
-    def take(self, which: NDArray[np.int64]) -> Patterns:
+    def take(self, which: Int64) -> Patterns:
         """Some of the patterns, i64 [n] rising, still in their parts; a part may become empty."""
         ends = tuple(np.searchsorted(which, self.ends).tolist())
         return replace(
@@ -182,7 +183,7 @@ class Patterns(Value, eq=False):
         if self.systems is not None and others.systems is not None:
             self.systems.put(where, others.systems)
 
-    def grouped(self, category: NDArray[np.int64], count: int) -> tuple[Patterns, NDArray[np.intp]]:
+    def grouped(self, category: Int64, count: int) -> tuple[Patterns, Index]:
         """The patterns of each part by category, 0 .. ``count`` - 1, each a part; and their order.
 
         A category without patterns is a part without.
@@ -219,26 +220,26 @@ class Patterns(Value, eq=False):
         """Number of sites in the file."""
         return len(self.site_pattern)
 
-    def expand(self) -> NDArray[np.uint8]:
+    def expand(self) -> UInt8:
         """u8 [T, sites]: the codes of the whole alignment again, taxa sorted."""
         return np.take(self.codes, self.site_pattern, axis=1)
 
-    def code_counts(self) -> NDArray[np.float64]:
+    def code_counts(self) -> Float64:
         """f64 [C]: number of characters of the alignment with each code."""
         return self._code_counts.copy()
 
     @cached_property
-    def _code_counts(self) -> NDArray[np.float64]:
+    def _code_counts(self) -> Float64:
         """Counts of codes, cached: 9 million characters take 40 ms, and model choice asks often."""
 
-        def counted(block: slice) -> NDArray[np.float64]:
+        def counted(block: slice) -> Float64:
             rows = self.codes[block]
             weights = np.broadcast_to(self.weights, rows.shape).ravel()
             counts = np.bincount(rows.ravel(), weights, minlength=self.alphabet.n_codes)
             return counts.astype(np.float64, copy=False)
 
         step = _CHUNK // max(self.n_patterns, 1) + 1
-        counts: NDArray[np.float64] = np.sum(map_blocks(counted, self.n_tips, step), axis=0)
+        counts: Float64 = np.sum(map_blocks(counted, self.n_tips, step), axis=0)
         return counts
 
     @property
@@ -246,7 +247,7 @@ class Patterns(Value, eq=False):
         """Share of characters that may be any state, 0 to 1."""
         return float(self.code_counts()[self.alphabet.gap_code] / (self.n_tips * self.n_sites))
 
-    def base_frequencies(self) -> NDArray[np.float64]:
+    def base_frequencies(self) -> Float64:
         """f64 [S]: empirical state frequencies (+FC), summing to 1.
 
         f[s] = Σ_c n[c] · tip[c, s] / |c|  over all codes c but the gap, then normalised: an
@@ -260,7 +261,7 @@ class Patterns(Value, eq=False):
         table = self.alphabet.tip_table
         counts = self.code_counts()
         counts[self.alphabet.gap_code] = 0.0
-        totals: NDArray[np.float64] = ((counts / table.sum(axis=1))[:, None] * table).sum(axis=0)
+        totals: Float64 = ((counts / table.sum(axis=1))[:, None] * table).sum(axis=0)
         if not totals.any():
             return np.full(self.alphabet.n_states, 1.0 / self.alphabet.n_states)
         totals /= totals.sum()
@@ -286,7 +287,7 @@ def compress(alignment: Alignment) -> Patterns:
 
 def compress_parts(
     taxa: tuple[str, ...],
-    codes: NDArray[np.uint8],
+    codes: UInt8,
     alphabet: Alphabet,
     ends: Sequence[int],
     kinds: NDArray[np.integer[Any]] | None = None,
@@ -315,9 +316,7 @@ def compress_parts(
     )
 
 
-def _sorted_columns(
-    words: NDArray[np.uint64], part: NDArray[np.int64]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+def _sorted_columns(words: UInt64, part: Int64) -> tuple[Index, Bool]:
     """Sites in lexicographic order of their columns, part by part, and which start a new pattern.
 
     After the first word only columns that are still tied are sorted, among their like.
@@ -335,12 +334,12 @@ def _sorted_columns(
     return order, first
 
 
-def _changes(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _changes(values: NDArray[Any]) -> Bool:
     """True where a value differs from the one before it, and for the first."""
     return np.append(True, values[1:] != values[:-1])
 
 
-def _column_words(codes: NDArray[np.uint8], n_codes: int) -> NDArray[np.uint64]:
+def _column_words(codes: UInt8, n_codes: int) -> UInt64:
     """u64 [words, sites]: columns packed so that comparing words compares columns.
 
     Row by row, since transposing the byte matrix takes five times as long.
@@ -364,7 +363,7 @@ DEVIATIONS = 4.0
 occur independently; in an alignment they exclude each other, which makes it six: 1 in 10^9."""
 
 
-def drawn(patterns: Patterns, weights: NDArray[np.float64], sizes: Sequence[int]) -> Patterns:
+def drawn(patterns: Patterns, weights: Float64, sizes: Sequence[int]) -> Patterns:
     """The patterns with a weight, under it; each part is filled up with gaps to its size.
 
     weights  f64 [L]

@@ -10,10 +10,9 @@ What they are computed by, under the exchangeabilities of a model, are eigen sys
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.source import read_text
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, Index
 from mltree.system.errors import InputError
 from mltree.system.values import Value, decimal, whole
 
@@ -36,7 +35,7 @@ class SiteSystems(Value, eq=False):
     exchangeabilities: Float64
     """f64 [S, S]: r of all patterns, 0 on the diagonal: Q_ij = r_ij π_j / speed."""
 
-    def take(self, which: NDArray[np.intp] | slice) -> SiteSystems:
+    def take(self, which: Index | slice) -> SiteSystems:
         """The systems of some patterns."""
         return SiteSystems(
             self.eigenvalues[which], self.vectors[which], self.roots[which], self.exchangeabilities

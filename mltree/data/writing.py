@@ -10,11 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
 from mltree.data.formats import STRICT_NAME_WIDTH
+from mltree.system.arrays import UInt8
 from mltree.system.errors import InputError
 
 LINE = 60
@@ -41,7 +39,7 @@ Rows = Sequence[tuple[str, bytes]]
 
 
 def write_alignment(
-    names: Sequence[str], characters: NDArray[np.uint8], alphabet: Alphabet, file_format: str
+    names: Sequence[str], characters: UInt8, alphabet: Alphabet, file_format: str
 ) -> bytes:
     """The text of an alignment, u8 [T, sites] of ASCII, in one of :data:`FORMATS`.
 

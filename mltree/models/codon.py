@@ -20,12 +20,11 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.alphabet import DNA
 from mltree.models.portable import exp
 from mltree.models.rates import Variable
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Bool, Float64, Index
 from mltree.system.values import Value
 
 if TYPE_CHECKING:
@@ -52,12 +51,12 @@ _PURINES = "AG"
 class _Changes(NamedTuple):
     """Kinds of change between each pair of codons, upper triangle by rows."""
 
-    single: NDArray[np.bool_]
+    single: Bool
     """True where the codons differ in one nucleotide."""
-    transition: NDArray[np.bool_]
-    replacement: NDArray[np.bool_]
+    transition: Bool
+    replacement: Bool
     """True where the codons stand for different amino acids."""
-    places: NDArray[np.intp]
+    places: Index
     """[S, 3]: the nucleotides of each codon, by their place in ACGT."""
 
 
@@ -214,7 +213,7 @@ def _likeliest(may: Float64, counts: Float64) -> Float64:
     return frequencies
 
 
-def _of_positions(nucleotides: Float64, places: NDArray[np.intp]) -> Float64:
+def _of_positions(nucleotides: Float64, places: Index) -> Float64:
     """f64 [S, 3]: frequency of each nucleotide of each codon."""
     by_position: Float64 = nucleotides[np.arange(3), places]
     return by_position

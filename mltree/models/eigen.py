@@ -15,11 +15,10 @@ from functools import cache
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.site_frequencies import SiteSystems
 from mltree.models.portable import eigensystem, expm1, product
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Bool, Float64, Index
 from mltree.system.contract import MOST_TERMS, SERIES_OCTAVES
 from mltree.system.errors import ModelError
 from mltree.system.values import Value
@@ -65,7 +64,7 @@ _ROUNDINGS = 4 * 2.0**-53
 
 def is_direct(
     eigenvalues: Float64, right: Float64, left: Float64, frequencies: Float64, generator: Float64
-) -> NDArray[np.bool_]:
+) -> Bool:
     """True where the eigen system gives every entry of P(t), for any t, bool [...].
 
     For t -> 0 an entry is Q_ij t, for t -> infinity pi_j; and what the eigen system makes of them
@@ -226,7 +225,7 @@ def series_of(
     return series
 
 
-Table: TypeAlias = NDArray[np.float64]
+Table: TypeAlias = Float64
 System: TypeAlias = tuple[Table, Table, Table, Table, Table, Table]
 """Eigenvalues, V, V⁻¹, guarded frequencies, Q, and 1 where the eigen system gives all of P, else 0;
 of many matrices along the first axis."""
@@ -247,21 +246,21 @@ class ModelArrays(Value, eq=False):
     side by side along axes in front of these; see `unstacked`.
     """
 
-    eigenvalues: NDArray[np.float64]
+    eigenvalues: Float64
     """f64 [S]: ascending, none above 0, the last exactly 0."""
-    right: NDArray[np.float64]
+    right: Float64
     """f64 [S, S]: V, an eigenvector in each column."""
-    left: NDArray[np.float64]
+    left: Float64
     """f64 [S, S]: V⁻¹."""
-    frequencies: NDArray[np.float64]
+    frequencies: Float64
     """f64 [S]: π, sum 1, each at least about `MIN_FREQUENCY`."""
-    generator: NDArray[np.float64]
+    generator: Float64
     """f64 [S, S]: Q, exact where the product of the others is not."""
-    direct: NDArray[np.float64]
+    direct: Float64
     """f64 []: 1 where the eigen system gives every entry of P(t) (:mod:`mltree.models.eigen`)."""
-    rates: NDArray[np.float64]
+    rates: Float64
     """f64 [K]: relative rates."""
-    weights: NDArray[np.float64]
+    weights: Float64
     """f64 [K]: probabilities of the categories, sum 1; their mean rate is 1."""
 
     @property
@@ -295,9 +294,7 @@ class ModelArrays(Value, eq=False):
         return [ModelArrays(*parts) for parts in zip(*vars(self).values(), strict=True)]
 
 
-def rate_matrix(
-    exchangeabilities: NDArray[np.float64], frequencies: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def rate_matrix(exchangeabilities: Float64, frequencies: Float64) -> Float64:
     """f64 [..., S, S]: Q with rows that sum to 0 and Σ π[i] Q[i, i] = -1.
 
     `exchangeabilities` f64 [..., S(S-1)/2], upper triangle by rows; `frequencies` f64 [..., S].
@@ -319,21 +316,21 @@ def rate_matrix(
     speed = (frequencies * outflow).sum(axis=-1)
     if not (speed > 0.0).all():
         raise ModelError("all exchangeabilities are zero: nothing would ever change")
-    normalised: NDArray[np.float64] = q / speed[..., None, None]
+    normalised: Float64 = q / speed[..., None, None]
     return normalised
 
 
 @cache
-def _pairs(states: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _pairs(states: int) -> tuple[Index, Index]:
     """Rows and columns of the upper triangle, which NumPy takes its time to find."""
     return np.triu_indices(states, 1)
 
 
 def decompose(
-    exchangeabilities: NDArray[np.float64],
-    frequencies: NDArray[np.float64],
-    rates: NDArray[np.float64],
-    weights: NDArray[np.float64],
+    exchangeabilities: Float64,
+    frequencies: Float64,
+    rates: Float64,
+    weights: Float64,
 ) -> ModelArrays:
     """The arrays of a reversible model, or of many along the first axes of all four arguments.
 
@@ -400,7 +397,7 @@ _known: dict[bytes, System] = {}
 """Eigen systems used last, at the end; see `known_systems`."""
 
 
-def _system(exchangeabilities: NDArray[np.float64], frequencies: NDArray[np.float64]) -> System:
+def _system(exchangeabilities: Float64, frequencies: Float64) -> System:
     """The eigen systems of matrices f64 [..., S(S-1)/2] and f64 [..., S]; see `System`."""
     guarded = np.maximum(frequencies, MIN_FREQUENCY)
     guarded = guarded / guarded.sum(axis=-1, keepdims=True)
@@ -441,7 +438,7 @@ def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) ->
     )
 
 
-def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+def p_matrices(arrays: ModelArrays, lengths: Float64) -> Float64:
     """f64 [n, K, S, S]: transition probabilities for n branch lengths and every rate category.
 
         P = I + V diag(exp(λ r t) - 1) V⁻¹
@@ -453,7 +450,7 @@ def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.
     times = np.multiply.outer(lengths, arrays.rates)
     exponents = np.multiply.outer(times, arrays.eigenvalues)
     change = product(arrays.right * np.expm1(exponents)[..., None, :], arrays.left)
-    p: NDArray[np.float64] = np.maximum(change + np.eye(arrays.n_states), 0.0)
+    p: Float64 = np.maximum(change + np.eye(arrays.n_states), 0.0)
     if not arrays.direct:
         series = series_of(*arrays.system(0))
         for at, time in np.ndenumerate(times):

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.source import read_text
+from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import decimal, is_decimal
 
@@ -39,9 +39,9 @@ _FOLDER = Path(__file__).parent / "matrices"
 class Replacement(NamedTuple):
     """A model of replacement, of amino acids or codons; the arrays are read-only. S states."""
 
-    exchangeabilities: NDArray[np.float64]
+    exchangeabilities: Float64
     """f64 [S(S-1)/2]: upper triangle by rows."""
-    frequencies: NDArray[np.float64]
+    frequencies: Float64
     """f64 [S]: sum 1."""
 
 
@@ -95,13 +95,13 @@ def is_matrix(text: str) -> bool:
     return _numbers(text).size > 0
 
 
-def _numbers(text: str) -> NDArray[np.float64]:
+def _numbers(text: str) -> Float64:
     """The numbers up to the first word that is none; ``#`` begins a comment."""
     words = " ".join(line.partition("#")[0] for line in text.split("\n")).split()
     return np.array([decimal(word) for word in takewhile(is_decimal, words)])
 
 
-def _replacement(values: NDArray[np.float64], states: int = _STATES) -> Replacement:
+def _replacement(values: Float64, states: int = _STATES) -> Replacement:
     """The model of a table's f64 [S(S-1)/2 + S] numbers."""
     symmetric = np.zeros((states, states))
     symmetric[np.tril_indices(states, -1)] = values[:-states]

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.codons import CodonAlphabet
 from mltree.data.partition_files import NO_NAME
@@ -73,6 +72,7 @@ from mltree.models.substitution import (
     profile_mixture,
     unique_rates,
 )
+from mltree.system.arrays import Float64
 from mltree.system.errors import ModelError
 from mltree.system.values import decimal
 
@@ -135,7 +135,7 @@ class ModelTerm(NamedTuple):
         return self.values[0] if self.values else None
 
 
-def numbers(values: str, term: str) -> NDArray[np.float64]:
+def numbers(values: str, term: str) -> Float64:
     """The numbers in a pair of braces. Raises: ModelError for anything else."""
     try:
         parsed = [decimal(value) for value in re.split(r"[/,]", values)]
@@ -592,9 +592,7 @@ def _poisson(name: str, alphabet: Alphabet) -> Model:
     return dataclasses.replace(model, heterogeneity=form, mixture=profile_mixture(name))
 
 
-def _estimated(
-    name: str, alphabet: Alphabet, classes: RateClasses, rates: NDArray[np.float64]
-) -> Model:
+def _estimated(name: str, alphabet: Alphabet, classes: RateClasses, rates: Float64) -> Model:
     states = len(alphabet.states)
     return Model(name, alphabet, classes, rates, np.full(states, 1.0 / states), "FO")
 
@@ -619,7 +617,7 @@ def _with_values(model: Model, values: str, head: str) -> Model:
     return _with_rates(model, numbers(values, head))
 
 
-def _with_ratios(model: Model, codon: CodonRates, values: NDArray[np.float64]) -> Model:
+def _with_ratios(model: Model, codon: CodonRates, values: Float64) -> Model:
     """The codon model with ω, or ω and κ, fixed."""
     if len(values) != len(codon.values) or not (values > 0.0).all():
         ratios = "omega and kappa" if codon.has_kappa else "omega alone"
@@ -630,7 +628,7 @@ def _with_ratios(model: Model, codon: CodonRates, values: NDArray[np.float64]) -
     return model.with_codon(codon.at(values.tolist()).held())
 
 
-def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
+def _with_rates(model: Model, values: Float64) -> Model:
     """The model with the exchangeabilities of its classes fixed, the last pair's scaled to 1.
 
     One value per class in the order of the classes (RAxML-NG), or one per pair that agrees with the
@@ -658,7 +656,7 @@ def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
     )
 
 
-def _classes_of_pairs(model: Model, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _classes_of_pairs(model: Model, values: Float64) -> Float64:
     """The value of each class from values of all pairs, which must agree with the classes."""
     unique = unique_rates(model.rate_classes, values)
     if not np.allclose(values, expand_rates(model.rate_classes, unique), atol=0.0):

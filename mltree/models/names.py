@@ -227,7 +227,7 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
         raxmls = "RAxML's CAT, a rate a site, is +PSR behind a model's name, as in GTR+PSR"
         return ModelError(f"unknown model {name!r}", hint=raxmls)
     by_capitals = {entry.upper(): entry for entry in known}
-    alias = _alias(name)
+    alias = f"DNA{name}" if _CLASSES.fullmatch(name) else _ALIASES.get(name)
     close = difflib.get_close_matches(name, by_capitals, n=1, cutoff=0.0)
     is_for_these = alias in known or (_CLASSES.fullmatch(name) and alphabet.name == "DNA")
     nearest = alias if is_for_these else by_capitals[close[0]]
@@ -235,11 +235,6 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
         f"unknown model {name!r}; the nearest known is {nearest}",
         hint=f"known {alphabet.name} models: {', '.join(known)}",
     )
-
-
-def _alias(name: str) -> str | None:
-    """Our name for another program's name in capitals."""
-    return f"DNA{name}" if _CLASSES.fullmatch(name) else _ALIASES.get(name)
 
 
 def from_raxml(name: str, options: Mapping[str, str] | None = None) -> str | None:

@@ -18,7 +18,6 @@ from itertools import chain, combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.models.codon import POSITIONS
 from mltree.models.eigen import ModelArrays, System, fitted, known_systems, rate_matrix, systems_of
@@ -86,7 +85,7 @@ def bounds(model: Model) -> list[tuple[float, float]]:
     return [(variable.low, variable.high) for variable in _variables(model)]
 
 
-def vector(model: Model) -> NDArray[np.float64]:
+def vector(model: Model) -> Float64:
     """f64 [n]: the free parameters, moved into their bounds."""
     return np.array([min(max(v.value, v.low), v.high) for v in _variables(model)], np.float64)
 
@@ -229,7 +228,7 @@ def _logit(p: float) -> float:
 # take a part's time in Python.
 
 
-def with_vector(model: Model, x: NDArray[np.float64]) -> Model:
+def with_vector(model: Model, x: Float64) -> Model:
     """The model with its free parameters taken from a vector: the inverse of `vector`.
 
     Raises: ValueError where the length of the vector is not the number of free parameters.

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Bool, Float64, Index
 
-Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
+Pairs = tuple[Index, Index]
 
 NEGLIGIBLE = 2.0**-53
 """An element this small beside the largest of its matrix moves no eigenvalue by a rounding."""
@@ -164,7 +163,7 @@ def _rounds(states: int) -> list[Pairs]:
     return rounds
 
 
-def is_definite(a: Float64) -> NDArray[np.bool_]:
+def is_definite(a: Float64) -> Bool:
     """True where symmetric f64 [..., n, n] are positive definite, roundings aside, bool [...].
 
     All pivots are then above what is negligible beside the largest element.

@@ -28,11 +28,10 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.models.portable import exp_of_many, log, log_of_many
 from mltree.models.rates import GRID, Categories
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, Index
 from mltree.system.process import map_blocks
 
 # Curves of the patterns' lnL over their rate, from a table.
@@ -65,7 +64,7 @@ class Along(NamedTuple):
 class SplineWeights(NamedTuple):
     """Places of K rates among the rates of a table, and the weights of the table's rows there."""
 
-    low: NDArray[np.intp]
+    low: Index
     """int[K]: the row before each."""
     value: Float64
     """f64[4, K, 1]: weights of two rows of lnL and of their bends in the lnL."""

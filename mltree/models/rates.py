@@ -13,10 +13,10 @@ from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mltree.models.portable import elementwise, exp, expm1, log
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, Int64
 from mltree.system.errors import ModelError
 from mltree.system.values import Value
 
@@ -35,9 +35,9 @@ class Variable(NamedTuple):
 class Categories(NamedTuple):
     """Categories of sites; there may be many models along the first axes."""
 
-    rates: NDArray[np.float64]
+    rates: Float64
     """f64 [..., K]: relative rates, of mean 1."""
-    weights: NDArray[np.float64]
+    weights: Float64
     """f64 [..., K]: proportions of sites, of sum 1."""
 
 
@@ -55,10 +55,10 @@ class Heterogeneity(Protocol):
     def variables(self) -> list[Variable]:
         """The n free parameters; empty where the user gave the values."""
 
-    def at(self, points: NDArray[np.float64]) -> Categories:
+    def at(self, points: Float64) -> Categories:
         """The categories [M, K] with the variables at the rows of f64 [M, n]."""
 
-    def with_vector(self, x: NDArray[np.float64]) -> Heterogeneity:
+    def with_vector(self, x: Float64) -> Heterogeneity:
         """A copy with the variables at f64 [n]."""
 
 
@@ -79,11 +79,11 @@ class OneRate(Value):
         """An empty list."""
         return []
 
-    def at(self, points: NDArray[np.float64]) -> Categories:
+    def at(self, points: Float64) -> Categories:
         """The one category, M times."""
         return Categories(np.ones((len(points), 1)), np.ones((len(points), 1)))
 
-    def with_vector(self, x: NDArray[np.float64]) -> OneRate:
+    def with_vector(self, x: Float64) -> OneRate:
         """The same object; the vector f64 [0] is empty."""
         del x
         return self
@@ -92,9 +92,7 @@ class OneRate(Value):
 ONE_RATE = OneRate()
 
 
-def categories_at(
-    forms: Sequence[Heterogeneity], points: Sequence[NDArray[np.float64]]
-) -> list[Categories]:
+def categories_at(forms: Sequence[Heterogeneity], points: Sequence[Float64]) -> list[Categories]:
     """Categories of every form at its points f64 [M, n], computed at once for forms of a kind."""
     kinds: dict[Hashable, list[int]] = {}
     for number, form in enumerate(forms):
@@ -264,15 +262,15 @@ class Gamma(Value):
         low, high = math.log(ALPHA_MIN), math.log(ALPHA_MAX)
         return [] if self.fixed else [Variable("alpha", low, high, math.log(self.alpha))]
 
-    def at(self, points: NDArray[np.float64]) -> Categories:
+    def at(self, points: Float64) -> Categories:
         """The categories [M, K] for every row of f64 [M, 1], or [M, 0] where alpha is fixed."""
         return self._of(np.full(len(points), self.alpha) if self.fixed else exp(points[:, 0]))
 
-    def with_vector(self, x: NDArray[np.float64]) -> Gamma:
+    def with_vector(self, x: Float64) -> Gamma:
         """A copy with another alpha."""
         return self if self.fixed else dataclasses.replace(self, alpha=math.exp(x[0]))
 
-    def _of(self, alpha: NDArray[np.float64]) -> Categories:
+    def _of(self, alpha: Float64) -> Categories:
         """The categories for shapes f64 [M], computed once for equal shapes."""
         unlike, which = np.unique(alpha, return_inverse=True)
         rates = gamma_rates(unlike, self.n_categories, self.mode)[which]
@@ -292,7 +290,7 @@ def categories_of(forms: Sequence[Heterogeneity]) -> list[Categories]:
     return [of_gamma[form] if isinstance(form, Gamma) else form.categories for form in forms]
 
 
-def gamma_rates(alpha: ArrayLike, categories: int, mode: GammaMode = "mean") -> NDArray[np.float64]:
+def gamma_rates(alpha: ArrayLike, categories: int, mode: GammaMode = "mean") -> Float64:
     """f64 [..., K]: relative rates of K equally probable gamma classes, ascending, of mean 1.
 
     One row for every shape in ``alpha``. With q(p) the p-quantile of Gamma(alpha, 1) and P the
@@ -315,18 +313,18 @@ def gamma_rates(alpha: ArrayLike, categories: int, mode: GammaMode = "mean") -> 
         return np.ones_like(shape)
     near = np.minimum(shape, LARGEST_SHAPE)
     rates = _class_means(near, categories) if mode == "mean" else _medians(near, categories)
-    scaled: NDArray[np.float64] = rates * (categories / rates.sum(axis=-1, keepdims=True))
+    scaled: Float64 = rates * (categories / rates.sum(axis=-1, keepdims=True))
     beyond = 1.0 + (scaled - 1.0) * np.sqrt(near / shape)
     return np.asarray(np.where(near < shape, beyond, scaled), np.float64)
 
 
-def _class_means(shape: NDArray[np.float64], categories: int) -> NDArray[np.float64]:
+def _class_means(shape: Float64, categories: int) -> Float64:
     _, below = quantiles(shape, np.arange(1, categories) / categories)
     return np.diff(below, axis=-1, prepend=0.0, append=1.0)
 
 
-def _medians(shape: NDArray[np.float64], categories: int) -> NDArray[np.float64]:
-    middles: NDArray[np.float64] = (np.arange(categories) + 0.5) / categories
+def _medians(shape: Float64, categories: int) -> Float64:
+    middles: Float64 = (np.arange(categories) + 0.5) / categories
     ratios, _ = quantiles(shape, middles)
     return ratios
 
@@ -482,7 +480,7 @@ class SiteRates(Value, eq=False):
     """Largest number of rates."""
     rates: Float64
     """f64 [n]: ascending, weighted mean 1 over the sites; 1 alone while none are known."""
-    category: NDArray[np.int64]
+    category: Int64
     """i64 [L]: index of each pattern's rate; empty while patterns are not known, for the first."""
 
     @classmethod
@@ -551,7 +549,7 @@ class FittedRates(NamedTuple):
 
     rates: Float64
     """f64 [n]: of mean 1 over the sites that tell their rate."""
-    category: NDArray[np.int64]
+    category: Int64
     """i64 [L]: of every pattern."""
     speed: float
     """Mean rate before scaling, by which branch lengths are multiplied."""

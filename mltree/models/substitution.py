@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.models.codon import POSITIONS, CodonRates, nucleotide_frequencies
 from mltree.models.eigen import ModelArrays, decompose, known_systems
@@ -312,15 +311,15 @@ def n_pairs(states: int) -> int:
     return states * (states - 1) // 2
 
 
-def expand_rates(classes: RateClasses, unique: NDArray[np.float64]) -> NDArray[np.float64]:
+def expand_rates(classes: RateClasses, unique: Float64) -> Float64:
     """f64 [..., S(S-1)/2]: one exchangeability per pair from f64 [..., classes], one per class."""
     unique = np.asarray(unique, np.float64)
     with_none = np.concatenate([unique, np.zeros_like(unique[..., :1])], axis=-1)
-    rates: NDArray[np.float64] = with_none[..., list(classes)]  # the last one is NO_CHANGE's
+    rates: Float64 = with_none[..., list(classes)]  # the last one is NO_CHANGE's
     return rates
 
 
-def unique_rates(classes: RateClasses, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+def unique_rates(classes: RateClasses, rates: Float64) -> Float64:
     """f64 [..., classes]: the exchangeability of each class, from f64 [..., S(S-1)/2]."""
     with_none = np.empty((*rates.shape[:-1], n_classes(classes) + 1))
     with_none[..., list(classes)] = rates
@@ -343,9 +342,9 @@ class Model(Value, eq=False):
     """Canonical name: ``"GTR"``, ``"LG"``."""
     alphabet: Alphabet
     rate_classes: RateClasses
-    rates: NDArray[np.float64]
+    rates: Float64
     """f64 [S(S-1)/2]: exchangeabilities, upper triangle by rows (AC AG AT CG CT GT)."""
-    frequencies: NDArray[np.float64]
+    frequencies: Float64
     """f64 [S]: equilibrium frequencies, sum 1; NaN where +FC is not counted yet."""
     frequency_mode: FrequencyMode
     heterogeneity: Heterogeneity = ONE_RATE
@@ -424,7 +423,7 @@ class Model(Value, eq=False):
         frequencies = self.frequencies if codon.nucleotides is None else codon.frequencies
         return dataclasses.replace(self, codon=codon, rates=codon.rates, frequencies=frequencies)
 
-    def with_class_weights(self, weights: NDArray[np.float64]) -> Model:
+    def with_class_weights(self, weights: Float64) -> Model:
         """A copy with other class weights f64 [classes, or more], none too small to grow again.
 
         Raises: ValueError where the model is no mixture.

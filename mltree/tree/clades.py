@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.system.arrays import Bool, Float64, Int32
+from mltree.system.arrays import Bool, Float64, Index, Int32
 from mltree.system.values import Value, decimal
 from mltree.tree.newick import ParsedTrees, branch, parsed_trees, quoted, text_of
 
@@ -55,12 +55,12 @@ class Clades(Value):
         return len(self.taxa)
 
     @property
-    def bounds(self) -> NDArray[np.intp]:
+    def bounds(self) -> Index:
         """The clades of tree k, intp [n+1]: those from ``bounds[k]`` up to ``bounds[k + 1]``."""
         return np.searchsorted(self.tree, np.arange(self.n_trees + 1))
 
     @property
-    def is_inner(self) -> NDArray[np.bool_]:
+    def is_inner(self) -> Bool:
         """Clades with two taxa or more inside, and two or more outside, bool [C]."""
         size = self.last - self.first
         return (size >= 2) & (size <= self.n_tips - 2)
@@ -78,7 +78,7 @@ class Clades(Value):
             self.lengths[begin:end],
         )
 
-    def only(self, chosen: NDArray[np.bool_]) -> Clades:
+    def only(self, chosen: Bool) -> Clades:
         """A copy with some of the clades.  ``chosen``: bool [C]."""
         return replace(
             self,
@@ -123,7 +123,7 @@ class Clades(Value):
         )
 
 
-def nested(taxa: tuple[str, ...], members: NDArray[np.bool_]) -> tuple[Clades, NDArray[np.intp]]:
+def nested(taxa: tuple[str, ...], members: Bool) -> tuple[Clades, Index]:
     """The one tree that has just these clades, without lengths, and which row each of them was.
 
     members  bool [C, T], pairwise one inside the other or apart

@@ -22,17 +22,15 @@ from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-from numpy.typing import NDArray
 
 from mltree.data.alphabet import Alphabet
 from mltree.data.patterns import Patterns
-from mltree.system.arrays import Bool, Float64
+from mltree.system.arrays import Bool, Float64, Index, Int64, UInt8, UInt64
 from mltree.system.process import map_blocks
 from mltree.system.values import Value
 from mltree.tree.topology import Tree
 
-Sets: TypeAlias = NDArray[np.uint64]
+Sets: TypeAlias = UInt64
 """uint64 [F, n]: n state sets of every site, plane after plane; NumPy's loops run over the sets,
 which are many: join takes a third of the time that it takes on [n, F]."""
 
@@ -112,15 +110,15 @@ class PackedSites(Value, eq=False):
 class InformativeSites(NamedTuple):
     """Parsimony-informative sites of the patterns of one data type, or of several side by side."""
 
-    sets: NDArray[np.uint64]
+    sets: UInt64
     """unsigned [T, sites]: the state sets, of shared states only, numbered from 0 in each site."""
-    states: NDArray[np.int64]
+    states: Int64
     """int64 [sites]: number of states of each site."""
-    pattern: NDArray[np.intp]
+    pattern: Index
     """intp [sites]: number of each site's pattern."""
-    weights: NDArray[np.int64]
+    weights: Int64
     """int64 [L]: weights of all patterns."""
-    constant: NDArray[np.int64]
+    constant: Int64
     """int64 [L]: changes that each pattern needs on every tree, beyond those that its sets need."""
 
     @classmethod
@@ -156,7 +154,7 @@ class InformativeSites(NamedTuple):
         (constant,) = np.asarray(packed.constant).tolist()
         return replace(packed, tips=packed.tips[:, 0], constant=constant)
 
-    def reweighted(self, rows: NDArray[np.float64] | NDArray[np.int64]) -> PackedSites:
+    def reweighted(self, rows: Float64 | Int64) -> PackedSites:
         """The packed sites under rows of whole weights [R, L]; tips are [F, R, T]."""
         weights = rows[:, self.pattern].astype(np.int64)
         row, site = np.nonzero(weights)
@@ -164,7 +162,7 @@ class InformativeSites(NamedTuple):
         constant = (rows @ self.constant).astype(np.float64)
         return _packed(self.sets, _words_of_sites(self.states, weighted), constant)
 
-    def apart(self, range_of_row: NDArray[np.intp], ends: NDArray[np.intp]) -> PackedSites:
+    def apart(self, range_of_row: Index, ends: Index) -> PackedSites:
         """The packed sites under R rows that weigh one range of patterns each; tips are [F, R, T].
 
         ``range_of_row``: intp [R].  ``ends``: of the ranges, which lie one after the other.
@@ -213,14 +211,14 @@ def _informative(groups: Sequence[Patterns]) -> InformativeSites:
 class _InformativeBlock(NamedTuple):
     """Informative sites of a block of patterns; see :class:`InformativeSites`."""
 
-    sets: NDArray[np.uint64]
-    states: NDArray[np.int64]
-    pattern: NDArray[np.intp]
-    constant: NDArray[np.int64]
+    sets: UInt64
+    states: Int64
+    pattern: Index
+    constant: Int64
 
 
 def _informative_of_block(
-    codes: NDArray[np.uint8], counted: NDArray[np.bool_], alphabet: Alphabet, block: slice
+    codes: UInt8, counted: Bool, alphabet: Alphabet, block: slice
 ) -> _InformativeBlock:
     """The informative sites of a block.  ``counted``: patterns with any weight."""
     masks, gap = _masks(codes[:, block], alphabet)
@@ -236,21 +234,19 @@ def _informative_of_block(
     return _InformativeBlock(sets, shared[:, chosen].sum(axis=0), chosen + block.start, constant)
 
 
-def _masks(codes: NDArray[np.uint8], alphabet: Alphabet) -> tuple[NDArray[np.uint64], np.uint64]:
+def _masks(codes: UInt8, alphabet: Alphabet) -> tuple[UInt64, np.uint64]:
     """The state sets of all characters as integers of the narrowest type, and that of a gap."""
     kind = np.min_scalar_type((1 << alphabet.n_states) - 1)
     table = alphabet.state_masks.astype(kind)
     return table[codes], table[alphabet.gap_code]
 
 
-def _has(masks: NDArray[np.uint64], state: int) -> NDArray[np.bool_]:
-    has: NDArray[np.bool_] = (masks & masks.dtype.type(1 << state)) != 0
+def _has(masks: UInt64, state: int) -> Bool:
+    has: Bool = (masks & masks.dtype.type(1 << state)) != 0
     return has
 
 
-def _renumbered(
-    masks: NDArray[np.uint64], shared: NDArray[np.bool_]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+def _renumbered(masks: UInt64, shared: Bool) -> tuple[UInt64, Int64]:
     """Sets of shared states only, numbered from 0 in each site, and the number of tips left bare.
 
     Such a tip costs one change wherever it is, so from then on any state suits it, like a gap.
@@ -274,15 +270,15 @@ def _renumbered(
 class _WordLayout(NamedTuple):
     """Sites of every word."""
 
-    sites: NDArray[np.int64]
+    sites: Int64
     """int64 [R, W, 64]: the site of each bit, for every row of weights; -1 for none."""
-    weights: NDArray[np.float64]
+    weights: Float64
     """float64 [W]: weight of a bit."""
-    states: NDArray[np.int64]
+    states: Int64
     """int64 [W]: largest number of states of a site of the word, in any row."""
 
 
-def _packed(sets: NDArray[np.uint64], table: _WordLayout, constant: Float64) -> PackedSites:
+def _packed(sets: UInt64, table: _WordLayout, constant: Float64) -> PackedSites:
     """Pack sites that are sorted into words (see the module's docstring)."""
     widths = tuple(int((table.states > plane).sum()) for plane in range(int(table.states[0])))
     step = max(1, BLOCK // max(1, table.sites.size))
@@ -291,9 +287,7 @@ def _packed(sets: NDArray[np.uint64], table: _WordLayout, constant: Float64) -> 
     return PackedSites(tips, widths, table.weights, constant)
 
 
-def _planes(
-    sets: NDArray[np.uint64], table: _WordLayout, widths: Sequence[int], tips: slice
-) -> NDArray[np.uint64]:
+def _planes(sets: UInt64, table: _WordLayout, widths: Sequence[int], tips: slice) -> UInt64:
     """uint64 [F, R, tips]: the packed sets of some tips."""
     # The place behind the last site, that of -1, belongs to none: state 0 at every tip keeps it
     # free of changes.
@@ -310,17 +304,17 @@ def _planes(
 class _WeightedSites(NamedTuple):
     """n sites with their weights under R rows of weights; all other sites have weight 0."""
 
-    row: NDArray[np.intp]
+    row: Index
     """intp [n]: row of each."""
-    site: NDArray[np.intp]
+    site: Index
     """intp [n]: site of each."""
-    weights: NDArray[np.int64]
+    weights: Int64
     """int64 [n]: whole weights."""
     rows: int
     """Number of rows, R."""
 
 
-def _words_of_sites(n_states: NDArray[np.int64], weighted: _WeightedSites) -> _WordLayout:
+def _words_of_sites(n_states: Int64, weighted: _WeightedSites) -> _WordLayout:
     """Words of equal weight, those of sites with many states first; W >= 1.
 
     n_states: int64 [sites]
@@ -386,7 +380,7 @@ def find_conflict(tree: Tree, patterns: Patterns) -> Conflict | None:
     return None
 
 
-def _joined(tree: Tree) -> npt.NDArray[np.intp]:
+def _joined(tree: Tree) -> Index:
     """Lowest node that branches of length zero join to each, intp [nodes]."""
     half = np.flatnonzero(tree.twin > np.arange(tree.twin.size))
     half = half[tree.lengths[tree.edge[half]] == 0]

@@ -11,9 +11,8 @@ from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mltree.system.arrays import Float64, Int32
+from mltree.system.arrays import Bool, Float64, Int32, UInt64
 from mltree.tree.topology import NONE, Tree, siblings
 
 
@@ -42,7 +41,7 @@ class Forest:
         self.lengths: Float64 = np.concatenate([tree.lengths for tree in trees], axis=-1)
         """float64[E of all], or float64[parts, E of all]"""
         first_inner = np.repeat(self.first_half + 3 * self.n_tips, self.n_halves)
-        self.is_inner: NDArray[np.bool_] = np.arange(self.twin.size) >= first_inner
+        self.is_inner: Bool = np.arange(self.twin.size) >= first_inner
         """bool[3N of all]: half-edges at inner nodes."""
         self.siblings: tuple[Int32, Int32] = ring(self.twin.size)
         """The other two half-edges of the same inner node, int32[3N of all] each."""
@@ -68,7 +67,7 @@ class Forest:
         )
 
     @property
-    def _fields(self) -> tuple[NDArray[np.int32] | Float64, ...]:
+    def _fields(self) -> tuple[Int32 | Float64, ...]:
         """Arrays that tell a forest from others."""
         return self.n_tips, self.n_branches, self.twin, self.edge, self.lengths
 
@@ -140,7 +139,7 @@ class Forest:
             wave = np.concatenate([one[wave], other[wave]])
         return waves
 
-    def facing(self, trees: Int32) -> tuple[Int32, NDArray[np.bool_]]:
+    def facing(self, trees: Int32) -> tuple[Int32, Bool]:
         """The inner half-edges of some trees that face tip 0, nearest first.
 
         Returns: them, and bool[n]: which of those are trees, with no branches in a circle.
@@ -199,7 +198,7 @@ class Forest:
         return keys
 
     @cached_property
-    def tip_sets(self) -> NDArray[np.uint64]:
+    def tip_sets(self) -> UInt64:
         """uint64[3N of all]: hash of the set of tips that a half-edge's neighbour sees across it.
 
         Equal for equal sets, in any tree; the sum of two disjoint sets' hashes is that of their
@@ -235,7 +234,7 @@ class Forest:
         shapes: list[int] = keys.tolist()
         return shapes
 
-    def _tip_keys(self) -> NDArray[np.uint64]:
+    def _tip_keys(self) -> UInt64:
         """uint64[3N of all]: 64 random bits of every tip, at its half-edge; zeros elsewhere."""
         key = np.zeros(self.twin.size, dtype=np.uint64)
         key[self.tips] = mixed((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * GOLDEN)
@@ -261,7 +260,7 @@ _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
 
 
-def mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(value: UInt64) -> UInt64:
     """splitmix64's finaliser of every number: a permutation that makes close numbers unlike."""
     value = (value ^ (value >> np.uint64(30))) * _MIX_A
     value = (value ^ (value >> np.uint64(27))) * _MIX_B

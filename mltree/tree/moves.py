@@ -16,9 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mltree.system.arrays import Float64, Int32
+from mltree.system.arrays import Bool, Float64, Int32
 from mltree.tree.topology import Tree, siblings
 
 Length: TypeAlias = float | Float64
@@ -150,7 +149,7 @@ def apply_sprs(
     prunes: Int32,
     targets: Int32,
     lengths: Float64 | None = None,
-) -> tuple[NDArray[np.bool_], list[Undo]]:
+) -> tuple[Bool, list[Undo]]:
     """Apply SPRs in the given order under the loose rule (docs/search.md); the others are skipped.
 
     A move is skipped where one of its three edges at the attachment node or its target edge was
@@ -175,7 +174,7 @@ def apply_sprs(
     return applied, records
 
 
-def compatible(edges: Int32) -> NDArray[np.bool_]:
+def compatible(edges: Int32) -> Bool:
     """Moves that the loose rule lets through, in order, by the edges that they touch.
 
     edges  int32 [M, 4]; edges of several trees have different numbers
@@ -206,7 +205,7 @@ class Links(NamedTuple):
     twins: Int32
     edges: Int32
 
-    def at(self, which: NDArray[np.bool_]) -> Links:
+    def at(self, which: Bool) -> Links:
         """The links of some moves, bool[M]."""
         return Links(*(array[:, which] for array in self))
 

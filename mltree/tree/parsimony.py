@@ -42,7 +42,7 @@ class DirectionalSets:
         self.siblings = ring(twin.size)
         halves = np.arange(self.n_halves, dtype=np.int32)
         inner = halves >= 3 * self.n_tips
-        self.is_inner: NDArray[np.bool_] = np.tile(inner, n_trees)
+        self.is_inner: Bool = np.tile(inner, n_trees)
         """bool[n * 3N]: half-edges at inner nodes."""
         # Of a tree the sets of its tips, then those of its inner half-edges.
         n_rows = 4 * self.n_tips - 6
@@ -89,7 +89,7 @@ class DirectionalSets:
         due: Int32 = np.concatenate([side[halves] for side in self.siblings])
         place = np.arange(due.size, dtype=np.int32)
         self._place[due] = place  # of those that are equal the last stays
-        is_last: NDArray[np.bool_] = self._place[due] == place
+        is_last: Bool = self._place[due] == place
         return due[is_last]
 
     def scores(self, facing: Int32, trees: Int32) -> Float64:
@@ -200,12 +200,12 @@ class Growth:
         self.sets.refresh(np.concatenate([base, base + 1, base + 2]))
         self._refresh_edges((self.first_edge + np.arange(3)[:, None]).ravel())
 
-    def costs(self, tips: Int32) -> NDArray[np.float64]:
+    def costs(self, tips: Int32) -> Float64:
         """float64 [trees, edges so far]: the changes that each tree's tip adds on each edge."""
         new = self.sets.behind(self.first_half + 3 * tips)
         return self.sites.misses(self.edge_sets[:, :, : self.n_edges], new[:, :, None])
 
-    def costs_or_bounds(self, tips: Int32) -> NDArray[np.float64]:
+    def costs_or_bounds(self, tips: Int32) -> Float64:
         """:meth:`costs`, or less for edges that cannot be best, but more than the least cost.
 
         The first words tell most edges from the best: their cost there exceeds already the whole
@@ -216,7 +216,7 @@ class Growth:
         if sets.size < LEAST_WORDS:
             return self.costs(tips)
         new = self.sets.behind(self.first_half + 3 * tips)
-        costs: NDArray[np.float64] = np.zeros(sets.shape[1:])
+        costs: Float64 = np.zeros(sets.shape[1:])
         step = -(-n_words // STEPS)
         for begin in range(0, n_words, step):
             costs += sites.misses_within(sets, new[:, :, None], begin, min(begin + step, n_words))

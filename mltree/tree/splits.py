@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.system.arrays import Int32, UInt64
+from mltree.system.arrays import Float64, Index, Int32, UInt64
 from mltree.tree.forest import Forest, mixed
 from mltree.tree.topology import Tree, siblings
 
@@ -65,7 +65,7 @@ def same_topology(first: Tree, second: Tree) -> bool:
     return robinson_foulds(first, second) == 0
 
 
-def lengths_in(tree: Tree, other: Tree) -> NDArray[np.float64]:
+def lengths_in(tree: Tree, other: Tree) -> Float64:
     """f64 [E]: the lengths of another tree of the same topology, by the edge ids of this one.
 
     Raises: ValueError where the topologies differ.
@@ -118,7 +118,7 @@ class SplitSums:
         without = np.uint64(self.topology) - self.splits
         return np.stack([without + self._key(side) for side in joined], axis=1).ravel()
 
-    def quartets(self, halves: Int32) -> tuple[UInt64, NDArray[np.intp]]:
+    def quartets(self, halves: Int32) -> tuple[UInt64, Index]:
         """Keys of subtrees joined two and two, uint64[n], the same in any tree; and an order.
 
         halves  int32[n, 4]: half-edges that face them, those that are joined beside each other

@@ -92,10 +92,7 @@ class Tree:
         nearer = self.edge_halves[: self.n_branches, 0]
         return np.flatnonzero(nearer >= 3 * self.n_tips).astype(np.int32)
 
-    @staticmethod
-    def siblings(half: Half) -> tuple[Half, Half]:
-        """The other two half-edges of the same inner node, in ring order (scalar or array)."""
-        return siblings(half)
+    siblings = staticmethod(siblings)
 
     def is_same(self, other: Tree) -> bool:
         """True where two trees are equal, numbering and lengths included."""
