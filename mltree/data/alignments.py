@@ -46,8 +46,7 @@ READERS: tuple[tuple[tuple[bytes, ...], Callable[[Lines], SequenceRows]], ...] =
 def as_records(lines: Lines) -> Lines:
     """The lines of a file in one of these formats as FASTA's; those of any other as they are.
 
-    Raises:
-        InputError: the file is not what its first line says.
+    Raises: InputError: the file is not what its first line says.
     """
     first = lines.text[0].lstrip().upper()
     for starts, read in READERS:
@@ -83,8 +82,7 @@ class MemoryAlignment(Value):
     def reading(self) -> Reading:
         """Names and rows as a format's reader finds them.
 
-        Raises:
-            InputError: there are none.
+        Raises: InputError: there are none.
         """
         if not self.names:
             raise InputError("there are no sequences", file=self.title)
@@ -163,8 +161,7 @@ class Sequences(Value, eq=False):
     ) -> None:
         """Check that all characters, or those at a part's sites, belong to an alphabet.
 
-        Raises:
-            InputError: one is not; names its line, taxon and site.
+        Raises: InputError: one is not; names its line, taxon and site.
         """
         if isinstance(alphabet, CodonAlphabet):
             self.refuse_unknown(DNA, sites, part)
@@ -214,8 +211,7 @@ def read_sequences(source: Source, judge: Judge) -> Sequences:
 
     The judge decides where a file can be read in several ways.
 
-    Raises:
-        InputError: see the module's first lines.
+    Raises: InputError: a fault of the file, with its line, taxon and site.
     """
     if isinstance(source, MemoryAlignment):
         lines, reading = source.lines, source.reading
@@ -255,8 +251,7 @@ def _read_format(lines: Lines, judge: Judge) -> Reading:
 def _read_phylip(lines: Lines, judge: Judge) -> Reading:
     """The one reading of a PHYLIP file that makes sense, for the model if there is such a one.
 
-    Raises:
-        InputError: there is none, or more than one.
+    Raises: InputError: there is none, or more than one.
     """
     record = next((n for n, line in enumerate(lines.text) if line.startswith(b">")), None)
     if record is not None:
@@ -410,8 +405,7 @@ def read_alignment(
     ``datatype`` (``"DNA"``, ``"AA"``, ``"BIN"``, ``"MULTI"``, ``"CODON"``) overrides what it looks
     like; so does the alphabet of a model, where the data can be that.
 
-    Raises:
-        InputError: see the module's first lines.
+    Raises: InputError: a fault of the file, with its line, taxon and site.
     """
 
     def judge(characters: UInt8) -> int:

@@ -263,8 +263,7 @@ def multistate(states: int) -> Alphabet:
 def characters_named(name: str) -> Alphabet | None:
     """The alphabet with the name that RAxML-NG's models have: ``BIN``, ``MULTI6``; None for others.
 
-    Raises:
-        InputError: there are no characters of so many states.
+    Raises: InputError: there are no characters of so many states.
     """
     if name == BINARY.name:
         return BINARY

@@ -218,8 +218,7 @@ def alphabet_named(datatype: str, characters: UInt8 | None = None) -> Alphabet:
     ``characters`` (u8 [T, sites], upper case) say how many states there are where the data type
     leaves it open.
 
-    Raises:
-        InputError: no such data type.
+    Raises: InputError: no such data type.
     """
     word = datatype.strip().upper()
     if word in _MULTISTATE and characters is not None:

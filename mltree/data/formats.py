@@ -95,8 +95,7 @@ class SequenceRows:
     def records(self, lines: Lines) -> Lines:
         """The rows as lines of FASTA, numbered as in the file.
 
-        Raises:
-            InputError: a piece of sequence would be something else there.
+        Raises: InputError: a piece of sequence would be something else there.
         """
         text: list[bytes] = []
         numbers: list[int] = []
@@ -145,8 +144,7 @@ class Dots(Value):
 def spelled_out(characters: UInt8, path: str) -> tuple[UInt8, Dots | None]:
     """u8 [T, sites] with the first sequence's characters for dots, if that is what they mean.
 
-    Raises:
-        InputError: they could mean either.
+    Raises: InputError: they could mean either.
     """
     first = characters[0]
     rows = [n for n, row in enumerate(characters) if (row == _DOT).any()]
@@ -184,8 +182,7 @@ def _is_letter(row: UInt8) -> Bool:
 def read_fasta(lines: Lines) -> Reading:
     """Every record of the file, rows of any length.
 
-    Raises:
-        InputError: something else comes before the first record.
+    Raises: InputError: something else comes before the first record.
     """
     kept = [n for n, line in enumerate(lines.text) if not line.startswith(b";")]
     starts = [place for place, n in enumerate(kept) if lines.text[n].startswith(b">")]

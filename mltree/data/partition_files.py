@@ -87,8 +87,7 @@ def is_nexus(text: str) -> bool:
 def read_sets(path: str, text: str) -> list[Part]:
     """The parts of a NEXUS file.
 
-    Raises:
-        InputError: it names none, or a command cannot be read.
+    Raises: InputError: it names none, or a command cannot be read.
     """
     sets = _Sets()
     partitions: list[tuple[int, re.Match[str]]] = []
@@ -358,8 +357,7 @@ model is open has here too. BIN is a model's name as well."""
 def read_partitions(path: str | Path) -> Scheme:
     """The parts that a file of any dialect names.
 
-    Raises:
-        InputError: it cannot be read, names no part, has a fault in a line, or a name twice.
+    Raises: InputError: it cannot be read, names no part, has a fault in a line, or a name twice.
     """
     text = _decoded(path)
     if is_nexus(text):
@@ -375,8 +373,7 @@ def holds_partitions(path: str | Path) -> bool:
     A NEXUS file does, a file of several lines, and a line that names a part. A model alone does
     not, nor with the name `NO_NAME`, as runs without parts write it.
 
-    Raises:
-        InputError: it cannot be read.
+    Raises: InputError: it cannot be read.
     """
     text = _decoded(path)
     lines = [line for _, line in _lines(text)]

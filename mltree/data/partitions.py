@@ -109,8 +109,7 @@ class Partitioned(Value, eq=False):
     def ascertained(self, of_parts: Sequence[Ascertainment | None]) -> Partitioned:
         """A copy for parts without constant sites, by the models' ascertainment of the P parts.
 
-        Raises:
-            InputError: there are such sites after all.
+        Raises: InputError: there are such sites after all.
         """
         for number, (part, ascertainment) in enumerate(zip(self.parts, of_parts, strict=True)):
             if ascertainment is not None:
@@ -358,8 +357,7 @@ Subsets = Sequence[Sequence[int]]
 def refuse_files(scheme: Scheme) -> None:
     """Check that all parts are of one file, so that any two can be merged.
 
-    Raises:
-        InputError: they are of several.
+    Raises: InputError: they are of several.
     """
     first, *others = scheme.parts
     for part in others:

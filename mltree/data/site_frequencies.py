@@ -72,8 +72,7 @@ class SiteSystems(Value, eq=False):
 def read_site_frequencies(path: str, states: int, n_sites: int) -> Float64:
     """f64 [n_sites, states] of a file.
 
-    Raises:
-        InputError: it cannot be read, or has no frequencies for some site.
+    Raises: InputError: it cannot be read, or has no frequencies for some site.
     """
     return site_frequencies_of(read_text(path).decode(errors="replace"), states, n_sites, path)
 

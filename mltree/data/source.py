@@ -49,8 +49,7 @@ _COPIES = 3
 def read_text(path: str | Path) -> bytes:
     """The file's text with line feeds at line ends; gzip, bzip2 and xz are recognised by content.
 
-    Raises:
-        InputError: missing, unreadable, empty, truncated or not text.
+    Raises: InputError: missing, unreadable, empty, truncated or not text.
     """
     text = unpacked(path).removeprefix(_BYTE_ORDER_MARK)
     text = text.removesuffix(_DOS_END)
@@ -66,8 +65,7 @@ def read_text(path: str | Path) -> bytes:
 def expect_file(path: str | Path) -> None:
     """Check that there is a file to read.
 
-    Raises:
-        InputError: missing, a folder, a device, or out of reach.
+    Raises: InputError: missing, a folder, a device, or out of reach.
     """
     if path == STDIN:
         return
@@ -80,8 +78,7 @@ def expect_file(path: str | Path) -> None:
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file; standard input and pipes are read once and remembered.
 
-    Raises:
-        InputError: as `expect_file`.
+    Raises: InputError: as `expect_file`.
     """
     with _system_errors(path):
         if path == STDIN:
@@ -156,8 +153,7 @@ def _system_errors(path: str | Path) -> Iterator[None]:
 def unpacked(path: str | Path) -> bytes:
     """The content of a file, decompressed where it is packed.
 
-    Raises:
-        InputError: as `expect_file`, or truncated.
+    Raises: InputError: as `expect_file`, or truncated.
     """
     data = read_bytes(path)
     for magic, name, opened in _DECOMPRESSORS:

@@ -43,8 +43,7 @@ def write_alignment(
 ) -> bytes:
     """The text of an alignment, u8 [T, sites] of ASCII, in one of :data:`FORMATS`.
 
-    Raises:
-        InputError: the format cannot have its names.
+    Raises: InputError: the format cannot have its names.
     """
     rows = [(name, row.tobytes()) for name, row in zip(names, characters, strict=True)]
     return b"\n".join(FORMATS[file_format](rows, alphabet)) + b"\n"
@@ -53,8 +52,7 @@ def write_alignment(
 def format_of(path: str) -> str:
     """The format for a path's ending, compression aside.
 
-    Raises:
-        InputError: it stands for none.
+    Raises: InputError: it stands for none.
     """
     for ending, file_format in ENDINGS.items():
         if path.lower().removesuffix(".gz").endswith(ending):

@@ -280,8 +280,7 @@ def model_names(data: Partitioned, default: str | None = None) -> tuple[str, ...
 def part_models(data: Partitioned, default: str | None = None) -> tuple[Model, ...]:
     """Models of the parts, with frequencies counted where the model asks for it.
 
-    Raises:
-        InputError: the partition file has a string that cannot be used.
+    Raises: InputError: the partition file has a string that cannot be used.
     """
     known: dict[tuple[str, Alphabet], Model] = {}
     models = []

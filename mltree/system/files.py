@@ -68,8 +68,7 @@ def draft_name(name: str, token: str = "") -> str:
 def refuse_special(path: Path, may_be_device: bool = False) -> None:
     """Make sure that a path is a regular file, a folder or free.
 
-    Raises:
-        InputError: it is a pipe, a socket or, unless it may be, a device.
+    Raises: InputError: it is a pipe, a socket or, unless it may be, a device.
     """
     mode = _mode(path)
     is_fine = stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (may_be_device and stat.S_ISCHR(mode))
@@ -114,8 +113,7 @@ def _open_linked_device(path: Path, flags: int) -> int:
 def read_own(path: Path) -> bytes:
     """The content of a file that a run has left.
 
-    Raises:
-        InputError: it cannot be read, or is no regular file.
+    Raises: InputError: it cannot be read, or is no regular file.
     """
     with naming(path, "read"):
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -135,8 +133,7 @@ def _special(path: Path, mode: int) -> InputError:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file in one step: readers see the old file or the new one.
 
-    Raises:
-        InputError: the file cannot be written.
+    Raises: InputError: the file cannot be written.
     """
     write_together({path: content})
 
@@ -144,8 +141,7 @@ def write_whole(path: Path, content: bytes) -> None:
 def write_together(contents: Mapping[Path, bytes]) -> None:
     """Write files that belong together: all are on the disk before any takes its name.
 
-    Raises:
-        InputError: a file cannot be written.
+    Raises: InputError: a file cannot be written.
     """
     drafts = {path: path.with_name(draft_name(path.name)) for path in contents}
     with uninterrupted():

@@ -204,8 +204,7 @@ def host_memory() -> int:
 def check_limits() -> None:
     """Check that NumPy can be loaded, because OpenBLAS ends or interrupts the process otherwise.
 
-    Raises:
-        InputError: the process may map too little memory, or start too few threads.
+    Raises: InputError: the process may map too little memory, or start too few threads.
     """
     number, limit = threads().number, resource.getrlimit(resource.RLIMIT_AS)[0]
     needed = ADDRESS_SPACE + ADDRESS_SPACE_THREAD * number

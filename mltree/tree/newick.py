@@ -683,8 +683,7 @@ def is_nexus(text: str) -> bool:
 def newick_of(text: str, file: str | None) -> str:
     """The trees of a NEXUS file as Newick, each on the line where it stands in the file.
 
-    Raises:
-        InputError: there is none, or trees count differently ([&W ...]).
+    Raises: InputError: there is none, or trees count differently ([&W ...]).
     """
     parts: list[str] = []
     names: dict[str, str] = {}
