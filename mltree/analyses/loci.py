@@ -62,8 +62,8 @@ from mltree.system.events import (
     ignore,
 )
 from mltree.system.files import is_folder, is_there, read_own
-from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, here
-from mltree.system.signals import Farewell, parting
+from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
+from mltree.system.signals import ExitMessage, on_signal
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.treesearch.checkpoint import fingerprint
@@ -553,8 +553,8 @@ def run_loci(request: LociRequest, reporter: Reporter) -> None:
             begin_log(log, request, files, reporter, append=resumes)
             if journal.done:
                 reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
-            with parting(partial(_leave, request, journal, log)):
-                found = search.run(loci, journal, reporter, here())
+            with on_signal(partial(_leave, request, journal, log)):
+                found = search.run(loci, journal, reporter, current_ranks())
             _conclude(request, loci, found, log, files, reporter)
 
 
@@ -621,12 +621,12 @@ def _table(loci: Sequence[Locus], found: Sequence[LocusTree | None]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _leave(request: LociRequest, journal: LociJournal, log: RunLog) -> Farewell:
+def _leave(request: LociRequest, journal: LociJournal, log: RunLog) -> ExitMessage:
     """Say how the run goes on; what is done is kept already."""
     without = " without --redo" if request.redo else ""
     text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
     log.close(f"stopped: {text}\n")
-    return Farewell(text)
+    return ExitMessage(text)
 
 
 def _loci(request: LociRequest) -> tuple[list[Locus], list[str]]:

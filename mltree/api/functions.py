@@ -45,7 +45,7 @@ from mltree.api.results import (
     newick_of,
     table,
 )
-from mltree.data.alignments import Given
+from mltree.data.alignments import MemoryAlignment
 from mltree.fit.settings import PRESETS
 from mltree.models.grammar import format_model
 from mltree.models.partitioned import Linkage, PartitionModel
@@ -172,16 +172,16 @@ def _replicates(wanted: int | str) -> int | None:
     return replicates_of(str(wanted), "bootstrap")
 
 
-def _in_files(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
+def _in_files(request: SearchRequest, source: str | MemoryAlignment, call: Call) -> SearchResult:
     """The command itself, its alignment in a file."""
     assert request.prefix is not None
-    if isinstance(source, Given):
+    if isinstance(source, MemoryAlignment):
         source = written(source, Outputs.of(request.prefix, "alignment").path("fasta"))
     ready, found, drawn = run_search(replace(request, alignment=source), call)
     return _result(request, ready, found, drawn, call)
 
 
-def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> SearchResult:
+def _in_memory(request: SearchRequest, source: str | MemoryAlignment, call: Call) -> SearchResult:
     """The same steps without a file."""
     problem = _problem(request, source, call)
     ready = prepare_search(
@@ -193,7 +193,11 @@ def _in_memory(request: SearchRequest, source: str | Given, call: Call) -> Searc
 
 
 def _supports(
-    request: SearchRequest, source: str | Given, ready: TreeSearch, found: Found, call: Call
+    request: SearchRequest,
+    source: str | MemoryAlignment,
+    ready: TreeSearch,
+    found: Found,
+    call: Call,
 ) -> Drawn:
     """Those that were asked for, as the command draws them."""
     taxa = ready.problem.taxa
@@ -211,7 +215,7 @@ def _supports(
     return draw_supports(request.supports, ready, found, request.seed, draw, replicate, call)
 
 
-def _problem(request: SearchRequest, source: str | Given, emit: Emit) -> Problem:
+def _problem(request: SearchRequest, source: str | MemoryAlignment, emit: Emit) -> Problem:
     """The data, under the models that suit them best where that is wanted."""
     problem = request.load(emit, source)
     if request.merge and not request.chooses:
@@ -225,7 +229,7 @@ def _problem(request: SearchRequest, source: str | Given, emit: Emit) -> Problem
 
 
 def _as_written(
-    model: PartitionModel, problem: Problem, source: str | Given, request: SearchRequest
+    model: PartitionModel, problem: Problem, source: str | MemoryAlignment, request: SearchRequest
 ) -> PartitionModel:
     """The model with the digits of its file, under which a command's replicates are searched."""
     if problem.data is not None:

@@ -33,7 +33,7 @@ from mltree.program.contract import StateLayout
 from mltree.program.ops.operation import LaunchShape, workers
 from mltree.program.program import Program
 from mltree.system.errors import DeviceError
-from mltree.system.process import clean_start, threads
+from mltree.system.process import isolated_command, threads
 from mltree.system.values import Value
 
 Dispatch = Literal["auto", "persistent", "launch"]
@@ -306,7 +306,10 @@ def build(index: int, workers: Sequence[str], numbers: dict[str, Any]) -> None:
 
 
 def _start(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> subprocess.Popen[bytes]:
-    command, silent = clean_start(build, device.index, workers, asdict(layout)), subprocess.DEVNULL
+    command, silent = (
+        isolated_command(build, device.index, workers, asdict(layout)),
+        subprocess.DEVNULL,
+    )
     return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
 
 

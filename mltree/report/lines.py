@@ -67,7 +67,7 @@ from mltree.system.events import (
     TreesWritten,
     Unsaved,
 )
-from mltree.tree.newick import ascii_drawing
+from mltree.tree.clades import ascii_drawing
 
 # Model choice: progress, table of the best candidates, and IQ-TREE's last line.
 

@@ -38,7 +38,7 @@ from mltree.runs.engines import (
 from mltree.runs.problem import Problem
 from mltree.system.arrays import Float64, Int64
 from mltree.system.events import Emit, Notice, RunFinished, ignore
-from mltree.system.ranks import LONE, Ranks, here
+from mltree.system.ranks import LONE, Ranks, current_ranks
 from mltree.system.values import Value
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.tree.random_trees import random_topology
@@ -300,7 +300,7 @@ def open_computation(
     likelihood: Likelihood
     reported = None
     if not model.has_site_rates:
-        placement = _placed(resources, groups, model, bounds, trees, kept, here())
+        placement = _placed(resources, groups, model, bounds, trees, kept, current_ranks())
         if afterwards.replicates:
             placement = with_replicates(placement, groups, afterwards.replicates)
         placement = _with_rows(placement, afterwards.rows)

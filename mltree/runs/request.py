@@ -52,8 +52,8 @@ from mltree.system.events import (
 )
 from mltree.system.process import threads
 from mltree.system.rank_start import start
-from mltree.system.ranks import here
-from mltree.system.signals import Farewell, last_word, parting, unbroken
+from mltree.system.ranks import current_ranks
+from mltree.system.signals import ExitMessage, on_signal, set_exit_message, uninterrupted
 from mltree.system.values import Value, plain
 from mltree.tree.newick import write_newick
 from mltree.treesearch.checkpoint import fingerprint
@@ -195,7 +195,7 @@ def deliver(
     Raises:
         InputError: the results cannot be written.
     """
-    with unbroken():
+    with uninterrupted():
         try:
             files = outputs.write(texts)
         except InputError as error:
@@ -206,7 +206,7 @@ def deliver(
             raise InputError(error.message, hint=hint) from error
         for kind in spent:
             outputs.remove(kind)
-        last_word(Farewell("the results are written", 0))
+        set_exit_message(ExitMessage("the results are written", 0))
     return files
 
 
@@ -368,7 +368,7 @@ def digest_of(options: Mapping[str, tuple[Any, str]]) -> str:
 @contextmanager
 def open_log(path: Path, reporter: Reporter) -> Iterator[RunLog]:
     """The log of a run, which locks its prefix, while the run lasts."""
-    with RunLog(path) as log, parting(partial(_abandon, log)):
+    with RunLog(path) as log, on_signal(partial(_abandon, log)):
         reporter.log_to(log)
         if not log.is_locked:
             reporter(Notice(f"{path.parent} has no locks: no other run may write {path.name}"))
@@ -378,10 +378,10 @@ def open_log(path: Path, reporter: Reporter) -> Iterator[RunLog]:
             reporter.log_to(None)
 
 
-def _abandon(log: RunLog) -> Farewell:
+def _abandon(log: RunLog) -> ExitMessage:
     """The end of a run that has nothing worth keeping yet."""
     log.close("stopped\n")
-    return Farewell()
+    return ExitMessage()
 
 
 def model_text(model: PartitionModel, problem: Problem) -> str:
@@ -427,7 +427,7 @@ def expect_ranks(described: RunDescribed, emit: Emit) -> None:
 
     Raises: InputError: one sees others.
     """
-    if (ranks := here()).size > 1:
+    if (ranks := current_ranks()).size > 1:
         ranks.everywhere(partial(expect_files, described.inputs))
         emit(Notice(ranks.text))
 
@@ -647,13 +647,13 @@ def share_loci(request: Request, loci: int) -> None:
 
 def share_replicates(request: Request, replicates: int, taxa: int) -> bool:
     """Start those that so many searches of trees of so many taxa are worth; whether any are new."""
-    before = here()
+    before = current_ranks()
     _share(request, replicates * taxa // TIPS_OF_A_RANK, MOST_FOR_REPLICATES)
-    return here() is not before
+    return current_ranks() is not before
 
 
 def _share(request: Request, worth: int, most: int) -> None:
-    if request.ranks is None and here().size == 1:
+    if request.ranks is None and current_ranks().size == 1:
         devices = choose_devices(request.resources.device)
         start(ranks_for(min(worth, most), devices, threads().number))
 

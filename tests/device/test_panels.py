@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from launches import Beside
 
-from mltree.data.patterns import drawn, empty_berths
+from mltree.data.patterns import drawn, empty_slots
 from mltree.device.layout import without_fp64
 from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
@@ -155,7 +155,7 @@ def test_berths(
     problem = make_problem(5, 700, states=states, trees=2, own_frequencies=states == 20)
     whole, sizes = problem.patterns, [400, 1]
     whole = replace(whole, ends=(650, 700))
-    berths = empty_berths(whole, sizes, 3)
+    berths = empty_slots(whole, sizes, 3)
     rng = np.random.default_rng(4)
     rows = (rng.permuted(np.tile(np.arange(700) < 400, (4, 1)), axis=1)) * whole.weights
     rows[:, 650:] = 0.0

@@ -35,7 +35,7 @@ MOST_LOOSE = 2
 HOMES = {
     "mpi4py": ("mltree.system.mpi",),
     "pyopencl": ("mltree.device",),
-    "ete3": ("mltree.tree.newick",),
+    "ete3": ("mltree.tree.clades",),
     "typer": ("mltree.cli",),
     "rich": ("mltree.report", "mltree.cli", "mltree.analyses"),
     "scipy": (),
