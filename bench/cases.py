@@ -23,9 +23,10 @@ from mltree.fit.settings import BranchSettings
 from mltree.program import builders, planner
 from mltree.program.cases import Cases
 from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.ops.edges import EvaluateSites
+from mltree.program.ops.operation import CASE
 from mltree.program.program import Program
 from mltree.runs.engines import place
-from mltree.system.contract import CASE, RunKind
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 
@@ -180,7 +181,7 @@ def _rell(case: ManyProblems, contender: Contender, seed: int) -> Calls:
     records = np.zeros(case.count, CASE)
     records["parts"] = 1
     trees, cases = [tree] * case.count, Cases(records)
-    walk = builders.walk(trees, case.taxa, RunKind.EVALUATE_SITES, cases)
+    walk = builders.walk(trees, case.taxa, EvaluateSites, cases)
     engine.run(walk, np.tile(tree.lengths, case.count), NO_CONTROL)
     yield "together", _runs(engine, builders.rell(case.count, case.count), np.zeros(0))
 

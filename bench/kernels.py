@@ -24,11 +24,11 @@ from mltree.fit.settings import BranchSettings
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
 from mltree.program.cases import Case
+from mltree.program.contract import CONTROL_WORDS
 from mltree.program.engine import Engine
 from mltree.program.program import Program
 from mltree.program.reference import ReferenceEngine
 from mltree.runs.engines import place
-from mltree.system.contract import CONTROL_WORDS
 from mltree.system.errors import MltreeError
 from mltree.treesearch.scoring import Neighbourhood
 

@@ -5,10 +5,10 @@ import os
 import sys
 from contextlib import suppress
 
-from mltree.system.process import FEW_THREADS, keep_freed_memory, limit_drivers
+from mltree.system.process import FEW_THREADS, limit_drivers, tune_malloc
 from mltree.system.rank_start import join
-from mltree.system.ranks import leave
-from mltree.system.signals import STDERR, ignore, listen
+from mltree.system.ranks import dismiss
+from mltree.system.signals import STDERR, ignore_signals, install_handlers
 
 YOUNG_OBJECTS = 200_000
 """Made before Python looks for garbage among them, twice as many as imports make, which stay: its
@@ -20,11 +20,11 @@ def main() -> None:
     """Heed signals before anything that takes time is imported, run, and keep to how it ended."""
     _take_standard_streams()
     try:
-        listen()
+        install_handlers()
     except RuntimeError:
         sys.exit(_refuse_threads())
     gc.set_threshold(YOUNG_OBJECTS)
-    keep_freed_memory()
+    tune_malloc()
     join()
     limit_drivers()
     from mltree.cli.main import main as run
@@ -33,10 +33,10 @@ def main() -> None:
         run()
     except SystemExit as ending:
         if not ending.code:
-            ignore()
+            ignore_signals()
         raise
     finally:
-        leave()
+        dismiss()
         gc.freeze()  # or Python, at its end, looks for garbage among all that there is: 0.1 s
 
 

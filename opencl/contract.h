@@ -1,4 +1,4 @@
-// Rendered from mltree/system/contract.py by tests/contract_header.py. Do not edit.
+// Rendered from mltree/program by tests/contract_header.py. Do not edit.
 // clang-format off
 #define OP_PMATRICES 0
 #define OP_SITES 1
@@ -6,7 +6,7 @@
 #define OP_OPTIMISE 3
 #define OP_REPEAT 4
 #define OP_SCAN 5
-#define OP_TRIPOD 6
+#define OP_TRIPLET 6
 #define OP_WALK 7
 #define OP_RELL 8
 #define DO_NEWVIEW 0
@@ -15,7 +15,7 @@
 #define DO_EVALUATE_SITES 3
 #define DO_FLOW 4
 #define STEP_DIAGONAL 0
-#define STEP_TRIPOD 1
+#define STEP_TRIPLET 1
 #define CONTROL_ACTIVE 0
 #define CONTROL_BEST 1
 #define CONTROL_STEP 2
@@ -29,7 +29,7 @@
 #define FN_EVALUATE 2
 #define FN_DERIVE 3
 #define FN_SCAN 4
-#define FN_TRIPOD 5
+#define FN_TRIPLET 5
 #define FN_OPTIMISE 6
 #define FN_BARRIER 7
 #define FN_RELL 8
@@ -55,7 +55,7 @@
 #define PENDANT_LEVEL (0)
 #define ROOT_LEVEL (1)
 #define WARP (32)
-#define TRIPOD_CELLS (10)
+#define TRIPLET_CELLS (10)
 #define MAX_STEP_HALVINGS (12)
 #define STEP_GROWTH (1.4)
 #define ENOUGH (0.5)
@@ -140,7 +140,7 @@
 #define SCAN_TASK_PENDANT 0
 #define SCAN_TASK_PENDANT_P 1
 #define SCAN_TASK_ROOT 2
-#define SCAN_TASK_JOIN_P 3
+#define SCAN_TASK_MERGED_P 3
 #define SCAN_TASK_CASE 4
 #define SCAN_TASK_MODEL 5
 #define SCAN_TASK_WEIGHTS 6
@@ -159,18 +159,18 @@
 #define SCAN_STEP_RIGHT_LEVEL 9
 #define SCAN_STEP_RIGHT_OUTPUT 10
 #define SCAN_STEP_PADDING 11
-#define TRIPOD_WORDS 11
-#define TRIPOD_NEAR 0
-#define TRIPOD_FAR 1
-#define TRIPOD_PENDANT 2
-#define TRIPOD_NEAR_P 3
-#define TRIPOD_FAR_P 4
-#define TRIPOD_PENDANT_P 5
-#define TRIPOD_CASE 6
-#define TRIPOD_MODEL 7
-#define TRIPOD_WEIGHTS 8
-#define TRIPOD_CELL 9
-#define TRIPOD_GROUP 10
+#define TRIPLET_WORDS 11
+#define TRIPLET_PROXIMAL 0
+#define TRIPLET_DISTAL 1
+#define TRIPLET_PENDANT 2
+#define TRIPLET_PROXIMAL_P 3
+#define TRIPLET_DISTAL_P 4
+#define TRIPLET_PENDANT_P 5
+#define TRIPLET_CASE 6
+#define TRIPLET_MODEL 7
+#define TRIPLET_WEIGHTS 8
+#define TRIPLET_CELL 9
+#define TRIPLET_GROUP 10
 #define WALK_WORDS 9
 #define WALK_TIP 0
 #define WALK_P 1

@@ -4,7 +4,7 @@
 
 #include "lanes.h"
 #if STATE_ITEMS > 1
-#include "quads.h"
+#include "matrix_tiles.h"
 #endif
 
 #if STATE_ITEMS == 1
@@ -30,8 +30,8 @@ VECTOR_FUNCTION real_v row_times(__global const real *m, int i, const real_v x[H
 #endif
 #endif
 
-// Tile t of y = M x: a row; what a warp's product leaves a work-item (quads.h); or, where a row's
-// sum alone would wait for itself, all of them.
+// Tile t of y = M x: a row; what a warp's product leaves a work-item (matrix_tiles.h); or, where a
+// row's sum alone would wait for itself, all of them.
 #if STATE_ITEMS == 1 && (LANES > 1 || STATES <= 8)
 #define TILE 1
 VECTOR_FUNCTION void tile_times(__global const real *m, int t, const real_v x[HELD],

@@ -3,7 +3,7 @@
 #define OPTIMISE_H
 
 #include "grid.h"
-#include "tripod_step.h"
+#include "triplet_step.h"
 
 // sum + a cell's partials of every width-th chunk, in order.
 static inline acc strided_sum(const plf_t *s, int cell, chunks_t of, int width, acc sum) {
@@ -112,11 +112,11 @@ static inline acc lone_target(const plf_t *s, acc t, acc slope, acc curve, aim_t
   return newton_target(s, t, slope, step > 0 ? t * step / (t + step) : step, aim);
 }
 
-static inline void tripod_targets(const plf_t *s, __global const acc *g,
-                                  __global const acc *lengths, acc target[3], aim_t *aim) {
+static inline void triplet_targets(const plf_t *s, __global const acc *g,
+                                   __global const acc *lengths, acc target[3], aim_t *aim) {
   const acc slopes[3] = {g[0], g[1], g[2]};
   acc step[3];
-  const bool joint = solve_tripod(slopes, g + 3, step);
+  const bool joint = solve_triplet(slopes, g + 3, step);
   for (int j = 0; j < 3; ++j) {
     const acc alone = g[3 + j] < 0 ? slopes[j] / g[3 + j] : (acc)INFINITY;
     target[j] = newton_target(s, lengths[j], slopes[j], joint ? step[j] : alone, aim);
@@ -184,11 +184,11 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   const int offset = record[GROUP_FIRST_LENGTH];
   const group_t g = {LENGTHS_AT(s) + offset, BEST_AT(s) + offset, TARGET_AT(s) + offset,
                      SUMS_AT(s) + record[GROUP_FIRST_SUM], record[GROUP_COUNT]};
-  const bool is_tripod = record[GROUP_KIND] == STEP_TRIPOD;
-  acc tripod[3];
+  const bool is_triplet = record[GROUP_KIND] == STEP_TRIPLET;
+  acc triplet[3];
   aim_t aim = {0, 0, 0, 0};
-  if (better && is_tripod) tripod_targets(s, g.cells, g.lengths, tripod, &aim);
-  if (better && !is_tripod) aim = diagonal_aim(s, &g, member, members, terms);
+  if (better && is_triplet) triplet_targets(s, g.cells, g.lengths, triplet, &aim);
+  if (better && !is_triplet) aim = diagonal_aim(s, &g, member, members, terms);
   const bool far = aim.far > 0;
   const acc promise = fabs(aim.promise);  // bounds bend joint steps, which may lead down
   const bool near_top = promise < (acc)ENOUGH * epsilon;
@@ -198,14 +198,15 @@ static inline void optimise_group(const plf_t *s, __global const int *record, in
   const bool spent = !goes_on && step * (1 << MAX_STEP_HALVINGS) < 1;
   const bool done = is_last || spent || (better && !far && (near_top || hopeless));
   const acc share = aim.change > 0 ? aim.mixed / aim.change : 0;
-  const bool mixes = better && !first && !is_tripod && share < 1;  // steps that grow tell nothing
+  const bool mixes = better && !first && !is_triplet && share < 1;  // steps that grow tell nothing
   const acc mix = mixes ? fmax(share, (acc)-MOST_MIXED) : 0;
   if (members > 1) sync_group(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
   for (int j = member; j < g.count; j += members) {
     const acc t = g.lengths[j], last = g.target[j];
     acc target = last, next = target;
     if (better) {
-      target = is_tripod ? tripod[j] : lone_target(s, t, g.cells[2 * j], g.cells[2 * j + 1], &aim);
+      target =
+          is_triplet ? triplet[j] : lone_target(s, t, g.cells[2 * j], g.cells[2 * j + 1], &aim);
       next = mix == 0 ? target : within_reach(s, t, target - mix * (target - last));
       g.best[j] = t;
       g.target[j] = target;

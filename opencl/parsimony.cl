@@ -5,7 +5,7 @@
 //   walk    the best target of a pruned subtree, one a work-group at a time
 
 #include "fitch.h"
-#include "growth.h"
+#include "stepwise.h"
 
 // Stepwise addition. orders [trees][T]: tips as they come; draws [trees][T]: of the tip that comes
 // then. edge [trees][half-edges], near [trees][2T - 3]: see edges_t. Room: joined

@@ -7,7 +7,7 @@
 #include "grid.h"
 #include "series.h"
 #if STATE_ITEMS > 1
-#include "quads.h"
+#include "matrix_tiles.h"
 #endif
 
 // Rows of a P matrix that are made together: on CPUs all, from the same exponentials, on GPUs one
@@ -75,8 +75,8 @@ static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, in
 }
 #elif STATE_ITEMS > 1
 // A row of P is a lane's vector here: V times the vector of e_m V_im has (P - I)_ij / pi_j, since
-// V^-1 is the transpose of diag(pi) V (mltree/models/eigen.py); and the tips' codes times a row of P
-// its numbers of P x tip.
+// V^-1 is the transpose of diag(pi) V (mltree/models/eigen.py); and the tips' codes times a row of
+// P its numbers of P x tip.
 static inline void pmatrix_fill(const plf_t *s, int p, int length, int model, int k, int first) {
   __global const acc *row = s->model + (size_t)model * MODEL_WORDS, *system = row + SYSTEM_AT(k);
   __global const acc *right = system + MODEL_RIGHT;

@@ -56,7 +56,7 @@ VECTOR_FUNCTION void set_out(const plf_t *s, __global const int *task, int block
   __global const real *model = model_row(s, task[SCAN_TASK_MODEL], block);
   const real weight = model[MODEL_WEIGHTS + k];
   real_v x[HELD];
-  count_v count = propagate(s, task[SCAN_TASK_ROOT], task[SCAN_TASK_JOIN_P], block, k, x);
+  count_v count = propagate(s, task[SCAN_TASK_ROOT], task[SCAN_TASK_MERGED_P], block, k, x);
   stack_store(s, stack, ROOT_LEVEL, k, x, count);
   count = propagate(s, task[SCAN_TASK_PENDANT], task[SCAN_TASK_PENDANT_P], block, k, x);
   FOR_STATE(i) x[i] *= weight * FREQUENCY(s, model, block, k, i);

@@ -10,7 +10,7 @@
 
 #include "session.h"
 #if STATE_ITEMS > 1
-#include "quads.h"
+#include "matrix_tiles.h"
 #endif
 
 #define SERIES_RATE 0

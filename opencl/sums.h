@@ -4,7 +4,7 @@
 
 #include "session.h"
 #if STATE_ITEMS > 1
-#include "quads.h"
+#include "matrix_tiles.h"
 #endif
 
 // Terms of one pattern and share of the categories wait in local memory for the other shares: TERMS

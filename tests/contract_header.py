@@ -5,19 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import wrap
 
-from mltree.system.contract import (
-    ARGUMENTS,
-    BUFFERS,
-    ENUMS,
-    NUMBERS,
-    RECORDS,
-    RUNS,
-    STATE,
-    Fault,
-    Mark,
-    RunKind,
-    Sync,
-)
+import numpy as np
+
+from mltree.program.contract import ARGUMENTS, BUFFERS, ENUMS, NUMBERS, STATE, Fault, Mark, Sync
+from mltree.program.ops.operation import CASE, NAMES, RUNS, STAGE, STAGES
+from mltree.program.ops.sites import Sites
 
 __all__ = ["render_header"]
 
@@ -28,21 +20,33 @@ _GLUE = "~"
 def render_header() -> str:
     """The text of ``opencl/contract.h``."""
     lines = [
-        "// Rendered from mltree/system/contract.py by tests/contract_header.py. Do not edit.",
+        "// Rendered from mltree/program by tests/contract_header.py. Do not edit.",
         "// clang-format off",
     ]
+    for prefix, kinds in (("OP", STAGES), ("DO", RUNS)):
+        assert sorted(kinds) == list(range(len(kinds))), f"{prefix}: numbers with a gap"
+        lines += [f"#define {prefix}_{kinds[n].name} {n}" for n in sorted(kinds)]
     for prefix, members in (ENUMS | {"FAULT": Fault, "SYNC": Sync, "MARK": Mark}).items():
         lines += [f"#define {prefix}_{member.name} {member.value}" for member in members]
     lines += [
         f"#define {name} ({value})" for name, value in (NUMBERS | {"SYNC_WORDS": len(Sync)}).items()
     ]
-    for name, record in RECORDS.items():
+    for name, record in _records():
         assert record.names is not None
         lines.append(f"#define {name}_WORDS {len(record.names)}")
         lines += [f"#define {name}_{f.upper()} {i}" for i, f in enumerate(record.names)]
-    functions = ", ".join(f"FN_{RUNS[kind].function.name}" for kind in RunKind)
+    functions = ", ".join(f"FN_{RUNS[n].function.name}" for n in sorted(RUNS))
     lines += [f"#define RUN_FUNCTIONS {{{functions}}}", "", *_arguments(), *_state()]
     return "\n".join(lines) + "\n"
+
+
+def _records() -> list[tuple[str, np.dtype[np.void]]]:
+    """The records whose fields kernels know, in the order of stages, and of runs behind SITES."""
+    of_runs = [RUNS[n].layout for n in sorted(RUNS)]
+    records = [STAGE, CASE]
+    for number in sorted(STAGES):
+        records += [*STAGES[number].layouts, *(of_runs if number == Sites.number else [])]
+    return [(NAMES[record], record) for record in dict.fromkeys(records) if record in NAMES]
 
 
 def _arguments() -> list[str]:

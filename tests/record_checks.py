@@ -1,4 +1,4 @@
-"""Checks of record tables by the roles of their fields (:class:`mltree.system.contract.Role`).
+"""Checks of record tables by their fields' roles (:class:`mltree.program.ops.operation.Role`).
 
 Vectorised over records, so that they can stay on in every run of a test.
 """
@@ -11,10 +11,10 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from mltree.program.contract import RESULT
+from mltree.program.ops.operation import Records, Role, fields
 from mltree.program.program import Program
-from mltree.program.stages import Records
 from mltree.system.arrays import Bool, Int32
-from mltree.system.contract import RESULT, Role, fields
 from mltree.system.errors import WorkerFault
 
 __all__ = ["Index", "Parts", "TableChecks", "parts_at", "wrong_program"]

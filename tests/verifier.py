@@ -7,47 +7,37 @@ so a :class:`Verifier` remembers which slots hold one; P matrices and sums do no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import singledispatchmethod
 
 import numpy as np
 from record_checks import Index, Parts, TableChecks, parts_at, wrong_program
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
-from mltree.program.engine import BerthEngine, Engine, Result, Weights
-from mltree.program.program import Program
-from mltree.program.stages import (
-    Optimise,
-    PMatrices,
-    Records,
-    Reduce,
-    Rell,
-    Repeat,
-    Scan,
-    Sites,
-    Stage,
-    Tripods,
-    Walk,
-    slots_read,
-)
-from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.contract import (
+from mltree.program.contract import (
     NO_CELL,
     PENDANT_LEVEL,
     RESULT,
     ROOT_LEVEL,
-    RUNS,
-    TRIPOD_CELLS,
+    TRIPLET_CELLS,
     GroupKind,
-    Role,
-    RunKind,
-    fields,
 )
+from mltree.program.engine import BerthEngine, Engine, Result, Weights
+from mltree.program.ops.operation import Records, Role, Run, Stage, fields
+from mltree.program.ops.optimise import Optimise
+from mltree.program.ops.reduce import Reduce
+from mltree.program.ops.repeat import Repeat
+from mltree.program.ops.scan import Scan
+from mltree.program.ops.sites import Sites
+from mltree.program.ops.walk import Walk
+from mltree.program.program import Program
+from mltree.system.arrays import Bool, Float64, Int32
 
 __all__ = ["VerifiedEngine", "Verifier"]
 
 
-_TRIPOD_REACH = TRIPOD_CELLS - 1
-"""Sums of a tripod group behind its lnL: three first and six second derivatives."""
+_TRIPLET_REACH = TRIPLET_CELLS - 1
+"""Sums of a triplet group behind its lnL: three first and six second derivatives."""
 
 
 class Verifier:
@@ -167,57 +157,67 @@ class _Check(TableChecks):
             if not 0 <= row < weights:
                 raise wrong_program(f"case {number} needs weights {row} of {weights}")
 
-    def _stage(self, stage: Stage) -> None:  # noqa: C901
-        match stage:
-            case PMatrices(records):
-                self._pmatrices(records)
-            case Sites():
-                for parts, kind, records in stage.each():
-                    self._site_run(parts, kind, records)
-                    self.record += len(records)
-            case Scan():
-                self._scan(stage)
-            case Walk():
-                self._walk(stage)
-            case Tripods(records):
-                self.table(records, self.owners(records))
-                self.cells(records["cell"], self.owners(records), TRIPOD_CELLS)
-            case Optimise(records):
-                self._optimise(records)
-            case Reduce(records):
-                self._reduce(records)
-            case Rell(records):
-                self.sums[:] = True
-            case Repeat(to, _, groups):
-                self._repeat(to, groups)
+    @singledispatchmethod
+    def _stage(self, stage: Stage) -> None:
+        """Check a stage by the roles of its records' fields; others have rules of their own."""
+        for records in stage.all_records():
+            if fields(records.dtype, Role.CASE):
+                self._task_table(records, stage.cells)
+        records, counts = stage.sums()
+        for first, count in zip(records["sum"].tolist(), counts.tolist(), strict=True):
+            self.sums[first : first + count] = True
 
-    def _pmatrices(self, records: Records) -> None:
-        first, count = self.owners(records)
-        for part in (first, first + count - 1):
-            self._length(records["length"] + records["stride"] * part)
-        owner = np.repeat(np.arange(len(records)), count)
-        within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
-        made = (records["p"] + first)[owner] + within
-        self.write(self.pmatrices, made, "P", owner)
+    @_stage.register
+    def _(self, stage: Sites) -> None:
+        for parts, run in stage.each():
+            self._site_run(parts, run)
+            self.record += len(run.records)
+
+    def _task_table(self, records: Records, cells: int) -> None:
+        parts = first, count = self.owners(records)
+        self.table(records, parts)
+        for length in fields(records.dtype, Role.LENGTH):
+            self._lengths(records, length, parts)
+        for field in fields(records.dtype, Role.MAKES):
+            owner = np.repeat(np.arange(len(records)), count)
+            within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+            made = (records[field] + first)[owner] + within
+            self.write(self.pmatrices, made, "P", owner)
+        for field in fields(records.dtype, Role.WRITES):
+            self.write_slots(records[field], parts)
+        for field in fields(records.dtype, Role.CELL):
+            self.cells(records[field], parts, cells)
+
+    def _lengths(self, records: Records, field: str, parts: Parts) -> None:
+        """The lengths of the first and last part, between which those of others lie, are there."""
+        (stride,) = fields(records.dtype, Role.STRIDE)
+        for part in (parts[0], parts[0] + parts[1] - 1):
+            self._length(records[field] + records[stride] * part)
 
     def _length(self, t: Int32) -> None:
         inside = (t >= 0) & (t < self.lengths)
         self.require(inside, lambda n: f"needs length {t[n]} of {self.lengths}")
 
-    def _repeat(self, to: int, groups: int) -> None:
-        if not 0 <= to < self.stage:
-            self.fault(f"goes back to stage {to}")
-        if any(isinstance(stage, Scan) for stage in self.program.stages[to : self.stage]):
+    @_stage.register
+    def _(self, stage: Repeat) -> None:
+        if not 0 <= stage.to < self.stage:
+            self.fault(f"goes back to stage {stage.to}")
+        if any(isinstance(other, Scan) for other in self.program.stages[stage.to : self.stage]):
             self.fault("repeats a scan, whose tasks a launch shares out once")
-        if groups > self.groups:
-            self.fault(f"asks for {groups} groups of {self.groups}")
+        if stage.groups > self.groups:
+            self.fault(f"asks for {stage.groups} groups of {self.groups}")
 
-    def _site_run(self, parts: range, kind: RunKind, records: Records) -> None:
+    def _site_run(self, parts: range, run: Run) -> None:
+        records = run.records
         own = np.full(len(records), parts.start), np.full(len(records), len(parts))
         self.table(records, own)
-        written = fields(records.dtype, Role.WRITES)
+        if run.reads_sites:
+            leaves = np.full(len(records), self.program.site_rows > 0)
+            self.require(leaves, "needs lnL of patterns, which none leaves")
+        for length in fields(records.dtype, Role.LENGTH):
+            self._lengths(records, length, own)
         read = [records[field] for field in fields(records.dtype, Role.READS)]
-        for field in written:
+        for field in fields(records.dtype, Role.WRITES):
             # Records of a run are computed side by side: none may wait for another.
             self.require(~np.isin(records[field], read), "is read by its own level")
             self.write_slots(records[field], own)
@@ -225,26 +225,21 @@ class _Check(TableChecks):
             first, count = self.owners(records)
             same = (first == parts.start) & (count == len(parts))
             self.require(same, "is in a stream of other parts than its case")
-            if RUNS[kind].cells:
-                self.cells(records[field], own, RUNS[kind].cells)
+            if run.cells:
+                self.cells(records[field], own, run.cells)
             else:
-                self._flow(records, own)
+                self._shared_cells(records, own)
 
-    def _flow(self, records: Records, parts: Parts) -> None:
-        """Lengths are there, lnL of patterns will be, and all records add to the same cells."""
-        for part in (parts[0], parts[0] + parts[1] - 1):
-            self._length(records["length"] + records["stride"] * part)
-        self.require(
-            np.full(len(records), self.program.site_rows > 0), "needs lnL of patterns, which none"
-            " leaves",
-        )  # fmt: skip
+    def _shared_cells(self, records: Records, parts: Parts) -> None:
+        """All records of the run add to the same cells, of the sums from the same one on."""
         for field in ("cell", "cells", "first"):
             same = records[field] == records[field][0]
             self.require(same, "has other cells than the first of its run")
         first = np.zeros(1, np.intp)
         self.cells(records["cell"][:1], parts_at(parts, first), int(records["cells"][0]))
 
-    def _walk(self, stage: Walk) -> None:
+    @_stage.register
+    def _(self, stage: Walk) -> None:
         walks, steps = stage.records, stage.steps
         own = self.owners(walks)
         self.table(walks, own)
@@ -280,7 +275,8 @@ class _Check(TableChecks):
         inside = (first >= 0) & (count >= 0) & (first + count <= len(steps))
         self.require(inside, f"has steps beyond the {len(steps)} there are")
 
-    def _scan(self, stage: Scan) -> None:
+    @_stage.register
+    def _(self, stage: Scan) -> None:
         tasks, steps = stage.records, stage.steps
         self.scans += 1
         if self.scans > 1:
@@ -298,7 +294,7 @@ class _Check(TableChecks):
         if not stage.stores:
             self.cells(outputs[row, side], parts, 1, at[row])
             return
-        overwritten = np.isin(outputs[row, side], slots_read(stage))
+        overwritten = np.isin(outputs[row, side], stage.slots_read())
         self.require(~overwritten, "overwrites a CLA that the scan reads", at[row])
         self.write_slots(outputs[row, side], parts, at[row])
 
@@ -329,13 +325,15 @@ class _Check(TableChecks):
         ready = (level >= 0) & (pushed[owner, np.maximum(level, 0)] < at)
         self.require(ready, "starts from a level that no step before it pushed", at)
 
-    def _optimise(self, records: Records) -> None:
+    @_stage.register
+    def _(self, stage: Optimise) -> None:
+        records = stage.records
         if len(records) > self.groups:
             self.fault(f"has {len(records)} groups but {self.groups} control records")
         first, count = records["first_length"], records["count"]
         inside = (first >= 0) & (count > 0) & (first + count <= self.lengths)
         self.require(inside, f"moves lengths beyond the {self.lengths} there are")
-        reach = np.where(records["kind"] == GroupKind.TRIPOD, _TRIPOD_REACH, 2 * count)
+        reach = np.where(records["kind"] == GroupKind.TRIPLET, _TRIPLET_REACH, 2 * count)
         for cell, length in ((records["lnl_sum"], np.ones_like(reach)),
                              (records["first_sum"], reach)):  # fmt: skip
             self.require(
@@ -348,9 +346,10 @@ class _Check(TableChecks):
                 "reads a sum that nothing has reduced",
             )
 
-    def _reduce(self, records: Records) -> None:
+    @_stage.register
+    def _(self, stage: Reduce) -> None:
         parts, cells = self.partials.shape
-        for number, (cell, first_sum, count, first_part, of) in enumerate(records.tolist()):
+        for number, (cell, first_sum, count, first_part, of) in enumerate(stage.records.tolist()):
             if not (first_part >= 0 and of > 0 and first_part + of <= parts):
                 self.fault(f"sums parts beyond the {parts} there are", number)
             if not 0 <= cell <= cell + count <= cells:

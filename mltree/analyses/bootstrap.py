@@ -67,8 +67,8 @@ from mltree.system.events import (
     SupportsDrawn,
     ignore,
 )
-from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, here
-from mltree.system.signals import Farewell, parting
+from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
+from mltree.system.signals import ExitMessage, on_signal
 from mltree.system.values import Value
 from mltree.tree.clades import Clades, read_clades, read_labelled
 from mltree.tree.fitch import pack_sites
@@ -496,8 +496,8 @@ def replicated(
     def grown() -> None:
         saving.offer(lambda: write(journal.newicks(journal.in_order)), reporter)
 
-    with parting(partial(_leave, options, journal, write, log)):
-        outcome = bootstrap.run(plan.replicates, journal, reporter, grown, here())
+    with on_signal(partial(_leave, options, journal, write, log)):
+        outcome = bootstrap.run(plan.replicates, journal, reporter, grown, current_ranks())
         if plan.replicates is None and not (outcome.verdict and outcome.verdict.is_converged):
             reporter(Notice(f"{outcome.count:,} replicates have not converged: no more are made"))
         texts, events = _texts(journal.newicks(outcome.count), plan, best, before, reporter)
@@ -512,7 +512,7 @@ def finished(outcome: Outcome, files: Sequence[Path] = ()) -> BootstrapFinished:
 
 def _leave(
     options: AnalysisOptions, journal: Journal, write: Callable[[str], None], log: RunLog
-) -> Farewell:
+) -> ExitMessage:
     """Say how a bootstrap goes on; its replicates are kept already."""
     without = " without --redo" if options.redo else ""
     said = [
@@ -524,4 +524,4 @@ def _leave(
     except InputError as error:
         said.append(error.message)
     log.close(f"stopped: {'; '.join(said)}\n")
-    return Farewell("; ".join(said))
+    return ExitMessage("; ".join(said))

@@ -60,8 +60,8 @@ from mltree.system.events import (
     ignore,
 )
 from mltree.system.files import is_folder, is_there, read_own
-from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, here
-from mltree.system.signals import Farewell, parting
+from mltree.system.ranks import ALIKE_HINT, LONE, Ranks, Work, current_ranks
+from mltree.system.signals import ExitMessage, on_signal
 from mltree.tree.newick import write_newick
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.treesearch.checkpoint import fingerprint
@@ -529,8 +529,8 @@ def run_loci(options: SearchOptions, reporter: Reporter) -> None:
             begin_log(log, options, reporter, resumes, inputs=files)
             if journal.done:
                 reporter(Notice(f"{journal.path} has {len(journal.done):,} loci"))
-            with parting(partial(_leave, options, journal, log)):
-                found = search.run(loci, journal, reporter, here())
+            with on_signal(partial(_leave, options, journal, log)):
+                found = search.run(loci, journal, reporter, current_ranks())
             _conclude(options, loci, found, log, files, reporter)
 
 
@@ -597,12 +597,12 @@ def _table(loci: Sequence[Locus], found: Sequence[LocusTree | None]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _leave(options: SearchOptions, journal: LociJournal, log: RunLog) -> Farewell:
+def _leave(options: SearchOptions, journal: LociJournal, log: RunLog) -> ExitMessage:
     """Say how the run goes on; what is done is kept already."""
     without = " without --redo" if options.redo else ""
     text = f"{len(journal.done):,} loci are kept; the same command{without} goes on from here"
     log.close(f"stopped: {text}\n")
-    return Farewell(text)
+    return ExitMessage(text)
 
 
 def _loci(options: SearchOptions) -> tuple[list[Locus], list[str]]:

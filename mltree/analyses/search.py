@@ -62,8 +62,8 @@ from mltree.supports.consensus import Consensus
 from mltree.system.errors import InputError
 from mltree.system.events import Emit, Notice, RunStarted, SearchPlanned, SupportsDrawn
 from mltree.system.files import is_there
-from mltree.system.ranks import here
-from mltree.system.signals import Farewell, parting
+from mltree.system.ranks import current_ranks
+from mltree.system.signals import ExitMessage, on_signal
 from mltree.system.values import Value
 from mltree.tree.clades import read_labelled
 from mltree.tree.newick import write_newick
@@ -333,7 +333,7 @@ def _search(
     if resumes:
         checkpoint.load(problem.model)  # one of another search ends the run before it writes
     run.begin(log, append=resumes)
-    if here().size > 1 and problem.model.has_site_rates:
+    if current_ranks().size > 1 and problem.model.has_site_rates:
         reporter(Notice("rates of sites (+PSR) are searched under by rank 0 alone"))
     if not resumes:
         workspace.remove(CHECKPOINT)
@@ -341,11 +341,11 @@ def _search(
         if plan.bootstrap:
             drop_replicates(workspace)
         workspace.write({START: ready.start_text + "\n"})
-    with parting(partial(_leave, options, checkpoint, lambda tree: draw(ready.whole(tree)), log)):
+    with on_signal(partial(_leave, options, checkpoint, lambda tree: draw(ready.whole(tree)), log)):
         settings = ready.settings
         patience = settings.perturbation.patience
         reporter(SearchPlanned(len(ready.starts), len(settings.phases), patience))
-        found = ready.run(run, checkpoint, here())
+        found = ready.run(run, checkpoint, current_ranks())
         if options.outgroup and facing(found.tree, outgroup) is None:
             reporter(Notice("the outgroup does not stand together: drawn next to its first taxon"))
         supports, result = _deliver(options, plan, run, ready, found, draw, log)
@@ -494,7 +494,7 @@ def _replicates(
     best, before = read_labelled(newick)
     with Journal(options.workspace.path(JOURNAL)) as journal:
         if share_replicates(options, plan.left(journal), len(ready.problem.taxa)):
-            run.reporter(Notice(here().text))
+            run.reporter(Notice(current_ranks().text))
         texts, events, outcome = replicated(
             bootstrap, plan, journal, best, options, log, run.reporter, before
         )
@@ -512,11 +512,11 @@ def _asked(starts: Sequence[StartingTree]) -> str:
 
 def _leave(
     options: SearchOptions, checkpoint: Checkpoint, draw: Callable[[Tree], str], log: RunLog
-) -> Farewell:
+) -> ExitMessage:
     """Save what a search has found, in another thread than its own, and say how it goes on."""
     state = checkpoint.kept
     if state is None:
-        return Farewell()
+        return ExitMessage()
     said = []
     try:
         checkpoint.save(state)
@@ -532,7 +532,7 @@ def _leave(
         except InputError as error:
             said += [error.message, text.strip()]
     log.close(f"stopped: {'; '.join(said)}\n")
-    return Farewell("; ".join(said))
+    return ExitMessage("; ".join(said))
 
 
 def _outgroup(names: str | None, taxa: Sequence[str]) -> list[int]:

@@ -120,7 +120,7 @@ class _Line:
 
     def __call__(self, event: Event) -> None:
         elapsed = time.monotonic() - self._began
-        self._status.heed(event, elapsed)
+        self._status.update(event, elapsed)
         if elapsed - self._drawn >= PAUSE:
             self._drawn = elapsed
             self._handle.update(self._bundle(self._status.text(elapsed)), raw=True)

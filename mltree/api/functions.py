@@ -34,7 +34,7 @@ from mltree.api.results import (
     newick_of,
     table,
 )
-from mltree.data.alignments import Given, Source
+from mltree.data.alignments import MemoryAlignment, Source
 from mltree.models.grammar import format_model
 from mltree.runs.computation import Computation, Found
 from mltree.runs.model_choice import Choice, Criterion
@@ -157,7 +157,7 @@ def search(options: SearchOptions, source: Source, call: Call) -> SearchResult:
     if options.prefix is None:
         ready, found, supports = search_in_memory(options, call, source)
     else:
-        if isinstance(source, Given):
+        if isinstance(source, MemoryAlignment):
             source = written(source, Workspace.of(options.prefix, "alignment").path("fasta"))
         assert call.reporter is not None, "calls that leave files have one"
         in_file = replace(options, alignment=str(source))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from mltree.data.alignments import Given
+from mltree.data.alignments import MemoryAlignment
 from mltree.system.errors import InputError
 
 AlignmentLike: TypeAlias = Any
@@ -25,7 +25,7 @@ KNOWN = (
 )
 
 
-def source_of(alignment: AlignmentLike, taxa: Sequence[str] | None = None) -> str | Given:
+def source_of(alignment: AlignmentLike, taxa: Sequence[str] | None = None) -> str | MemoryAlignment:
     """The file that is named, or the sequences themselves.
 
     taxa  names of the rows of an array, or instead of those that the alignment has
@@ -40,7 +40,7 @@ def source_of(alignment: AlignmentLike, taxa: Sequence[str] | None = None) -> st
     return given(alignment, taxa)
 
 
-def given(alignment: AlignmentLike, taxa: Sequence[str] | None = None) -> Given:
+def given(alignment: AlignmentLike, taxa: Sequence[str] | None = None) -> MemoryAlignment:
     """The sequences of an alignment in memory. Raises: InputError as :func:`source_of`."""
     if isinstance(alignment, np.ndarray):
         if taxa is None:
@@ -54,7 +54,7 @@ def given(alignment: AlignmentLike, taxa: Sequence[str] | None = None) -> Given:
             if len(taxa) != len(pairs):
                 raise InputError(f"{len(taxa)} taxa for {len(pairs)} sequences")
             pairs = [(name, row) for name, (_, row) in zip(taxa, pairs, strict=True)]
-    return Given(
+    return MemoryAlignment(
         tuple(str(name) for name, _ in pairs), tuple(_ascii(name, row) for name, row in pairs)
     )
 
@@ -131,7 +131,7 @@ def _ascii(name: Any, row: Any) -> bytes:
     return text
 
 
-def written(alignment: Given, path: Path) -> str:
+def written(alignment: MemoryAlignment, path: Path) -> str:
     """Write it to a file, for runs whose inputs have to be found again; returns the path.
 
     Raises:

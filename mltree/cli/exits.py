@@ -21,10 +21,10 @@ from mltree.cli.config import defaults, find, has_file, without_option
 from mltree.cli.foreign_options import COMMANDS, translated
 from mltree.cli.help import CONFIG_FILE, VARIABLES, format_group
 from mltree.system.errors import DeviceError, InputError, MltreeError
-from mltree.system.files import harmless, is_there, turn_away
+from mltree.system.files import discard, is_there, sanitised
 from mltree.system.process import FEW_THREADS
-from mltree.system.ranks import trouble
-from mltree.system.signals import give_way, unbroken
+from mltree.system.ranks import launch_error
+from mltree.system.signals import uninterrupted, wait_for_exit
 
 EXIT_ERROR = 2
 """Input, a model or a device cannot be used: one line says which and what to do."""
@@ -63,7 +63,7 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read what stands before a command, once nothing is another program's."""
         with _ending(args):
-            if (problem := trouble()) is not None:
+            if (problem := launch_error()) is not None:
                 raise problem
             _refuse_bytes(args)
             habits = None if ctx.resilient_parsing else translated(args, _model_here)
@@ -170,7 +170,7 @@ def _tell_bug(error: Exception, as_json: bool) -> None:
 def _tell(error: MltreeError, as_json: bool) -> None:
     """Say what is wrong, unless a signal has made it so."""
     if isinstance(error, DeviceError):
-        give_way()
+        wait_for_exit()
     if as_json:
         _emit_error(error.message, error.hint, EXIT_ERROR)
     _complain(error.message, error.hint)
@@ -179,7 +179,7 @@ def _tell(error: MltreeError, as_json: bool) -> None:
 def _emit_error(message: str, hint: str | None, code: int) -> None:
     """The last event of a command that failed, as ``--json`` has it."""
     event = {"event": "error", "message": message, "hint": hint, "code": code}
-    with unbroken(), suppress(OSError, ValueError):
+    with uninterrupted(), suppress(OSError, ValueError):
         print(json.dumps(event), flush=True)
 
 
@@ -215,9 +215,9 @@ def _refuse_bytes(arguments: list[str]) -> None:
 
 def _complain(message: str, hint: str | None = None) -> None:
     """One line, the hint included."""
-    with unbroken(), suppress(OSError):
+    with uninterrupted(), suppress(OSError):
         line = f"mltree: {message} ({hint})" if hint else f"mltree: {message}"
-        print(harmless(" ".join(line.split())), file=sys.stderr)
+        print(sanitised(" ".join(line.split())), file=sys.stderr)
 
 
 def leave_out_others(app: typer.Typer, arguments: Sequence[str]) -> None:
@@ -266,7 +266,7 @@ def _run(app: typer.Typer) -> int:
     except OSError as error:
         if error.filename is not None:
             raise
-        turn_away(sys.stdout)  # files have names, only streams have none
+        discard(sys.stdout)  # files have names, only streams have none
         if isinstance(error, BrokenPipeError):
             return EXIT_UNREAD
         _complain(f"cannot write to standard output: {error.strerror}")

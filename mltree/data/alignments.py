@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.alphabet import DNA, PHASED, PROTEIN, UNKNOWN, UNPHASED, Alphabet, genotype_hint
 from mltree.data.codons import CodonAlphabet, refuse_broken
@@ -17,7 +16,7 @@ from mltree.data.formats import (
     Header,
     Lines,
     Reading,
-    Rows,
+    SequenceRows,
     clustal_rows,
     phylip_misfit,
     phylip_readings,
@@ -27,18 +26,17 @@ from mltree.data.formats import (
 )
 from mltree.data.nexus import STANDARD, nexus_rows
 from mltree.data.source import fold, read_text, shown
+from mltree.system.arrays import Int64, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
-# NEXUS, Clustal and Stockholm as FASTA's lines, each with its number in the file.
-#
-# What follows (names, lengths, characters, and where a fault lies) is then the same for all
-# formats.
+# NEXUS, Clustal and Stockholm become lines of FASTA with their numbers in the file, so that all
+# formats share the checks of names, lengths and characters.
 
 CLUSTAL_PROGRAMS = (b"CLUSTAL", b"MUSCLE", b"PROBCONS", b"T-COFFEE", b"KALIGN", b"MSAPROBS")
 """First words of files in Clustal's format: its own, and those of programs that borrow it."""
 
-READERS: tuple[tuple[tuple[bytes, ...], Callable[[Lines], Rows]], ...] = (
+READERS: tuple[tuple[tuple[bytes, ...], Callable[[Lines], SequenceRows]], ...] = (
     ((b"#NEXUS",), nexus_rows),
     (CLUSTAL_PROGRAMS, clustal_rows),
     ((b"# STOCKHOLM",), stockholm_rows),
@@ -48,8 +46,7 @@ READERS: tuple[tuple[tuple[bytes, ...], Callable[[Lines], Rows]], ...] = (
 def as_records(lines: Lines) -> Lines:
     """The lines of a file in one of these formats as FASTA's; those of any other as they are.
 
-    Raises:
-        InputError: the file is not what its first line says.
+    Raises: InputError: the file is not what its first line says.
     """
     first = lines.text[0].lstrip().upper()
     for starts, read in READERS:
@@ -58,37 +55,34 @@ def as_records(lines: Lines) -> Lines:
     return lines
 
 
-# An alignment that is handed over, not read: names and rows from another program's memory.
-#
-# It goes through the same checks as a file does. What is wrong with it has no line.
+# Alignments in memory go through the same checks as files; their errors have no line.
 
 
-class Given(Value):
-    """Sequences and what they are called."""
+class MemoryAlignment(Value):
+    """Sequences in memory, with their names."""
 
     names: tuple[str, ...]
     """T taxon names."""
     rows: tuple[bytes, ...]
     """T sequences, in ASCII."""
     title: str = "the alignment"
-    """What stands for a file's path."""
+    """Text in place of a file's path."""
 
     def __str__(self) -> str:
         return self.title
 
     @property
     def lines(self) -> Lines:
-        """As if it were a file: a line for a name, a line for its sequence."""
+        """The sequences as lines of a file: a line for a name, a line for its sequence."""
         pairs = zip(self.names, self.rows, strict=True)
         text = [line for name, row in pairs for line in (name.encode(), row)]
         return Lines(self.title, text, [0] * len(text), file_format="memory")
 
     @property
     def reading(self) -> Reading:
-        """Its names and rows.
+        """Names and rows as a format's reader finds them.
 
-        Raises:
-            InputError: there are none.
+        Raises: InputError: there are none.
         """
         if not self.names:
             raise InputError("there are no sequences", file=self.title)
@@ -101,18 +95,16 @@ class Given(Value):
         )
 
     def fasta(self) -> str:
-        """As a file has it; names end at the first blank there."""
+        """FASTA text of the sequences; names end at the first blank there."""
         pairs = zip(self.names, self.rows, strict=True)
         return "".join(f">{name}\n{row.decode('ascii')}\n" for name, row in pairs)
 
 
-Source: TypeAlias = str | Path | Given
-"""Where an alignment comes from: a file, ``-`` for standard input, or memory."""
+Source: TypeAlias = str | Path | MemoryAlignment
+"""Source of an alignment: a file, ``-`` for standard input, or memory."""
 
 
-# Names and characters of an alignment file, before anyone says what the characters mean.
-#
-# FASTA and PHYLIP are read here; records.py makes FASTA of NEXUS, Clustal and Stockholm before.
+# Names and characters of an alignment file, before the data type is known.
 #
 # Why not a library's parser: Biopython and scikit-bio build one Python object for each record and
 # check little (Biopython takes FASTA with ragged rows, PHYLIP dialects must be named by the caller,
@@ -132,26 +124,26 @@ NEWICK_SPECIAL = "()[]:;,'\""
 
 SAFE_NAMES = "rename the taxon: letters, digits and _ are safe"
 
-Judge = Callable[[NDArray[np.uint8]], int]
-"""How much sense the characters of a reading make, u8 [T, sites]; 0: none."""
+Judge = Callable[[UInt8], int]
+"""Score of the characters of a reading, u8 [T, sites]; 0 where they make no sense."""
 
 
 class Sequences(Value, eq=False):
-    """What a file says, taxa and sites in its order."""
+    """Sequences of a file, taxa and sites in its order."""
 
     names: tuple[str, ...]
     """T taxon names, distinct."""
-    characters: NDArray[np.uint8]
+    characters: UInt8
     """u8 [T, sites]: ASCII, upper case."""
     dots: Dots | None
     """Dots that were read as the first sequence's characters."""
     lines: Lines
     reading: Reading
-    """Where in the file each character is."""
+    """Place of each character in the file."""
 
     @property
     def path(self) -> str:
-        """The file's."""
+        """Path of the file."""
         return self.lines.path
 
     @property
@@ -165,12 +157,11 @@ class Sequences(Value, eq=False):
         return int(self.characters.shape[1])
 
     def refuse_unknown(
-        self, alphabet: Alphabet, sites: NDArray[np.int64] | None = None, part: str = ""
+        self, alphabet: Alphabet, sites: Int64 | None = None, part: str = ""
     ) -> None:
-        """Make sure that all characters, or those at the sites of a part, are of an alphabet.
+        """Check that all characters, or those at a part's sites, belong to an alphabet.
 
-        Raises:
-            InputError: one is not; names its line, taxon and site.
+        Raises: InputError: one is not; names its line, taxon and site.
         """
         if isinstance(alphabet, CodonAlphabet):
             self.refuse_unknown(DNA, sites, part)
@@ -194,10 +185,8 @@ class Sequences(Value, eq=False):
                     _character_hint(byte, characters, alphabet),
                 )
 
-    def _refuse_stops(
-        self, alphabet: CodonAlphabet, sites: NDArray[np.int64] | None, part: str
-    ) -> None:
-        """Make sure that there are no stop codons; names the line, taxon and codon of the first."""
+    def _refuse_stops(self, alphabet: CodonAlphabet, sites: Int64 | None, part: str) -> None:
+        """Check that there are no stop codons; the error names the first."""
         characters = self.characters if sites is None else self.characters[:, sites]
         stops = alphabet.encode(characters) == UNKNOWN
         if not stops.any():
@@ -222,10 +211,9 @@ def read_sequences(source: Source, judge: Judge) -> Sequences:
 
     The judge decides where a file can be read in several ways.
 
-    Raises:
-        InputError: see the module's first lines.
+    Raises: InputError: a fault of the file, with its line, taxon and site.
     """
-    if isinstance(source, Given):
+    if isinstance(source, MemoryAlignment):
         lines, reading = source.lines, source.reading
     else:
         lines = as_records(Lines.of(str(source), read_text(source)))
@@ -236,7 +224,7 @@ def read_sequences(source: Source, judge: Judge) -> Sequences:
 
 
 def refuse_few(taxa: Sequence[str], path: str) -> None:
-    """Make sure that there are taxa enough for a tree; raises InputError."""
+    """Check that there are enough taxa for a tree; raises InputError."""
     if len(taxa) < MIN_TAXA:
         raise InputError(f"{len(taxa)} taxa; a tree needs at least {MIN_TAXA}", file=path)
 
@@ -263,8 +251,7 @@ def _read_format(lines: Lines, judge: Judge) -> Reading:
 def _read_phylip(lines: Lines, judge: Judge) -> Reading:
     """The one reading of a PHYLIP file that makes sense, for the model if there is such a one.
 
-    Raises:
-        InputError: there is none, or more than one.
+    Raises: InputError: there is none, or more than one.
     """
     record = next((n for n, line in enumerate(lines.text) if line.startswith(b">")), None)
     if record is not None:
@@ -284,7 +271,7 @@ def _read_phylip(lines: Lines, judge: Judge) -> Reading:
 
 
 def _verdict(lines: Lines, reading: Reading, judge: Judge) -> int:
-    """What the judge says; 0 where the names are not acceptable."""
+    """The judge's score; 0 where the names are not acceptable."""
     try:
         names = _checked_names(lines, reading)
     except InputError:
@@ -342,7 +329,7 @@ def _taxon_error(lines: Lines, taxon: str, message: str, line: int, hint: str) -
     return InputError(message, file=lines.path, line=lines.numbers[line], taxon=taxon, hint=hint)
 
 
-def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> NDArray[np.uint8]:
+def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> UInt8:
     """u8 [T, sites] of rows that must all be as long as the first."""
     sites = len(reading.rows[0])
     for row, text in enumerate(reading.rows):
@@ -360,7 +347,7 @@ def _matrix(lines: Lines, reading: Reading, names: tuple[str, ...]) -> NDArray[n
     return np.frombuffer(b"".join(reading.rows), np.uint8).reshape(len(names), sites)
 
 
-def _character_hint(byte: int, characters: NDArray[np.uint8], alphabet: Alphabet) -> str:
+def _character_hint(byte: int, characters: UInt8, alphabet: Alphabet) -> str:
     if alphabet is DNA and detect_alphabet(characters) is PROTEIN:
         return "the data look like protein: use a protein model"
     if alphabet is DNA and PROTEIN.code_of[byte] != UNKNOWN:
@@ -375,10 +362,8 @@ def _character_hint(byte: int, characters: NDArray[np.uint8], alphabet: Alphabet
     return f"characters for unknown states are {' '.join(gaps)}"
 
 
-# Reading an alignment of one data type, compressed or not, whatever its name ends in.
-#
-# What is refused, each with one InputError: what sequences.py refuses; fewer than four taxa;
-# characters that the data type does not have.
+# Alignments of one data type. Refused beyond what files of sequences are refused for: fewer than
+# four taxa, and characters that the data type does not have.
 
 
 class Alignment(Value, eq=False):
@@ -386,16 +371,16 @@ class Alignment(Value, eq=False):
 
     names: tuple[str, ...]
     """T taxon names, distinct."""
-    characters: NDArray[np.uint8]
+    characters: UInt8
     """u8 [T, sites]: ASCII, upper case; every one belongs to the alphabet."""
     path: str
     alphabet: Alphabet
     file_format: str = ""
     """The format that was found: ``"PHYLIP interleaved"``."""
     seen: str = ""
-    """What the alphabet was told by: ``"98.1% ACGT, 31 ambiguity codes"``."""
+    """Reason for the alphabet: ``"98.1% ACGT, 31 ambiguity codes"``."""
     doubtful: bool = False
-    """Whether the alphabet was told by little: letters that DNA and proteins both have."""
+    """True where all letters are in both DNA and proteins and say little."""
     dots: Dots | None = None
     """Dots that were read as the first sequence's characters."""
     has_parts: bool = False
@@ -403,7 +388,7 @@ class Alignment(Value, eq=False):
 
     @property
     def n_taxa(self) -> int:
-        """T."""
+        """Number of taxa, T."""
         return len(self.names)
 
     @property
@@ -420,14 +405,13 @@ def read_alignment(
     ``datatype`` (``"DNA"``, ``"AA"``, ``"BIN"``, ``"MULTI"``, ``"CODON"``) overrides what it looks
     like; so does the alphabet of a model, where the data can be that.
 
-    Raises:
-        InputError: see the module's first lines.
+    Raises: InputError: a fault of the file, with its line, taxon and site.
     """
 
-    def judge(characters: NDArray[np.uint8]) -> int:
-        """How good a reading is: 2 as the model wants it, 1 acceptable, 0 not."""
-        told = alphabet_named(datatype, characters) if datatype else None
-        alphabet = told or Letters.of(characters).alphabet(model_alphabet)
+    def judge(characters: UInt8) -> int:
+        """Score of a reading: 2 for the alphabet of the model, 1 for any alphabet, 0 for none."""
+        named = alphabet_named(datatype, characters) if datatype else None
+        alphabet = named or Letters.of(characters).alphabet(model_alphabet)
         sound = (alphabet.covering([characters]).encode(characters) != UNKNOWN).all()
         return int(sound) + int(sound and alphabet is model_alphabet)
 
@@ -454,7 +438,7 @@ def read_alignment(
 
 
 def _word_of(sequences: Sequences, model_alphabet: Alphabet | None) -> str | None:
-    """The data type that the file itself names; a model says of how many states it is."""
+    """The data type that the file names; a model decides the number of states."""
     word = sequences.lines.datatype
     wider = model_alphabet is not None and model_alphabet not in (DNA, PROTEIN)
     named_by_model = wider and word in (STANDARD, DNA.name)

@@ -19,13 +19,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.system.arrays import Float64, Index, Int64, UInt8, UInt64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
 UNKNOWN = 255
-"""What `Alphabet.encode` gives for a character that the alphabet does not have."""
+"""Code in `Alphabet.encode` of a character that the alphabet does not have."""
 
 
 class Alphabet(Value, eq=False):
@@ -35,17 +35,17 @@ class Alphabet(Value, eq=False):
     """
 
     name: str
-    """``"DNA"``, ``"AA"`` or the caller's own."""
+    """Name: ``"DNA"``, ``"AA"`` or another."""
     states: Sequence[str]
     """The S states in the order of every model array: ``"ACGT"``, codons, or genotypes."""
     symbols: Sequence[str]
-    """``symbols[c]`` is what is written for code c: a character, or three of a codon."""
-    tip_table: NDArray[np.float64]
+    """Text of each code: a character, or three of a codon."""
+    tip_table: Float64
     """f64 [C, S]: row c is the tip vector of code c, 1 where the state is possible, else 0."""
-    code_of: NDArray[np.uint8]
+    code_of: UInt8
     """u8 [256]: code of each byte, `UNKNOWN` where the byte is no character of this alphabet."""
     gap_code: int
-    """The code whose tip vector is all ones."""
+    """Code whose tip vector is all ones."""
 
     width = 1
     """Characters of a file that make a site."""
@@ -77,7 +77,7 @@ class Alphabet(Value, eq=False):
         gaps: str,
         aliases: Mapping[str, str] | None = None,
     ) -> Alphabet:
-        """An alphabet whose codes are characters in their order, each some states, then the gap."""
+        """An alphabet whose codes are characters in order, each a set of states, then the gap."""
         symbols = "".join(characters) + gaps[0]
         meanings = [*characters.values(), states]
         return cls._build(name, states, symbols, meanings, gaps=gaps, aliases=aliases)
@@ -124,55 +124,53 @@ class Alphabet(Value, eq=False):
 
     @property
     def n_states(self) -> int:
-        """S."""
+        """Number of states, S."""
         return len(self.states)
 
     @property
     def n_codes(self) -> int:
-        """C."""
+        """Number of codes, C."""
         return len(self.symbols)
 
     @property
-    def state_masks(self) -> NDArray[np.uint64]:
+    def state_masks(self) -> UInt64:
         """u64 [C]: the tip vectors as bit sets, bit s for state s (S ≤ 64)."""
         bits = np.left_shift(np.uint64(1), np.arange(self.n_states, dtype=np.uint64))
-        masks: NDArray[np.uint64] = (self.tip_table.astype(np.uint64) * bits).sum(
-            axis=1, dtype=np.uint64
-        )
+        masks: UInt64 = (self.tip_table.astype(np.uint64) * bits).sum(axis=1, dtype=np.uint64)
         return masks
 
     @cached_property
-    def state_codes(self) -> NDArray[np.uint8]:
-        """u8 [S]: the code that tells each state best: by itself, unless no character does."""
+    def state_codes(self) -> UInt8:
+        """u8 [S]: the code that determines each state best, by itself if any character does."""
         sizes = self.tip_table.sum(axis=1, keepdims=True)
-        best: NDArray[np.intp] = np.where(self.tip_table > 0.0, sizes, np.inf).argmin(axis=0)
+        best: Index = np.where(self.tip_table > 0.0, sizes, np.inf).argmin(axis=0)
         return best.astype(np.uint8)
 
     @cached_property
-    def certain_codes(self) -> NDArray[np.uint8]:
-        """u8, ascending: the codes that tell as much as any: those of `state_codes`, each once."""
+    def certain_codes(self) -> UInt8:
+        """u8, ascending: the codes that tell most, those of `state_codes`, each once."""
         return np.flatnonzero(np.bincount(self.state_codes)).astype(np.uint8)
 
     def is_spelled_as(self, other: Alphabet) -> bool:
-        """Whether all its characters are another's too, as those of codons are nucleotides'."""
+        """True where all characters belong to the other alphabet too, as codons to nucleotides."""
         return bool((other.code_of[self.code_of != UNKNOWN] != UNKNOWN).all())
 
-    def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Codes u8 [..., sites] of ASCII characters, any case; `UNKNOWN` where there is none."""
+    def encode(self, raw: UInt8) -> UInt8:
+        """Codes u8 [..., sites] of ASCII characters, any case; `UNKNOWN` for others."""
         return _translated(raw, self.code_of.tobytes())
 
-    def decode(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def decode(self, codes: UInt8) -> UInt8:
         """Canonical ASCII characters of codes u8 [..., sites], `width` a site."""
         written = np.frombuffer("".join(self.symbols).encode("ascii"), np.uint8)
-        characters: NDArray[np.uint8] = written.reshape(-1, self.width)[codes]
+        characters: UInt8 = written.reshape(-1, self.width)[codes]
         return characters.reshape(*codes.shape[:-1], -1)
 
-    def covering(self, _blocks: Iterable[NDArray[np.uint8]], /) -> Alphabet:
-        """The alphabet with a code for whatever occurs in characters u8 [T, sites width]."""
+    def covering(self, _blocks: Iterable[UInt8], /) -> Alphabet:
+        """The alphabet with a code for every character of u8 [T, sites width]."""
         return self
 
 
-def _translated(raw: NDArray[np.uint8], table: bytes) -> NDArray[np.uint8]:
+def _translated(raw: UInt8, table: bytes) -> UInt8:
     """table[raw]; `bytes.translate` is twenty times as fast as indexing with bytes."""
     return np.frombuffer(raw.tobytes().translate(table), np.uint8).reshape(raw.shape)
 
@@ -224,7 +222,7 @@ UNPHASED = _alphabet("GT10", phased=False)
 """AA CC GG TT AC AG AT CG CT GT; codes are those, then the gap."""
 
 PHASED = _alphabet("GT16", phased=True)
-"""The same, and CA GA TA GC TC TG; codes are those of `UNPHASED`."""
+"""The states of `UNPHASED`, then CA GA TA GC TC TG; codes are those of `UNPHASED`."""
 
 
 def genotypes_named(word: str) -> Alphabet | None:
@@ -234,7 +232,7 @@ def genotypes_named(word: str) -> Alphabet | None:
 
 
 def genotype_hint() -> str:
-    """What is said of a letter that is no genotype."""
+    """Hint for a letter that is no genotype."""
     pairs = " ".join(f"{letter}={pair[0]}/{pair[1]}" for letter, pair in HETEROZYGOTES.items())
     return f"genotypes are A C G T and {pairs}; unknown ones {' '.join(_GENOTYPE_GAPS)}"
 
@@ -258,15 +256,14 @@ BINARY = Alphabet.of_states("BIN", SYMBOLS[:2], gaps=_GAPS)
 
 @cache
 def multistate(states: int) -> Alphabet:
-    """The alphabet of so many states, 2 to 64: the very same one at every call."""
+    """The alphabet with ``states`` states, 2 to 64: the same object at every call."""
     return Alphabet.of_states(f"MULTI{states}", SYMBOLS[:states], gaps=_GAPS)
 
 
 def characters_named(name: str) -> Alphabet | None:
     """The alphabet with the name that RAxML-NG's models have: ``BIN``, ``MULTI6``; None for others.
 
-    Raises:
-        InputError: there are no characters of so many states.
+    Raises: InputError: there are no characters of so many states.
     """
     if name == BINARY.name:
         return BINARY
@@ -278,14 +275,14 @@ def characters_named(name: str) -> Alphabet | None:
     return multistate(int(match[1]))
 
 
-def is_coded(counts: NDArray[np.int64]) -> bool:
-    """Whether characters (i64 [256], how many of each) are digits rather than letters."""
+def is_coded(counts: Int64) -> bool:
+    """True where characters (i64 [256] counts) are digits rather than letters."""
     digits = counts[ord("0") : ord("9") + 1].sum()
     return bool(digits > counts[ord("A") : ord("Z") + 1].sum())
 
 
-def states_in(counts: NDArray[np.int64]) -> Alphabet:
-    """The smallest alphabet for characters (i64 [256], how many of each).
+def states_in(counts: Int64) -> Alphabet:
+    """The smallest alphabet for characters (i64 [256] counts).
 
     It is binary where there are but 0 and 1. What is no symbol at all does not count.
     """

@@ -1,18 +1,18 @@
-"""What to know about an alignment before spending hours on it: facts only, nothing printed."""
+"""Facts about an alignment before a search, without printing."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.alignments import Alignment
 from mltree.data.alphabet import DNA
 from mltree.data.patterns import Patterns, identical_taxa
+from mltree.system.arrays import Bool, Float64
 from mltree.system.events import AlignmentSummary, Suspicion
 
-# Whether each sequence has the alignment's composition: the χ² test that IQ-TREE makes.
+# The χ² test of IQ-TREE: does each sequence have the composition of the alignment?
 #
 #     χ² = Σ_s (n[s] - n f[s])² / (n f[s]),   n = Σ_s n[s]
 #
@@ -22,8 +22,8 @@ from mltree.system.events import AlignmentSummary, Suspicion
 # sequences by what they are made of instead of by descent.
 
 
-def composition_p_values(patterns: Patterns) -> NDArray[np.float64]:
-    """f64 [T]: how likely a χ² as large is, were a sequence drawn from the whole; 1 without any."""
+def composition_p_values(patterns: Patterns) -> Float64:
+    """f64 [T]: P(χ² as large) if a sequence came from the whole; 1 for empty ones."""
     counts = _state_counts(patterns)
     counts = counts[:, counts.sum(axis=0) > 0]
     freedom = counts.shape[1] - 1
@@ -34,7 +34,7 @@ def composition_p_values(patterns: Patterns) -> NDArray[np.float64]:
     return np.array([_chi_square_tail(float(chi2), freedom) for chi2 in terms.sum(axis=1)])
 
 
-def _state_counts(patterns: Patterns) -> NDArray[np.float64]:
+def _state_counts(patterns: Patterns) -> Float64:
     """f64 [T, S]: characters of each state in each sequence; gaps count nothing."""
     table = patterns.alphabet.tip_table / patterns.alphabet.tip_table.sum(axis=1, keepdims=True)
     table[patterns.alphabet.gap_code] = 0.0
@@ -114,8 +114,8 @@ def _ambiguous_share(patterns: Patterns) -> float:
     return float(patterns.code_counts()[ambiguous].sum() / (patterns.n_tips * patterns.n_sites))
 
 
-def _invariant(patterns: Patterns) -> NDArray[np.bool_]:
-    """Whether (bool [L]) the union of the tips' states, gaps left out, is a single state."""
+def _invariant(patterns: Patterns) -> Bool:
+    """Patterns, bool [L], whose tips have one and the same state but for gaps."""
     masks = patterns.alphabet.state_masks.copy()
     masks[patterns.alphabet.gap_code] = 0
     union = np.zeros(patterns.n_patterns, np.uint64)
@@ -124,19 +124,19 @@ def _invariant(patterns: Patterns) -> NDArray[np.bool_]:
     return np.isin(union, masks[patterns.alphabet.certain_codes])
 
 
-def _informative(patterns: Patterns) -> NDArray[np.bool_]:
-    """Whether (bool [L]) two or more states have two or more tips each."""
+def _informative(patterns: Patterns) -> Bool:
+    """Patterns, bool [L], with two or more states that two or more tips have each."""
     repeated = np.zeros(patterns.n_patterns, np.int64)
     for code in patterns.alphabet.certain_codes:
         repeated += np.count_nonzero(patterns.codes == code, axis=0) > 1
     return repeated > 1
 
 
-def _weight_of(patterns: Patterns, chosen: NDArray[np.bool_]) -> int:
+def _weight_of(patterns: Patterns, chosen: Bool) -> int:
     return int(patterns.weights[chosen].sum())
 
 
-def _sites_of(patterns: Patterns, chosen: NDArray[np.bool_]) -> tuple[int, ...]:
+def _sites_of(patterns: Patterns, chosen: Bool) -> tuple[int, ...]:
     return tuple(int(site) + 1 for site in np.flatnonzero(chosen[patterns.site_pattern]))
 
 
@@ -154,23 +154,19 @@ def _alike(names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
 def _suspicions(alignment: Alignment) -> tuple[Suspicion, ...]:
     of_nucleotides = alignment.alphabet.is_spelled_as(DNA)
     reasons = dict(_SUSPICIOUS.get("DNA" if of_nucleotides else alignment.alphabet.name, {}))
-    if of_nucleotides and not _occurs(alignment, "T"):
+    if of_nucleotides and not (alignment.characters == ord("T")).any():
         reasons.pop("U")
-    found = [_suspicion(alignment, character, reason) for character, reason in reasons.items()]
-    return tuple(suspicion for suspicion in (_match(alignment), *found) if suspicion)
+    suspicions = [_suspicion(alignment, character, reason) for character, reason in reasons.items()]
+    return tuple(suspicion for suspicion in (_match(alignment), *suspicions) if suspicion)
 
 
 def _match(alignment: Alignment) -> Suspicion | None:
-    """The dots that were replaced."""
+    """The dots that were replaced by the first sequence's characters."""
     dots = alignment.dots
     if dots is None:
         return None
     reason = f"read as the character of the first sequence, {alignment.names[0]}"
     return Suspicion(".", dots.count, alignment.names[dots.taxon], dots.site + 1, reason)
-
-
-def _occurs(alignment: Alignment, character: str) -> bool:
-    return bool((alignment.characters == ord(character)).any())
 
 
 def _suspicion(alignment: Alignment, character: str, reason: str) -> Suspicion | None:

@@ -14,9 +14,9 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.alphabet import DNA, UNKNOWN, Alphabet
+from mltree.system.arrays import Index, UInt8, UInt64
 from mltree.system.errors import InputError
 
 # The genetic codes of NCBI, by number and by name.
@@ -25,21 +25,21 @@ from mltree.system.errors import InputError
 # codons. Where a codon may be either (27, 28, 31), it stands for the amino acid.
 
 STOP = "*"
-"""What stands for no amino acid."""
+"""Character in place of an amino acid for a stop codon."""
 
 
 class GeneticCode(NamedTuple):
-    """What codons mean."""
+    """Genetic code: the amino acid of every codon."""
 
     number: int
-    """NCBI's."""
+    """NCBI's number."""
     name: str
     amino_acids: Mapping[str, str]
     """The amino acid of each of the 64 codons, or `STOP`; codons in the order AAA, AAC, ... TTT."""
 
     @property
     def codons(self) -> tuple[str, ...]:
-        """Those that are no stop codons, in their order."""
+        """Codons that are no stop codons, in order."""
         return tuple(codon for codon, acid in self.amino_acids.items() if acid != STOP)
 
 
@@ -55,8 +55,8 @@ _STANDARD = dict(
 
 def _code(number: int, name: str, changes: str = "") -> GeneticCode:
     """The standard code with changes such as ``TGA=W``."""
-    own = _STANDARD | dict(change.split("=") for change in changes.split())
-    return GeneticCode(number, name, dict(sorted(own.items())))
+    amino_acids = _STANDARD | dict(change.split("=") for change in changes.split())
+    return GeneticCode(number, name, dict(sorted(amino_acids.items())))
 
 
 STANDARD = _code(1, "standard")
@@ -93,13 +93,13 @@ GENETIC_CODES = {
         _code(33, "cephalodiscidae mitochondrial", "AGA=S AGG=K TAA=Y TGA=W"),
     )
 }
-"""By their numbers; 7, 8 and 17 to 20 are not in use."""
+"""Genetic codes by number; 7, 8 and 17 to 20 are not in use."""
 
 _BLANKS = re.compile(r"[ _-]+")
 
 
 def genetic_code(text: str) -> GeneticCode:
-    """The code of a number, or of a name or the beginning of just one name; "" is the standard.
+    """The code with a number, a name or the unique beginning of a name; "" is the standard.
 
     Raises: InputError where there is none, or several begin so.
     """
@@ -107,16 +107,16 @@ def genetic_code(text: str) -> GeneticCode:
     if not word:
         return STANDARD
     if word.isdecimal():
-        found = [GENETIC_CODES[int(word)]] if int(word[:9]) in GENETIC_CODES else []
+        matches = [GENETIC_CODES[int(word)]] if int(word[:9]) in GENETIC_CODES else []
     else:
-        found = [code for code in GENETIC_CODES.values() if code.name.startswith(word)]
-        found = [code for code in found if code.name == word] or found
-    if len(found) == 1:
-        return found[0]
+        matches = [code for code in GENETIC_CODES.values() if code.name.startswith(word)]
+        matches = [code for code in matches if code.name == word] or matches
+    if len(matches) == 1:
+        return matches[0]
     raise InputError(
-        f"{text!r} is no genetic code" if not found else f"several genetic codes begin {text!r}",
+        f"{text!r} is no genetic code" if not matches else f"several genetic codes begin {text!r}",
         hint="NCBI's, by number or name: "
-        + ", ".join(f"{code.number} {code.name}" for code in found or GENETIC_CODES.values()),
+        + ", ".join(f"{code.number} {code.name}" for code in matches or GENETIC_CODES.values()),
     )
 
 
@@ -125,7 +125,7 @@ CODES_STEP = 32
 
 _GAP = "---"
 _TRIPLETS = 1 << 12
-"""Of sets of nucleotides, four bits each."""
+"""Number of triplets of nucleotide sets, four bits each."""
 
 _NAME = re.compile(r"CODON(?::(.*)|[0-9]*)")
 
@@ -137,7 +137,7 @@ class CodonAlphabet(Alphabet, eq=False):
 
     width = 3
 
-    def encode(self, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def encode(self, raw: UInt8) -> UInt8:
         """Codes u8 [..., codons] of nucleotides u8 [..., 3 codons]; `UNKNOWN` where there is none.
 
         Nucleotides that do not fill the last triplet are unknown.
@@ -147,7 +147,7 @@ class CodonAlphabet(Alphabet, eq=False):
             raw = np.concatenate([raw, np.zeros((*raw.shape[:-1], spare), np.uint8)], axis=-1)
         return self._code_of_triplet[_triplets(raw)]
 
-    def covering(self, blocks: Iterable[NDArray[np.uint8]], /) -> Alphabet:
+    def covering(self, blocks: Iterable[UInt8], /) -> Alphabet:
         """The alphabet of the same code that has every ambiguous triplet of the data.
 
         Raises: InputError where there are more of them than codes.
@@ -155,8 +155,10 @@ class CodonAlphabet(Alphabet, eq=False):
         every = _sets(self.genetic_code.number)
         occur: set[int] = set()
         for block in blocks:
-            found = np.bincount(_triplets(block[:, : block.shape[1] // 3 * 3]).ravel()).nonzero()[0]
-            occur.update(every[found[found < _TRIPLETS]].tolist())
+            occurring = np.bincount(
+                _triplets(block[:, : block.shape[1] // 3 * 3]).ravel()
+            ).nonzero()[0]
+            occur.update(every[occurring[occurring < _TRIPLETS]].tolist())
         known = {0, *self.state_masks[: self.n_states].tolist(), int(self.state_masks[-1])}
         several = tuple(sorted(occur - known))
         most = UNKNOWN - self.n_states - 1
@@ -168,7 +170,7 @@ class CodonAlphabet(Alphabet, eq=False):
         return _alphabet(self.genetic_code.number, several)
 
     @cached_property
-    def _code_of_triplet(self) -> NDArray[np.uint8]:
+    def _code_of_triplet(self) -> UInt8:
         """u8: the code of each index that `_triplets` gives."""
         code_of = {int(mask): code for code, mask in enumerate(self.state_masks)}
         codes = [code_of.get(int(mask), UNKNOWN) for mask in _sets(self.genetic_code.number)]
@@ -185,13 +187,13 @@ def codons_named(word: str) -> CodonAlphabet | None:
 
 
 def codon_alphabet(number: int = STANDARD.number) -> CodonAlphabet:
-    """The alphabet of a genetic code, without ambiguous triplets: the same one at every call."""
+    """The alphabet of a genetic code, without ambiguous triplets; the same object at every call."""
     return _alphabet(number, ())
 
 
 @cache
 def _alphabet(number: int, several: tuple[int, ...]) -> CodonAlphabet:
-    """With ambiguous triplets, each the bits of its states."""
+    """The alphabet with ambiguous triplets, each given as bits of its states."""
     code = genetic_code(str(number))
     states = code.codons
     symbols = [*states, *(_symbol(mask, number) for mask in several)]
@@ -214,7 +216,7 @@ def _alphabet(number: int, several: tuple[int, ...]) -> CodonAlphabet:
 
 
 def refuse_broken(alphabet: Alphabet, characters: int, what: str, path: str) -> None:
-    """Make sure that so many characters are whole codons, if they are to be codons.
+    """Check that a number of characters makes whole codons, for a codon alphabet.
 
     Raises: InputError saying what they are of.
     """
@@ -226,7 +228,7 @@ def refuse_broken(alphabet: Alphabet, characters: int, what: str, path: str) -> 
         )
 
 
-def _triplets(raw: NDArray[np.uint8]) -> NDArray[np.intp]:
+def _triplets(raw: UInt8) -> Index:
     """[..., codons]: the sets of nucleotides of each triplet; `_TRIPLETS` of other characters."""
     masks = DNA.encode(raw).reshape(*raw.shape[:-1], -1, 3).astype(np.intp)
     index = masks[..., 0] << 8 | masks[..., 1] << 4 | masks[..., 2]
@@ -235,24 +237,22 @@ def _triplets(raw: NDArray[np.uint8]) -> NDArray[np.intp]:
 
 
 @cache
-def _sets(number: int) -> NDArray[np.uint64]:
+def _sets(number: int) -> UInt64:
     """u64 [`_TRIPLETS`]: the states of each triplet of sets of nucleotides, as bits."""
     codons = genetic_code(str(number)).codons
-    has = np.array([[base in _bases(mask) for base in DNA.states] for mask in range(16)])
+    has = np.array(
+        [[bool(mask >> bit & 1) for bit in range(len(DNA.states))] for mask in range(16)]
+    )
     place = np.array([[DNA.states.index(base) for base in codon] for codon in codons])
     first, second, third = (has[:, place[:, position]] for position in range(3))
     may = first[:, None, None] & second[None, :, None] & third[None, None, :]
     bits = np.left_shift(np.uint64(1), np.arange(len(place), dtype=np.uint64))
-    masks: NDArray[np.uint64] = (may * bits).sum(axis=-1, dtype=np.uint64)
+    masks: UInt64 = (may * bits).sum(axis=-1, dtype=np.uint64)
     return masks.ravel()
 
 
-def _bases(mask: int) -> str:
-    return "".join(base for bit, base in enumerate(DNA.states) if mask >> bit & 1)
-
-
 def _symbol(mask: int, number: int) -> str:
-    """A triplet that may be all codons of a set, with N where nothing else makes a difference.
+    """A triplet that may be all codons of a set, with N where every nucleotide fits.
 
     So TAN is TAN, though TAY means the same where TAA and TAG are stop codons.
     """

@@ -1,6 +1,6 @@
-"""The data type of an alignment: what its characters tell.
+"""Detection of the data type of an alignment from its characters.
 
-More digits than letters are binary or multistate characters (`morphology`). Of letters, fifteen
+More digits than letters are binary or multistate characters. Of letters, fifteen
 mean something in both DNA and proteins. So the letters of every column, each counted once (copies
 of an ancestor's letter are no new evidence), are held against the shares that they have in several
 kinds of nucleotide and protein data. The data type is the one with the kind that makes them
@@ -16,7 +16,6 @@ as gaps and a ``*``, neither.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data import codons
 from mltree.data.alphabet import (
@@ -33,6 +32,7 @@ from mltree.data.alphabet import (
     is_coded,
     states_in,
 )
+from mltree.system.arrays import Float64, Int64, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
@@ -58,17 +58,17 @@ _CHUNK = 1 << 18
 """Characters that are counted in one step: quick for many short parts, little memory for one."""
 
 PLAIN_SHARE = 0.9
-"""Share of ACGTU among the letters above which nobody takes data for protein."""
+"""Share of ACGTU among the letters above which data are not protein."""
 
 
-def _log_shares(*groups: tuple[str, float]) -> NDArray[np.float64]:
+def _log_shares(*groups: tuple[str, float]) -> Float64:
     """Natural logs (f64 [26]) of letters' shares: every group's, spread over its letters."""
     shares = np.full(len(_LETTERS), _SLIP)
     for letters, share in groups:
         for letter in letters:
             shares[_LETTERS.index(letter)] += share / len(letters)
     shares[~np.array(_TELLING)] = 0.0
-    logs: NDArray[np.float64] = np.log(np.where(_TELLING, shares / shares.sum(), 1.0))
+    logs: Float64 = np.log(np.where(_TELLING, shares / shares.sum(), 1.0))
     return logs
 
 
@@ -85,19 +85,20 @@ _PROTEINS = (
     (0.0, _log_shares(*_AMINO_ACIDS.items())),
     (-2 * SURE, _log_shares(*(aa for aa in _AMINO_ACIDS.items() if aa[0] not in "EFILPQ"))),
 )
-"""The same: usual; odder still, without the letters that nucleotide data lack."""
+"""ln prior and ln shares of protein data: usual; unusual, without the letters that nucleotide data
+lack."""
 
 
 class Letters(Value, eq=False):
-    """How often each character occurs, and what that tells."""
+    """Counts of characters, and the data type that they suggest."""
 
-    counts: NDArray[np.int64]
-    """i64 [256]: how many there are of each byte."""
-    columns: NDArray[np.int64]
-    """i64 [26]: in how many columns each letter occurs."""
+    counts: Int64
+    """i64 [256]: number of each byte."""
+    columns: Int64
+    """i64 [26]: number of columns in which each letter occurs."""
 
     @classmethod
-    def of(cls, characters: NDArray[np.uint8]) -> Letters:
+    def of(cls, characters: UInt8) -> Letters:
         """The letters of u8 [T, sites], upper case."""
         bit_of = np.zeros(256, "<u4")
         bit_of[ord("A") : ord("Z") + 1] = np.uint32(1) << np.arange(26, dtype=np.uint32)
@@ -122,7 +123,7 @@ class Letters(Value, eq=False):
 
     @property
     def odds(self) -> float:
-        """Log (natural) of how much likelier nucleotides make the letters than proteins do."""
+        """Natural log of the likelihood ratio of nucleotides and proteins."""
         nucleotides = max(prior + float(self.columns @ shares) for prior, shares in _NUCLEOTIDES)
         proteins = max(prior + float(self.columns @ shares) for prior, shares in _PROTEINS)
         return nucleotides - proteins
@@ -135,7 +136,7 @@ class Letters(Value, eq=False):
 
     @property
     def looks_like(self) -> Alphabet:
-        """By digits or by letters; where the odds say little, the one that has all the letters."""
+        """The alphabet by digits or letters; with small odds, the only one that has all letters."""
         if self.is_coded:
             return states_in(self.counts)
         odds = self.odds
@@ -145,23 +146,23 @@ class Letters(Value, eq=False):
 
     @property
     def looks_like_nucleotides(self) -> bool:
-        """Whether these may be nucleotides, perhaps with typing errors."""
+        """True where the letters may be nucleotides, perhaps with typing errors."""
         return self.fits(DNA) or self.looks_like is DNA
 
     @property
     def is_coded(self) -> bool:
-        """Whether these are binary or multistate characters, which have digits for states."""
+        """True for binary or multistate characters, which have digits for states."""
         return is_coded(self.counts)
 
     def fits(self, alphabet: Alphabet) -> bool:
-        """Whether every letter belongs to the alphabet; a ``*`` or a digit tells nothing."""
+        """True where every letter belongs to the alphabet; ``*`` and digits are not counted."""
         known = alphabet.code_of[ord("A") : ord("Z") + 1] != UNKNOWN
         return bool(known[self.columns > 0].all())
 
     def alphabet(self, wanted: Alphabet | None) -> Alphabet:
-        """What the data are, as the model wants them where they can be that.
+        """The alphabet of the data: ``wanted``, the model's, where the data allow it.
 
-        Data of plain nucleotides are never proteins, though the letters would do.
+        Data of plain nucleotides are never proteins, though all their letters are amino acids too.
         """
         if wanted is not None and self.is_coded:
             is_sequence = wanted in (DNA, PROTEIN) or wanted.width > 1
@@ -178,17 +179,17 @@ class Letters(Value, eq=False):
 
     @property
     def sure(self) -> bool:
-        """Whether the odds leave no doubt."""
+        """True where the odds leave no doubt."""
         return self.is_coded or abs(self.odds) >= 2 * SURE
 
     @property
     def doubtful(self) -> bool:
-        """Whether both data types are possible and the odds say little."""
+        """True where both data types are possible and the odds say little."""
         both = self.fits(DNA) and self.fits(PROTEIN) and self.share("ACGTU") < PLAIN_SHARE
         return both and bool(self.columns[_TELLING].any()) and not self.sure
 
     def seen(self, alphabet: Alphabet) -> str:
-        """What speaks for the alphabet: ``98.1% ACGT, 31 ambiguity codes``."""
+        """Evidence for the alphabet: ``98.1% ACGT, 31 ambiguity codes``."""
         if isinstance(alphabet, codons.CodonAlphabet):
             return f"{self.seen(DNA)}, {alphabet.genetic_code.name} code"
         if alphabet in (UNPHASED, PHASED):
@@ -206,19 +207,18 @@ class Letters(Value, eq=False):
         return f"{plain:.1%} {bases}, {ambiguous:,} ambiguity codes"
 
 
-def detect_alphabet(characters: NDArray[np.uint8]) -> Alphabet:
+def detect_alphabet(characters: UInt8) -> Alphabet:
     """The data type by the characters (u8 [T, sites], upper case)."""
     return Letters.of(characters).looks_like
 
 
-def alphabet_named(datatype: str, characters: NDArray[np.uint8] | None = None) -> Alphabet:
+def alphabet_named(datatype: str, characters: UInt8 | None = None) -> Alphabet:
     """The alphabet for a data type as users write it.
 
     ``characters`` (u8 [T, sites], upper case) say how many states there are where the data type
     leaves it open.
 
-    Raises:
-        InputError: no such data type.
+    Raises: InputError: no such data type.
     """
     word = datatype.strip().upper()
     if word in _MULTISTATE and characters is not None:
@@ -233,8 +233,8 @@ def alphabet_named(datatype: str, characters: NDArray[np.uint8] | None = None) -
 
 
 def named_alphabet(name: str) -> Alphabet | None:
-    """The alphabet with a name in capitals, of those that are not nucleotides' nor proteins'."""
-    return next((found for named in _NAMED if (found := named(name)) is not None), None)
+    """The alphabet with a name in capitals, other than DNA and proteins; None if unknown."""
+    return next((alphabet for named in _NAMED if (alphabet := named(name)) is not None), None)
 
 
 _ALPHABETS = {
@@ -242,10 +242,10 @@ _ALPHABETS = {
     **dict.fromkeys(("AA", "PROTEIN"), PROTEIN),
     "BINARY": BINARY,
 }
-"""By the words that have no number in them."""
+"""Alphabets by words without a number."""
 
 _NAMED = (characters_named, codons.codons_named, genotypes_named)
-"""Where to look up the others; one that is added needs no more, if it names its alphabets."""
+"""Functions that find other alphabets by name."""
 
 _MULTISTATE = ("MULTI", "MULTISTATE", "MORPH", "STANDARD")
-"""Words for as many states as there are: IQ-TREE's, and that of NEXUS."""
+"""Words for multistate characters with any number of states: IQ-TREE's, and NEXUS's."""

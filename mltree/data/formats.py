@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.source import WHITESPACE, fold
+from mltree.system.arrays import Bool, UInt8
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
-# What a format's reader makes of a file, before anyone asks whether it is a good alignment.
+# The result of a format's reader, before the checks of :mod:`mltree.data.alignments`.
 
 
 class Lines(Value):
-    """The non-blank lines of a file and where they stand in it."""
+    """The non-blank lines of a file with their line numbers."""
 
     path: str
     text: list[bytes]
@@ -48,7 +48,7 @@ class Lines(Value):
 
 
 class Reading(Value):
-    """One way to read a file: T names and rows, and where each row came from."""
+    """One way to read a file: T names and rows, with the place of each row."""
 
     file_format: str
     """``"FASTA"``, ``"PHYLIP interleaved"``, …"""
@@ -56,7 +56,7 @@ class Reading(Value):
     rows: list[bytes]
     """Sequences in upper case without white space, of any length so far."""
     pieces: list[Sequence[int]]
-    """For each row the indices of its lines; the first of a PHYLIP row starts with the name."""
+    """Indices of each row's lines; the first line of a PHYLIP row starts with the name."""
     name_width: list[int]
     """Bytes at the start of a row's first line that are no sequence."""
 
@@ -76,11 +76,8 @@ class Reading(Value):
         return self.pieces[row][-1]
 
 
-# The rows of an alignment as a format's reader finds them, piece by piece.
-
-
 @dataclass
-class Rows:
+class SequenceRows:
     """Pieces of sequence by taxon, in the order of the file."""
 
     file_format: str
@@ -98,8 +95,7 @@ class Rows:
     def records(self, lines: Lines) -> Lines:
         """The rows as lines of FASTA, numbered as in the file.
 
-        Raises:
-            InputError: a piece of sequence would be something else there.
+        Raises: InputError: a piece of sequence would be something else there.
         """
         text: list[bytes] = []
         numbers: list[int] = []
@@ -120,10 +116,10 @@ class Rows:
         )
 
 
-# What a ``.`` means: a gap, or the character of the first sequence at that site.
+# The meaning of a ``.``: a gap, or the character of the first sequence at that site.
 #
-# PHYLIP, PhyML and PAML take it for the latter, and refuse it in the first sequence; RAxML-NG and
-# IQ-TREE take it for a gap, as profile and rRNA alignments write it. No file says which. But
+# PHYLIP, PhyML and PAML take the dot for the latter, and refuse it in the first sequence; RAxML-NG
+# and IQ-TREE take it for a gap, as profile and rRNA alignments write it. No file says which. But
 # programs that write dots for repeated characters write one for every such character: a sequence
 # with dots then never repeats the first one's letter itself, while sequences with gaps do all the
 # time.
@@ -136,20 +132,19 @@ _DOT = ord(".")
 
 
 class Dots(Value):
-    """Dots that stood for the first sequence's characters, and where the first one is."""
+    """Dots that stood for the first sequence's characters, with the place of the first dot."""
 
     count: int
     taxon: int
-    """Its row."""
+    """Taxon of the first dot."""
     site: int
-    """From 0."""
+    """Site of the first dot, from 0."""
 
 
-def spelled_out(characters: NDArray[np.uint8], path: str) -> tuple[NDArray[np.uint8], Dots | None]:
+def spelled_out(characters: UInt8, path: str) -> tuple[UInt8, Dots | None]:
     """u8 [T, sites] with the first sequence's characters for dots, if that is what they mean.
 
-    Raises:
-        InputError: they could mean either.
+    Raises: InputError: they could mean either.
     """
     first = characters[0]
     rows = [n for n, row in enumerate(characters) if (row == _DOT).any()]
@@ -173,8 +168,8 @@ def spelled_out(characters: NDArray[np.uint8], path: str) -> tuple[NDArray[np.ui
     return np.where(dots, first, characters), Dots(int(np.count_nonzero(dots)), taxon, site)
 
 
-def _is_letter(row: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    letters: NDArray[np.bool_] = (row >= ord("A")) & (row <= ord("Z"))
+def _is_letter(row: UInt8) -> Bool:
+    letters: Bool = (row >= ord("A")) & (row <= ord("Z"))
     return letters
 
 
@@ -187,8 +182,7 @@ def _is_letter(row: NDArray[np.uint8]) -> NDArray[np.bool_]:
 def read_fasta(lines: Lines) -> Reading:
     """Every record of the file, rows of any length.
 
-    Raises:
-        InputError: something else comes before the first record.
+    Raises: InputError: something else comes before the first record.
     """
     kept = [n for n, line in enumerate(lines.text) if not line.startswith(b";")]
     starts = [place for place, n in enumerate(kept) if lines.text[n].startswith(b">")]
@@ -230,7 +224,7 @@ _LAYOUTS = {b"I": "interleaved", b"S": "sequential"}
 
 
 class Header(Value):
-    """What the first line promises."""
+    """Numbers of taxa and sites in the first line of a PHYLIP file."""
 
     taxa: int
     sites: int
@@ -274,7 +268,7 @@ _STYLES: tuple[tuple[str, Splitter], ...] = (
 
 
 class _Guess(Value):
-    """A way to read a file: the lines of each taxon, and what its name takes of the first."""
+    """A way to read a PHYLIP file: the lines of each taxon, and the width of its name."""
 
     file_format: str
     style: str
@@ -285,12 +279,12 @@ class _Guess(Value):
     """Characters in that width, white space not counted."""
 
     def fits(self, lengths: list[int], sites: int) -> bool:
-        """Whether every row has the promised number of sites."""
+        """True where every row has the header's number of sites."""
         rows = zip(self.spans, self.skipped, strict=True)
         return all(sum(lengths[line] for line in span) - skip == sites for span, skip in rows)
 
     def finds(self) -> object:
-        """Equal for guesses that find the same names and sequences."""
+        """Key that is equal for guesses with the same names and sequences."""
         names = tuple(name for name, _ in self.heads)
         return tuple(map(tuple, self.spans)), names, tuple(self.skipped)
 
@@ -355,12 +349,12 @@ def _runs(
 
 
 def interleaved(lines: Lines, header: Header) -> Reading:
-    """The file read as blocks with relaxed names, whether that fits or not."""
+    """The file read as blocks with relaxed names, even if it does not fit."""
     return _assemble(lines, _plan(lines, _blocks(lines, header), relaxed_name, "interleaved"))
 
 
 def sequential_spans(lines: Lines, header: Header) -> tuple[list[range], int]:
-    """The lines of each taxon with relaxed names, and what the last one lacks; see `_runs`."""
+    """The lines of each taxon with relaxed names, and sites the last one lacks; see `_runs`."""
     return _runs(lines, _lengths(lines), header, relaxed_name)
 
 
@@ -394,7 +388,7 @@ def _after_first(span: range) -> slice:
     return slice(span.start + span.step, span.stop, span.step)
 
 
-# Why a PHYLIP file does not fit its header: the one line that a user needs to mend it.
+# Errors of PHYLIP files that do not fit their header, in one line with which a user can mend them.
 
 HEADER_HINT = "the first line must be the number of taxa and the number of sites"
 
@@ -413,7 +407,7 @@ def phylip_misfit(lines: Lines) -> InputError:
 
 
 def _other_format(lines: Lines, header: Header) -> InputError | None:
-    """The file fits without its ``I`` or ``S``."""
+    """Error for a file that fits without its ``I`` or ``S``."""
     fitting = (
         phylip_readings(lines, replace(header, file_format=None)) if header.file_format else []
     )
@@ -427,7 +421,7 @@ def _other_format(lines: Lines, header: Header) -> InputError | None:
 
 
 def _second_alignment(lines: Lines) -> InputError | None:
-    """Another header further down."""
+    """Error for another header further down."""
     second = next((n for n, line in enumerate(lines.text) if n and Header.of(line)), None)
     if second is None:
         return None
@@ -435,7 +429,7 @@ def _second_alignment(lines: Lines) -> InputError | None:
 
 
 def _repeated_names(lines: Lines, header: Header) -> InputError | None:
-    """Blocks that all begin with the names; PHYLIP's own programs take them for sequence."""
+    """Error for blocks that all begin with names, which PHYLIP's programs take for sequence."""
     names = [relaxed_name(line)[0] for line in lines.text[1:]]
     first, rest = names[: header.taxa], names[header.taxa :]
     if not rest or len(rest) % header.taxa or rest != first * (len(rest) // header.taxa):
@@ -448,38 +442,38 @@ def _repeated_names(lines: Lines, header: Header) -> InputError | None:
 
 
 def _wrong_numbers(lines: Lines, header: Header) -> InputError:
-    """Too many or too few taxa or sites."""
-    found = len(lines.text) - 1
-    if found < header.taxa or (found > header.taxa and _all_whole(lines, header, found)):
-        return _wrong_taxa(lines, header, found, min(found, header.taxa + 1))
-    if found == header.taxa or _looks_interleaved(lines, header):
+    """Error for too many or too few taxa or sites."""
+    n_rows = len(lines.text) - 1
+    if n_rows < header.taxa or (n_rows > header.taxa and _all_whole(lines, header, n_rows)):
+        return _wrong_taxa(lines, header, n_rows, min(n_rows, header.taxa + 1))
+    if n_rows == header.taxa or _looks_interleaved(lines, header):
         return _wrong_rows(lines, header, interleaved(lines, header))
     return _wrong_sequence(lines, header)
 
 
-def _all_whole(lines: Lines, header: Header, found: int) -> bool:
-    """Every line is a name and a whole sequence."""
-    rows = interleaved(lines, Header(found, header.sites)).rows
+def _all_whole(lines: Lines, header: Header, n_taxa: int) -> bool:
+    """True where every line is a name and a whole sequence."""
+    rows = interleaved(lines, Header(n_taxa, header.sites)).rows
     return all(len(row) == header.sites for row in rows)
 
 
 def _looks_interleaved(lines: Lines, header: Header) -> bool:
-    """Blocks of T lines, and the first taxon's lines do not come out if they are read in turn."""
+    """True for blocks of T lines where reading line after line does not fit the first taxon."""
     spans, missing = sequential_spans(lines, header)
     blocks = (len(lines.text) - 1) % header.taxa == 0
     return blocks and len(spans) == 1 and missing != 0
 
 
-def _wrong_taxa(lines: Lines, header: Header, found: int, line: int) -> InputError:
+def _wrong_taxa(lines: Lines, header: Header, n_rows: int, line: int) -> InputError:
     return lines.error(
-        f"the header says {header.taxa} taxa, but {found} follow",
+        f"the header says {header.taxa} taxa, but {n_rows} follow",
         line,
         hint="the file is truncated or its first line is wrong",
     )
 
 
 def _wrong_rows(lines: Lines, header: Header, reading: Reading) -> InputError:
-    """Rows of the wrong length: all alike (then the header is wrong), or the first such row."""
+    """Error for rows of the wrong length: all alike (wrong header), or the first such row."""
     lengths = [len(row) for row in reading.rows]
     if len(set(lengths)) == 1 and lengths[0]:
         return lines.error(
@@ -493,7 +487,7 @@ def _wrong_rows(lines: Lines, header: Header, reading: Reading) -> InputError:
 
 
 def _odd_line(lines: Lines, reading: Reading, row: int, sites: int) -> int:
-    """The line of a row that differs in length from that of a row that is right; else its last."""
+    """The line of a row that differs in length from that of a correct row; else its last."""
     for other, text in enumerate(reading.rows):
         if len(text) == sites:
             mine = reading.piece_lengths(lines, row)
@@ -504,7 +498,7 @@ def _odd_line(lines: Lines, reading: Reading, row: int, sites: int) -> int:
 
 
 def _wrong_sequence(lines: Lines, header: Header) -> InputError:
-    """Several lines a taxon, one taxon after the other: where that stops working."""
+    """Error for several lines a taxon, one taxon after the other."""
     spans, missing = sequential_spans(lines, header)
     last = spans[-1]
     if missing:
@@ -520,7 +514,7 @@ def _wrong_sequence(lines: Lines, header: Header) -> InputError:
 
 
 def _so_far(lines: Lines, span: range, header: Header, missing: int) -> str:
-    """Where a taxon's sites go past the promised number, or that they end before it."""
+    """Text on the place where a taxon's sites exceed the header's number, or fall short."""
     total = header.sites - missing
     if missing > 0 or len(span) == 1:
         return f"has {total}"
@@ -528,10 +522,10 @@ def _so_far(lines: Lines, span: range, header: Header, missing: int) -> str:
     return f"has {before} up to line {lines.numbers[span[-2]]} and {total} with the next"
 
 
-def _taxon_error(lines: Lines, header: Header, name: bytes, found: str, line: int) -> InputError:
+def _taxon_error(lines: Lines, header: Header, name: bytes, problem: str, line: int) -> InputError:
     taxon = name.decode("utf-8", "replace")
     return InputError(
-        f"the header says {header.sites} sites, but taxon {taxon} {found}",
+        f"the header says {header.sites} sites, but taxon {taxon} {problem}",
         file=lines.path,
         line=lines.numbers[line],
         taxon=taxon,
@@ -545,27 +539,27 @@ def _taxon_error(lines: Lines, header: Header, name: bytes, found: str, line: in
 # letters so far, and has to be right: it is what tells a truncated or edited file.
 
 MARKS = b" *:.\t\r"
-"""What stands below a block: how well its columns are conserved."""
+"""Marks below a Clustal block: conservation of its columns."""
 
 GAPS = b"-."
 
 
-def clustal_rows(lines: Lines) -> Rows:
+def clustal_rows(lines: Lines) -> SequenceRows:
     """The alignment of a file.
 
     Raises:
         InputError: a block lacks a name or has it elsewhere, a count is wrong, or a line is neither
             row nor marks.
     """
-    rows = Rows("Clustal")
-    found = [
+    rows = SequenceRows("Clustal")
+    entries = [
         (n, line.split())
         for n, line in enumerate(lines.text)
         if n and not (line[:1] in b" \t" and not line.strip(MARKS))
     ]
-    names = _first_block([fields[0] for _, fields in found])
+    names = _first_block([fields[0] for _, fields in entries])
     letters = dict.fromkeys(names, 0)
-    for place, (n, fields) in enumerate(found):
+    for place, (n, fields) in enumerate(entries):
         expected = names[place % len(names)]
         if fields[0] != expected:
             raise _other_name(lines, n, fields[0], expected)
@@ -575,9 +569,11 @@ def clustal_rows(lines: Lines) -> Rows:
         letters[expected] += len(fields[1].translate(None, GAPS))
         if len(fields) == 3:
             _check_count(lines, n, fields[2], letters[expected])
-    if found and len(found) % len(names):
-        missing = names[len(found) % len(names)].decode("utf-8", "replace")
-        raise lines.error(f"the last block has no {missing}", found[-1][0], hint="is it truncated?")
+    if entries and len(entries) % len(names):
+        missing = names[len(entries) % len(names)].decode("utf-8", "replace")
+        raise lines.error(
+            f"the last block has no {missing}", entries[-1][0], hint="is it truncated?"
+        )
     return rows
 
 
@@ -592,9 +588,9 @@ def _first_block(names: list[bytes]) -> list[bytes]:
 
 
 def _other_name(lines: Lines, line: int, name: bytes, expected: bytes) -> InputError:
-    shown, wanted = (n.decode("utf-8", "replace") for n in (name, expected))
+    shown, expected_name = (n.decode("utf-8", "replace") for n in (name, expected))
     hint = "every block has the names of the first, in its order"
-    return lines.error(f"{shown} where {wanted} is expected", line, hint=hint)
+    return lines.error(f"{shown} where {expected_name} is expected", line, hint=hint)
 
 
 def _check_count(lines: Lines, line: int, count: bytes, letters: int) -> None:
@@ -612,13 +608,13 @@ def _check_count(lines: Lines, line: int, count: bytes, letters: int) -> None:
 END = b"//"
 
 
-def stockholm_rows(lines: Lines) -> Rows:
+def stockholm_rows(lines: Lines) -> SequenceRows:
     """The one alignment of a file.
 
     Raises:
         InputError: it does not end, another one follows, or a line is neither row nor annotation.
     """
-    rows = Rows("Stockholm")
+    rows = SequenceRows("Stockholm")
     ends = [n for n, line in enumerate(lines.text) if line.strip() == END]
     if not ends:
         raise lines.error("the alignment does not end with //", -1, hint="is it truncated?")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mltree.data.alphabet import SYMBOLS
-from mltree.data.formats import Lines, Rows
+from mltree.data.formats import Lines, SequenceRows
 from mltree.data.partition_files import UNHEEDED, unheeded
 from mltree.system.errors import InputError
 from mltree.system.values import Value
@@ -52,7 +52,7 @@ IUPAC = {
     "AC": "M", "AG": "R", "AT": "W", "CG": "S", "CT": "Y", "GT": "K",
     "ACG": "V", "ACT": "H", "AGT": "D", "CGT": "B", "ACGT": "N",
 }  # fmt: skip
-"""Sets of nucleotides."""
+"""IUPAC's letters by sets of nucleotides."""
 
 _SET = re.compile(rb"[{(]([A-Za-z0-9\s,]*)[})]")
 _ASSIGNMENT = re.compile(rb"([A-Za-z]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|\S+))?")
@@ -63,7 +63,7 @@ _NAME = re.compile(rb"\s*(?:'((?:[^']|'')*)'|(\S+))")
 
 
 class _Command(Value):
-    """A command up to its semicolon: its first word in capitals, and what follows, by line."""
+    """A command up to its semicolon: first word in capitals, and the rest by line."""
 
     word: bytes
     lines: list[tuple[int, bytes]]
@@ -80,7 +80,7 @@ class _Command(Value):
 
 @dataclass
 class _Format:
-    """What FORMAT and DIMENSIONS say."""
+    """Contents of the commands FORMAT and DIMENSIONS."""
 
     taxa: int | None = None
     sites: int | None = None
@@ -93,7 +93,7 @@ class _Format:
     is_interleaved: bool = False
 
 
-def nexus_rows(lines: Lines) -> Rows:
+def nexus_rows(lines: Lines) -> SequenceRows:
     """The matrix of a file's one DATA or CHARACTERS block.
 
     Raises:
@@ -102,7 +102,7 @@ def nexus_rows(lines: Lines) -> Rows:
     """
     block: bytes | None = None
     form = _Format()
-    rows: Rows | None = None
+    rows: SequenceRows | None = None
     has_parts = False
     for command in _commands(lines):
         _refuse_unheeded(lines, command)
@@ -150,7 +150,7 @@ def _commands(lines: Lines) -> Iterator[_Command]:
 
 
 def _command(collected: list[tuple[int, bytes]]) -> _Command | None:
-    """The command that some lines are; None where they are blank."""
+    """The command in some lines; None for blank lines."""
     kept = [(n, part) for n, part in collected if part.strip()]
     if not kept:
         return None
@@ -160,7 +160,7 @@ def _command(collected: list[tuple[int, bytes]]) -> _Command | None:
 
 
 def _semicolon(text: bytes) -> int:
-    """Where the first semicolon outside quotes is; -1 where there is none."""
+    """Index of the first semicolon outside quotes; -1 without any."""
     quoted = False
     for place in range(len(text)) if b"'" in text else ():
         character = text[place : place + 1]
@@ -172,7 +172,7 @@ def _semicolon(text: bytes) -> int:
 
 
 def _without_comments(lines: Lines) -> Iterator[tuple[int, bytes]]:
-    """The lines behind the first word, with comments, which may be nested, as nothing."""
+    """The lines behind the first word, without comments, which may be nested."""
     depth, opened = 0, 0
     for n, line in enumerate(lines.text):
         text = line.lstrip()[len(b"#NEXUS") :] if n == 0 else line
@@ -192,8 +192,8 @@ def _without_comments(lines: Lines) -> Iterator[tuple[int, bytes]]:
 
 def _assignments(command: _Command) -> Iterator[tuple[bytes, bytes]]:
     """``NTAX=4`` as its name in capitals and its value."""
-    for found in _ASSIGNMENT.finditer(command.text):
-        yield found[1].upper(), (found[2] or b"").strip(b"\"'")
+    for match in _ASSIGNMENT.finditer(command.text):
+        yield match[1].upper(), (match[2] or b"").strip(b"\"'")
 
 
 def _take_dimensions(lines: Lines, command: _Command, form: _Format) -> None:
@@ -236,13 +236,13 @@ def _datatype(lines: Lines, command: _Command, value: bytes) -> str:
 
 
 def _unread(lines: Lines, command: _Command, name: bytes, value: bytes) -> InputError:
-    told = value and name in (*HARMLESS, b"INTERLEAVE")
-    shown = (name + b"=" + value if told else name).decode("utf-8", "replace")
+    has_usual_value = value and name in (*HARMLESS, b"INTERLEAVE")
+    shown = (name + b"=" + value if has_usual_value else name).decode("utf-8", "replace")
     return lines.error(f"{shown} in FORMAT is not read", command.start)
 
 
 def _check_symbols(lines: Lines, command: _Command, form: _Format) -> None:
-    """Make sure that the states of characters are what their symbols are taken for here."""
+    """Check that symbols stand for the states that mltree takes them for."""
     hint = "recode the states as 0, 1, 2, ... (after 9 come A, B, ...)"
     if form.respects_case:
         message = "RESPECTCASE in FORMAT: a and A are one state here"
@@ -256,15 +256,15 @@ def _check_symbols(lines: Lines, command: _Command, form: _Format) -> None:
         raise lines.error(message, command.start, hint=hint)
 
 
-def _range_of_symbols(found: re.Match[str]) -> str:
-    """``0~3`` is 0123."""
-    first, last = (SYMBOLS.index(symbol) for symbol in found.groups())
-    return SYMBOLS[first : last + 1] or found[0]
+def _range_of_symbols(match: re.Match[str]) -> str:
+    """Expand ``0~3`` to 0123."""
+    first, last = (SYMBOLS.index(symbol) for symbol in match.groups())
+    return SYMBOLS[first : last + 1] or match[0]
 
 
-def _matrix(lines: Lines, command: _Command, form: _Format) -> Rows:
-    """The rows, in the symbols that every format has, as many and as long as the file says."""
-    rows = Rows("NEXUS interleaved" if form.is_interleaved else "NEXUS", form.datatype)
+def _matrix(lines: Lines, command: _Command, form: _Format) -> SequenceRows:
+    """The rows in common symbols, with the number and length that the file declares."""
+    rows = SequenceRows("NEXUS interleaved" if form.is_interleaved else "NEXUS", form.datatype)
     body = [(n, part) for n, part in command.lines if part.strip()]
     if form.is_interleaved:
         _read_blocks(lines, body, rows)
@@ -277,21 +277,21 @@ def _matrix(lines: Lines, command: _Command, form: _Format) -> Rows:
 
 def _split_name(lines: Lines, n: int, text: bytes) -> tuple[bytes, bytes]:
     """A name, quoted or not, and what follows it."""
-    found = _NAME.match(text)
-    assert found is not None, "the line is not blank"
-    if found[1] is None and found[2].startswith(b"'"):
+    match = _NAME.match(text)
+    assert match is not None, "the line is not blank"
+    if match[1] is None and match[2].startswith(b"'"):
         raise lines.error("a quoted name does not end", n)
-    name = found[2] if found[1] is None else found[1].replace(b"''", b"'")
-    return name, text[found.end() :]
+    name = match[2] if match[1] is None else match[1].replace(b"''", b"'")
+    return name, text[match.end() :]
 
 
 def _residues(lines: Lines, n: int, text: bytes, datatype: str | None) -> bytes:
     """Characters of a line: no white space, sets of nucleotides as IUPAC's letters."""
 
-    def letter(found: re.Match[bytes]) -> bytes:
-        states = "".join(sorted(set(found[1].decode().upper().replace("U", "T")) - set(" ,\t")))
+    def letter(match: re.Match[bytes]) -> bytes:
+        states = "".join(sorted(set(match[1].decode().upper().replace("U", "T")) - set(" ,\t")))
         if len(states) != 1 and (datatype in ("AA", STANDARD) or states not in IUPAC):
-            shown = found[0].decode()
+            shown = match[0].decode()
             hint = "a tip has one state or any: write ? for it" if datatype == STANDARD else ""
             raise lines.error(f"the set {shown} has no letter of its own", n, hint=hint)
         return (states if len(states) == 1 else IUPAC[states]).encode()
@@ -299,17 +299,17 @@ def _residues(lines: Lines, n: int, text: bytes, datatype: str | None) -> bytes:
     return b"".join(_SET.sub(letter, text).split())
 
 
-def _read_blocks(lines: Lines, body: list[tuple[int, bytes]], rows: Rows) -> None:
-    """Every line a name and a piece."""
+def _read_blocks(lines: Lines, body: list[tuple[int, bytes]], rows: SequenceRows) -> None:
+    """Read lines that are a name and a piece each."""
     for n, text in body:
         name, rest = _split_name(lines, n, text)
         rows.add(name, n, _residues(lines, n, rest, rows.datatype))
 
 
 def _read_in_turn(
-    lines: Lines, body: list[tuple[int, bytes]], rows: Rows, form: _Format, start: int
+    lines: Lines, body: list[tuple[int, bytes]], rows: SequenceRows, form: _Format, start: int
 ) -> None:
-    """A name and lines of sequence until there is as much as NCHAR says."""
+    """Read a name and lines of sequence until there are NCHAR characters."""
     if form.sites is None:
         raise lines.error("no DIMENSIONS with NCHAR before the MATRIX", start)
     name: bytes | None = None
@@ -342,7 +342,7 @@ def _wrong_length(lines: Lines, n: int, name: bytes, length: int, sites: int) ->
     return lines.error(f"taxon {shown} has {length} sites, but NCHAR is {sites}", n, hint=hint)
 
 
-def _check_size(lines: Lines, rows: Rows, form: _Format, start: int) -> None:
+def _check_size(lines: Lines, rows: SequenceRows, form: _Format, start: int) -> None:
     sites = form.sites
     for name, pieces in rows.pieces.items():
         length = sum(len(piece) for _, piece in pieces)
@@ -353,8 +353,8 @@ def _check_size(lines: Lines, rows: Rows, form: _Format, start: int) -> None:
         raise lines.error(message, start)
 
 
-def _translate(rows: Rows, form: _Format, lines: Lines) -> None:
-    """GAP as ``-``, MISSING as ``?`` and MATCHCHAR as what the first row has there."""
+def _translate(rows: SequenceRows, form: _Format, lines: Lines) -> None:
+    """Replace GAP by ``-``, MISSING by ``?`` and MATCHCHAR by the first row's character."""
     gaps, unknown = ({c.lower(), c.upper()} - {b""} for c in (form.gap, form.missing))
     table = bytes.maketrans(b"".join([*gaps, *unknown]), b"-" * len(gaps) + b"?" * len(unknown))
     first: bytes | None = None

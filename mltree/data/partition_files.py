@@ -26,7 +26,7 @@ from mltree.data.source import read_text
 from mltree.system.errors import InputError
 from mltree.system.values import decimal
 
-# NEXUS sets: which sites belong together, and under which model.
+# NEXUS sets: sites that belong together, and their models.
 #
 #     #nexus
 #     begin sets;
@@ -41,9 +41,8 @@ from mltree.system.values import decimal
 # ``partition mine = 2: codons, cytb``, of which ``set partition = mine`` chooses one, likewise; its
 # models (lset) are not read. Where there is neither, every charset is a part. Sets may be made of
 # sets. A tree's length in braces behind every set, as IQ-TREE writes it, is where the estimate of
-# the part's factor on branch lengths begins. Commands that name no sites are passed over, whatever
-# block they are in; those that take sites or taxa out, weigh them or order their states are
-# refused.
+# the part's factor on branch lengths begins. Commands that name no sites are passed over in any
+# block; commands that exclude sites or taxa, weight them or order their states are refused.
 
 EXAMPLE = "begin sets; charset gene1 = 1-500; charpartition mine = GTR+G4: gene1; end;"
 
@@ -81,19 +80,18 @@ _PLAIN = re.compile(r"[^\s=,:;'(){}\[\]*\"]+")
 
 
 def is_nexus(text: str) -> bool:
-    """Whether a text begins as NEXUS files do."""
+    """True for a text that begins as NEXUS files do."""
     return _HEADER.match(text) is not None
 
 
 def read_sets(path: str, text: str) -> list[Part]:
     """The parts of a NEXUS file.
 
-    Raises:
-        InputError: it names none, or a command cannot be read.
+    Raises: InputError: it names none, or a command cannot be read.
     """
     sets = _Sets()
     partitions: list[tuple[int, re.Match[str]]] = []
-    wanted = None
+    chosen = None
     for line, command in _commands(path, text):
         word = re.split(r"\W", command, maxsplit=1)[0]
         if (problem := unheeded(word, command[len(word) :])) is not None:
@@ -101,7 +99,7 @@ def read_sets(path: str, text: str) -> list[Part]:
         if not _NAMES_SITES.match(command):
             continue
         if choice := _CHOICE.match(command):
-            wanted = _unquoted(choice[1])
+            chosen = _unquoted(choice[1])
             continue
         with at_line(path, line, EXAMPLE):
             match = _definition(command)
@@ -111,15 +109,16 @@ def read_sets(path: str, text: str) -> list[Part]:
                 partitions.append((line, match))
     if not sets.by_name and not partitions:
         raise InputError("no charset in it", file=path, hint=EXAMPLE)
-    named = [entry for entry in partitions if _unquoted(entry[1]["name"]) == wanted]
+    named = [entry for entry in partitions if _unquoted(entry[1]["name"]) == chosen]
     return _chosen(path, sets, named or partitions)
 
 
 def unheeded(word: str, rest: str) -> str | None:
-    """Return the reason to refuse a command that changes the data and is not supported, or None.
+    """Reason to refuse a command that changes the data and is not supported; None without one.
 
-    word  the command's name, in whatever case
-    rest  what follows it, without comments
+    word  the command's name, in any case
+
+    rest  the rest of the command, without comments
     """
     rest = "*" * word.endswith("*") + rest.strip()
     word = word.upper().rstrip("*")
@@ -131,8 +130,8 @@ def unheeded(word: str, rest: str) -> str | None:
         is_usual = all(re.fullmatch(_STARRED[word], label, re.IGNORECASE) for label in labels)
         return None if is_usual else f"{word} *, which is in force, is not heeded"
     if word == "OPTIONS":
-        told = [found for found in _OPTION.finditer(rest) if found[2].upper() not in _USUAL]
-        return f"OPTIONS {told[0][0]} is not heeded" if told else None
+        options = [option for option in _OPTION.finditer(rest) if option[2].upper() not in _USUAL]
+        return f"OPTIONS {options[0][0]} is not heeded" if options else None
     return None
 
 
@@ -150,7 +149,7 @@ def _commands(path: str, text: str) -> Iterator[tuple[int, str]]:
 
 
 def _bare(path: str, text: str) -> str:
-    """The text without comments, which may hold others, every line in its place."""
+    """The text without comments, which may be nested; lines stay in place."""
     pieces, place, depth, start = [], 0, 0, 0
     while match := (_INSIDE if depth else _OUTSIDE).search(text, place):
         place = match.end()
@@ -180,14 +179,14 @@ def _definition(command: str) -> re.Match[str]:
 
 
 class _Sets:
-    """Charsets by their names, in whatever case where that leaves no doubt: NEXUS tells none."""
+    """Charsets by name, ignoring case where that is unambiguous: NEXUS does not define it."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Part] = {}
         self._alike: dict[str, list[Part]] = {}
 
     def add(self, name: str, part: Part, line: int) -> None:
-        """One more; raises ValueError where there is one of this very name."""
+        """Add a set; raises ValueError where the name exists."""
         if name in self.by_name:
             first = self.by_name[name].line
             raise ValueError(f"two charsets are called {name} (the first on line {first})")
@@ -195,7 +194,7 @@ class _Sets:
         self._alike.setdefault(name.lower(), []).append(self.by_name[name])
 
     def called(self, name: str) -> Part | None:
-        """The set of a name, quoted or not."""
+        """The set with a name, quoted or not."""
         name = _unquoted(name)
         alike = self._alike.get(name.lower(), [])
         return self.by_name.get(name, alike[0] if len(alike) == 1 else None)
@@ -228,7 +227,7 @@ def _located(text: str, sets: _Sets) -> Part:
 
 
 def _sites_of(word: str, sets: _Sets) -> str:
-    """The sites of the set that a word names; any other word as it is."""
+    """The sites of the set with this name; any other word unchanged."""
     named = None if word.isdigit() else sets.called(word)
     if named is None:
         return word
@@ -238,7 +237,7 @@ def _sites_of(word: str, sets: _Sets) -> str:
 
 
 def _chosen(path: str, sets: _Sets, partitions: Sequence[tuple[int, re.Match[str]]]) -> list[Part]:
-    """The parts of the only partition, or the starred one; else every set."""
+    """Parts of the only partition, or the starred one; without partitions, every set."""
     if not partitions:
         return list(sets.by_name.values())
     starred = [entry for entry in partitions if entry[1]["star"]]
@@ -258,10 +257,12 @@ def _counted(match: re.Match[str], sets: _Sets, line: int) -> list[Part]:
     """The parts of MrBayes's ``partition mine = 2: codons, 901-.``."""
     count, colon, body = match["body"].rpartition(":")
     items = [item.strip() for item in body.split(",")]
-    told = count.strip() if colon else "no number"
-    if told != str(len(items)):
+    count_text = count.strip() if colon else "no number"
+    if count_text != str(len(items)):
         name = _unquoted(match["name"])
-        raise ValueError(f"partition {name} tells {told[:20]} of parts, and names {len(items)}")
+        raise ValueError(
+            f"partition {name} tells {count_text[:20]} of parts, and names {len(items)}"
+        )
     parts = []
     for number, item in enumerate(items, 1):
         known = sets.called(item)
@@ -290,10 +291,10 @@ def _assigned(item: str, sets: _Sets, line: int) -> Part:
 
 def _tree_length(place: str) -> float | None:
     """The number in braces behind a set; None without braces. Raises: ValueError."""
-    found = _TREE_LENGTH.search(place)
-    length = 0.0 if found is None else decimal(found[1])
-    if found is not None and not 0.0 < length < math.inf:
-        raise ValueError(f"{found[1].strip()} is no length of a tree")
+    match = _TREE_LENGTH.search(place)
+    length = 0.0 if match is None else decimal(match[1])
+    if match is not None and not 0.0 < length < math.inf:
+        raise ValueError(f"{match[1].strip()} is no length of a tree")
     return length or None
 
 
@@ -328,7 +329,7 @@ NO_NAME = "noname"
 SYNTAX = r"a line reads: MODEL, name = 1-900\3, 1000"
 
 SCALER_DECIMALS = 6
-"""In .bestModel files, as in RAxML-NG 1.2."""
+"""Decimals of scalers in .bestModel files, as in RAxML-NG 1.2."""
 
 _BRACED = re.compile(r"[{\[].*?[}\]]")
 _COMMENT = re.compile(r"(^|\s)#.*")
@@ -354,10 +355,9 @@ model is open has here too. BIN is a model's name as well."""
 
 
 def read_partitions(path: str | Path) -> Scheme:
-    """The parts that a file names, in whatever dialect.
+    """The parts that a file of any dialect names.
 
-    Raises:
-        InputError: it cannot be read, names no part, has a fault in a line, or a name twice.
+    Raises: InputError: it cannot be read, names no part, has a fault in a line, or a name twice.
     """
     text = _decoded(path)
     if is_nexus(text):
@@ -368,13 +368,12 @@ def read_partitions(path: str | Path) -> Scheme:
 
 
 def holds_partitions(path: str | Path) -> bool:
-    """Whether a file that is given as the model names parts.
+    """True for a file, given as the model, that names parts.
 
-    So does a NEXUS file, one of several lines, and one line that names a part. A model alone does
-    not, nor with the name `NO_NAME`, as runs without parts leave it.
+    A NEXUS file does, a file of several lines, and a line that names a part. A model alone does
+    not, nor with the name `NO_NAME`, as runs without parts write it.
 
-    Raises:
-        InputError: it cannot be read.
+    Raises: InputError: it cannot be read.
     """
     text = _decoded(path)
     lines = [line for _, line in _lines(text)]
@@ -392,7 +391,7 @@ def _decoded(path: str | Path) -> str:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """Lines with something in them, without comments, and their numbers."""
+    """Non-empty lines without comments, and their numbers."""
     bare = ((n, _COMMENT.sub("", line).strip()) for n, line in enumerate(text.split("\n"), 1))
     return [(number, line) for number, line in bare if line]
 
@@ -418,7 +417,7 @@ def _part(line: str, number: int) -> Part:
 
 
 def _split_model(line: str) -> tuple[str, str]:
-    """What stands before the first comma outside braces, and behind it."""
+    """Text before the first comma outside braces, and behind it."""
     depth = 0
     for place, character in enumerate(line):
         depth += (character in "{[") - (character in "}]")
@@ -428,7 +427,7 @@ def _split_model(line: str) -> tuple[str, str]:
 
 
 def _described(part: Part, path: str) -> Part:
-    """The part with the words of its model told apart: data type, model, scaler."""
+    """The part with data type, model and scaler taken from its model's words."""
     if part.model is None:
         return part
     with at_line(path, part.line, "write one +BU{1.3}: a number above 0"):
@@ -437,22 +436,22 @@ def _described(part: Part, path: str) -> Part:
     corrects = model.upper().startswith(_ASCERTAINED)
     model = model[len(_ASCERTAINED) :] if corrects else model
     other = _OTHER_DATA.match(model)
-    told, named = _WORDS.get(model.upper(), (other and other[1].upper(), model))
-    if told and told.startswith("CODON") and other and other[0] == model:
+    datatype, named = _WORDS.get(model.upper(), (other and other[1].upper(), model))
+    if datatype and datatype.startswith("CODON") and other and other[0] == model:
         named = None
     if corrects:
         named = f"{named or ''}+ASC_LEWIS"
-    return replace(part, datatype=part.datatype or told, model=named, scaler=scaler)
+    return replace(part, datatype=part.datatype or datatype, model=named, scaler=scaler)
 
 
 def _scaler(part: Part) -> float | None:
-    """What ``+BU{...}`` says; raises ValueError where that is no scaler."""
-    found = [decimal(text) for text in _SCALER.findall(part.model or "")]
-    if not found:
+    """The value of ``+BU{...}``; raises ValueError where it is no scaler."""
+    scalers = [decimal(text) for text in _SCALER.findall(part.model or "")]
+    if not scalers:
         return None
-    if len(found) > 1 or not 0.0 < found[0] < math.inf:
+    if len(scalers) > 1 or not 0.0 < scalers[0] < math.inf:
         raise ValueError(f"part {part.name}: no branch-length scaler")
-    return found[0]
+    return scalers[0]
 
 
 def best_model_text(parts: Sequence[Part], models: Sequence[str]) -> str:

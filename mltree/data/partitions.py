@@ -1,4 +1,4 @@
-"""Alignments cut into parts: one `Patterns` for each data type, whose parts lie side by side.
+"""Partitioned alignments: one `Patterns` for each data type, with its parts side by side.
 
 The sites of all parts may be of one file, of mixed data types even, or every part has a file of its
 own. Taxa are matched by name; one that a file does not have is a row of gaps in its parts.
@@ -16,7 +16,6 @@ from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.alignments import Sequences, Source, read_sequences, refuse_few
 from mltree.data.alphabet import PROTEIN, UNKNOWN, Alphabet
@@ -31,6 +30,7 @@ from mltree.data.patterns import (
     refuse_constant,
     with_unseen,
 )
+from mltree.system.arrays import Bool, UInt8
 from mltree.system.errors import InputError
 from mltree.system.files import is_there
 from mltree.system.values import Value
@@ -50,10 +50,10 @@ class Partitioned(Value, eq=False):
     """P: which of `groups` holds the part."""
     place_in_group: tuple[int, ...]
     """P: which of that group's `Patterns.parts` it is."""
-    has_data: NDArray[np.bool_]
+    has_data: Bool
     """bool [P, T]: whether a taxon has any character but gaps in a part."""
     notices: tuple[str, ...]
-    """What the user should know, one line each."""
+    """Notices for the user, one line each."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -62,23 +62,23 @@ class Partitioned(Value, eq=False):
 
     @property
     def taxa(self) -> tuple[str, ...]:
-        """T names, sorted."""
+        """Names of the T taxa, sorted."""
         return self.groups[0].taxa
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """P: the parts group by group."""
+        """P: the parts, group by group."""
         places = zip(self.group_of_part, self.place_in_group, strict=True)
         return tuple(number for _, number in sorted((at, n) for n, at in enumerate(places)))
 
     @property
     def n_sites(self) -> int:
-        """Sites in parts."""
+        """Number of sites in parts."""
         return sum(self.part_sites)
 
     @cached_property
     def part_sites(self) -> tuple[int, ...]:
-        """P: sites of each part, of codons a third of those that the file counts."""
+        """P: number of sites of each part; of codons a third of the file's."""
         each = enumerate(self.parts)
         return tuple(part.n_sites // self.alphabet(number).width for number, part in each)
 
@@ -87,7 +87,7 @@ class Partitioned(Value, eq=False):
         return self.groups[self.group_of_part[part]].alphabet
 
     def patterns(self, part: int) -> Patterns:
-        """One part by itself; its arrays are views of its group's."""
+        """The patterns of one part; arrays are views of its group's."""
         number = self.group_of_part[part]
         group = self.groups[number]
         where = group.parts[self.place_in_group[part]]
@@ -107,13 +107,12 @@ class Partitioned(Value, eq=False):
         )
 
     def ascertained(self, of_parts: Sequence[Ascertainment | None]) -> Partitioned:
-        """The same of parts without constant sites, as models say of the P parts.
+        """A copy for parts without constant sites, by the models' ascertainment of the P parts.
 
-        Raises:
-            InputError: there are such sites after all.
+        Raises: InputError: there are such sites after all.
         """
-        for number, (part, own) in enumerate(zip(self.parts, of_parts, strict=True)):
-            if own is not None:
+        for number, (part, ascertainment) in enumerate(zip(self.parts, of_parts, strict=True)):
+            if ascertainment is not None:
                 sites = part.sites[:: self.alphabet(number).width]
                 sites = sites[constant_sites(self.patterns(number))]
                 refuse_constant(sites, part.file or self.scheme.path, part.name)
@@ -127,7 +126,7 @@ class Partitioned(Value, eq=False):
 
     @cached_property
     def _first_sites(self) -> list[int]:
-        """P: how many sites its group has before the part."""
+        """P: number of sites of the group before each part."""
         before, first = [0] * len(self.groups), []
         for sites, group in zip(self.part_sites, self.group_of_part, strict=True):
             first.append(before[group])
@@ -147,11 +146,13 @@ def read_partitioned(
         InputError: a file cannot be read, the parts do not fit it, a character is not of its part's
             data type, a part has nothing but gaps, or a taxon has no data in any part.
     """
-    told = partial(_told, scheme=scheme, alphabet_of=alphabet_of, datatype=datatype)
+    alphabet_told = partial(
+        _alphabet_by_words, scheme=scheme, alphabet_of=alphabet_of, datatype=datatype
+    )
     sources = {
         file: read_sequences(
-            _found(file, scheme) if file else alignment,
-            partial(_judged, file=file, scheme=scheme, told=told),
+            _file_of(file, scheme) if file else alignment,
+            partial(_judged, file=file, scheme=scheme, told=alphabet_told),
         )
         for file in dict.fromkeys(part.file for part in scheme.parts)
     }
@@ -159,11 +160,11 @@ def read_partitioned(
     if None not in sources:
         notices = (*notices, f"{alignment} is not read: every part has a file of its own")
     blocks = [_block(part, sources[part.file].characters) for part in fitted.parts]
-    alphabets = _alphabets(fitted, blocks, list(map(told, fitted.parts, blocks)))
+    alphabets = _alphabets(fitted, blocks, list(map(alphabet_told, fitted.parts, blocks)))
     return _assembled(fitted, sources, blocks, alphabets, notices)
 
 
-def _found(file: str, scheme: Scheme) -> str:
+def _file_of(file: str, scheme: Scheme) -> str:
     """A part's file, beside the partition file where the working folder has none of that name."""
     places = (Path(file), Path(scheme.path).parent / file)
     found = next((place for place in places if is_there(place)), None)
@@ -174,9 +175,9 @@ def _found(file: str, scheme: Scheme) -> str:
     return str(found)
 
 
-def _told(
+def _alphabet_by_words(
     part: Part,
-    block: NDArray[np.uint8],
+    block: UInt8,
     scheme: Scheme,
     alphabet_of: AlphabetOf,
     datatype: str | None,
@@ -193,14 +194,16 @@ def _told(
 
 
 def _judged(
-    characters: NDArray[np.uint8],
+    characters: UInt8,
     file: str | None,
     scheme: Scheme,
-    told: Callable[[Part, NDArray[np.uint8]], Alphabet | None],
+    told: Callable[[Part, UInt8], Alphabet | None],
 ) -> int:
-    """Whether each part of a file has characters of one alphabet: a `Judge`."""
-    own = replace(scheme, parts=tuple(part for part in scheme.parts if part.file == file))
-    fitted, _ = fit(own, {file: characters.shape[1]})
+    """True where the columns of each part of a file fit one alphabet: a `Judge`."""
+    scheme_of_file = replace(
+        scheme, parts=tuple(part for part in scheme.parts if part.file == file)
+    )
+    fitted, _ = fit(scheme_of_file, {file: characters.shape[1]})
     for part in fitted.parts:
         block = _block(part, characters)
         alphabet = told(part, block) or Letters.of(block).looks_like
@@ -209,7 +212,7 @@ def _judged(
     return 1
 
 
-def _block(part: Part, characters: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def _block(part: Part, characters: UInt8) -> UInt8:
     """u8 [T, sites]: a part's columns; a view where they lie side by side."""
     if len(part.runs) > 1:
         return np.take(characters, part.sites, axis=1)
@@ -219,23 +222,24 @@ def _block(part: Part, characters: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _alphabets(
-    scheme: Scheme, blocks: Sequence[NDArray[np.uint8]], told: Sequence[Alphabet | None]
+    scheme: Scheme, blocks: Sequence[UInt8], told: Sequence[Alphabet | None]
 ) -> list[Alphabet]:
-    """Each part's alphabet."""
+    """The alphabet of each part."""
     rows = list(zip(scheme.parts, blocks, told, strict=True))
     for part, block, alphabet in rows:
         if alphabet is PROTEIN and part.model and not part.datatype:
             _refuse_nucleotides(scheme, part, Letters.of(block))
     guessed = {part.name: Letters.of(block) for part, block, alphabet in rows if alphabet is None}
     together = sum(guessed.values(), start=Letters.none()).looks_like
-    found = [alphabet or _guess(guessed[part.name], together) for part, _, alphabet in rows]
-    for (part, block, _), alphabet in zip(rows, found, strict=True):
+    alphabets = [alphabet or _guess(guessed[part.name], together) for part, _, alphabet in rows]
+    for (part, block, _), alphabet in zip(rows, alphabets, strict=True):
         refuse_broken(alphabet, block.shape[1], f"part {part.name}", scheme.path)
     blocks_of = {
-        kind: [b for b, own in zip(blocks, found, strict=True) if own is kind] for kind in found
+        kind: [b for b, alphabet in zip(blocks, alphabets, strict=True) if alphabet is kind]
+        for kind in alphabets
     }
-    covering = {kind: kind.covering(own) for kind, own in blocks_of.items()}
-    return [covering[alphabet] for alphabet in found]
+    covering = {kind: kind.covering(kind_blocks) for kind, kind_blocks in blocks_of.items()}
+    return [covering[alphabet] for alphabet in alphabets]
 
 
 def _guess(letters: Letters, together: Alphabet) -> Alphabet:
@@ -243,7 +247,7 @@ def _guess(letters: Letters, together: Alphabet) -> Alphabet:
 
 
 def _refuse_nucleotides(scheme: Scheme, part: Part, letters: Letters) -> None:
-    """Make sure that a protein model's part is no DNA, whose letters amino acids have too."""
+    """Check that a protein model's part is no DNA, whose letters are amino acids too."""
     share = letters.share("ACGTU")
     if share >= PLAIN_SHARE and letters.sure:
         raise scheme.error(
@@ -257,7 +261,7 @@ def _refuse_nucleotides(scheme: Scheme, part: Part, letters: Letters) -> None:
 def _assembled(
     scheme: Scheme,
     sources: Mapping[str | None, Sequences],
-    blocks: Sequence[NDArray[np.uint8]],
+    blocks: Sequence[UInt8],
     alphabets: Sequence[Alphabet],
     notices: tuple[str, ...],
 ) -> Partitioned:
@@ -286,9 +290,7 @@ def _assembled(
     return Partitioned(scheme, tuple(groups), numbers, tuple(places), has_data, notices)
 
 
-def _has_data(
-    groups: Sequence[Patterns], numbers: Sequence[int], places: Sequence[int]
-) -> NDArray[np.bool_]:
+def _has_data(groups: Sequence[Patterns], numbers: Sequence[int], places: Sequence[int]) -> Bool:
     parts = [group.parts for group in groups]
     shares = (
         groups[g].codes[:, parts[g][place]] != groups[g].alphabet.gap_code
@@ -297,8 +299,8 @@ def _has_data(
     return np.array([share.any(axis=1) for share in shares])
 
 
-def _refuse_without_data(scheme: Scheme, taxa: Sequence[str], has_data: NDArray[np.bool_]) -> None:
-    """Make sure that every part has data of some taxon, and every taxon some in a part."""
+def _refuse_without_data(scheme: Scheme, taxa: Sequence[str], has_data: Bool) -> None:
+    """Check that every part has data of some taxon, and every taxon data in some part."""
     for number in np.flatnonzero(~has_data.any(axis=1)):
         part = scheme.parts[number]
         raise scheme.error(f"part {part.name} has nothing but gaps", part, "take it out")
@@ -313,10 +315,8 @@ def _refuse_without_data(scheme: Scheme, taxa: Sequence[str], has_data: NDArray[
         )
 
 
-# Loci side by side: the patterns of alignments of different taxa, as parts of one table of tips.
-#
-# Tip i of a locus' tree is row i of the table, whatever its name; the rows behind the taxa that a
-# locus has are gaps, which nobody looks at.
+# Loci side by side: patterns of alignments of different taxa, as parts of one table of tips. Tip i
+# of a locus' tree is row i of the table; rows behind the taxa of a locus are gaps, and not used.
 
 
 def table_of_tips(loci: Sequence[Patterns]) -> Patterns:
@@ -325,16 +325,17 @@ def table_of_tips(loci: Sequence[Patterns]) -> Patterns:
     Those of one genetic code may have codes for other ambiguous triplets.
     """
     alphabets = dict.fromkeys(locus.alphabet for locus in loci)
-    written = [own.decode(np.arange(own.n_codes, dtype=np.uint8)[None]) for own in alphabets]
+    written = [a.decode(np.arange(a.n_codes, dtype=np.uint8)[None]) for a in alphabets]
     alphabet = loci[0].alphabet.covering(written)
     tips = max(locus.n_tips for locus in loci)
     ends = np.cumsum([locus.n_patterns for locus in loci]).tolist()
     codes = np.full((tips, ends[-1]), alphabet.gap_code, np.uint8)
     sites, first = [], 0
     for locus, end in zip(loci, ends, strict=True):
-        own = locus.alphabet
-        recoded = locus.codes if own is alphabet else alphabet.encode(own.decode(locus.codes))
-        codes[: locus.n_tips, first:end] = recoded
+        codes_of_locus = locus.codes
+        if locus.alphabet is not alphabet:
+            codes_of_locus = alphabet.encode(locus.alphabet.decode(locus.codes))
+        codes[: locus.n_tips, first:end] = codes_of_locus
         sites.append(locus.site_pattern + np.int32(first))
         first = end
     return Patterns(
@@ -347,17 +348,16 @@ def table_of_tips(loci: Sequence[Patterns]) -> Patterns:
     )
 
 
-# Parts of an alignment put together: a scheme of fewer parts over the same sites.
+# Merging of parts: a scheme of fewer parts over the same sites.
 
 Subsets = Sequence[Sequence[int]]
 """Numbers of parts, which are of one data type in each."""
 
 
 def refuse_files(scheme: Scheme) -> None:
-    """Make sure that any two parts can become one: that they are of one file.
+    """Check that all parts are of one file, so that any two can be merged.
 
-    Raises:
-        InputError: they are of several.
+    Raises: InputError: they are of several.
     """
     first, *others = scheme.parts
     for part in others:
@@ -370,7 +370,7 @@ def refuse_files(scheme: Scheme) -> None:
 
 
 def merged(data: Partitioned, subsets: Subsets) -> Partitioned:
-    """The same sites in fewer parts, each all of a subset's parts, in the order of their first.
+    """The same sites in fewer parts, one for each subset, in the order of the subsets' first parts.
 
     Raises: ValueError where a part is in no subset, or in two.
     """
@@ -381,11 +381,11 @@ def merged(data: Partitioned, subsets: Subsets) -> Partitioned:
     group_of = [data.group_of_part[subset[0]] for subset in subsets]
     groups, places = [], [0] * len(subsets)
     for number, group in enumerate(data.groups):
-        own = [n for n, at in enumerate(group_of) if at == number]
-        for place, n in enumerate(own):
+        members = [n for n, at in enumerate(group_of) if at == number]
+        for place, n in enumerate(members):
             places[n] = place
-        columns = [data.patterns(part).expand() for n in own for part in subsets[n]]
-        ends = accumulate(parts[n].n_sites // group.alphabet.width for n in own)
+        columns = [data.patterns(part).expand() for n in members for part in subsets[n]]
+        ends = accumulate(parts[n].n_sites // group.alphabet.width for n in members)
         groups.append(
             compress_parts(group.taxa, np.concatenate(columns, axis=1), group.alphabet, [*ends])
         )
@@ -419,7 +419,7 @@ def _named(subsets: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
 
 
 def only(patterns: Patterns, parts: Sequence[int]) -> Patterns:
-    """The patterns of some of the parts, still in parts; what sites have them is not known."""
+    """The patterns of some parts, still in parts; their sites are not known."""
     where = [patterns.parts[part] for part in parts]
     ends = tuple(accumulate(span.stop - span.start for span in where))
     return replace(
@@ -433,5 +433,5 @@ def only(patterns: Patterns, parts: Sequence[int]) -> Patterns:
 
 
 def side_by_side(patterns: Patterns, parts: Sequence[int]) -> Patterns:
-    """The patterns of some parts as those of one; what two of them share stands there twice."""
+    """The patterns of some parts as one part; patterns that two parts share occur twice."""
     return replace(only(patterns, parts), ends=())

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mltree.system.arrays import Int64
 from mltree.system.errors import InputError
 from mltree.system.values import Value
 
@@ -36,27 +36,28 @@ class Part(Value):
 
     name: str
     runs: tuple[range, ...]
-    """Its sites, from 0, in the order of the file; a stop of `LAST` is the alignment's end."""
+    """Runs of the part's sites, from 0, in the order of the file; a stop of `LAST` is the last
+    site."""
     datatype: str | None = None
-    """The word that the file has for it: ``"DNA"``, ``"AA"``, ``"BIN"``."""
+    """The data type in the file: ``"DNA"``, ``"AA"``, ``"BIN"``."""
     model: str | None = None
-    """The model's string; None where the file leaves it open, terms alone where those are told."""
+    """The model's string; None where the file leaves it open; may be terms alone."""
     scaler: float | None = None
-    """Its branch lengths are the tree's times this (``+BU{...}``)."""
+    """Factor on the tree's branch lengths in this part (``+BU{...}``)."""
     tree_length: float | None = None
-    """The length of its tree, which tells the scaler where all parts have one (IQ-TREE)."""
+    """Length of the part's tree, which gives the scaler where all parts have one (IQ-TREE)."""
     file: str | None = None
-    """The alignment that its sites are of; None: the one that all are of."""
+    """The part's alignment file; None for the alignment of all parts."""
     line: int = 0
-    """Where the partition file names it, from 1."""
+    """Line in the partition file, from 1."""
 
     @property
     def n_sites(self) -> int:
-        """Sites; meaningless where a run is open."""
+        """Number of sites; meaningless while a run is open."""
         return sum(map(len, self.runs))
 
     @property
-    def sites(self) -> NDArray[np.int64]:
+    def sites(self) -> Int64:
         """i64 [n_sites], from 0, in the order of the runs."""
         return np.concatenate([np.arange(r.start, r.stop, r.step) for r in self.runs])
 
@@ -68,11 +69,10 @@ class Scheme:
     path: str
     parts: tuple[Part, ...]
     covers: bool
-    """Whether every site has to be in a part, as RAxML wants it; in NEXUS the others are left
-    out."""
+    """True where every site must be in a part, as in RAxML; NEXUS may leave sites out."""
 
     def __post_init__(self) -> None:
-        """Refuse names that are no names, or that two parts have."""
+        """Refuse names that are unusable, or that two parts have."""
         seen: dict[str, Part] = {}
         for part in self.parts:
             if not part.name or not part.name.isprintable() or set(part.name) & set(",=;"):
@@ -91,7 +91,7 @@ class Scheme:
 
 @contextmanager
 def at_line(path: str, line: int, hint: str) -> Iterator[None]:
-    """A ValueError is an InputError at a line of a partition file."""
+    """Turn a ValueError into an InputError at a line of a partition file."""
     try:
         yield
     except ValueError as error:
@@ -144,8 +144,8 @@ def _format_run(run: range) -> str:
     return f"{run.start + 1}-{last}" + (rf"\{run.step}" if run.step > 1 else "")
 
 
-def runs_of(sites: NDArray[np.int64]) -> tuple[range, ...]:
-    """Few runs that hold some sites, i64 [n] rising; a stride takes three sites or more."""
+def runs_of(sites: Int64) -> tuple[range, ...]:
+    """Few runs that cover some sites, i64 [n] rising; a stride takes three sites or more."""
     steps = np.diff(sites)
     turns = [*(np.flatnonzero(np.diff(steps)) + 1), len(steps)]
     values, runs, place = sites.tolist(), [], 0
@@ -161,9 +161,9 @@ def runs_of(sites: NDArray[np.int64]) -> tuple[range, ...]:
 
 
 def fit(scheme: Scheme, n_sites: Mapping[str | None, int]) -> tuple[Scheme, tuple[str, ...]]:
-    """The scheme with its open runs ended, and a notice of whatever sites it leaves out.
+    """The scheme with open runs ended, and a notice about sites left out.
 
-    ``n_sites``: sites of every file that parts are of.
+    ``n_sites``: number of sites of every file.
 
     Raises:
         InputError: a part has no sites or goes beyond the end, parts overlap, or sites that have
@@ -198,7 +198,7 @@ def _ended(scheme: Scheme, part: Part, sites: int) -> Part:
     return replace(part, runs=tuple(ended))
 
 
-def _free_sites(scheme: Scheme, file: str | None, sites: int) -> NDArray[np.int64]:
+def _free_sites(scheme: Scheme, file: str | None, sites: int) -> Int64:
     """The sites of a file that are in no part; raises InputError where parts overlap."""
     owner = np.zeros(sites, np.int32)
     for number, part, run in _runs_in(scheme, file):
@@ -224,7 +224,7 @@ def _overlap(scheme: Scheme, part: Part, other: Part, site: int) -> InputError:
     return scheme.error(message, part, "every site is in one part")
 
 
-def _left_out(scheme: Scheme, file: str | None, free: NDArray[np.int64], sites: int) -> str:
+def _left_out(scheme: Scheme, file: str | None, free: Int64, sites: int) -> str:
     """A notice of sites in no part; raises InputError where there may be none."""
     runs = runs_of(free)
     more = f" and {len(runs) - _MAX_RUNS:,} more ranges" if len(runs) > _MAX_RUNS else ""

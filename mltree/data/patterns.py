@@ -22,39 +22,38 @@ from numpy.typing import NDArray
 
 from mltree.data.alignments import Alignment
 from mltree.data.alphabet import Alphabet
+from mltree.system.arrays import Bool, Float64, Index, Int32, Int64, UInt8, UInt64
 from mltree.system.errors import InputError
-from mltree.system.process import in_blocks
+from mltree.system.process import map_blocks
 from mltree.system.values import Value
 
 if TYPE_CHECKING:
     from mltree.data.site_frequencies import SiteSystems
 
 
-# Data of which sites without any change were left out: which, and what their model has to know.
-#
-# Morphological characters and SNPs are collected because they vary. Their likelihood is corrected
-# for that with the probabilities of the patterns that cannot be among them: one constant pattern
-# for each state, of genotypes for each letter (:mod:`mltree.likelihood.ascertainment` has the
-# formulas). They stand behind the patterns of their part, with weight 0, so that nothing which
-# counts sites sees them.
+# Ascertainment: morphological characters and SNPs are collected because they vary. Their likelihood
+# is corrected by the probabilities of the patterns that were left out: a constant pattern for each
+# state, or for each letter of genotypes (:mod:`mltree.likelihood.ascertainment` has the formulas).
+# Those patterns stand behind the others of their part, with weight 0, so that no site count sees
+# them.
 
 MOST_SITES = 10
 """Constant sites that an error names."""
 
 
 class Correction(StrEnum):
-    """What is known of the sites that were left out; the names are RAxML-NG's."""
+    """Knowledge about sites that were left out; names are RAxML-NG's."""
 
     LEWIS = "LEWIS"
-    """Nothing but that they were constant (Lewis 2001, Syst. Biol. 50:913-925)."""
+    """They were constant (Lewis 2001, Syst. Biol. 50:913-925)."""
     FELSENSTEIN = "FELS"
-    """How many there were (Felsenstein, in Leaché et al. 2015, Syst. Biol. 64:1032-1047)."""
+    """Their number is known (Felsenstein, in Leaché et al. 2015, Syst. Biol. 64:1032-1047)."""
     STAMATAKIS = "STAM"
-    """How many there were of each state (Stamatakis, in Leaché et al. 2015)."""
+    """The number for each state is known (Stamatakis, in Leaché et al. 2015)."""
 
 
 class Ascertainment(Value):
-    """That constant sites were left out, and how many."""
+    """Correction for constant sites that were left out of the data."""
 
     correction: Correction
     counts: tuple[float, ...] = ()
@@ -62,13 +61,13 @@ class Ascertainment(Value):
 
     @property
     def text(self) -> str:
-        """As a term of a model: ``+ASC_FELS{1000}``."""
-        given = "/".join(f"{count:g}" for count in self.counts)
-        return f"+ASC_{self.correction}" + (f"{{{given}}}" if given else "")
+        """The term of a model: ``+ASC_FELS{1000}``."""
+        counts = "/".join(f"{count:g}" for count in self.counts)
+        return f"+ASC_{self.correction}" + (f"{{{counts}}}" if counts else "")
 
 
 class Unseen(Value):
-    """Where the constant patterns of a part are, one for each of its alphabet's `certain_codes`."""
+    """Place of a part's constant patterns, one for each of its alphabet's `certain_codes`."""
 
     part: int
     first: int
@@ -76,7 +75,7 @@ class Unseen(Value):
     ascertainment: Ascertainment
 
 
-def constant_sites(patterns: Patterns) -> NDArray[np.intp]:
+def constant_sites(patterns: Patterns) -> Index:
     """The sites, from 0, at which all taxa may have one and the same state."""
     masks = patterns.alphabet.state_masks
     common = np.bitwise_and.reduce(masks[patterns.codes], axis=0)
@@ -84,7 +83,7 @@ def constant_sites(patterns: Patterns) -> NDArray[np.intp]:
 
 
 def refuse_constant(sites: NDArray[np.integer], path: str, part: str = "") -> None:
-    """Make sure that there are none of those sites, from 0, among which no change was seen.
+    """Check that no site, from 0, is constant where constant sites were left out.
 
     Raises: InputError naming them.
     """
@@ -102,19 +101,19 @@ def refuse_constant(sites: NDArray[np.integer], path: str, part: str = "") -> No
 
 
 def with_unseen(patterns: Patterns, of_parts: Sequence[Ascertainment | None]) -> Patterns:
-    """The patterns, and behind those of each part that has an ascertainment its constant ones."""
+    """The patterns with constant ones behind each part that has an ascertainment."""
     states = patterns.alphabet.certain_codes
     constant = np.tile(states, (patterns.n_tips, 1))
     codes, weights, ends = [], [], []
     unseen: list[Unseen] = []
     shift = np.zeros(patterns.n_patterns, np.int32)
-    for number, (where, own) in enumerate(zip(patterns.parts, of_parts, strict=True)):
+    for number, (where, ascertainment) in enumerate(zip(patterns.parts, of_parts, strict=True)):
         codes.append(patterns.codes[:, where])
         weights.append(patterns.weights[where])
         end = where.stop + len(unseen) * len(states)
         shift[where] = len(unseen) * len(states)
-        if own is not None:
-            unseen.append(Unseen(number, end, own))
+        if ascertainment is not None:
+            unseen.append(Unseen(number, end, ascertainment))
             codes.append(constant)
             weights.append(np.zeros(len(states)))
             end += len(states)
@@ -140,33 +139,33 @@ class Patterns(Value, eq=False):
     """
 
     taxa: tuple[str, ...]
-    """T names, sorted."""
-    codes: NDArray[np.uint8]
+    """Names of the T taxa, sorted."""
+    codes: UInt8
     """u8 [T, L]: columns distinct and in lexicographic order."""
-    weights: NDArray[np.float64]
-    """f64 [L]: how many sites show the pattern."""
-    site_pattern: NDArray[np.int32]
+    weights: Float64
+    """f64 [L]: number of sites that show each pattern."""
+    site_pattern: Int32
     """i32 [sites]: the pattern of each site, sites in the order of the file; of parts, those of one
     part after those of the other, each in the order of its runs."""
     alphabet: Alphabet
     ends: tuple[int, ...] = ()
-    """Before which pattern each part ends; () where there is one part. A part is a partition of the
-    alignment, or a locus, whose patterns are distinct and in order among themselves; taxa that a
-    locus does not have are rows of gaps behind those that it has."""
+    """End of each part in the patterns; () with one part. A part is a partition of the alignment,
+    or a locus, whose patterns are distinct and sorted among themselves; a locus has rows of gaps
+    behind those of its taxa."""
     unseen: tuple[Unseen, ...] = ()
-    """Of parts whose constant sites were left out of the data: the patterns of those."""
+    """Patterns of the constant sites left out, for parts with an ascertainment."""
     systems: SiteSystems | None = None
-    """Of patterns that have state frequencies of their own (PMSF); columns with others are other
-    patterns."""
+    """Eigen systems of patterns with state frequencies of their own (PMSF); equal columns with
+    other frequencies are other patterns."""
 
     @cached_property
     def parts(self) -> tuple[slice, ...]:
-        """The patterns of each part."""
+        """The slice of each part's patterns."""
         ends = self.ends or (self.n_patterns,)
         return tuple(slice(first, end) for first, end in pairwise((0, *ends)))
 
-    def take(self, which: NDArray[np.int64]) -> Patterns:
-        """Some of the patterns, i64 [n] rising, still in their parts; a part may have none left."""
+    def take(self, which: Int64) -> Patterns:
+        """Some of the patterns, i64 [n] rising, still in their parts; a part may become empty."""
         ends = tuple(np.searchsorted(which, self.ends).tolist())
         return replace(
             self,
@@ -177,19 +176,21 @@ class Patterns(Value, eq=False):
         )
 
     def put(self, first: int, others: Patterns) -> None:
-        """Write others over those from one on, in place: for who knows of all that hold them."""
+        """Overwrite patterns from ``first`` on in place; callers know all that share the arrays."""
         where = slice(first, first + others.n_patterns)
         self.codes[:, where] = others.codes
         self.weights[where] = others.weights
         if self.systems is not None and others.systems is not None:
             self.systems.put(where, others.systems)
 
-    def grouped(self, category: NDArray[np.int64], count: int) -> tuple[Patterns, NDArray[np.intp]]:
+    def grouped(self, category: Int64, count: int) -> tuple[Patterns, Index]:
         """The patterns of each part by category, 0 .. ``count`` - 1, each a part; and their order.
 
         A category without patterns is a part without.
         """
-        part = np.repeat(np.arange(len(self.parts)), [own.stop - own.start for own in self.parts])
+        part = np.repeat(
+            np.arange(len(self.parts)), [span.stop - span.start for span in self.parts]
+        )
         group = count * part + category
         order = np.argsort(group, kind="stable")
         place = np.empty_like(order)
@@ -206,39 +207,39 @@ class Patterns(Value, eq=False):
 
     @property
     def n_tips(self) -> int:
-        """T."""
+        """Number of tips, T."""
         return len(self.codes)
 
     @property
     def n_patterns(self) -> int:
-        """L."""
+        """Number of patterns, L."""
         return len(self.weights)
 
     @property
     def n_sites(self) -> int:
-        """Sites in the file."""
+        """Number of sites in the file."""
         return len(self.site_pattern)
 
-    def expand(self) -> NDArray[np.uint8]:
+    def expand(self) -> UInt8:
         """u8 [T, sites]: the codes of the whole alignment again, taxa sorted."""
         return np.take(self.codes, self.site_pattern, axis=1)
 
-    def code_counts(self) -> NDArray[np.float64]:
-        """f64 [C]: how many characters of the alignment have each code."""
+    def code_counts(self) -> Float64:
+        """f64 [C]: number of characters of the alignment with each code."""
         return self._code_counts.copy()
 
     @cached_property
-    def _code_counts(self) -> NDArray[np.float64]:
-        """Of the same, once: 9 million characters take 40 ms, and a choice of models asks often."""
+    def _code_counts(self) -> Float64:
+        """Counts of codes, cached: 9 million characters take 40 ms, and model choice asks often."""
 
-        def counted(block: slice) -> NDArray[np.float64]:
+        def counted(block: slice) -> Float64:
             rows = self.codes[block]
             weights = np.broadcast_to(self.weights, rows.shape).ravel()
             counts = np.bincount(rows.ravel(), weights, minlength=self.alphabet.n_codes)
             return counts.astype(np.float64, copy=False)
 
         step = _CHUNK // max(self.n_patterns, 1) + 1
-        counts: NDArray[np.float64] = np.sum(in_blocks(counted, self.n_tips, step), axis=0)
+        counts: Float64 = np.sum(map_blocks(counted, self.n_tips, step), axis=0)
         return counts
 
     @property
@@ -246,7 +247,7 @@ class Patterns(Value, eq=False):
         """Share of characters that may be any state, 0 to 1."""
         return float(self.code_counts()[self.alphabet.gap_code] / (self.n_tips * self.n_sites))
 
-    def base_frequencies(self) -> NDArray[np.float64]:
+    def base_frequencies(self) -> Float64:
         """f64 [S]: empirical state frequencies (+FC), summing to 1.
 
         f[s] = Σ_c n[c] · tip[c, s] / |c|  over all codes c but the gap, then normalised: an
@@ -260,7 +261,7 @@ class Patterns(Value, eq=False):
         table = self.alphabet.tip_table
         counts = self.code_counts()
         counts[self.alphabet.gap_code] = 0.0
-        totals: NDArray[np.float64] = ((counts / table.sum(axis=1))[:, None] * table).sum(axis=0)
+        totals: Float64 = ((counts / table.sum(axis=1))[:, None] * table).sum(axis=0)
         if not totals.any():
             return np.full(self.alphabet.n_states, 1.0 / self.alphabet.n_states)
         totals /= totals.sum()
@@ -286,7 +287,7 @@ def compress(alignment: Alignment) -> Patterns:
 
 def compress_parts(
     taxa: tuple[str, ...],
-    codes: NDArray[np.uint8],
+    codes: UInt8,
     alphabet: Alphabet,
     ends: Sequence[int],
     kinds: NDArray[np.integer[Any]] | None = None,
@@ -315,9 +316,7 @@ def compress_parts(
     )
 
 
-def _sorted_columns(
-    words: NDArray[np.uint64], part: NDArray[np.int64]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+def _sorted_columns(words: UInt64, part: Int64) -> tuple[Index, Bool]:
     """Sites in lexicographic order of their columns, part by part, and which start a new pattern.
 
     After the first word only columns that are still tied are sorted, among their like.
@@ -335,12 +334,12 @@ def _sorted_columns(
     return order, first
 
 
-def _changes(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a value differs from the one before it; the first always does."""
+def _changes(values: NDArray[Any]) -> Bool:
+    """True where a value differs from the one before it, and for the first."""
     return np.append(True, values[1:] != values[:-1])
 
 
-def _column_words(codes: NDArray[np.uint8], n_codes: int) -> NDArray[np.uint64]:
+def _column_words(codes: UInt8, n_codes: int) -> UInt64:
     """u64 [words, sites]: columns packed so that comparing words compares columns.
 
     Row by row, since transposing the byte matrix takes five times as long.
@@ -354,18 +353,18 @@ def _column_words(codes: NDArray[np.uint8], n_codes: int) -> NDArray[np.uint64]:
     return words
 
 
-# What replicates drew of an alignment, each in a *berth*: parts of one size for all of them.
+# Replicate slots: patterns that replicates drew, in parts of one size for all replicates.
 #
 # A replicate lacks 37 % of the sites that it was drawn from. Patterns that it lacks have no place
-# in its berth; what is left of that are gaps without weight.
+# in its slot; the rest of the slot are gaps without weight.
 
 DEVIATIONS = 4.0
-"""By which no replicate has more patterns than the mean one, of patterns that are there or not each
-by itself. Those of an alignment are there at each other's cost, which makes it six: 1 in 10^9."""
+"""Standard deviations above the mean number of patterns that no replicate exceeds, if patterns
+occur independently; in an alignment they exclude each other, which makes it six: 1 in 10^9."""
 
 
-def drawn(patterns: Patterns, weights: NDArray[np.float64], sizes: Sequence[int]) -> Patterns:
-    """The patterns that have a weight, under it; part by part so many with the gaps behind them.
+def drawn(patterns: Patterns, weights: Float64, sizes: Sequence[int]) -> Patterns:
+    """The patterns with a weight, under it; each part is filled up with gaps to its size.
 
     weights  f64 [L]
     sizes    of each part, in patterns: as many as have a weight there, or more
@@ -375,11 +374,11 @@ def drawn(patterns: Patterns, weights: NDArray[np.float64], sizes: Sequence[int]
     order, is_drawn = np.zeros(sum(sizes), np.int64), np.zeros(sum(sizes), np.bool_)
     first = 0
     for part, size in zip(patterns.parts, sizes, strict=True):
-        own = part.start + np.flatnonzero(weights[part])
-        if own.size > size:
-            raise ValueError(f"{own.size} patterns for a berth of {size}")
-        order[first : first + own.size] = own
-        is_drawn[first : first + own.size] = True
+        which = part.start + np.flatnonzero(weights[part])
+        if which.size > size:
+            raise ValueError(f"{which.size} patterns for a slot of {size}")
+        order[first : first + which.size] = which
+        is_drawn[first : first + which.size] = True
         first += size
     return replace(
         patterns,
@@ -390,10 +389,10 @@ def drawn(patterns: Patterns, weights: NDArray[np.float64], sizes: Sequence[int]
     )
 
 
-def empty_berths(patterns: Patterns, sizes: Sequence[int], count: int) -> Patterns:
-    """So many berths for what is drawn of the patterns, one after the other, with nothing in them.
+def empty_slots(patterns: Patterns, sizes: Sequence[int], count: int) -> Patterns:
+    """``count`` empty replicate slots, one after the other, for patterns drawn from these.
 
-    sizes  of each part of a berth, in patterns
+    sizes  of each part of a slot, in patterns
     """
     one = drawn(patterns, np.zeros(patterns.n_patterns), sizes)
     return replace(
@@ -406,7 +405,7 @@ def empty_berths(patterns: Patterns, sizes: Sequence[int], count: int) -> Patter
 
 
 def usual_sizes(patterns: Patterns) -> list[int]:
-    """Patterns of each part that no replicate will have more of; all else is chance.
+    """Number of patterns of each part that no replicate exceeds, but by a rare chance.
 
     One that n_i of n sites show is missing in (1 - n_i / n)^n of the replicates.
     """
@@ -421,5 +420,5 @@ def usual_sizes(patterns: Patterns) -> list[int]:
 
 
 def _ends(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Before which pattern each of several parts ends; () of one."""
+    """End of each of several parts; () of one."""
     return tuple(np.cumsum(sizes).tolist()) if len(sizes) > 1 else ()

@@ -10,22 +10,21 @@ What they are computed by, under the exchangeabilities of a model, are eigen sys
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.source import read_text
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Float64, Index
 from mltree.system.errors import InputError
 from mltree.system.values import Value, decimal, whole
 
 SLACK = 1e-3
-"""That frequencies may miss 1 by in all, as IQ-TREE lets them; they are scaled to it."""
+"""Largest deviation of the sum of frequencies from 1, as in IQ-TREE; they are rescaled."""
 
 DIGITS = 9
 """Significant ones in a file."""
 
 
 class SiteSystems(Value, eq=False):
-    """Those of L patterns, S states."""
+    """Eigen systems of L patterns, S states."""
 
     eigenvalues: Float64
     """f64 [L, S]: ascending, the last exactly 0."""
@@ -36,14 +35,14 @@ class SiteSystems(Value, eq=False):
     exchangeabilities: Float64
     """f64 [S, S]: r of all patterns, 0 on the diagonal: Q_ij = r_ij π_j / speed."""
 
-    def take(self, which: NDArray[np.intp] | slice) -> SiteSystems:
-        """Those of some patterns."""
+    def take(self, which: Index | slice) -> SiteSystems:
+        """The systems of some patterns."""
         return SiteSystems(
             self.eigenvalues[which], self.vectors[which], self.roots[which], self.exchangeabilities
         )
 
     def put(self, where: slice, others: SiteSystems) -> None:
-        """Write those of other patterns over some."""
+        """Overwrite the systems of some patterns."""
         self.eigenvalues[where] = others.eigenvalues
         self.vectors[where], self.roots[where] = others.vectors, others.roots
 
@@ -73,15 +72,14 @@ class SiteSystems(Value, eq=False):
 def read_site_frequencies(path: str, states: int, n_sites: int) -> Float64:
     """f64 [n_sites, states] of a file.
 
-    Raises:
-        InputError: it cannot be read, or has no frequencies for some site.
+    Raises: InputError: it cannot be read, or has no frequencies for some site.
     """
     return site_frequencies_of(read_text(path).decode(errors="replace"), states, n_sites, path)
 
 
 def site_frequencies_of(text: str, states: int, n_sites: int, path: str) -> Float64:
-    """As :func:`read_site_frequencies`, of what stands in the file ``path``."""
-    found = np.full((n_sites, states), np.nan)
+    """:func:`read_site_frequencies` for the text of a file ``path``."""
+    frequencies = np.full((n_sites, states), np.nan)
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
         if not fields:
@@ -98,21 +96,21 @@ def site_frequencies_of(text: str, states: int, n_sites: int, path: str) -> Floa
             raise InputError(
                 f"there is no site {site}: the alignment has {n_sites}", file=path, line=number
             )
-        if not np.isnan(found[site - 1, 0]):
+        if not np.isnan(frequencies[site - 1, 0]):
             raise InputError(f"site {site} has frequencies already", file=path, line=number)
         if not (row > 0.0).all() or not abs(row.sum() - 1.0) <= SLACK:
             raise InputError(
                 "frequencies must be positive and must sum to 1", file=path, line=number
             )
-        found[site - 1] = row / row.sum()
-    missing = np.flatnonzero(np.isnan(found[:, 0]))
+        frequencies[site - 1] = row / row.sum()
+    missing = np.flatnonzero(np.isnan(frequencies[:, 0]))
     if missing.size:
         raise InputError(
             f"no frequencies for site {missing[0] + 1}",
             file=path,
             hint="a line for every site of the alignment is wanted",
         )
-    return found
+    return frequencies
 
 
 def site_frequencies_text(frequencies: Float64) -> str:

@@ -21,7 +21,7 @@ from mltree.system.errors import InputError
 from mltree.system.process import host_memory
 
 STDIN = "-"
-"""What stands for standard input where a file is wanted."""
+"""File name of standard input."""
 
 WHITESPACE = b" \t\n\r\v\f"
 _UPPER = bytes.maketrans(bytes(range(97, 123)), bytes(range(65, 91)))
@@ -31,7 +31,7 @@ _DOS_END = b"\x1a"
 _SNIFFED_BYTES = 1 << 16
 
 PATIENCE = 5.0
-"""Seconds in which somebody has to begin to write to a pipe that is read."""
+"""Seconds within which a writer must open a pipe that is read."""
 
 _DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[BytesIO], Any]], ...] = (
     (b"\x1f\x8b", "gzip", lambda packed: gzip.GzipFile(fileobj=packed)),
@@ -40,17 +40,16 @@ _DECOMPRESSORS: tuple[tuple[bytes, str, Callable[[BytesIO], Any]], ...] = (
 )
 
 _UNPACKED_AT_ONCE = 1 << 24
-"""Bytes, after each of which it is asked whether there is memory for more."""
+"""Bytes that are unpacked between two checks of the memory left."""
 
 _COPIES = 3
-"""Times that the memory has to hold a file's text: pieces, whole, with its line ends in order."""
+"""Copies of a file's text in memory at once: pieces, whole, with line ends normalised."""
 
 
 def read_text(path: str | Path) -> bytes:
     """The file's text with line feeds at line ends; gzip, bzip2 and xz are recognised by content.
 
-    Raises:
-        InputError: missing, unreadable, empty, truncated or not text.
+    Raises: InputError: missing, unreadable, empty, truncated or not text.
     """
     text = unpacked(path).removeprefix(_BYTE_ORDER_MARK)
     text = text.removesuffix(_DOS_END)
@@ -64,37 +63,35 @@ def read_text(path: str | Path) -> bytes:
 
 
 def expect_file(path: str | Path) -> None:
-    """Make sure that there is something to read.
+    """Check that there is a file to read.
 
-    Raises:
-        InputError: missing, a folder, a device, or out of reach.
+    Raises: InputError: missing, a folder, a device, or out of reach.
     """
     if path == STDIN:
         return
-    with _told(path):
+    with _system_errors(path):
         if stat.S_ISDIR(Path(path).stat().st_mode):
             raise IsADirectoryError
         _refuse_device(path)
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """All of a file, or of standard input or a pipe, which are read once and remembered.
+    """The content of a file; standard input and pipes are read once and remembered.
 
-    Raises:
-        InputError: as `expect_file`.
+    Raises: InputError: as `expect_file`.
     """
-    with _told(path):
+    with _system_errors(path):
         if path == STDIN:
             return _standard_input()
         _refuse_device(path)
-        if stat.S_ISFIFO((found := Path(path).stat()).st_mode):
-            return _pipe(str(path), found.st_dev, found.st_ino)
+        if stat.S_ISFIFO((status := Path(path).stat()).st_mode):
+            return _pipe(str(path), status.st_dev, status.st_ino)
         return Path(path).read_bytes()
 
 
 @cache
 def _pipe(path: str, _device: int, _inode: int) -> bytes:
-    """What a pipe holds, by whatever tells it from others of its name: it gives that but once."""
+    """The content of a pipe, cached by device and inode, because it can be read only once."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # which does not wait for a writer
     with os.fdopen(file, "rb") as pipe:
         poll = select.poll()
@@ -119,7 +116,7 @@ def _beginning(path: str, pipe: int) -> bytes:
 
 
 def forget_pipes() -> None:
-    """What a named pipe holds from now on is another thing."""
+    """Forget the content of named pipes, which will hold something else."""
     _pipe.cache_clear()
 
 
@@ -138,8 +135,8 @@ def _refuse_device(path: str | Path) -> None:
 
 
 @contextmanager
-def _told(path: str | Path) -> Iterator[None]:
-    """What the system refuses, as one line."""
+def _system_errors(path: str | Path) -> Iterator[None]:
+    """Turn errors of the system into one line."""
     try:
         yield
     except FileNotFoundError:
@@ -154,10 +151,9 @@ def _told(path: str | Path) -> Iterator[None]:
 
 
 def unpacked(path: str | Path) -> bytes:
-    """All of a file, decompressed where its content says that it is packed.
+    """The content of a file, decompressed where it is packed.
 
-    Raises:
-        InputError: as `expect_file`, or truncated.
+    Raises: InputError: as `expect_file`, or truncated.
     """
     data = read_bytes(path)
     for magic, name, opened in _DECOMPRESSORS:

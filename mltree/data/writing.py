@@ -10,11 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mltree.data.alphabet import DNA, PROTEIN, Alphabet
 from mltree.data.formats import STRICT_NAME_WIDTH
+from mltree.system.arrays import UInt8
 from mltree.system.errors import InputError
 
 LINE = 60
@@ -41,22 +39,20 @@ Rows = Sequence[tuple[str, bytes]]
 
 
 def write_alignment(
-    names: Sequence[str], characters: NDArray[np.uint8], alphabet: Alphabet, file_format: str
+    names: Sequence[str], characters: UInt8, alphabet: Alphabet, file_format: str
 ) -> bytes:
     """The text of an alignment, u8 [T, sites] of ASCII, in one of :data:`FORMATS`.
 
-    Raises:
-        InputError: the format cannot have its names.
+    Raises: InputError: the format cannot have its names.
     """
     rows = [(name, row.tobytes()) for name, row in zip(names, characters, strict=True)]
     return b"\n".join(FORMATS[file_format](rows, alphabet)) + b"\n"
 
 
 def format_of(path: str) -> str:
-    """The format that a path's ending stands for, whatever it is compressed with.
+    """The format for a path's ending, compression aside.
 
-    Raises:
-        InputError: it stands for none.
+    Raises: InputError: it stands for none.
     """
     for ending, file_format in ENDINGS.items():
         if path.lower().removesuffix(".gz").endswith(ending):
@@ -145,4 +141,4 @@ FORMATS: dict[str, Callable[[Rows, Alphabet], Iterator[bytes]]] = {
     "fasta": _fasta,
     "nexus": _nexus,
 }
-"""By name. ``phylip`` is relaxed and sequential: names of any length, a line a taxon."""
+"""Writers by name. ``phylip`` is relaxed and sequential: names of any length, a line a taxon."""

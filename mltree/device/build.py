@@ -20,11 +20,11 @@ from mltree.device.layout import FEW_HELD, Layout
 from mltree.device.pocl.linker import POCL_FOLDER, keep_sum
 from mltree.device.pocl.pocl import is_pocl
 from mltree.device.queue import check_process
+from mltree.program.ops.operation import workers
 from mltree.program.program import Program
-from mltree.system.contract import Op
 from mltree.system.errors import DeviceError
 
-WORKERS = ("sites", "scan", "tripod", "walk", "rell")
+WORKERS = tuple(workers())
 """Front files of the worker; a run builds only those that it needs."""
 
 SOURCES = (".cl", ".h")
@@ -37,13 +37,8 @@ SPIN_LIMIT = 1 << 25
 """Polls of the grid barrier before it reports a fault: tens of seconds, where most passes take
 microseconds, but a work-group's share of a large tree with 61 states a second."""
 
-NVIDIA_REGISTERS = {"sites": 128, "walk": 128, "scan": 168, "tripod": 255, "rell": 128}
-"""Most registers of a work-item whose vectors are small: a compute unit then holds four groups of
-128, or three of a scan's. On an H200 walks of 15 taxa x 262,144 patterns took 0.73 of the time that
-they took with 255, derivatives 0.8, scans 0.6, though a few vectors wait in memory."""
-
 SINGLE_REGISTERS = 96
-"""Of one that keeps fp32 CLAs (derivatives there 1.07 -> 1.03 ms)."""
+"""Registers of one that keeps fp32 CLAs (derivatives there 1.07 -> 1.03 ms)."""
 
 MANY_REGISTERS = 255
 """Of one that holds many states: the most there are."""
@@ -101,7 +96,7 @@ def is_nvidia(device: cl.Device) -> bool:
 
 
 def has_matrix_unit(device: cl.Device, capability: int = MATRIX_CAPABILITY) -> bool:
-    """Whether its warps multiply matrices of doubles (``opencl/quads.h``)."""
+    """Whether its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
     return is_nvidia(device) and device.compute_capability_major_nv >= capability
 
 
@@ -277,7 +272,9 @@ def register_limit(name: str, layout: Layout) -> int:
     """Registers that a work-item may take, so that at least one of the worker's groups fits."""
     wanted = MANY_REGISTERS
     if layout.held <= FEW_HELD:
-        wanted = SINGLE_REGISTERS if layout.single and name == "sites" else NVIDIA_REGISTERS[name]
+        wanted = workers()[name].registers
+        if layout.single and name == "sites":
+            wanted = SINGLE_REGISTERS
     return min(wanted, NVIDIA_REGISTER_FILE // _seats(name, layout) // 8 * 8)
 
 
@@ -291,16 +288,6 @@ def _up_to(unit: int, number: int) -> int:
     return -(-number // unit) * unit
 
 
-_OWN_OPS = {
-    Op.SITES: "sites",
-    Op.SCAN: "scan",
-    Op.TRIPOD: "tripod",
-    Op.WALK: "walk",
-    Op.RELL: "rell",
-}
-
-
 def worker_of(program: Program) -> str:
     """The front file that has the program's own stage."""
-    found = (_OWN_OPS[stage.op] for stage in program.stages if stage.op in _OWN_OPS)
-    return next(found, "sites")
+    return next((stage.worker for stage in program.stages if stage.worker), "sites")

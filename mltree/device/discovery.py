@@ -13,7 +13,7 @@ from mltree.device.pocl.environment import prepare_process
 from mltree.device.pocl.pocl import few_threads, little_room, name_cpu, why_unloadable
 from mltree.device.queue import check_process
 from mltree.system.errors import DeviceError
-from mltree.system.ranks import turn
+from mltree.system.ranks import local_rank
 from mltree.system.values import Value
 
 # What matters about a device.
@@ -40,7 +40,7 @@ class DeviceInfo(Value):
     """Doubles of a native vector: VW on a CPU where nothing was measured."""
     handle: cl.Device
     has_matrix_unit: bool = False
-    """Whether its warps multiply matrices of doubles (``opencl/quads.h``)."""
+    """Whether its warps multiply matrices of doubles (``opencl/matrix_tiles.h``)."""
     sharers: int = 1
     """Ranks that compute on it, this one among them."""
 
@@ -168,7 +168,7 @@ def choose_devices(wanted: str | None) -> list[DeviceInfo]:
     """
     if wanted == REFERENCE:
         return []
-    number, ranks = turn()
+    number, ranks = local_rank()
     if wanted is not None and wanted.lower() == ALL:
         found = [device for device in find_devices() if not device.is_cpu]
     elif wanted is None and ranks > 1:

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from mltree.data.patterns import Patterns
 from mltree.data.site_frequencies import SiteSystems
+from mltree.program.contract import REDUCE_WIDTH, WARP
+from mltree.program.ops.operation import Records
 from mltree.program.program import Program
-from mltree.program.stages import Records, Rell
 from mltree.system.arrays import Float64, Int32, Int64
-from mltree.system.contract import REDUCE_WIDTH, WARP
 from mltree.system.values import Value
 
 GPU_GROUP = 512
@@ -106,12 +106,12 @@ class Layout(Value):
     systems: int = 1
     """Eigen systems of a model, each with an equal number of categories; one but in mixtures."""
     parted: bool = False
-    """Whether the patterns are of several parts (:mod:`mltree.system.contract`)."""
+    """Whether the patterns are of several parts (:mod:`mltree.program.contract`)."""
     site_systems: bool = False
     """Whether every pattern has an eigen system of its own (:mod:`mltree.models.eigen`): P is
     not made then, but applied by way of it."""
     state_items: int = 1
-    """Work-items that share a lane's states: 4 where a warp multiplies matrices (``quads.h``)."""
+    """Work-items that share a lane's states: 4 where warps multiply (``matrix_tiles.h``)."""
 
     @property
     def team(self) -> int:
@@ -536,8 +536,7 @@ def splits_residues(layout: Layout, program: Program) -> bool:
 
     A GPU's work-groups are many, and a RELL product of few sums has few patches for them.
     """
-    is_product = isinstance(program.stages[0], Rell)
-    return is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
+    return program.stages[0].is_product and layout.lanes > 1 and program.sums <= SMALL_PRODUCT
 
 
 def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.int32]) -> Acc:
@@ -545,12 +544,13 @@ def whole_products(program: Program, strided: Acc, part_chunk: npt.NDArray[np.in
 
     part_chunk  int32[parts + 1]: the first chunk of each part
     """
-    records = [row for stage in program.stages if isinstance(stage, Rell) for row in stage.records]
     sums: Acc = np.empty(program.sums, strided.dtype)
-    for record in records:
-        first, count = int(record["sum"]), int(record["rows"] * record["weights"])
-        own = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
-        sums[first : first + count] = own
+    for stage in program.stages:
+        records, counts = stage.sums()
+        for record, count in zip(records, counts.tolist(), strict=True):
+            first = int(record["sum"])
+            own = whole_sums(record, count, [strided], [REDUCE_WIDTH], part_chunk)
+            sums[first : first + count] = own
     return sums
 
 

@@ -13,9 +13,9 @@ import pyopencl as cl
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout import Layout
 from mltree.device.queue import Channel
+from mltree.program.contract import Fault
 from mltree.program.engine import Room
 from mltree.program.program import Program
-from mltree.system.contract import Fault
 from mltree.system.errors import DeviceError, DeviceMemoryError, NumericalError, WorkerFault
 
 MEMORY_SHARE = 0.8

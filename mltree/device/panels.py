@@ -42,11 +42,10 @@ from mltree.device.shards import (
 from mltree.device.timing import Breakdown
 from mltree.device.worker import Dispatch
 from mltree.models.eigen import ModelArrays
+from mltree.program.contract import CONTROL_WORDS, Control, Function, StateLayout
 from mltree.program.engine import Result, Room, Weights
 from mltree.program.program import Program
-from mltree.program.stages import Optimise, Reduce, Rell, Repeat
 from mltree.system.arrays import Float64
-from mltree.system.contract import CONTROL_WORDS, Control, Function, StateLayout
 from mltree.system.errors import DeviceError, DeviceMemoryError
 from mltree.system.ranks import LONE, Ranks
 
@@ -367,38 +366,24 @@ class _Run:
 
     def all_stages(self) -> None:
         """Run the stages in order, the repeats among them."""
-        stages = self._program.stages
-        at = repeats = 0
-        while at < len(stages):
-            match stages[at]:
-                case Optimise():
-                    self._engine.step(self._program, at, self._state)
-                    at += 1
-                case Repeat(to, times, _):
-                    again = repeats < times and self._state.is_active
-                    repeats += again
-                    at = to if again else at + 1
-                case _:
-                    at = self._sites(at)
+        self._program.drive(self)
 
-    def _sites(self, at: int) -> int:
-        """Run the stages from ``at`` on up to an optimiser on every panel; returns that stage."""
-        stages, state = self._program.stages, self._state
-        end = at
-        while end < len(stages) and not isinstance(stages[end], Optimise | Repeat):
-            end += 1
+    def step(self, at: int) -> None:
+        """Step every group of branch lengths."""
+        self._engine.step(self._program, at, self._state)
+
+    def is_active(self, groups: int) -> bool:  # noqa: ARG002
+        """Return whether a group still moves."""
+        return self._state.is_active
+
+    def run(self, first: int, end: int) -> None:
+        """Run the stages up to an optimiser on every panel."""
+        state = self._state
         self.lengths_seen = state.lengths.astype(np.float64)
-        part = self._program.part(at, end)
+        part = self._program.part(first, end)
         found = self._engine.sums(part, state.head, len(state.lengths), self._writers)
-        for stage in stages[at:end]:
-            match stage:
-                case Reduce(records):
-                    counts = records["count"]
-                case Rell(records):
-                    counts = records["rows"] * records["weights"]
-                case _:
-                    continue
+        for stage in part.stages:
+            records, counts = stage.sums()
             for record, count in zip(records, counts.tolist(), strict=True):
-                first = int(record["sum"])
-                state.sums[first : first + count] = self._engine.add_up(record, count, found)
-        return end
+                start = int(record["sum"])
+                state.sums[start : start + count] = self._engine.add_up(record, count, found)

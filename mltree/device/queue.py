@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyopencl as cl
 
 from mltree.system.errors import DeviceError
-from mltree.system.process import are_at_work
+from mltree.system.process import is_mapping
 
 # Waiting for a device, but not for ever: every wait of the host has a deadline.
 #
@@ -119,7 +119,7 @@ class Watch:
 
     def _polled(self, event: Waitable) -> bool:
         """Whether the event came while it was polled for; raises what its command raised."""
-        end = time.perf_counter() + (0.0 if are_at_work() else self._spin)
+        end = time.perf_counter() + (0.0 if is_mapping() else self._spin)
         while event.command_execution_status > _COMPLETE:
             if time.perf_counter() >= end:
                 return False

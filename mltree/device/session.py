@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,27 +18,23 @@ from mltree.device.memory import LEAST, Memory, NamingDevice, raise_fault, room_
 from mltree.device.timing import Breakdown, DeviceTimes
 from mltree.device.worker import BUFFERS, Ahead, Dispatch, Launch, Plan, Worker
 from mltree.models.eigen import ModelArrays
-from mltree.program.engine import Result, Weights
-from mltree.program.model_rows import model_rows, series_rows
-from mltree.program.program import Program, most_steps
-from mltree.program.stages import PMatrices, Repeat, Sites, Stage, slots_read, slots_written
-from mltree.system.arrays import Float64, Int32
-from mltree.system.contract import (
+from mltree.program.contract import (
     CONTROL_WORDS,
     HEADER_WORDS,
     REDUCE_WIDTH,
-    RUNS,
     Control,
     Fault,
     Function,
     Mark,
-    Role,
-    RunKind,
     StateLayout,
     Sync,
-    fields,
     state_layout,
 )
+from mltree.program.engine import Result, Weights
+from mltree.program.model_rows import model_rows, series_rows
+from mltree.program.ops.operation import Stage
+from mltree.program.program import Program, most_steps
+from mltree.system.arrays import Float64, Int32
 from mltree.system.errors import DeviceError, DeviceMemoryError, WorkerFault
 from mltree.system.values import Value
 
@@ -203,39 +199,16 @@ def _written(program: Program) -> tuple[Program, Int32, Int32]:
     """
     found: tuple[Program, Int32, Int32] | None = vars(program).get(_CACHE)
     if found is None:
-        stages = tuple(part for part in map(_writing, program.stages) if part is not None)
+        stages = tuple(part for stage in program.stages if (part := stage.writing()) is not None)
         found = vars(program)[_CACHE] = Program(stages, 1, program.cases), *_slots(stages)
     return found
-
-
-def _writing(stage: Stage) -> Stage | None:
-    """A stage without what writes no CLA."""
-    match stage:
-        case PMatrices():
-            return stage
-        case Sites(streams, runs, tables):
-            writes = [kind for kind in RunKind if fields(RUNS[kind].record, Role.WRITES)]
-            kept = np.isin(runs["kind"], writes)
-            if not kept.any():
-                return None
-            before = np.concatenate([[0], np.cumsum(kept)])
-            streams = streams.copy()
-            ends = streams["first_run"] + streams["runs"]
-            streams["runs"] = before[ends] - before[streams["first_run"]]
-            streams["first_run"] = before[streams["first_run"]]
-            kinds = {RUNS[kind].record for kind in writes}
-            return Sites(streams, runs[kept], tuple(t for t in tables if t.dtype in kinds))
-        case _ if slots_written(stage).size:
-            return stage
-        case _:
-            return None
 
 
 def _slots(stages: tuple[Stage, ...]) -> tuple[Int32, Int32]:
     """Slots read before the stages write them, and all slots written; both rising."""
     nothing = [np.zeros(0, np.int32)]
-    reads = np.concatenate([*nothing, *map(slots_read, stages)])
-    writes = np.concatenate([*nothing, *map(slots_written, stages)])
+    reads = np.concatenate([*nothing, *(stage.slots_read() for stage in stages)])
+    writes = np.concatenate([*nothing, *(stage.slots_written() for stage in stages)])
     count = 1 + max(reads.max(initial=-1), writes.max(initial=-1))
     is_read, is_written = np.zeros((2, count), np.bool_)
     is_read[reads] = is_written[writes] = True
@@ -581,21 +554,11 @@ class Session:
         self.times.sent(plan.program, self._blocks.patterns_of(plan.program.cases))
 
     def _enqueue_all(self, plan: Plan) -> None:
-        stages = plan.program.stages
-        if len(plan.launches) < len(stages):
+        if len(plan.launches) < len(plan.program.stages):
             self._enqueue(plan, plan.launches[0])
-            return
-        at = repeats = 0
-        while at < len(stages):
-            stage = stages[at]
-            if isinstance(stage, Repeat):
-                if repeats < stage.times and self._any_active(plan.state, stage.groups):
-                    repeats += 1
-                    at = stage.to
-                    continue
-            else:
-                self._enqueue(plan, plan.launches[at])
-            at += 1
+        else:
+            groups_move = partial(self._any_active, plan.state)
+            plan.program.drive(_ByStage(partial(self._enqueue, plan), plan.launches, groups_move))
 
     def _any_active(self, state: StateLayout, groups: int) -> bool:
         control = np.empty((groups, CONTROL_WORDS), self._acc)
@@ -611,3 +574,18 @@ class Session:
         if fault not in (Fault.NONE, Fault.NOT_FINITE):
             self.memory.put("sync", np.zeros(len(Sync), np.uint32))
         raise_fault(self.device, program, fault, stage)
+
+
+class _ByStage(NamedTuple):
+    """A launch for every stage of a program, which the host goes through."""
+
+    launch: Callable[[Launch], None]
+    launches: Sequence[Launch]
+    is_active: Callable[[int], bool]
+
+    def run(self, first: int, end: int) -> None:
+        for launch in self.launches[first:end]:
+            self.launch(launch)
+
+    def step(self, at: int) -> None:
+        self.launch(self.launches[at])

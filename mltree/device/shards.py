@@ -23,10 +23,10 @@ from mltree.device.session import Session
 from mltree.device.timing import Breakdown
 from mltree.device.worker import Dispatch
 from mltree.models.eigen import ModelArrays
+from mltree.program.contract import HEADER_WORDS, Function
 from mltree.program.engine import NO_CONTROL, Room, Weights
 from mltree.program.program import Program
 from mltree.system.arrays import Float64
-from mltree.system.contract import HEADER_WORDS, Function
 from mltree.system.errors import DeviceError, InputError, MltreeError
 from mltree.system.ranks import ALIKE_HINT
 from mltree.system.values import Value

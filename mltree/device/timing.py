@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyopencl as cl
 
+from mltree.program.contract import Function, Mark
 from mltree.program.program import Count, Program, Work, no_work, work_of
 from mltree.system.arrays import Int64
-from mltree.system.contract import Function, Mark
 from mltree.system.values import Value
 
 _NANOSECOND = 1e-9
@@ -168,7 +168,7 @@ class DeviceTimes:
     def by_function(self, marks: dict[str, npt.NDArray[np.uint64]]) -> dict[Function, float]:
         """Seconds per function: each worker's time, shared out by its work-groups' ticks.
 
-        ``marks``: u64 words of each worker (:class:`mltree.system.contract.Mark`).
+        ``marks``: u64 words of each worker (:class:`mltree.program.contract.Mark`).
         """
         total = np.zeros(len(Function))
         for worker, words in marks.items():

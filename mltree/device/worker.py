@@ -28,23 +28,12 @@ from mltree.device.cache import write_whole
 from mltree.device.discovery import DeviceInfo, choose_device
 from mltree.device.layout import Layout
 from mltree.device.memory import BUFFER_SHARE, LEAST, Memory
+from mltree.program import contract
+from mltree.program.contract import StateLayout
+from mltree.program.ops.operation import LaunchShape, workers
 from mltree.program.program import Program
-from mltree.program.stages import (
-    Optimise,
-    PMatrices,
-    Reduce,
-    Rell,
-    Repeat,
-    Scan,
-    Sites,
-    Stage,
-    Tripods,
-    Walk,
-)
-from mltree.system import contract
-from mltree.system.contract import RELL_TILE, StateLayout
 from mltree.system.errors import DeviceError
-from mltree.system.process import clean_start, threads
+from mltree.system.process import isolated_command, threads
 from mltree.system.values import Value
 
 Dispatch = Literal["auto", "persistent", "launch"]
@@ -52,14 +41,6 @@ Dispatch = Literal["auto", "persistent", "launch"]
 
 BUFFERS = tuple(buffer.name for buffer in contract.BUFFERS if buffer.name != "marks")
 """The buffers that every worker is given; its marks are its own."""
-
-MANY_ROUNDS = {"sites": 64, "scan": math.inf, "walk": 64, "tripod": 64, "rell": 64}
-"""Rounds of work-groups that surely fit together, above which every stage gets a launch of its own:
-the device then holds as many as really fit and hands out their work. A launch costs 20 us, and a
-tripod's passes a wait each; a scan's groups hand out its uneven tasks by themselves."""
-
-ROUNDS_UNSURE = 2
-"""The same where one work-group a compute unit is all that is sure, but for tripods."""
 
 LONE_CORE_WORK = 1 << 20
 """Multiplications that one core has done (in 0.1 ms) by the time that others have started."""
@@ -69,12 +50,6 @@ MOST_GROUPS = 32
 
 CPU_GROUPS = 8
 """Work-groups of a CPU's core in such a launch: few enough to cost nothing, for even shares."""
-
-REDUCERS = 32
-"""Work-items of a GPU that sum a cell together."""
-
-STACKED = ("scan", "walk")
-"""Workers whose work-groups have a stack of CLAs."""
 
 STACK_SHARE = 0.125
 """Of a device's memory, what the stacks of a launch may take that find no room in local memory: 530
@@ -115,6 +90,7 @@ class Worker:
 
     def __init__(self, context: cl.Context, device: cl.Device, name: str, layout: Layout) -> None:
         self.name = name
+        self._stage = workers()[name]
         self.group = layout.group(name)
         """Work-items of a work-group in its three dimensions."""
         self._kernel = build_worker(context, device, name, layout)
@@ -142,7 +118,7 @@ class Worker:
 
     def local_levels(self, program: Program) -> int:
         """Levels of a work-group's stack that find room in local memory."""
-        if self.name not in STACKED:
+        if not self._stage.has_stack:
             return program.stack_levels
         room = self._most_local - self._local
         return max(0, min(program.stack_levels, room // self._layout.stack_bytes()))
@@ -166,8 +142,7 @@ class Worker:
         if self._is_cpu:
             work = self._layout.products(patterns) * program.site_steps
             return self._units == 1 or work <= LONE_CORE_WORK
-        is_sure = is_nvidia(self._device) or self.name == "tripod"
-        rounds = MANY_ROUNDS[self.name] if is_sure else ROUNDS_UNSURE
+        rounds = self._stage.rounds[0 if is_nvidia(self._device) else 1]
         return jobs <= rounds * self.resident(program)
 
     def resident(self, program: Program) -> int:
@@ -187,7 +162,15 @@ class Worker:
         self, program: Program, dispatch: Dispatch, patterns: int, chunks: int, residues: int = 0
     ) -> list[Launch]:
         """All stages at once, or one by one."""
-        jobs = [self._jobs(stage, chunks, residues) for stage in program.stages]
+        shape = LaunchShape(
+            chunks=chunks,
+            spans=-(-chunks // self._layout.span),
+            items=self._items,
+            lanes=self._layout.lanes,
+            matrix_items=self._layout.categories * self._layout.matrix_items,
+            residues=residues,
+        )
+        jobs = [max(1, stage.jobs(shape)) for stage in program.stages]
         persistent = dispatch == "persistent" or (
             dispatch == "auto" and self.is_persistent(program, patterns, max(jobs))
         )
@@ -246,33 +229,9 @@ class Worker:
 
     def _stack_bytes(self, program: Program) -> int:
         """Local memory of a work-group's stack."""
-        if self.name not in STACKED:
+        if not self._stage.has_stack:
             return 0
         return self.local_levels(program) * self._layout.stack_bytes()
-
-    def _jobs(self, stage: Stage, chunks: int, residues: int) -> int:
-        """Work-groups that a stage can make use of."""
-        layout, items = self._layout, self._items
-        match stage:
-            case Scan(records, _) | Walk(records, _) | Tripods(records):
-                jobs = len(records) * -(-chunks // layout.span)
-            case Sites(streams):
-                jobs = len(streams) * chunks
-            case PMatrices(records):
-                jobs = -(-len(records) * layout.categories * layout.matrix_items // items)
-            case Reduce(records):
-                jobs = -(-int(records["count"].sum()) // max(1, items // REDUCERS))
-            case Rell(records):
-                high = 2 * RELL_TILE  # tiles of a patch: rell.cl
-                wide = high if layout.lanes == 1 else items // high
-                tall = -(-records["rows"] // (RELL_TILE * high))
-                patches = tall * -(-records["weights"] // (RELL_TILE * wide))
-                jobs = int(patches.sum()) * max(1, residues)
-            case Optimise(records, alone):
-                jobs = -(-len(records) // items) if alone else len(records)
-            case Repeat():
-                jobs = 1
-        return max(1, jobs)
 
 
 # Kernels built ahead of their use: in processes of their own, while the host prepares a search.
@@ -316,7 +275,7 @@ class Ahead:
 
 def search_workers(layout: Layout) -> tuple[str, ...]:
     """The workers that every search needs, in the order in which it does."""
-    return ("sites", "tripod", "scan", *(["walk"] * (layout.lanes > 1)))
+    return ("sites", "triplet", "scan", *(["walk"] * (layout.lanes > 1)))
 
 
 def builders(device: DeviceInfo, layout: Layout) -> int:
@@ -347,7 +306,10 @@ def build(index: int, workers: Sequence[str], numbers: dict[str, Any]) -> None:
 
 
 def _start(device: DeviceInfo, layout: Layout, workers: Sequence[str]) -> subprocess.Popen[bytes]:
-    command, silent = clean_start(build, device.index, workers, asdict(layout)), subprocess.DEVNULL
+    command, silent = (
+        isolated_command(build, device.index, workers, asdict(layout)),
+        subprocess.DEVNULL,
+    )
     return subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
 
 

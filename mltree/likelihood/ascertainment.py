@@ -23,19 +23,19 @@ import numpy as np
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.interchanges import Alternatives
 from mltree.likelihood.left_out import (
-    Conditioned,
-    Corrected,
+    AscertainedPart,
+    CorrectedScores,
     LeftOut,
     Shares,
-    in_turns,
+    em_lengths,
 )
 from mltree.likelihood.likelihood import MAX_PASSES, Likelihood, in_batches
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.program.engine import NO_CONTROL, Engine, Weights
+from mltree.program.ops.edges import EvaluateSites
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Float64, Index, Int32
-from mltree.system.contract import RunKind
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 
@@ -58,7 +58,7 @@ class AscertainedLikelihood(Likelihood):
         engine: Engine,
         length_bounds: tuple[float, float],
         columns: Columns,
-        parts: Sequence[Conditioned],
+        parts: Sequence[AscertainedPart],
     ) -> None:
         super().__init__(engine, length_bounds, columns)
         self._left_out = LeftOut(parts)
@@ -68,7 +68,7 @@ class AscertainedLikelihood(Likelihood):
         """Take rows of pattern weights f64[R, L], which cases name."""
         self._rows, self._seen = rows, self._left_out.seen(rows)
         self._table = np.concatenate([rows, self._left_out.units(rows.shape[1])])
-        self._latest: tuple[Forest, Sequence[Case], Corrected] | None = None
+        self._latest: tuple[Forest, Sequence[Case], CorrectedScores] | None = None
         """Trees and cases scored last, with their corrected lnL."""
         self.engine.load_weights(self._table)
 
@@ -124,23 +124,23 @@ class AscertainedLikelihood(Likelihood):
             ]
             return chosen, [cases[n] for n in which.tolist()]
 
-        def raised(which: Index, lengths: list[Float64], known: Corrected) -> list[Float64]:
+        def raised(which: Index, lengths: list[Float64], known: CorrectedScores) -> list[Float64]:
             chosen, under = some(which, lengths)
             with self._expecting(known, under) as expecting:
                 smooth(chosen, expecting, epsilon, max_passes)
             return [tree.lengths for tree in chosen]
 
-        def corrected(which: Index, lengths: list[Float64]) -> Corrected:
+        def corrected(which: Index, lengths: list[Float64]) -> CorrectedScores:
             return self._scored(*some(which, lengths))[1]
 
         start = [tree.lengths for tree in trees]
         known = self._scored(trees, cases)[1]
-        best, known = in_turns(start, known, raised, corrected, self.clip, epsilon)
+        best, known = em_lengths(start, known, raised, corrected, self.clip, epsilon)
         for tree, lengths in zip(trees, best, strict=True):
             tree.lengths[:] = tree.with_lengths(lengths).lengths
         return known.lnl
 
-    def optimised(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:
+    def optimise_alternatives(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:
         """Optimised lengths f64[..., n, k] and corrected lnL f64[n] of the alternatives to a tree.
 
         The sites left out begin as the tree itself expects them; without ``turns`` they stay so,
@@ -151,12 +151,14 @@ class AscertainedLikelihood(Likelihood):
             every = np.arange(count)
             lengths, lnl = others.newton(every, others.lengths, [under] * count)
         if not turns:
-            return lengths, lnl + self._held([tree], [case]).above[0]
+            return lengths, lnl + self._held([tree], [case]).surplus[0]
 
         def at_once(_: int) -> int:
             return min(self._rows_at_once, others.at_once)
 
-        def raised(which: Index, lengths_of: list[Float64], known: Corrected) -> list[Float64]:
+        def raised(
+            which: Index, lengths_of: list[Float64], known: CorrectedScores
+        ) -> list[Float64]:
             def some(batch: slice) -> list[Float64]:
                 here, rows = which[batch], np.stack(lengths_of[batch], axis=-2)
                 with self._expecting(known.of(batch), [case] * len(here)) as under:
@@ -164,17 +166,17 @@ class AscertainedLikelihood(Likelihood):
 
             return list(chain.from_iterable(in_batches(len(which), at_once, some)))
 
-        def corrected(which: Index, lengths_of: list[Float64]) -> Corrected:
-            def some(batch: slice) -> Corrected:
+        def corrected(which: Index, lengths_of: list[Float64]) -> CorrectedScores:
+            def some(batch: slice) -> CorrectedScores:
                 lnl = others.score(which[batch], np.stack(lengths_of[batch], axis=-2))
-                added, numbers, above = self._corrections([case] * len(lnl))
-                return Corrected(lnl + added.sum(axis=1), numbers, above)
+                added, numbers, surplus = self._corrections([case] * len(lnl))
+                return CorrectedScores(lnl + added.sum(axis=1), numbers, surplus)
 
-            return Corrected.joined(in_batches(len(which), at_once, some))
+            return CorrectedScores.joined(in_batches(len(which), at_once, some))
 
         start = _apart(lengths)
         known = corrected(every, start)
-        best, known = in_turns(start, known, raised, corrected, self.clip, TURN_EPSILON, turns)
+        best, known = em_lengths(start, known, raised, corrected, self.clip, TURN_EPSILON, turns)
         return np.stack(best, axis=-2), known.lnl
 
     def insertions(self, trees: Trees, cases: Sequence[Case], scan: ScanTasks) -> Float64:
@@ -182,22 +184,18 @@ class AscertainedLikelihood(Likelihood):
         known = self._held(trees, cases)
         with self._expecting(known, cases) as under:
             lnl = super().insertions(trees, under, scan)
-        return lnl + known.above[scan.tree_of_output]
+        return lnl + known.surplus[scan.tree_of_output]
 
     def refine(
-        self,
-        trees: Trees,
-        cases: Sequence[Case],
-        scan: ScanTasks,
-        floors: Float64 | None = None,
+        self, trees: Trees, cases: Sequence[Case], scan: ScanTasks, floors: Float64 | None = None
     ) -> tuple[Float64, Float64]:
         """Lower bounds of lnL f64[outputs], and lengths f64[outputs, 3], of every insertion."""
         known = self._held(trees, cases)
-        above = known.above[scan.tree_of_output]
-        floors = None if floors is None else floors - above
+        surplus = known.surplus[scan.tree_of_output]
+        floors = None if floors is None else floors - surplus
         with self._expecting(known, cases) as under:
             lnl, lengths = super().refine(trees, under, scan, floors)
-        return lnl + above, lengths
+        return lnl + surplus, lengths
 
     def join_lengths(self, trees: Trees, cases: Sequence[Case], prunes: Int32) -> Float64:
         """f64[n]: best length of the merged branch where each pruned subtree was taken out."""
@@ -220,14 +218,14 @@ class AscertainedLikelihood(Likelihood):
         counts: Float64 = self._with(self._held([tree], [case]), [case])[0]
         return counts
 
-    def _with(self, known: Corrected, cases: Sequence[Case]) -> Float64:
+    def _with(self, known: CorrectedScores, cases: Sequence[Case]) -> Float64:
         """f64[n, L]: the weights of the cases, with expected numbers at the constant patterns."""
         rows = self._rows[[case.weights for case in cases]].astype(np.float64, copy=False)
         rows[:, self._left_out.columns] = known.numbers
         return rows
 
     @contextmanager
-    def _expecting(self, known: Corrected, cases: Sequence[Case]) -> Iterator[list[Case]]:
+    def _expecting(self, known: CorrectedScores, cases: Sequence[Case]) -> Iterator[list[Case]]:
         """The cases, each with a row of weights that has its tree's expected numbers."""
         self.engine.load_weights(self._with(known, cases))
         try:
@@ -235,7 +233,7 @@ class AscertainedLikelihood(Likelihood):
         finally:
             self.engine.load_weights(self._table)
 
-    def _held(self, trees: Trees, cases: Sequence[Case]) -> Corrected:
+    def _held(self, trees: Trees, cases: Sequence[Case]) -> CorrectedScores:
         """Corrections of the trees; computed anew only if the trees or their cases have changed."""
         forest = Forest.of(trees)
         match self._latest:
@@ -245,22 +243,24 @@ class AscertainedLikelihood(Likelihood):
         self._latest = forest, list(cases), known
         return known
 
-    def _scored(self, trees: Sequence[Tree], cases: Sequence[Case]) -> tuple[Float64, Corrected]:
+    def _scored(
+        self, trees: Sequence[Tree], cases: Sequence[Case]
+    ) -> tuple[Float64, CorrectedScores]:
         """Corrected lnL f64[n, parts] of trees at their lengths, and the trees' corrections."""
         longest = self.engine.longest_walk(len(trees))
         fitting = self._at_once([tree.n_tips - 2 for tree in trees], cases)
 
-        def score(batch: slice) -> tuple[Float64, Corrected]:
+        def score(batch: slice) -> tuple[Float64, CorrectedScores]:
             batch_trees, under = trees[batch], cases[batch]
-            kind = RunKind.EVALUATE_SITES
+            kind = EvaluateSites
             lnls = self._log_likelihoods(batch_trees, under, longest, kind, by_part=True)
-            added, numbers, above = self._corrections(under)
+            added, numbers, surplus = self._corrections(under)
             lnls = self._left_out.corrected(lnls, under, added)
-            return lnls, Corrected(lnls.sum(axis=1), numbers, above)
+            return lnls, CorrectedScores(lnls.sum(axis=1), numbers, surplus)
 
         scored = in_batches(len(trees), lambda n: min(fitting(n), self._rows_at_once), score)
         lnls, corrected = zip(*scored, strict=True)
-        return np.concatenate(lnls), Corrected.joined(corrected)
+        return np.concatenate(lnls), CorrectedScores.joined(corrected)
 
     @property
     def _rows_at_once(self) -> int:

@@ -20,12 +20,16 @@ import numpy.typing as npt
 
 from mltree.program import planner
 from mltree.program.cases import Case, Cases, groups_by_part, sums_of
+from mltree.program.contract import GroupKind
+from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
+from mltree.program.ops.newview import NEWVIEW, Newview
+from mltree.program.ops.operation import Records
+from mltree.program.ops.optimise import Optimise
+from mltree.program.ops.pmatrices import PMatrices
+from mltree.program.ops.repeat import Repeat
 from mltree.program.planner import Piece
 from mltree.program.program import Program
-from mltree.program.stages import Optimise, PMatrices, Records, Repeat
-from mltree.system import contract
 from mltree.system.arrays import Float64, Index, Int32
-from mltree.system.contract import GroupKind, RunKind
 from mltree.system.values import Value
 from mltree.tree.moves import nni
 from mltree.tree.topology import Tree, siblings
@@ -151,8 +155,8 @@ def optimisation(
     pieces = [
         views.across(),
         views.inwards(),
-        Piece(RunKind.EVALUATE, evaluate, number, np.zeros(count, np.int32)),
-        Piece(RunKind.DERIVE, derive, np.tile(number, BRANCHES), np.zeros(len(derive), np.int32)),
+        Piece(Evaluate, evaluate, number, np.zeros(count, np.int32)),
+        Piece(Derive, derive, np.tile(number, BRANCHES), np.zeros(len(derive), np.int32)),
     ]
     first = BRANCHES * np.arange(count, dtype=np.int32)
     groups = planner.group_records(
@@ -181,7 +185,7 @@ def site_lnls(
     evaluate = views.middle()
     evaluate["cell"] = sums.cells
     level = np.zeros(len(number), np.int32)
-    pieces = [views.across(), Piece(RunKind.EVALUATE_SITES, evaluate, number, level)]
+    pieces = [views.across(), Piece(EvaluateSites, evaluate, number, level)]
     stages = (views.matrices(), planner.sites(pieces, cases), sums.reduce)
     return Program(stages, sums.n_cells, cases.records), quartets.lengths.ravel()
 
@@ -232,15 +236,15 @@ class _Views:
         return self._edges(self._slot[:, 2:], self._subtree, self._p[:, :LEGS])
 
     def _newviews(self, dst: Int32, left: tuple[Int32, Int32], right: tuple[Int32, Int32]) -> Piece:
-        records: Records = np.empty(dst.size, contract.NEWVIEW)
+        records: Records = np.empty(dst.size, NEWVIEW)
         records["dst"] = dst.ravel()
         records["left"], records["left_p"] = (side.ravel() for side in left)
         records["right"], records["right_p"] = (side.ravel() for side in right)
         number = np.repeat(self._number, dst.shape[1])
-        return Piece(RunKind.NEWVIEW, records, number, np.zeros(dst.size, np.int32))
+        return Piece(Newview, records, number, np.zeros(dst.size, np.int32))
 
     def _edges(self, x: Int32, y: Int32, p: Int32) -> Records:
-        records: Records = np.empty(x.size, contract.EDGE)
+        records: Records = np.empty(x.size, EDGE)
         records["x"], records["y"], records["p"] = x.T.ravel(), y.T.ravel(), p.T.ravel()
         self._cases.give(records, np.tile(self._number, x.shape[1]))
         return records

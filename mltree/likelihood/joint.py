@@ -7,19 +7,18 @@ branch lengths are optimised on the host, by the reference's code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
 from mltree.models.eigen import ModelArrays
 from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
+from mltree.program.ops.operation import Records, Role, fields
+from mltree.program.ops.optimise import LengthOptimiser
 from mltree.program.program import Program
-from mltree.program.reference import LengthOptimiser
-from mltree.program.stages import Optimise, Records, Reduce, Rell, Repeat, Scan, Sites, Stage, Walk
 from mltree.system.arrays import Float64
-from mltree.system.contract import Role, fields
 
 
 class JointEngine:
@@ -96,25 +95,9 @@ class JointEngine:
     def run(self, program: Program, lengths: Float64, control: Float64) -> Result:
         """Run a program; see :class:`mltree.program.engine.Engine`."""
         optimiser = LengthOptimiser(lengths.copy(), control.copy(), *self._bounds)
-        sums = np.zeros(program.sums)
-        stages = program.stages
-        at = repeats = 0
-        while at < len(stages):
-            match stages[at]:
-                case Optimise(records):
-                    optimiser.step(records, sums)
-                    at += 1
-                case Repeat(to, times, _):
-                    again = repeats < times and optimiser.active
-                    repeats += again
-                    at = to if again else at + 1
-                case _:
-                    end = at
-                    while end < len(stages) and not isinstance(stages[end], Optimise | Repeat):
-                        end += 1
-                    sums = self._sums(program, at, end, optimiser.lengths)
-                    at = end
-        return Result(sums, optimiser.lengths, optimiser.control)
+        interpreter = _Interpreter(program, optimiser, partial(self._sums, program))
+        program.drive(interpreter)
+        return Result(interpreter.sums, optimiser.lengths, optimiser.control)
 
     def _sums(self, program: Program, at: int, end: int, lengths: Float64) -> Float64:
         """Sums of the stages ``at .. end - 1`` over all engines."""
@@ -136,27 +119,32 @@ class JointEngine:
         return known[1]
 
 
+class _Interpreter:
+    """One program on its way: site-local stages on all engines, steps of lengths here."""
+
+    def __init__(
+        self,
+        program: Program,
+        optimiser: LengthOptimiser,
+        sums_of: Callable[[int, int, Float64], Float64],
+    ) -> None:
+        self.sums = np.zeros(program.sums)
+        self._stages, self._optimiser, self._sums_of = program.stages, optimiser, sums_of
+
+    def run(self, first: int, end: int) -> None:
+        self.sums = self._sums_of(first, end, self._optimiser.lengths)
+
+    def step(self, at: int) -> None:
+        (groups,) = self._stages[at].all_records()
+        self._optimiser.step(groups, self.sums)
+
+    def is_active(self, groups: int) -> bool:  # noqa: ARG002
+        return self._optimiser.active
+
+
 def on_parts(program: Program, first: int, end: int) -> Program:
     """The program on the parts ``first .. end - 1`` alone, counted from 0."""
-    stages = tuple(_stage_on(stage, first, end) for stage in program.stages)
-    cases = _clipped(program.cases, first, end)
-    cases["model"] += first
-    return Program(stages, program.cells, cases, program.first_stage)
-
-
-def _stage_on(stage: Stage, first: int, end: int) -> Stage:
-    match stage:
-        case Sites(streams, runs, tables):
-            moved = tuple(_moved(table, first) for table in tables)
-            return Sites(_clipped(streams, first, end), runs, moved)
-        case Reduce(records) | Rell(records):
-            return replace(stage, records=_clipped(records, first, end))
-        case Scan(records, steps) | Walk(records, steps):
-            return replace(stage, records=_moved(records, first), steps=_moved(steps, first))
-        case Optimise() | Repeat():
-            return stage
-        case _:
-            return replace(stage, records=_moved(stage.records, first))
+    return program.changed(lambda records: _moved(_clipped(records, first, end), first))
 
 
 def _moved(records: Records, first: int) -> Records:
@@ -164,13 +152,16 @@ def _moved(records: Records, first: int) -> Records:
     moved = records.copy()
     for field in fields(records.dtype, Role.MATRIX, Role.MAKES, Role.MODEL):
         moved[field] += first
-    for field in fields(records.dtype, Role.LENGTH):
-        moved[field] += first * records["stride"]
+    for stride in fields(records.dtype, Role.STRIDE):
+        for field in fields(records.dtype, Role.LENGTH):
+            moved[field] += first * records[stride]
     return moved
 
 
 def _clipped(records: Records, first: int, end: int) -> Records:
     """Records clipped to the parts ``first .. end - 1``, counted from 0; perhaps to none."""
+    if not fields(records.dtype, Role.FIRST_PART):
+        return records
     clipped = records.copy()
     last = np.minimum(records["first_part"] + records["parts"], end)
     clipped["first_part"] = np.clip(records["first_part"], first, end) - first

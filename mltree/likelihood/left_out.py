@@ -31,14 +31,13 @@ from mltree.models.portable import exp, log, product
 from mltree.models.rate_profiles import Curves
 from mltree.program.cases import Case
 from mltree.program.engine import Weights
+from mltree.program.ops.rell import RELL, Rell
 from mltree.program.program import Program
-from mltree.program.stages import Rell
-from mltree.system import contract
 from mltree.system.arrays import Float64, Index
 from mltree.system.values import Value
 
 
-class Conditioned(Value):
+class AscertainedPart(Value):
     """A part whose constant sites were left out."""
 
     part: int
@@ -69,7 +68,7 @@ class Conditioned(Value):
             numbers = about.counts[0] * relative / relative.sum(axis=1, keepdims=True)
         else:
             p = exp(logs)
-            numbers = seen[:, None] * p / self._never(p)[:, None]
+            numbers = seen[:, None] * p / self._variable(p)[:, None]
         return numbers
 
     def corrects(self, seen: Float64, logs: Float64) -> Float64:
@@ -82,7 +81,7 @@ class Conditioned(Value):
             most = logs.max(axis=1)
             added = about.counts[0] * (most + log(exp(logs - most[:, None]).sum(axis=1)))
         else:
-            added = -seen * log(self._never(exp(logs)))
+            added = -seen * log(self._variable(exp(logs)))
         return added
 
     def bends(self, seen: float) -> tuple[float, float]:
@@ -108,51 +107,51 @@ class Conditioned(Value):
         return np.stack([slope, curve])
 
     @staticmethod
-    def _never(p: Float64) -> Float64:
+    def _variable(p: Float64) -> Float64:
         """f64[n]: 1 - C, above 0 however short the tree is."""
         never: Float64 = np.maximum(1.0 - p.sum(axis=1), np.finfo(np.float64).tiny)
         return never
 
 
-def conditioned_parts(groups: Sequence[Patterns]) -> list[Conditioned]:
+def ascertained_parts(groups: Sequence[Patterns]) -> list[AscertainedPart]:
     """The parts of all groups whose constant sites were left out, one group after the other."""
-    conditioned, part, first = [], 0, 0
+    ascertained, part, first = [], 0, 0
     for patterns in groups:
         states = len(patterns.alphabet.certain_codes)
         for unseen in patterns.unseen:
             begin, at = first + patterns.parts[unseen.part].start, first + unseen.first
             where = slice(begin, at), slice(at, at + states)
-            conditioned.append(Conditioned(part + unseen.part, *where, unseen.ascertainment))
+            ascertained.append(AscertainedPart(part + unseen.part, *where, unseen.ascertainment))
         part += len(patterns.parts)
         first += patterns.n_patterns
-    return conditioned
+    return ascertained
 
 
-class Corrected(Value):
+class CorrectedScores(Value):
     """Corrected lnL of trees, and the number of sites that each expects to have been left out."""
 
     lnl: Float64
     """f64[n]: corrected lnL."""
     numbers: Float64
     """f64[n, U]: expected sites of each constant pattern."""
-    above: Float64
+    surplus: Float64
     """f64[n]: corrected lnL minus the lnL with ``numbers`` as weights of the constant patterns."""
 
-    def of(self, which: Index | slice) -> Corrected:
+    def of(self, which: Index | slice) -> CorrectedScores:
         """The trees ``which``."""
-        return Corrected(self.lnl[which], self.numbers[which], self.above[which])
+        return CorrectedScores(self.lnl[which], self.numbers[which], self.surplus[which])
 
     @classmethod
-    def joined(cls, several: Sequence[Corrected]) -> Corrected:
+    def joined(cls, several: Sequence[CorrectedScores]) -> CorrectedScores:
         """Several sets of trees, one after the other."""
-        rows = zip(*((one.lnl, one.numbers, one.above) for one in several), strict=True)
+        rows = zip(*((one.lnl, one.numbers, one.surplus) for one in several), strict=True)
         return cls(*map(np.concatenate, rows))
 
 
 class LeftOut(Value):
     """All parts of an engine whose constant sites were left out."""
 
-    parts: Sequence[Conditioned]
+    parts: Sequence[AscertainedPart]
 
     @cached_property
     def columns(self) -> Index:
@@ -188,7 +187,7 @@ class LeftOut(Value):
             (0, rows, first_weights, part.states, rows * span.start, part.part, 1)
             for part, span in zip(self.parts, self._spans, strict=True)
         ]
-        return Program((Rell(np.array(records, contract.RELL)),), 1)
+        return Program((Rell(np.array(records, RELL)),), 1)
 
     def logs(self, sums: Float64) -> Float64:
         """f64[n, U]: ln p, from the sums of :meth:`program`."""
@@ -206,16 +205,18 @@ class LeftOut(Value):
         Returns the correction of each part's lnL, f64[n, P], the expected numbers, f64[n, U], and
         how far the corrected lnL is above the lnL with those numbers as weights, f64[n].
         """
-        added, numbers, above = np.zeros_like(seen), np.zeros_like(logs), np.zeros(len(cases))
+        added, numbers, surplus = np.zeros_like(seen), np.zeros_like(logs), np.zeros(len(cases))
         for column, (part, span) in enumerate(zip(self.parts, self._spans, strict=True)):
             (has,) = np.nonzero(_places(cases, part) >= 0)
             inputs = seen[has, column], logs[has, span]
             added[has, column] = part.corrects(*inputs)
             numbers[has, span] = part.expected(*inputs)
-            above[has] += added[has, column] - (numbers[has, span] * inputs[1]).sum(axis=1)
-        return added, numbers, above
+            surplus[has] += added[has, column] - (numbers[has, span] * inputs[1]).sum(axis=1)
+        return added, numbers, surplus
 
-    def derivatives(self, case: Case, seen: Float64, known: Corrected, units: Float64) -> Float64:
+    def derivatives(
+        self, case: Case, seen: Float64, known: CorrectedScores, units: Float64
+    ) -> Float64:
         """f64[2, parts, E]: first and second derivatives of the corrections of a case's parts.
 
         seen   f64[P]: sites of each part
@@ -249,7 +250,7 @@ class LeftOut(Value):
         return lnls
 
 
-def _places(cases: Sequence[Case], part: Conditioned) -> Index:
+def _places(cases: Sequence[Case], part: AscertainedPart) -> Index:
     """int[n]: position of the part among those of each case; -1 where the case lacks it."""
     places = [part.part - case.first_part for case in cases]
     sizes = [len(case.models) for case in cases]
@@ -287,15 +288,15 @@ sites were left out (with 90 % of them each turn goes a tenth of the way); the b
 and 1 is among them, so that no turn loses."""
 
 
-def in_turns(
+def em_lengths(
     start: Sequence[Float64],
-    known: Corrected,
-    raised: Callable[[Index, list[Float64], Corrected], list[Float64]],
-    corrected: Callable[[Index, list[Float64]], Corrected],
+    known: CorrectedScores,
+    raised: Callable[[Index, list[Float64], CorrectedScores], list[Float64]],
+    corrected: Callable[[Index, list[Float64]], CorrectedScores],
     clip: Callable[[Float64], Float64],
     epsilon: float,
     turns: int = MAX_TURNS,
-) -> tuple[list[Float64], Corrected]:
+) -> tuple[list[Float64], CorrectedScores]:
     """Optimise the lengths f64[...] of n trees until no turn gains ``epsilon`` in lnL.
 
     known      corrected lnL of the trees at their starting lengths
@@ -305,15 +306,15 @@ def in_turns(
     Returns the best lengths and their corrected lnL.
     """
     best, lnl = list(start), known.lnl.copy()
-    numbers, above = known.numbers.copy(), known.above.copy()
+    numbers, surplus = known.numbers.copy(), known.surplus.copy()
     moving = np.arange(len(best))
     for _ in range(turns):
         before = [clip(best[n]) for n in moving.tolist()]
-        after = raised(moving, before, Corrected(lnl, numbers, above).of(moving))
+        after = raised(moving, before, CorrectedScores(lnl, numbers, surplus).of(moving))
         tried = [
-            clip(one * (other / one) ** far)
+            clip(one * (other / one) ** stretch)
             for one, other in zip(before, after, strict=True)
-            for far in STRETCHES
+            for stretch in STRETCHES
         ]
         scored = corrected(np.repeat(moving, len(STRETCHES)), tried)
         by_tree = scored.lnl.reshape(-1, len(STRETCHES))
@@ -323,8 +324,8 @@ def in_turns(
         for n, k in zip(better.tolist(), chosen.tolist(), strict=True):
             best[n] = tried[k]
         lnl[better], numbers[better] = scored.lnl[chosen], scored.numbers[chosen]
-        above[better] = scored.above[chosen]
+        surplus[better] = scored.surplus[chosen]
         moving = moving[gain >= epsilon]
         if not moving.size:
             break
-    return best, Corrected(lnl, numbers, above)
+    return best, CorrectedScores(lnl, numbers, surplus)

@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,14 +22,15 @@ from mltree.likelihood.left_out import Shares
 from mltree.models.eigen import ModelArrays
 from mltree.models.rate_profiles import Curves
 from mltree.program import builders, planner
-from mltree.program.builders import KeptPrograms
+from mltree.program.builders import KeptPrograms, flow_slopes
 from mltree.program.cases import Case, Cases, distinct
+from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Engine, Result, Room, Weights
+from mltree.program.ops.edges import Evaluate, EvaluateSites
+from mltree.program.ops.operation import Run
 from mltree.program.planner import ScanTasks, split
 from mltree.program.program import Program
-from mltree.program.reference import flow_slopes
 from mltree.system.arrays import Float64, Int32
-from mltree.system.contract import Control, RunKind
 from mltree.system.errors import DeviceMemoryError
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
@@ -170,15 +171,8 @@ LOCAL_EPSILON = 1e-3
 # many traversals as their rates fill. Letters: J rates, K categories, L patterns, M classes.
 
 
-class Singles(Protocol):
-    """Scores classes alone (:class:`Likelihood`)."""
-
-    def single_log_likelihoods(self, tree: Tree, singles: Sequence[Case]) -> Float64:
-        """f64[n, L]: lnL of every pattern in cases that differ in their categories' weights."""
-
-
 def rate_curves(
-    likelihood: Singles,
+    likelihood: Likelihood,
     tree: Tree,
     case: Case,
     rates: Sequence[Float64],
@@ -196,7 +190,7 @@ def rate_curves(
     for first in range(0, max(map(len, rates)), width):
         chunks = [part_rates[first : first + width] for part_rates in rates]
         most = max(map(len, chunks))
-        each = [_singles(*pair, most) for pair in zip(case.models, chunks, strict=True)]
+        each = [_single_rate_models(*pair, most) for pair in zip(case.models, chunks, strict=True)]
         singles = [case._replace(models=models) for models in zip(*each, strict=True)]
         rows.append(likelihood.single_log_likelihoods(tree, singles))
     lnls = np.concatenate(rows)
@@ -207,7 +201,7 @@ def rate_curves(
     ]
 
 
-def _singles(arrays: ModelArrays, rates: Float64, most: int) -> list[ModelArrays]:
+def _single_rate_models(arrays: ModelArrays, rates: Float64, most: int) -> list[ModelArrays]:
     """Models with the given category rates, each with all weight on one of them."""
     shares = arrays.weights.reshape(arrays.n_systems, -1)
     classes = shares.sum(axis=1)
@@ -284,7 +278,7 @@ class Likelihood:
 
         def score(batch: slice) -> Float64:
             batch_cases = cases[batch]
-            self._log_likelihoods(trees[batch], batch_cases, longest, RunKind.EVALUATE_SITES)
+            self._log_likelihoods(trees[batch], batch_cases, longest, EvaluateSites)
             return self.engine.site_log_likelihoods(len(batch_cases))
 
         return rows_in_batches(len(trees), at_once, score)
@@ -359,8 +353,7 @@ class Likelihood:
         """Optimise all branch lengths in place and return lnL f64[n].
 
         Simultaneous guarded Newton steps on the device, which never end worse; polytomies stay. A
-        tree may stop short once HOPE times a step's predicted gain leaves it below ``floors``
-        f64[n].
+        tree may stop short once its predicted end is below ``floors`` f64[n].
         """
         order = dealt(cases)
         trees, cases = [trees[n] for n in order], [cases[n] for n in order]
@@ -383,11 +376,7 @@ class Likelihood:
         return lnl
 
     def refine(
-        self,
-        trees: Trees,
-        cases: Sequence[Case],
-        scan: ScanTasks,
-        floors: Float64 | None = None,
+        self, trees: Trees, cases: Sequence[Case], scan: ScanTasks, floors: Float64 | None = None
     ) -> tuple[Float64, Float64]:
         """Insertions' lnL f64[outputs], lengths f64[outputs, 3] (proximal, distal, pendant).
 
@@ -421,7 +410,7 @@ class Likelihood:
         (result,) = self._beside(trees, cases, (program, self.clip(lengths), control))
         return result.lengths.reshape(*trees.lengths.shape[:-1], -1)
 
-    def optimised(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:  # noqa: ARG002
+    def optimise_alternatives(self, others: Alternatives, turns: int) -> tuple[Float64, Float64]:  # noqa: ARG002
         """Best lengths f64[..., n, k] of the alternatives to a tree, and their lnL f64[n].
 
         turns  turns taken where sites were left out (:mod:`mltree.likelihood.left_out`)
@@ -461,7 +450,7 @@ class Likelihood:
 
         def score(batch: slice) -> Float64:
             some = trees[batch], cases[batch]
-            return self._log_likelihoods(*some, longest, RunKind.EVALUATE, by_part)
+            return self._log_likelihoods(*some, longest, Evaluate, by_part)
 
         return np.concatenate(in_batches(len(trees), at_once, score))
 
@@ -521,7 +510,7 @@ class Likelihood:
         trees: Sequence[Tree],
         cases: Sequence[Case],
         longest: int,
-        kind: RunKind = RunKind.EVALUATE,
+        kind: type[Run] = Evaluate,
         by_part: bool = False,
     ) -> Float64:
         table = self._load(trees, cases, by_part)
@@ -571,7 +560,7 @@ class Likelihood:
     ) -> tuple[Float64, Float64]:
         table = self.hold(trees, cases)
         views = builders.near_vectors(trees, scan, base, table)
-        program, lengths = builders.tripods(trees, scan, base, TRIPLET_PASSES, table)
+        program, lengths = builders.triplets(trees, scan, base, TRIPLET_PASSES, table)
         groups = lengths.size // 3
         low = np.resize(low, groups)
         control = planner.control_records(groups, LOCAL_EPSILON, TRIPLET_PASSES, low)

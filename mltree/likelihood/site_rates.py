@@ -59,10 +59,8 @@ class PerSiteLikelihood(Likelihood):
             case._replace(models=tuple(_at(arrays, rate) for arrays in case.models))
             for rate in GRID.tolist()
         ]
-        lnls, weights = (
-            self.site_rows([tree] * len(under), under),
-            self._rows[case.weights].astype(np.float64),
-        )
+        lnls = self.site_rows([tree] * len(under), under)
+        weights = self._rows[case.weights].astype(np.float64)
         return [
             fitted_rates(lnls[:, part], weights[part], GRID, self._count)
             for part in self._part_columns.parts
@@ -119,9 +117,8 @@ def empirical_rates(
     likelihood: Likelihood, tree: Tree, models: Sequence[ModelArrays], groups: Sequence[Patterns]
 ) -> EmpiricalRates:
     """Posterior rates of all patterns of the groups, whose parts have these models."""
-    singles = [
-        Case(tuple(_under(part_lnls, n) for part_lnls in models)) for n in range(_most(models))
-    ]
+    most = max(len(_rates(arrays)) for arrays in models)
+    singles = [Case(tuple(_under(arrays, n) for arrays in models)) for n in range(most)]
     lnls = likelihood.single_log_likelihoods(tree, singles)
     by_part = []
     for arrays, (patterns, where, columns) in zip(models, _parts(groups), strict=True):
@@ -148,10 +145,6 @@ def _rates(arrays: ModelArrays) -> Float64:
     """The distinct rates above 0 of categories that have a weight, ascending."""
     rates: Float64 = np.unique(arrays.rates[(arrays.weights > 0.0) & (arrays.rates > 0.0)])
     return rates
-
-
-def _most(models: Sequence[ModelArrays]) -> int:
-    return max(len(_rates(arrays)) for arrays in models)
 
 
 def _shares(arrays: ModelArrays, rate: float) -> Float64:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -25,11 +25,12 @@ from mltree.likelihood.left_out import MAX_TURNS, Shares
 from mltree.likelihood.likelihood import LOCAL_EPSILON, Likelihood, in_batches
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
+from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Weights
+from mltree.program.ops.edges import EvaluateSites
+from mltree.program.ops.operation import Records, Role, fields
 from mltree.program.program import Program
-from mltree.program.stages import Records, Repeat, Sites, Stage
 from mltree.system.arrays import Float64, Index, Int32
-from mltree.system.contract import Control, Role, RunKind, fields
 from mltree.system.values import Value
 from mltree.tree.topology import Tree
 
@@ -48,7 +49,7 @@ class SiteRows(Value):
     weights: Float64
     """f64[L]: weights of the data, which the likelihood returns to."""
     lnl: Float64
-    """f64[rows]: natural log, under those weights."""
+    """f64[rows]: natural log, under the data's weights."""
     shares: Shares | None
     """Each site's share of the corrections for constant sites left out; None without +ASC."""
 
@@ -101,14 +102,14 @@ def rows_of_trees(
         return engine.room.trees_at_once(nodes) if longest < nodes else len(trees)
 
     def score(batch: slice) -> Float64:
-        some, kind = trees[batch], RunKind.EVALUATE_SITES
+        some, kind = trees[batch], EvaluateSites
         table = likelihood.take(some, cases[batch])
         program = (
             builders.walk(some, longest, kind, table)
             if longest
             else builders.traversal(some, kind, table)
         )
-        program = _among(program, batch.start, len(trees))
+        program = _renumbered(program, batch.start, len(trees))
         lengths = np.concatenate([tree.lengths for tree in some], axis=-1).ravel()
         return _lnls(likelihood.run(program, lengths).sums, len(some))
 
@@ -140,8 +141,8 @@ def optimised_quartets(
     Where sites were left out and ``turns`` is 0, the lnL is the lower bound that the tree's own
     expected numbers give.
     """
-    around = _Around(likelihood, tree, case, others, passes)
-    lengths, lnl = likelihood.optimised(around, turns)
+    around = _QuartetPrograms(likelihood, tree, case, others, passes)
+    lengths, lnl = likelihood.optimise_alternatives(around, turns)
     return replace(others, lengths=lengths), lnl
 
 
@@ -150,7 +151,7 @@ def rows_of_quartets(
 ) -> SiteRows:
     """A row for each quartet's tree, and a last one for the tree itself."""
     every = quartets.joined(Quartets.of(tree, tree.inner_edges[:1]))
-    around, count = _Around(likelihood, tree, case, every), len(every.halves)
+    around, count = _QuartetPrograms(likelihood, tree, case, every), len(every.halves)
 
     def several(batch: slice) -> Float64:
         number = np.arange(batch.start, batch.stop, dtype=np.int32)
@@ -160,7 +161,7 @@ def rows_of_quartets(
     return SiteRows.of(likelihood, weights, np.concatenate(lnl), [case] * count)
 
 
-class _Around(Value):
+class _QuartetPrograms(Value):
     """The programs for neighbours of a tree; :class:`.Alternatives`."""
 
     likelihood: Likelihood
@@ -230,23 +231,12 @@ def _lnls(sums: Float64, count: int) -> Float64:
     return lnl
 
 
-def _among(program: Program, first: int, total: int) -> Program:
+def _renumbered(program: Program, first: int, total: int) -> Program:
     """The program with its cases, and so its rows, from ``first`` on among ``total``."""
     cases = np.repeat(program.cases[:1], total)
     cases[first : first + len(program.cases)] = program.cases
-    stages = tuple(_counted_from(stage, first) for stage in program.stages)
+    stages = tuple(stage.changed(partial(_moved, first=first)) for stage in program.stages)
     return Program(stages, program.cells, cases)
-
-
-def _counted_from(stage: Stage, first: int) -> Stage:
-    if isinstance(stage, Repeat):
-        return stage
-    changed: Any
-    if isinstance(stage, Sites):
-        changed = {"tables": tuple(_moved(table, first) for table in stage.tables)}
-    else:
-        changed = {"records": _moved(stage.records, first)}
-    return replace(stage, **changed)
 
 
 def _moved(records: Records, first: int) -> Records:

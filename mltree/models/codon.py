@@ -20,12 +20,11 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.alphabet import DNA
 from mltree.models.portable import exp
 from mltree.models.rates import Variable
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Bool, Float64, Index
 from mltree.system.values import Value
 
 if TYPE_CHECKING:
@@ -37,70 +36,72 @@ LOW, HIGH = 0.001, 50.0
 """Bounds of κ and ω."""
 
 LEAST_NUCLEOTIDE = 1e-6
-"""Rarer nucleotides of a position count as this frequent: rates are divided by them."""
+"""Lower bound of a nucleotide's frequency at a position, because rates are divided by it."""
 
 MAX_STEPS, LEAST_CHANGE = 1000, 1e-12
-"""Of the count of ambiguous nucleotides, and of any frequency in its last step."""
+"""Steps of the count of ambiguous nucleotides, and largest change of a frequency in the last."""
 
 POSITIONS = {"F1X4": 1, "F3X4": 3}
-"""Terms for codon frequencies that are products of nucleotides': how many positions differ."""
+"""Terms for codon frequencies that are products of nucleotide frequencies: number of positions with
+frequencies of their own."""
 
 _PURINES = "AG"
 
 
 class _Changes(NamedTuple):
-    """Of each pair of codons, upper triangle by rows."""
+    """Kinds of change between each pair of codons, upper triangle by rows."""
 
-    single: NDArray[np.bool_]
-    """Whether they differ in one nucleotide."""
-    transition: NDArray[np.bool_]
-    replacement: NDArray[np.bool_]
-    """Whether they stand for different amino acids."""
-    places: NDArray[np.intp]
+    single: Bool
+    """True where the codons differ in one nucleotide."""
+    transition: Bool
+    replacement: Bool
+    """True where the codons stand for different amino acids."""
+    places: Index
     """[S, 3]: the nucleotides of each codon, by their place in ACGT."""
 
 
 class CodonRates(Value, eq=False):
-    """κ and ω of a model, and what its rates are made of beside them. S codons."""
+    """κ and ω of a model, and the other factors of its rates. S codons."""
 
     alphabet: CodonAlphabet
     kappa: float = 1.0
-    """Transitions over transversions."""
+    """Ratio of transitions to transversions."""
     omega: float = 1.0
-    """Changes of the amino acid over silent ones: dN/dS."""
+    """Ratio of nonsynonymous to synonymous changes, dN/dS."""
     kappa_fixed: bool = False
     omega_fixed: bool = False
     has_kappa: bool = True
     by_nucleotide: bool = False
-    """Whether rates go by the frequency of the nucleotide (MG94), not of the codon."""
+    """True where rates go by the frequency of the nucleotide (MG94), not of the codon."""
     nucleotides: Float64 | None = None
-    """f64 [3, 4]: frequencies of ACGT at each position where codons' are their products."""
+    """f64 [3, 4]: frequencies of ACGT at each position where codon frequencies are their
+    products."""
     given_nucleotides: tuple[float, ...] = ()
-    """Those of the user, ACGT: 4 for all positions, or 12."""
+    """Frequencies of ACGT that the user gave: 4 for all positions, or 12."""
     published: Float64 | None = None
     """f64 [S(S-1)/2]: exchangeabilities of a table (ECMK07), without ω and κ."""
 
     @classmethod
     def of_table(cls, alphabet: CodonAlphabet, rates: Float64) -> CodonRates:
-        """Those of a table f64 [S(S-1)/2], of which nothing is estimated."""
+        """Rates of a table f64 [S(S-1)/2], without free parameters."""
         return cls(alphabet, has_kappa=False, omega_fixed=True, published=rates)
 
     @property
     def values(self) -> tuple[float, ...]:
-        """ω, and κ where there is one: the order of IQ-TREE's braces; none of a table."""
+        """ω, and κ where the model has it: the order of IQ-TREE's braces; empty for a table."""
         if self.published is not None:
             return ()
         return (self.omega, self.kappa) if self.has_kappa else (self.omega,)
 
     def at(self, values: Sequence[float]) -> CodonRates:
-        """With others, in the same order."""
+        """A copy with other ``values``."""
         if self.published is not None:
             return self
         omega, *kappa = values
         return dataclasses.replace(self, omega=omega, kappa=kappa[0] if kappa else 1.0)
 
     def like(self, other: CodonRates) -> CodonRates:
-        """With ω and κ of another, where they are not fixed."""
+        """A copy with ω and κ of another, where they are not fixed."""
         return dataclasses.replace(
             self,
             omega=self.omega if self.omega_fixed else other.omega,
@@ -108,32 +109,32 @@ class CodonRates(Value, eq=False):
         )
 
     def held(self) -> CodonRates:
-        """With ω and κ fixed as they are."""
+        """A copy with ω and κ fixed."""
         return dataclasses.replace(self, omega_fixed=True, kappa_fixed=True)
 
     def with_nucleotides(self, nucleotides: Float64) -> CodonRates:
-        """With frequencies of nucleotides f64 [3, 4], none too rare to divide by."""
+        """A copy with frequencies of nucleotides f64 [3, 4], raised to the lower bound."""
         least = np.maximum(nucleotides, LEAST_NUCLEOTIDE)
         return dataclasses.replace(self, nucleotides=least / least.sum(axis=1, keepdims=True))
 
     @property
     def frequencies(self) -> Float64:
-        """f64 [S]: the products of the nucleotides' frequencies. Raises: ValueError without any."""
+        """f64 [S]: products of nucleotide frequencies. Raises: ValueError where there are none."""
         if self.nucleotides is None:
             raise ValueError("no frequencies of nucleotides")
-        own = _of_positions(self.nucleotides, _changes(self.alphabet).places)
-        products = own.prod(axis=1)
+        by_position = _of_positions(self.nucleotides, _changes(self.alphabet).places)
+        products = by_position.prod(axis=1)
         frequencies: Float64 = products / products.sum()
         return frequencies
 
     @property
     def rates(self) -> Float64:
-        """f64 [S(S-1)/2]: the exchangeabilities."""
+        """f64 [S(S-1)/2]: exchangeabilities."""
         rates: Float64 = self._rates(np.array([[self.omega, self.kappa]]))[0]
         return rates
 
     def variables(self) -> list[Variable]:
-        """What is estimated, as natural logs."""
+        """The free parameters, as natural logs."""
         low, high = math.log(LOW), math.log(HIGH)
         named = (
             ("omega", self.omega, not self.omega_fixed),
@@ -148,7 +149,7 @@ class CodonRates(Value, eq=False):
         return self._rates(both)
 
     def _rates(self, both: Float64) -> Float64:
-        """Those of ω and κ, f64 [M, 2]."""
+        """f64 [M, S(S-1)/2]: exchangeabilities for rows of ω and κ, f64 [M, 2]."""
         changes = _changes(self.alphabet)
         factors = np.where(changes.replacement, both[:, :1], 1.0)
         factors = factors * np.where(changes.transition, both[:, 1:], 1.0)
@@ -156,14 +157,14 @@ class CodonRates(Value, eq=False):
         return rates
 
     def with_vector(self, x: Float64) -> CodonRates:
-        """The same with the variables at f64 [n]."""
+        """A copy with the variables at f64 [n]."""
         both = np.array([self.omega, self.kappa])
         both[self._free] = exp(x)
         return dataclasses.replace(self, omega=float(both[0]), kappa=float(both[1]))
 
     @property
     def _free(self) -> list[int]:
-        """Which of ω and κ are variables."""
+        """Indices of the variables among ω and κ."""
         return [("omega", "kappa").index(variable.name) for variable in self.variables()]
 
     def _base(self) -> Float64:
@@ -172,20 +173,22 @@ class CodonRates(Value, eq=False):
         changes = _changes(self.alphabet)
         base = changes.single.astype(np.float64)
         if self.by_nucleotide and self.nucleotides is not None:
-            own = _of_positions(self.nucleotides, changes.places)
-            row, column = np.triu_indices(len(own), 1)
+            by_position = _of_positions(self.nucleotides, changes.places)
+            row, column = np.triu_indices(len(by_position), 1)
             same = changes.places[row] == changes.places[column]
-            base = base / np.where(same, own[row], 1.0).prod(axis=1)
+            base = base / np.where(same, by_position[row], 1.0).prod(axis=1)
             base /= base.max()
         return base
 
 
 def nucleotide_frequencies(alphabet: Alphabet, counts: Float64, positions: int) -> Float64:
-    """f64 [3, 4]: of ACGT at each position, or (1) at all, in triplets of so many f64 [C] a code.
+    """f64 [3, 4]: frequencies of ACGT at each position, or (1) of all, from codes of triplets.
 
-    Those that make the nucleotides likeliest, each by itself: N and gaps count nothing, R as A and
-    G by their frequencies at the position. So codeml counts (Yang 2007, Mol. Biol. Evol.
-    24:1586-1591), whatever the codon; but where TAA and TAG are stop codons, TAY is TAN here.
+    alphabet   codes of triplets; counts  f64 [C]: triplets of each code
+
+    The most likely frequencies by nucleotides, one by one: N and gaps count nothing, R counts as A
+    and G by their frequencies at the position. codeml counts so (Yang 2007, Mol. Biol. Evol.
+    24:1586-1591) whatever the codon; but where TAA and TAG are stop codons, TAY is TAN here.
     """
     nucleotides = np.frombuffer("".join(alphabet.symbols).encode("ascii"), np.uint8)
     may = DNA.tip_table[DNA.encode(nucleotides)].reshape(-1, 3, 4)
@@ -196,7 +199,7 @@ def nucleotide_frequencies(alphabet: Alphabet, counts: Float64, positions: int) 
 
 
 def _likeliest(may: Float64, counts: Float64) -> Float64:
-    """f64 [4]: by expectation and maximisation, of sets f64 [n, 4] of nucleotides and counts."""
+    """f64 [4]: most likely frequencies by EM, from sets f64 [n, 4] of nucleotides and counts."""
     frequencies = np.full(may.shape[1], 1.0 / may.shape[1])
     if not counts.any():
         return frequencies
@@ -210,10 +213,10 @@ def _likeliest(may: Float64, counts: Float64) -> Float64:
     return frequencies
 
 
-def _of_positions(nucleotides: Float64, places: NDArray[np.intp]) -> Float64:
-    """f64 [S, 3]: the frequency of each nucleotide of each codon."""
-    own: Float64 = nucleotides[np.arange(3), places]
-    return own
+def _of_positions(nucleotides: Float64, places: Index) -> Float64:
+    """f64 [S, 3]: frequency of each nucleotide of each codon."""
+    by_position: Float64 = nucleotides[np.arange(3), places]
+    return by_position
 
 
 @cache

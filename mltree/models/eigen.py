@@ -15,12 +15,10 @@ from functools import cache
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.site_frequencies import SiteSystems
 from mltree.models.portable import eigensystem, expm1, product
-from mltree.system.arrays import Float64
-from mltree.system.contract import MOST_TERMS, SERIES_OCTAVES
+from mltree.system.arrays import Bool, Float64, Index
 from mltree.system.errors import ModelError
 from mltree.system.values import Value
 
@@ -40,6 +38,12 @@ from mltree.system.values import Value
 DIRECT = 4e-11
 """Relative error of an entry of P up to which the eigen system is used: LG's worst entry, at any
 time from 1e-9 to 100, is 6e-12 off (200 decimal digits)."""
+
+SERIES_OCTAVES = 8
+"""Numbers of terms that a series has: for q t up to TERM_REACH, half of it, a quarter of it ..."""
+
+MOST_TERMS = 160
+"""Terms of a series at most: 64 states in a row take 63 changes, and some 40 terms more."""
 
 TERM_REACH = 2.0
 """q t up to which the terms are summed."""
@@ -65,8 +69,8 @@ _ROUNDINGS = 4 * 2.0**-53
 
 def is_direct(
     eigenvalues: Float64, right: Float64, left: Float64, frequencies: Float64, generator: Float64
-) -> NDArray[np.bool_]:
-    """Bool [...]: whether the eigen system gives every entry of P(t), however short or long t is.
+) -> Bool:
+    """True where the eigen system gives every entry of P(t), for any t, bool [...].
 
     For t -> 0 an entry is Q_ij t, for t -> infinity pi_j; and what the eigen system makes of them
     sum_m V_im lambda_m V^-1_mj t and I - sum_(m < S) V_im V^-1_mj, with the roundings of as large
@@ -85,7 +89,7 @@ def is_direct(
 
 
 def _error(a: Float64, b: Float64, exact: Float64) -> Float64:
-    """f64 [..., S, S]: how far a b may be from what it should be, its roundings included."""
+    """f64 [..., S, S]: error of a b against the exact product, roundings included."""
     size: Float64 = product(np.abs(a), np.abs(b))
     error: Float64 = np.abs(product(a, b) - exact) + _ROUNDINGS * size
     return error
@@ -104,7 +108,7 @@ class Series:
     ) -> None:
         states = len(generator)
         self.rate = float(-generator.diagonal().min())
-        """q."""
+        """Uniformisation rate, q."""
         self.reach = TERM_REACH / self.rate
         """Longest time of which the terms are summed."""
         powers = _powers(generator / self.rate)
@@ -182,7 +186,7 @@ def _powers(step: Float64) -> Float64:
 
 
 def _sum(powers: Float64, theta: float, count: int) -> Float64:
-    """f64 [S, S]: the sum of so many terms, and of the one of no change."""
+    """f64 [S, S]: the sum of ``count`` terms and of the term of no change."""
     weight = math.exp(-theta)
     total = weight * np.eye(len(powers[0]))
     for n in range(count):
@@ -192,7 +196,7 @@ def _sum(powers: Float64, theta: float, count: int) -> Float64:
 
 
 def _counts(powers: Float64) -> list[int]:
-    """Terms that an entry needs, for q t up to the reach, half of it, a quarter of it ..."""
+    """Number of terms that an entry needs, for q t up to the reach, half of it, a quarter ..."""
     counts = []
     most = len(powers)
     for octave in range(SERIES_OCTAVES):
@@ -211,28 +215,28 @@ def _counts(powers: Float64) -> list[int]:
 
 
 _known_series: dict[bytes, Series] = {}
-"""Series that were asked for last, at the end; see `series_of`."""
+"""Series used last, at the end; see `series_of`."""
 
 
 def series_of(
     eigenvalues: Float64, right: Float64, left: Float64, frequencies: Float64, generator: Float64
 ) -> Series:
-    """The series of a rate matrix, the very same one for a matrix of calls before."""
+    """The series of a rate matrix, the same object as in calls before."""
     global _known_series  # noqa: PLW0603
     key = generator.tobytes()
-    found = _known_series.get(key) or Series(eigenvalues, right, left, frequencies, generator)
+    series = _known_series.get(key) or Series(eigenvalues, right, left, frequencies, generator)
     others = [item for item in _known_series.items() if item[0] != key]
-    _known_series = dict([*others[1 - MOST_SERIES :], (key, found)])
-    return found
+    _known_series = dict([*others[1 - MOST_SERIES :], (key, series)])
+    return series
 
 
-Table: TypeAlias = NDArray[np.float64]
+Table: TypeAlias = Float64
 System: TypeAlias = tuple[Table, Table, Table, Table, Table, Table]
 """Eigenvalues, V, V⁻¹, guarded frequencies, Q, and 1 where the eigen system gives all of P, else 0;
 of many matrices along the first axis."""
 
 MOST_KNOWN = 64
-"""Matrices whose eigen systems are remembered, beside those of the last call."""
+"""Number of matrices whose eigen systems are cached, beside those of the last call."""
 
 MIN_FREQUENCY = 1e-10
 """Rarer states count as this frequent: V has 1/√π in it. libpll leaves states below 1e-6 out; at
@@ -240,33 +244,33 @@ MIN_FREQUENCY = 1e-10
 
 
 class ModelArrays(Value, eq=False):
-    """What an engine needs of a model: Q = V diag(eigenvalues) V⁻¹ and the rate categories.
+    """Arrays of a model for an engine: Q = V diag(eigenvalues) V⁻¹ and the rate categories.
 
     Normalised: one expected substitution per site and unit of branch length, over all categories.
     Letters: S states, K rate categories (+I is one of them, with rate 0). Many models may stand
     side by side along axes in front of these; see `unstacked`.
     """
 
-    eigenvalues: NDArray[np.float64]
+    eigenvalues: Float64
     """f64 [S]: ascending, none above 0, the last exactly 0."""
-    right: NDArray[np.float64]
+    right: Float64
     """f64 [S, S]: V, an eigenvector in each column."""
-    left: NDArray[np.float64]
+    left: Float64
     """f64 [S, S]: V⁻¹."""
-    frequencies: NDArray[np.float64]
+    frequencies: Float64
     """f64 [S]: π, sum 1, each at least about `MIN_FREQUENCY`."""
-    generator: NDArray[np.float64]
+    generator: Float64
     """f64 [S, S]: Q, exact where the product of the others is not."""
-    direct: NDArray[np.float64]
+    direct: Float64
     """f64 []: 1 where the eigen system gives every entry of P(t) (:mod:`mltree.models.eigen`)."""
-    rates: NDArray[np.float64]
+    rates: Float64
     """f64 [K]: relative rates."""
-    weights: NDArray[np.float64]
+    weights: Float64
     """f64 [K]: probabilities of the categories, sum 1; their mean rate is 1."""
 
     @property
     def n_systems(self) -> int:
-        """M: eigen systems, each of K / M categories in turn; more than one in a mixture.
+        """Number M of eigen systems, each of K / M categories in turn; more than one in a mixture.
 
         A mixture's arrays but `rates` and `weights` have an axis [M] in front.
         """
@@ -274,12 +278,12 @@ class ModelArrays(Value, eq=False):
 
     @property
     def n_states(self) -> int:
-        """S."""
+        """Number of states, S."""
         return int(self.eigenvalues.shape[-1])
 
     @property
     def n_categories(self) -> int:
-        """K."""
+        """Number of rate categories, K."""
         return int(self.rates.shape[-1])
 
     def system(self, number: int) -> tuple[Table, Table, Table, Table, Table]:
@@ -291,13 +295,11 @@ class ModelArrays(Value, eq=False):
         return eigenvalues, right, left, frequencies, generator
 
     def unstacked(self) -> list[ModelArrays]:
-        """One by one the models that stand side by side along the first axis."""
+        """The models that stand side by side along the first axis, one by one."""
         return [ModelArrays(*parts) for parts in zip(*vars(self).values(), strict=True)]
 
 
-def rate_matrix(
-    exchangeabilities: NDArray[np.float64], frequencies: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def rate_matrix(exchangeabilities: Float64, frequencies: Float64) -> Float64:
     """f64 [..., S, S]: Q with rows that sum to 0 and Σ π[i] Q[i, i] = -1.
 
     `exchangeabilities` f64 [..., S(S-1)/2], upper triangle by rows; `frequencies` f64 [..., S].
@@ -319,21 +321,21 @@ def rate_matrix(
     speed = (frequencies * outflow).sum(axis=-1)
     if not (speed > 0.0).all():
         raise ModelError("all exchangeabilities are zero: nothing would ever change")
-    normalised: NDArray[np.float64] = q / speed[..., None, None]
+    normalised: Float64 = q / speed[..., None, None]
     return normalised
 
 
 @cache
-def _pairs(states: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _pairs(states: int) -> tuple[Index, Index]:
     """Rows and columns of the upper triangle, which NumPy takes its time to find."""
     return np.triu_indices(states, 1)
 
 
 def decompose(
-    exchangeabilities: NDArray[np.float64],
-    frequencies: NDArray[np.float64],
-    rates: NDArray[np.float64],
-    weights: NDArray[np.float64],
+    exchangeabilities: Float64,
+    frequencies: Float64,
+    rates: Float64,
+    weights: Float64,
 ) -> ModelArrays:
     """The arrays of a reversible model, or of many along the first axes of all four arguments.
 
@@ -343,12 +345,12 @@ def decompose(
     if matrix[0].ndim > 1:
         system = _system(*matrix)
     else:
-        (system,) = known_systems(*(own[None] for own in matrix))
+        (system,) = known_systems(*(parameters[None] for parameters in matrix))
     return ModelArrays(*system, np.asarray(rates, np.float64), np.asarray(weights, np.float64))
 
 
 def systems_of(exchangeabilities: Table, frequencies: Table) -> System:
-    """Those of n matrices, f64 [n, ...], equal ones found once; see `rate_matrix`.
+    """Eigen systems of n matrices, f64 [n, ...], found once for equal ones; see `rate_matrix`.
 
     Points that differ in alpha alone share a matrix, whose eigen system takes 0.05 s for codons.
     """
@@ -362,9 +364,10 @@ def systems_of(exchangeabilities: Table, frequencies: Table) -> System:
 
 
 def known_systems(exchangeabilities: Table, frequencies: Table) -> list[System]:
-    """Those of n matrices, f64 [n, ...], the very same ones for matrices of calls before.
+    """Eigen systems of n matrices, f64 [n, ...], the same objects as in calls before.
 
-    Many models share a matrix that differ in their rates among sites, or keep it from fit to fit.
+    Many models differ in rates among sites alone and share a matrix, or keep the matrix from fit to
+    fit.
     """
     global _known  # noqa: PLW0603 - one assignment: other threads see the old or the new one
     keys = _keys(exchangeabilities, frequencies)
@@ -383,7 +386,7 @@ def known_systems(exchangeabilities: Table, frequencies: Table) -> list[System]:
 
 
 def _keys(exchangeabilities: Table, frequencies: Table) -> list[bytes]:
-    """What tells the matrices apart."""
+    """Keys that tell the matrices apart."""
     values = np.concatenate([exchangeabilities, frequencies], axis=1)
     keys: list[bytes] = values.view(f"V{values[0].nbytes}")[:, 0].tolist()
     return keys
@@ -396,10 +399,10 @@ def _first_rows(keys: Sequence[bytes]) -> dict[bytes, int]:
 
 
 _known: dict[bytes, System] = {}
-"""Those that were asked for last, at the end; see `known_systems`."""
+"""Eigen systems used last, at the end; see `known_systems`."""
 
 
-def _system(exchangeabilities: NDArray[np.float64], frequencies: NDArray[np.float64]) -> System:
+def _system(exchangeabilities: Float64, frequencies: Float64) -> System:
     """The eigen systems of matrices f64 [..., S(S-1)/2] and f64 [..., S]; see `System`."""
     guarded = np.maximum(frequencies, MIN_FREQUENCY)
     guarded = guarded / guarded.sum(axis=-1, keepdims=True)
@@ -420,25 +423,27 @@ def fitted(arrays: ModelArrays, scaler: float, systems: int, categories: int) ->
 
     What is filled in has weight 0.
     """
-    own, width = arrays.n_systems, categories // systems
-    if (own, arrays.n_categories) == (systems, categories):
+    n_systems, width = arrays.n_systems, categories // systems
+    if (n_systems, arrays.n_categories) == (systems, categories):
         if scaler == 1.0:
             return arrays
         return dataclasses.replace(arrays, rates=arrays.rates * scaler)
     rates, weights = np.zeros((systems, width)), np.zeros((systems, width))
-    rates[:own, : arrays.n_categories // own] = (arrays.rates * scaler).reshape(own, -1)
-    weights[:own, : arrays.n_categories // own] = arrays.weights.reshape(own, -1)
+    rates[:n_systems, : arrays.n_categories // n_systems] = (arrays.rates * scaler).reshape(
+        n_systems, -1
+    )
+    weights[:n_systems, : arrays.n_categories // n_systems] = arrays.weights.reshape(n_systems, -1)
     tables: list[Table] = list(vars(arrays).values())[:-2]
     if systems > 1:
-        last = [table if own > 1 else table[None] for table in tables]
-        tables = [np.concatenate([t, np.repeat(t[-1:], systems - own, axis=0)]) for t in last]
+        last = [table if n_systems > 1 else table[None] for table in tables]
+        tables = [np.concatenate([t, np.repeat(t[-1:], systems - n_systems, axis=0)]) for t in last]
     eigenvalues, right, left, frequencies, generator, direct = tables
     return ModelArrays(
         eigenvalues, right, left, frequencies, generator, direct, rates.ravel(), weights.ravel()
     )
 
 
-def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.float64]:
+def p_matrices(arrays: ModelArrays, lengths: Float64) -> Float64:
     """f64 [n, K, S, S]: transition probabilities for n branch lengths and every rate category.
 
         P = I + V diag(exp(λ r t) - 1) V⁻¹
@@ -450,7 +455,7 @@ def p_matrices(arrays: ModelArrays, lengths: NDArray[np.float64]) -> NDArray[np.
     times = np.multiply.outer(lengths, arrays.rates)
     exponents = np.multiply.outer(times, arrays.eigenvalues)
     change = product(arrays.right * np.expm1(exponents)[..., None, :], arrays.left)
-    p: NDArray[np.float64] = np.maximum(change + np.eye(arrays.n_states), 0.0)
+    p: Float64 = np.maximum(change + np.eye(arrays.n_states), 0.0)
     if not arrays.direct:
         series = series_of(*arrays.system(0))
         for at, time in np.ndenumerate(times):

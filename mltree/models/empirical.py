@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.source import read_text
+from mltree.system.arrays import Float64
 from mltree.system.errors import InputError
 from mltree.system.values import decimal, is_decimal
 
@@ -39,15 +39,15 @@ _FOLDER = Path(__file__).parent / "matrices"
 class Replacement(NamedTuple):
     """A model of replacement, of amino acids or codons; the arrays are read-only. S states."""
 
-    exchangeabilities: NDArray[np.float64]
+    exchangeabilities: Float64
     """f64 [S(S-1)/2]: upper triangle by rows."""
-    frequencies: NDArray[np.float64]
+    frequencies: Float64
     """f64 [S]: sum 1."""
 
 
 @cache
 def protein_model(name: str) -> Replacement:
-    """A published table.
+    """A published protein matrix.
 
     The published frequencies are rounded and miss a sum of 1 by up to 3e-6; they are rescaled to
     it, which shifts a log-likelihood by as much per site.
@@ -60,12 +60,12 @@ def protein_model(name: str) -> Replacement:
 
 
 def read_table(file: str, states: int = _STATES) -> Replacement:
-    """A table of the package, by its file's name without the ending; of so many states."""
+    """A table of the package by its file's name without the ending."""
     return _replacement(_numbers((_FOLDER / f"{file}.dat").read_text("utf-8")), states)
 
 
 def read_matrix(path: str) -> Replacement:
-    """A user's table: the numbers of a triangle and the frequencies, whatever text follows.
+    """A user's table: the numbers of a triangle and the frequencies; text behind them is ignored.
 
     The exchangeabilities are scaled to a largest one of 100, so that six decimals say them.
 
@@ -91,18 +91,18 @@ def read_matrix(path: str) -> Replacement:
 
 
 def is_matrix(text: str) -> bool:
-    """Whether a text begins as a table does: with a number."""
+    """True for a text that begins with a number, as a table does."""
     return _numbers(text).size > 0
 
 
-def _numbers(text: str) -> NDArray[np.float64]:
-    """Those up to the first word that is none; ``#`` begins a comment."""
+def _numbers(text: str) -> Float64:
+    """The numbers up to the first word that is none; ``#`` begins a comment."""
     words = " ".join(line.partition("#")[0] for line in text.split("\n")).split()
     return np.array([decimal(word) for word in takewhile(is_decimal, words)])
 
 
-def _replacement(values: NDArray[np.float64], states: int = _STATES) -> Replacement:
-    """Of the f64 [210] of a table, or as many as other states make."""
+def _replacement(values: Float64, states: int = _STATES) -> Replacement:
+    """The model of a table's f64 [S(S-1)/2 + S] numbers."""
     symmetric = np.zeros((states, states))
     symmetric[np.tril_indices(states, -1)] = values[:-states]
     exchangeabilities = symmetric.T[np.triu_indices(states, 1)]

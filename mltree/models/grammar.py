@@ -29,15 +29,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.data.codons import CodonAlphabet
 from mltree.data.partition_files import NO_NAME
 from mltree.data.patterns import Ascertainment, Correction
 from mltree.models.codon import POSITIONS, CodonRates
 from mltree.models.empirical import FREQUENCY_SLACK, PROTEIN_MODELS, protein_model, read_matrix
+from mltree.models.families import FAMILIES
 from mltree.models.names import (
-    FAMILIES,
     GTR20,
     POISSON,
     PROTEIN_GTR,
@@ -73,6 +72,7 @@ from mltree.models.substitution import (
     profile_mixture,
     unique_rates,
 )
+from mltree.system.arrays import Float64
 from mltree.system.errors import ModelError
 from mltree.system.values import decimal
 
@@ -94,26 +94,26 @@ START_P_INVARIANT = 0.1
 """Start of the estimate of the proportion of invariable sites."""
 
 _INSIDE = r"(?:[^{}\[\]]|[{\[][^{}\[\]]*[}\]])*"
-"""Of braces: the classes of MIX have some of their own."""
+"""Content of braces: the classes of MIX have braces themselves."""
 _TERM = re.compile(rf"([^{{}}\[\]]*)((?:[{{\[]{_INSIDE}[}}\]])*)")
 _BRACES = re.compile(rf"[{{\[]({_INSIDE})[}}\]]")
 _GAMMA = re.compile(r"G(?P<categories>[0-9]{0,9})(?P<mode>[AM]?)")
 _FREE = re.compile(r"R(?P<categories>[0-9]{0,9})")
 
 
-class Term(NamedTuple):
+class ModelTerm(NamedTuple):
     """A part of a model's string between plus signs."""
 
     text: str
-    """As it was written."""
+    """The term as it was written."""
     key: str
-    """What stands before the braces, in capitals."""
+    """Text before the braces, in capitals."""
     values: tuple[str, ...]
-    """What stands in each pair of braces."""
+    """Content of each pair of braces."""
 
     @classmethod
-    def read(cls, text: str, context: str) -> Term:
-        """The term that a text is; ``context`` is the whole model's string.
+    def read(cls, text: str, context: str) -> ModelTerm:
+        """Parse a term; ``context`` is the whole model's string.
 
         Raises: ModelError where it is none.
         """
@@ -126,7 +126,7 @@ class Term(NamedTuple):
         return cls(text, match[1].strip().upper(), tuple(_BRACES.findall(match[2])))
 
     def only(self) -> str | None:
-        """What stands in the one pair of braces; None without braces.
+        """Content of the one pair of braces; None without braces.
 
         Raises: ModelError where there are more.
         """
@@ -135,47 +135,47 @@ class Term(NamedTuple):
         return self.values[0] if self.values else None
 
 
-def numbers(values: str, term: str) -> NDArray[np.float64]:
-    """The numbers in a pair of braces. Raises: ModelError where they are none."""
+def numbers(values: str, term: str) -> Float64:
+    """The numbers in a pair of braces. Raises: ModelError for anything else."""
     try:
-        found = [decimal(value) for value in re.split(r"[/,]", values)]
+        parsed = [decimal(value) for value in re.split(r"[/,]", values)]
     except ValueError:
-        found = []
-    if not found or not all(math.isfinite(number) for number in found):
+        parsed = []
+    if not parsed or not all(math.isfinite(number) for number in parsed):
         raise ModelError(f"{term!r}: numbers are wanted in braces, separated by slashes")
-    return np.array(found)
+    return np.array(parsed)
 
 
 def with_options(model: Model, texts: list[str]) -> Model:
-    """The model with what the terms behind its name say.
+    """Apply the terms behind a model's name.
 
     Raises: ModelError naming the term that is wrong.
     """
     seen: dict[str, str] = {}
     for text in texts:
-        term = Term.read(text, f"{model.name}+{text}")
-        option = _option(term)
+        term = ModelTerm.read(text, f"{model.name}+{text}")
+        option = _kind_of(term)
         letter, before = term.key[0], seen.get(option.about)
         if before is not None:
             two = f"two +{letter} terms" if letter == before else f"both +{before} and +{letter}"
             raise ModelError(f"model {model.name} has {two}", hint=f"say {option.about} once")
         seen[option.about] = letter
         model = option.apply(model, term)
-    return _completed(model, _OPTIONS["F"].about in seen)
+    return _completed(model, _TERM_KINDS["F"].about in seen)
 
 
-class _Option(NamedTuple):
+class _TermKind(NamedTuple):
     """A kind of term."""
 
     about: str
-    """What it tells of the model; only one term may."""
-    apply: Callable[[Model, Term], Model]
+    """The property of the model that the term sets; only one term may set it."""
+    apply: Callable[[Model, ModelTerm], Model]
 
 
-def _option(term: Term) -> _Option:
+def _kind_of(term: ModelTerm) -> _TermKind:
     letter = term.key[:1]
-    if letter in _OPTIONS and not term.key.startswith("IC"):
-        return _OPTIONS[letter]
+    if letter in _TERM_KINDS and not term.key.startswith("IC"):
+        return _TERM_KINDS[letter]
     if letter in ("M", "I", "E"):
         raise ModelError(
             f"+{term.text} is not supported yet",
@@ -189,8 +189,8 @@ def _option(term: Term) -> _Option:
     )
 
 
-def _with_nucleotides(model: Model, term: Term, mode: FrequencyMode) -> Model:
-    """Of codons: the products of the frequencies of nucleotides, of each position or of all."""
+def _with_nucleotides(model: Model, term: ModelTerm, mode: FrequencyMode) -> Model:
+    """Set codon frequencies as products of nucleotide frequencies, by position or not."""
     codon, positions, values = model.codon, POSITIONS[mode], term.only()
     if codon is None and isinstance(model.alphabet, CodonAlphabet):
         codon = CodonRates.of_table(model.alphabet, model.rates)
@@ -204,24 +204,26 @@ def _with_nucleotides(model: Model, term: Term, mode: FrequencyMode) -> Model:
     )
     if values is None:
         return model
-    given = numbers(values, term.text)
-    if len(given) != 4 * positions:
-        raise ModelError(f"+{term.text}: {4 * positions} frequencies are wanted, not {len(given)}")
-    rows = given.reshape(positions, 4)
+    values_given = numbers(values, term.text)
+    if len(values_given) != 4 * positions:
+        raise ModelError(
+            f"+{term.text}: {4 * positions} frequencies are wanted, not {len(values_given)}"
+        )
+    rows = values_given.reshape(positions, 4)
     if not (rows > 0.0).all() or (abs(rows.sum(axis=1) - 1.0) > FREQUENCY_SLACK).any():
         raise ModelError(
             f"+{term.text}: frequencies of nucleotides must be above 0 and sum to 1",
             hint="in the order ACGT, those of the first position first",
         )
-    codon = dataclasses.replace(codon, given_nucleotides=tuple(given.tolist()))
+    codon = dataclasses.replace(codon, given_nucleotides=tuple(values_given.tolist()))
     return model.with_codon(codon.with_nucleotides(np.broadcast_to(rows, (3, 4))))
 
 
 _IN_IQ_TREE = {"EMPIRICAL": "FC", "OPTIMIZE": "FO"}
-"""Its words for frequencies in FMIX."""
+"""IQ-TREE's words for frequencies in FMIX."""
 
 
-def _with_frequency_classes(model: Model, term: Term) -> Model:
+def _with_frequency_classes(model: Model, term: ModelTerm) -> Model:
     """``+FMIX{...}``: classes that have the model's exchangeabilities."""
     if model.mixture is not None:
         raise ModelError(f"model {model.name} has classes of its own: +FMIX cannot be added")
@@ -229,18 +231,18 @@ def _with_frequency_classes(model: Model, term: Term) -> Model:
         raise ModelError(f"model {model.name} has omega: +FMIX cannot be added yet")
 
     def read(text: str) -> Model:
-        own = Term.read(_IN_IQ_TREE.get(text.upper(), text), f"FMIX{{{text}}}")
-        return _with_frequencies(model, own)
+        class_term = ModelTerm.read(_IN_IQ_TREE.get(text.upper(), text), f"FMIX{{{text}}}")
+        return _with_frequencies(model, class_term)
 
     mixture = mixed(term.key, term.only() or "", read)
     first, *others = mixture.classes
-    classes = first, *(dataclasses.replace(own, rates_fixed=True) for own in others)
+    classes = first, *(dataclasses.replace(other, rates_fixed=True) for other in others)
     return dataclasses.replace(
         model, mixture=dataclasses.replace(mixture, classes=classes), frequency_mode="model"
     )
 
 
-def _with_frequency_term(model: Model, term: Term) -> Model:
+def _with_frequency_term(model: Model, term: ModelTerm) -> Model:
     if term.key == "FMIX":
         return _with_frequency_classes(model, term)
     if isinstance(model.mixture, Mixed):
@@ -255,20 +257,24 @@ def _with_frequency_term(model: Model, term: Term) -> Model:
     return _with_frequencies(model, term)
 
 
-def _with_frequencies(model: Model, term: Term) -> Model:
+def _with_frequencies(model: Model, term: ModelTerm) -> Model:
     states, key, values = model.n_states, term.key, term.only()
     if values is not None:
         if key not in ("F", "FU"):
             raise ModelError(f"+{term.text}: only +FU takes values")
-        given = numbers(values, term.text)
-        if len(given) != states:
-            raise ModelError(f"+{term.text}: {states} frequencies are wanted, not {len(given)}")
-        if (given < 0.0).any() or abs(given.sum() - 1.0) > FREQUENCY_SLACK:
+        frequencies = numbers(values, term.text)
+        if len(frequencies) != states:
+            raise ModelError(
+                f"+{term.text}: {states} frequencies are wanted, not {len(frequencies)}"
+            )
+        if (frequencies < 0.0).any() or abs(frequencies.sum() - 1.0) > FREQUENCY_SLACK:
             raise ModelError(
                 f"+{term.text}: frequencies must not be negative and must sum to 1, "
-                f"not {given.sum():.6g}"
+                f"not {frequencies.sum():.6g}"
             )
-        return dataclasses.replace(model, frequencies=given / given.sum(), frequency_mode="FU")
+        return dataclasses.replace(
+            model, frequencies=frequencies / frequencies.sum(), frequency_mode="FU"
+        )
     if key in ("F", "FC"):
         uncounted = np.full(states, np.nan)
         return dataclasses.replace(model, frequencies=uncounted, frequency_mode="FC")
@@ -284,7 +290,7 @@ def _with_frequencies(model: Model, term: Term) -> Model:
     )
 
 
-def _with_gamma(model: Model, term: Term) -> Model:
+def _with_gamma(model: Model, term: ModelTerm) -> Model:
     match, values = _GAMMA.fullmatch(term.key), term.only()
     if match is None:
         raise ModelError(
@@ -304,37 +310,37 @@ def _with_gamma(model: Model, term: Term) -> Model:
     return dataclasses.replace(model, heterogeneity=form)
 
 
-def _with_free_rates(model: Model, term: Term) -> Model:
+def _with_free_rates(model: Model, term: ModelTerm) -> Model:
     match = _FREE.fullmatch(term.key)
     if match is None or len(term.values) > 2:
         raise ModelError(
             f"cannot read the free rates +{term.text}",
             hint="write +R4, or +R4{rates}{weights} with numbers that slashes separate",
         )
-    given = [numbers(values, term.text) for values in term.values]
-    categories = int(match["categories"] or (len(given[0]) if given else DEFAULT_CATEGORIES))
+    lists = [numbers(values, term.text) for values in term.values]
+    categories = int(match["categories"] or (len(lists[0]) if lists else DEFAULT_CATEGORIES))
     if not 2 <= categories <= MAX_FREE_CATEGORIES:
         raise ModelError(f"+{term.text}: between 2 and {MAX_FREE_CATEGORIES} free rates, please")
-    for what, values in zip(("rates", "weights"), given, strict=False):
+    for what, values in zip(("rates", "weights"), lists, strict=False):
         if len(values) != categories:
             raise ModelError(
                 f"+{term.text}: {categories} {what} are wanted, not {len(values)}",
                 hint="write the rates in one pair of braces and the weights in another",
             )
-    if not given:
+    if not lists:
         form = FreeRates.from_gamma(categories, START_ALPHA)
     else:
         is_paired = model.mixture is not None and model.mixture.is_paired
-        weights = given[-1] if given[1:] else np.ones(categories)
-        form = FreeRates.of(given[0], weights, fixed=True, in_order=is_paired)
+        weights = lists[-1] if lists[1:] else np.ones(categories)
+        form = FreeRates.of(lists[0], weights, fixed=True, in_order=is_paired)
     return dataclasses.replace(model, heterogeneity=form)
 
 
-def _with_site_rates(model: Model, term: Term) -> Model:
+def _with_site_rates(model: Model, term: ModelTerm) -> Model:
     return dataclasses.replace(model, heterogeneity=SiteRates.read(term.text))
 
 
-def _with_profiles(model: Model, term: Term) -> Model:
+def _with_profiles(model: Model, term: ModelTerm) -> Model:
     if term.key not in PROFILES:
         hint = f"write one of +{', +'.join(PROFILES)}"
         if term.key == "CAT":
@@ -346,15 +352,15 @@ def _with_profiles(model: Model, term: Term) -> Model:
         raise ModelError(f"model {model.name} has classes of its own: +{term.text} cannot be added")
     values, mixture = term.only(), profile_mixture(term.key)
     if values is not None:
-        given = numbers(values, term.text)
-        if len(given) == mixture.n_classes + 1:
+        weights = numbers(values, term.text)
+        if len(weights) == mixture.n_classes + 1:
             mixture = mixture.with_own_class()
-        mixture = mixture.with_weights(given, fixed=True)
+        mixture = mixture.with_weights(weights, fixed=True)
     return dataclasses.replace(model, mixture=mixture)
 
 
 def _completed(model: Model, has_frequencies: bool) -> Model:
-    """The model with what its terms say together: +F adds a class to profiles.
+    """Check the terms together, and add the class of +F to profiles.
 
     Frequencies that no term tells, such as PROTGTR's or a file's, are the profiles' then, as in
     IQ-TREE. Raises: ModelError where terms contradict each other.
@@ -381,7 +387,7 @@ def _completed(model: Model, has_frequencies: bool) -> Model:
     return dataclasses.replace(model, frequency_mode="model")
 
 
-def _with_invariant(model: Model, term: Term) -> Model:
+def _with_invariant(model: Model, term: ModelTerm) -> Model:
     values = term.only()
     if values is None and term.key in ("I", "IO"):
         return dataclasses.replace(model, p_invariant=START_P_INVARIANT)
@@ -396,7 +402,7 @@ def _with_invariant(model: Model, term: Term) -> Model:
     return dataclasses.replace(model, p_invariant=p_invariant, p_invariant_fixed=True)
 
 
-def _with_scaler(model: Model, term: Term) -> Model:
+def _with_scaler(model: Model, term: ModelTerm) -> Model:
     values = term.only()
     if values is None and term.key in ("B", "BO"):
         return dataclasses.replace(model, branch_scaler=1.0)
@@ -411,21 +417,21 @@ def _with_scaler(model: Model, term: Term) -> Model:
     return dataclasses.replace(model, branch_scaler=scale)
 
 
-def _with_ascertainment(model: Model, term: Term) -> Model:
+def _with_ascertainment(model: Model, term: ModelTerm) -> Model:
     values = term.only()
     kind = term.key.removeprefix("ASC_") if term.key != "ASC" else Correction.LEWIS
     states = len(model.alphabet.certain_codes)
-    wanted = {Correction.LEWIS: 0, Correction.FELSENSTEIN: 1, Correction.STAMATAKIS: states}
-    if kind not in wanted:
+    n_counts = {Correction.LEWIS: 0, Correction.FELSENSTEIN: 1, Correction.STAMATAKIS: states}
+    if kind not in n_counts:
         raise ModelError(
             f"cannot read the correction for constant sites +{term.text}",
             hint="write +ASC_LEWIS, +ASC_FELS{sites} or +ASC_STAM{sites of each state}",
         )
     correction = Correction(kind)
     counts = () if values is None else tuple(numbers(values, term.text).tolist())
-    if len(counts) != wanted[correction]:
+    if len(counts) != n_counts[correction]:
         raise ModelError(
-            f"+{term.text}: {wanted[correction] or 'no'} numbers are wanted in braces, "
+            f"+{term.text}: {n_counts[correction] or 'no'} numbers are wanted in braces, "
             f"not {len(counts) or 'none'}",
             hint="how many constant sites were left out: all, or of each state",
         )
@@ -434,22 +440,22 @@ def _with_ascertainment(model: Model, term: Term) -> Model:
     return dataclasses.replace(model, ascertainment=Ascertainment(correction, counts))
 
 
-def _number(values: str, term: Term) -> float:
-    found = numbers(values, term.text)
-    if len(found) != 1:
-        raise ModelError(f"{term.text!r}: one number is wanted in braces, not {len(found)}")
-    return float(found[0])
+def _number(values: str, term: ModelTerm) -> float:
+    parsed = numbers(values, term.text)
+    if len(parsed) != 1:
+        raise ModelError(f"{term.text!r}: one number is wanted in braces, not {len(parsed)}")
+    return float(parsed[0])
 
 
-_OPTIONS = {
-    "F": _Option("the frequencies", _with_frequency_term),
-    "G": _Option("the rates among sites", _with_gamma),
-    "R": _Option("the rates among sites", _with_free_rates),
-    "P": _Option("the rates among sites", _with_site_rates),
-    "I": _Option("the invariable sites", _with_invariant),
-    "C": _Option("the classes", _with_profiles),
-    "A": _Option("the constant sites", _with_ascertainment),
-    "B": _Option("the scale of branch lengths", _with_scaler),
+_TERM_KINDS = {
+    "F": _TermKind("the frequencies", _with_frequency_term),
+    "G": _TermKind("the rates among sites", _with_gamma),
+    "R": _TermKind("the rates among sites", _with_free_rates),
+    "P": _TermKind("the rates among sites", _with_site_rates),
+    "I": _TermKind("the invariable sites", _with_invariant),
+    "C": _TermKind("the classes", _with_profiles),
+    "A": _TermKind("the constant sites", _with_ascertainment),
+    "B": _TermKind("the scale of branch lengths", _with_scaler),
 }
 
 
@@ -471,13 +477,13 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     where a user's matrix cannot be used.
     """
     head, *options = outside_braces(outside_braces(text, ",")[0], "+")
-    term = Term.read(head, text)
+    term = ModelTerm.read(head, text)
     if term.key == "MIX":
         return with_options(_mixed(term, alphabet), options)
     if term.key == GTR20:
         term = term._replace(key=PROTEIN_GTR)
     if data_of(term.key) is None and _is_file(head):
-        term = Term(head, PROTEIN_GTR, (head,))
+        term = ModelTerm(head, PROTEIN_GTR, (head,))
     model = _base_model(term.key, alphabet)
     values = term.only()
     if values is not None and term.key in PROFILES:
@@ -487,7 +493,7 @@ def parse_model(text: str, alphabet: Alphabet) -> Model:
     return with_options(model, options)
 
 
-def _mixed(term: Term, alphabet: Alphabet) -> Model:
+def _mixed(term: ModelTerm, alphabet: Alphabet) -> Model:
     """``MIX{...}``: classes that have exchangeabilities and frequencies, and nothing else."""
     mixture = mixed(term.key, term.only() or "", lambda text: _class(text, alphabet))
     first = mixture.classes[0]
@@ -498,8 +504,8 @@ def _class(text: str, alphabet: Alphabet) -> Model:
     model = parse_model(text, alphabet)
     if model.codon is not None:
         raise ModelError(f"MIX{{...}}: no mixtures of models with omega yet, such as {text!r}")
-    own = model.p_invariant, model.branch_scaler, model.mixture, model.ascertainment
-    if model.heterogeneity is not ONE_RATE or any(value is not None for value in own):
+    extras = model.p_invariant, model.branch_scaler, model.mixture, model.ascertainment
+    if model.heterogeneity is not ONE_RATE or any(value is not None for value in extras):
         raise ModelError(
             f"MIX{{...}}: the class {text!r} has more than exchangeabilities and frequencies",
             hint="what holds for all classes stands behind the braces: MIX{LG,WAG}+G4",
@@ -527,7 +533,7 @@ _DNA_NAMES = {known.upper(): known for known in DNA_MODELS}
 
 
 def _base_model(name: str, alphabet: Alphabet) -> Model:
-    """The model of a bare name, nothing fixed."""
+    """The model of a bare name, with nothing fixed."""
     for family in FAMILIES:
         model = family.model_of(name, alphabet)
         if model is not None:
@@ -536,9 +542,9 @@ def _base_model(name: str, alphabet: Alphabet) -> Model:
     if data is None:
         raise unknown_name(name, alphabet)
     if data != alphabet.name:
-        wanted = {"DNA": "nucleotides", "AA": "proteins", "CODON": "codons"}.get(data, data)
+        characters = {"DNA": "nucleotides", "AA": "proteins", "CODON": "codons"}.get(data, data)
         raise ModelError(
-            f"model {name} is for {wanted}, but the alignment's data type is {alphabet.name}",
+            f"model {name} is for {characters}, but the alignment's data type is {alphabet.name}",
             hint=f"try {default_model_name(alphabet)}",
         )
     return _nucleotides(name, alphabet) if data == "DNA" else _proteins(name, alphabet)
@@ -566,7 +572,7 @@ def _proteins(name: str, alphabet: Alphabet) -> Model:
 
 
 def _paired(name: str, alphabet: Alphabet) -> Model:
-    """LG4M with four gamma rates, LG4X with four free ones."""
+    """LG4M with four gamma rates, or LG4X with four free ones."""
     mixture = paired_mixture(name)
     form: Gamma | FreeRates = Gamma(mixture.n_classes, START_ALPHA)
     if name == "LG4X":
@@ -576,7 +582,7 @@ def _paired(name: str, alphabet: Alphabet) -> Model:
 
 
 def _poisson(name: str, alphabet: Alphabet) -> Model:
-    """All exchangeabilities equal; a bare C20 is POISSON+C20+G4, as in IQ-TREE."""
+    """The model of equal exchangeabilities; a bare C20 is POISSON+C20+G4, as in IQ-TREE."""
     states = alphabet.n_states
     equal = np.full(states, 1.0 / states)
     model = Model(POISSON, alphabet, (), np.ones(n_pairs(states)), equal, "model")
@@ -586,21 +592,19 @@ def _poisson(name: str, alphabet: Alphabet) -> Model:
     return dataclasses.replace(model, heterogeneity=form, mixture=profile_mixture(name))
 
 
-def _estimated(
-    name: str, alphabet: Alphabet, classes: RateClasses, rates: NDArray[np.float64]
-) -> Model:
+def _estimated(name: str, alphabet: Alphabet, classes: RateClasses, rates: Float64) -> Model:
     states = len(alphabet.states)
     return Model(name, alphabet, classes, rates, np.full(states, 1.0 / states), "FO")
 
 
 def _in_order(classes: str) -> RateClasses:
-    """The same classes numbered in order of appearance: 353353 is 010010."""
+    """The classes numbered in order of appearance: 353353 is 010010."""
     order = list(dict.fromkeys(classes))
     return tuple(order.index(digit) for digit in classes)
 
 
 def _with_values(model: Model, values: str, head: str) -> Model:
-    """The model with what stands in the braces behind its name, be it numbers or a file."""
+    """The model with the values or the file in the braces behind its name."""
     if model.codon is not None:
         return _with_ratios(model, model.codon, numbers(values, head))
     if not model.rate_classes:
@@ -613,18 +617,18 @@ def _with_values(model: Model, values: str, head: str) -> Model:
     return _with_rates(model, numbers(values, head))
 
 
-def _with_ratios(model: Model, codon: CodonRates, values: NDArray[np.float64]) -> Model:
-    """The model of codons with ω, or ω and κ, fixed."""
+def _with_ratios(model: Model, codon: CodonRates, values: Float64) -> Model:
+    """The codon model with ω, or ω and κ, fixed."""
     if len(values) != len(codon.values) or not (values > 0.0).all():
-        wanted = "omega and kappa" if codon.has_kappa else "omega alone"
+        ratios = "omega and kappa" if codon.has_kappa else "omega alone"
         raise ModelError(
-            f"model {model.name}: {wanted} above 0 in braces, please",
+            f"model {model.name}: {ratios} above 0 in braces, please",
             hint=f"write {model.name}{'{0.2/2.5}' if codon.has_kappa else '{0.2}'}",
         )
     return model.with_codon(codon.at(values.tolist()).held())
 
 
-def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
+def _with_rates(model: Model, values: Float64) -> Model:
     """The model with the exchangeabilities of its classes fixed, the last pair's scaled to 1.
 
     One value per class in the order of the classes (RAxML-NG), or one per pair that agrees with the
@@ -652,8 +656,8 @@ def _with_rates(model: Model, values: NDArray[np.float64]) -> Model:
     )
 
 
-def _classes_of_pairs(model: Model, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The value of each class from one per pair, which must agree with the classes."""
+def _classes_of_pairs(model: Model, values: Float64) -> Float64:
+    """The value of each class from values of all pairs, which must agree with the classes."""
     unique = unique_rates(model.rate_classes, values)
     if not np.allclose(values, expand_rates(model.rate_classes, unique), atol=0.0):
         raise ModelError(
@@ -675,7 +679,7 @@ def format_model(model: Model, precision: int = PRECISION) -> str:
     """The model with its values, as RAxML-NG prints it: ``GTR{0.7/.../1.0}+FC+IU{0.2}+G4m{0.5}``.
 
     Estimated values are in braces too, estimated frequencies as +FU{...}; counted frequencies are
-    +FC, since whoever reads the line has the alignment. `precision` is in decimals.
+    +FC, because the alignment has them. `precision` is in decimals.
     """
     braces = partial(_braces, precision)
     text = _matrix(model, braces) + "".join(_at_sites(model, braces))
@@ -685,17 +689,19 @@ def format_model(model: Model, precision: int = PRECISION) -> str:
 
 
 def _matrix(model: Model, braces: Callable[..., str]) -> str:
-    """The name and the terms of exchangeabilities, classes and frequencies."""
+    """The name, and the terms of exchangeabilities, classes and frequencies."""
     mixture = model.mixture
     text = model.name
     if isinstance(mixture, Mixed) and not mixture.is_linked:
-        return text + _classes(mixture, [_matrix(own, braces) for own in mixture.classes], braces)
+        return text + _classes(
+            mixture, [_matrix(class_model, braces) for class_model in mixture.classes], braces
+        )
     if n_classes(model.rate_classes) > 1:
         text += braces(*unique_rates(model.rate_classes, model.rates))
     if model.codon is not None and model.codon.values:
         text += braces(*model.codon.values)
     if isinstance(mixture, Mixed):
-        terms = [_frequencies(own, braces)[1:] for own in mixture.classes]
+        terms = [_frequencies(class_model, braces)[1:] for class_model in mixture.classes]
         return f"{text}+{mixture.name}{_classes(mixture, terms, braces)}"
     if isinstance(mixture, Profiles):
         text += f"+{mixture.name}{braces(*mixture.weights)}"
@@ -707,14 +713,14 @@ def _frequencies(model: Model, braces: Callable[..., str]) -> str:
         return "+FU" + braces(*model.frequencies)
     if model.frequency_mode == "model":
         return ""
-    given = model.codon.given_nucleotides if model.codon is not None else ()
-    return f"+{model.frequency_mode}{braces(*given) if given else ''}"
+    nucleotides = model.codon.given_nucleotides if model.codon is not None else ()
+    return f"+{model.frequency_mode}{braces(*nucleotides) if nucleotides else ''}"
 
 
 def _classes(mixture: Mixed, texts: list[str], braces: Callable[..., str]) -> str:
     """The classes in braces, with rates and weights."""
     numbers_of = zip(mixture.speeds.tolist(), mixture.weights.tolist(), strict=True)
-    ends = [":".join(["", *(braces(value)[1:-1] for value in own)]) for own in numbers_of]
+    ends = [":".join(["", *(braces(value)[1:-1] for value in pair)]) for pair in numbers_of]
     return "{" + ",".join(text + end for text, end in zip(texts, ends, strict=True)) + "}"
 
 
@@ -723,7 +729,7 @@ def _braces(precision: int, *values: float) -> str:
 
 
 def _at_sites(model: Model, braces: Callable[..., str]) -> Iterator[str]:
-    """The terms of what differs among sites."""
+    """The terms of rates among sites, invariable sites and ascertainment."""
     form = model.heterogeneity
     if model.p_invariant is not None:
         yield "+IU" + braces(model.p_invariant)

@@ -1,4 +1,4 @@
-"""What models are called: here, and elsewhere."""
+"""Names of models, in mltree and in other programs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mltree.models.character_models import GENOTYPES, MORPHOLOGY
-from mltree.models.codon_models import CODONS, EMPIRICAL
 from mltree.models.empirical import PROTEIN_MODELS
-from mltree.models.substitution import DNA_MODELS, PAIRED, PROFILES, Family, Mixed, Model
+from mltree.models.families import EMPIRICAL, FAMILIES, Family
+from mltree.models.substitution import DNA_MODELS, PAIRED, PROFILES, Mixed, Model
 from mltree.system.errors import ModelError
 from mltree.system.values import decimal
 
@@ -21,32 +20,30 @@ if TYPE_CHECKING:
     from mltree.data.alphabet import Alphabet
 
 
-# The classes in the braces of MIX{...} and FMIX{...}, as IQ-TREE writes them.
-#
-# A class is a model, or frequencies, and perhaps its rate and its weight:
-# ``MIX{LG:1:0.4,WAG:1:0.6}``. Rates are beside each other; weights that are not given are
-# estimated.
+# Classes in the braces of MIX{...} and FMIX{...}, as IQ-TREE writes them: a model or frequencies,
+# and optionally relative rate and weight: ``MIX{LG:1:0.4,WAG:1:0.6}``. Weights are estimated where
+# the string has none.
 
 
 def outside_braces(text: str, separator: str) -> list[str]:
-    """What stands between separators outside braces.
+    """Split a text at separators outside braces.
 
     Raises: ModelError where a brace is not closed.
     """
-    found, depth = [""], 0
+    parts, depth = [""], 0
     for character in text:
         if character == separator and depth == 0:
-            found.append("")
+            parts.append("")
             continue
         depth += (character in "{[") - (character in "}]")
-        found[-1] += character
+        parts[-1] += character
     if depth != 0:
         raise ModelError(f"model {text.strip()!r}: a brace is not closed")
-    return [part.strip() for part in found]
+    return [piece.strip() for piece in parts]
 
 
 def mixed(name: str, inside: str, read: Callable[[str], Model]) -> Mixed:
-    """The classes in the braces behind a name, MIX or FMIX, each read as the caller says.
+    """The mixture of the classes in the braces behind MIX or FMIX; ``read`` parses a class.
 
     Raises: ModelError naming the class that is wrong.
     """
@@ -61,10 +58,10 @@ def mixed(name: str, inside: str, read: Callable[[str], Model]) -> Mixed:
             f"{name}{{{inside}}}: all classes have a rate and a weight, or none",
             hint="behind colons: MIX{LG:1:0.4,WAG:1:0.6}",
         )
-    given = np.array([[_number(value, name) for value in text[1:]] for text in texts])
+    rates_and_weights = np.array([[_number(value, name) for value in text[1:]] for text in texts])
     models = tuple(read(text[0]) for text in texts)
-    count, is_given = len(models), given.size > 0
-    speeds = given[:, 0] if is_given else np.ones(count)
+    count, is_given = len(models), rates_and_weights.size > 0
+    speeds = rates_and_weights[:, 0] if is_given else np.ones(count)
     mixture = Mixed(
         name=name,
         weights=np.full(count, 1.0 / count),
@@ -73,7 +70,7 @@ def mixed(name: str, inside: str, read: Callable[[str], Model]) -> Mixed:
         speeds=speeds,
         is_linked=name == "FMIX",
     )
-    mixture = mixture.with_weights(given[:, 1]) if is_given else mixture
+    mixture = mixture.with_weights(rates_and_weights[:, 1]) if is_given else mixture
     if not (mixture.weights * speeds).sum() > 0.0:
         raise ModelError(f"{name}{{{inside}}}: all rates are zero")
     return mixture
@@ -89,17 +86,14 @@ def _number(text: str, name: str) -> float:
     return value
 
 
-FAMILIES: tuple[Family, ...] = (MORPHOLOGY, CODONS, GENOTYPES)
-"""Of data beside nucleotides and proteins; one that is added needs to be known here, no more."""
-
 PROTEIN_GTR = "PROTGTR"
-"""All exchangeabilities of amino acids estimated, or read from a user's file."""
+"""Name of the protein model with all exchangeabilities estimated, or read from a user's file."""
 
 GTR20 = "GTR20"
-"""The same, by IQ-TREE's name, which is read too: mixtures of it, GTR20+C60, have no other."""
+"""IQ-TREE's name of the same model, read too: mixtures of it, GTR20+C60, have no other."""
 
 POISSON = "POISSON"
-"""All exchangeabilities of amino acids equal, and the frequencies."""
+"""Name of the protein model with equal exchangeabilities and frequencies."""
 
 _ALIASES = {
     "JC69": "JC",
@@ -165,7 +159,7 @@ _COUNTED = {
     "TIM": "TIM1uf", **{f"TIM{n}": f"TIM{n}uf" for n in (1, 2, 3)},
     "TVM": "TVM", "GTR": "GTR", "REV": "GTR",
 }  # fmt: skip
-"""IQ-TREE's names, in capitals, of models whose frequencies it counts unless a term tells them."""
+"""IQ-TREE's names, in capitals, of models whose frequencies are counted without a term for them."""
 
 _EQUAL = {
     "JC": "JC", "JC69": "JC", "K80": "K80", "K2P": "K80", "TNE": "TN93ef", "TRNEF": "TN93ef",
@@ -173,10 +167,10 @@ _EQUAL = {
     **{f"TIM{n}{end}": f"TIM{n}" for n in (1, 2, 3) for end in ("E", "EF")},
     "TVME": "TVMef", "TVMEF": "TVMef", "SYM": "SYM",
 }  # fmt: skip
-"""IQ-TREE's models with equal frequencies, whatever term asks for others."""
+"""IQ-TREE's models with equal frequencies, which no term changes."""
 
 _CLASSES = re.compile(r"[0-9]{6}")
-"""IQ-TREE's own models of nucleotides, ``010020``."""
+"""IQ-TREE's name of any nucleotide model, ``010020``."""
 
 _GENETIC_CODE = re.compile(r"^CODON[0-9]+_")
 _FREQUENCIES_OF_IQ_TREE = re.compile(r"F(Q|U|C|O|1X4|3X4C?)?([{\[].*)?", re.IGNORECASE | re.DOTALL)
@@ -184,15 +178,15 @@ _FREE_RATES = re.compile(r"R([0-9]{0,2})\{([^{}]*)\}", re.IGNORECASE)
 """IQ-TREE's +R4{weight,rate,...}: one pair of braces."""
 
 _CHOICES = {"MFP", "MF", "TEST", "TESTONLY", "TESTNEW", "TESTNEWONLY", "TESTMERGE", "AUTO"}
-"""What asks other programs to choose a model."""
+"""Words by which other programs choose a model."""
 
 _MIXTURES = {"EX2", "EX3", "EHO", "UL2", "UL3", "EX_EHO", "CF4", "JTTCF4G"}
 
 _RAXML = re.compile(r"(ASC_)?(GTR|BIN|MULTI|PROT)(GAMMA|CAT)(I?)(\w*)")
 _RAXML_FREQUENCIES = {"": "", "F": "+FC", "X": "+FO"}
-"""How RAxML 8 writes a model, ``GTRGAMMAX`` or ``PROTGAMMAILGF``: what the last letter means."""
+"""Frequency terms for the last letter of RAxML 8's models, ``GTRGAMMAX`` or ``PROTGAMMAILGF``."""
 _RAXML_SIMPLER = {"--JC69": "JC", "--K80": "K80", "--HKY85": "HKY"}
-"""RAxML's options that make its GTR a simpler model; the first two have equal frequencies."""
+"""RAxML's options that make its GTR a simpler model; JC69 and K80 have equal frequencies."""
 
 
 def family_of(alphabet: Alphabet) -> Family | None:
@@ -209,7 +203,7 @@ def default_model_name(alphabet: Alphabet) -> str:
 
 
 def known_models(alphabet: Alphabet) -> list[str]:
-    """The names of the models for a kind of data."""
+    """Names of the models for a kind of data."""
     family = family_of(alphabet)
     if family is not None:
         return family.names_of(alphabet)
@@ -218,7 +212,7 @@ def known_models(alphabet: Alphabet) -> list[str]:
 
 
 def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
-    """What is said about a name, in capitals, that no model has."""
+    """The error for a name, in capitals, that no model has."""
     if name in _CHOICES:
         return ModelError(
             f"{name} is no model", hint="to have one chosen for the data, write --model auto"
@@ -233,7 +227,7 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
         raxmls = "RAxML's CAT, a rate a site, is +PSR behind a model's name, as in GTR+PSR"
         return ModelError(f"unknown model {name!r}", hint=raxmls)
     by_capitals = {entry.upper(): entry for entry in known}
-    alias = _alias(name)
+    alias = f"DNA{name}" if _CLASSES.fullmatch(name) else _ALIASES.get(name)
     close = difflib.get_close_matches(name, by_capitals, n=1, cutoff=0.0)
     is_for_these = alias in known or (_CLASSES.fullmatch(name) and alphabet.name == "DNA")
     nearest = alias if is_for_these else by_capitals[close[0]]
@@ -243,41 +237,36 @@ def unknown_name(name: str, alphabet: Alphabet) -> ModelError:
     )
 
 
-def _alias(name: str) -> str | None:
-    """Our name for one in capitals that other programs have."""
-    return f"DNA{name}" if _CLASSES.fullmatch(name) else _ALIASES.get(name)
-
-
 def from_raxml(name: str, options: Mapping[str, str] | None = None) -> str | None:
-    """The model that RAxML 8 computes under a name, in our words; None where there is none.
+    """Our name for a model of RAxML 8; None where RAxML has no such model.
 
     options  those of its command line that change the model, with their values
     """
-    match, told = _RAXML.fullmatch(name.upper()), options or {}
+    match, options_set = _RAXML.fullmatch(name.upper()), options or {}
     if match is None:
         return None
     ascertained, kind, rates, invariable, rest = match.groups()
-    base = _raxml_protein(rest) if kind == "PROT" else _raxml_characters(kind, rest, told)
+    base = _raxml_protein(rest) if kind == "PROT" else _raxml_characters(kind, rest, options_set)
     if base in (None, "auto", "LG4X"):  # LG4X has free rates
         return base
-    varies = "+G4a" if "-u" in told else "+G4"
+    varies = "+G4a" if "-u" in options_set else "+G4"
     if rates == "CAT":
         if invariable:
             return None
-        varies = "" if "-V" in told else f"+PSR{told.get('-c', '')}"
-    correction = told.get("--asc-corr", "lewis" if ascertained else "")
+        varies = "" if "-V" in options_set else f"+PSR{options_set.get('-c', '')}"
+    correction = options_set.get("--asc-corr", "lewis" if ascertained else "")
     if correction not in ("", "lewis") or (correction and "PSR" in varies):
         return None
     assert base is not None
     return base + ("+I" if invariable else "") + varies + ("+ASC_LEWIS" if ascertained else "")
 
 
-def _raxml_characters(kind: str, rest: str, told: Mapping[str, str]) -> str | None:
-    """RAxML's model of nucleotides or characters, whose frequencies are counted or estimated."""
+def _raxml_characters(kind: str, rest: str, options: Mapping[str, str]) -> str | None:
+    """RAxML's model of nucleotides or characters, with its frequency term."""
     term = {"": "+FC", "X": "+FO"}.get(rest)
-    simpler = next((model for option, model in _RAXML_SIMPLER.items() if option in told), kind)
+    simpler = next((model for option, model in _RAXML_SIMPLER.items() if option in options), kind)
     if kind == "MULTI":
-        simpler = told.get("-K", "GTR").upper()
+        simpler = options.get("-K", "GTR").upper()
         if simpler not in ("GTR", "MK", "ORDERED"):
             return None
         if simpler != "GTR" and term == "+FC":
@@ -288,7 +277,7 @@ def _raxml_characters(kind: str, rest: str, told: Mapping[str, str]) -> str | No
 
 
 def _raxml_protein(rest: str) -> str | None:
-    """RAxML's model of proteins, with its frequencies; those of its GTR are counted."""
+    """RAxML's model of proteins, with its frequency term; GTR's are counted."""
     if rest == "AUTO":
         return "auto"
     for ending, term in _RAXML_FREQUENCIES.items():
@@ -300,21 +289,21 @@ def _raxml_protein(rest: str) -> str | None:
 
 
 def from_phyml(name: str, options: Mapping[str, str] | None = None) -> str | None:
-    """The model that PhyML computes under a name, in our words; None where there is none.
+    """Our name for a model of PhyML; None where PhyML has no such model.
 
     options  those of its command line that change the model, with their values
     """
-    told = options or {}
-    is_protein = told.get("-d", "nt") == "aa"
+    options_set = options or {}
+    is_protein = options_set.get("-d", "nt") == "aa"
     upper = name.upper() or ("LG" if is_protein else "HKY85")
-    word = told.get("-f", "e")
+    word = options_set.get("-f", "e")
     terms = {"e": "+FC", "o": "+FO", "m": "" if is_protein else "+FO"}
     term = terms.get(word, f"+FU{{{word.replace(',', '/')}}}")
     if is_protein:
         matrix = _ALIASES.get(upper, upper)
-        return matrix + term + _phyml_rates(told) if matrix in PROTEIN_MODELS else None
-    base = _phyml_nucleotides(upper, term, told.get("-t", "e"))
-    return None if base is None else base + _phyml_rates(told)
+        return matrix + term + _phyml_rates(options_set) if matrix in PROTEIN_MODELS else None
+    base = _phyml_nucleotides(upper, term, options_set.get("-t", "e"))
+    return None if base is None else base + _phyml_rates(options_set)
 
 
 def _phyml_nucleotides(upper: str, term: str, ratio: str) -> str | None:
@@ -332,47 +321,47 @@ def _phyml_nucleotides(upper: str, term: str, ratio: str) -> str | None:
     return base if upper in ("JC69", "K80") else base + term
 
 
-def _phyml_rates(told: Mapping[str, str]) -> str:
-    """PhyML's rates among sites: four categories of a gamma distribution unless told otherwise."""
-    count, alpha, share = told.get("-c", "4"), told.get("-a", "e"), told.get("-v", "0")
+def _phyml_rates(options: Mapping[str, str]) -> str:
+    """PhyML's rates among sites: four gamma categories by default."""
+    count, alpha, share = options.get("-c", "4"), options.get("-a", "e"), options.get("-v", "0")
     form = "" if count == "1" else f"+G{count}" + ("" if alpha == "e" else f"{{{alpha}}}")
-    if "--use_median" in told and form:
+    if "--use_median" in options and form:
         form = form.replace(f"+G{count}", f"+G{count}a")
-    if "--freerates" in told and count != "1":
+    if "--freerates" in options and count != "1":
         form = f"+R{count}"
     invariable = "+I" if share == "e" else "" if not share.strip("0.") else f"+I{{{share}}}"
     return invariable + form
 
 
 def in_iq_tree(text: str) -> str:
-    """A model without values as IQ-TREE writes it: ``TIM2uf+FC+I+G4`` is ``TIM2+F+I+G4``.
+    """IQ-TREE's name for a model without values: ``TIM2uf+FC+I+G4`` is ``TIM2+F+I+G4``.
 
     IQ-TREE has other frequencies under other names: ``K80+FC`` is its ``HKY+F``.
     """
     name, *terms = text.split("+")
     name = _GENETIC_CODE.sub("", name)
     if name in DNA_MODELS:
-        own = DNA_MODELS[name]
-        told = next((term for term in terms if term[:1] == "F"), None)
-        if told is None and own.free_frequencies:
+        known = DNA_MODELS[name]
+        frequency_term = next((term for term in terms if term[:1] == "F"), None)
+        if frequency_term is None and known.free_frequencies:
             terms.insert(0, "FO")
-        elif told is None and _IN_IQ_TREE.get(name, name).upper() not in _EQUAL:
+        elif frequency_term is None and _IN_IQ_TREE.get(name, name).upper() not in _EQUAL:
             terms.insert(0, "FE")
-        elif told not in (None, "FE") and not own.free_frequencies:
+        elif frequency_term not in (None, "FE") and not known.free_frequencies:
             name = next(
                 other.name
                 for other in DNA_MODELS.values()
-                if other.free_frequencies and other.rate_classes == own.rate_classes
+                if other.free_frequencies and other.rate_classes == known.rate_classes
             )
     name = "GTR2" if name == "BIN" else name
     return "+".join([_IN_IQ_TREE.get(name, name), *(_TERMS_IN_IQ_TREE.get(t, t) for t in terms)])
 
 
 def from_iq_tree(text: str, datatype: str | None = None) -> str:
-    """The model that IQ-TREE computes under a string of its own, in our words.
+    """Our name for a model of IQ-TREE.
 
-    Frequencies that it counts without being told are +FC, and where it has equal ones whatever is
-    told no term stays. A name that it has not, TIM2uf, is what it is here.
+    Frequencies that IQ-TREE counts without a term get +FC; where it ignores a term, the term goes.
+    A name that IQ-TREE does not have, TIM2uf, stays.
 
     datatype  IQ-TREE's word for it, or ours: GTR of characters has equal frequencies
     """
@@ -386,31 +375,36 @@ def from_iq_tree(text: str, datatype: str | None = None) -> str:
         head = f"{name}{{{','.join(_classes_of_iq_tree(values.rpartition('}')[0]))}}}"
         upper = ""
     base, default = _base_of_iq_tree(upper, (datatype or "").upper())
-    told = [term for term in terms if _FREQUENCIES_OF_IQ_TREE.fullmatch(term)]
-    others = [_free_rates(term) for term in terms if term not in told]
+    frequency_terms = [term for term in terms if _FREQUENCIES_OF_IQ_TREE.fullmatch(term)]
+    others = [_free_rates(term) for term in terms if term not in frequency_terms]
     if upper in _EQUAL or upper == "JC2":
-        told = []
-    told = [term for term in map(_frequencies, told) if term or base in DNA_MODELS]
-    told = [term or "FE" for term in told]
+        frequency_terms = []
+    frequency_terms = [
+        term for term in map(_frequencies, frequency_terms) if term or base in DNA_MODELS
+    ]
+    frequency_terms = [term or "FE" for term in frequency_terms]
     is_mixed = any(term.partition("{")[0].upper() in PROFILES for term in others) or any(
         term.upper().startswith("FMIX") for term in others
     )
-    if default and not told and not is_mixed:
-        told = [default]
-    return "+".join([base + brace + values if base else head, *told, *others])
+    if default and not frequency_terms and not is_mixed:
+        frequency_terms = [default]
+    return "+".join([base + brace + values if base else head, *frequency_terms, *others])
 
 
 def heeds_frequencies(text: str) -> bool:
-    """True if IQ-TREE heeds a model's term of frequencies: in K80+F it does not."""
+    """True where IQ-TREE heeds a model's frequency term; in K80+F it does not."""
     name, *terms = text.upper().split("+")
-    told = [term for term in terms if _FREQUENCIES_OF_IQ_TREE.fullmatch(term)]
-    return all(term == "FQ" for term in told) or name.partition("{")[0] not in (*_EQUAL, "JC2")
+    frequency_terms = [term for term in terms if _FREQUENCIES_OF_IQ_TREE.fullmatch(term)]
+    return all(term == "FQ" for term in frequency_terms) or name.partition("{")[0] not in (
+        *_EQUAL,
+        "JC2",
+    )
 
 
 def _base_of_iq_tree(upper: str, datatype: str) -> tuple[str, str]:
-    """Our name for IQ-TREE's, in capitals, and the term that it has without being told.
+    """Our name for IQ-TREE's, in capitals, and the term that IQ-TREE has by default.
 
-    Nothing of the name where both have the same, or IQ-TREE has none.
+    The name is empty where both programs use the same, or IQ-TREE has no such model.
     """
     if upper == "GTR" and datatype.startswith(("MORPH", "MULTI")):
         upper = "GTRX"
@@ -433,7 +427,7 @@ def _classes_of_iq_tree(inside: str) -> list[str]:
 
 
 def _frequencies(term: str) -> str:
-    """A term of frequencies in our words; nothing for +FU, IQ-TREE's for the model's own."""
+    """A frequency term in our words; empty for +FU, IQ-TREE's for the model's frequencies."""
     return {"FQ": "FE", "FU": ""}.get(term.upper(), term)
 
 
@@ -449,12 +443,12 @@ def _free_rates(term: str) -> str:
 _GAMMA = re.compile(r"\+G([0-9]*)(?=[+{]|$)")
 
 
-def _from_iq_tree_line(name: str, told: Mapping[str, str]) -> str:
-    """IQ-TREE's model, given the options that change it."""
-    ours = from_iq_tree(name, told.get("-st") or told.get("--seqtype"))
-    if "-gmedian" not in told:
+def _from_iq_tree_line(name: str, options: Mapping[str, str]) -> str:
+    """Our name for IQ-TREE's model under options that change it."""
+    ours = from_iq_tree(name, options.get("-st") or options.get("--seqtype"))
+    if "-gmedian" not in options:
         return ours
-    return _GAMMA.sub(lambda found: f"+G{found[1] or 4}a", ours)
+    return _GAMMA.sub(lambda match: f"+G{match[1] or 4}a", ours)
 
 
 ELSEWHERE: Mapping[str, Callable[[str, Mapping[str, str]], str | None]] = {
@@ -462,9 +456,9 @@ ELSEWHERE: Mapping[str, Callable[[str, Mapping[str, str]], str | None]] = {
     "RAxML": from_raxml,
     "PhyML": from_phyml,
 }
-"""By program: what its model is called here, given the options that change it."""
+"""Functions from another program's model, and the options that change it, to our name."""
 
 
 def from_elsewhere(program: str, name: str, options: Mapping[str, str]) -> str | None:
-    """Another program's model in our words; None where there is none."""
+    """Our name for another program's model; None where there is none."""
     return ELSEWHERE[program](name, options)

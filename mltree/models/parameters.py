@@ -18,7 +18,6 @@ from itertools import chain, combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.models.codon import POSITIONS
 from mltree.models.eigen import ModelArrays, System, fitted, known_systems, rate_matrix, systems_of
@@ -50,23 +49,24 @@ P_INVARIANT_MAX = 0.99
 """Largest proportion of invariable sites that is searched."""
 
 RATE_MIN_OF_MANY = 1e-5
-"""The same where every pair of amino acids has its own: dozens are 0 on 20 taxa x 500 sites, and
-stopped at 1e-3 each costs up to 0.02 lnL, at IQ-TREE's 1e-4 a tenth of that."""
+"""Smallest relative exchangeability where every pair of amino acids has its own: dozens are 0 on 20
+taxa x 500 sites, and stopped at 1e-3 each costs up to 0.02 lnL, at IQ-TREE's 1e-4 a tenth of
+that."""
 MANY_CLASSES = 40
 """Exchangeability classes from which on all of them are variables."""
 
 
 def free_parameters(model: Model) -> int:
-    """How many parameters of the model fit the data, as IQ-TREE and RAxML-NG count for AIC and BIC.
+    """Number of free parameters of a model, as IQ-TREE and RAxML-NG count for AIC and BIC.
 
-    Frequencies count where they are estimated or counted in the data, those once for all classes of
-    a mixture; and an exchangeability less than there are of them, since their scale means nothing.
-    Branch lengths come on top.
+    Estimated and counted frequencies count, those of a mixture once for all classes;
+    exchangeabilities count less one, because their scale means nothing. Branch lengths are not
+    counted.
     """
-    own = model.components
-    classes = sum(n_classes(one.rate_classes) - 1 for one in own if not _are_given(one))
+    components = model.components
+    classes = sum(n_classes(one.rate_classes) - 1 for one in components if not _are_given(one))
     codon = 0 if model.codon is None else len(model.codon.variables())
-    modes = [one.frequency_mode for one in own]
+    modes = [one.frequency_mode for one in components]
     counted = (modes.count("FO") + ("FC" in modes)) * (model.n_states - 1)
     if model.codon is not None and not model.codon.given_nucleotides:
         counted += 3 * POSITIONS.get(model.frequency_mode, 0)
@@ -85,16 +85,16 @@ def bounds(model: Model) -> list[tuple[float, float]]:
     return [(variable.low, variable.high) for variable in _variables(model)]
 
 
-def vector(model: Model) -> NDArray[np.float64]:
+def vector(model: Model) -> Float64:
     """f64 [n]: the free parameters, moved into their bounds."""
     return np.array([min(max(v.value, v.low), v.high) for v in _variables(model)], np.float64)
 
 
 def sizes(model: Model) -> list[int]:
-    """How many elements are of each kind.
+    """Numbers of elements of each kind.
 
     Exchangeabilities and frequencies of every component in turn, weights of classes, proportion of
-    invariable sites, rates among the others.
+    invariable sites, rates among the other sites.
     """
     of_matrices = ((_free_exchangeabilities(m), _free_frequencies(m)) for m in model.components)
     among = len(model.heterogeneity.variables())
@@ -102,7 +102,7 @@ def sizes(model: Model) -> list[int]:
 
 
 def variables_among_sites(model: Model) -> int:
-    """How many elements, the last ones, are of rates among sites: invariable ones and others."""
+    """Number of the last elements that are rates among sites, invariable sites included."""
     return sum(sizes(model)[-2:])
 
 
@@ -116,21 +116,21 @@ def _variables(model: Model) -> list[Variable]:
 
 
 def _of_matrices(model: Model) -> Iterator[Variable]:
-    """Of the exchangeabilities and frequencies, class by class where each is a model."""
+    """Variables of exchangeabilities and frequencies, class by class where each is a model."""
     several = len(model.components) > 1
-    for number, own in enumerate(model.components, 1):
-        for variable in variables_of_matrix(own):
+    for number, component in enumerate(model.components, 1):
+        for variable in variables_of_matrix(component):
             of_class = f"{variable.name} of class {number}"
             yield variable._replace(name=of_class) if several else variable
 
 
 def variables_of_matrix(model: Model) -> list[Variable]:
-    """Of a component's exchangeabilities and frequencies."""
+    """Variables of a component's exchangeabilities and frequencies."""
     return [*_exchangeabilities(model), *_frequencies(model)]
 
 
 def _of_weights(model: Model) -> list[Variable]:
-    """Of the weights of models, whose matrices change with them; of others EM is enough."""
+    """Variables of class weights where classes are models; EM finds other weights."""
     mixture = model.mixture
     if mixture is None or not mixture.models or not mixture.free_weights:
         return []
@@ -142,7 +142,7 @@ def _of_weights(model: Model) -> list[Variable]:
 
 
 def shared_exchangeabilities(model: Model) -> int:
-    """Leading elements of the vector that all profiles share, where they are many; else 0."""
+    """Number of leading elements that all profiles share, where they are many; else 0."""
     free = _free_exchangeabilities(model)
     return free if isinstance(model.mixture, Profiles) and free >= MANY_CLASSES else 0
 
@@ -152,15 +152,15 @@ def _free_exchangeabilities(model: Model) -> int:
 
 
 def _are_given(model: Model) -> bool:
-    """Whether the exchangeabilities are not estimated."""
+    """True for exchangeabilities that are not estimated."""
     return model.rates_fixed or not model.rate_classes
 
 
 def free_classes(model: Model) -> list[int]:
     """Classes that are variables: all but the last pair's.
 
-    Where there are many, all: ratios to one class, which may be rare, would bend each other, and a
-    scale that means nothing costs a quasi-Newton step nothing.
+    Many classes are all variables: ratios to one class, which may be rare, would bend each other,
+    and a scale that means nothing costs a quasi-Newton step nothing.
     """
     if _are_given(model):
         return []
@@ -223,40 +223,38 @@ def _logit(p: float) -> float:
     return math.log(p / (1.0 - p))
 
 
-# What points stand for: models, and the arrays of a likelihood, at vectors of free parameters.
-#
-# A vector is that of `mltree.models.parameters`. What models of one form need, alike in all but
-# values, is found at once for all of them and all their points: with a thousand parts nothing here
-# may take a part's time in Python.
+# Models, and arrays for the likelihood, at vectors of free parameters. Models of one form, alike in
+# all but values, are computed at once with all their points: with a thousand parts, no step may
+# take a part's time in Python.
 
 
-def with_vector(model: Model, x: NDArray[np.float64]) -> Model:
+def with_vector(model: Model, x: Float64) -> Model:
     """The model with its free parameters taken from a vector: the inverse of `vector`.
 
     Raises: ValueError where the length of the vector is not the number of free parameters.
     """
-    (found,) = with_vectors([model], [x])
-    return found
+    (moved,) = with_vectors([model], [x])
+    return moved
 
 
 def with_vectors(models: Sequence[Model], vectors: Sequence[Float64]) -> list[Model]:
-    """What `with_vector` says of each, but found together for models of one form.
+    """Models by `with_vector`, computed together for models of one form.
 
     Raises: as that.
     """
-    found = list(models)
+    moved = list(models)
     for which in _alike(models, [()] * len(models)):
         points = np.array([vectors[n] for n in which], np.float64)
         values = _values([models[n] for n in which], points, np.arange(len(which)))
         for row, n in enumerate(which):
-            found[n] = _with_values(models[n], points[row], values, row)
-    return found
+            moved[n] = _with_values(models[n], points[row], values, row)
+    return moved
 
 
 def _with_values(model: Model, x: Float64, values: _Values, row: int) -> Model:
-    """The model with what a row says, from its vector f64 [n]."""
+    """The model with the values of a row, from its vector f64 [n]."""
     moved = model.with_matrices(
-        [Matrices(*(table[row] for table in own)) for own in values.matrices]
+        [Matrices(*(table[row] for table in component)) for component in values.matrices]
     )
     mixture = moved.mixture
     if mixture is not None and values.weights is not None:
@@ -271,11 +269,11 @@ def _with_values(model: Model, x: Float64, values: _Values, row: int) -> Model:
 
 
 def _alike(models: Sequence[Model], beside: Sequence[Hashable]) -> list[list[int]]:
-    """Numbers of models that differ in nothing but values, nor in what is told beside them."""
+    """Groups of models that differ in values alone, by their numbers; ``beside`` must agree too."""
     forms: dict[Hashable, list[int]] = {}
-    for number, (model, own) in enumerate(zip(models, beside, strict=True)):
+    for number, (model, key) in enumerate(zip(models, beside, strict=True)):
         form = (
-            own,
+            key,
             *(model.n_states, model.rate_classes, model.rates_fixed, model.frequency_mode),
             *(model.p_invariant is None, model.p_invariant_fixed, model.heterogeneity.kind),
         )
@@ -292,11 +290,11 @@ def arrays_of(
 ) -> list[list[ModelArrays]]:
     """The arrays of every model at its points f64 [M, n], rates times its scalers f64 [M].
 
-    What `with_vector(model, x).arrays()` gives for every row of a model's points, but all at once.
-    ``shapes``: eigen systems and categories that each model is filled up to, with some of weight
-    0. What all models of a form need is found at once, as it takes a thousand parts to be quick.
+    Equal to `with_vector(model, x).arrays()` of every row, but computed at once for all models of a
+    form, because there may be a thousand parts. ``shapes``: numbers of eigen systems and categories
+    to which each model is filled up, with categories of weight 0.
     """
-    found: list[list[ModelArrays]] = [[]] * len(models)
+    arrays: list[list[ModelArrays]] = [[]] * len(models)
     groups = [_Points.of(which, models, points) for which in _alike(models, shapes)]
     among = categories_at(
         [group.models[0].heterogeneity for group in groups],
@@ -316,10 +314,10 @@ def arrays_of(
         weights = np.concatenate([weights, none], axis=1)
         rows = list(map(ModelArrays, *system, rates, weights))
         if shape[0] > 1:
-            rows = [fitted(arrays, 1.0, *shape) for arrays in rows]
+            rows = [fitted(padded, 1.0, *shape) for padded in rows]
         for n, span in zip(group.which, group.spans, strict=True):
-            found[n] = rows[span]
-    return found
+            arrays[n] = rows[span]
+    return arrays
 
 
 class _Points(NamedTuple):
@@ -329,16 +327,16 @@ class _Points(NamedTuple):
     """Numbers of the models."""
     models: list[Model]
     of_row: Int64
-    """i64 [M]: whose each point is."""
+    """i64 [M]: place of each point's model."""
     values: _Values
 
     @classmethod
     def of(cls, which: list[int], models: Sequence[Model], points: Sequence[Float64]) -> _Points:
-        """Those f64 [m, n] of some of the models."""
-        own = [models[n] for n in which]
-        of_row = np.repeat(np.arange(len(own)), [len(points[n]) for n in which])
+        """The points f64 [m, n] of the models with these numbers."""
+        members = [models[n] for n in which]
+        of_row = np.repeat(np.arange(len(members)), [len(points[n]) for n in which])
         every = np.concatenate([points[n] for n in which])
-        return cls(which, own, of_row, _values(own, every, of_row))
+        return cls(which, members, of_row, _values(members, every, of_row))
 
     @property
     def spans(self) -> list[slice]:
@@ -348,15 +346,17 @@ class _Points(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether points differ in their matrices."""
+        """True where points differ in their matrices."""
         *of_matrices, _, _, _ = sizes(self.models[0])
         return any(of_matrices)
 
     @property
     def matrices(self) -> Matrices:
-        """f64 [n, ...]: of every point, or every model where its points agree; class by class."""
+        """Matrices f64 [n, ...] of every point, or every model where its points agree."""
         rows = slice(None) if self.moves else [span.start for span in self.spans]
-        matrices = [Matrices(*(table[rows] for table in own)) for own in self.values.matrices]
+        matrices = [
+            Matrices(*(table[rows] for table in component)) for component in self.values.matrices
+        ]
         mixture = self.models[0].mixture
         if mixture is None:
             return matrices[0]
@@ -374,18 +374,22 @@ def _systems(groups: Sequence[_Points]) -> list[Sequence[Iterable[Float64]]]:
     """Eigenvalues, right, left and frequencies of each group's points; alike ones found at once."""
     matrices = [group.matrices for group in groups]
     kinds: dict[tuple[int, bool], list[int]] = {}
-    for number, (group, own) in enumerate(zip(groups, matrices, strict=True)):
-        kinds.setdefault((own.frequencies.shape[-1], group.moves), []).append(number)
-    found: dict[int, Sequence[Iterable[Float64]]] = {}
+    for number, (group, group_matrices) in enumerate(zip(groups, matrices, strict=True)):
+        kinds.setdefault((group_matrices.frequencies.shape[-1], group.moves), []).append(number)
+    systems_found: dict[int, Sequence[Iterable[Float64]]] = {}
     for (_, moves), which in kinds.items():
         rates, frequencies = zip(*(matrices[n] for n in which), strict=True)
         tables = np.concatenate(rates), np.concatenate(frequencies)
         systems = systems_of(*tables) if moves else _stacked(known_systems(*tables))
         ends = np.cumsum([len(matrices[n].frequencies) for n in which])[:-1]
         for n, *rows in zip(which, *(np.split(table, ends) for table in systems), strict=True):
-            own, of_row = groups[n].of_classes(rows), groups[n].of_row.tolist()
-            found[n] = own if moves else [[table[row] for row in of_row] for table in own]
-    return [found[n] for n in range(len(groups))]
+            group_matrices, of_row = groups[n].of_classes(rows), groups[n].of_row.tolist()
+            systems_found[n] = (
+                group_matrices
+                if moves
+                else [[table[row] for row in of_row] for table in group_matrices]
+            )
+    return [systems_found[n] for n in range(len(groups))]
 
 
 def _stacked(systems: Sequence[System]) -> System:
@@ -398,13 +402,13 @@ def _stacked(systems: Sequence[System]) -> System:
 def among_sites(model: Model, points: Float64) -> Categories:
     """The categories f64 [M, K] of a model, invariable ones included, at rows of f64 [M, n].
 
-    Those are of the last variables of its vector alone, of which n are `variables_among_sites`.
+    The rows hold the last variables of the vector alone, n of which are `variables_among_sites`.
     """
     p_invariant: Float64 | float | None = model.p_invariant
-    own = len(model.heterogeneity.variables())
-    if points.shape[1] > own:
+    n_variables = len(model.heterogeneity.variables())
+    if points.shape[1] > n_variables:
         p_invariant = _proportion(points[:, 0])
-    forms = model.heterogeneity.at(points[:, points.shape[1] - own :])
+    forms = model.heterogeneity.at(points[:, points.shape[1] - n_variables :])
     return with_invariable(forms, p_invariant)
 
 
@@ -416,21 +420,23 @@ class _Values(NamedTuple):
     weights: Float64 | None
     """f64 [M, classes]; None where they are no variables."""
     p_invariant: Float64 | None
-    """f64 [M]"""
+    """f64 [M]; None without invariable sites."""
     among_sites: Float64
     """f64 [M, variables of the heterogeneity]"""
 
 
 def _values(models: Sequence[Model], points: Float64, of_row: Int64) -> _Values:
-    """What the rows of f64 [M, n] stand for, beside what is fixed in models of one form."""
+    """The values at the rows of f64 [M, n], and the fixed ones, of models of one form."""
     model, pairs = models[0], zip(*(model.components for model in models), strict=True)
     widths = sizes(model)
     if points.shape[1] != sum(widths):
         raise ValueError(f"{sum(widths)} free parameters, not {points.shape[1]}")
     *of_matrices, ratios, logits, among_sites = np.split(points, np.cumsum(widths)[:-1], axis=1)
     matrices = [
-        _matrices_at(own, logs, of_states, of_row)
-        for own, logs, of_states in zip(pairs, of_matrices[::2], of_matrices[1::2], strict=True)
+        _matrices_at(components, logs, of_states, of_row)
+        for components, logs, of_states in zip(
+            pairs, of_matrices[::2], of_matrices[1::2], strict=True
+        )
     ]
     if isinstance(model.mixture, Mixed):
         matrices = model.mixture.linked(matrices)
@@ -445,15 +451,15 @@ def _values(models: Sequence[Model], points: Float64, of_row: Int64) -> _Values:
 def _matrices_at(
     models: Sequence[Model], logs: Float64, ratios: Float64, of_row: Int64
 ) -> Matrices:
-    """Of f64 [M, ...] variables of exchangeabilities and of frequencies."""
+    """The matrices for f64 [M, ...] variables of exchangeabilities and frequencies."""
     model, classes = models[0], free_classes(models[0])
-    own = np.stack([model.rates for model in models])
+    rates_given = np.stack([model.rates for model in models])
     if classes:
-        unique = unique_rates(model.rate_classes, own)[of_row]
+        unique = unique_rates(model.rate_classes, rates_given)[of_row]
         unique[:, classes] = exp(logs)
         rates = expand_rates(model.rate_classes, unique)
     else:
-        rates = own[of_row] if model.codon is None else model.codon.rates_at(logs)
+        rates = rates_given[of_row] if model.codon is None else model.codon.rates_at(logs)
     if ratios.size:
         return Matrices(rates, _shares(ratios))
     return Matrices(rates, np.stack([model.frequencies for model in models])[of_row])
@@ -464,13 +470,13 @@ def _proportion(logits: Float64) -> Float64:
 
 
 def _shares(ratios: Float64) -> Float64:
-    """f64 [M, n + 1]: of sum 1, from logs f64 [M, n] of their ratios to the last one."""
+    """f64 [M, n + 1]: proportions from logs f64 [M, n] of ratios to the last one."""
     relative = exp(np.column_stack([ratios, np.zeros(len(ratios))]))
     shares: Float64 = relative / relative.sum(axis=1, keepdims=True)
     return shares
 
 
-# What lnL gains with the exchangeabilities that the classes of a mixture share.
+# Derivatives of lnL in the exchangeabilities that the classes of a mixture share.
 
 
 def exchangeability_slopes(

@@ -41,34 +41,34 @@ SCALER_MIN, SCALER_MAX = 0.01, 100.0
 
 
 class Linkage(StrEnum):
-    """How the branch lengths of the parts hang together (``--brlen``)."""
+    """Relation of the branch lengths of parts (``--brlen``)."""
 
     LINKED = "linked"
-    """All have the same."""
+    """All parts have the same lengths."""
     SCALED = "scaled"
-    """All have the same, times a scaler of each part; their mean over sites is 1."""
+    """Parts have the same lengths, times a scaler of each part; scalers have mean 1 over sites."""
     UNLINKED = "unlinked"
-    """Each has its own."""
+    """Each part has lengths of its own."""
 
 
 class PartitionModel(Value, eq=False):
     """A model for each part. P parts."""
 
     models: tuple[Model, ...]
-    """One a part."""
+    """Models of the parts."""
     names: tuple[str, ...] = (NO_NAME,)
-    """Of the parts."""
+    """Names of the parts."""
     linkage: Linkage = Linkage.LINKED
     scalers: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
-    """f64 [P]: how much faster each part is; 1 unless scaled."""
+    """f64 [P]: relative rate of each part; 1 unless scaled."""
     shares: Float64 = dataclasses.field(default_factory=lambda: np.ones(1))
-    """f64 [P]: of the sites."""
+    """f64 [P]: proportion of the sites in each part."""
     least_categories: int = 1
-    """As many as all are computed with at least, some of weight 0."""
+    """Least number of categories that parts are computed with, some of weight 0."""
 
     @property
     def n_parts(self) -> int:
-        """P."""
+        """Number of parts, P."""
         return len(self.models)
 
     @property
@@ -85,14 +85,14 @@ class PartitionModel(Value, eq=False):
         """K of each part: parts of one state count are computed with as many categories."""
         most: dict[int, int] = {}
         for arrays, systems in zip(self._own, self.systems, strict=True):
-            own = systems * (arrays.n_categories // arrays.n_systems)
+            needed = systems * (arrays.n_categories // arrays.n_systems)
             least = -(-self.least_categories // systems) * systems
-            most[arrays.n_states] = max(own, most.get(arrays.n_states, least))
+            most[arrays.n_states] = max(needed, most.get(arrays.n_states, least))
         return tuple(most[model.n_states] for model in self.models)
 
     @cached_property
     def systems(self) -> tuple[int, ...]:
-        """Eigen systems of each part, of which mixtures have several, likewise."""
+        """Number of eigen systems that each part is computed with; mixtures have several."""
         most: dict[int, int] = {}
         for arrays in self._own:
             most[arrays.n_states] = max(arrays.n_systems, most.get(arrays.n_states, 1))
@@ -100,11 +100,11 @@ class PartitionModel(Value, eq=False):
 
     @property
     def has_site_rates(self) -> bool:
-        """Whether sites have a rate each (+PSR), as those of all parts or of none have."""
+        """True where sites have a rate each (+PSR), in all parts."""
         return bool(self.site_rates)
 
     def check_site_rates(self) -> None:
-        """Make sure that rates of sites, if there are any, can be found.
+        """Check that rates of sites, if there are any, can be found.
 
         Raises: ModelError where only some parts have them, or lengths are not shared by all.
         """
@@ -123,7 +123,7 @@ class PartitionModel(Value, eq=False):
 
     @property
     def under_gamma(self) -> PartitionModel:
-        """With gamma rates in place of the rates of sites: what trees are scored under."""
+        """A copy with gamma rates in place of site rates: trees are scored under it."""
         form = Gamma(DEFAULT_CATEGORIES, START_ALPHA)
         return self.with_parts(
             [dataclasses.replace(model, heterogeneity=form) for model in self.models]
@@ -131,7 +131,7 @@ class PartitionModel(Value, eq=False):
 
     @property
     def site_rates(self) -> list[SiteRates]:
-        """Of all parts; empty where sites have none."""
+        """The rates of sites of all parts; empty without +PSR."""
         forms = (model.heterogeneity for model in self.models)
         return [form for form in forms if isinstance(form, SiteRates)]
 
@@ -141,7 +141,7 @@ class PartitionModel(Value, eq=False):
         return tuple(zip(self.systems, self.categories, strict=True))
 
     def arrays(self) -> tuple[ModelArrays, ...]:
-        """What the likelihood is computed from, one a part: rates times the part's scaler.
+        """Arrays for the likelihood, for each part: rates times the part's scaler.
 
         Raises: ModelError as :meth:`Model.arrays`.
         """
@@ -154,11 +154,11 @@ class PartitionModel(Value, eq=False):
 
     @cached_property
     def _own(self) -> list[ModelArrays]:
-        """Of every part's model by itself."""
+        """Arrays of every part's model without scalers."""
         return arrays_of_all(self.models)
 
     def with_parts(self, models: Sequence[Model], scalers: Float64 | None = None) -> PartitionModel:
-        """The same parts under other models, and with other scalers."""
+        """A copy with other models, and other scalers."""
         scalers = self.scalers if scalers is None else scalers
         return dataclasses.replace(self, models=tuple(models), scalers=scalers)
 
@@ -170,13 +170,13 @@ class PartitionModel(Value, eq=False):
         return mean
 
     def spread(self, lengths: Float64) -> Float64:
-        """A copy of f64 [E], for every part where they have their own: f64 [P, E]."""
+        """A copy of lengths f64 [E], or f64 [P, E] where parts have lengths of their own."""
         if self.linkage == Linkage.UNLINKED and self.n_parts > 1 and lengths.ndim == 1:
             return np.tile(lengths, (self.n_parts, 1))
         return lengths.copy()
 
     def normalised(self) -> tuple[PartitionModel, float]:
-        """With scalers of mean 1 over the sites, and the factor on branch lengths that makes up."""
+        """A copy with scalers of mean 1 over sites, and the factor on lengths that makes up."""
         mean = float((self.scalers * self.shares).sum())
         if self.linkage != Linkage.SCALED:
             return self, 1.0
@@ -184,27 +184,27 @@ class PartitionModel(Value, eq=False):
 
     @property
     def text(self) -> str:
-        """In one line: a lone model with its values, or how many there are."""
+        """One line: a lone model with its values, or the number of parts."""
         if self.n_parts == 1:
             return format_model(self.lone)
         return f"{self.n_parts} parts, {self.linkage} branch lengths"
 
 
 def alone(model: Model) -> PartitionModel:
-    """A model for all sites."""
+    """A partition model with one part."""
     return PartitionModel((model,))
 
 
 # The models of an alignment's parts, by the strings of its partition file.
 
 _NAME_END = re.compile(r"[+{\[,]")
-"""What ends the name in a model's string: ``MULTI6_MK+G4``."""
+"""Characters that end the name in a model's string: ``MULTI6_MK+G4``."""
 
 
 def in_our_words(scheme: Scheme) -> Scheme:
-    """The scheme with the models of a NEXUS file, which are IQ-TREE's, in our words.
+    """The scheme with IQ-TREE's models of a NEXUS file in our words.
 
-    Where none of several labels is a model, they are names, as in the definition of NEXUS.
+    Where none of several labels is a model, labels are names, as in the definition of NEXUS.
 
     Raises: InputError where IQ-TREE would not heed what a model says.
     """
@@ -228,12 +228,12 @@ def _from_iq_tree(scheme: Scheme, part: Part) -> Part:
 
 
 def _is_model(label: str) -> bool:
-    """Whether a label may be meant as a model: it is one, or has terms as models have."""
+    """True for a label that is a model, or has terms as models have."""
     return bool(_NAME_END.search(label)) or model_alphabet(from_iq_tree(label)) is not None
 
 
 def without_models(scheme: Scheme) -> Scheme:
-    """The scheme with parts whose models are open; of a model only its data type is heeded."""
+    """The scheme with open models; of a part's model only the data type stays."""
     parts = []
     for part in scheme.parts:
         kind = None if part.model is None else model_alphabet(part.model)
@@ -243,7 +243,7 @@ def without_models(scheme: Scheme) -> Scheme:
 
 
 def model_alphabet(model: str) -> Alphabet | None:
-    """The alphabet that a model's string is for, by its name; None where it is for none.
+    """The alphabet that a model's string is for, by its name; None for an unknown name.
 
     Raises: InputError where it is for characters of too many states.
     """
@@ -262,9 +262,9 @@ def model_alphabet(model: str) -> Alphabet | None:
 
 
 def model_names(data: Partitioned, default: str | None = None) -> tuple[str, ...]:
-    """Each part's model string: its own; else the default where it is for such data; else ours.
+    """Model strings of the parts: the part's, or the default where it suits the data, or ours.
 
-    Where its own are terms alone (``+ASC_LEWIS``), they stand behind that.
+    Terms alone (``+ASC_LEWIS``) are put behind the default or ours.
     """
     suits = None if default is None else model_alphabet(default)
     names = []
@@ -278,10 +278,9 @@ def model_names(data: Partitioned, default: str | None = None) -> tuple[str, ...
 
 
 def part_models(data: Partitioned, default: str | None = None) -> tuple[Model, ...]:
-    """Each part's model, frequencies counted in the part where the model asks for it.
+    """Models of the parts, with frequencies counted where the model asks for it.
 
-    Raises:
-        InputError: the partition file has a string that cannot be used.
+    Raises: InputError: the partition file has a string that cannot be used.
     """
     known: dict[tuple[str, Alphabet], Model] = {}
     models = []

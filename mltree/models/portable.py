@@ -9,14 +9,14 @@ time; and none depends on what stands beside it in a stack of matrices.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mltree.system.arrays import Float64
+from mltree.system.arrays import Bool, Float64, Index
 
-Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
+Pairs = tuple[Index, Index]
 
 NEGLIGIBLE = 2.0**-53
 """An element this small beside the largest of its matrix moves no eigenvalue by a rounding."""
@@ -29,23 +29,28 @@ _LN2_HIGH, _LN2_LOW = float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef
 """Their sum is ln 2 to 85 bits; whole multiples of the first, below 2^20, are exact."""
 
 _FARTHEST = 746.0
-"""e^x is 0 below minus that, in doubles, and overflows above it."""
+"""Largest exponent: e^x overflows above it, and is 0 below its negative, in doubles."""
 
 _FACTORIALS = [1.0 / math.factorial(n) for n in range(14)]
-"""Of Taylor's series to 2^-57 where |r| is at most ln 2 / 2."""
+"""Coefficients of Taylor's series, to 2^-57 where |r| is at most ln 2 / 2."""
 
 _ODD = [2.0 / n for n in range(3, 24, 2)]
-"""Of the series of 2 artanh to 2^-60 where m is within a root of 2 of 1."""
+"""Coefficients of the series of 2 artanh, to 2^-60 where m is within a root of 2 of 1."""
+
+
+def elementwise(function: Callable[[float], float], x: Float64) -> Float64:
+    """A function of Python's elementwise; for small arrays."""
+    return np.array(list(map(function, x.ravel().tolist()))).reshape(x.shape)
 
 
 def exp(x: Float64) -> Float64:
-    """e^x elementwise, of an array small enough for Python; the same again of its own logarithm."""
-    return np.array(list(map(math.exp, x.ravel().tolist()))).reshape(x.shape)
+    """e^x elementwise, by Python's math module; for small arrays."""
+    return elementwise(math.exp, x)
 
 
 def log(x: Float64) -> Float64:
-    """The natural logarithm elementwise, of an array small enough for Python."""
-    return np.array(list(map(math.log, x.ravel().tolist()))).reshape(x.shape)
+    """Natural logarithm elementwise, by Python's math module; for small arrays."""
+    return elementwise(math.log, x)
 
 
 def exp_of_many(x: Float64) -> Float64:
@@ -65,8 +70,8 @@ def exp_of_many(x: Float64) -> Float64:
 
 
 def expm1(x: Float64) -> Float64:
-    """e^x - 1 elementwise, of an array small enough for Python."""
-    return np.array(list(map(math.expm1, x.ravel().tolist()))).reshape(x.shape)
+    """e^x - 1 elementwise, by Python's math module; for small arrays."""
+    return elementwise(math.expm1, x)
 
 
 def log_of_many(x: Float64) -> Float64:
@@ -120,23 +125,23 @@ def eigensystem(a: Float64) -> tuple[Float64, Float64]:
 
 
 def _rotate(a: Float64, vectors: Float64, pairs: Pairs, negligible: Float64) -> bool:
-    """Rotate the planes of disjoint pairs so that a[p, q] = 0; False where all of them were."""
+    """Rotate planes of disjoint pairs so that a[p, q] = 0; False where nothing was to do."""
     p, q = pairs
     off = a[p, q]
-    wanted = np.abs(off) > negligible
-    if not wanted.any():
+    is_turned = np.abs(off) > negligible
+    if not is_turned.any():
         return False
     # tan of the smaller of the two angles: t^2 + 2 t cot(2 phi) = 1
-    cot = (a[q, q] - a[p, p]) / np.where(wanted, 2.0 * off, 1.0)
+    cot = (a[q, q] - a[p, p]) / np.where(is_turned, 2.0 * off, 1.0)
     tan = np.copysign(1.0, cot) / (np.abs(cot) + np.sqrt(cot * cot + 1.0))
-    tan = np.where(wanted, tan, 0.0)
+    tan = np.where(is_turned, tan, 0.0)
     cos = 1.0 / np.sqrt(tan * tan + 1.0)
     sin = tan * cos
     for matrix in (a.swapaxes(0, 1), a, vectors.swapaxes(0, 1)):
         one, other = matrix[p], matrix[q]
         matrix[p] = cos[:, None] * one - sin[:, None] * other
         matrix[q] = sin[:, None] * one + cos[:, None] * other
-    a[p, q] = a[q, p] = np.where(wanted, 0.0, off)
+    a[p, q] = a[q, p] = np.where(is_turned, 0.0, off)
     return True
 
 
@@ -158,21 +163,21 @@ def _rounds(states: int) -> list[Pairs]:
     return rounds
 
 
-def is_definite(a: Float64) -> NDArray[np.bool_]:
-    """Bool [...]: whether symmetric f64 [..., n, n] are positive definite, roundings aside.
+def is_definite(a: Float64) -> Bool:
+    """True where symmetric f64 [..., n, n] are positive definite, roundings aside, bool [...].
 
     All pivots are then above what is negligible beside the largest element.
     """
     rest = a.copy()
     least = NEGLIGIBLE * np.abs(a).max(axis=(-2, -1), initial=0.0)
-    found = np.ones(a.shape[:-2], dtype=bool)
+    is_positive = np.ones(a.shape[:-2], dtype=bool)
     for k in range(a.shape[-1]):
         pivot = rest[..., k, k]
-        found &= pivot > least
-        rest[~found] = 0.0
-        column = rest[..., k + 1 :, k] / np.where(found, pivot, 1.0)[..., None]
+        is_positive &= pivot > least
+        rest[~is_positive] = 0.0
+        column = rest[..., k + 1 :, k] / np.where(is_positive, pivot, 1.0)[..., None]
         rest[..., k + 1 :, k + 1 :] -= column[..., :, None] * rest[..., k, None, k + 1 :]
-    return found
+    return is_positive
 
 
 def solve(a: Float64, b: Float64) -> Float64:

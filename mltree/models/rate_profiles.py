@@ -1,4 +1,4 @@
-"""How the lnL of patterns depends on their rate: one table for all rates among sites.
+"""Rate profiles: lnL of every pattern as a function of its rate, to fit all rates among sites.
 
 Tree and matrix given, a pattern's likelihood under any rates r and weights w among sites is
 
@@ -28,14 +28,13 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.models.portable import exp_of_many, log, log_of_many
 from mltree.models.rates import GRID, Categories
-from mltree.system.arrays import Float64
-from mltree.system.process import in_blocks
+from mltree.system.arrays import Float64, Index
+from mltree.system.process import map_blocks
 
-# The lnL of patterns as curves over the rate that they have, from a table of both.
+# Curves of the patterns' lnL over their rate, from a table.
 #
 # Between the rates of the table ln f_i is a cubic spline in ln r with natural ends (de Boor, A
 # Practical Guide to Splines, 2001, chapter IV); above the last it is a straight line, below the
@@ -55,32 +54,32 @@ class Along(NamedTuple):
     """Curves of n patterns under K rates; f64[K, n] each."""
 
     logs: Float64
-    """Of f."""
+    """ln f."""
     slopes: Float64
-    """Their derivatives in ln r."""
+    """First derivatives of ln f in ln r."""
     bends: Float64
-    """Their second ones."""
+    """Second derivatives of ln f in ln r."""
 
 
-class Spots(NamedTuple):
-    """Where K rates lie among those of the table, and the shares that its rows have there."""
+class SplineWeights(NamedTuple):
+    """Places of K rates among the rates of a table, and the weights of the table's rows there."""
 
-    low: NDArray[np.intp]
+    low: Index
     """int[K]: the row before each."""
     value: Float64
-    """f64[4, K, 1]: of the two rows of lnL about it and of their bends, in its lnL."""
+    """f64[4, K, 1]: weights of two rows of lnL and of their bends in the lnL."""
     slope: Float64
-    """f64[3, K, 1]: of the first two's difference, and of their bends, in its slope."""
+    """f64[3, K, 1]: weights of the difference of the two rows, and of their bends, in the slope."""
     bend: Float64
-    """f64[2, K, 1]: of their bends, in its own."""
+    """f64[2, K, 1]: weights of the bends of the two rows in the bend."""
     beyond: Float64
-    """f64[K, 1]: how far each lies behind the last row, in ln r."""
+    """f64[K, 1]: distance behind the last row, in ln r."""
     below: list[tuple[int, float]]
-    """Which lie before the first row, and how far, in ln r: -inf for rate 0."""
+    """Indices of rates before the first row, and their distances in ln r: -inf for rate 0."""
 
 
 class Splines:
-    """Through the lnL of L patterns under J rates."""
+    """Splines through the lnL of L patterns under J rates."""
 
     def __init__(self, rates: Float64, lnls: Float64) -> None:
         """Rates f64[J], ascending, the first of them for rate 0; ``lnls``: f64[J, L], natural log.
@@ -90,13 +89,13 @@ class Splines:
         self._places = log(rates[1:])
         self._still, self._values = lnls[0], lnls[1:]
         self.peaks: Float64 = lnls.max(axis=0)
-        """f64[L]: what all else is relative to."""
+        """f64[L]: the highest lnL of each pattern, to which all curves are relative."""
         self._bends = np.zeros_like(self._values)
         self._at_zero, self._powers = np.empty_like(self.peaks), np.empty_like(self.peaks)
-        in_blocks(self._prepare, self.peaks.size, BLOCK)
+        map_blocks(self._prepare, self.peaks.size, BLOCK)
 
-    def spots(self, rates: Float64) -> Spots:
-        """Of f64[K] rates."""
+    def row_weights(self, rates: Float64) -> SplineWeights:
+        """The places of f64[K] rates."""
         places = self._places
         at = np.array([math.log(rate) if rate > 0 else -np.inf for rate in rates.tolist()])
         below = [(k, float(at[k] - places[0])) for k in np.flatnonzero(at < places[0]).tolist()]
@@ -107,7 +106,7 @@ class Splines:
         up = np.minimum((inside - places[low][:, None]) / step, 1.0)
         down, sixth = 1.0 - up, step / 6.0
         within = beyond == 0.0
-        return Spots(
+        return SplineWeights(
             low,
             np.stack(
                 [down, up, sixth * step * (down**3 - down), sixth * step * (up**3 - up)],
@@ -120,32 +119,32 @@ class Splines:
             below,
         )
 
-    def along(self, spots: Spots, block: slice) -> Along:
+    def along(self, row_weights: SplineWeights, block: slice) -> Along:
         """The curves of a block of patterns."""
-        low, high = spots.low, spots.low + 1
+        low, high = row_weights.low, row_weights.low + 1
         first, second = self._values[low, block], self._values[high, block]
         bends = self._bends[low, block], self._bends[high, block]
-        logs = _mixed(spots.value, [first, second, *bends])
+        logs = _mixed(row_weights.value, [first, second, *bends])
         logs -= self.peaks[block]
         second -= first
-        slopes = _mixed(spots.slope, [second, *bends])
-        if spots.beyond.any():
-            logs += spots.beyond * slopes
-        found = Along(logs, slopes, _mixed(spots.bend, bends))
-        for k, away in spots.below:
+        slopes = _mixed(row_weights.slope, [second, *bends])
+        if row_weights.beyond.any():
+            logs += row_weights.beyond * slopes
+        curves = Along(logs, slopes, _mixed(row_weights.bend, bends))
+        for k, away in row_weights.below:
             rows = self._at_rest(block) if away == -np.inf else self._below(away, block)
-            for every, row in zip(found, rows, strict=True):
+            for every, row in zip(curves, rows, strict=True):
                 every[k] = row
-        return found
+        return curves
 
     def _at_rest(self, block: slice) -> tuple[Float64, Float64, Float64]:
-        """Under rate 0."""
+        """The curves under rate 0."""
         still = self._still[block] - self.peaks[block]
         none = np.zeros_like(still)
         return still, none, none
 
     def _below(self, beyond: float, block: slice) -> tuple[Float64, Float64, Float64]:
-        """f64[n] each, under a rate whose log lies so far beyond the first one's."""
+        """f64[n] each: the curves under a rate whose log lies ``beyond`` the first one's."""
         at_zero, powers = self._at_zero[block], self._powers[block]
         moving = (1.0 - at_zero) * exp_of_many(powers * beyond)
         whole = at_zero + moving
@@ -155,7 +154,7 @@ class Splines:
         return first + log_of_many(whole), slope, powers * slope * (1.0 - share)
 
     def _prepare(self, block: slice) -> None:
-        """Find the splines of a block, and what is below them."""
+        """Compute the splines of a block, and the curves below their first rate."""
         values, bends = self._values[:, block], self._bends[:, block]
         _bend(self._places, values, bends)
         step = self._places[1] - self._places[0]
@@ -188,8 +187,8 @@ def _bend(places: Float64, values: Float64, bends: Float64) -> None:
         pivot = 2.0 * (steps[row - 1] + steps[row]) - steps[row - 1] * shares[row - 1]
         shares[row] = steps[row] / pivot
         before, rise = rise, (values[row + 1] - values[row]) / steps[row]
-        wanted = 6.0 * (rise - before)
-        bends[row] = (wanted - steps[row - 1] * bends[row - 1]) / pivot
+        difference = 6.0 * (rise - before)
+        bends[row] = (difference - steps[row - 1] * bends[row - 1]) / pivot
     for row in reversed(range(1, len(steps))):
         bends[row] -= shares[row] * bends[row + 1]
 
@@ -198,56 +197,56 @@ STANDSTILL = 2.0**-40
 """The rate of the row for rate 0, under which some likelihoods are 0 and have no log."""
 
 PROFILED: Float64 = np.append(STANDSTILL, GRID)
-"""f64[J]: the rates that curves are asked for at first."""
+"""f64[J]: the rates of the first table."""
 
 LOWEST = -700.0
-"""Of a log: e^x is a normal number."""
+"""Lowest log of a likelihood: e^x is a normal number."""
 
 LEAST = 2.0**-20
-"""Of these rates: under lower ones likelihoods are straight lines to those under 0."""
+"""Lowest rate of a table: below it likelihoods are straight lines to those under rate 0."""
 
 NEAREST = 0.02
-"""Between the logs of two rates that curves are asked for at: nearer ones tell nothing new."""
+"""Least distance between the logs of two rates of a table: nearer ones tell nothing new."""
 
 
 SKETCHED, LEAST_SITES = 16.0, 2.0**13
-"""One site for so many patterns is sketched, but no fewer of them than these."""
+"""Patterns for each site of a sketch, and least number of sites in a sketch."""
 
 FEW = 2.0
-"""Patterns for each of those sites below which a sketch saves little."""
+"""Patterns for each site of a sketch below which the sketch saves little."""
 
 
-class LeftOut(Protocol):
-    """What sites that were left out add to lnL, U patterns of likelihoods p."""
+class UnseenSites(Protocol):
+    """Contribution of unseen (left out) sites to lnL, for U patterns with likelihoods p."""
 
     def expected(self, seen: Float64, logs: Float64) -> Float64:
-        """f64[n, U]: how many sites of each, where f64[n] were seen, by f64[n, U] ln p."""
+        """f64[n, U]: expected number of sites of each pattern, for f64[n] seen, by ln p."""
 
     def corrects(self, seen: Float64, logs: Float64) -> Float64:
-        """f64[n]: what is added to the lnL of those seen."""
+        """f64[n]: term that is added to the lnL of the seen sites."""
 
     def bends(self, seen: float) -> tuple[float, float]:
-        """How much of Σ n_u (ln p_u)'² and (Σ n_u (ln p_u)')² is in the second derivative of that.
+        """Weights of Σ n_u (ln p_u)'² and (Σ n_u (ln p_u)')² in the second derivative of that term.
 
-        Beside Σ n_u (ln p_u)''.
+        The weight of Σ n_u (ln p_u)'' is 1.
         """
 
 
 class Curves(NamedTuple):
-    """The patterns of a part under one rate for all of them, and another, and another."""
+    """lnL of the patterns of a part, each row under one rate for all of them."""
 
     rates: Float64
     """f64[J]: ascending, the first of them for rate 0."""
     lnls: Float64
     """f64[J, L]: natural log."""
     counts: Float64
-    """f64[L]: sites that show each."""
+    """f64[L]: number of sites that show each pattern."""
     unseen: slice = slice(0)
-    """Patterns of sites that were left out."""
-    left_out: LeftOut | None = None
+    """Patterns of unseen sites."""
+    left_out: UnseenSites | None = None
 
     def with_rates(self, rates: Float64, lnls: Float64) -> Curves:
-        """With lnL f64[n, L] under f64[n] more rates, above 0."""
+        """A copy with rows of lnL f64[n, L] under f64[n] more rates, above 0."""
         every = np.append(self.rates, rates)
         order = np.argsort(every, kind="stable")
         return self._replace(rates=every[order], lnls=np.concatenate([self.lnls, lnls])[order])
@@ -258,24 +257,24 @@ class Expansion(NamedTuple):
 
     lnl: float
     gradient: Float64
-    """f64[2K]"""
+    """f64[2K]: first derivatives."""
     hessian: Float64
-    """f64[2K, 2K]"""
+    """f64[2K, 2K]: second derivatives."""
 
 
 def lacking(known: Float64, rates: Float64) -> Float64:
-    """f64[n]: which of some rates, from ``LEAST`` on, are far from those known; ascending."""
-    places, found = log(known[1:]).tolist(), []
+    """f64[n]: rates, from ``LEAST`` on, that are far from the known rates; ascending."""
+    places, missing = log(known[1:]).tolist(), []
     rates = np.maximum(rates, LEAST)
     for rate, place in sorted(zip(rates.tolist(), log(rates).tolist(), strict=True)):
         if min(abs(place - other) for other in places) >= NEAREST:
             places.append(place)
-            found.append(rate)
-    return np.array(found)
+            missing.append(rate)
+    return np.array(missing)
 
 
 class RateProfiles:
-    """The curves of the patterns of a part."""
+    """lnL of a part as a function of rates and weights of categories."""
 
     def __init__(self, curves: Curves, blur: float = 0.0) -> None:
         """``blur``: lnL by which the top of a sketch lies below that of all sites, a variable."""
@@ -292,10 +291,10 @@ class RateProfiles:
 
     @cached_property
     def sketch(self) -> RateProfiles | None:
-        """Those of a few of the sites, each of which counts for many; None where patterns are few.
+        """A profile of some of the sites, each weighted to stand for many; None for few patterns.
 
-        They are as far apart among sites that lie in the order of their patterns. Where n variables
-        are best for one site of m, twice what they lack under all is chi-squared, times m: n m / 2
+        The sites are spread evenly over the sites in the order of patterns. Where n variables are
+        best for one site of m, twice the lnL lost under all sites is chi-squared, times m: n m / 2
         is expected.
         """
         sites = max(self._counts.size / SKETCHED, LEAST_SITES)
@@ -306,26 +305,26 @@ class RateProfiles:
         return RateProfiles(self._curves._replace(counts=taken * each), each / 2.0)
 
     def lnl(self, categories: Categories) -> float:
-        """Natural log, under f64[K] rates and weights."""
-        spots = self._seen.spots(categories.rates)
+        """Natural log of the likelihood under f64[K] rates and weights."""
+        row_weights = self._seen.row_weights(categories.rates)
 
         def of_block(block: slice) -> float:
-            mixed = _Mixed.of(self._seen.along(spots, block), categories.weights)
+            mixed = _Mixed.of(self._seen.along(row_weights, block), categories.weights)
             return mixed.lnl(self._counts[block])
 
-        lnl = self._base + sum(in_blocks(of_block, self._counts.size, BLOCK))
+        lnl = self._base + sum(map_blocks(of_block, self._counts.size, BLOCK))
         return lnl if self._left_out is None else lnl + self._expected(categories)[0]
 
     def expansion(self, categories: Categories) -> Expansion:
-        """Around f64[K] rates and weights, of which none is 0 but the rate of a last category."""
-        spots = self._seen.spots(categories.rates)
+        """Expand lnL at f64[K] rates and weights, none 0 but the rate of a last category."""
+        row_weights = self._seen.row_weights(categories.rates)
 
         def of_block(block: slice) -> _Sums:
-            mixed = _Mixed.of(self._seen.along(spots, block), categories.weights)
+            mixed = _Mixed.of(self._seen.along(row_weights, block), categories.weights)
             return mixed.sums(self._counts[block])
 
-        blocks = in_blocks(of_block, self._counts.size, BLOCK)
-        sums = _Sums(*(sum(own[1:], own[0]) for own in zip(*blocks, strict=True)))
+        blocks = map_blocks(of_block, self._counts.size, BLOCK)
+        sums = _Sums(*(sum(terms[1:], terms[0]) for terms in zip(*blocks, strict=True)))
         lnl = self._base + sums.lnl
         if self._left_out is None:
             return Expansion(lnl, *sums.derivatives())
@@ -338,9 +337,9 @@ class RateProfiles:
         return Expansion(lnl + added, gradient, hessian)
 
     def _expected(self, categories: Categories) -> tuple[float, Float64, _Mixed]:
-        """What sites that were left out add to lnL, how many f64[U] of each pattern, and those."""
-        spots, peaks = self._unseen.spots(categories.rates), self._unseen.peaks
-        mixed = _Mixed.of(self._unseen.along(spots, slice(peaks.size)), categories.weights)
+        """Added lnL of unseen sites, expected numbers f64[U] of each pattern, and their curves."""
+        row_weights, peaks = self._unseen.row_weights(categories.rates), self._unseen.peaks
+        mixed = _Mixed.of(self._unseen.along(row_weights, slice(peaks.size)), categories.weights)
         seen, logs = np.array([self._all]), (log_of_many(mixed.whole) + peaks)[None]
         assert self._left_out is not None
         (numbers,) = self._left_out.expected(seen, logs)
@@ -365,28 +364,28 @@ class _Mixed(NamedTuple):
         return cls(along, shares, shares.sum(axis=0))
 
     def lnl(self, counts: Float64) -> float:
-        """Of f64[n] sites that show each."""
+        """The lnL of f64[n] sites that show each pattern."""
         return float((counts * log_of_many(self.whole)).sum())
 
     def sums(self, counts: Float64) -> _Sums:
-        """Of f64[n] sites that show each."""
+        """Sums over f64[n] sites that show each pattern."""
         (_, slopes, bends), k = self.along, len(self.shares)
         sides = np.empty((2 * k, counts.size))
         q = np.divide(self.shares, self.whole, out=sides[:k])
         np.multiply(q, slopes, out=sides[k:])
         counted = sides * counts
-        own = slopes * slopes
-        own += bends
-        own *= counted[:k]
+        second = slopes * slopes
+        second += bends
+        second *= counted[:k]
         products, room = np.empty((2 * k, 2 * k)), np.empty_like(sides)
         for row, side in enumerate(sides):
             np.multiply(counted[row:], side, out=room[row:])
             products[row, row:] = room[row:].sum(axis=1)
-        return _Sums(self.lnl(counts), counted.sum(axis=1), own.sum(axis=1), products)
+        return _Sums(self.lnl(counts), counted.sum(axis=1), second.sum(axis=1), products)
 
 
 class _Sums(NamedTuple):
-    """Sums over sites."""
+    """Sums over sites for lnL and its derivatives."""
 
     lnl: float
     gradient: Float64
@@ -398,10 +397,10 @@ class _Sums(NamedTuple):
 
     def derivatives(self) -> tuple[Float64, Float64]:
         """Gradient f64[2K] and Hessian f64[2K, 2K] (see the module's first lines)."""
-        k, own = len(self.bends), np.arange(len(self.bends))
+        k, diagonal = len(self.bends), np.arange(len(self.bends))
         hessian = -np.triu(self.products) - np.triu(self.products, 1).T
-        hessian[own, own] += self.gradient[:k]
-        hessian[own, own + k] += self.gradient[k:]
-        hessian[own + k, own] += self.gradient[k:]
-        hessian[own + k, own + k] += self.bends
+        hessian[diagonal, diagonal] += self.gradient[:k]
+        hessian[diagonal, diagonal + k] += self.gradient[k:]
+        hessian[diagonal + k, diagonal] += self.gradient[k:]
+        hessian[diagonal + k, diagonal + k] += self.bends
         return self.gradient, hessian

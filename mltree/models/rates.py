@@ -1,8 +1,7 @@
-"""Rate heterogeneity among sites: what its forms have in common, none at all, invariable sites.
+"""Rate heterogeneity among sites: gamma (+G), free (+R), site (+PSR) and invariable rates (+I).
 
-A form is a value: categories of sites, each with a relative rate and a weight, whose mean rate is
-1, and the parameters behind them. A class in a file of its own adds one (`gamma`, `free_rates`);
-the grammar gives it a term. Invariable sites (+I) go with every form.
+A form is a value: categories of sites, each with a relative rate and a weight, mean rate 1, and the
+parameters behind them. Invariable sites go with every form.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from mltree.models.portable import exp, log
-from mltree.system.arrays import Float64
+from mltree.models.portable import elementwise, exp, expm1, log
+from mltree.system.arrays import Float64, Int64
 from mltree.system.errors import ModelError
 from mltree.system.values import Value
 
@@ -26,24 +25,24 @@ class Variable(NamedTuple):
     """A free parameter as the optimiser moves it, on a scale where steps are relative."""
 
     name: str
-    """What a reader calls the parameter: ``alpha``."""
+    """Name of the parameter for readers: ``alpha``."""
     low: float
     high: float
     value: float
-    """Where it is now, perhaps out of its bounds."""
+    """The present value, which may be out of bounds."""
 
 
 class Categories(NamedTuple):
     """Categories of sites; there may be many models along the first axes."""
 
-    rates: NDArray[np.float64]
+    rates: Float64
     """f64 [..., K]: relative rates, of mean 1."""
-    weights: NDArray[np.float64]
+    weights: Float64
     """f64 [..., K]: proportions of sites, of sum 1."""
 
 
 class Heterogeneity(Protocol):
-    """How rates differ among the sites that vary: K categories, n free parameters."""
+    """Rate heterogeneity of the sites that vary: K categories, n free parameters."""
 
     @property
     def categories(self) -> Categories:
@@ -51,16 +50,16 @@ class Heterogeneity(Protocol):
 
     @property
     def kind(self) -> Hashable:
-        """Equal for forms that have the same categories at the same points."""
+        """Key that is equal for forms with the same categories at the same points."""
 
     def variables(self) -> list[Variable]:
-        """The n free parameters: none where the user gave the values."""
+        """The n free parameters; empty where the user gave the values."""
 
-    def at(self, points: NDArray[np.float64]) -> Categories:
+    def at(self, points: Float64) -> Categories:
         """The categories [M, K] with the variables at the rows of f64 [M, n]."""
 
-    def with_vector(self, x: NDArray[np.float64]) -> Heterogeneity:
-        """The same form with the variables at f64 [n]."""
+    def with_vector(self, x: Float64) -> Heterogeneity:
+        """A copy with the variables at f64 [n]."""
 
 
 class OneRate(Value):
@@ -68,24 +67,24 @@ class OneRate(Value):
 
     @property
     def categories(self) -> Categories:
-        """One."""
+        """The one category."""
         return Categories(np.ones(1), np.ones(1))
 
     @property
     def kind(self) -> Hashable:
-        """One."""
+        """The class."""
         return OneRate
 
     def variables(self) -> list[Variable]:
-        """None."""
+        """An empty list."""
         return []
 
-    def at(self, points: NDArray[np.float64]) -> Categories:
-        """One for each of the M."""
+    def at(self, points: Float64) -> Categories:
+        """The one category, M times."""
         return Categories(np.ones((len(points), 1)), np.ones((len(points), 1)))
 
-    def with_vector(self, x: NDArray[np.float64]) -> OneRate:
-        """Itself, whatever the f64 [0]."""
+    def with_vector(self, x: Float64) -> OneRate:
+        """The same object; the vector f64 [0] is empty."""
         del x
         return self
 
@@ -93,20 +92,20 @@ class OneRate(Value):
 ONE_RATE = OneRate()
 
 
-def categories_at(
-    forms: Sequence[Heterogeneity], points: Sequence[NDArray[np.float64]]
-) -> list[Categories]:
-    """What ``at`` says of every form at its points f64 [M, n], but all of a kind at once."""
+def categories_at(forms: Sequence[Heterogeneity], points: Sequence[Float64]) -> list[Categories]:
+    """Categories of every form at its points f64 [M, n], computed at once for forms of a kind."""
     kinds: dict[Hashable, list[int]] = {}
     for number, form in enumerate(forms):
         kinds.setdefault(form.kind, []).append(number)
-    found: dict[int, Categories] = {}
+    categories: dict[int, Categories] = {}
     for alike in kinds.values():
         together = forms[alike[0]].at(np.concatenate([points[number] for number in alike]))
         ends = np.cumsum([len(points[number]) for number in alike])[:-1]
         split = zip(*(np.split(each, ends) for each in together), strict=True)
-        found |= {number: Categories(*own) for number, own in zip(alike, split, strict=True)}
-    return [found[number] for number in range(len(forms))]
+        categories |= {
+            number: Categories(*arrays) for number, arrays in zip(alike, split, strict=True)
+        }
+    return [categories[number] for number in range(len(forms))]
 
 
 def with_invariable(categories: Categories, p_invariant: ArrayLike | None) -> Categories:
@@ -147,25 +146,25 @@ def with_invariable(categories: Categories, p_invariant: ArrayLike | None) -> Ca
 # SciPy has the same, but takes longer to import than a small alignment to evaluate.
 
 LARGEST_SHAPE = 1e6
-"""Up to which there are quantiles: S takes some 8 sqrt(a) terms."""
+"""Largest shape with quantiles: S takes some 8 sqrt(a) terms."""
 
 NEGLIGIBLE = 2.0**-54
 """A term this small beside the sum of those before it changes no bit."""
 
 CLOSE = 1e-6
-"""A step in log x whose cube, the size of Halley's next one, is less than a rounding."""
+"""Step in log x whose cube, the size of Halley's next step, is less than a rounding."""
 
 LEAST_DIVISOR = 0.5
-"""Of Newton's step in Halley's, which far from the quantile would go anywhere."""
+"""Lower bound of the divisor of Newton's step in Halley's, which diverges far from the quantile."""
 
 TERMS = 32
-"""That are taken at once: as many as the shapes of most data need."""
+"""Terms that are added at once: as many as the shapes of most data need."""
 
 STIRLING_FROM = 10.0
 """Shape from which Stirling's series is exact to a rounding."""
 
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
-"""Of 1/a, 1/a³, ... in log Γ(a) (Abramowitz and Stegun 6.1.41)."""
+"""Coefficients of 1/a, 1/a³, ... in log Γ(a) (Abramowitz and Stegun 6.1.41)."""
 
 
 def quantiles(shape: Float64, p: Float64) -> tuple[Float64, Float64]:
@@ -175,7 +174,7 @@ def quantiles(shape: Float64, p: Float64) -> tuple[Float64, Float64]:
     """
     size = np.broadcast_shapes(shape.shape, p.shape)
     a, p = (np.broadcast_to(x, size).ravel() for x in (shape, p))
-    log_p, excess = log(p), _each(_excess, a)
+    log_p, excess = log(p), elementwise(_excess, a)
     v = (log_p + excess) / a - 1.0
     left = np.arange(a.size)
     while left.size:
@@ -187,20 +186,20 @@ def quantiles(shape: Float64, p: Float64) -> tuple[Float64, Float64]:
     return ratio.reshape(size), (p * (series / (1.0 + series))).reshape(size)
 
 
-def _step(a: Float64, v: Float64, wanted: Float64) -> Float64:
-    """Halley's step in v = log(x/a) to where log P(a, x) + excess(a) is what is wanted.
+def _step(a: Float64, v: Float64, target: Float64) -> Float64:
+    """Halley's step in v = log(x/a) to log P(a, x) + excess(a) = ``target``.
 
     log P = a (v - (e^v - 1)) - excess(a) + log(1 + S), in which nothing large cancels, has the
     derivatives f' = a / (1 + S) and f'' = -f' (f' + a (e^v - 1)).
     """
     total = 1.0 + _series(a, a * exp(v))
-    rise = a * _each(math.expm1, v)
-    newton = (wanted - (a * v - rise) - log(total)) * total / a
+    rise = a * expm1(v)
+    newton = (target - (a * v - rise) - log(total)) * total / a
     return newton / np.maximum(1.0 - newton * (a / total + rise) / 2.0, LEAST_DIVISOR)
 
 
 def _series(a: Float64, x: Float64) -> Float64:
-    """f64 [n]: S(x); none depends on how many terms another needs."""
+    """f64 [n]: S(x); each is independent of the number of terms that others need."""
     divisors = a[:, None] + np.arange(1.0, TERMS + 1.0)
     total, last = np.zeros_like(x), np.ones_like(x)
     while (last > NEGLIGIBLE * total).any():
@@ -215,30 +214,24 @@ def _series(a: Float64, x: Float64) -> Float64:
 
 
 def _excess(a: float) -> float:
-    """What log Γ(a + 1) - a log a + a is: Stirling's formula, or what it is short of."""
+    """The excess log Γ(a + 1) - a log a + a, by Stirling's formula for large a."""
     if a < STIRLING_FROM:
         return math.lgamma(a + 1.0) - a * math.log(a) + a
     terms = (c / a ** (2 * n + 1) for n, c in enumerate(STIRLING))
     return 0.5 * math.log(2.0 * math.pi * a) + sum(terms)
 
 
-def _each(function: Callable[[float], float], x: Float64) -> Float64:
-    """A function of Python's elementwise, of an array small enough for that."""
-    return np.array(list(map(function, x.ravel().tolist()))).reshape(x.shape)
-
-
-# Discrete gamma categories (+G): one parameter, alpha.
-#
-# Yang (1994, J. Mol. Evol. 39:306-314): site rates follow a gamma distribution of mean 1 and shape
-# alpha, cut into K classes of equal probability, each represented by its mean or by its median.
+# Discrete gamma categories (+G), with one parameter, alpha. Yang (1994, J. Mol. Evol. 39:306-314):
+# site rates follow a gamma distribution of mean 1 and shape alpha, cut into K classes of equal
+# probability, each represented by its mean or by its median.
 
 GammaMode = Literal["mean", "median"]
 
 ALPHA_MIN = 0.02
 """Smallest shape, as in RAxML-NG: below it the lowest rates are zero in double precision."""
 ALPHA_MAX = 1000.0
-"""Largest shape that is searched, as in RAxML 8: the rates of 4 categories are then within 8 % of
-one. At RAxML-NG's 100 data whose sites do not differ end up to 0.2 lnL lower."""
+"""Largest shape in a search, as in RAxML 8: the rates of 4 categories are then within 8 % of one.
+At RAxML-NG's 100 data whose sites do not differ end up to 0.2 lnL lower."""
 
 
 class Gamma(Value):
@@ -247,57 +240,57 @@ class Gamma(Value):
     n_categories: int
     """K, at least 2."""
     alpha: float
-    """The shape: the smaller, the less alike are the rates."""
+    """Shape of the distribution; small shapes mean unequal rates."""
     mode: GammaMode = "mean"
-    """What stands for a category."""
+    """Representative of a category: mean or median."""
     fixed: bool = False
-    """Whether the user gave alpha, so that it is not estimated."""
+    """True where the user gave alpha."""
 
     @property
     def categories(self) -> Categories:
         """The K categories."""
-        (own,) = categories_of([self])
-        return own
+        (categories,) = categories_of([self])
+        return categories
 
     @property
     def kind(self) -> Hashable:
-        """Of as many categories, of one alpha where that is fixed."""
+        """Number of categories, mode, and alpha where it is fixed."""
         return Gamma, self.n_categories, self.mode, self.alpha if self.fixed else None
 
     def variables(self) -> list[Variable]:
-        """Log alpha."""
+        """Log alpha, unless fixed."""
         low, high = math.log(ALPHA_MIN), math.log(ALPHA_MAX)
         return [] if self.fixed else [Variable("alpha", low, high, math.log(self.alpha))]
 
-    def at(self, points: NDArray[np.float64]) -> Categories:
+    def at(self, points: Float64) -> Categories:
         """The categories [M, K] for every row of f64 [M, 1], or [M, 0] where alpha is fixed."""
         return self._of(np.full(len(points), self.alpha) if self.fixed else exp(points[:, 0]))
 
-    def with_vector(self, x: NDArray[np.float64]) -> Gamma:
-        """Another alpha."""
+    def with_vector(self, x: Float64) -> Gamma:
+        """A copy with another alpha."""
         return self if self.fixed else dataclasses.replace(self, alpha=math.exp(x[0]))
 
-    def _of(self, alpha: NDArray[np.float64]) -> Categories:
-        """Those of f64 [M]; most points of an optimiser differ in other variables than alpha."""
+    def _of(self, alpha: Float64) -> Categories:
+        """The categories for shapes f64 [M], computed once for equal shapes."""
         unlike, which = np.unique(alpha, return_inverse=True)
         rates = gamma_rates(unlike, self.n_categories, self.mode)[which]
         return Categories(rates, np.full_like(rates, 1.0 / self.n_categories))
 
 
 def categories_of(forms: Sequence[Heterogeneity]) -> list[Categories]:
-    """The categories of every form, those of gamma distributions of a kind at once."""
+    """Categories of every form, computed at once for gamma distributions of a kind."""
     kinds: dict[tuple[int, GammaMode], list[Gamma]] = {}
     for form in dict.fromkeys(form for form in forms if isinstance(form, Gamma)):
         kinds.setdefault((form.n_categories, form.mode), []).append(form)
-    found: dict[Gamma, Categories] = {}
+    of_gamma: dict[Gamma, Categories] = {}
     for (count, mode), alike in kinds.items():
         rates = gamma_rates([form.alpha for form in alike], count, mode)
         weights = np.full_like(rates, 1.0 / count)
-        found |= zip(alike, map(Categories, rates, weights), strict=True)
-    return [found[form] if isinstance(form, Gamma) else form.categories for form in forms]
+        of_gamma |= zip(alike, map(Categories, rates, weights), strict=True)
+    return [of_gamma[form] if isinstance(form, Gamma) else form.categories for form in forms]
 
 
-def gamma_rates(alpha: ArrayLike, categories: int, mode: GammaMode = "mean") -> NDArray[np.float64]:
+def gamma_rates(alpha: ArrayLike, categories: int, mode: GammaMode = "mean") -> Float64:
     """f64 [..., K]: relative rates of K equally probable gamma classes, ascending, of mean 1.
 
     One row for every shape in ``alpha``. With q(p) the p-quantile of Gamma(alpha, 1) and P the
@@ -320,27 +313,26 @@ def gamma_rates(alpha: ArrayLike, categories: int, mode: GammaMode = "mean") -> 
         return np.ones_like(shape)
     near = np.minimum(shape, LARGEST_SHAPE)
     rates = _class_means(near, categories) if mode == "mean" else _medians(near, categories)
-    scaled: NDArray[np.float64] = rates * (categories / rates.sum(axis=-1, keepdims=True))
+    scaled: Float64 = rates * (categories / rates.sum(axis=-1, keepdims=True))
     beyond = 1.0 + (scaled - 1.0) * np.sqrt(near / shape)
     return np.asarray(np.where(near < shape, beyond, scaled), np.float64)
 
 
-def _class_means(shape: NDArray[np.float64], categories: int) -> NDArray[np.float64]:
+def _class_means(shape: Float64, categories: int) -> Float64:
     _, below = quantiles(shape, np.arange(1, categories) / categories)
     return np.diff(below, axis=-1, prepend=0.0, append=1.0)
 
 
-def _medians(shape: NDArray[np.float64], categories: int) -> NDArray[np.float64]:
-    middles: NDArray[np.float64] = (np.arange(categories) + 0.5) / categories
+def _medians(shape: Float64, categories: int) -> Float64:
+    middles: Float64 = (np.arange(categories) + 0.5) / categories
     ratios, _ = quantiles(shape, middles)
     return ratios
 
 
-# Free rates (+R): categories whose rates and weights are all estimated.
-#
-# Yang (1995, Genetics 139:993-1005); Soubrier et al. (2012, Mol. Biol. Evol. 29:3345-3358), who
-# show that a few such categories fit better than a gamma distribution. K categories have 2K - 2
-# free parameters, since weights sum to 1 and the mean rate is 1.
+# Free rates (+R): categories whose rates and weights are all estimated. Yang (1995, Genetics
+# 139:993-1005); Soubrier et al. (2012, Mol. Biol. Evol. 29:3345-3358), who show that a few such
+# categories fit better than a gamma distribution. K categories have 2K - 2 free parameters, since
+# weights sum to 1 and the mean rate is 1.
 
 RATE_RATIO_MIN = 1e-6
 """Smallest rate relative to the last. IQ-TREE and RAxML-NG stop at rates of 1e-3; but a constant
@@ -362,15 +354,15 @@ class FreeRates(Value, eq=False):
     weights: Float64
     """f64 [K]: proportions of sites, sum 1."""
     fixed: bool = False
-    """Whether the user gave the values, so that they are not estimated."""
+    """True where the user gave the values."""
 
     @classmethod
     def of(
         cls, rates: Float64, weights: Float64, *, fixed: bool = False, in_order: bool = False
     ) -> FreeRates:
-        """The categories in proportion to some values, in ascending order of their rates.
+        """Categories in proportion to the values, in ascending order of their rates.
 
-        ``in_order``: they stay in the order in which they are given.
+        ``in_order``: keep the order of the values.
 
         Raises: ModelError where a value is negative, or all are zero that count.
         """
@@ -383,12 +375,12 @@ class FreeRates(Value, eq=False):
 
     @classmethod
     def from_gamma(cls, categories: int, alpha: float) -> FreeRates:
-        """As many of equal weights, with the rates of gamma categories: a start of an estimate."""
+        """Categories of equal weights with the rates of gamma categories, to start from."""
         return cls.of(gamma_rates(alpha, categories), np.ones(categories))
 
     @classmethod
     def with_few_fast(cls, categories: int, span: float) -> FreeRates:
-        """As many, whose rates rise by equal factors to ``span`` and whose weights fall as much."""
+        """Categories whose rates rise by equal factors to ``span`` while weights fall."""
         speeds = exp(np.linspace(0.0, math.log(span), categories))
         return cls.of(speeds, 1.0 / speeds)
 
@@ -404,7 +396,7 @@ class FreeRates(Value, eq=False):
 
     @property
     def kind(self) -> Hashable:
-        """Of as many categories, and these where they are fixed."""
+        """Number of categories, and the categories where they are fixed."""
         fixed = (self.rates.tobytes(), self.weights.tobytes()) if self.fixed else None
         return FreeRates, len(self.rates), fixed
 
@@ -430,7 +422,7 @@ class FreeRates(Value, eq=False):
         return _normalised(rates, np.concatenate([ratios[:, k - 1 :], ones], axis=1))
 
     def with_vector(self, x: Float64) -> FreeRates:
-        """Other rates and weights, in whatever order they come."""
+        """A copy with other rates and weights, in the order of the vector."""
         if self.fixed:
             return self
         rates, weights = self.at(x[None])
@@ -443,7 +435,7 @@ def _normalised(rates: Float64, weights: Float64) -> Categories:
 
 
 def _log_ratios(values: Float64) -> list[float]:
-    """Of all but the last to the last."""
+    """Logs of the ratios of all values but the last to the last."""
     return [math.log(max(v, _TINIEST) / max(values[-1], _TINIEST)) for v in values[:-1].tolist()]
 
 
@@ -482,23 +474,23 @@ _TERM = re.compile(r"PSR([0-9]{0,9})")
 
 
 class SiteRates(Value, eq=False):
-    """A few rates, and which of them every pattern of the part has."""
+    """A set of rates, and the rate of every pattern of a part."""
 
     most: int
-    """How many there may be."""
+    """Largest number of rates."""
     rates: Float64
-    """f64 [n]: ascending, of weighted mean 1 over the sites; 1 alone as long as none are known."""
-    category: NDArray[np.int64]
-    """i64 [L]: of each pattern; empty as long as the patterns are not known: the first one."""
+    """f64 [n]: ascending, weighted mean 1 over the sites; 1 alone while none are known."""
+    category: Int64
+    """i64 [L]: index of each pattern's rate; empty while patterns are not known, for the first."""
 
     @classmethod
     def unknown(cls, count: int) -> SiteRates:
-        """So many rates at most, before any data."""
+        """Rates before any data; ``count`` is their largest number."""
         return cls(count, np.ones(1), np.zeros(0, np.int64))
 
     @classmethod
     def read(cls, text: str) -> SiteRates:
-        """Those of a term: ``PSR``, ``PSR10``. Raises: ModelError where it cannot be read."""
+        """Rates of a term: ``PSR``, ``PSR10``. Raises: ModelError where it cannot be read."""
         match = _TERM.fullmatch(text.strip().upper())
         if match is None:
             raise ModelError(
@@ -517,16 +509,16 @@ class SiteRates(Value, eq=False):
 
     @property
     def categories(self) -> Categories:
-        """The rates; as no sum takes the weights, they are equal."""
+        """The rates, with equal weights, which no sum uses."""
         return Categories(self.rates, np.full_like(self.rates, 1.0 / self.rates.size))
 
     @property
     def kind(self) -> Hashable:
-        """Of these rates."""
+        """The rates."""
         return SiteRates, self.rates.tobytes()
 
     def variables(self) -> list[Variable]:
-        """None: the rates are found apart."""
+        """An empty list: the rates are fitted apart."""
         return []
 
     def at(self, points: Float64) -> Categories:
@@ -534,13 +526,13 @@ class SiteRates(Value, eq=False):
         return Categories(*(np.tile(each, (len(points), 1)) for each in self.categories))
 
     def with_vector(self, x: Float64) -> SiteRates:
-        """Itself, whatever the f64 [0]."""
+        """The same object; the vector f64 [0] is empty."""
         del x
         return self
 
 
 def check_beside(p_invariant: object, ascertainment: object, mixture: object) -> None:
-    """Make sure that a site has nothing beside a rate of its own. Raises: ModelError."""
+    """Check that a model with +PSR has no other heterogeneity. Raises: ModelError."""
     beside = {"+I": p_invariant, "+ASC": ascertainment, "mixtures": mixture}
     for what, there in beside.items():
         if there is not None:
@@ -548,25 +540,25 @@ def check_beside(p_invariant: object, ascertainment: object, mixture: object) ->
 
 
 def rates_for(patterns: int, most: int) -> int:
-    """How many rates the patterns of a part share, of so many at most."""
+    """Number of rates for a part of so many patterns, at most ``most``."""
     return min(most, max(LEAST_RATES, patterns // PATTERNS_A_RATE))
 
 
 class FittedRates(NamedTuple):
-    """Rates that suit the patterns of a part."""
+    """Rates fitted to the patterns of a part."""
 
     rates: Float64
     """f64 [n]: of mean 1 over the sites that tell their rate."""
-    category: NDArray[np.int64]
+    category: Int64
     """i64 [L]: of every pattern."""
     speed: float
-    """The mean that they had, by which branch lengths make up for it."""
+    """Mean rate before scaling, by which branch lengths are multiplied."""
     lnl: float
-    """Natural log, of the part."""
+    """lnL of the part."""
 
 
 def fitted_rates(lnls: Float64, weights: Float64, rates: Float64, count: int) -> FittedRates:
-    """The few (``count``, or all) of f64 [J] rates that suit patterns best, and each pattern's own.
+    """The ``count`` rates of f64 [J] that fit patterns best, and the rate of each pattern.
 
     lnls     f64 [J, L]: of every pattern under each rate
     weights  f64 [L]: how many sites show each pattern
@@ -584,7 +576,7 @@ def fitted_rates(lnls: Float64, weights: Float64, rates: Float64, count: int) ->
 
 
 def _kept(lnls: Float64, weights: Float64, count: int) -> list[int]:
-    """Which rows are kept: rising."""
+    """Indices of the rows that are kept, rising."""
     many = len(lnls)
     peak = lnls.argmax(axis=0)
     order = np.argsort(peak, kind="stable")
@@ -593,8 +585,8 @@ def _kept(lnls: Float64, weights: Float64, count: int) -> list[int]:
     between = np.full((many, many), -np.inf)
     for low in range(many):
         for high in range(low + 1, many):
-            own = slice(first[low], first[high])
-            between[low, high] = np.maximum(rows[low, own], rows[high, own]).sum()
+            patterns = slice(first[low], first[high])
+            between[low, high] = np.maximum(rows[low, patterns], rows[high, patterns]).sum()
     best = np.array([rows[b, : first[b]].sum() for b in range(many)])
     behind = []
     for _ in range(count - 1):

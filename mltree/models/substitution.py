@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltree.models.codon import POSITIONS, CodonRates, nucleotide_frequencies
 from mltree.models.eigen import ModelArrays, decompose, known_systems
@@ -48,52 +47,52 @@ PAIRED = ("LG4M", "LG4X")
 with free ones."""
 
 LEAST_WEIGHT = 1e-4
-"""Of a class whose weight is estimated, as in IQ-TREE."""
+"""Lower bound of an estimated class weight, as in IQ-TREE."""
 
 _FOLDER = Path(__file__).parent / "matrices"
 
 
 class Matrices(NamedTuple):
-    """What makes rate matrices; there may be many along the first axes."""
+    """Parameters of rate matrices; there may be many along the first axes."""
 
     exchangeabilities: Float64
-    """f64 [..., S(S-1)/2]"""
+    """f64 [..., S(S-1)/2]: upper triangle by rows."""
     frequencies: Float64
-    """f64 [..., S]"""
+    """f64 [..., S]: sum 1."""
 
 
 class Mixture(Value, ABC, eq=False, kw_only=True):
-    """The M classes of a model of S states, whatever they have of their own."""
+    """The M classes of a model of S states."""
 
     is_paired: ClassVar[bool] = False
-    """Whether category k of the rates goes with class k."""
+    """True where category k of the rates goes with class k."""
 
     name: str
-    """Of the term that names it: ``C20``; of a paired one, the model's."""
+    """Name of the mixture's term, ``C20``; for a paired mixture the model's."""
     weights: Float64
     """f64 [M]: proportions of sites, sum 1. Not used where paired."""
     weights_fixed: bool = True
 
     @property
     def n_classes(self) -> int:
-        """M."""
+        """Number of classes, M."""
         return len(self.weights)
 
     @property
     def free_weights(self) -> int:
-        """Weights to estimate."""
+        """Number of weights to estimate."""
         return 0 if self.weights_fixed or self.is_paired else self.n_classes - 1
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """Those of the classes, where each has one with parameters of its own; else none."""
+        """Models of the classes, where each has a model with parameters; else empty."""
         return ()
 
     @abstractmethod
-    def matrices(self, own: Sequence[Matrices]) -> Matrices:
+    def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
         """Exchangeabilities f64 [..., M, pairs] and frequencies f64 [..., M, S] of the classes.
 
-        ``own``: of the model; of every class where each has a model.
+        ``parameters``: of the model, or of every class where each has a model.
         """
 
     def spread(
@@ -115,11 +114,11 @@ class Mixture(Value, ABC, eq=False, kw_only=True):
         return Categories(rates.reshape(*lead, -1), spread.reshape(*lead, -1))
 
     def _speeds(self, weights: Float64) -> Float64:
-        """f64 [..., M]: the rates of the classes beside each other, of mean 1."""
+        """f64 [..., M]: relative rates of the classes, of mean 1."""
         return np.ones_like(weights)
 
     def with_weights(self, weights: Float64, *, fixed: bool | None = None) -> Self:
-        """With other weights, in proportion. Raises: ModelError where there are others to give."""
+        """A copy with weights in proportion. Raises: ModelError where their number is wrong."""
         if len(weights) != self.n_classes:
             raise ModelError(
                 f"+{self.name}: {self.n_classes} weights are wanted, not {len(weights)}"
@@ -136,18 +135,18 @@ class Profiles(Mixture, eq=False, kw_only=True):
     frequencies: Float64
     """f64 [M, S]; without those of the model's own class."""
     has_own: bool = False
-    """Whether the model's frequencies (+F) make a further class, the last."""
+    """True where the model's frequencies (+F) make a further class, the last."""
 
-    def matrices(self, own: Sequence[Matrices]) -> Matrices:
-        """The profiles, and the model's frequencies behind them."""
-        ((rates, frequencies),) = own
+    def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
+        """The profiles, with the model's frequencies behind them."""
+        ((rates, frequencies),) = parameters
         profiles = np.broadcast_to(self.frequencies, (*rates.shape[:-1], *self.frequencies.shape))
         if self.has_own:
             profiles = np.concatenate([profiles, frequencies[..., None, :]], axis=-2)
         return Matrices(np.repeat(rates[..., None, :], self.n_classes, axis=-2), profiles)
 
     def with_own_class(self) -> Profiles:
-        """With a class of the model's frequencies; all weights are estimated, as in IQ-TREE."""
+        """A copy with a class of the model's frequencies, all weights estimated, as in IQ-TREE."""
         if self.has_own:
             return self
         m = self.n_classes
@@ -163,15 +162,15 @@ class Paired(Mixture, eq=False, kw_only=True):
     tables: Matrices
     """f64 [M, S(S-1)/2] and f64 [M, S]"""
 
-    def matrices(self, own: Sequence[Matrices]) -> Matrices:
-        """The tables, whatever the model's own."""
-        lead = own[0].exchangeabilities.shape[:-1]
+    def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
+        """The tables; the model's matrix is not used."""
+        lead = parameters[0].exchangeabilities.shape[:-1]
         return Matrices(*(np.broadcast_to(table, (*lead, *table.shape)) for table in self.tables))
 
     def spread(
         self, variable: Categories, with_invariable: Categories, weights: Float64 | None = None
     ) -> Categories:
-        """A category each; where some sites are invariable, each with its share of those."""
+        """A category for each class, each with its share of any invariable sites."""
         del weights
         rates, shares = with_invariable
         k = variable.rates.shape[-1]
@@ -186,35 +185,37 @@ class Paired(Mixture, eq=False, kw_only=True):
 
 
 class Mixed(Mixture, eq=False, kw_only=True):
-    """Models of any kind, a class each (MIX), or with frequencies of their own only (FMIX)."""
+    """Mixture of models, one a class (MIX), or of models that differ in frequencies only (FMIX)."""
 
     classes: tuple[Model, ...]
     """M models without rates among sites."""
     speeds: Float64
-    """f64 [M]: the rates of the classes beside each other; given, or 1, as in IQ-TREE."""
+    """f64 [M]: relative rates of the classes; given, or 1, as in IQ-TREE."""
     is_linked: bool = False
-    """Whether all have the exchangeabilities of the first."""
+    """True where all classes have the exchangeabilities of the first."""
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The classes."""
+        """The models of the classes."""
         return self.classes
 
-    def matrices(self, own: Sequence[Matrices]) -> Matrices:
-        """Those of all classes side by side."""
-        return Matrices(*(np.stack(tables, axis=-2) for tables in zip(*own, strict=True)))
+    def matrices(self, parameters: Sequence[Matrices]) -> Matrices:
+        """The matrices of all classes side by side."""
+        return Matrices(*(np.stack(tables, axis=-2) for tables in zip(*parameters, strict=True)))
 
-    def linked(self, own: Sequence[Matrices]) -> list[Matrices]:
-        """The matrices of the classes, with the exchangeabilities of the first where they share."""
+    def linked(self, parameters: Sequence[Matrices]) -> list[Matrices]:
+        """The matrices of the classes, with the first's exchangeabilities where they share."""
         if not self.is_linked:
-            return list(own)
-        return [one._replace(exchangeabilities=own[0].exchangeabilities) for one in own]
+            return list(parameters)
+        return [
+            one._replace(exchangeabilities=parameters[0].exchangeabilities) for one in parameters
+        ]
 
-    def with_matrices(self, own: Sequence[Matrices]) -> Mixed:
-        """The same classes with other values, f64 [pairs] and f64 [S]."""
+    def with_matrices(self, parameters: Sequence[Matrices]) -> Mixed:
+        """A copy with other values, f64 [pairs] and f64 [S] for each class."""
         models = (
             dataclasses.replace(model, rates=rates, frequencies=frequencies)
-            for model, (rates, frequencies) in zip(self.classes, own, strict=True)
+            for model, (rates, frequencies) in zip(self.classes, parameters, strict=True)
         )
         return dataclasses.replace(self, classes=tuple(models))
 
@@ -258,7 +259,7 @@ RateClasses = tuple[int, ...]
 exchangeability. Empty where a model's exchangeabilities are its own (LG)."""
 
 NO_CHANGE = -1
-"""The class of pairs whose exchangeability is 0."""
+"""Class of pairs whose exchangeability is 0."""
 
 
 class NucleotideModel(Value):
@@ -310,15 +311,15 @@ def n_pairs(states: int) -> int:
     return states * (states - 1) // 2
 
 
-def expand_rates(classes: RateClasses, unique: NDArray[np.float64]) -> NDArray[np.float64]:
+def expand_rates(classes: RateClasses, unique: Float64) -> Float64:
     """f64 [..., S(S-1)/2]: one exchangeability per pair from f64 [..., classes], one per class."""
     unique = np.asarray(unique, np.float64)
     with_none = np.concatenate([unique, np.zeros_like(unique[..., :1])], axis=-1)
-    rates: NDArray[np.float64] = with_none[..., list(classes)]  # the last one is NO_CHANGE's
+    rates: Float64 = with_none[..., list(classes)]  # the last one is NO_CHANGE's
     return rates
 
 
-def unique_rates(classes: RateClasses, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+def unique_rates(classes: RateClasses, rates: Float64) -> Float64:
     """f64 [..., classes]: the exchangeability of each class, from f64 [..., S(S-1)/2]."""
     with_none = np.empty((*rates.shape[:-1], n_classes(classes) + 1))
     with_none[..., list(classes)] = rates
@@ -326,7 +327,7 @@ def unique_rates(classes: RateClasses, rates: NDArray[np.float64]) -> NDArray[np
 
 
 def n_classes(classes: RateClasses) -> int:
-    """How many exchangeabilities pairs of states share."""
+    """Number of exchangeabilities that pairs of states share."""
     return max(classes, default=NO_CHANGE) + 1
 
 
@@ -341,31 +342,31 @@ class Model(Value, eq=False):
     """Canonical name: ``"GTR"``, ``"LG"``."""
     alphabet: Alphabet
     rate_classes: RateClasses
-    rates: NDArray[np.float64]
+    rates: Float64
     """f64 [S(S-1)/2]: exchangeabilities, upper triangle by rows (AC AG AT CG CT GT)."""
-    frequencies: NDArray[np.float64]
+    frequencies: Float64
     """f64 [S]: equilibrium frequencies, sum 1; NaN where +FC is not counted yet."""
     frequency_mode: FrequencyMode
     heterogeneity: Heterogeneity = ONE_RATE
-    """How rates differ among the sites that vary."""
+    """Rate heterogeneity of the sites that vary."""
     p_invariant: float | None = None
     """Proportion of invariable sites; None without +I."""
     branch_scaler: float | None = None
-    """Factor on the branch lengths of the part that the model is for, or where its estimate begins;
-    None where it has none of its own. Nothing here multiplies by it."""
+    """Factor on the branch lengths of the model's part, or the start of its estimate; None without
+    one. Nothing here multiplies by it."""
     mixture: Mixture | None = None
-    """Of whose classes the sites are; `rates` and `frequencies` serve those without their own, and
-    are those of the first where every class has a model."""
+    """The mixture of classes; `rates` and `frequencies` serve classes without their own, and are
+    those of the first where every class has a model."""
     codon: CodonRates | None = None
-    """What `rates` are made of, in models of codons."""
+    """Parameters behind `rates` in models of codons."""
     ascertainment: Ascertainment | None = None
-    """That the data have no constant sites. Nothing here corrects for it."""
+    """Correction for data without constant sites, which nothing here applies."""
     rates_fixed: bool = False
     p_invariant_fixed: bool = False
 
     @property
     def n_states(self) -> int:
-        """S."""
+        """Number of states, S."""
         return len(self.frequencies)
 
     @property
@@ -382,11 +383,11 @@ class Model(Value, eq=False):
 
     @cached_property
     def _arrays(self) -> ModelArrays:
-        (found,) = _found([self])
-        return found
+        (arrays,) = _computed_arrays([self])
+        return arrays
 
     def with_empirical_frequencies(self, patterns: Patterns) -> Model:
-        """The same model with state frequencies counted in the alignment, where it asks for them.
+        """A copy with state frequencies counted in the alignment, where the mode asks for them.
 
         Mode "FC" takes them as they are, "FO" as the start of its estimate; the other modes are
         left alone. How they are counted: `Patterns.base_frequencies`; nucleotides in codons
@@ -396,8 +397,8 @@ class Model(Value, eq=False):
         if self.codon is not None and positions and not self.codon.given_nucleotides:
             counted = nucleotide_frequencies(patterns.alphabet, patterns.code_counts(), positions)
             return self.with_codon(self.codon.with_nucleotides(counted))
-        wanted = [model.frequency_mode in ("FC", "FO") for model in self.components]
-        if not any(wanted):
+        is_counted = [model.frequency_mode in ("FC", "FO") for model in self.components]
+        if not any(is_counted):
             return self
         counted = patterns.base_frequencies()
         if not isinstance(self.mixture, Mixed):
@@ -405,25 +406,25 @@ class Model(Value, eq=False):
         return self.with_matrices(
             [
                 Matrices(model.rates, counted if counts else model.frequencies)
-                for model, counts in zip(self.components, wanted, strict=True)
+                for model, counts in zip(self.components, is_counted, strict=True)
             ]
         )
 
-    def with_matrices(self, own: Sequence[Matrices]) -> Model:
-        """The same with other values of its components, f64 [pairs] and f64 [S] each."""
-        rates, frequencies = own[0]
+    def with_matrices(self, parameters: Sequence[Matrices]) -> Model:
+        """A copy with other values of its components, f64 [pairs] and f64 [S] each."""
+        rates, frequencies = parameters[0]
         mixture = self.mixture
         if isinstance(mixture, Mixed):
-            mixture = mixture.with_matrices(own)
+            mixture = mixture.with_matrices(parameters)
         return dataclasses.replace(self, rates=rates, frequencies=frequencies, mixture=mixture)
 
     def with_codon(self, codon: CodonRates) -> Model:
-        """The same model with other rates between codons, and frequencies that come with them."""
+        """A copy with other codon rates, and the frequencies that come with them."""
         frequencies = self.frequencies if codon.nucleotides is None else codon.frequencies
         return dataclasses.replace(self, codon=codon, rates=codon.rates, frequencies=frequencies)
 
-    def with_class_weights(self, weights: NDArray[np.float64]) -> Model:
-        """The same mixture with other weights f64 [classes, or more], none too small to grow again.
+    def with_class_weights(self, weights: Float64) -> Model:
+        """A copy with other class weights f64 [classes, or more], none too small to grow again.
 
         Raises: ValueError where the model is no mixture.
         """
@@ -446,12 +447,12 @@ class Model(Value, eq=False):
         return [[_plain(own.rates), _plain(own.frequencies)] for own in self.components]
 
     def with_values(self, values: Mapping[str, Any]) -> Model:
-        """The same model with the `values` of another one like it, to the last bit."""
+        """A copy with the `values` of another model of the form, to the last bit."""
         among = {k: _array(v) for k, v in values["heterogeneity"].items()}
         mixture = self.mixture
         if isinstance(mixture, Mixed):
-            own = (Matrices(*map(np.array, tables)) for tables in values["models"])
-            mixture = mixture.with_matrices(list(own))
+            parameters = (Matrices(*map(np.array, tables)) for tables in values["models"])
+            mixture = mixture.with_matrices(list(parameters))
         return dataclasses.replace(
             self,
             **{name: _array(values[name]) for name in _VALUES},
@@ -462,23 +463,23 @@ class Model(Value, eq=False):
 
 
 def arrays_of_all(models: Sequence[Model]) -> list[ModelArrays]:
-    """What `Model.arrays` says of every model, to the bit, but found together.
+    """`Model.arrays` of every model, to the bit, computed together.
 
-    Of a thousand models of nucleotides in 0.05 s, where one by one took 1.5 s. Raises: as there.
+    A thousand nucleotide models take 0.05 s, one by one 1.5 s. Raises: as `Model.arrays`.
     """
     unknown = [model for model in dict.fromkeys(models) if "_arrays" not in vars(model)]
-    for model, found in zip(unknown, _found(unknown), strict=True):
-        vars(model)["_arrays"] = found  # where the cached property keeps it
+    for model, arrays in zip(unknown, _computed_arrays(unknown), strict=True):
+        vars(model)["_arrays"] = arrays  # where the cached property keeps it
     return [model.arrays() for model in models]
 
 
-def _found(models: Sequence[Model]) -> list[ModelArrays]:
-    """The arrays of every model; those of as many states at once."""
+def _computed_arrays(models: Sequence[Model]) -> list[ModelArrays]:
+    """Arrays of every model, computed at once for models of as many states."""
     for model in models:
         _refuse_unknown(model)
     forms = categories_of([model.heterogeneity for model in models])
     among = dict(zip(models, forms, strict=True))
-    found: dict[Model, ModelArrays] = {}
+    arrays: dict[Model, ModelArrays] = {}
     states: dict[int, list[Model]] = {}
     for model, variable in among.items():
         categories = with_invariable(variable, model.p_invariant)
@@ -486,28 +487,28 @@ def _found(models: Sequence[Model]) -> list[ModelArrays]:
             among[model] = categories
             states.setdefault(model.n_states, []).append(model)
             continue
-        own = [Matrices(one.rates, one.frequencies) for one in model.components]
+        parameters = [Matrices(one.rates, one.frequencies) for one in model.components]
         spread = model.mixture.spread(variable, categories)
-        found[model] = decompose(*model.mixture.matrices(own), *spread)
+        arrays[model] = decompose(*model.mixture.matrices(parameters), *spread)
     for alike in states.values():
         rates, frequencies = zip(
             *((model.rates, model.frequencies) for model in alike), strict=True
         )
         systems = known_systems(np.stack(rates), np.stack(frequencies))
         pairs = zip(alike, systems, strict=True)
-        found |= {model: ModelArrays(*system, *among[model]) for model, system in pairs}
-    return [found[model] for model in models]
+        arrays |= {model: ModelArrays(*system, *among[model]) for model, system in pairs}
+    return [arrays[model] for model in models]
 
 
 def _refuse_unknown(model: Model) -> None:
-    """Make sure that all frequencies are known."""
+    """Check that all frequencies are known. Raises: ModelError."""
     unknown = (m.frequency_mode for m in model.components if np.isnan(m.frequencies).any())
     mode = next(unknown, None)
     if mode is not None:
-        given = "FU" if mode == "FC" else mode
+        mode_given = "FU" if mode == "FC" else mode
         raise ModelError(
             f"the frequencies of {model.name}+{mode} are not known without an alignment",
-            hint=f"give them, +{given}{{...}}; --frequencies-from of simulate counts them",
+            hint=f"give them, +{mode_given}{{...}}; --frequencies-from of simulate counts them",
         )
 
 
@@ -520,18 +521,3 @@ def _plain(value: object) -> object:
 
 def _array(value: object) -> Any:
     return np.array(value) if isinstance(value, list) else value
-
-
-class Family(NamedTuple):
-    """The models of a kind of characters beside nucleotides and proteins."""
-
-    data_of: Callable[[str], str | None]
-    """The data type in a model's name in capitals; None where the name is none of these."""
-    names_of: Callable[[Alphabet], list[str]]
-    """Names of the models for an alphabet, the simplest first; none for other data."""
-    model_of: Callable[[str, Alphabet], Model | None]
-    """The model of a name in capitals, nothing fixed; None where there is none for the data."""
-    default_of: Callable[[Alphabet], str]
-    """The model of a run that names none."""
-    matrices: Callable[[Alphabet], list[str]]
-    """Candidates of a model choice, each with its frequencies, the reference first."""

@@ -10,28 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
+from mltree.models.eigen import ModelArrays
+from mltree.models.portable import product
 from mltree.program import planner
-from mltree.program.cases import Cases, groups_by_part, sums_of
+from mltree.program.cases import Case, Cases, groups_by_part, sums_of
+from mltree.program.contract import NO_CELL, RESULT, TRIPLET_CELLS, GroupKind
+from mltree.program.engine import Engine, Result
+from mltree.program.ops.edges import EDGE, Derive, Evaluate, EvaluateSites
+from mltree.program.ops.flow import FLOW, Flow
+from mltree.program.ops.operation import Records, Run, Stage
+from mltree.program.ops.optimise import Optimise
+from mltree.program.ops.pmatrices import PMatrices
+from mltree.program.ops.reduce import Reduce
+from mltree.program.ops.rell import RELL, Rell
+from mltree.program.ops.repeat import Repeat
+from mltree.program.ops.scan import Scan
+from mltree.program.ops.triplet import TRIPLET, Triplets
+from mltree.program.ops.walk import WALK, WALK_STEP, Walk
 from mltree.program.planner import Piece, ScanTasks
 from mltree.program.program import Program
-from mltree.program.stages import (
-    Optimise,
-    PMatrices,
-    Records,
-    Reduce,
-    Rell,
-    Repeat,
-    Scan,
-    Stage,
-    Tripods,
-    Walk,
-)
-from mltree.system import contract
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.contract import NO_CELL, RESULT, TRIPOD_CELLS, GroupKind, RunKind
 from mltree.system.values import Value
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree, siblings
@@ -63,9 +65,9 @@ def walk_stages(
     tier = pieces.tier[pieces.heads]
     stages = []
     for of_tier in np.split(np.arange(tier.size), np.flatnonzero(np.diff(tier)) + 1):
-        own, its_steps = shapes.of_every_tree(walks[of_tier], steps)
-        tree = own["case"]
-        of_step = np.repeat(tree, own["steps"])
+        its_walks, its_steps = shapes.of_every_tree(walks[of_tier], steps)
+        tree = its_walks["case"]
+        of_step = np.repeat(tree, its_walks["steps"])
         shift_of_step = shift.take(of_step)
         for side in ("left", "right"):
             operand, matrix = its_steps[side], its_steps[f"{side}_p"]
@@ -73,12 +75,12 @@ def walk_stages(
                 is_slot = (operand >= 0) & (operand != RESULT)
                 its_steps[side] = operand + is_slot * first_slot[of_step]
             its_steps[f"{side}_p"] = cases.matrices(matrix + shift_of_step, of_step)
-        own["p"] = cases.matrices(own["p"] + shift[tree], tree)
-        own["slot"] += first_slot[tree] * (own["slot"] != NO_CELL)
-        own["cell"] = np.where(own["slot"] == NO_CELL, cells[tree], NO_CELL)
-        cases.give(own, tree)
+        its_walks["p"] = cases.matrices(its_walks["p"] + shift[tree], tree)
+        its_walks["slot"] += first_slot[tree] * (its_walks["slot"] != NO_CELL)
+        its_walks["cell"] = np.where(its_walks["slot"] == NO_CELL, cells[tree], NO_CELL)
+        cases.give(its_walks, tree)
         levels = int(pieces.levels[pieces.heads[of_tier]].max())
-        stages.append(Walk(own, its_steps, max(0, levels), sites))
+        stages.append(Walk(its_walks, its_steps, max(0, levels), sites))
     return stages
 
 
@@ -90,11 +92,11 @@ class _Shapes(Value):
     of_tree: Int32
     """int32[n]: the shape of every tree."""
     n_edges: Int32
-    """int32[n]: of every tree."""
+    """int32[n]: edges of every tree."""
 
     @classmethod
     def of(cls, trees: Sequence[Tree]) -> _Shapes:
-        """Those of some trees."""
+        """Return the shapes of some trees."""
         keys = [(id(tree.twin), id(tree.edge)) for tree in trees]
         unlike = dict(zip(keys, trees, strict=True))
         place = {key: number for number, key in enumerate(unlike)}
@@ -119,36 +121,36 @@ class _Shapes(Value):
 
 
 def _before(counts: Int32) -> Int32:
-    """int32[n]: how many there are before each of some."""
+    """int32[n]: the sum of the counts before each."""
     before: Int32 = np.cumsum(counts, dtype=np.int32) - counts
     return before
 
 
 def _within(counts: Int32) -> Int32:
-    """int32[sum]: 0 .. count - 1 of each of some, one after the other."""
+    """int32[sum]: 0 .. count - 1 for each count, one after the other."""
     within: Int32 = np.arange(counts.sum(), dtype=np.int32) - np.repeat(_before(counts), counts)
     return within
 
 
 class _Pieces(Value):
-    """How trees fall into pieces; arrays are over a forest's half-edges that face its roots."""
+    """Pieces that trees fall into; arrays are over a forest's half-edges that face its roots."""
 
     roots: Int32
     """The half-edge of the tip, of every tree, where its walks end."""
     waves: list[Int32]
     """The half-edges that face them, nearest first, an array per distance."""
     is_cut: Bool
-    """Whether a piece ends there, and another one goes on from its result."""
+    """bool: a piece ends there, and another one goes on from its result."""
     steps: Int32
-    """Of its piece, up to there."""
+    """Steps of its piece, up to there."""
     tier: Int32
-    """Of its piece, which needs results of lower tiers only."""
+    """Tier of its piece, which needs results of lower tiers only."""
     levels: Int32
-    """That its piece needs up to there; -1 of a tip, which never waits."""
+    """Levels that its piece needs up to there; -1 of a tip, which never waits."""
     heads: Int32
-    """Where pieces end, in the order of tiers, the longest first."""
+    """The half-edges where pieces end, in the order of tiers, the longest first."""
     tree: Int32
-    """int32[heads]: which trees those are of."""
+    """int32[heads]: the tree of each."""
 
     @classmethod
     def of(cls, forest: Forest, longest: int) -> _Pieces:
@@ -192,7 +194,7 @@ class _Pieces(Value):
 
     @cached_property
     def slot(self) -> Int32:
-        """int32[heads]: where among those of its tree a result is left; NO_CELL at a root."""
+        """int32[heads]: slot of a result among the slots of its tree; NO_CELL at a root."""
         slot = np.full(len(self.heads), NO_CELL, np.int32)
         order = np.argsort(self._trees_of_slots, kind="stable")
         slot[np.flatnonzero(self.is_cut[self.heads])[order]] = _within(self.slots)
@@ -224,7 +226,7 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
     operand[forest.tips] = ~(forest.in_tree(forest.tips) // 3)
     is_kept = pieces.slot != NO_CELL
     operand[pieces.heads[is_kept]] = pieces.slot[is_kept]
-    steps: Records = np.empty(every.size, contract.WALK_STEP)
+    steps: Records = np.empty(every.size, WALK_STEP)
     for field, halves in (("left", left[every]), ("right", right[every])):
         steps[field][at] = operand[halves]
         steps[f"{field}_p"][at] = forest.edge[halves]
@@ -234,7 +236,7 @@ def _steps(forest: Forest, pieces: _Pieces) -> tuple[Records, Int32]:
 def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
     """A walk to every head, of the tree that its case is."""
     heads, roots, tree = pieces.heads, pieces.roots, pieces.tree
-    walks: Records = np.empty(heads.size, contract.WALK)
+    walks: Records = np.empty(heads.size, WALK)
     walks["tip"] = ~(forest.in_tree(roots) // 3)[tree]
     walks["p"] = forest.edge[roots][tree]
     walks["case"] = tree
@@ -245,7 +247,7 @@ def _walks(forest: Forest, pieces: _Pieces, first: Int32) -> Records:
 
 
 def traversal(
-    trees: Sequence[Tree], kind: RunKind = RunKind.EVALUATE, cases: Cases | None = None
+    trees: Sequence[Tree], kind: type[Run] = Evaluate, cases: Cases | None = None
 ) -> Program:
     """A post-order traversal towards edge 0 and lnL there, for every tree; sum n is tree n's.
 
@@ -276,7 +278,7 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
     cases.give(ends, number)
     ends["cell"] = sums.cells
     towards = planner.newviews_towards([tree], 0, cases)
-    pieces = [towards, _at_edges(RunKind.EVALUATE_SITES, ends)]
+    pieces = [towards, _at_edges(EvaluateSites, ends)]
     stages = (_pmatrices(forest, cases), planner.sites(pieces, cases), sums.reduce)
     return Program(stages, sums.n_cells, cases.records)
 
@@ -284,7 +286,7 @@ def classes(trees: Sequence[Tree], cases: Cases) -> Program:
 def walk(
     trees: Sequence[Tree],
     longest: int,
-    kind: RunKind = RunKind.EVALUATE,
+    kind: type[Run] = Evaluate,
     cases: Cases | None = None,
 ) -> Program:
     """LnL of every tree from walks (:func:`.walks.walk_stages`); sum n is tree n's."""
@@ -292,7 +294,7 @@ def walk(
     sums = sums_of(_numbers(trees), 1, cases)
     if len(cases.streams[0]) > 1:  # trees enough to fill the device, and slots would not be shared
         longest = max(tree.n_tips for tree in trees)
-    walks = walk_stages(trees, longest, cases, sums.cells, sites=kind == RunKind.EVALUATE_SITES)
+    walks = walk_stages(trees, longest, cases, sums.cells, sites=kind.keeps_sites)
     of_edge = np.repeat(_numbers(trees), [tree.n_edges for tree in trees])
     matrices = PMatrices(planner.pmatrix_records(len(of_edge), of_edge, cases))
     stages: tuple[Stage, ...] = (matrices, *walks, sums.reduce)
@@ -343,8 +345,8 @@ def derivatives(
     ends["cell"] = of_tree
     pieces = [
         planner.all_newviews(forest, cases),
-        _at_edges(RunKind.EVALUATE, ends),
-        _at_edges(RunKind.DERIVE, derive),
+        _at_edges(Evaluate, ends),
+        _at_edges(Derive, derive),
     ]
     every = planner.sites(pieces, cases, grouped=grouped)
     stages = (_pmatrices(forest, cases), every, sums.reduce)
@@ -352,26 +354,26 @@ def derivatives(
 
 
 def flows(tree: Tree, most: int, cases: Cases, at_once: int) -> Program:
-    """lnL, and what it gains with the rate matrices of the classes, in ``most`` sums.
+    """lnL, and its derivatives in the rate matrices of the classes, in ``most`` sums.
 
-    Those are made ``at_once`` at a time, in the same cells. See
-    :mod:`mltree.program.reference`.
+    The derivatives are made ``at_once`` at a time, in the same cells. See
+    :mod:`mltree.program.ops.flow`.
     """
     forest, number = Forest([tree]), np.zeros(tree.n_edges, np.int32)
     edges = planner.branch_records(forest, cases)
     lengths = planner.pmatrix_records(tree.n_edges, number, cases)
-    records: Records = np.empty(tree.n_edges, contract.FLOW)
+    records: Records = np.empty(tree.n_edges, FLOW)
     for name in ("x", "y", "case", "model", "weights"):
         records[name] = edges[name]
     for name in ("length", "stride"):
         records[name] = lengths[name]
     edges["cell"], records["cell"] = 0, 1
-    pieces = [planner.all_newviews(forest, cases), _at_edges(RunKind.EVALUATE_SITES, edges[:1])]
+    pieces = [planner.all_newviews(forest, cases), _at_edges(EvaluateSites, edges[:1])]
     every = sums_of(number[:1], 1 + most, cases).reduce.records
     stages: list[Stage] = [PMatrices(lengths)]
     for first in range(0, most, at_once):
         records["first"], records["cells"] = first, min(at_once, most - first)
-        pieces.append(_at_edges(RunKind.FLOW, records.copy()))
+        pieces.append(_at_edges(Flow, records.copy()))
         made: Records = every.copy()
         made["cell"] = int(first > 0)  # lnL comes with the first of them
         made["sum"] += made["cell"] + first
@@ -409,14 +411,14 @@ def join(
     count = len(prunes)
     index = np.arange(count, dtype=np.int32)
     sums = sums_of(np.tile(number, 2), np.repeat([1, 2], count), cases)
-    derive: Records = np.empty(count, contract.EDGE)
+    derive: Records = np.empty(count, EDGE)
     derive["x"] = table[forest.twin[left]]
     derive["y"] = table[forest.twin[right]]
     derive["p"] = cases.matrices(index, number)
     cases.give(derive, number)
     evaluate = derive.copy()
     evaluate["cell"], derive["cell"] = np.split(sums.cells, 2)
-    pieces = [_at_edges(RunKind.EVALUATE, evaluate), _at_edges(RunKind.DERIVE, derive)]
+    pieces = [_at_edges(Evaluate, evaluate), _at_edges(Derive, derive)]
     groups = planner.group_records(GroupKind.DIAGONAL, index, 1, index, count + 2 * index)
     groups = groups_by_part(groups, cases, count, sums.n_sums)
     stages = (
@@ -453,7 +455,7 @@ def near_vectors(
     return Program(stages, 1, cases.records), tables.lengths
 
 
-def tripods(
+def triplets(
     trees: Trees,
     scan: ScanTasks,
     base: int,
@@ -468,23 +470,23 @@ def tripods(
     table, number = planner.operand_table(forest, cases), scan.tree_of_output
     far, prune, count = scan.far_of_output, scan.prune[scan.task_of_output], scan.outputs
     index = np.arange(count, dtype=np.int32)
-    sums = sums_of(number, TRIPOD_CELLS, cases)
-    records: Records = np.empty(count, contract.TRIPOD)
-    records["near"] = _near_slots(scan, base, cases)
-    records["far"] = table[far]
+    sums = sums_of(number, TRIPLET_CELLS, cases)
+    records: Records = np.empty(count, TRIPLET)
+    records["proximal"] = _near_slots(scan, base, cases)
+    records["distal"] = table[far]
     records["pendant"] = table[forest.twin[prune]]
-    for leg, field in enumerate(("near_p", "far_p", "pendant_p")):
+    for leg, field in enumerate(("proximal_p", "distal_p", "pendant_p")):
         records[field] = cases.matrices(3 * index + np.int32(leg), number)
     cases.give(records, number)
     records["cell"] = sums.cells
     records["group"] = NO_CELL if cases.unlinked else index
     half = forest.lengths[..., forest.edge[far]] / 2
     start = np.stack([half, half, forest.lengths[..., forest.edge[prune]]], axis=-1)
-    groups = planner.group_records(GroupKind.TRIPOD, 3 * index, 3, sums.sums, sums.sums + 1)
+    groups = planner.group_records(GroupKind.TRIPLET, 3 * index, 3, sums.sums, sums.sums + 1)
     groups = groups_by_part(groups, cases, 3 * count, sums.n_sums)
     stages = (
         PMatrices(planner.pmatrix_records(3 * count, np.repeat(number, 3), cases)),
-        Tripods(records),
+        Triplets(records),
         sums.reduce,
         Optimise(groups, alone=True),
         Repeat(0, passes, len(groups)),
@@ -503,7 +505,7 @@ def rell(rows: int, weights: int, parts: int = 1, first_weights: int = 0) -> Pro
 
     Sum ``t * weights + w`` is that of row t under row ``first_weights + w``.
     """
-    record = np.array([(0, rows, first_weights, weights, 0, 0, parts)], contract.RELL)
+    record = np.array([(0, rows, first_weights, weights, 0, 0, parts)], RELL)
     return Program((Rell(record),), 1)
 
 
@@ -511,8 +513,8 @@ def _numbers(trees: Sequence[Tree]) -> Int32:
     return np.arange(len(trees), dtype=np.int32)
 
 
-def _at_edges(kind: RunKind, records: Records) -> Piece:
-    """Edges do not depend on each other."""
+def _at_edges(kind: type[Run], records: Records) -> Piece:
+    """A piece of edges, all on one level: edges do not depend on each other."""
     return Piece(kind, records, records["case"], np.zeros(len(records), np.int32))
 
 
@@ -529,7 +531,7 @@ PROGRAMS_KEPT = 8
 
 
 class KeptPrograms:
-    """The last programs. An engine knows one that it was given last time, and takes it in once."""
+    """The last programs: an engine recognises the object, and takes it in once."""
 
     def __init__(self) -> None:
         self._programs: dict[Hashable, Program] = {}
@@ -539,7 +541,7 @@ class KeptPrograms:
         build: Callable[..., Program],
         trees: Trees,
         table: Cases,
-        *arguments: Hashable,
+        *arguments: Hashable | type[Run],
     ) -> Program:
         """The program for trees of these topologies, whatever their lengths."""
         key = (build, arguments, table.key, *_topologies(trees))
@@ -551,13 +553,50 @@ class KeptPrograms:
 
 
 def _topologies(trees: Trees) -> tuple[Hashable, ...]:
-    """What tells the topologies from others; that of trees which share their arrays but once."""
+    """A key of the topologies, made once for trees that share their arrays."""
     if isinstance(trees, Forest):
         arrays = trees.n_tips, trees.n_branches, trees.twin, trees.edge
         return tuple(array.tobytes() for array in arrays)
     keys = [(id(tree.twin), id(tree.edge), tree.n_artificial) for tree in trees]
     unlike = dict(zip(keys, trees, strict=True))
     place = {key: number for number, key in enumerate(unlike)}
-    told = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
+    arrays_of = (tree.twin.tobytes() + tree.edge.tobytes() for tree in unlike.values())
     artificial = tuple(tree.n_artificial for tree in unlike.values())
-    return tuple(place[key] for key in keys), artificial, *told
+    return tuple(place[key] for key in keys), artificial, *arrays_of
+
+
+# How lnL changes with every entry of the rate matrices of a mixture's classes, from the sums over
+# edges that FLOW leaves (:mod:`mltree.program.ops.flow`).
+
+
+class Runs(Protocol):
+    """Runs programs (:class:`mltree.likelihood.likelihood.Likelihood`)."""
+
+    engine: Engine
+
+    def take(self, trees: Sequence[Tree], cases: Sequence[Case]) -> Cases:
+        """Load the models."""
+
+    def run(self, program: Program, lengths: Float64) -> Result:
+        """Run a program."""
+
+
+def flow_slopes(likelihood: Runs, tree: Tree, case: Case) -> list[Float64]:
+    """The derivative of lnL in every entry of every class's normalised Q, f64[M, S, S] a part."""
+    table = likelihood.take([tree], [case]).summed_by_part
+    most = max(arrays.n_systems * arrays.n_states**2 for arrays in case.models)
+    of_class = max(arrays.n_states for arrays in case.models) ** 2
+    at_once = of_class * max(1, likelihood.engine.room.cells // of_class)
+    program = flows(tree, most, table, at_once)
+    sums = likelihood.run(program, tree.lengths.ravel()).sums
+    rows = sums.reshape(len(case.models), 1 + most)[:, 1:]
+    return [_in_states(arrays, row) for arrays, row in zip(case.models, rows, strict=True)]
+
+
+def _in_states(arrays: ModelArrays, sums: Float64) -> Float64:
+    """f64[M, S, S]: V⁻ᵀ (sums) Vᵀ, of a part's sums over edges; behind those of its classes 0."""
+    shape = arrays.n_systems, arrays.n_states, arrays.n_states
+    joint = sums[: np.prod(shape)].reshape(shape)
+    left, right = arrays.left.reshape(shape), arrays.right.reshape(shape)
+    by_entry: Float64 = product(product(left.swapaxes(1, 2), joint), right.swapaxes(1, 2))
+    return by_entry

@@ -1,7 +1,7 @@
-"""Cases: where the trees of a program live and under what, and where their sums go.
+"""Cases of a program's trees, and where their sums go.
 
-A case is a range of parts, their models and a row of weights (:mod:`mltree.system.contract`). Trees
-on the same parts stand side by side; trees on different parts share slots and cells.
+A case is a range of parts, their models and a row of weights (:mod:`mltree.program.contract`).
+Trees on the same parts stand side by side; trees on different parts share slots and cells.
 """
 
 from __future__ import annotations
@@ -14,43 +14,42 @@ from typing import NamedTuple
 import numpy as np
 
 from mltree.models.eigen import ModelArrays
-from mltree.program.stages import Records, Reduce
-from mltree.system import contract
+from mltree.program.ops.operation import CASE, Records, Role, fields
+from mltree.program.ops.reduce import REDUCTION, Reduce
 from mltree.system.arrays import Int32
-from mltree.system.contract import Role, fields
 from mltree.system.values import Value
 
 
 class Case(NamedTuple):
-    """What the likelihood of a tree is computed under."""
+    """Models and weights under which the likelihood of a tree is computed."""
 
     models: tuple[ModelArrays, ...]
-    """One a part; equal to others only where it is the very same one."""
+    """A model for each part; a model equals no other object."""
     weights: int = 0
     """The row of pattern weights."""
     first_part: int = 0
-    """Where its parts begin among those of the engine."""
+    """Number of its first part in the engine."""
 
 
 def distinct(cases: Sequence[Case]) -> list[tuple[ModelArrays, ...]]:
-    """The models of some cases, those of several of them once."""
+    """Models of cases, each tuple of models once."""
     return list(dict.fromkeys(case.models for case in cases))
 
 
 class Cases(Value, eq=False):
-    """Where the trees of a program live and under what: tree n has case n, all as many parts."""
+    """The cases of a program's trees: tree n has case n, and all have as many parts."""
 
     records: Records
-    """:data:`contract.CASE` [n]."""
+    """:data:`CASE` [n]."""
     unlinked: bool = False
-    """Whether every part has branch lengths of its own: f64[parts, branches], not f64[branches]."""
+    """True where parts have lengths of their own, f64[parts, branches], not f64[branches]."""
     by_part: bool = False
-    """Whether every part has sums of its own; it has where it has lengths of its own."""
+    """True where every part has sums of its own, as it has where it has lengths of its own."""
 
     @classmethod
     def of(cls, cases: Sequence[Case], unlinked: bool = False) -> Cases:
         """Trees under these cases, whose models have rows in the order of :func:`distinct`."""
-        records: Records = np.empty(len(cases), contract.CASE)
+        records: Records = np.empty(len(cases), CASE)
         records["first_part"] = [case.first_part for case in cases]
         records["parts"] = len(cases[0].models)
         rows = {models: n * len(models) for n, models in enumerate(distinct(cases))}
@@ -62,7 +61,7 @@ class Cases(Value, eq=False):
     @lru_cache(maxsize=32)
     def alike(cls, trees: int, parts: int = 1, unlinked: bool = False) -> Cases:
         """Trees side by side on the same parts, with model rows one after the other; read-only."""
-        records: Records = np.zeros(trees, contract.CASE)
+        records: Records = np.zeros(trees, CASE)
         records["parts"] = parts
         records["model"] = parts * np.arange(trees)
         records.setflags(write=False)
@@ -70,12 +69,12 @@ class Cases(Value, eq=False):
 
     @property
     def parts(self) -> int:
-        """Of each case."""
+        """Number of parts of each case."""
         return int(self.records["parts"][0])
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether there is one part, and one matrix and length a branch."""
+        """True where there is one part, and one matrix and length a branch."""
         return bool((self.records["parts"] == 1).all() and (self.records["first_part"] == 0).all())
 
     @property
@@ -94,9 +93,9 @@ class Cases(Value, eq=False):
         return ranges.astype(np.int32), of_tree.ravel().astype(np.int32)
 
     def before(self, number: Int32, size: Int32 | int) -> Int32:
-        """int32[n]: what is before things of some size each, among those on the same parts.
+        """int32[n]: offset of each item among the items on the same parts.
 
-        The things are of trees ``number``, int32[n], and lie one after the other.
+        The items of trees ``number``, int32[n], have ``size`` each and lie one after the other.
         """
         ranges, streams = self.streams
         before = _before(size, len(number))
@@ -111,23 +110,23 @@ class Cases(Value, eq=False):
         return before
 
     def _of_others(self, number: Int32, before: Int32, last: np.int32) -> Int32:
-        """int32[trees]: what is before each one's things among those on other parts."""
+        """int32[trees]: size of the items on other parts that lie before each tree's items."""
         _, streams = self.streams
         first = np.searchsorted(number, np.arange(len(streams) + 1, dtype=np.int32))
         ends = np.append(before.take(first[:-1], mode="clip"), before[-1] + last)
         ends[first == number.size] = ends[-1]
-        own, order = np.empty_like(streams), np.argsort(streams, kind="stable")
-        own[order] = _before_alike(streams[order], np.diff(ends)[order])
-        others: Int32 = ends[:-1] - own
+        among_alike, order = np.empty_like(streams), np.argsort(streams, kind="stable")
+        among_alike[order] = _before_alike(streams[order], np.diff(ends)[order])
+        others: Int32 = ends[:-1] - among_alike
         return others
 
     def is_same(self, other: Cases) -> bool:
-        """Whether trees live at the same places under the same, however they are summed."""
+        """Return whether the cases are the same, however trees are summed."""
         return self.unlinked == other.unlinked and np.array_equal(self.records, other.records)
 
     @cached_property
     def key(self) -> tuple[bytes, bool, bool]:
-        """What tells it from others."""
+        """A key that equal tables share."""
         return self.records.tobytes(), self.unlinked, self.by_part
 
     @property
@@ -136,7 +135,7 @@ class Cases(Value, eq=False):
         return replace(self, by_part=True)
 
     def give(self, records: Records, number: Int32) -> None:
-        """Fill in what records of trees ``number`` need of their cases."""
+        """Fill in the case, model and weights of records of trees ``number``."""
         records["case"] = number
         for field in fields(records.dtype, Role.MODEL, Role.WEIGHTS):
             records[field] = self.records[field].take(number)  # indexing takes twice the time
@@ -150,7 +149,7 @@ class Cases(Value, eq=False):
 
 
 def groups_by_part(groups: Records, cases: Cases, n_lengths: int, n_sums: int) -> Records:
-    """The groups again for the lengths and sums of every part, where those are not linked."""
+    """Groups of the lengths and sums of every part, where parts have lengths of their own."""
     if not cases.unlinked:
         return groups
     part = np.repeat(np.arange(cases.parts, dtype=np.int32), len(groups))
@@ -162,20 +161,20 @@ def groups_by_part(groups: Records, cases: Cases, n_lengths: int, n_sums: int) -
 
 
 class Sums(NamedTuple):
-    """Where the sums of a program's units (trees, branches, insertions) are made, and left."""
+    """Cells and sums of a program's units: trees, branches, insertions."""
 
     cells: Int32
     """int32[units]: the first cell of each; units on different parts share cells."""
     sums: Int32
-    """int32[units]: its first sum."""
+    """int32[units]: the first sum of each."""
     n_cells: int
     n_sums: int
-    """Of all units; with a row a part, of each row."""
+    """Sums of all units; with a row a part, of each row."""
     reduce: Reduce
 
 
 def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
-    """Cells and sums for units of trees ``number``, so many each; a row a part if by part."""
+    """Cells and sums for units of trees ``number``, ``width`` each; a row a part if by part."""
     ranges, streams = cases.streams
     sums, cells = _before(width, len(number)), cases.before(number, width)
     width = np.broadcast_to(np.int32(width), number.shape)
@@ -184,7 +183,7 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
     if len(ranges) > 1:
         first = np.flatnonzero(np.diff(streams[number], prepend=-1))
         stream = streams[number[first]]
-    records: Records = np.empty(len(first), contract.REDUCTION)
+    records: Records = np.empty(len(first), REDUCTION)
     records["cell"], records["sum"] = cells[first], sums[first]
     records["count"] = np.diff(sums[first], append=n_sums)
     records["first_part"], records["parts"] = ranges[stream].T
@@ -195,7 +194,7 @@ def sums_of(number: Int32, width: Int32 | int, cases: Cases) -> Sums:
 
 
 def _before(size: Int32 | int, count: int) -> Int32:
-    """int32[count]: what is before things of some size each, that lie one after the other."""
+    """int32[count]: offset of each item, given the sizes of items that lie one after the other."""
     if isinstance(size, int):
         return size * np.arange(count, dtype=np.int32)
     before: Int32 = np.cumsum(size, dtype=np.int32) - size
@@ -203,14 +202,14 @@ def _before(size: Int32 | int, count: int) -> Int32:
 
 
 def _before_alike(stream: Int32, size: Int32) -> Int32:
-    """int32[n]: what is before things of some size each, among those of one stream; sorted."""
+    """int32[n]: offset of each item within its stream; items are sorted by stream."""
     before = _before(size, stream.size)
     alike: Int32 = before - before[np.searchsorted(stream, stream)]
     return alike
 
 
 def _by_part(records: Records, parts: int, n_sums: int) -> Records:
-    """The reductions of every part by itself, a row of sums each."""
+    """Reductions of each part by itself, a row of sums each."""
     part = np.repeat(np.arange(parts, dtype=np.int32), len(records))
     records = np.tile(records, parts)
     records["sum"] += part * np.int32(n_sums)

@@ -1,4 +1,4 @@
-"""The seam between what is computed and who computes it."""
+"""The interface between programs and the engines that run them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy.typing as npt
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
+from mltree.program.contract import CONTROL_WORDS
 from mltree.program.program import Program
 from mltree.system.arrays import Float64
-from mltree.system.contract import CONTROL_WORDS
 from mltree.system.values import Value
 
 Weights: TypeAlias = npt.NDArray[np.float64 | np.uint16 | np.uint32]
-"""Of patterns, one row or many. What is drawn is whole: a thousand rows of a million patterns are 2
-GB in 16 bits each."""
+"""Weights of patterns, one row or many. Drawn weights are whole: a thousand rows of a million
+patterns are 2 GB in 16 bits each."""
 
 NO_CONTROL: Float64 = np.zeros((0, CONTROL_WORDS))
 """The control records of a program that optimises nothing."""
 
 
 class Result(Value):
-    """What came back from a program.
+    """Sums, lengths and control records that a program left.
 
     ``sums`` f64[sums]; ``lengths`` f64[lengths], after OPTIMISE; ``control`` f64[groups, words]
-    (:class:`mltree.system.contract.Control`).
+    (:class:`mltree.program.contract.Control`).
     """
 
     sums: Float64
@@ -41,35 +41,35 @@ class Room(NamedTuple):
     """CLA slots that an engine has room for, and those that suit it best."""
 
     most: int
-    """That fit beside one another."""
+    """Slots that fit beside one another."""
     trees: int
-    """Of trees side by side: with more a launch takes more memory, but no less time for each."""
+    """Slots of trees side by side: with more a launch takes more memory, as much time a tree."""
     near: int
-    """Of near vectors beside the trees', likewise."""
+    """Slots of near vectors beside the trees', likewise."""
     matrices: int = 1 << 30
     """Bytes of P matrices of a launch that is after the lnL of trees: all that those leave behind.
     Of 1,000 taxa 1,000 trees of DNA or 40 of proteins, work enough for a GPU."""
     cells: int = 1 << 30
-    """Of a launch that has many for each of few sums."""
+    """Cells of a launch that has many for each of few sums."""
     scores: int = 1 << 30
     """Insertions on the same parts that are scored at a time, a cell each."""
     starts: tuple[float, ...] = ()
-    """Where the slots of a program have the patterns of its parts alone: shares of a whole slot,
-    what is before each part and 1 at the end. () where a slot is whole."""
+    """Shares of a whole slot that lie before each part, and 1 at the end, where the slots of a
+    program have the patterns of its parts alone. () where a slot is whole."""
 
     def trees_at_once(self, slots: int, beside: int = 0) -> int:
-        """Trees of so many slots each that are best worked on side by side; one at least.
+        """Number of trees of ``slots`` slots each that are best worked on side by side; at least 1.
 
-        ``beside``: slots that are needed beside them.
+        ``beside``: slots that are needed beside the trees'.
         """
         return max(1, min(self.trees, self.most - beside) // slots)
 
     def rows_of_any(self, slots: int) -> int:
-        """The whole slots that so many take of any part, where they are of one."""
+        """Whole slots that as many slots of any single part take."""
         return math.ceil(slots * np.diff(self.starts).max()) if self.starts else slots
 
     def neighbours(self, slots: int, parts: int) -> list[range]:
-        """The parts in ranges, of each of which so many slots fit; one part at least."""
+        """Ranges of neighbouring parts for which ``slots`` slots fit; at least one part each."""
         ends = [0]
         for end in range(2, parts + 1) if self.starts else ():
             if slots * (self.starts[end] - self.starts[ends[-1]]) > self.most:
@@ -77,7 +77,7 @@ class Room(NamedTuple):
         return [range(first, end) for first, end in pairwise([*ends, parts])]
 
     def near_at_once(self, base: int) -> int:
-        """Near vectors that are best made at once beside ``base`` slots of trees; one at least."""
+        """Number of near vectors best made at once beside ``base`` slots of trees; at least 1."""
         return max(1, min(self.near, self.most - base))
 
 
@@ -86,7 +86,7 @@ class Engine(Protocol):
 
     The engine owns memory, the client owns topology: slots, lengths and cells are indices that
     the client chose, and an engine grows to hold the highest that it meets. The patterns may be of
-    several parts, on which trees live as their cases say (:mod:`mltree.system.contract`).
+    several parts, on which trees live as their cases say (:mod:`mltree.program.contract`).
     """
 
     @property
@@ -95,13 +95,13 @@ class Engine(Protocol):
 
     @property
     def room(self) -> Room:
-        """What fits by the memory plan, and less once the device has refused as much.
+        """Slots that fit by the memory plan, and fewer once the device has refused as much.
 
         Larger work is done in batches, on whose size no result depends.
         """
 
     def longest_walk(self, trees: int) -> int:
-        """How far walks go where they are best for lnL of so many trees; 0 where levels are.
+        """Most steps of a walk, where walks suit the lnL of ``trees`` trees; 0 where levels do.
 
         Subtrees that meet are walked apart where they have so many steps together, and their
         results are kept in slots; see :func:`mltree.program.builders.walk_stages`.
@@ -136,16 +136,16 @@ class Engine(Protocol):
         """
 
     def close(self) -> None:
-        """Give the memory back until there is more to do; CLAs are gone then."""
+        """Give the memory back until the next program; CLAs are gone then."""
 
 
 @runtime_checkable
 class BerthEngine(Engine, Protocol):
-    """An engine whose parts take turns in having other patterns."""
+    """An engine that takes other patterns for some of its parts."""
 
     def load_patterns(self, first_part: int, patterns: Patterns) -> None:
-        """Take these for those of as many parts, from ``first_part`` on, under their own weights.
+        """Take patterns for as many parts, from ``first_part`` on, under the patterns' own weights.
 
-        They have that many patterns each that those parts have. Of weights the engine has one row;
+        Each part keeps its number of patterns. Of weights the engine has one row;
         CLAs of those parts lose their meaning.
         """

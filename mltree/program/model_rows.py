@@ -10,13 +10,13 @@ import numpy as np
 from mltree.data.site_frequencies import SiteSystems
 from mltree.models.eigen import ModelArrays, Series, rate_matrix, series_of
 from mltree.models.portable import product
-from mltree.system import contract
+from mltree.program import contract
 from mltree.system.arrays import Float64, Int32
 from mltree.system.values import Value
 
 
 class ModelRow(NamedTuple):
-    """What a row says, category by category: K categories, S states.
+    """The numbers of a row, category by category: K categories, S states.
 
     The tables of eigen systems may have an axis of patterns, or of one for all, in front.
     """
@@ -39,8 +39,8 @@ class ModelRow(NamedTuple):
 
     def of_patterns(self, tables: Sequence[Float64] | None) -> ModelRow:
         """With other tables, of patterns (`tables_of`), or with its own for all of them."""
-        *own, rates, weights = self
-        return ModelRow._make([*(tables or [table[None] for table in own]), rates, weights])
+        *squares, rates, weights = self
+        return ModelRow._make([*(tables or [table[None] for table in squares]), rates, weights])
 
 
 def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
@@ -58,7 +58,7 @@ def tables_of(systems: SiteSystems) -> tuple[Float64, ...]:
 
 
 class RowLayout(Value):
-    """Where things lie in a model row of S states, K categories and M eigen systems."""
+    """Offsets in a model row of S states, K categories and M eigen systems."""
 
     states: int
     categories: int
@@ -105,15 +105,15 @@ def series_rows(models: Sequence[ModelArrays]) -> tuple[Float64, Int32]:
     """
     direct = np.array([model.direct for model in models]).reshape(len(models), -1)
     places = np.full(direct.shape, contract.NO_SERIES, np.int32)
-    series: dict[Series, int] = {}
+    starts: dict[Series, int] = {}
     size = 0
     for row, system in zip(*np.nonzero(direct == 0.0), strict=True):
-        own = series_of(*models[row].system(system))
-        if own not in series:
-            series[own] = size
-            size += own.words.size
-        places[row, system] = series[own]
-    return np.concatenate([np.zeros(0), *(own.words for own in series)]), places
+        series = series_of(*models[row].system(system))
+        if series not in starts:
+            starts[series] = size
+            size += series.words.size
+        places[row, system] = starts[series]
+    return np.concatenate([np.zeros(0), *(series.words for series in starts)]), places
 
 
 def _stacked(models: Sequence[ModelArrays]) -> list[Float64]:

@@ -15,20 +15,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mltree.program import contract
 from mltree.program.cases import Cases
-from mltree.program.stages import Records, Sites, joined
-from mltree.system import contract
+from mltree.program.contract import NO_CELL, ROOT_LEVEL, Control, GroupKind
+from mltree.program.ops.edges import EDGE
+from mltree.program.ops.newview import NEWVIEW, Newview
+from mltree.program.ops.operation import RUNS, Records, Role, Run, fields, joined
+from mltree.program.ops.optimise import GROUP
+from mltree.program.ops.pmatrices import PMATRIX
+from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK
+from mltree.program.ops.sites import RUN, STREAM, Sites
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.contract import (
-    NO_CELL,
-    ROOT_LEVEL,
-    RUNS,
-    Control,
-    GroupKind,
-    Role,
-    RunKind,
-    fields,
-)
 from mltree.system.values import Value
 from mltree.tree.forest import Forest
 from mltree.tree.topology import Tree
@@ -139,8 +136,8 @@ def split(
     first = 0
     while first < len(scan.prune):
         left = size[first : first + most]
-        own = cases.before(scan.tree[first : first + most], left) + left
-        together = np.maximum.accumulate(own) <= alike
+        within = cases.before(scan.tree[first : first + most], left) + left
+        together = np.maximum.accumulate(within) <= alike
         last = first + int(np.count_nonzero(together & (np.cumsum(left) <= most)))
         if last > first:
             parts.append(_part(scan, first, last))
@@ -152,7 +149,7 @@ def split(
 
 
 def _in_turns(scan: ScanTasks, cases: Cases) -> ScanTasks:
-    """The same tasks, those on different parts of the data in turns.
+    """The same tasks, tasks on different parts of the data in turns.
 
     Of any of them that follow one another, all parts have about as much of their own.
     """
@@ -240,7 +237,7 @@ def pmatrix_records(
     """The P matrices of some ``branch`` of a program's branches, or of all; of trees ``number``."""
     if branch is None:
         branch = np.arange(branches, dtype=np.int32)
-    records: Records = np.empty(len(branch), contract.PMATRIX)
+    records: Records = np.empty(len(branch), PMATRIX)
     records["p"] = cases.matrices(branch, number)
     records["length"] = branch
     records["stride"] = branches if cases.unlinked else 0
@@ -253,7 +250,7 @@ def pmatrix_records(
 class Piece(NamedTuple):
     """Records of one kind for a SITES stage, with their trees and levels, int32[n], which rise."""
 
-    kind: RunKind
+    kind: type[Run]
     records: Records
     number: Int32
     level: Int32
@@ -277,19 +274,19 @@ def sites(
     else:
         stream = np.arange(len(ranges), dtype=np.int32)
     tables: dict[np.dtype[np.void], list[Records]] = {}
-    rows, ends = [], dict.fromkeys((operation.record for operation in RUNS.values()), 0)
+    rows, ends = [], dict.fromkeys((kind.layout for kind in RUNS.values()), 0)
     for place, piece in enumerate(pieces):
-        kind, records, own, level = piece._replace(number=turn[piece.number])
-        record = RUNS[kind].record
+        kind, records, turns, level = piece._replace(number=turn[piece.number])
+        record = kind.layout
         if len(stream) > 1:
-            order = np.argsort(own, kind="stable")
-            records, own, level = records[order], own[order], level[order]
-            begins = (own[1:] != own[:-1]) | (level[1:] != level[:-1])
+            order = np.argsort(turns, kind="stable")
+            records, turns, level = records[order], turns[order], level[order]
+            begins = (turns[1:] != turns[:-1]) | (level[1:] != level[:-1])
         else:
             begins = level[1:] != level[:-1]
         first = np.concatenate([[0], np.flatnonzero(begins) + 1])
         run: Int32 = np.empty((len(first), 5), np.int32)
-        run[:, 0], run[:, 1], run[:, 2] = own[first], place, kind
+        run[:, 0], run[:, 1], run[:, 2] = turns[first], place, kind.number
         run[:, 3] = ends[record] + first
         run[:-1, 4], run[-1, 4] = first[1:] - first[:-1], len(records) - first[-1]
         rows.append(run)
@@ -299,14 +296,14 @@ def sites(
     if len(stream) > 1:
         every = every[np.lexsort((every[:, 1], every[:, 0]))]
     of_run = stream[every[:, 0]]
-    streams: Records = np.empty(len(ranges), contract.STREAM)
+    streams: Records = np.empty(len(ranges), STREAM)
     streams["first_part"], streams["parts"] = ranges.T
     streams["first_run"] = np.searchsorted(of_run, np.arange(len(ranges)))
     streams["runs"] = np.bincount(of_run, minlength=len(ranges))
     streams["group"] = stream if grouped else NO_CELL
     return Sites(
         streams,
-        np.ascontiguousarray(every[:, 2:]).view(contract.RUN).ravel(),
+        np.ascontiguousarray(every[:, 2:]).view(RUN).ravel(),
         tuple(joined(parts) for parts in tables.values()),
     )
 
@@ -396,13 +393,13 @@ def _newviews(forest: Forest, halves: Int32, level: Int32, cases: Cases) -> Piec
     """The CLAs of half-edges of a forest, whose levels rise."""
     table, number = operand_table(forest, cases), forest.tree_of_half[halves]
     one, other = (side[halves] for side in forest.siblings)
-    records: Records = np.empty(halves.size, contract.NEWVIEW)
+    records: Records = np.empty(halves.size, NEWVIEW)
     records["dst"] = table[halves]
     records["left"] = table[forest.twin[one]]
     records["right"] = table[forest.twin[other]]
     records["left_p"] = cases.matrices(forest.edge[one], number)
     records["right_p"] = cases.matrices(forest.edge[other], number)
-    return Piece(RunKind.NEWVIEW, records, number, level)
+    return Piece(Newview, records, number, level)
 
 
 def branch_records(forest: Forest, cases: Cases) -> Records:
@@ -411,7 +408,7 @@ def branch_records(forest: Forest, cases: Cases) -> Records:
     lower = np.empty(number.size, np.int32)
     first = np.flatnonzero(forest.twin > np.arange(forest.twin.size))
     lower[forest.edge[first]] = first
-    records: Records = np.empty(lower.size, contract.EDGE)
+    records: Records = np.empty(lower.size, EDGE)
     records["x"] = table[forest.twin[lower]]
     records["y"] = table[lower]  # a tip where there is one: the operand that P is applied to
     records["p"] = cases.matrices(np.arange(lower.size, dtype=np.int32), number)
@@ -437,7 +434,7 @@ def group_records(
     kind: GroupKind, first_length: Int32, count: Int32 | int, lnl_sum: Int32, first_sum: Int32
 ) -> Records:
     """Groups of ``count`` lengths, each or all."""
-    records: Records = np.empty(len(first_length), contract.GROUP)
+    records: Records = np.empty(len(first_length), GROUP)
     records["kind"] = kind
     records["first_length"] = first_length
     records["count"] = count
@@ -473,12 +470,12 @@ class ScanTables(Value):
 def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) -> ScanTables:
     """The scan's tables; ``outputs`` int32[n] are the cells, or slots, of its outputs."""
     table, branches = operand_table(forest, cases), np.int32(forest.tree_of_edge.size)
-    tasks: Records = np.empty(len(scan.prune), contract.SCAN_TASK)
+    tasks: Records = np.empty(len(scan.prune), SCAN_TASK)
     tasks["pendant"] = table[forest.twin[scan.prune]]
     tasks["pendant_p"] = cases.matrices(forest.edge[scan.prune], scan.tree)
     tasks["root"] = table[scan.root]
     join = 2 * branches + np.arange(len(scan.prune), dtype=np.int32)
-    tasks["join_p"] = cases.matrices(join, scan.tree)
+    tasks["merged_p"] = cases.matrices(join, scan.tree)
     cases.give(tasks, scan.tree)
     tasks["steps"] = counts = np.diff(scan.first_step)
     tasks["first_step"] = scan.first_step[:-1]
@@ -488,7 +485,7 @@ def scan_records(forest: Forest, scan: ScanTasks, cases: Cases, outputs: Int32) 
     of_half = np.stack([table, matrix, of_half_length], axis=1)
     level = np.where(scan.level_out >= 0, scan.level_out + np.int32(ROOT_LEVEL), np.int32(NO_CELL))
     cell = np.append(outputs, np.int32(NO_CELL))
-    steps: Records = np.empty(len(scan.level_in), contract.SCAN_STEP)
+    steps: Records = np.empty(len(scan.level_in), SCAN_STEP)
     steps["padding"] = 0
     words = steps.view(np.int32).reshape(len(steps), -1)
     words[:, 0] = scan.level_in + ROOT_LEVEL

@@ -66,7 +66,7 @@ from mltree.system.events import (
     TreesWritten,
     Unsaved,
 )
-from mltree.tree.newick import ascii_drawing
+from mltree.tree.clades import ascii_drawing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -426,7 +426,7 @@ class Ending:
         self.starts: StartsEnded | None = None
         self.spent: ResourcesSpent | None = None
 
-    def heed(self, event: Event) -> None:
+    def update(self, event: Event) -> None:
         """Keep an event that the result needs."""
         if isinstance(event, StartsEnded):
             self.starts = event

@@ -54,9 +54,9 @@ from mltree.system.events import (
     TreesWritten,
     Unsaved,
 )
-from mltree.system.files import harmless, turn_away
+from mltree.system.files import discard, sanitised
 from mltree.system.process import cpu_seconds
-from mltree.system.signals import before_leaving, no_longer
+from mltree.system.signals import before_exit, cancel_before_exit
 from mltree.system.values import plain
 
 
@@ -135,7 +135,7 @@ class Reporter:
         is_wanted = self._verbosity > Verbosity.QUIET and not self._json_lines
         if is_wanted and isinstance(self.console, Terminal) and self.console.is_lively:
             self._line = StatusLine(self.console, self._status, lambda: self.elapsed)
-            before_leaving(self._take_line_away)
+            before_exit(self._take_line_away)
         return self
 
     def __exit__(
@@ -143,7 +143,7 @@ class Reporter:
     ) -> None:
         """Remove the status line."""
         self._take_line_away()
-        no_longer(self._take_line_away)
+        cancel_before_exit(self._take_line_away)
 
     def _take_line_away(self) -> None:
         if self._line is not None:
@@ -178,8 +178,8 @@ class Reporter:
         """Draw one event: as a line, or as :func:`.lines.result` draws it."""
         elapsed = self.elapsed
         self._record.write(as_json(event, elapsed))
-        self._ending.heed(event)
-        self._status.heed(event, elapsed)
+        self._ending.update(event)
+        self._status.update(event, elapsed)
         if self._json_lines:
             self._show(self.results, lambda: self._print_json(event, elapsed))
         answer = result(event, self.results.height, self._ending)
@@ -257,7 +257,7 @@ class Reporter:
             self._gone.add(console)
             if console is self.console:
                 self._take_line_away()
-            turn_away(console.file)
+            discard(console.file)
             name = "standard output" if console is self.results else "standard error"
             who = "the run goes on" if self._log is None else "the run and its log go on"
             self._note(f"{name}: {error.strerror}; {who}")
@@ -278,7 +278,7 @@ class Reporter:
         """Report a failed output to the remaining ones."""
         line = f"{stamp(self.elapsed)} note: {problem}\n"
         with suppress(OSError, AttributeError):  # closed, or never there
-            sys.stderr.write(harmless(line))
+            sys.stderr.write(sanitised(line))
             sys.stderr.flush()
         if self._is_logging:
             self._write_log(line)

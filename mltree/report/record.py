@@ -15,7 +15,7 @@ from typing import Any
 
 from mltree.system.errors import InputError
 from mltree.system.files import naming, open_own
-from mltree.system.signals import unbroken
+from mltree.system.signals import uninterrupted
 from mltree.system.values import Value
 
 _BEGINNING = b'{"event": '
@@ -50,7 +50,7 @@ class Record:
     def begin(self, path: Path, append: bool) -> None:
         """Write to a file from now on, behind its content or instead of it."""
         self._path = path
-        with unbroken():
+        with uninterrupted():
             try:
                 os.close(open_own(path, os.O_WRONLY | (0 if append else os.O_TRUNC)))
             except (OSError, InputError):
@@ -65,7 +65,7 @@ class Record:
     def _write(self) -> None:
         if self._path is None:
             return
-        with unbroken():
+        with uninterrupted():
             try:
                 with os.fdopen(open_own(self._path, os.O_WRONLY | os.O_APPEND), "a") as file:
                     file.writelines(self._pending)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import CATEGORIES, SIZES, Calibration, Kind
 from mltree.device.timing import Breakdown, Cost
-from mltree.system.contract import Function
+from mltree.program.contract import Function
 from mltree.system.events import (
     AlignmentSummary,
     EngineScore,
@@ -29,7 +29,7 @@ FUNCTION_NAMES = {
     Function.EVALUATE: "evaluate",
     Function.DERIVE: "sumGAMMA + derivative",
     Function.SCAN: "insertion scan",
-    Function.TRIPOD: "insertion re-scoring",
+    Function.TRIPLET: "insertion re-scoring",
     Function.RELL: "RELL products",
     Function.PMATRICES: "P matrices",
     Function.OPTIMISE: "Newton steps",

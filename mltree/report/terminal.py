@@ -34,7 +34,7 @@ from mltree.system.events import (
     TreeScored,
     TreesCulled,
 )
-from mltree.system.files import harmless
+from mltree.system.files import sanitised
 
 PLAIN = "NO_COLOR"
 """Environment variable that turns escape sequences off (no-color.org)."""
@@ -57,7 +57,7 @@ class Terminal(Console):
     def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
         """Strip control characters from names; rich's own codes come later."""
         for segment in super().render(*args, **options):
-            text = segment.text if segment.control else harmless(segment.text)
+            text = segment.text if segment.control else sanitised(segment.text)
             yield segment if text == segment.text else Segment(text, segment.style)
 
     @property
@@ -151,7 +151,7 @@ class Status:
         self._batches: list[float] = []
         self._replicates: list[tuple[float, ReplicateDone]] = []
 
-    def heed(self, event: Event, now: float) -> None:
+    def update(self, event: Event, now: float) -> None:
         """Update the state by an event; ``now``: seconds since the run began."""
         lnl = None if isinstance(event, OF_OTHERS) else getattr(event, "lnl", None)
         if isinstance(lnl, float):

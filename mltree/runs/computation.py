@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
-from dataclasses import fields as fields_of
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +24,8 @@ from mltree.models.partitioned import PartitionModel
 from mltree.models.rates import rates_for
 from mltree.program.cases import Case
 from mltree.program.engine import Engine, Result, Room, Weights
+from mltree.program.ops.operation import Records, Role, fields
 from mltree.program.program import Program
-from mltree.program.stages import Records, Repeat, Stage
 from mltree.runs.demand import Rows
 from mltree.runs.engines import (
     JointPlacement,
@@ -38,9 +37,8 @@ from mltree.runs.engines import (
 )
 from mltree.runs.problem import Problem
 from mltree.system.arrays import Float64, Int64
-from mltree.system.contract import CASE, Role, fields
 from mltree.system.events import Emit, Notice, RunFinished, ignore
-from mltree.system.ranks import LONE, Ranks, here
+from mltree.system.ranks import LONE, Ranks, current_ranks
 from mltree.system.values import Value
 from mltree.tree.parsimony import ParsimonyEngine
 from mltree.tree.random_trees import random_topology
@@ -185,31 +183,14 @@ def _grouped(
 
 def spread(program: Program, count: int) -> Program:
     """The program with ``count`` parts for every part; those share its branch lengths."""
-    stages = tuple(_spread_stage(stage, count) for stage in program.stages)
-    return Program(stages, program.cells, _times(program.cases, count))
-
-
-def _spread_stage(stage: Stage, count: int) -> Stage:
-    if isinstance(stage, Repeat):
-        return stage
-    changed: dict[str, Any] = {}
-    for item in fields_of(stage):
-        value = getattr(stage, item.name)
-        if isinstance(value, tuple):
-            changed[item.name] = tuple(_times(table, count) for table in value)
-        elif isinstance(value, np.ndarray):
-            changed[item.name] = _times(value, count)
-    return replace(stage, **changed)
+    return program.changed(partial(_times, count=count))
 
 
 def _times(records: Records, count: int) -> Records:
     """Records whose parts, matrices and rows of models are ``count`` for each."""
-    names = records.dtype.names or ()
-    widened: list[str] = [name for name in ("first_part", "parts") if name in names]
-    widened += ["model"] if records.dtype == CASE else []
-    widened += fields(records.dtype, Role.MATRIX, Role.MAKES, Role.MODEL)
+    widened = Role.FIRST_PART, Role.PARTS, Role.MATRIX, Role.MAKES, Role.MODEL
     wide = records.copy()
-    for name in widened:
+    for name in fields(records.dtype, *widened):
         wide[name] *= count
     return wide
 
@@ -319,7 +300,7 @@ def open_computation(
     likelihood: Likelihood
     reported = None
     if not model.has_site_rates:
-        placement = _placed(resources, groups, model, bounds, trees, kept, here())
+        placement = _placed(resources, groups, model, bounds, trees, kept, current_ranks())
         if afterwards.replicates:
             placement = with_replicates(placement, groups, afterwards.replicates)
         placement = _with_rows(placement, afterwards.rows)

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from mltree.data.patterns import Patterns, empty_berths, usual_sizes
+from mltree.data.patterns import Patterns, empty_slots, usual_sizes
 from mltree.device.build import is_built
 from mltree.device.discovery import REFERENCE, DeviceInfo, choose_devices, shares_pay
 from mltree.device.layout import Layout
@@ -36,14 +36,14 @@ from mltree.fit.settings import REPLICATE
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.joint import JointEngine
-from mltree.likelihood.left_out import conditioned_parts
+from mltree.likelihood.left_out import ascertained_parts
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program.engine import BerthEngine, Engine, Room
 from mltree.program.reference import ReferenceEngine
 from mltree.runs.demand import APART_BYTES, Company, Demand, Rows, rows_of, shared_limits, slots_of
 from mltree.system.events import Busy, DeviceChosen, Emit, MemoryPlanned, Notice, ignore
 from mltree.system.process import threads
-from mltree.system.ranks import LONE, Ranks, turn
+from mltree.system.ranks import LONE, Ranks, local_rank
 from mltree.system.values import Value
 
 
@@ -134,7 +134,7 @@ class Placement(Value, kw_only=True):
         return Company(
             compiles=device.is_cpu and not is_built(device.handle, layout, workers),
             builders=builders(device, layout) if searches and not self.in_panels else 0,
-            ranks=turn()[1],
+            ranks=local_rank()[1],
         )
 
     def show(self, emit: Emit) -> None:
@@ -372,7 +372,7 @@ class JointPlacement(Value):
         common = self.open(groups, emit), self.each[0].bounds, Columns.of(groups)
         if not any(patterns.unseen for patterns in groups):
             return Likelihood(*common, min(own.planners for own in self.each))
-        return AscertainedLikelihood(*common, conditioned_parts(groups))
+        return AscertainedLikelihood(*common, ascertained_parts(groups))
 
     def exact(self, groups: Sequence[Patterns]) -> JointPlacement:
         """In fp64, for the final scores of a tree."""
@@ -456,7 +456,7 @@ class BerthPlan(Value):
 
     def open(self, patterns: Patterns, emit: Emit = ignore) -> BerthLikelihood:
         """The likelihood of what is drawn of the patterns; nothing is yet."""
-        empty = empty_berths(patterns, self.sizes, self.count)
+        empty = empty_slots(patterns, self.sizes, self.count)
         engine, placement = self.placement.open(empty, emit), self.placement
         assert isinstance(engine, BerthEngine), "there are berths"
         return BerthLikelihood(engine, placement.bounds, Columns.of([empty]), placement.planners)
@@ -511,7 +511,7 @@ def _placed(
     placement: Placement, patterns: Patterns, sizes: Sequence[int], count: int, trees: int
 ) -> Placement:
     own = replace(placement.resources, vw=placement.layouts[0].vw)
-    berths = empty_berths(patterns, sizes, count)
+    berths = empty_slots(patterns, sizes, count)
     placed = place(
         own, berths, placement.categories, placement.bounds, trees, systems=placement.systems
     )

@@ -43,7 +43,7 @@ from mltree.models.substitution import DNA_MODELS, Model, expand_rates, n_classe
 from mltree.runs.engines import Resources, place
 from mltree.system.arrays import Float64
 from mltree.system.events import CandidatesScored, Emit, ModelChosen
-from mltree.system.ranks import here
+from mltree.system.ranks import current_ranks
 from mltree.system.values import Value
 from mltree.tree.topology import Tree
 
@@ -355,7 +355,12 @@ class Likelihoods:
         """
         if width not in self._open:
             placement = place(
-                self._resources, self._patterns, width, self._bounds, apart=True, among=here()
+                self._resources,
+                self._patterns,
+                width,
+                self._bounds,
+                apart=True,
+                among=current_ranks(),
             )
             self._open[width] = placement.likelihood(self._patterns)
         return self._open[width]

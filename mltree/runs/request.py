@@ -50,8 +50,8 @@ from mltree.system.events import (
 )
 from mltree.system.process import threads
 from mltree.system.rank_start import start
-from mltree.system.ranks import here
-from mltree.system.signals import Farewell, last_word, parting, unbroken
+from mltree.system.ranks import current_ranks
+from mltree.system.signals import ExitMessage, on_signal, set_exit_message, uninterrupted
 from mltree.system.values import plain
 from mltree.tree.newick import write_newick
 
@@ -188,7 +188,7 @@ def deliver(
     Raises:
         InputError: the results cannot be written.
     """
-    with unbroken():
+    with uninterrupted():
         try:
             files = workspace.write(texts)
         except InputError as error:
@@ -199,7 +199,7 @@ def deliver(
             raise InputError(error.message, hint=hint) from error
         for kind in spent:
             workspace.remove(kind)
-        last_word(Farewell("the results are written", 0))
+        set_exit_message(ExitMessage("the results are written", 0))
     return files
 
 
@@ -294,7 +294,7 @@ def load(
 @contextmanager
 def open_log(path: Path, reporter: Reporter) -> Iterator[RunLog]:
     """The log of a run, which locks its prefix, while the run lasts."""
-    with RunLog(path) as log, parting(partial(_abandon, log)):
+    with RunLog(path) as log, on_signal(partial(_abandon, log)):
         reporter.log_to(log)
         if not log.is_locked:
             reporter(Notice(f"{path.parent} has no locks: no other run may write {path.name}"))
@@ -304,10 +304,10 @@ def open_log(path: Path, reporter: Reporter) -> Iterator[RunLog]:
             reporter.log_to(None)
 
 
-def _abandon(log: RunLog) -> Farewell:
+def _abandon(log: RunLog) -> ExitMessage:
     """The end of a run that has nothing worth keeping yet."""
     log.close("stopped\n")
-    return Farewell()
+    return ExitMessage()
 
 
 def model_text(model: PartitionModel, problem: Problem) -> str:
@@ -357,7 +357,7 @@ def expect_ranks(described: RunDescribed, emit: Emit) -> None:
 
     Raises: InputError: one sees others.
     """
-    if (ranks := here()).size > 1:
+    if (ranks := current_ranks()).size > 1:
         ranks.everywhere(partial(expect_files, described.inputs))
         emit(Notice(ranks.text))
 
@@ -579,13 +579,13 @@ def share_loci(options: AnalysisOptions, loci: int) -> None:
 
 def share_replicates(options: AnalysisOptions, replicates: int, taxa: int) -> bool:
     """Start those that so many searches of trees of so many taxa are worth; whether any are new."""
-    before = here()
+    before = current_ranks()
     _share(options, replicates * taxa // TIPS_OF_A_RANK, MOST_FOR_REPLICATES)
-    return here() is not before
+    return current_ranks() is not before
 
 
 def _share(options: AnalysisOptions, worth: int, most: int) -> None:
-    if options.ranks is None and here().size == 1:
+    if options.ranks is None and current_ranks().size == 1:
         devices = choose_devices(options.resources.device)
         start(ranks_for(min(worth, most), devices, threads().number))
 

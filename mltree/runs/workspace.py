@@ -30,14 +30,14 @@ from mltree.system.errors import InputError
 from mltree.system.files import (
     DRAFT,
     draft_name,
-    harmless,
     naming,
     open_own,
     refuse_special,
+    sanitised,
     unusable,
     write_together,
 )
-from mltree.system.signals import before_leaving, no_longer, unbroken
+from mltree.system.signals import before_exit, cancel_before_exit, uninterrupted
 from mltree.system.values import Value
 
 # The files of a run: named by a prefix, never overwritten unasked, never half-written.
@@ -128,16 +128,17 @@ class Workspace(Value):
             InputError: another command writes one of them.
         """
         kinds = list(kinds)
-        file = self._open_lock()
-        release = partial(_release, file, self.path(LOCK))
-        before_leaving(release)
+        with uninterrupted():  # a signal in between would leave the file
+            file = self._open_lock()
+            release = partial(_release, file, self.path(LOCK))
+            before_exit(release)
         try:
             for kind in kinds:
                 self._lock(file, kind)
             self._sweep(kinds)
             yield
         finally:
-            no_longer(release)
+            cancel_before_exit(release)
             release()
             os.close(file)
 
@@ -199,7 +200,7 @@ class Workspace(Value):
 
     def replace(self, texts: Mapping[str, str], stale: Iterable[str]) -> list[Path]:
         """Write files as :meth:`write` does, and delete those that are obsolete beside them."""
-        with unbroken():
+        with uninterrupted():
             paths = self.write(texts)
             for kind in stale:
                 self.remove(kind)
@@ -323,7 +324,7 @@ _BEGINNING = b"process "
 
 def _encoded(text: str) -> bytes:
     """Bytes of a text without control characters."""
-    return harmless(text).encode(errors="backslashreplace")
+    return sanitised(text).encode(errors="backslashreplace")
 
 
 class RunLog:
@@ -366,7 +367,7 @@ class RunLog:
         Raises:
             InputError: it cannot be written.
         """
-        with unbroken():
+        with uninterrupted():
             if not append:
                 self._cut(0)
                 self._sign()
@@ -380,7 +381,7 @@ class RunLog:
         Raises:
             InputError: they cannot be written now; they are kept, and go out with the next.
         """
-        with unbroken():
+        with uninterrupted():
             self._pending += _encoded(text)
             while self._has_begun and self._pending:
                 with naming(self.path):
@@ -389,7 +390,7 @@ class RunLog:
 
     def close(self, last: str = "") -> None:
         """Close the file after a last line; a run that never began takes back what it wrote."""
-        with unbroken():
+        with uninterrupted():
             try:
                 if self._has_begun:
                     self.write(last)
@@ -525,7 +526,7 @@ class LineJournal(Generic[Key, Record]):
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         """Close the file; remove it if it has no record."""
-        with unbroken():
+        with uninterrupted():
             if not (self.done or (self._is_old and os.fstat(self._file).st_size)):
                 with suppress(OSError):
                     self.path.unlink()
@@ -560,7 +561,7 @@ class LineJournal(Generic[Key, Record]):
     def _append(self, value: Any) -> None:
         body = json.dumps(value).encode()
         line = b"%08x %b\n" % (zlib.crc32(body), body)
-        with unbroken(), naming(self.path):
+        with uninterrupted(), naming(self.path):
             while line:
                 line = line[os.write(self._file, line) :]
 

@@ -52,10 +52,7 @@ class BranchTests(Value):
 
 
 def local_tests(
-    lnl: Float64,
-    resampled: Callable[[Weights], Float64],
-    resampling: Resampling,
-    replicates: int,
+    lnl: Float64, resampled: Callable[[Weights], Float64], resampling: Resampling, replicates: int
 ) -> BranchTests:
     """All local tests of every inner branch.
 

@@ -68,8 +68,8 @@ class Branches:
                 rows += [(number, True, *child, False) for child in around.children[span]]
                 rows += [(number, False, *other) for other in around.beyond(span)]
         table = np.array(sorted(rows), dtype=np.intp).reshape(-1, 5)
-        number, near, first, last, outside = table.T
-        return cls(tree, of_clade, number, near > 0, first, last, outside > 0)
+        number, below, first, last, outside = table.T
+        return cls(tree, of_clade, number, below > 0, first, last, outside > 0)
 
 
 class _Nodes:

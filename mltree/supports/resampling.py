@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mltree.data.patterns import Patterns
 from mltree.program.engine import Weights
 from mltree.system.arrays import Float64
-from mltree.system.process import in_advance, in_shares, threads
+from mltree.system.process import parallel_map, prefetched, threads
 
 # Poisson counts of many things at once, from tables: three nanoseconds each, NumPy's take 26.
 #
@@ -230,7 +230,7 @@ class Resampling:
             self._fill(rows, first)
             return rows
 
-        return in_advance(draw, range(0, replicates, step))
+        return prefetched(draw, range(0, replicates, step))
 
     def rows(self, replicates: range) -> Float64:
         """Weights of a range of replicates, f64 [R, L]."""
@@ -283,7 +283,7 @@ class Resampling:
                 rows[overlap] = drawn[overlap.start - begin : overlap.stop - begin]
 
         is_worth_it = step * size * self._row >= APART
-        in_shares(fill, shares, min(threads().number, DRAWERS) if is_worth_it else 1)
+        parallel_map(fill, shares, min(threads().number, DRAWERS) if is_worth_it else 1)
 
     def _draw(self, rngs: Sequence[np.random.Generator], rows: NDArray[Any]) -> None:
         """Draw as many rows [R, L] from each generator."""

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from mltree.program.engine import Weights
 from mltree.supports.resampling import Resampling, share_error
 from mltree.system.arrays import Float64
-from mltree.system.process import in_advance, in_blocks
+from mltree.system.process import map_blocks, prefetched
 
 BLOCK = 1 << 12
 """Patterns whose differences are summed at a time, to save memory."""
@@ -185,7 +185,7 @@ def weighted_tests(
         return counts
 
     size = max(1, COMPARED // lnl.size)
-    several = np.sum(in_blocks(lagging, centred.shape[1], size), axis=0)
+    several = np.sum(map_blocks(lagging, centred.shape[1], size), axis=0)
     return _share(single, resampled), _share(several, resampled)
 
 
@@ -397,7 +397,7 @@ def tree_tests(
     for scale in scales:
         name, size = f"tree tests, scale {SCALES[scale]}", SCALES[scale]
         resampling = Resampling(weights, parts, seed, name, size, in_blocks=True)
-        for lnl_of_batch in in_advance(resampled, resampling.batches(replicates)):
+        for lnl_of_batch in prefetched(resampled, resampling.batches(replicates)):
             if "p-AU" in chosen:
                 multiscale.count(scale, lnl_of_batch)
             if scale == WHOLE:

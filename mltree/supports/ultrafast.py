@@ -66,11 +66,7 @@ class Ultrafast:
         return float(self.lnl.min()) - MARGIN
 
     def offer(
-        self,
-        keys: UInt64,
-        lnl: Float64,
-        resampled: Float64,
-        make: Callable[[int], Tree],
+        self, keys: UInt64, lnl: Float64, resampled: Float64, make: Callable[[int], Tree]
     ) -> None:
         """Offer trees, one after the other.
 
@@ -103,11 +99,11 @@ class Ultrafast:
         Chance depends on the tree's key, the replicate's number and how often the tree was met.
         """
         lead = resampled - self.best
-        near = np.flatnonzero(lead > -EPSILON)
+        able = np.flatnonzero(lead > -EPSILON)
         met = mixed(np.array([self._met[int(key)]], np.uint64))
-        bits = mixed(mixed(near.astype(np.uint64) * GOLDEN) + key + met)
+        bits = mixed(mixed(able.astype(np.uint64) * GOLDEN) + key + met)
         chance = (bits >> np.uint64(11)) * 2.0**-53
-        return near[(lead[near] > EPSILON) | (chance * (self._counts[near] + 1) <= 1)]
+        return able[(lead[able] > EPSILON) | (chance * (self._counts[able] + 1) <= 1)]
 
     def holders(self) -> list[tuple[int, int]]:
         """Keys of the held trees and the number of their replicates, most first, then by lnL."""

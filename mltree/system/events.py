@@ -1,8 +1,8 @@
-"""What happens during a run, as data: commands and the search emit events, the report draws them.
+"""Events of a run, as data: analyses and the search emit them, the report shows them.
 
 Every event is a frozen dataclass of plain values, so that the same stream is a log, a progress
-display or JSON lines. Nothing here knows how, when or where an event is shown: whoever receives
-it adds the time. lnL are natural logs.
+display or JSON lines. Nothing here knows how, when or where an event is shown: its
+receiver adds the time. lnL are natural logs.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from mltree.system.values import Value
 
 
 class Event(Value):
-    """Something that happened."""
+    """Base class of events."""
 
 
 Emit = Callable[[Event], None]
-"""Who receives events. The search takes one and never asks what it does with them."""
+"""Receiver of events."""
 
 
 def ignore(_: Event) -> None:
-    """The receiver for whoever wants no events."""
+    """Drop an event: the receiver of runs without a report."""
 
 
 class Notice(Event):
@@ -39,7 +39,7 @@ class Unsaved(Event):
     content: str
 
 
-# Events of a run as a whole: what it is made of, what it takes, and how it ends.
+# Events of a run as a whole.
 
 
 class RunStarted(Event):
@@ -47,71 +47,71 @@ class RunStarted(Event):
 
     version: str
     command: str
-    """As it was typed."""
+    """The command line as it was typed."""
     seed: int | None = None
-    """None where nothing is random."""
+    """Seed of the random numbers; None for a run without any."""
 
 
 class MemoryPlanned(Event):
-    """What a run will take at its peak, before it takes anything; bytes."""
+    """Memory of a run at its peak, in bytes, as planned before it is allocated."""
 
     device: str
-    """One, or several with commas."""
+    """Name of the device, or several names with commas."""
     layout: str
     trees: int
     """Trees side by side; others of the run follow after them."""
     slots: int
     """CLAs of a tree: one for every directed edge out of an inner node."""
     clas: int
-    """Of those trees, with their scaling counts."""
+    """Bytes of the CLAs of those trees, with their scaling counts."""
     near: int
-    """CLAs of the insertions that are re-scored at once, beside the trees'."""
+    """Bytes of the CLAs of insertions that are re-scored at once, beside the trees'."""
     tips: int
-    """One byte a pattern, and the eigen systems of patterns that have their own; shared by all
-    trees."""
+    """Bytes of tip characters, one a pattern, and of eigen systems that patterns have of their own;
+    shared by all trees."""
     matrices: int
     """P matrices of the largest launch."""
     sites: int
     """Site lnL of trees that are tested."""
     process: int
-    """The process's largest resident size; a CPU's CLAs, matrices and tips are among it."""
+    """Largest resident size of the process; on a CPU it includes CLAs, matrices and tips."""
     others: int
-    """Bytes of the run's other processes on this host: ranks, and builders of kernels."""
+    """Bytes of the other processes of the run on this host: ranks, and builders of kernels."""
     available: int
     """Memory of the devices."""
 
     @property
     def on_devices(self) -> int:
-        """What is taken of that."""
+        """Bytes on the devices."""
         return self.clas + self.near + self.matrices + self.tips + self.sites
 
 
 class DeviceChosen(Event):
-    """An engine stands ready."""
+    """An engine is ready."""
 
     name: str
-    """Device and layout."""
+    """Name of the device and its layout."""
 
 
 class RunFinished(Event):
-    """What a run found."""
+    """Results of a search or an evaluation."""
 
     lnl: float
-    """In fp64, whatever precision it was found in."""
+    """lnL in fp64, whatever the precision of the search."""
     model: str
-    """With its values; ``--model`` takes it."""
+    """The model with its parameter values, as ``--model`` takes it."""
     tree: str
-    """In Newick, as in its file."""
+    """Newick of the tree, as in its file."""
     tree_length: float
     """Sum of all branch lengths, expected substitutions per site."""
     taxa: int
     files: tuple[str, ...]
-    """That were written, the log among them."""
+    """Files written, the log included."""
     seconds: float
-    """Wall time of the search or the optimisation in this process; reading and opening are not
-    among it."""
+    """Wall time of the search or the optimisation in this process, without reading data and opening
+    devices."""
     support: str = ""
-    """The tree with supports as labels, where there are any."""
+    """Newick of the tree with supports as labels; empty without supports."""
 
 
 class InputFile(Value):
@@ -119,46 +119,45 @@ class InputFile(Value):
 
     path: str
     size: int
-    """Bytes, as it lies there."""
+    """Size on disk, in bytes."""
     sha256: str
 
 
 class RunDescribed(Event):
-    """Everything that it takes to do a run again: the head of its log."""
+    """Everything needed to repeat a run: the head of its log."""
 
     date: str
-    """When it began, ISO 8601 with the time zone."""
+    """Start of the run, ISO 8601 with the time zone."""
     host: str
     system: str
     cpu: str
     threads: int
-    """CPUs that it takes."""
+    """Number of CPUs that the run takes."""
     threads_source: str
-    """What that number is from: ``CPU affinity``, ``--threads``, ..."""
+    """Source of that number: ``CPU affinity``, ``--threads``, ..."""
     devices: tuple[str, ...]
-    """Each with its platform and driver."""
+    """Name, platform and driver of each device."""
     versions: Mapping[str, str]
-    """Of mltree and of what it computes with."""
+    """Versions of mltree and of the libraries that it computes with."""
     options: Mapping[str, tuple[str, str]]
-    """As they were resolved: value, and where it is from (``typed``, ``environment``, ``file``,
-    ``default``)."""
+    """Value and source (``typed``, ``environment``, ``file``, ``default``) of each option."""
     inputs: tuple[InputFile, ...]
 
 
 class Busy(Event):
-    """Something begins that takes a while and happens rarely: building kernels, measuring."""
+    """Something begins that takes a while and happens rarely: building kernels, calibration."""
 
     what: str
 
 
 class ResourcesSpent(Event):
-    """What a run took, from its process's start."""
+    """Resources of a run, from the start of its process."""
 
     wall: float
-    """Seconds."""
+    """Wall time, in seconds."""
     cpu: float
-    """CPU seconds of all its threads, where a CPU that is the device computes, and of the processes
-    that it started: its ranks on this machine, and builds of kernels."""
+    """CPU seconds of all threads, a CPU device's included, and of the processes that the run
+    started: ranks on this machine, and builds of kernels."""
     device: float
     """Seconds that devices computed."""
     peak_memory: int
@@ -166,57 +165,58 @@ class ResourcesSpent(Event):
 
 
 class CommandEnded(Event):
-    """A command has done what it was asked for: the last of its events, ``result`` in JSON."""
+    """A command has ended: the last of its events, ``result`` in JSON."""
 
     command: str
     values: Mapping[str, Any]
-    """What it found, by names that stay as they are (docs/command-line.md, "JSON")."""
+    """Results by names that stay as they are (docs/command-line.md, "JSON")."""
 
 
 class FunctionTime(Value):
-    """A row of a run's timing table: a likelihood function, or what the host did or waited for."""
+    """A row of a run's timing table: a likelihood function, or work or waiting of the host."""
 
     name: str
     seconds: float
     calls: int = 0
     """Newviews, edges or insertions; 0 where nothing is counted."""
     pattern_nodes: int = 0
-    """Those times the patterns that they were for."""
+    """Sum over the calls of the number of patterns."""
     bytes_per_second: float | None = None
-    """Of what they must read and write; None where that is nothing."""
+    """Bytes a second that the function must read and write; None where it needs none."""
     share_of_copy: float | None = None
-    """Of the bytes a second that the devices copy; None where that is not known."""
+    """That rate as a share of the devices' copy bandwidth; None where the bandwidth is not
+    known."""
 
 
 class TimeSpent(Event):
-    """Where a run's time went."""
+    """Distribution of a run's time over functions."""
 
     wall: float
-    """Seconds; what the rows add up to, or nearly so."""
+    """Wall time in seconds: the sum of the rows, or nearly so."""
     rows: tuple[FunctionTime, ...]
 
 
 class EngineScore(Value):
-    """What one engine answered."""
+    """Answer of one engine."""
 
     engine: str
-    """Its name and layout."""
+    """Name and layout of the engine."""
     lnl: float
     """NaN where the engine failed."""
     seconds: float
-    """Of one evaluation, traversal included."""
+    """Seconds of one evaluation, traversal included."""
     problem: str = ""
-    """Why there is no lnL."""
+    """Reason for a missing lnL."""
 
 
 class EnginesCompared(Event):
-    """The same likelihood from every engine."""
+    """lnL of one tree from every engine."""
 
     scores: tuple[EngineScore, ...]
-    """The reference's first."""
+    """Scores of all engines, the reference first."""
 
 
-# What is said of alignments: read, checked, written, and their parts.
+# Alignments and their parts: read, checked, written.
 
 
 class Suspicion(Value):
@@ -225,22 +225,22 @@ class Suspicion(Value):
     character: str
     count: int
     taxon: str
-    """Where it occurs first, in the order of the file."""
+    """The first taxon with the character, in the order of the file."""
     site: int
-    """The site there, from 1."""
+    """The character's first site in that taxon, from 1."""
     reason: str
 
 
 class AlignmentSummary(Value):
-    """The facts that `mltree check` shows. Shares are of all T x sites characters, 0 to 1."""
+    """Facts of `mltree check`. Shares are of all T x sites characters, 0 to 1."""
 
     path: str
     file_format: str
     datatype: str
     seen: str
-    """What the data type was told by."""
+    """Reason for the data type."""
     doubtful: bool
-    """Whether the data type was told by little."""
+    """True where few characters speak for the data type."""
     taxa: int
     sites: int
     patterns: int
@@ -249,20 +249,22 @@ class AlignmentSummary(Value):
     ambiguous_share: float
     """Characters that may be several states, but not any."""
     names: tuple[str, ...]
-    """The taxa, sorted."""
+    """Names of the taxa, sorted."""
     taxon_gap_shares: tuple[float, ...]
     """Share of gaps in each taxon of ``names``."""
     composition_p_values: tuple[float, ...]
-    """Of each taxon's χ² test against the composition of all (see composition.py)."""
+    """P-value of each taxon's χ² test against the composition of all
+    (:mod:`mltree.data.checks`)."""
     states: Sequence[str]
     frequencies: tuple[float, ...]
-    """Of each state, as +FC has them."""
+    """Frequency of each state, as +FC has them."""
     absent_states: tuple[str, ...]
     """States that never occur: +FC would give them frequency 0."""
     invariant_sites: int
-    """All characters but gaps are one and the same state (RAxML-NG's definition)."""
+    """Sites with one and the same state in all characters but gaps (RAxML-NG's definition)."""
     informative_sites: int
-    """At least two states, each certain in at least two taxa (parsimony-informative)."""
+    """Sites with at least two states that are each certain in at least two taxa
+    (parsimony-informative)."""
     identical_sequences: tuple[tuple[str, ...], ...]
     """Groups of taxa with equal sequences."""
     alike_names: tuple[tuple[str, ...], ...]
@@ -284,7 +286,7 @@ class AlignmentLoaded(Event):
     """The file format that was found."""
     data_type: str
     data_seen: str
-    """What the data type was told by: ``98.1% ACGT, 31 ambiguity codes``."""
+    """Reason for the data type: ``98.1% ACGT, 31 ambiguity codes``."""
     taxa: int
     sites: int
     patterns: int
@@ -293,28 +295,28 @@ class AlignmentLoaded(Event):
 
 
 class PartFacts(Value):
-    """A part of the alignment, and what is in it."""
+    """A part of the alignment, with facts about its data."""
 
     name: str
     data_type: str
     model: str
-    """As it was given, or the default."""
+    """The model as the user wrote it, or the default."""
     sites: int
     patterns: int
     gap_share: float
     """Share of characters that may be any state, those of taxa without data too, 0..1."""
     taxa: int
-    """With any data in the part."""
+    """Number of taxa with any data in the part."""
 
 
 class PartitionsLoaded(Event):
     """The alignment is read and cut into parts."""
 
     path: str
-    """The partition file."""
+    """Path of the partition file."""
     taxa: int
     sites: int
-    """In parts."""
+    """Number of sites in parts."""
     parts: tuple[PartFacts, ...]
 
 
@@ -329,24 +331,24 @@ class AlignmentWritten(Event):
 
 
 class AlignmentChecked(Event):
-    """All that is worth knowing about an alignment before a search."""
+    """Summary of an alignment before a search."""
 
     summary: AlignmentSummary
     memory: MemoryPlanned | None
-    """Of a search with the default settings; None where no device would take any."""
+    """Memory of a search with the default settings; None where no device would take any."""
 
 
-# What happens when models are chosen.
+# Model choice.
 
 
 class CandidatesScored(Event):
     """Candidates of a model choice were fitted to every part."""
 
     candidates: int
-    """How many, of all parts."""
+    """Number of candidates of all parts."""
     parts: int
     best: str
-    """Of the first part, so far."""
+    """The best model of the first part so far."""
 
 
 class ModelChosen(Event):
@@ -365,11 +367,11 @@ class RankedModel(Value):
     model: str
     lnl: float
     parameters: int
-    """Free ones, branch lengths included."""
+    """Number of free parameters, branch lengths included."""
     score: float
-    """By the criterion; smaller is better."""
+    """Value of the criterion; smaller is better."""
     weight: float
-    """exp(-delta / 2), of sum 1."""
+    """exp(-delta / 2), normalised to sum 1."""
 
 
 class ModelsRanked(Event):
@@ -378,7 +380,7 @@ class ModelsRanked(Event):
     part: str
     criterion: str
     candidates: int
-    """How many were compared."""
+    """Number of candidates that were compared."""
     models: tuple[RankedModel, ...]
 
 
@@ -386,20 +388,20 @@ class PartsMerged(Event):
     """A round of merging parts has ended."""
 
     pairs: int
-    """That were compared."""
+    """Number of pairs that were compared."""
     merged: int
-    """Pairs that became one."""
+    """Number of pairs that became one subset."""
     subsets: int
-    """That are left."""
+    """Number of subsets left."""
     score: float
-    """Of the whole scheme, by the criterion."""
+    """Value of the criterion for the whole scheme."""
 
 
-# Events of a search, from its starting trees to its best.
+# Search.
 
 
 class SearchPlanned(Event):
-    """A search stands ready."""
+    """A search is ready to begin."""
 
     starts: int
     phases: int
@@ -416,37 +418,37 @@ class StartTree(Event):
 
 
 class PhaseStarted(Event):
-    """Rounds of one radius begin."""
+    """The rounds of one radius begin."""
 
     phase: int
-    """Counted from 1."""
+    """Number of the phase, from 1."""
     radius: int
     """Edges from the pruning point to the farthest target."""
     cut: float
     """lnL below the current tree at which a scan goes no further."""
     trees: int
-    """Trees side by side."""
+    """Number of trees side by side."""
 
 
 class RoundDone(Event):
-    """One batched SPR round over all trees of a phase."""
+    """A batched SPR round over all trees of a phase has ended."""
 
     round: int
-    """Counted from 1 within the run."""
+    """Number of the round within the run, from 1."""
     radius: int
     candidates: int
-    """Insertions that were scored."""
+    """Number of insertions that were scored."""
     moves: int
-    """Moves that were applied."""
+    """Number of moves that were applied."""
     lnl: float
-    """Of the best tree."""
+    """lnL of the best tree."""
 
 
 class ModelOptimised(Event):
     """Model parameters and branch lengths of the best tree were optimised."""
 
     model: str
-    """With its values."""
+    """The model with its parameter values."""
     lnl: float
 
 
@@ -454,13 +456,15 @@ class StoppedShort(Event):
     """A warning: an optimisation ended before it reached a maximum."""
 
     what: str
-    """What was optimised: ``model and branch lengths``, ``model``, ``branch lengths``."""
+    """Parameters that were optimised: ``model and branch lengths``, ``model``, ``branch
+    lengths``."""
     lacking: float | None
-    """lnL by which the maximum is higher, as far as the last steps tell; None: they do not."""
+    """Expected gain of lnL up to the maximum, by the last steps; None where the steps tell
+    nothing."""
 
     @classmethod
     def by(cls, what: str, lacking: float) -> StoppedShort:
-        """Where so much lnL was still promised, or infinitely much: nothing was."""
+        """The event for an expected gain ``lacking``; an infinite one means an unknown gain."""
         return cls(what, lacking if math.isfinite(lacking) else None)
 
 
@@ -472,14 +476,14 @@ class TreesCulled(Event):
 
 
 class StartsEnded(Event):
-    """The last phase is over, and with it what each start led to."""
+    """The last phase is over."""
 
     starts: int
     ended: int
-    """Those that were searched to the end; the others fell behind and were dropped."""
+    """Number of starts that were searched to the end; the others were dropped."""
     reached: int
-    """Those that led to the best tree, by its topology; those among them that were dropped
-    because another one had the same tree."""
+    """Number of starts that led to the topology of the best tree, including starts that were
+    dropped for having the tree of another."""
 
 
 class TreePerturbed(Event):
@@ -488,9 +492,9 @@ class TreePerturbed(Event):
     batch: int
     copies: int
     better: int
-    """Copies that ended above the best tree."""
+    """Number of copies that ended above the best tree."""
     lnl: float
-    """Of the best tree, after it."""
+    """lnL of the best tree after the batch."""
 
 
 class CheckpointWritten(Event):
@@ -504,9 +508,9 @@ class SearchResumed(Event):
 
     path: str
     rounds: int
-    """SPR rounds that were done before."""
+    """Number of SPR rounds done before."""
     lnl: float
-    """Of the best tree."""
+    """lnL of the best tree."""
 
 
 class SearchFinished(Event):
@@ -524,7 +528,7 @@ class TreeScored(Event):
     lnl: float
 
 
-# What is said of files of trees: supports, consensus, distances, replicates and tests.
+# Trees: supports, consensus, distances, replicates and tests; loci.
 
 
 class TreesLoaded(Event):
@@ -551,24 +555,24 @@ class ResultWritten(Event):
 
 
 class SupportsDrawn(Event):
-    """Every inner branch of a tree has its support."""
+    """Supports of all inner branches of a tree are computed."""
 
     metric: str
     """``FBP`` or ``TBE`` by trees, ``SH-aLRT``, ``aBayes`` and so on by data, ``gCF``, ``sCF``."""
     branches: int
     mean: float | None
-    """Over the branches, 0 to 1; None where there are none."""
+    """Mean over the branches, 0 to 1; None without inner branches."""
     newick: str
 
 
 class ConsensusBuilt(Event):
-    """What trees have in common is a tree."""
+    """A consensus tree is built."""
 
     kind: str
     """``strict``, ``majority`` or ``extended``."""
     branches: int
     largest: int
-    """Inner branches of a tree without polytomies."""
+    """Number of inner branches of a tree without polytomies."""
     newick: str
 
 
@@ -577,11 +581,11 @@ class DistancesMeasured(Event):
 
     pairs: int
     topologies: int
-    """Different ones among the trees."""
+    """Number of different topologies among the trees."""
     mean: float
-    """Splits that only one of two trees has (Robinson-Foulds distance)."""
+    """Mean number of splits that only one of two trees has (Robinson-Foulds distance)."""
     relative: float
-    """The same as a share of the largest possible distance."""
+    """The mean as a share of the largest possible distance."""
     weighted: float | None
     """Mean sum of differences in branch length, expected substitutions per site."""
 
@@ -590,23 +594,23 @@ class ReplicateDone(Event):
     """A bootstrap replicate was searched."""
 
     number: int
-    """From 1; replicates end in any order."""
+    """Number of the replicate, from 1; replicates end in any order."""
     lnl: float
-    """Under its own weights."""
+    """lnL under the replicate's weights."""
     done: int
-    """Replicates that are kept, those of earlier runs among them."""
+    """Number of replicates done, earlier runs included."""
     wanted: int
-    """How many there will be, at most."""
+    """Largest number of replicates that the run will make."""
 
 
 class BootstrapFinished(Event):
-    """There are replicates enough, or as many as were asked for."""
+    """The bootstrap has converged, or made all replicates."""
 
     replicates: int
     converged: bool | None
-    """What the last check of them said (autoMRE); None where there were too few."""
+    """Result of the last bootstopping test (autoMRE); None with too few replicates for a test."""
     files: tuple[str, ...]
-    """That were written; none where a search goes on to write them."""
+    """Files written; empty where a search goes on to write them."""
     seconds: float
     """Wall time of the replicates in this process."""
 
@@ -618,11 +622,11 @@ class BootstopChecked(Event):
     wrf: float
     """Mean weighted Robinson-Foulds distance of the halves' consensus trees, in replicates."""
     wrf_error: float
-    """Its Monte-Carlo error: the standard error of the mean."""
+    """Monte-Carlo error of ``wrf``: the standard error of the mean."""
     share: float
     """Mean share of the largest possible distance, 0 to 1."""
     passed: int
-    """Halvings in which that share is within the cutoff."""
+    """Number of halvings in which that share is within the cutoff."""
     halvings: int
     converged: bool
 
@@ -631,17 +635,17 @@ class TreesOffered(Event):
     """Replicates of an ultrafast bootstrap were offered more trees."""
 
     around: int
-    """Trees whose neighbours were offered, so far."""
+    """Number of trees whose neighbours were offered so far."""
     offered: int
-    """Different topologies, so far."""
+    """Number of different topologies offered so far."""
     held: int
-    """Of those, the ones that are the best of any replicate."""
+    """Number of those that are the best tree of any replicate."""
     correlation: float
-    """Of all splits' supports with those after half as many."""
+    """Correlation of all splits' supports with those after half as many trees."""
 
 
 class TestValue(Value):
-    """What one test says of one tree."""
+    """Result of one test for one tree."""
 
     __test__ = False  # no test of pytest's
 
@@ -650,23 +654,23 @@ class TestValue(Value):
     value: float
     """A p-value, a proportion or a weight, 0 to 1."""
     error: float
-    """Its Monte-Carlo error: the standard error."""
+    """Monte-Carlo error of the value: the standard error."""
     kept: bool
-    """Whether the tree is in the test's 95 % confidence set."""
+    """True for a tree in the test's 95 % confidence set."""
 
 
 class TestedTree(Value):
-    """One of the trees of a file."""
+    """A tree of a tree test."""
 
     __test__ = False
 
     number: int
-    """Counted from 1."""
+    """Number of the tree in its file, from 1."""
     same_as: int | None
-    """An earlier tree of the same topology, which stands for it."""
+    """Number of an earlier tree of the same topology, whose values this tree has."""
     lnl: float
     delta: float
-    """LnL by which the best tree is better."""
+    """lnL of the best tree less lnL of this tree."""
     tests: tuple[TestValue, ...]
 
 
@@ -674,25 +678,25 @@ class TreesTested(Event):
     """Trees were compared on one alignment."""
 
     replicates: int
-    """Of each scale."""
+    """Number of replicates of each scale."""
     trees: tuple[TestedTree, ...]
 
 
 class LocusDone(Event):
-    """The tree of a locus is found, or was by an earlier run."""
+    """The tree of a locus is found, in this run or an earlier one."""
 
     name: str
     number: int
-    """From 1, in the order given."""
+    """Number of the locus, from 1, in the order of the input."""
     lnl: float
     taxa: int
     done: int
-    """Loci so far."""
+    """Number of loci done so far."""
     wanted: int
 
 
 class LocusSkipped(Event):
-    """A locus has no tree, and others go on."""
+    """A locus gets no tree; the run goes on with the others."""
 
     name: str
     number: int
@@ -700,11 +704,11 @@ class LocusSkipped(Event):
 
 
 class LociFinished(Event):
-    """All loci are done."""
+    """Trees of all loci are done."""
 
     trees: int
     skipped: int
     lnl: float
-    """Of all trees together."""
+    """Sum of the lnL of all trees."""
     files: tuple[str, ...]
     seconds: float

@@ -13,27 +13,27 @@ from pathlib import Path
 from typing import IO, Any
 
 from mltree.system.errors import InputError
-from mltree.system.signals import unbroken
+from mltree.system.signals import uninterrupted
 
 DRAFT = ".partial"
 """Ending of a file that is being written."""
 
 TOKEN_BYTES = 8
-"""Random bytes in a draft's name: nobody can plant a link of that name, or have a file of it."""
+"""Random bytes in a draft's name, so that nobody can have a link or file of that name."""
 
 
 def is_there(path: str | Path) -> bool:
-    """Whether a name leads anywhere; not one that no file can have."""
+    """True for the name of a file or folder; False for names that no file can have."""
     return _mode(path) != 0
 
 
 def is_folder(path: str | Path) -> bool:
-    """Whether a name is a folder's; not one that no file can have."""
+    """True for the name of a folder; False for names that no file can have."""
     return stat.S_ISDIR(_mode(path))
 
 
 def _mode(path: str | Path) -> int:
-    """What the system says of a file; 0 of none."""
+    """The mode of a file; 0 where there is none."""
     try:
         return Path(path).stat().st_mode
     except (OSError, ValueError):
@@ -42,7 +42,7 @@ def _mode(path: str | Path) -> int:
 
 @contextmanager
 def naming(path: Path, verb: str = "write") -> Iterator[None]:
-    """What the system refuses is an error of one line that names the file.
+    """Turn errors of the system into errors of one line that name the file.
 
     Raises:
         InputError: a full disk, no permission, a folder of that name, a name that is too long, ...
@@ -54,22 +54,21 @@ def naming(path: Path, verb: str = "write") -> Iterator[None]:
         raise InputError(f"cannot {verb} {path}: {reason}") from error
 
 
-def unusable(path: Path, what: str, is_ours: bool = True) -> InputError:
-    """The error of a run that cannot go on from a file, which ``what``: is damaged, ..."""
+def unusable(path: Path, problem: str, is_ours: bool = True) -> InputError:
+    """The error of a run that cannot continue from a file; ``problem``: ``is damaged``, ..."""
     hint = f"{'use --redo to start afresh' if is_ours else 'rename it'}, or another --prefix"
-    return InputError(f"the file {what}", file=str(path), hint=hint)
+    return InputError(f"the file {problem}", file=str(path), hint=hint)
 
 
 def draft_name(name: str, token: str = "") -> str:
-    """Name under which a file is written before it takes its own; drawn where no token is given."""
+    """Name of a file while it is written; the token is random by default."""
     return f"{name}.{token or secrets.token_hex(TOKEN_BYTES)}{DRAFT}"
 
 
 def refuse_special(path: Path, may_be_device: bool = False) -> None:
-    """Make sure that a name leads to a regular file, a folder or nothing.
+    """Make sure that a path is a regular file, a folder or free.
 
-    Raises:
-        InputError: there is a pipe, a socket or, unless it may be, a device.
+    Raises: InputError: it is a pipe, a socket or, unless it may be, a device.
     """
     mode = _mode(path)
     is_fine = stat.S_ISREG(mode) or stat.S_ISDIR(mode) or (may_be_device and stat.S_ISCHR(mode))
@@ -78,9 +77,9 @@ def refuse_special(path: Path, may_be_device: bool = False) -> None:
 
 
 def open_own(path: Path, flags: int) -> int:
-    """Open a file that is written piece by piece, made where there is none; its descriptor.
+    """Open or create a file that is written piece by piece; returns its descriptor.
 
-    A link is never followed, but to a device such as /dev/null: what it leads to is somebody's.
+    Links are not followed, except to a device such as /dev/null: the target is another's file.
 
     Raises:
         InputError: the name is a link's, a pipe's or a socket's.
@@ -112,10 +111,9 @@ def _open_linked_device(path: Path, flags: int) -> int:
 
 
 def read_own(path: Path) -> bytes:
-    """All of a file that a run has left.
+    """The content of a file that a run has left.
 
-    Raises:
-        InputError: it cannot be read, or is no regular file.
+    Raises: InputError: it cannot be read, or is no regular file.
     """
     with naming(path, "read"):
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -133,22 +131,20 @@ def _special(path: Path, mode: int) -> InputError:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put bytes into a file in one step: whoever looks sees the old file or the new one.
+    """Write a file in one step: readers see the old file or the new one.
 
-    Raises:
-        InputError: the file cannot be written.
+    Raises: InputError: the file cannot be written.
     """
     write_together({path: content})
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Write files that belong together: none takes its name before all are safely on the disk.
+    """Write files that belong together: all are on the disk before any takes its name.
 
-    Raises:
-        InputError: a file cannot be written.
+    Raises: InputError: a file cannot be written.
     """
     drafts = {path: path.with_name(draft_name(path.name)) for path in contents}
-    with unbroken():
+    with uninterrupted():
         try:
             for path, draft in drafts.items():
                 refuse_special(path)
@@ -174,17 +170,17 @@ def _write_through(path: Path, content: bytes) -> None:
 
 # Standard streams, which may be closed or full before a run has ended, or be a terminal.
 
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters but tabs and line feeds, and those that turn the direction of text."""
 
 
-def harmless(text: str) -> str:
-    """A text in which nothing steers a terminal: names of files and tips may hold escape codes."""
-    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+def sanitised(text: str) -> str:
+    """The text with control characters escaped: names of files and tips may hold escape codes."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def turn_away(stream: IO[Any]) -> None:
-    """Send what a stream still holds, and whatever else is written to it, nowhere."""
+def discard(stream: IO[Any]) -> None:
+    """Redirect a stream to the null device, with all that it still holds."""
     with suppress(OSError, ValueError):  # not a file
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

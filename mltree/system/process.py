@@ -1,4 +1,4 @@
-"""The process: its CPUs, threads, memory and limits, and Python processes that inherit nothing."""
+"""The process: CPUs, threads, memory, limits; isolated subprocesses; parallel maps on threads."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from mltree.system.errors import InputError
 
-# Python processes that call a function and inherit nothing but the environment.
 
+def isolated_command(function: Callable[..., object], *arguments: Any) -> list[str]:
+    """The command line of a Python process that calls a function of a module.
 
-def clean_start(function: Callable[..., object], *arguments: Any) -> list[str]:
-    """The command line of a process that calls a function of a module.
+    The process runs without the user's settings (``-I``) on the ``sys.path`` of this one, so that
+    it imports the same mltree, and inherits nothing but the environment.
 
-    It runs without the user's settings (``-I``), on this process's own path: it does not matter
-    where from or by whom mltree was imported.
-
-    arguments  as JSON has them
+    arguments  of the function; written as JSON
     """
     name = function.__name__
     code = (
@@ -37,47 +35,44 @@ def clean_start(function: Callable[..., object], *arguments: Any) -> list[str]:
     return [sys.executable, "-I", "-c", code, json.dumps([sys.path, *arguments])]
 
 
-# How many CPUs a run takes: as many as its process may use, unless its user says otherwise.
-#
-# Four things limit them: the CPUs that the process may run on (``taskset``, Slurm's and PBS's
-# bindings), the quota of its cgroup (containers, Slurm again), what a Slurm job was given for a
-# task, and ``--threads``, whose value reaches the drivers through the environment. The first three
-# are facts; the smallest counts. Drivers look at none but the first, and PoCL not even at that, so
-# all of them are told (:mod:`mltree.device.pocl.environment`).
+# The number of CPUs of a run: the least of CPU affinity (``taskset``, Slurm's and PBS's bindings),
+# the quota of the cgroup (containers, Slurm again) and a Slurm task's CPUs, unless ``--threads``
+# sets another. Drivers heed affinity at most, and PoCL not even that, so all of them get the number
+# by environment variables (:mod:`mltree.device.pocl.environment`).
 
 VARIABLE = "MLTREE_THREADS"
-"""What ``--threads`` sets, and what may be set instead of it."""
+"""Environment variable that ``--threads`` sets, and that may be set in its place."""
 
 SLURM = "SLURM_CPUS_PER_TASK"
 
 DRIVERS = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "DPCPP_CPU_NUM_CUS")
-"""Variables that limit PoCL up to 4 and from 5 on, and Intel's runtime."""
+"""Variables that limit the threads of PoCL up to 4, PoCL from 5 on, and Intel's runtime."""
 
 LIBRARIES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-"""The same for NumPy's linear algebra."""
+"""Variables that limit the threads of NumPy's linear algebra."""
 
 FEW_THREADS = "the system refuses to start threads (ulimit -u, or a container's limit of processes)"
-"""Complaint if :func:`may_start` returns False."""
+"""Complaint if :func:`can_start_threads` returns False."""
 
 
 class Threads(NamedTuple):
-    """How many, and why."""
+    """Number of threads of a run, and its source."""
 
     number: int
     source: str
-    """``CPU affinity``, ``cgroup quota``, ``SLURM_CPUS_PER_TASK`` or ``--threads``; and among how
-    many processes that number was shared out."""
+    """``CPU affinity``, ``cgroup quota``, ``SLURM_CPUS_PER_TASK`` or ``--threads``, with the number
+    of ranks that share those CPUs."""
     usable: int
-    """What the machine grants; ``--threads`` may ask for more."""
+    """CPUs that the machine grants; ``--threads`` may ask for more."""
 
 
-_sharers = 1
+_n_processes = 1
 
 
-def share_out(processes: int) -> None:
-    """Take this process's part of what so many share; called before any driver is loaded."""
-    global _sharers  # noqa: PLW0603
-    _sharers = processes
+def divide_cpus(processes: int) -> None:
+    """Share the CPUs with other processes; called before any driver is loaded."""
+    global _n_processes  # noqa: PLW0603
+    _n_processes = processes
 
 
 def threads(
@@ -85,34 +80,37 @@ def threads(
     cgroups: Path = Path("/sys/fs/cgroup"),
     own_cgroup: Path = Path("/proc/self/cgroup"),
 ) -> Threads:
-    """The CPUs that a run takes."""
+    """The number of threads of a run, by its environment, affinity and cgroup."""
     limits = [(_affinity(), "CPU affinity")]
     limits += [(quota, "cgroup quota") for quota in _quotas(cgroups, own_cgroup)]
     if (tasks := _positive(environment.get(SLURM, ""))) is not None:
         limits.append((tasks, SLURM))
     usable, source = min(limits, key=lambda limit: limit[0])
     number = usable
-    if (asked := _positive(environment.get(VARIABLE, ""))) is not None:
-        number, source = asked, "--threads"
-    if _sharers > 1:
-        number, source = max(1, number // _sharers), f"{source}, {number} for {_sharers} ranks"
+    if (requested := _positive(environment.get(VARIABLE, ""))) is not None:
+        number, source = requested, "--threads"
+    if _n_processes > 1:
+        number, source = (
+            max(1, number // _n_processes),
+            f"{source}, {number} for {_n_processes} ranks",
+        )
     return Threads(number, source, usable)
 
 
 def limit_drivers(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Tell OpenCL drivers and NumPy, before any is loaded.
+    """Limit the threads of OpenCL drivers and NumPy, before any is loaded.
 
-    What a user has told them already stands where it is less; ``--threads`` overrules it.
+    A smaller limit that a user has set stays, unless ``--threads`` sets one.
     """
-    found = threads(environment)
+    number = threads(environment).number
     for variable in (*DRIVERS, *LIBRARIES):
-        told = _positive(environment.get(variable, ""))
-        keeps = told is not None and told < found.number and VARIABLE not in environment
-        environment[variable] = str(told if keeps else found.number)
+        limit = _positive(environment.get(variable, ""))
+        is_kept = limit is not None and limit < number and VARIABLE not in environment
+        environment[variable] = str(limit if is_kept else number)
 
 
-def may_start(count: int) -> bool:
-    """True if the process may have so many more threads; they are started and ended."""
+def can_start_threads(count: int) -> bool:
+    """True if the process may start ``count`` more threads; starts and ends them to find out."""
     end = threading.Event()
     started = []
     try:
@@ -142,14 +140,14 @@ def _positive(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and int(text) else None
 
 
-def _quotas(root: Path, own: Path) -> Iterator[int]:
-    """CPUs that the process's cgroups and those around them grant, whole ones, one at least.
+def _quotas(root: Path, own_cgroup: Path) -> Iterator[int]:
+    """Whole CPUs, at least one, that each cgroup of the process and those around it grant.
 
     Version 2 has ``cpu.max`` ("200000 100000", microseconds in a period), version 1 a file for each
     of the two numbers, below the folder of its controller.
     """
     try:
-        lines = own.read_text().splitlines()
+        lines = own_cgroup.read_text().splitlines()
     except OSError:
         return
     for line in lines:
@@ -172,42 +170,41 @@ def _upwards(root: Path, group: str) -> Iterator[Path]:
 
 
 def _quota(*files: Path) -> Iterator[int]:
-    """CPUs of a quota and its period, which are in these files; nothing where there is no limit."""
+    """CPUs by the files of a quota and its period; nothing without a limit."""
     with suppress(OSError):
         quota, period = map(_positive, " ".join(file.read_text() for file in files).split()[:2])
         if quota is not None and period is not None:
             yield max(1, quota // period)
 
 
-# The process's memory and limits: what it may take, and that what is freed stays with it.
+# Memory of the process.
 
 ADDRESS_SPACE, ADDRESS_SPACE_THREAD = 212 << 20, 44 << 20
-"""Bytes that Python, NumPy and SciPy map, and those that OpenBLAS maps for each of its threads: it
-ends the process where it cannot. A search of 12 taxa on two threads ended so at 264 MiB, and ran at
-293."""
+"""Bytes that Python, NumPy and SciPy map, and those that OpenBLAS maps for each of its threads,
+without which it ends the process. A search of 12 taxa on two threads ended so at 264 MiB, and ran
+at 293."""
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """The parameters of glibc's ``mallopt``."""
 
-KEPT = 1 << 28
-"""Bytes that may lie idle at the end of the heap."""
+KEPT_BYTES = 1 << 28
+"""Freed bytes that may stay at the end of the heap."""
 
-OWN_MAPPING = 1 << 25
-"""Bytes from which on a block is the system's affair: as large as glibc allows."""
+MMAP_BYTES = 1 << 25
+"""Bytes from which on a block is mapped by itself: the largest that glibc allows."""
 
 
 def host_memory() -> int:
-    """Bytes that the process may have: the machine's, or what ulimit -v says."""
+    """Bytes of memory of the machine, or of ``ulimit -v`` where that is less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return machine if limit == resource.RLIM_INFINITY else min(machine, limit)
 
 
 def check_limits() -> None:
-    """Make sure that NumPy can be loaded: OpenBLAS ends the process, or interrupts it, otherwise.
+    """Check that NumPy can be loaded, because OpenBLAS ends or interrupts the process otherwise.
 
-    Raises:
-        InputError: the process may map too little memory, or start too few threads.
+    Raises: InputError: the process may map too little memory, or start too few threads.
     """
     number, limit = threads().number, resource.getrlimit(resource.RLIMIT_AS)[0]
     needed = ADDRESS_SPACE + ADDRESS_SPACE_THREAD * number
@@ -217,107 +214,107 @@ def check_limits() -> None:
             f"{needed >> 20:,} to start",
             hint="raise the limit; fewer --threads need less",
         )
-    if not may_start(number):
+    if not can_start_threads(number):
         raise InputError(FEW_THREADS, hint="raise the limit, or give --threads fewer")
 
 
-def keep_freed_memory() -> None:
-    """Have glibc, where there is one, ask the system less often for memory.
+def tune_malloc() -> None:
+    """Make glibc's malloc, where there is one, keep freed memory.
 
-    By itself it takes arrays from 128 KiB on from the system and gives them back, and every page of
-    the next one is a fault: NumPy took three times as long for bits of 700 KB.
+    By default malloc maps arrays from 128 KiB on one by one and unmaps them when freed, so that
+    every page of the next array is a fault: NumPy took three times as long for bits of 700 KB.
     """
     with suppress(OSError, TypeError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(MMAP_THRESHOLD, OWN_MAPPING)
-        mallopt(TRIM_THRESHOLD, KEPT)
+        mallopt(MMAP_THRESHOLD, MMAP_BYTES)
+        mallopt(TRIM_THRESHOLD, KEPT_BYTES)
 
 
-# Work of the host in shares, several of them at once.
-#
-# Where the device computes by itself, the host lays out one share of a round while the device has
-# another, and shares are laid out side by side: NumPy leaves Python's lock alone meanwhile.
+# Parallel maps on threads: NumPy releases Python's lock while it computes. The host also prepares
+# the next launch while a device computes.
 
-Share = TypeVar("Share")
-Done = TypeVar("Done")
+Item = TypeVar("Item")
+Mapped = TypeVar("Mapped")
 
-MOST = 8
-"""Shares at once: with more, threads wait for Python's lock."""
+MOST_THREADS = 8
+"""Threads of a parallel map: more wait for Python's lock."""
 
 LEAST_BLOCKS = 2
-"""Of a share."""
+"""Blocks of a thread, below which fewer threads are used."""
 
 _lock = threading.Lock()
 _pools = 0
 _seconds = 0.0
 
 
-def in_shares(work: Callable[[Share], Done], shares: Sequence[Share], at_once: int) -> list[Done]:
-    """What the work makes of every share, in their order; so many of them at once."""
+def parallel_map(
+    work: Callable[[Item], Mapped], items: Sequence[Item], n_threads: int
+) -> list[Mapped]:
+    """``[work(item) for item in items]``, on up to ``n_threads`` threads."""
     global _pools  # noqa: PLW0603
-    at_once = min(at_once, len(shares), MOST)
-    if at_once < 2:
-        return [work(share) for share in shares]
+    n_threads = min(n_threads, len(items), MOST_THREADS)
+    if n_threads < 2:
+        return [work(item) for item in items]
     with _lock:
         _pools += 1
     try:
-        with ThreadPoolExecutor(at_once, "share") as pool:
-            return list(pool.map(lambda share: _timed(work, share), shares))
+        with ThreadPoolExecutor(n_threads, "map") as pool:
+            return list(pool.map(lambda item: _timed(work, item), items))
     finally:
         with _lock:
             _pools -= 1
 
 
-def in_blocks(work: Callable[[slice], Done], count: int, size: int) -> list[Done]:
-    """What the work makes of every block of ``size`` among ``count`` things, in their order.
+def map_blocks(work: Callable[[slice], Mapped], count: int, size: int) -> list[Mapped]:
+    """Map the blocks of ``size`` among ``count`` items, on several threads, in order.
 
-    There is one block at least, perhaps an empty one. Blocks do not depend on how many CPUs there
-    are: neither do sums over them.
+    There is at least one block, which may be empty. Blocks, and so sums over them, do not depend on
+    the number of threads.
     """
     blocks = [slice(first, min(first + size, count)) for first in range(0, max(count, 1), size)]
     most = len(blocks) // LEAST_BLOCKS
     if most < 2:
         return [work(block) for block in blocks]
-    at_once = min(threads().number, most, MOST)
-    ends = [len(blocks) * n // at_once for n in range(at_once + 1)]
+    n_threads = min(threads().number, most, MOST_THREADS)
+    ends = [len(blocks) * n // n_threads for n in range(n_threads + 1)]
     runs = [blocks[first:end] for first, end in pairwise(ends)]
-    return list(chain.from_iterable(in_shares(lambda run: [*map(work, run)], runs, at_once)))
+    return list(chain.from_iterable(parallel_map(lambda run: [*map(work, run)], runs, n_threads)))
 
 
-def in_advance(work: Callable[[Share], Done], shares: Iterable[Share]) -> Iterator[Done]:
-    """What the work makes of every share, in their order; of the next while one is used.
+def prefetched(work: Callable[[Item], Mapped], items: Iterable[Item]) -> Iterator[Mapped]:
+    """``map(work, items)``, computing the next result while one is used.
 
-    With one thread, of each when it is asked for.
+    With one thread, every result is computed when it is requested.
     """
     if threads().number < 2:
-        yield from map(work, shares)
+        yield from map(work, items)
         return
-    with ThreadPoolExecutor(1, "advance") as pool:
-        coming: Future[Done] | None = None
-        for share in shares:
-            done, coming = coming, pool.submit(_timed, work, share)
+    with ThreadPoolExecutor(1, "prefetch") as pool:
+        pending: Future[Mapped] | None = None
+        for item in items:
+            done, pending = pending, pool.submit(_timed, work, item)
             if done is not None:
                 yield done.result()
-        if coming is not None:
-            yield coming.result()
+        if pending is not None:
+            yield pending.result()
 
 
-def _timed(work: Callable[[Share], Done], share: Share) -> Done:
+def _timed(work: Callable[[Item], Mapped], item: Item) -> Mapped:
     global _seconds  # noqa: PLW0603
     began = time.thread_time()
     try:
-        return work(share)
+        return work(item)
     finally:
         spent = time.thread_time() - began
         with _lock:
             _seconds += spent
 
 
-def are_at_work() -> bool:
-    """Whether shares are worked on just now: whoever polls keeps them from Python's lock."""
+def is_mapping() -> bool:
+    """True while a parallel map runs: polling threads would keep Python's lock from it."""
     return _pools > 0
 
 
 def cpu_seconds() -> float:
-    """CPU seconds of this thread, and of all shares that others have worked on."""
+    """CPU seconds of this thread, and of the work that maps have done on other threads."""
     return time.thread_time() + _seconds

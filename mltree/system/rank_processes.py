@@ -1,4 +1,4 @@
-"""Several ranks: what the first one deals out, and what the others do."""
+"""Several ranks: the coordinator, which deals out tasks, the peers that follow it, and sockets."""
 
 from __future__ import annotations
 
@@ -22,95 +22,98 @@ from typing import Any, BinaryIO, Generic, NamedTuple, NoReturn, Protocol
 
 from mltree import __version__
 from mltree.system.errors import InputError, MltreeError
-from mltree.system.process import clean_start, keep_freed_memory
-from mltree.system.ranks import Ranks, Result, Task, Work, take_part
-from mltree.system.signals import SIGNALS, before_leaving, no_longer
+from mltree.system.process import isolated_command, tune_malloc
+from mltree.system.ranks import Ranks, Result, Task, Work, join_host
+from mltree.system.signals import SIGNALS, before_exit, cancel_before_exit
 
-# What ranks say to each other, and the line that they say it over.
+# Messages of ranks, and the transport that carries them.
 
 
-class Kind:
-    """What a message is about."""
+class MessageKind:
+    """Kinds of messages."""
 
     CALL, GO, TASK, OVER, ASK, FORGET, END = (
         "call", "go", "task", "over", "ask", "forget", "end",
     )  # fmt: skip
-    """From the first rank: call this; go through tasks; here is one; there is none; answer this;
-    let go of this; go home."""
+    """From the coordinator: call this function; go through tasks; a task; no more tasks; answer a
+    task; drop what a call returned; end."""
     READY, WANT, RESULT, IDLE, ANSWER, FAILED = (
         "ready", "want", "result", "idle", "answer", "failed",
     )  # fmt: skip
-    """From the others: has called it; wants a task; has a result; is through; has an answer; cannot
-    go on."""
+    """From a peer: function called; next task, please; a result; all tasks done; an answer; a
+    failure."""
 
 
 class Message(NamedTuple):
-    """From a rank to another."""
+    """Message from a rank to another."""
 
     kind: str
     content: Any = None
 
 
 class Greeting(NamedTuple):
-    """What ranks tell each other at first."""
+    """Identity of a rank, exchanged when ranks meet."""
 
     host: str
     process: int
     cpus: tuple[int, ...]
-    """That it may run on."""
+    """CPUs that the process may run on."""
     version: str
     command: tuple[str, ...]
 
     @classmethod
     def own(cls) -> Greeting:
-        """Of this process."""
+        """The greeting of this process."""
         cpus = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
         return cls(platform.node(), os.getpid(), cpus, __version__, tuple(sys.argv[1:]))
 
 
-class Line(Protocol):
-    """A rank's connection to its peers: the first has all others, the others have the first."""
+class Transport(Protocol):
+    """Connection of a rank to its peers: all others for the coordinator, rank 0 for the others."""
 
     @property
     def greetings(self) -> Sequence[Greeting]:
-        """Of all ranks, in order; only the first one asks."""
+        """Greetings of all ranks, in order; known to the coordinator."""
         ...
 
     @property
     def are_alike(self) -> bool:
-        """Whether all are of this machine, started by the first: their devices go together."""
+        """True where the coordinator started all ranks on this machine: devices are alike."""
 
-    def answer(self, hear: Callable[[int, Message], None], lost: Callable[[int], None]) -> None:
-        """Speak with the peers from now on.
+    def start(
+        self, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
+    ) -> None:
+        """Start to exchange messages with the peers.
 
-        hear  called by the line's threads with every message, and the rank that it is from
-        lost  called by them with a peer that has died, once; with this rank where the line fails
+        on_message  called by the transport's threads with every message and the rank of its sender
+        on_lost     called by those threads with a peer that has died, once; with this rank where
+                    the transport fails
         """
 
     def send(self, rank: int, kind: str, content: Any = None) -> None:
         """Send a message, from any thread."""
 
-    def expect(self) -> None:
-        """Look for messages often again, for somebody waits for one."""
+    def poll_often(self) -> None:
+        """Poll for messages often again, because a caller waits for one."""
 
-    def hang_up(self) -> None:
-        """Send what waits, and nothing more; peers may go."""
+    def finish(self) -> None:
+        """Send what is queued, and nothing more; peers may end."""
 
     def close(self) -> None:
-        """Hang up, and wait until that is done."""
+        """Finish, and wait until that is done."""
 
 
-# What ranks on one host have in common: its CPUs and its devices.
+# CPUs of the ranks on one host.
 
 
-def turn_on_host(rank: int, every: Sequence[Greeting]) -> tuple[int, int]:
-    """A rank's number among those of its host, from 0, and how many they are."""
+def local_rank(rank: int, every: Sequence[Greeting]) -> tuple[int, int]:
+    """The number of a rank among those of its host, from 0, and the number of those."""
     mates = [n for n, other in enumerate(every) if other.host == every[rank].host]
     return mates.index(rank), len(mates)
 
 
-def share(rank: int, every: Sequence[Greeting]) -> tuple[int, ...]:
-    """The CPUs of a rank: those that it was bound to, or its part of those that several were."""
+def cpus_of(rank: int, every: Sequence[Greeting]) -> tuple[int, ...]:
+    """The CPUs of a rank: all that it is bound to, or its share where others are bound to them."""
     host, _, cpus, *_ = every[rank]
     mates = [n for n, other in enumerate(every) if (other.host, other.cpus) == (host, cpus)]
     place, count = mates.index(rank), len(mates)
@@ -119,8 +122,8 @@ def share(rank: int, every: Sequence[Greeting]) -> tuple[int, ...]:
     return cpus[place * len(cpus) // count : (place + 1) * len(cpus) // count]
 
 
-def keep_to(cpus: tuple[int, ...]) -> None:
-    """Run on these CPUs alone, which :mod:`mltree.system.process` counts."""
+def pin_to(cpus: tuple[int, ...]) -> None:
+    """Pin the process to CPUs, which :mod:`mltree.system.process` counts."""
     if cpus:
         os.sched_setaffinity(0, cpus)
 
@@ -130,71 +133,73 @@ STRANGE_HINT = (
 )
 
 INTERRUPT = signal.SIGURG
-"""By which a line's thread ends the main one: a signal that schedulers do not send."""
+"""Signal by which a transport's thread ends the main thread; schedulers do not send it."""
 
 DEAD_HINT = "what is done is kept: the same command goes on from there"
 
 
 class Failure(NamedTuple):
-    """Why a rank cannot go on."""
+    """Reason why a rank cannot go on."""
 
     text: str
     hint: str | None = None
     is_bug: bool = False
 
 
-class First(Ranks):
-    """The ranks of the first one: itself, and the others, which :func:`follow` it."""
+class Coordinator(Ranks):
+    """The ranks as rank 0 has them: itself, and the peers, which :func:`follow` it."""
 
-    def __init__(self, line: Line) -> None:
-        self.size = len(line.greetings)
-        self._line, self._tasks = line, _Shared[Any](())
+    def __init__(self, transport: Transport) -> None:
+        self.size = len(transport.greetings)
+        self._transport, self._tasks = transport, _SharedTasks[Any](())
         self._others = range(1, self.size)
-        self._news: SimpleQueue[tuple[int, Message]] = SimpleQueue()
+        self._messages: SimpleQueue[tuple[int, Message]] = SimpleQueue()
         self._is_open = True
         self._numbers = itertools.count(1)
-        """Of what the others are asked and sent for: answers to earlier numbers may still come."""
+        """Numbers of calls and questions: answers to earlier numbers may still come."""
         self._dealing = 0
-        """Number of the call that tasks are dealt out by, 0 for none: a rank that was called for
-        others is given none of these."""
-        line.answer(self._hear, self._mourn)
-        before_leaving(self.dismiss)
+        """Number of the call whose tasks are dealt out, 0 for none: a peer that works on an earlier
+        call gets none of these tasks."""
+        transport.start(self._on_message, self._peer_lost)
+        before_exit(self.dismiss)
 
     @property
     def text(self) -> str:
-        """Which processes they are."""
-        greetings = self._line.greetings
-        named = (f"{n} is {_named(greeting)}" for n, greeting in enumerate(greetings))
+        """The processes of all ranks, in one line."""
+        greetings = self._transport.greetings
+        named = (f"{n} is {_process_text(greeting)}" for n, greeting in enumerate(greetings))
         return f"{self.size} ranks: {', '.join(named)}"
 
     def agree(self, launched: int) -> None:
         """Make sure that the ranks belong together.
 
-        launched  processes that the launcher has told of
+        launched  number of processes by the launcher's environment
 
-        Raises: InputError: they do not.
+        Raises: InputError: versions, commands or numbers of ranks differ.
         """
-        own, *others = self._line.greetings
+        first, *others = self._transport.greetings
         if self.size != launched:
             text = f"{launched} processes were launched, but MPI joins {self.size}"
             raise InputError(text, hint=STRANGE_HINT)
         for number, other in enumerate(others, 1):
-            if other.version != own.version:
-                text = f"rank {number} ({_named(other)}) is mltree {other.version}"
-                raise InputError(f"{text}, rank 0 is {own.version}")
-            if other.command != own.command:
-                text = f"rank {number} ({_named(other)}) was given another command than rank 0"
+            if other.version != first.version:
+                text = f"rank {number} ({_process_text(other)}) is mltree {other.version}"
+                raise InputError(f"{text}, rank 0 is {first.version}")
+            if other.command != first.command:
+                text = (
+                    f"rank {number} ({_process_text(other)}) was given another command than rank 0"
+                )
                 raise InputError(text, hint=STRANGE_HINT)
 
     def everywhere(self, check: Callable[[], object], kept_as: int = 0) -> None:
-        """Have every other rank call this, and keep what it gives."""
+        """Call a function on every peer, which keeps the returned value under a number."""
         self._await(self._call(check, kept_as))
 
     def forget(self, kept_as: int) -> None:
-        """Have the others let go of what they kept."""
+        """Drop a value that peers keep."""
         if self._is_open:
             for rank in self._others:
-                self._line.send(rank, Kind.FORGET, kept_as)
+                self._transport.send(rank, MessageKind.FORGET, kept_as)
 
     def deal(
         self,
@@ -204,18 +209,18 @@ class First(Ranks):
     ) -> Iterator[Result]:
         """The results of tasks as they end.
 
-        Where it has started the others it begins while they get ready. Ranks that were launched may
-        have devices that do not go together, which is told before any begins.
+        Rank 0 begins while peers that it started get ready. Launched peers may have devices of
+        other kinds, an error that is raised before any rank begins.
         """
-        self._tasks = shared = _Shared(tasks)
+        self._tasks = shared = _SharedTasks(tasks)
         number = next(self._numbers)
-        self._dealing = number if self._line.are_alike else 0
+        self._dealing = number if self._transport.are_alike else 0
         self._call(helping, number=number)
-        if not self._line.are_alike:
+        if not self._transport.are_alike:
             self._await(number)
             self._dealing = number
             for rank in self._others:
-                self._line.send(rank, Kind.GO, number)
+                self._transport.send(rank, MessageKind.GO, number)
         busy = set(self._others)
         try:
             for result in work(shared):
@@ -231,85 +236,86 @@ class First(Ranks):
     ) -> list[Result]:
         """The answers to one task a rank, at most, in order."""
         number = next(self._numbers)
-        own, *others = tasks
+        own_task, *others = tasks
         for rank, task in enumerate(others, 1):
-            self._line.send(rank, Kind.ASK, (kept_as, number, task))
-        found = {0: answer(own)}
-        while len(found) < len(tasks):
+            self._transport.send(rank, MessageKind.ASK, (kept_as, number, task))
+        answers = {0: answer(own_task)}
+        while len(answers) < len(tasks):
             rank, message = self._next()
-            if message.kind == Kind.ANSWER and message.content[0] == number:
-                found[rank] = message.content[1]
-        return [found[rank] for rank in range(len(tasks))]
+            if message.kind == MessageKind.ANSWER and message.content[0] == number:
+                answers[rank] = message.content[1]
+        return [answers[rank] for rank in range(len(tasks))]
 
     def dismiss(self) -> None:
-        """Send the others home, whatever they are doing."""
+        """End the peers, even while they work."""
         if self._is_open:
             self._is_open = False
-            no_longer(self.dismiss)
+            cancel_before_exit(self.dismiss)
             for rank in self._others:
-                self._line.send(rank, Kind.END)
-            self._line.close()
+                self._transport.send(rank, MessageKind.END)
+            self._transport.close()
 
     def _call(self, function: Callable[[], object], kept_as: int = 0, number: int = 0) -> int:
-        """Have every other rank call this, by a number, which is given back."""
+        """Send a function to every peer, under a number, which is returned."""
         number = number or next(self._numbers)
         call = pickle.dumps(function)
         for rank in self._others:
-            self._line.send(rank, Kind.CALL, (kept_as, number, call))
+            self._transport.send(rank, MessageKind.CALL, (kept_as, number, call))
         return number
 
     def _await(self, number: int) -> None:
-        """Wait until every other rank has done a call; what is left of earlier ones is nothing."""
+        """Wait until every peer has done a call; messages about earlier calls are dropped."""
         waited_for = set(self._others)
         while waited_for:
             rank, message = self._next()
-            if message == (Kind.READY, number):
+            if message == (MessageKind.READY, number):
                 waited_for.discard(rank)
 
     def _results(self, busy: set[int], number: int, *, waits: bool) -> Iterator[Any]:
-        """Those of the others that have come; ``waits``: all, until none is busy."""
-        while busy and (waits or not self._news.empty()):
+        """Results that have arrived from peers; with ``waits`` all, until no peer is busy."""
+        while busy and (waits or not self._messages.empty()):
             rank, message = self._next()
-            if message == (Kind.IDLE, number):
+            if message == (MessageKind.IDLE, number):
                 busy.discard(rank)
-            elif message.kind == Kind.RESULT and message.content[0] == number:
+            elif message.kind == MessageKind.RESULT and message.content[0] == number:
                 yield message.content[1]
 
     def _next(self) -> tuple[int, Message]:
-        """What has come from another rank.
+        """The next message of a peer.
 
         Raises:
-            InputError: that it cannot go on.
+            InputError: the peer cannot go on.
+            RuntimeError: the peer met a bug.
         """
-        self._line.expect()
-        rank, message = self._news.get()
-        if message.kind == Kind.FAILED:
+        self._transport.poll_often()
+        rank, message = self._messages.get()
+        if message.kind == MessageKind.FAILED:
             failure: Failure = message.content
-            text = f"rank {rank} ({_named(self._line.greetings[rank])}) {failure.text}"
+            text = f"rank {rank} ({_process_text(self._transport.greetings[rank])}) {failure.text}"
             if failure.is_bug:
                 raise RuntimeError(text)
             raise InputError(text, hint=failure.hint)
         return rank, message
 
-    def _hear(self, rank: int, message: Message) -> None:
-        """Answer who is ready or wants a task at once, in the line's thread; keep the rest."""
-        if message.kind != Kind.WANT:
-            self._news.put((rank, message))
-            if message == (Kind.READY, self._dealing):
-                self._line.send(rank, Kind.GO, self._dealing)
+    def _on_message(self, rank: int, message: Message) -> None:
+        """Answer READY and WANT at once, in the transport's thread; queue other messages."""
+        if message.kind != MessageKind.WANT:
+            self._messages.put((rank, message))
+            if message == (MessageKind.READY, self._dealing):
+                self._transport.send(rank, MessageKind.GO, self._dealing)
             return
         for task in self._tasks if message.content == self._dealing else ():
-            self._line.send(rank, Kind.TASK, task)
+            self._transport.send(rank, MessageKind.TASK, task)
             return
-        self._line.send(rank, Kind.OVER)
+        self._transport.send(rank, MessageKind.OVER)
 
-    def _mourn(self, rank: int) -> None:
-        what = "has died" if rank > 0 else "cannot speak to the others any more"
-        self._news.put((rank, Message(Kind.FAILED, Failure(what, DEAD_HINT))))
+    def _peer_lost(self, rank: int) -> None:
+        problem = "has died" if rank > 0 else "cannot speak to the others any more"
+        self._messages.put((rank, Message(MessageKind.FAILED, Failure(problem, DEAD_HINT))))
 
 
-class _Shared(Generic[Task]):
-    """Tasks that several threads take, each once."""
+class _SharedTasks(Generic[Task]):
+    """Tasks that several threads take, each task once."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._tasks, self._lock = iter(tasks), Lock()
@@ -322,109 +328,108 @@ class _Shared(Generic[Task]):
             return next(self._tasks)
 
     def close(self) -> None:
-        """There are no more."""
+        """Drop the tasks that are left."""
         with self._lock:
             self._tasks = iter(())
 
 
-def follow(line: Line) -> NoReturn:
-    """Do what the first rank says, and end when it says so, or is gone."""
+def follow(transport: Transport) -> NoReturn:
+    """Do what the coordinator asks, and end when it says so or has died."""
     inbox = _Inbox()
 
-    def hear(_: int, message: Message) -> None:
+    def on_message(_: int, message: Message) -> None:
         inbox.put(message)
-        if message.kind == Kind.END:
-            line.hang_up()
-            interrupt_main(INTERRUPT)  # it may be at work that nobody waits for any more
+        if message.kind == MessageKind.END:
+            transport.finish()
+            interrupt_main(INTERRUPT)  # the main thread may work on a task that was abandoned
 
     signal.signal(INTERRUPT, lambda *_: sys.exit())
-    line.answer(hear, lost=lambda _: os._exit(1))
+    transport.start(on_message, on_lost=lambda _: os._exit(1))
     try:
-        _obey(line, inbox)
+        _answer_calls(transport, inbox)
     finally:
-        line.close()
+        transport.close()
     sys.exit()
 
 
 class _Inbox:
-    """What the first rank has sent and nobody has taken: orders, and the tasks that one is about.
+    """Messages of the coordinator that wait: calls, and the tasks of a call, in two queues.
 
-    The first rank may leave tasks behind, and its next order come before the word that there are no
-    more of them.
+    The coordinator may abandon tasks, so that its next call arrives before the end of those tasks.
     """
 
     def __init__(self) -> None:
-        self.orders: SimpleQueue[Message] = SimpleQueue()
+        self.calls: SimpleQueue[Message] = SimpleQueue()
         self.tasks: SimpleQueue[Message] = SimpleQueue()
 
     def put(self, message: Message) -> None:
-        """Take in a message; the end is for whoever waits."""
-        if message.kind not in {Kind.TASK, Kind.OVER}:
-            self.orders.put(message)
-        if message.kind in {Kind.TASK, Kind.OVER, Kind.END}:
+        """Queue a message; END goes into both queues."""
+        if message.kind not in {MessageKind.TASK, MessageKind.OVER}:
+            self.calls.put(message)
+        if message.kind in {MessageKind.TASK, MessageKind.OVER, MessageKind.END}:
             self.tasks.put(message)
 
 
-def _obey(line: Line, inbox: _Inbox) -> None:
-    """Everything that comes, until the end."""
+def _answer_calls(transport: Transport, inbox: _Inbox) -> None:
+    """Answer messages until END."""
     kept: dict[int, Any] = {}
-    while (message := inbox.orders.get()).kind != Kind.END:
-        with _reporting(line):
-            if message.kind == Kind.CALL:
+    while (message := inbox.calls.get()).kind != MessageKind.END:
+        with _sending_failures(transport):
+            if message.kind == MessageKind.CALL:
                 place, number, call = message.content
-                kept.pop(place, None)  # what it held makes room
+                kept.pop(place, None)  # frees its memory first
                 kept[place] = pickle.loads(call)()
-                line.send(0, Kind.READY, number)
-            elif message.kind == Kind.GO:
+                transport.send(0, MessageKind.READY, number)
+            elif message.kind == MessageKind.GO:
                 number = message.content
-                for result in kept[0](_asking(line, inbox, number)):
-                    line.send(0, Kind.RESULT, (number, result))
-                line.send(0, Kind.IDLE, number)
-            elif message.kind == Kind.ASK:
+                for result in kept[0](_tasks_of(transport, inbox, number)):
+                    transport.send(0, MessageKind.RESULT, (number, result))
+                transport.send(0, MessageKind.IDLE, number)
+            elif message.kind == MessageKind.ASK:
                 place, number, task = message.content
-                line.send(0, Kind.ANSWER, (number, kept[place](task)))
-            elif message.kind == Kind.FORGET:
+                transport.send(0, MessageKind.ANSWER, (number, kept[place](task)))
+            elif message.kind == MessageKind.FORGET:
                 kept.pop(message.content, None)
 
 
 @contextmanager
-def _reporting(line: Line) -> Iterator[None]:
-    """What goes wrong is the first rank's to say."""
+def _sending_failures(transport: Transport) -> Iterator[None]:
+    """Send errors to the coordinator, which raises them."""
     try:
         yield
     except MltreeError as error:
-        line.send(0, Kind.FAILED, Failure(f"cannot take part: {error.message}", error.hint))
+        transport.send(
+            0, MessageKind.FAILED, Failure(f"cannot take part: {error.message}", error.hint)
+        )
     except Exception:
-        line.send(0, Kind.FAILED, Failure(traceback.format_exc(), is_bug=True))
+        transport.send(0, MessageKind.FAILED, Failure(traceback.format_exc(), is_bug=True))
 
 
-def _asking(line: Line, inbox: _Inbox, number: int) -> Iterator[Any]:
-    """Tasks of the call of this number, asked for one by one."""
+def _tasks_of(transport: Transport, inbox: _Inbox, number: int) -> Iterator[Any]:
+    """Tasks of the call with this number, requested one by one."""
     while True:
-        line.send(0, Kind.WANT, number)
+        transport.send(0, MessageKind.WANT, number)
         message = inbox.tasks.get()
-        if message.kind != Kind.TASK:
+        if message.kind != MessageKind.TASK:
             return
         yield message.content
 
 
-def _named(greeting: Greeting) -> str:
+def _process_text(greeting: Greeting) -> str:
     return f"process {greeting.process} on {greeting.host}"
 
 
-# Ranks of one machine that the first one has started: a socket to each, a thread at both ends.
-#
-# A socket ends with the process that holds it, however that ends, so that either side knows at once
-# that the other has died, and nothing is left behind.
+# Ranks of one machine that the coordinator has started: a socket to each, a thread at both ends. A
+# socket ends with its process, however that ends: either side knows at once that the other died.
 
-SIZE = 8
-"""Bytes that say how long a message is."""
+SIZE_BYTES = 8
+"""Bytes of a message's length, which precedes the message."""
 
 GRACE = 0.5
-"""Seconds in which the others end by themselves, and put away what they have begun."""
+"""Seconds in which peers may end by themselves, and clean up."""
 
 
-class LocalLine:
+class SocketTransport:
     """Sockets to peers on this machine."""
 
     are_alike = True
@@ -435,104 +440,109 @@ class LocalLine:
         greetings: Sequence[Greeting] = (),
         processes: Sequence[subprocess.Popen[bytes]] = (),
     ) -> None:
-        """``processes``: that this one has started, and has to see to the end."""
+        """``processes``: those that this one has started, and waits for at the end."""
         self.greetings = greetings
         self._sockets, self._processes = sockets, processes
         self._locks = {rank: threading.Lock() for rank in sockets}
         self._is_closing = False
 
-    def answer(self, hear: Callable[[int, Message], None], lost: Callable[[int], None]) -> None:
-        """Speak with the peers from now on; see :class:`.Line`."""
+    def start(
+        self, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
+    ) -> None:
+        """Start to exchange messages with the peers; see :class:`.Transport`."""
         for rank in self._sockets:
             threading.Thread(
-                target=self._listen, args=(rank, hear, lost), name=f"rank {rank}", daemon=True
+                target=self._receive,
+                args=(rank, on_message, on_lost),
+                name=f"rank {rank}",
+                daemon=True,
             ).start()
 
     def send(self, rank: int, kind: str, content: Any = None) -> None:
-        """Send a message; whoever listens to a peer that is gone says so."""
-        letter = pickle.dumps(Message(kind, content))
+        """Send a message; the receiving thread reports a peer that has died."""
+        payload = pickle.dumps(Message(kind, content))
         with self._locks[rank], suppress(OSError):
-            self._sockets[rank].sendall(len(letter).to_bytes(SIZE, "little") + letter)
+            self._sockets[rank].sendall(len(payload).to_bytes(SIZE_BYTES, "little") + payload)
 
-    def expect(self) -> None:
-        """Messages are heard as they come."""
+    def poll_often(self) -> None:
+        """Do nothing: messages are received as they arrive."""
 
-    def hang_up(self) -> None:
-        """Peers may go."""
+    def finish(self) -> None:
+        """Let peers end."""
         self._is_closing = True
 
     def close(self) -> None:
-        """Hang up, and see every process that this one has started to its end."""
-        self.hang_up()
-        for own in self._sockets.values():
+        """Finish, and wait for every process that this one has started."""
+        self.finish()
+        for peer in self._sockets.values():
             with suppress(OSError):
-                own.shutdown(socket.SHUT_RDWR)
+                peer.shutdown(socket.SHUT_RDWR)
         deadline = time.monotonic() + GRACE
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
-            process.kill()  # inside a launch, say; one that has ended is left alone
+            process.kill()  # inside a launch, say; no effect on one that has ended
             process.wait()
-        for own in self._sockets.values():
-            own.close()
+        for peer in self._sockets.values():
+            peer.close()
 
-    def _listen(
-        self, rank: int, hear: Callable[[int, Message], None], lost: Callable[[int], None]
+    def _receive(
+        self, rank: int, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
     ) -> None:
-        """Hear a peer to its end."""
+        """Receive messages of a peer until its end."""
         try:
             with suppress(OSError), self._sockets[rank].makefile("rb") as stream:
-                while (letter := _next(stream)) is not None:
-                    hear(rank, pickle.loads(letter))
+                while (payload := _next(stream)) is not None:
+                    on_message(rank, pickle.loads(payload))
         finally:
             if not self._is_closing:
-                lost(rank)
+                on_lost(rank)
 
 
 def _next(stream: BinaryIO) -> bytes | None:
-    """The next message; None where there is no whole one any more."""
-    head = stream.read(SIZE)
+    """The next message of a stream; None at its end, or where a message is cut off."""
+    head = stream.read(SIZE_BYTES)
     size = int.from_bytes(head, "little")
-    letter = stream.read(size) if len(head) == SIZE else b""
-    return letter if letter and len(letter) == size else None
+    payload = stream.read(size) if len(head) == SIZE_BYTES else b""
+    return payload if payload and len(payload) == size else None
 
 
-def start_processes(count: int) -> LocalLine:
-    """The line of the first of so many ranks, the others of which are started.
+def start_processes(count: int) -> SocketTransport:
+    """Start ``count`` - 1 peers on this machine, and return the coordinator's transport.
 
-    Raises: InputError: they cannot be.
+    Raises: InputError: the processes cannot be started.
     """
-    own = Greeting.own()
+    greeting = Greeting.own()
     sockets: dict[int, socket.socket] = {}
     processes: list[subprocess.Popen[bytes]] = []
-    greetings = [own]
+    greetings = [greeting]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # which they inherit
     try:
         for rank in range(1, count):
-            sockets[rank], theirs = socket.socketpair()
-            with theirs:
-                processes.append(_started(theirs, rank, count))
-            greetings.append(own._replace(process=processes[-1].pid))
+            sockets[rank], peer_socket = socket.socketpair()
+            with peer_socket:
+                processes.append(_started(peer_socket, rank, count))
+            greetings.append(greeting._replace(process=processes[-1].pid))
     except OSError as error:
-        LocalLine(sockets, greetings, processes).close()
+        SocketTransport(sockets, greetings, processes).close()
         raise InputError(
             f"cannot start {count} processes: {error.strerror}", hint="give --ranks fewer"
         ) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return LocalLine(sockets, greetings, processes)
+    return SocketTransport(sockets, greetings, processes)
 
 
-def _started(theirs: socket.socket, rank: int, count: int) -> subprocess.Popen[bytes]:
+def _started(peer_socket: socket.socket, rank: int, count: int) -> subprocess.Popen[bytes]:
     silent = subprocess.DEVNULL
-    command = clean_start(serve, theirs.fileno(), rank, count)
-    return subprocess.Popen(command, stdin=silent, stdout=silent, pass_fds=[theirs.fileno()])
+    command = isolated_command(serve, peer_socket.fileno(), rank, count)
+    return subprocess.Popen(command, stdin=silent, stdout=silent, pass_fds=[peer_socket.fileno()])
 
 
 def serve(descriptor: int, rank: int, count: int) -> NoReturn:
-    """Be a rank that the first one has started; signals are the first one's to hear."""
-    theirs = socket.socket(fileno=descriptor)
-    theirs.set_inheritable(False)
-    keep_freed_memory()
-    take_part(rank, count)
-    follow(LocalLine({0: theirs}))
+    """Be a peer that the coordinator has started; signals are the coordinator's to handle."""
+    peer_socket = socket.socket(fileno=descriptor)
+    peer_socket.set_inheritable(False)
+    tune_malloc()
+    join_host(rank, count)
+    follow(SocketTransport({0: peer_socket}))

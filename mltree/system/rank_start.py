@@ -1,4 +1,4 @@
-"""How a process becomes one of several ranks: launched by MPI, or the first that starts others."""
+"""Becoming one of several ranks: launched by MPI, or as the coordinator that starts the others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from collections.abc import Mapping
 
 from mltree.system.errors import InputError
 from mltree.system.process import limit_drivers
-from mltree.system.ranks import LONE, become, fail, here, leave, take_part, take_turn
-from mltree.system.signals import ignore
+from mltree.system.ranks import (
+    LONE,
+    current_ranks,
+    dismiss,
+    join_host,
+    set_current_ranks,
+    set_launch_error,
+    set_local_rank,
+)
+from mltree.system.signals import ignore_signals
 
 LAUNCHERS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -17,71 +25,72 @@ LAUNCHERS = (
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
 )
-"""What launchers of MPI tell a process by: Open MPI, MPICH and Intel MPI (``srun --mpi=pmi2`` too),
-MVAPICH, ``srun --mpi=pmix``."""
+"""Variables by which MPI launchers tell a process its rank and their number: Open MPI, MPICH and
+Intel MPI (``srun --mpi=pmi2`` too), MVAPICH, ``srun --mpi=pmix``."""
 
 
 MISSING_HINT = "pip install 'mltree[mpi]', which takes the MPI of the launcher"
 
 
 def join(environment: Mapping[str, str] = os.environ) -> None:
-    """Become one of the ranks that were launched; only the first of them returns.
+    """Become one of the ranks that were launched; only rank 0 returns.
 
-    Where that cannot be, the first returns with :func:`trouble`, and the others end.
+    Where the processes cannot become ranks, rank 0 returns with ``ranks.launch_error`` set, and the
+    others end.
     """
     number, size = launched(environment)
     if size == 1:
         return
     try:
-        from mltree.system.mpi import MpiLine
+        from mltree.system.mpi import MpiTransport
 
-        line = MpiLine()
+        transport = MpiTransport()
     except (ImportError, RuntimeError) as error:
         text = f"{size} processes were launched, but mpi4py cannot join them: {error}"
-        fail(InputError(text, hint=MISSING_HINT))
+        set_launch_error(InputError(text, hint=MISSING_HINT))
         if number > 0:
-            sys.exit()  # the first says why
+            sys.exit()  # rank 0 says why
         return
     from mltree.system import rank_processes
 
-    rank_processes.keep_to(rank_processes.share(line.rank, line.greetings))
+    rank_processes.pin_to(rank_processes.cpus_of(transport.rank, transport.greetings))
     limit_drivers()
-    take_turn(*rank_processes.turn_on_host(line.rank, line.greetings))
-    if line.rank > 0:
-        ignore()  # the first decides when it is over
-        rank_processes.follow(line)
-    first = rank_processes.First(line)
-    become(first)
+    set_local_rank(*rank_processes.local_rank(transport.rank, transport.greetings))
+    if transport.rank > 0:
+        ignore_signals()  # rank 0 decides about the end
+        rank_processes.follow(transport)
+    coordinator = rank_processes.Coordinator(transport)
+    set_current_ranks(coordinator)
     try:
-        first.agree(size)
+        coordinator.agree(size)
     except InputError as error:
-        fail(error)
-        leave()
+        set_launch_error(error)
+        dismiss()
         if number > 0:
             sys.exit()
 
 
 def start(count: int | None) -> None:
-    """Become the first of so many ranks on this machine, and start the others; None for itself.
+    """Become the coordinator of ``count`` ranks on this machine, and start the others.
 
-    Called before drivers are loaded, which are told how many CPUs there are for each.
+    Called before drivers are loaded, whose numbers of threads it sets. None and 1 start nothing.
 
     Raises: InputError: a launcher has started ranks, or processes cannot be started.
     """
     if count is None or count == 1:
         return
-    if here() is not LONE:
+    if current_ranks() is not LONE:
         hint = "leave out --ranks, or start mltree by itself"
         raise InputError("--ranks: a launcher has started ranks already", hint=hint)
     from mltree.system import rank_processes
 
-    take_part(0, count)
+    join_host(0, count)
     limit_drivers()
-    become(rank_processes.First(rank_processes.start_processes(count)))
+    set_current_ranks(rank_processes.Coordinator(rank_processes.start_processes(count)))
 
 
 def launched(environment: Mapping[str, str]) -> tuple[int, int]:
-    """This process's number among those launched together, and how many they are; 0, 1 if alone."""
+    """The number of this process among those launched together, and their number; 0, 1 if alone."""
     for rank, size in LAUNCHERS:
         values = environment.get(rank, ""), environment.get(size, "")
         if all(value.isascii() and value.isdigit() for value in values):

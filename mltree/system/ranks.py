@@ -1,9 +1,9 @@
-"""Ranks: processes that share out the work of a run; a lone one where nobody launched several.
+"""Ranks: processes that share the work of a run; a lone rank where none were launched together.
 
-The first rank runs the command, reads, writes and decides. The others wait for what it deals out,
-and know nothing of commands. Whoever has work that falls into tasks asks :func:`here` for the ranks
-of the process and calls :meth:`Ranks.deal`, or :meth:`Ranks.gather` for a step at a time; with a
-lone rank that is the work itself.
+Rank 0, the coordinator, runs the command, reads, writes and decides. The other ranks wait for its
+calls and know nothing of commands. Work that falls into tasks asks :func:`current_ranks` for the
+ranks of the process and calls :meth:`Ranks.deal`, or :meth:`Ranks.gather` for a step at a time;
+with a lone rank those are the work itself.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from mltree.system.errors import MltreeError
-from mltree.system.process import share_out
+from mltree.system.process import divide_cpus
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[[Iterator[Task]], Iterator[Result]]
-"""A way through tasks, which are taken as they are needed, with results as they end."""
+"""Function from an iterator of tasks, taken as they are needed, to an iterator of results."""
 
 
 ALIKE_HINT = "ranks need devices and layouts of one kind: bits depend on them"
 
 
 class Ranks:
-    """The ranks of this process: itself alone."""
+    """The ranks of a process; this class is a lone rank."""
 
     size = 1
 
     @property
     def text(self) -> str:
-        """Which processes they are; nothing of a lone one."""
+        """The processes of all ranks, in one line; empty for a lone rank."""
         return ""
 
     def everywhere(self, check: Callable[[], object], kept_as: int = 0) -> None:
-        """Have every other rank call this, which is sent there, and keep what it gives.
+        """Call a function on every other rank, which keeps the returned value.
 
-        ``kept_as``: under this number, in the place of what was kept there before; what another
-        number stands for outlasts it.
+        check    pickled and sent to the ranks
+        kept_as  number under which a rank keeps the value, in place of the one it kept before
 
-        Raises: MltreeError: what it raises there, with the rank's name.
+        Raises: MltreeError: the error of the function, with the rank's name.
         """
 
     def forget(self, kept_as: int) -> None:
-        """Have the other ranks let go of what they kept; nothing is waited for."""
+        """Make the other ranks drop the value kept under a number, without waiting for them."""
 
     def deal(
         self,
@@ -53,9 +53,9 @@ class Ranks:
     ) -> Iterator[Result]:
         """The results of tasks as they end, each task done by whichever rank asks for it.
 
-        work     this rank's way through tasks
-        helping  called by every other rank for its own; it is sent there, and raises MltreeError
-                 where the rank cannot take part
+        work     done by this rank
+        helping  pickled and called by every other rank, returns the work of that rank; raises
+                 MltreeError where the rank cannot take part
 
         Raises: MltreeError: another rank cannot take part, or has died.
         """
@@ -69,63 +69,63 @@ class Ranks:
     ) -> list[Result]:
         """The answers to one task a rank, at most, in order.
 
-        answer   this rank's
-        kept_as  the others answer with what they keep so (:meth:`everywhere`)
+        answer   function by which this rank answers
+        kept_as  number of the function by which the other ranks answer (:meth:`everywhere`)
 
         Raises: MltreeError: another rank cannot go on, or has died.
         """
         return [answer(task) for task in tasks]
 
     def dismiss(self) -> None:
-        """Nothing more is dealt out."""
+        """End the other ranks."""
 
 
 LONE = Ranks()
 
-_here = LONE
-_turn = (0, 1)
-_trouble: MltreeError | None = None
+_current = LONE
+_local_rank = (0, 1)
+_launch_error: MltreeError | None = None
 
 
-def here() -> Ranks:
-    """Those of this process."""
-    return _here
+def current_ranks() -> Ranks:
+    """The ranks of this process."""
+    return _current
 
 
-def turn() -> tuple[int, int]:
-    """This rank's number among those of its host, from 0, and how many they are."""
-    return _turn
+def local_rank() -> tuple[int, int]:
+    """The number of this rank among those of its host, from 0, and the number of those."""
+    return _local_rank
 
 
-def trouble() -> MltreeError | None:
-    """Why the processes that were launched together are no ranks; None where they are."""
-    return _trouble
+def launch_error() -> MltreeError | None:
+    """Error for which processes that were launched together are no ranks; None without error."""
+    return _launch_error
 
 
-def become(ranks: Ranks) -> None:
-    """Let :func:`here` be these from now on."""
-    global _here  # noqa: PLW0603
-    _here = ranks
+def set_current_ranks(ranks: Ranks) -> None:
+    """Set :func:`current_ranks`."""
+    global _current  # noqa: PLW0603
+    _current = ranks
 
 
-def take_turn(number: int, count: int) -> None:
-    """Let :func:`turn` be this one of so many from now on."""
-    global _turn  # noqa: PLW0603
-    _turn = number, count
+def set_local_rank(number: int, count: int) -> None:
+    """Set :func:`local_rank`."""
+    global _local_rank  # noqa: PLW0603
+    _local_rank = number, count
 
 
-def fail(error: MltreeError) -> None:
-    """Let :func:`trouble` tell why the processes are no ranks."""
-    global _trouble  # noqa: PLW0603
-    _trouble = error
+def set_launch_error(error: MltreeError) -> None:
+    """Set :func:`launch_error`."""
+    global _launch_error  # noqa: PLW0603
+    _launch_error = error
 
 
-def take_part(number: int, count: int) -> None:
-    """Be this one of so many ranks on this machine, and take its part of the CPUs."""
-    take_turn(number, count)
-    share_out(count)
+def join_host(number: int, count: int) -> None:
+    """Set :func:`local_rank` and take this rank's share of the CPUs."""
+    set_local_rank(number, count)
+    divide_cpus(count)
 
 
-def leave() -> None:
-    """Send the other ranks home; nothing more is dealt out."""
-    _here.dismiss()
+def dismiss() -> None:
+    """End the other ranks of this process."""
+    _current.dismiss()

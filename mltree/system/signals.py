@@ -1,13 +1,13 @@
-"""Ending when asked to: SIGINT, SIGTERM and SIGHUP.
+"""Ending on SIGINT, SIGTERM and SIGHUP.
 
 Python runs its signal handlers in the main thread, between two bytecodes, which may be minutes
-away: inside a launch, or a kernel build. So a thread hears the signals, and another does what
-there is to do before the end (:func:`parting`) and ends the process there and then: an interpreter
-that shuts down by its own rules while a thread is inside OpenCL waits for it, or aborts.
+away: inside a launch, or a kernel build. So one thread receives the signals, and another runs the
+callback of :func:`on_signal` and ends the process at once: an interpreter that shuts down by its
+own rules while a thread is inside OpenCL waits for that thread, or aborts.
 
-The contract: what must not be cut in two, such as the writing of files, is done inside
-:func:`unbroken`; what is to be kept is at any time ready to be written by another thread. A second
-signal ends the process whatever it is doing. Signals that are ignored (``nohup``) stay ignored.
+Two rules follow: work that must not be cut in two, such as writing files, runs inside
+:func:`uninterrupted`; state that is to be kept can be written by another thread at any time. A
+second signal ends the process whatever it is doing. Ignored signals (``nohup``) stay ignored.
 """
 
 from __future__ import annotations
@@ -27,104 +27,104 @@ ECHO = 0.5
 then its group, a terminal the group that a make passes the signal on to."""
 
 STDERR = 2
-"""Its file descriptor, the highest of the three."""
+"""File descriptor of the standard error stream."""
 
 GRACE = 0.2
-"""Seconds in which a signal is heard."""
+"""Seconds within which a signal arrives."""
 
 EXIT_SIGNAL = 128
-"""What shells add to a signal's number to make an exit code."""
+"""Offset of a signal's number in a shell's exit code."""
 
 
-class Farewell(NamedTuple):
-    """How a process ends that was asked to stop."""
+class ExitMessage(NamedTuple):
+    """Message and exit code of a process that a signal ends."""
 
     text: str = ""
-    """What is left, and how to go on, in one line; empty where there is nothing to say."""
+    """One line on the files left and how to go on; may be empty."""
     code: int | None = None
-    """Its exit code; the signal's where None."""
+    """Exit code; None for the signal's."""
 
 
-_unbroken = threading.RLock()
-_partings: list[Callable[[], Farewell]] = []
-_firsts: list[Callable[[], None]] = []
-_heard = threading.Event()
+_uninterrupted = threading.RLock()
+_on_signal: list[Callable[[], ExitMessage]] = []
+_before_exit: list[Callable[[], None]] = []
+_received = threading.Event()
 
 
-def listen() -> None:
-    """Heed the signals from now on, but for those that are ignored (``nohup``, ``&`` in a script).
+def install_handlers() -> None:
+    """Handle all signals but those that are ignored (``nohup``, ``&`` in a script).
 
     Called once, by the main thread, before there are others.
     """
-    heard, told = os.pipe()
-    os.set_blocking(told, False)
-    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     ignored = {number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ignored)  # or LLVM hears them, see give_way
+    signal.pthread_sigmask(signal.SIG_BLOCK, ignored)  # or LLVM handles them, see wait_for_exit
     for number in set(SIGNALS) - ignored:
         signal.signal(number, lambda *_: None)  # the number goes to the pipe by itself
         signal.siginterrupt(number, False)
-    threading.Thread(target=_hear, args=(heard,), name="signals", daemon=True).start()
+    threading.Thread(target=_receive, args=(read_end,), name="signals", daemon=True).start()
 
 
-def ignore() -> None:
-    """Heed no signal any more: all is done but for the interpreter's own end."""
+def ignore_signals() -> None:
+    """Ignore all signals: nothing is left to do but the interpreter's own end."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
-def parting(say: Callable[[], Farewell]) -> Iterator[None]:
-    """Have a stop do this, in a thread of its own, and nothing that was said before."""
-    _partings.append(say)
+def on_signal(message: Callable[[], ExitMessage]) -> Iterator[None]:
+    """While active, a signal calls ``message`` in a thread of its own, and no earlier one."""
+    _on_signal.append(message)
     try:
         yield
     finally:
-        with _unbroken:
-            _partings.remove(say)
+        with _uninterrupted:
+            _on_signal.remove(message)
 
 
-def last_word(farewell: Farewell) -> None:
-    """Have a stop do nothing but say this from now on, until the process ends by itself."""
-    _partings.append(lambda: farewell)
+def set_exit_message(message: ExitMessage) -> None:
+    """Set the message of a signal for the rest of the process, in place of all callbacks."""
+    _on_signal.append(lambda: message)
 
 
-def before_leaving(do: Callable[[], None]) -> None:
-    """Have a stop do this before it says anything."""
-    _firsts.append(do)
+def before_exit(do: Callable[[], None]) -> None:
+    """Add a function that a signal calls before the message is written."""
+    _before_exit.append(do)
 
 
-def no_longer(do: Callable[[], None]) -> None:
-    """Have a stop leave that out, where it was among what it does first."""
+def cancel_before_exit(do: Callable[[], None]) -> None:
+    """Remove a function that :func:`before_exit` added; no error where it was not."""
     with suppress(ValueError):
-        _firsts.remove(do)
+        _before_exit.remove(do)
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
-    """What is done inside is done whole before a stop ends the process."""
-    with _unbroken:
+def uninterrupted() -> Iterator[None]:
+    """Delay the end by a signal until the block is done."""
+    with _uninterrupted:
         yield
 
 
-def give_way() -> None:
-    """Wait for the end where a stop was asked for: a device may have failed by the signal.
+def wait_for_exit() -> None:
+    """Wait for the end of the process where a signal has arrived; called when a device failed.
 
-    LLVM, which PoCL compiles with, hears signals before anybody else and takes back the files that
-    it is writing, so that a build fails; the signal's number may still be on its way to us.
+    LLVM, which PoCL compiles with, handles signals first and removes the files that it is writing,
+    so that a build fails while the signal's number may still be in the pipe.
     """
-    if _heard.wait(GRACE):
-        threading.Event().wait()  # the stop ends the process
+    if _received.wait(GRACE):
+        threading.Event().wait()  # until the process ends
 
 
-def _hear(pipe: int) -> None:
-    """Start the end at the first signal, and end at once at the second."""
+def _receive(pipe: int) -> None:
+    """Begin the exit at the first signal, and exit at once at the second."""
     number = _next(pipe)
-    _heard.set()
+    _received.set()
     try:
-        threading.Thread(target=_leave, args=(number,), name="parting", daemon=True).start()
+        threading.Thread(target=_exit, args=(number,), name="exit", daemon=True).start()
     except RuntimeError:  # the system starts no more
-        _leave(number)
+        _exit(number)
     time.sleep(ECHO)
     os.set_blocking(pipe, False)
     with suppress(BlockingIOError):
@@ -135,20 +135,20 @@ def _hear(pipe: int) -> None:
 
 
 def _next(pipe: int) -> int:
-    """The next of the signals, once it comes."""
+    """The number of the next signal; blocks until then."""
     while True:
         number = os.read(pipe, 1)[0]
         if number in SIGNALS:
             return number
 
 
-def _leave(number: int) -> None:
-    """Part, and end the process; whoever else comes to something unbroken waits for that."""
-    with _unbroken:
+def _exit(number: int) -> None:
+    """Call the callbacks, write the message, and end the process."""
+    with _uninterrupted:
         code = None
         try:
-            text, code = _partings[-1]() if _partings else Farewell()
-            for do in _firsts:
+            text, code = _on_signal[-1]() if _on_signal else ExitMessage()
+            for do in _before_exit:
                 do()
             line = f"mltree: stopped by {signal.Signals(number).name}{text and ': '}{text}\n"
             with suppress(OSError):  # a terminal that is gone, as after SIGHUP

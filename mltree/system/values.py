@@ -25,7 +25,7 @@ else:
 
 
 def plain(value: Any) -> Any:
-    """As strict JSON takes it, whatever it is inside of: numbers that are not finite as text."""
+    """Convert a value to strict JSON: numbers that are not finite become text."""
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -35,14 +35,14 @@ def plain(value: Any) -> Any:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Value:
-    """A frozen dataclass: whoever inherits becomes one."""
+    """Base class that makes its subclasses frozen dataclasses."""
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     _compared: ClassVar[tuple[str, ...]] = ()
     """Fields that tell objects apart: not those of ``field(compare=False)``."""
     _names: ClassVar[frozenset[str]] = frozenset()
-    """All fields."""
+    """Names of all fields."""
 
     def __init_subclass__(cls, *, eq: bool = True, **_: bool) -> None:
         """``eq=False``: an object of the class equals itself alone; type checkers know the rest."""
@@ -59,20 +59,20 @@ class Value:
         if not named and len(values) == len(names):
             self.__dict__.update(zip(names, values, strict=True))
             return
-        given = dict(zip(names, values, strict=False))
-        given.update(named)
-        told = len(given)
-        if told < len(names):
+        by_name = dict(zip(names, values, strict=False))
+        by_name.update(named)
+        n_named = len(by_name)
+        if n_named < len(names):
             for name in names[len(values) :]:
-                own = self.__dataclass_fields__[name]
-                if name not in given and own.default_factory is not MISSING:
-                    given[name] = own.default_factory()
-                elif name not in given and own.default is not MISSING:
-                    given[name] = own.default
-        if told < len(values) + len(named) or given.keys() != self._names:
-            wrong = (named.keys() & names[: len(values)]) | (given.keys() ^ self._names)
+                definition = self.__dataclass_fields__[name]
+                if name not in by_name and definition.default_factory is not MISSING:
+                    by_name[name] = definition.default_factory()
+                elif name not in by_name and definition.default is not MISSING:
+                    by_name[name] = definition.default
+        if n_named < len(values) + len(named) or by_name.keys() != self._names:
+            wrong = (named.keys() & names[: len(values)]) | (by_name.keys() ^ self._names)
             raise TypeError(f"{type(self).__name__}{names}: {sorted(wrong)}")
-        in_order = {name: given[name] for name in names} if named else given
+        in_order = {name: by_name[name] for name in names} if named else by_name
         self.__dict__.update(in_order)
 
     def __repr__(self) -> str:
@@ -117,7 +117,7 @@ def decimal(text: str) -> float:
 
 
 def is_decimal(text: str) -> bool:
-    """Whether a text is what `decimal` reads."""
+    """True for a text that `decimal` accepts."""
     return _DECIMAL.fullmatch(text.strip()) is not None
 
 

@@ -1,30 +1,30 @@
-"""Trees as they are written: every subtree is an interval of the tips in the order of the text.
+"""Trees of any shape, rooted or unrooted: clades of many trees, and single trees as written.
 
-For whatever looks at many trees and needs none of them binary: rooted or unrooted, with polytomies
-and nodes of a single child. Whole files are read at once, without a loop over nodes.
+A clade is an interval of its tree's tips in the order of the text, so that whole files are read
+without a loop over nodes. The one module that imports ete3, for drawings.
 
-Letters: n trees, T taxa, C clades, B = ceil(T/64) words.
+Letters: n trees, T taxa, C clades, N nodes.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
-import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
+from dataclasses import replace
+from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltree.system.arrays import Bool, Float64, Index, Int32
-from mltree.system.errors import InputError
 from mltree.system.values import Value, decimal
-from mltree.tree.newick import MAX_LENGTH, RawTree, branch, listed, quoted, raw_trees, text_of
-from mltree.tree.topology import NONE
+from mltree.tree.newick import ParsedTrees, branch, parsed_trees, quoted, text_of
 
 
 class Clades(Value):
@@ -46,27 +46,27 @@ class Clades(Value):
 
     @property
     def n_trees(self) -> int:
-        """How many, n."""
+        """Number of trees, n."""
         return len(self.order)
 
     @property
     def n_tips(self) -> int:
-        """T."""
+        """Number of taxa, T."""
         return len(self.taxa)
 
     @property
-    def bounds(self) -> NDArray[np.intp]:
+    def bounds(self) -> Index:
         """The clades of tree k, intp [n+1]: those from ``bounds[k]`` up to ``bounds[k + 1]``."""
         return np.searchsorted(self.tree, np.arange(self.n_trees + 1))
 
     @property
-    def is_inner(self) -> NDArray[np.bool_]:
-        """Whether two taxa or more are in a clade, and two or more outside of it, bool [C]."""
+    def is_inner(self) -> Bool:
+        """Clades with two taxa or more inside, and two or more outside, bool [C]."""
         size = self.last - self.first
         return (size >= 2) & (size <= self.n_tips - 2)
 
     def part(self, start: int, stop: int) -> Clades:
-        """The trees from ``start`` up to ``stop``."""
+        """The trees from number ``start`` up to ``stop``."""
         begin, end = self.bounds[[start, stop]]
         return Clades(
             self.taxa,
@@ -78,8 +78,8 @@ class Clades(Value):
             self.lengths[begin:end],
         )
 
-    def only(self, chosen: NDArray[np.bool_]) -> Clades:
-        """These of the clades; bool [C]."""
+    def only(self, chosen: Bool) -> Clades:
+        """A copy with some of the clades.  ``chosen``: bool [C]."""
         return replace(
             self,
             tree=self.tree[chosen],
@@ -89,7 +89,7 @@ class Clades(Value):
         )
 
     def with_tips(self) -> Clades:
-        """The tips as clades of their own, behind the others of their tree."""
+        """A copy with tips as clades too, behind the others of their tree."""
         n_trees, n_tips = self.order.shape
         if n_tips == 1:
             return self  # all taxa are no clade
@@ -109,7 +109,7 @@ class Clades(Value):
 
     @classmethod
     def joined(cls, taxa: tuple[str, ...], pieces: Sequence[Clades]) -> Clades:
-        """The trees of several, one after another, whose taxa have the same numbers."""
+        """All trees of several Clades, one after another, whose taxa have the same numbers."""
         before = np.cumsum([0, *(piece.n_trees for piece in pieces[:-1])], dtype=np.int32)
         trees = [piece.tree + skip for piece, skip in zip(pieces, before, strict=True)]
         return cls(
@@ -123,7 +123,7 @@ class Clades(Value):
         )
 
 
-def nested(taxa: tuple[str, ...], members: NDArray[np.bool_]) -> tuple[Clades, NDArray[np.intp]]:
+def nested(taxa: tuple[str, ...], members: Bool) -> tuple[Clades, Index]:
     """The one tree that has just these clades, without lengths, and which row each of them was.
 
     members  bool [C, T], pairwise one inside the other or apart
@@ -170,300 +170,123 @@ def write_clades(tree: Clades, labels: Iterable[str]) -> str:
     return f"({','.join(tips)});"
 
 
-# Whole files of Newick trees as clades, by array operations over their text.
-#
-# The marks ``( ) , : ;`` of a text say all about its trees. Text with quotes or comments, whose
-# marks may be part of a name, goes through :mod:`mltree.tree.newick` first; it is also what
-# names the error of a text that is no tree.
-
-PIECE = 1 << 22
-"""Bytes of text that are looked at together: their arrays take some 30 times as much."""
-
-OPEN, CLOSE, COMMA, COLON, SEMICOLON = b"(),:;"
-_IS_MARK = np.isin(np.arange(256), list(b"(),:;"))
-_IN_NUMBERS = np.isin(np.arange(256), list(b"0123456789+-.eE \t\n\r\v\f"))
-_BLANK = 32
-"""The last of ASCII's blanks and control characters."""
+# ---------------------------------------------------------------------------------------- reading
 
 
 def read_clades(source: str | Path, like: Clades | None = None, origin: str = "") -> Clades:
-    """Every tree of a Newick file or text; their taxa are numbered as in the first one.
+    """Every tree of a Newick or NEXUS file or text; taxa are numbered as in the first tree.
 
-    source  a path, or the text itself; see ``mltree.tree.newick.read_newick``
-    like    trees whose taxa these must have, and whose numbers they get
-    origin  what ``like`` was read from, for messages
+    source  a path, or the text itself; see :func:`mltree.tree.newick.read_newick`
+    like    trees whose taxa these must have, and whose numbers the taxa get
+    origin  the source of ``like``, for messages
     Raises: InputError for a broken file, and for trees whose taxa are not the same.
     """
     text, file = text_of(source)
-    reader = _Reader(text, file, like.taxa if like else None, origin if like else "the first tree")
-    pieces = [reader.clades(piece) for piece in _pieces(text, file)]
-    if not pieces:
-        raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
-    assert reader.taxa is not None
-    return Clades.joined(reader.taxa, pieces)
+    taxa, origin = (like.taxa, origin) if like else (None, "the first tree")
+    pieces = []
+    for parsed in parsed_trees(text, file, signed=True):
+        pieces.append(_clades_of(parsed, taxa, file, origin))
+        taxa = pieces[0].taxa
+    return Clades.joined(pieces[0].taxa, pieces)
 
 
 def read_gene_trees(source: str | Path) -> Iterator[Clades]:
-    """Every tree of a Newick file or text, each over the taxa that it happens to have.
+    """Every tree of a Newick or NEXUS file or text, each over taxa of its own.
 
     Raises: InputError for a broken file.
     """
     text, file = text_of(source)
-    for piece in _pieces(text, file, size=1):
-        yield _Reader(text, file, None, "").clades(piece)
+    for parsed in parsed_trees(text, file, signed=True, size=1):
+        yield _clades_of(parsed, None, file)
 
 
 def read_labelled(source: str | Path) -> tuple[Clades, list[str]]:
-    """The first tree of a Newick file or text, and the label of each of its clades or ``""``.
+    """The first tree of a Newick or NEXUS file or text, and the label of each clade or ``""``.
 
     Raises: InputError for a broken file.
     """
     text, file = text_of(source)
-    for piece in _pieces(text, file, size=1):
-        reader = _Reader(text, file, None, "")
-        return reader.clades(piece), reader.labels(piece)
-    raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
+    parsed = next(parsed_trees(text, file, signed=True, size=1))
+    is_proper, *_ = _intervals(parsed, parsed.tips.size)
+    return _clades_of(parsed, None, file), parsed.labels(parsed.pairs[1][is_proper] + 1)
 
 
-class _Piece(Value):
-    """The text of whole trees, with nothing in it but marks, names and numbers."""
-
-    text: bytes
-    line: int
-    """Where it begins in the file."""
-    names: Sequence[str] | None
-    """What the names of the text are numbers into; None where they are names."""
-
-    def name(self, label: bytes) -> str:
-        """A name that is written so."""
-        if self.names is None:
-            return " ".join(label.decode().split())
-        return self.names[int(label)] if label else ""
-
-
-def _pieces(text: str, file: str | None, size: int = PIECE) -> Iterator[_Piece]:
-    """Whole trees, of so many bytes together or a single one."""
-    if any(mark in text for mark in "[]'\""):
-        for raw in raw_trees(text, file, signed=True):
-            yield _Piece(raw.text.encode(), raw.line, raw.names)
-        return
-    content = text.encode()
-    line = 1
-    start, end = 0, len(content)
-    while start < end:
-        stop = content.find(b";", min(start + size, end) - 1) + 1 or end
-        piece = content[start:stop]
-        if not piece.isspace():
-            yield _Piece(piece, line, None)
-        line += piece.count(b"\n")
-        start = stop
+def _clades_of(
+    parsed: ParsedTrees, taxa: tuple[str, ...] | None, file: str | None, origin: str = ""
+) -> Clades:
+    """The clades of parsed trees over the taxa; None takes those of the first tree."""
+    taxa, order = _taxa_of_tips(parsed, taxa, file, origin)
+    is_proper, tree, first, last = _intervals(parsed, len(taxa))
+    return Clades(
+        taxa,
+        order,
+        parsed.lengths[parsed.tips].reshape(order.shape),
+        tree[is_proper],
+        first[is_proper],
+        last[is_proper],
+        parsed.lengths[parsed.pairs[1] + 1][is_proper],
+    )
 
 
-class _Marks:
-    """The marks of a piece; "gap" k is what stands between mark k-1 and mark k."""
-
-    def __init__(self, text: bytes) -> None:
-        self.codes = np.frombuffer(text, np.uint8)
-        self.end: Index = np.flatnonzero(_IS_MARK[self.codes])
-        self.mark = self.codes[self.end]
-        """uint8: the mark at the end of each gap."""
-        self.start: Index = np.concatenate(([0], self.end[:-1] + 1))
-        self.before = np.concatenate(([SEMICOLON], self.mark[:-1])).astype(np.uint8)
-        """uint8: the mark in front of each gap."""
-        self.is_filled = self._count(self.codes > _BLANK) > 0
-        step = (self.mark == OPEN).astype(np.int32) - (self.mark == CLOSE)
-        self.depth: Int32 = np.cumsum(step, dtype=np.int32)
-
-    def _count(self, counted: Bool) -> Int32:
-        """int32: bytes in each gap that count."""
-        total = np.concatenate(([0], np.cumsum(counted, dtype=np.int32)))
-        return total[self.end] - total[self.start]
-
-    @cached_property
-    def is_tip(self) -> Bool:
-        """Gaps that are the name of a tip."""
-        follows = (self.before == OPEN) | (self.before == COMMA)
-        alone = (self.before == SEMICOLON) & self.is_filled
-        is_tip: Bool = (follows | alone) & (self.mark != OPEN)
-        return is_tip
-
-    @cached_property
-    def tree(self) -> Int32:
-        """int32: the tree that each gap belongs to."""
-        return np.cumsum(self.before == SEMICOLON, dtype=np.int32) - 1
-
-    def are_sound(self) -> bool:
-        """Whether they are trees, as far as marks can tell."""
-        if not self.mark.size or self.mark[-1] != SEMICOLON:
-            return False
-        opens, filled = self.mark == OPEN, self.is_filled
-        length = self.before == COLON
-        first = self.before == SEMICOLON
-        wrong = (
-            (opens & (filled | length | (self.before == CLOSE)))
-            | (length & (~filled | (self.mark == COLON)))
-            | (first & ~opens & ~filled)
-            | (self.depth < 0)
-            | ((self.mark == COMMA) & (self.depth == 0))
-            | ((self.mark == SEMICOLON) & (self.depth != 0))
-            | (length & (self._count(~_IN_NUMBERS[self.codes]) > 0))
-        )
-        return not wrong.any() and self.codes[self.end[-1] + 1 :].max(initial=0) <= _BLANK
-
-    def pairs(self) -> tuple[Index, Index]:
-        """The opening and the closing mark of every clade, by closing marks."""
-        opening = np.flatnonzero(self.mark == OPEN)
-        closing = np.flatnonzero(self.mark == CLOSE)
-        # Of one depth they come in turns.
-        opens = np.empty_like(closing)
-        rank = np.argsort(self.depth[closing], kind="stable")
-        opens[rank] = opening[np.argsort(self.depth[opening], kind="stable")]
-        return opens, closing
+def _intervals(parsed: ParsedTrees, n_tips: int) -> tuple[Bool, Int32, Int32, Int32]:
+    """Every inner node: True where it does not hold all tips, its tree, first and last column."""
+    opening, closing = parsed.pairs
+    n_seen = np.cumsum(parsed.is_tip, dtype=np.int32)
+    tree = parsed.tree[closing]
+    first, last = n_seen[opening], n_seen[closing]
+    before = tree * np.int32(n_tips)
+    return last - first < n_tips, tree, first - before, last - before
 
 
-@dataclass
-class _Reader:
-    """Turns pieces into clades of the same taxa."""
-
-    text: str
-    file: str | None
-    taxa: tuple[str, ...] | None
-    origin: str
-
-    def clades(self, piece: _Piece) -> Clades:
-        """The trees of one piece."""
-        marks = _Marks(piece.text)
-        if not marks.are_sound():
-            raise self._broken(piece)
-        length = self._lengths(piece, marks)
-        tips = np.flatnonzero(marks.is_tip)
-        order = self._taxa(piece, marks, tips)
-        n_trees, n_tips = order.shape
-        seen = np.cumsum(marks.is_tip)
-        opening, closing = marks.pairs()
-        first, last = seen[opening], seen[closing]
-        proper = last - first < n_tips
-        tree = marks.tree[closing]
-        skip = tree * n_tips
-        return Clades(
-            self.taxa or (),
-            order,
-            length[tips].reshape(n_trees, n_tips),
-            tree[proper],
-            (first - skip)[proper].astype(np.int32),
-            (last - skip)[proper].astype(np.int32),
-            length[closing + 1][proper],
-        )
-
-    def labels(self, piece: _Piece) -> list[str]:
-        """Of the clades of a piece, in their order."""
-        marks = _Marks(piece.text)
-        opening, closing = marks.pairs()
-        seen = np.cumsum(marks.is_tip)
-        proper = seen[closing] - seen[opening] < len(self.taxa or ())
-        return [piece.name(label) for label in _cut(piece.text, marks, closing[proper] + 1)]
-
-    def _lengths(self, piece: _Piece, marks: _Marks) -> Float64:
-        """float64: the length behind the label in each gap; NaN where there is none."""
-        gaps = np.flatnonzero(marks.before == COLON)
-        lengths = np.full(marks.mark.size, np.nan)
-        try:
-            lengths[gaps - 1] = [float(text) for text in _cut(piece.text, marks, gaps)]
-        except ValueError:
-            raise self._broken(piece) from None
-        if (abs(lengths[gaps - 1]) > MAX_LENGTH).any():
-            raise self._broken(piece)
-        return lengths
-
-    def _taxa(self, piece: _Piece, marks: _Marks, tips: Index) -> Int32:
-        """int32 [trees, T]: the taxa of the tips."""
-        labels = _cut(piece.text, marks, tips)
-        starts = np.searchsorted(marks.tree[tips], np.arange(marks.tree[-1] + 2))
-        if self.taxa is None:
-            self.taxa = tuple(map(piece.name, labels[: starts[1]]))
-        number = {name: taxon for taxon, name in enumerate(self.taxa)}
-        known = {label: number.get(piece.name(label), -1) for label in set(labels)}
-        taxa = np.array([known[label] for label in labels], dtype=np.int32)
-        n_tips = len(self.taxa)
-        if (np.diff(starts) == n_tips).all() and "" not in number:
-            order = taxa.reshape(-1, n_tips)
-            if (np.sort(order, axis=1) == np.arange(n_tips)).all():
-                return order
-        for tree, (start, stop) in enumerate(pairwise(starts)):
-            gap = np.searchsorted(marks.tree, tree)
-            self._compare([piece.name(label) for label in labels[start:stop]], piece, marks, gap)
-        raise AssertionError("unlike taxa, in no tree")
-
-    def _compare(self, names: list[str], piece: _Piece, marks: _Marks, gap: np.intp) -> None:
-        """Raise an error for a tree, which begins at that gap, that has not just the taxa."""
-        taxa, seen = self.taxa or (), set[str]()
-        before = piece.text[: int(marks.end[gap])]
-        margin = piece.text[marks.start[gap] : marks.end[gap]]
-        line = piece.line + before.count(b"\n") - margin.lstrip().count(b"\n")
-        for name in names:
-            if not name:
-                raise InputError("a tip without a name", file=self.file, line=line)
-            if name in seen:
-                problem = f"taxon {name!r} is in the tree twice"
-                raise InputError(problem, file=self.file, line=line, taxon=name)
-            seen.add(name)
-        extra = [name for name in names if name not in taxa]
-        lost = [name for name in taxa if name not in seen]
-        for unlike, where in ((lost, f"in {self.origin} but not in this one"),
-                              (extra, f"in this tree but not in {self.origin}")):  # fmt: skip
-            if unlike:
-                problem = f"{listed(unlike)} {where}"
-                raise InputError(problem, file=self.file, line=line, taxon=unlike[0])
-
-    def _broken(self, piece: _Piece) -> InputError:
-        """What is wrong with a text that is no tree; see :mod:`mltree.tree.newick`."""
-        try:
-            for _ in raw_trees(self.text, self.file, signed=True):
-                pass
-        except InputError as error:
-            return error
-        return InputError("broken Newick tree", file=self.file, line=piece.line)
+def _taxa_of_tips(
+    parsed: ParsedTrees, taxa: tuple[str, ...] | None, file: str | None, origin: str
+) -> tuple[tuple[str, ...], Int32]:
+    """The taxa, and int32 [n, T]: the taxon of every tip; see :func:`_clades_of`."""
+    labels = parsed.cut(parsed.tips)
+    starts = np.searchsorted(parsed.tree[parsed.tips], np.arange(parsed.n_trees + 1))
+    if taxa is None:
+        taxa = tuple(map(parsed.name, labels[: starts[1]]))
+    number = {name: taxon for taxon, name in enumerate(taxa)}
+    known = {label: number.get(parsed.name(label), -1) for label in set(labels)}
+    taxon = np.array([known[label] for label in labels], dtype=np.int32)
+    if (np.diff(starts) == len(taxa)).all():
+        order = taxon.reshape(-1, len(taxa))
+        if (np.sort(order, axis=1) == np.arange(len(taxa))).all():
+            return taxa, order
+    for tree in range(parsed.n_trees):
+        parsed.check_taxa(tree, taxa, file, origin=origin, here="this tree")
+    raise AssertionError("unlike taxa, in no tree")
 
 
-def _cut(text: bytes, marks: _Marks, gaps: Index) -> list[bytes]:
-    """The text in some gaps."""
-    starts, ends = marks.start[gaps].tolist(), marks.end[gaps].tolist()
-    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
-# One tree as it is written: its root, order and polytomies, labels and lengths.
-#
-# For whatever shows a tree or hands it on. Nodes are numbered in the order in which the text opens
-# them: node 0 is the root, parents come before children, and a subtree is a range of numbers.
-#
-# Letters: N nodes, T tips.
-
-_TOKEN = re.compile(r"[(),;]|:[^(),;]*|\d+")
-"""What a :class:`RawTree` is made of: marks, lengths, numbers of names."""
+# ---------------------------------------------------------------------------------- written trees
 
 
 class WrittenTree(Value, eq=False):
-    """A rooted tree of any shape."""
+    """A rooted tree as it is written, for pictures and exports: order, polytomies, labels, lengths.
+
+    Nodes are numbered in the order in which the text opens them: node 0 is the root, parents come
+    before children, and a subtree is a range of numbers. T is the number of tips.
+    """
 
     parent: Int32
     """int32 [N]: NONE for the root."""
     lengths: Float64
     """float64 [N]: of the branch above each node; NaN where there is none."""
     labels: tuple[str, ...]
-    """N names of tips, and of inner nodes whatever is written there, often a support; or ''."""
+    """N names of tips and labels of inner nodes, often supports; empty without a label."""
 
     @property
     def n_nodes(self) -> int:
-        """N."""
+        """Number of nodes, N."""
         return len(self.parent)
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
         """The children of each node, in order."""
-        found: list[list[int]] = [[] for _ in range(self.n_nodes)]
+        below: list[list[int]] = [[] for _ in range(self.n_nodes)]
         for node, parent in enumerate(self.parent.tolist()[1:], 1):
-            found[parent].append(node)
-        return tuple(map(tuple, found))
+            below[parent].append(node)
+        return tuple(map(tuple, below))
 
     @cached_property
     def tips(self) -> tuple[int, ...]:
@@ -481,7 +304,7 @@ class WrittenTree(Value, eq=False):
 
     @cached_property
     def is_measured(self) -> bool:
-        """Whether the tree has branch lengths."""
+        """True for a tree with branch lengths."""
         return bool(np.isfinite(self.lengths[1:]).any())
 
     @cached_property
@@ -503,7 +326,7 @@ class WrittenTree(Value, eq=False):
         return values
 
     def ladderised(self) -> WrittenTree:
-        """The same tree with the smaller subtrees of every node first."""
+        """A copy with the smaller subtrees of every node first."""
         order: list[int] = []
         pending = [0]
         while pending:
@@ -518,7 +341,7 @@ class WrittenTree(Value, eq=False):
         return WrittenTree(parent, self.lengths[order], tuple(self.labels[n] for n in order))
 
     def newick(self) -> str:
-        """One line of Newick, with all of it: order, labels, the values of the lengths."""
+        """The tree as one line of Newick, with order, labels and lengths."""
         parts: list[str] = []
         pending: list[int | str] = [";", 0]
         while pending:
@@ -539,46 +362,21 @@ class WrittenTree(Value, eq=False):
 
 
 def read_written(source: str | Path) -> list[WrittenTree]:
-    """Every tree of a Newick or NEXUS file, or of a text.
+    """Every tree of a Newick or NEXUS file or text.
 
-    Raises:
-        InputError: there is none, or it is broken.
+    Raises: InputError where there is none, or one is broken.
     """
     text, file = text_of(source)
-    trees = [_written(raw, file) for raw in raw_trees(text, file, signed=True)]
-    if not trees:
-        raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
-    return trees
+    return [
+        _written(parsed, tree)
+        for parsed in parsed_trees(text, file, signed=True)
+        for tree in range(parsed.n_trees)
+    ]
 
 
-def _written(raw: RawTree, file: str | None) -> WrittenTree:
-    parent: list[int] = []
-    lengths: list[float] = []
-    labels: list[str] = []
-    open_nodes = [NONE]
-    node, is_new = NONE, True  # the node that is spoken of; whether the next one has yet to come
-
-    def add() -> int:
-        parent.append(open_nodes[-1])
-        lengths.append(math.nan)
-        labels.append("")
-        return len(parent) - 1
-
-    for token in _TOKEN.findall(raw.text):
-        if is_new and token in {",", ")", ";"}:
-            raise InputError("a tip without a name", file=file, line=raw.line)
-        if is_new and token != ",":
-            node = add()
-        is_new = token in {"(", ","}
-        if token == "(":
-            open_nodes.append(node)
-        elif token == ")":
-            node = open_nodes.pop()
-        elif token[0] == ":":
-            lengths[node] = float(token[1:])
-        elif token.isdigit():
-            labels[node] = raw.names[int(token)]
-    return WrittenTree(np.array(parent, np.int32), np.array(lengths), tuple(labels))
+def _written(parsed: ParsedTrees, tree: int) -> WrittenTree:
+    gaps, parent = parsed.nodes_of(tree)
+    return WrittenTree(parent, parsed.lengths[gaps], tuple(parsed.labels(gaps)))
 
 
 def _number(label: str) -> float:
@@ -588,3 +386,53 @@ def _number(label: str) -> float:
     except ValueError:
         return math.nan
     return value if math.isfinite(value) else math.nan
+
+
+def ascii_drawing(newick: str) -> str:
+    """A tree with its labels as lines of text, a row a taxon, drawn by ete3; for small trees."""
+    (tree,) = read_written(newick)
+    node_of = _ete3_node()
+    nodes: list[Any] = []
+    for label, parent in zip(tree.labels, tree.parent.tolist(), strict=True):
+        nodes.append(node_of() if parent < 0 else nodes[parent].add_child())
+        nodes[-1].name = label
+    is_labelled = any(node.name for node in nodes if node.children)
+    return str(nodes[0].get_ascii(show_internal=is_labelled)).strip("\n")
+
+
+@cache
+def _ete3_node() -> Any:
+    """ete3's class of tree nodes.
+
+    ``import ete3`` pulls in scipy.stats, its web plugin and more: 0.8 s, a DeprecationWarning, and
+    from Python 3.13 on the missing module cgi. Its tree needs none of them: with a bare package in
+    place of ete3/__init__.py the module below loads in 0.08 s. It is taken out of sys.modules
+    again, so that anyone else's ``import ete3`` gets the whole package.
+    """
+    with _BarePackage("ete3"):
+        return importlib.import_module("ete3.coretype.tree").TreeNode
+
+
+class _BarePackage:
+    """Context in which a package's submodules can be imported without running its __init__."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.saved: dict[str, ModuleType] = {}
+
+    def __enter__(self) -> None:
+        spec = importlib.util.find_spec(self.name)
+        if spec is None:
+            raise ImportError(f"{self.name} is not installed")
+        self.saved = self._remove()
+        package = ModuleType(self.name)
+        package.__path__ = list(spec.submodule_search_locations or ())
+        sys.modules[self.name] = package
+
+    def __exit__(self, *_: object) -> None:
+        self._remove()
+        sys.modules.update(self.saved)
+
+    def _remove(self) -> dict[str, ModuleType]:
+        mine = [key for key in sys.modules if key.split(".")[0] == self.name]
+        return {key: sys.modules.pop(key) for key in mine}

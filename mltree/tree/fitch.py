@@ -2,11 +2,10 @@
 
     join(a, b) = a ∩ b where that is not empty, else a ∪ b with one change      (Fitch 1971)
 
-What cannot tell two trees apart is left out and only counted (``PackedSites.constant``): sites
-that need equally many changes on every tree, and at the others the states that a single tip has.
-The states that are left are renumbered site by site, and words are sorted by how many of them
-their sites need, so plane p is stored for the first ``widths[p]`` words only: DNA takes about 2.5
-planes of its 4, protein about 4 of its 20.
+Only informative sites are stored: sites that need equally many changes on every tree, and states of
+a single tip, are counted in ``PackedSites.constant``. The other states are renumbered site by site,
+and words are sorted by the number of states of their sites, so that plane p is stored for the first
+``widths[p]`` words only: DNA takes about 2.5 planes of its 4, protein about 4 of its 20.
 
 A site of weight w is stored once for every bit of w, in a word of weight 2^bit. Where there are
 many rows of weights, each has tips of its own, in words of common weights and planes.
@@ -23,17 +22,15 @@ from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-from numpy.typing import NDArray
 
 from mltree.data.alphabet import Alphabet
 from mltree.data.patterns import Patterns
-from mltree.system.arrays import Bool, Float64
-from mltree.system.process import in_blocks
+from mltree.system.arrays import Bool, Float64, Index, Int64, UInt8, UInt64
+from mltree.system.process import map_blocks
 from mltree.system.values import Value
 from mltree.tree.topology import Tree
 
-Sets: TypeAlias = NDArray[np.uint64]
+Sets: TypeAlias = UInt64
 """uint64 [F, n]: n state sets of every site, plane after plane; NumPy's loops run over the sets,
 which are many: join takes a third of the time that it takes on [n, F]."""
 
@@ -51,21 +48,21 @@ class PackedSites(Value, eq=False):
     tips: Sets
     """uint64 [F, T]: the state sets of the tips; [F, R, T] under rows of weights."""
     widths: tuple[int, ...]
-    """How many words each plane has, falling; the first is W."""
+    """Number of words of each plane, falling; the first is W."""
     word_weights: Float64
-    """float64 [W]: what one set bit of a word counts."""
+    """float64 [W]: weight of a set bit of each word."""
     constant: float | Float64
     """Changes that every tree needs beyond those counted in the words; f64 [R] under rows."""
 
     @cached_property
     def planes(self) -> list[slice]:
-        """Where each plane lies in the F words."""
+        """The slice of each plane in the F words."""
         ends = np.cumsum(self.widths).tolist()
         return [slice(end - width, end) for end, width in zip(ends, self.widths, strict=True)]
 
     @property
     def n_tips(self) -> int:
-        """T, the taxa."""
+        """Number of taxa, T."""
         return int(self.tips.shape[-1])
 
     def join(self, first: Sets, second: Sets) -> Sets:
@@ -79,14 +76,14 @@ class PackedSites(Value, eq=False):
         return parents
 
     def misses(self, first: Sets, second: Sets) -> Float64:
-        """float64 [n] (or more axes): how many sites have nothing in common, weighted."""
+        """float64 [n] (or more axes): weighted number of sites with no state in common."""
         missing = np.bitwise_count(self._empty(first & second))
         counts = missing.reshape(len(missing), -1).astype(np.float64)
         misses: Float64 = (self.word_weights @ counts).reshape(missing.shape[1:])
         return misses
 
     def misses_within(self, first: Sets, second: Sets, begin: int, end: int) -> Float64:
-        """As :meth:`misses`, of some words only, of which those of most states are first."""
+        """:meth:`misses` of words ``begin`` to ``end``; words with most states come first."""
         shape = np.broadcast_shapes(first.shape, second.shape)[1:]
         seen = np.zeros((end - begin, *shape), np.uint64)
         for plane, width in zip(self.planes, self.widths, strict=True):
@@ -98,12 +95,12 @@ class PackedSites(Value, eq=False):
         return misses
 
     def rows(self, which: slice) -> PackedSites:
-        """The sites under some of the rows of weights."""
+        """The sites under some rows of the weights."""
         constant = np.asarray(self.constant)[which]
         return replace(self, tips=self.tips[:, which], constant=constant)
 
     def _empty(self, sets: Sets) -> Sets:
-        """[W, n]: the sites where no plane has a bit."""
+        """[W, n]: bits of sites with no bit in any plane."""
         seen = sets[: self.widths[0]].copy()
         for plane, width in zip(self.planes[1:], self.widths[1:], strict=True):
             seen[:width] |= sets[plane]
@@ -111,72 +108,75 @@ class PackedSites(Value, eq=False):
 
 
 class InformativeSites(NamedTuple):
-    """What can tell trees apart, of the patterns of one data type or of several side by side."""
+    """Parsimony-informative sites of the patterns of one data type, or of several side by side."""
 
-    sets: NDArray[np.uint64]
+    sets: UInt64
     """unsigned [T, sites]: the state sets, of shared states only, numbered from 0 in each site."""
-    states: NDArray[np.int64]
-    """int64 [sites]: how many states each has."""
-    pattern: NDArray[np.intp]
-    """intp [sites]: which of the patterns each is."""
-    weights: NDArray[np.int64]
-    """int64 [L]: of all patterns."""
-    constant: NDArray[np.int64]
+    states: Int64
+    """int64 [sites]: number of states of each site."""
+    pattern: Index
+    """intp [sites]: number of each site's pattern."""
+    weights: Int64
+    """int64 [L]: weights of all patterns."""
+    constant: Int64
     """int64 [L]: changes that each pattern needs on every tree, beyond those that its sets need."""
 
     @classmethod
     def of(cls, *groups: Patterns) -> InformativeSites:
-        """``groups``: the patterns of one data type, or of several, over the same taxa.
+        """The informative sites of patterns over the same taxa.
 
         Raises: ValueError where a weight is not a whole number >= 0.
         """
         # Those of many loci are found at once.
-        runs = [list(run) for _, run in groupby(groups, key=lambda own: id(own.alphabet))]
-        first = np.cumsum([0, *(sum(own.n_patterns for own in run) for run in runs)])
-        found = [_informative(run) for run in runs]
-        own = [
-            one._replace(pattern=one.pattern + at) for one, at in zip(found, first, strict=False)
+        runs = [list(run) for _, run in groupby(groups, key=lambda patterns: id(patterns.alphabet))]
+        first = np.cumsum([0, *(sum(patterns.n_patterns for patterns in run) for run in runs)])
+        informative = [_informative(run) for run in runs]
+        numbered = [
+            one._replace(pattern=one.pattern + at)
+            for one, at in zip(informative, first, strict=False)
         ]
-        sets, *others = zip(*own, strict=True)
+        sets, *others = zip(*numbered, strict=True)
         return cls(np.concatenate(sets, axis=1), *map(np.concatenate, others))
 
     @property
     def n_tips(self) -> int:
-        """T, the taxa."""
+        """Number of taxa, T."""
         return len(self.sets)
 
     @property
     def set_bytes(self) -> int:
-        """Of a packed set, about."""
+        """Approximate bytes of a packed set."""
         return 1 + int(self.states.sum()) // 8
 
     def packed(self) -> PackedSites:
-        """Under the patterns' own weights."""
+        """The packed sites under the patterns' weights."""
         packed = self.reweighted(self.weights[None])
         (constant,) = np.asarray(packed.constant).tolist()
         return replace(packed, tips=packed.tips[:, 0], constant=constant)
 
-    def reweighted(self, rows: NDArray[np.float64] | NDArray[np.int64]) -> PackedSites:
-        """Under rows of whole weights [R, L] of all patterns; tips are [F, R, T]."""
+    def reweighted(self, rows: Float64 | Int64) -> PackedSites:
+        """The packed sites under rows of whole weights [R, L]; tips are [F, R, T]."""
         weights = rows[:, self.pattern].astype(np.int64)
         row, site = np.nonzero(weights)
-        given = _Given(row, site, weights[row, site], len(rows))
+        weighted = _WeightedSites(row, site, weights[row, site], len(rows))
         constant = (rows @ self.constant).astype(np.float64)
-        return _packed(self.sets, _words_of_sites(self.states, given), constant)
+        return _packed(self.sets, _words_of_sites(self.states, weighted), constant)
 
-    def apart(self, range_of_row: NDArray[np.intp], ends: NDArray[np.intp]) -> PackedSites:
-        """Under rows [R] of the weights of one range of patterns each; tips are [F, R, T].
+    def apart(self, range_of_row: Index, ends: Index) -> PackedSites:
+        """The packed sites under R rows that weigh one range of patterns each; tips are [F, R, T].
 
-        ``ends``: of the ranges, which lie one after the other.
+        ``range_of_row``: intp [R].  ``ends``: of the ranges, which lie one after the other.
         """
         starts = np.concatenate([[0], ends[:-1]])
         first, last = (np.searchsorted(self.pattern, of)[range_of_row] for of in (starts, ends))
         row = np.repeat(np.arange(len(range_of_row)), last - first)
         before = np.cumsum(last - first) - last
         site = np.arange(row.size) - before[row]
-        given = _Given(row, site, self.weights[self.pattern[site]], len(range_of_row))
+        weighted = _WeightedSites(row, site, self.weights[self.pattern[site]], len(range_of_row))
         constant = np.add.reduceat(self.weights * self.constant, starts)[range_of_row]
-        return _packed(self.sets, _words_of_sites(self.states, given), constant.astype(np.float64))
+        return _packed(
+            self.sets, _words_of_sites(self.states, weighted), constant.astype(np.float64)
+        )
 
 
 def pack_sites(*groups: Patterns) -> PackedSites:
@@ -190,37 +190,37 @@ def pack_sites(*groups: Patterns) -> PackedSites:
 
 
 def _informative(groups: Sequence[Patterns]) -> InformativeSites:
-    """Those of one data type."""
-    given = np.concatenate([patterns.weights for patterns in groups])
-    weights = given.astype(np.int64)
-    if np.any(weights != given) or np.any(weights < 0):
+    """The informative sites of the patterns of one data type."""
+    all_weights = np.concatenate([patterns.weights for patterns in groups])
+    weights = all_weights.astype(np.int64)
+    if np.any(weights != all_weights) or np.any(weights < 0):
         raise ValueError("parsimony needs whole weights")
     codes = groups[0].codes
     if len(groups) > 1:
         codes = np.concatenate([patterns.codes for patterns in groups], axis=1)
     n_tips, n_patterns = codes.shape
     step = max(1, BLOCK // max(1, n_tips))
-    work = partial(_of_block, codes, weights > 0, groups[0].alphabet)
-    blocks = in_blocks(work, n_patterns, step)
+    work = partial(_informative_of_block, codes, weights > 0, groups[0].alphabet)
+    blocks = map_blocks(work, n_patterns, step)
     sets, states, chosen, constant = (
         np.concatenate(each, axis=-1) for each in zip(*blocks, strict=True)
     )
     return InformativeSites(sets, states, chosen, weights, constant)
 
 
-class _OfBlock(NamedTuple):
-    """What :class:`InformativeSites` has of a block of patterns."""
+class _InformativeBlock(NamedTuple):
+    """Informative sites of a block of patterns; see :class:`InformativeSites`."""
 
-    sets: NDArray[np.uint64]
-    states: NDArray[np.int64]
-    pattern: NDArray[np.intp]
-    constant: NDArray[np.int64]
+    sets: UInt64
+    states: Int64
+    pattern: Index
+    constant: Int64
 
 
-def _of_block(
-    codes: NDArray[np.uint8], counted: NDArray[np.bool_], alphabet: Alphabet, block: slice
-) -> _OfBlock:
-    """``counted``: the patterns that have any weight."""
+def _informative_of_block(
+    codes: UInt8, counted: Bool, alphabet: Alphabet, block: slice
+) -> _InformativeBlock:
+    """The informative sites of a block.  ``counted``: patterns with any weight."""
     masks, gap = _masks(codes[:, block], alphabet)
     n_states = alphabet.n_states
     known = masks != gap
@@ -231,25 +231,23 @@ def _of_block(
     # Where at most one state is shared, every known tip without it costs one change.
     constant = np.maximum(known.sum(axis=0) - counts.max(axis=0), 0)
     sets, constant[chosen] = _renumbered(masks[:, chosen], shared[:, chosen])
-    return _OfBlock(sets, shared[:, chosen].sum(axis=0), chosen + block.start, constant)
+    return _InformativeBlock(sets, shared[:, chosen].sum(axis=0), chosen + block.start, constant)
 
 
-def _masks(codes: NDArray[np.uint8], alphabet: Alphabet) -> tuple[NDArray[np.uint64], np.uint64]:
+def _masks(codes: UInt8, alphabet: Alphabet) -> tuple[UInt64, np.uint64]:
     """The state sets of all characters as integers of the narrowest type, and that of a gap."""
     kind = np.min_scalar_type((1 << alphabet.n_states) - 1)
     table = alphabet.state_masks.astype(kind)
     return table[codes], table[alphabet.gap_code]
 
 
-def _has(masks: NDArray[np.uint64], state: int) -> NDArray[np.bool_]:
-    has: NDArray[np.bool_] = (masks & masks.dtype.type(1 << state)) != 0
+def _has(masks: UInt64, state: int) -> Bool:
+    has: Bool = (masks & masks.dtype.type(1 << state)) != 0
     return has
 
 
-def _renumbered(
-    masks: NDArray[np.uint64], shared: NDArray[np.bool_]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Sets of shared states only, numbered from 0 in each site, and the tips left without any.
+def _renumbered(masks: UInt64, shared: Bool) -> tuple[UInt64, Int64]:
+    """Sets of shared states only, numbered from 0 in each site, and the number of tips left bare.
 
     Such a tip costs one change wherever it is, so from then on any state suits it, like a gap.
     """
@@ -269,35 +267,33 @@ def _renumbered(
     return sets, bare.sum(axis=0)
 
 
-class _Table(NamedTuple):
-    """Which sites are in which word."""
+class _WordLayout(NamedTuple):
+    """Sites of every word."""
 
-    sites: NDArray[np.int64]
-    """int64 [R, W, 64]: the site of each bit, of every row of weights; -1 for none"""
-    weights: NDArray[np.float64]
-    """float64 [W]: what a bit counts"""
-    states: NDArray[np.int64]
-    """int64 [W]: the most states that a site of the word has, in any row"""
+    sites: Int64
+    """int64 [R, W, 64]: the site of each bit, for every row of weights; -1 for none."""
+    weights: Float64
+    """float64 [W]: weight of a bit."""
+    states: Int64
+    """int64 [W]: largest number of states of a site of the word, in any row."""
 
 
-def _packed(sets: NDArray[np.uint64], table: _Table, constant: Float64) -> PackedSites:
-    """The planes of sites that are sorted into words (see the module's first lines)."""
+def _packed(sets: UInt64, table: _WordLayout, constant: Float64) -> PackedSites:
+    """Pack sites that are sorted into words (see the module's docstring)."""
     widths = tuple(int((table.states > plane).sum()) for plane in range(int(table.states[0])))
     step = max(1, BLOCK // max(1, table.sites.size))
-    blocks = in_blocks(partial(_planes, sets, table, widths), len(sets), step)
+    blocks = map_blocks(partial(_planes, sets, table, widths), len(sets), step)
     tips = np.concatenate(blocks, axis=-1).astype(np.uint64)
     return PackedSites(tips, widths, table.weights, constant)
 
 
-def _planes(
-    sets: NDArray[np.uint64], table: _Table, widths: Sequence[int], tips: slice
-) -> NDArray[np.uint64]:
-    """uint64 [F, R, tips]: of some tips."""
+def _planes(sets: UInt64, table: _WordLayout, widths: Sequence[int], tips: slice) -> UInt64:
+    """uint64 [F, R, tips]: the packed sets of some tips."""
     # The place behind the last site, that of -1, belongs to none: state 0 at every tip keeps it
     # free of changes.
-    own = sets[tips]
-    own = np.concatenate([own, np.ones((len(own), 1), own.dtype)], axis=1)
-    in_words = np.take(own, table.sites, axis=1).reshape(len(own), len(table.sites), -1)
+    tip_sets = sets[tips]
+    tip_sets = np.concatenate([tip_sets, np.ones((len(tip_sets), 1), tip_sets.dtype)], axis=1)
+    in_words = np.take(tip_sets, table.sites, axis=1).reshape(len(tip_sets), len(table.sites), -1)
     planes = []
     for plane, width in enumerate(widths):
         bits = _has(in_words[..., : width * WORD_BITS], plane)
@@ -305,20 +301,20 @@ def _planes(
     return np.concatenate(planes, axis=-1).T
 
 
-class _Given(NamedTuple):
-    """Sites that rows of weights count; whatever is not named has weight 0."""
+class _WeightedSites(NamedTuple):
+    """n sites with their weights under R rows of weights; all other sites have weight 0."""
 
-    row: NDArray[np.intp]
-    """intp [n]"""
-    site: NDArray[np.intp]
-    """intp [n]"""
-    weights: NDArray[np.int64]
-    """int64 [n]"""
+    row: Index
+    """intp [n]: row of each."""
+    site: Index
+    """intp [n]: site of each."""
+    weights: Int64
+    """int64 [n]: whole weights."""
     rows: int
-    """R, of all."""
+    """Number of rows, R."""
 
 
-def _words_of_sites(n_states: NDArray[np.int64], given: _Given) -> _Table:
+def _words_of_sites(n_states: Int64, weighted: _WeightedSites) -> _WordLayout:
     """Words of equal weight, those of sites with many states first; W >= 1.
 
     n_states: int64 [sites]
@@ -327,38 +323,42 @@ def _words_of_sites(n_states: NDArray[np.int64], given: _Given) -> _Table:
     states = np.append(n_states[by_states], 1)
     rank = np.empty_like(by_states)
     rank[by_states] = np.arange(by_states.size)
-    in_order = np.lexsort((rank[given.site], given.row))
-    weights = given.weights[in_order]
-    row, site = given.row[in_order], rank[given.site[in_order]]
+    in_order = np.lexsort((rank[weighted.site], weighted.row))
+    weights = weighted.weights[in_order]
+    row, site = weighted.row[in_order], rank[weighted.site[in_order]]
     tables, scales = [], []
     for bit in range(int(weights.max(initial=1)).bit_length()):
         has = ((weights >> bit) & 1).astype(np.bool_)
-        own = row[has]
-        counts = np.bincount(own, minlength=given.rows)
+        rows_of_bit = row[has]
+        counts = np.bincount(rows_of_bit, minlength=weighted.rows)
         words = -(-int(counts.max(initial=0)) // WORD_BITS)
-        of_rank = np.full((given.rows, words * WORD_BITS), -1)
-        of_rank[own, np.arange(own.size) - (np.cumsum(counts) - counts)[own]] = site[has]
-        tables.append(of_rank.reshape(given.rows, words, WORD_BITS))
+        of_rank = np.full((weighted.rows, words * WORD_BITS), -1)
+        of_rank[
+            rows_of_bit, np.arange(rows_of_bit.size) - (np.cumsum(counts) - counts)[rows_of_bit]
+        ] = site[has]
+        tables.append(of_rank.reshape(weighted.rows, words, WORD_BITS))
         scales.append(np.full(words, float(1 << bit)))
     table, scale = np.concatenate(tables, axis=1), np.concatenate(scales)
     if not scale.size:
-        return _Table(np.full((given.rows, 1, WORD_BITS), -1), np.ones(1), np.ones(1, np.int64))
+        return _WordLayout(
+            np.full((weighted.rows, 1, WORD_BITS), -1), np.ones(1), np.ones(1, np.int64)
+        )
     needed = states[table[:, :, 0]].max(axis=0)
     order = np.argsort(-needed, kind="stable")
     sites = np.where(table < 0, -1, by_states[table])[:, order]
-    return _Table(sites, scale[order], needed[order])
+    return _WordLayout(sites, scale[order], needed[order])
 
 
-# Trees under which an alignment cannot have come about: their lnL is minus infinity.
+# Conflicts: trees that have lnL = -infinity for an alignment.
 
 
 class Conflict(NamedTuple):
-    """Tips that no length lies between, though no state is possible for them all."""
+    """Tips that branches of length zero join, though no state is possible for them all."""
 
     tips: tuple[int, ...]
-    """The first of them that exclude each other."""
+    """The first tips that exclude each other."""
     site: int
-    """The first where that is so, counted from 0."""
+    """The first site with the conflict, from 0."""
 
 
 def find_conflict(tree: Tree, patterns: Patterns) -> Conflict | None:
@@ -380,8 +380,8 @@ def find_conflict(tree: Tree, patterns: Patterns) -> Conflict | None:
     return None
 
 
-def _joined(tree: Tree) -> npt.NDArray[np.intp]:
-    """intp[nodes]: the lowest node that branches of length zero lead to from each."""
+def _joined(tree: Tree) -> Index:
+    """Lowest node that branches of length zero join to each, intp [nodes]."""
     half = np.flatnonzero(tree.twin > np.arange(tree.twin.size))
     half = half[tree.lengths[tree.edge[half]] == 0]
     one, other = half // 3, tree.twin[half] // 3

@@ -11,9 +11,8 @@ from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mltree.system.arrays import Float64, Int32
+from mltree.system.arrays import Bool, Float64, Int32, UInt64
 from mltree.tree.topology import NONE, Tree, siblings
 
 
@@ -42,14 +41,14 @@ class Forest:
         self.lengths: Float64 = np.concatenate([tree.lengths for tree in trees], axis=-1)
         """float64[E of all], or float64[parts, E of all]"""
         first_inner = np.repeat(self.first_half + 3 * self.n_tips, self.n_halves)
-        self.is_inner: NDArray[np.bool_] = np.arange(self.twin.size) >= first_inner
+        self.is_inner: Bool = np.arange(self.twin.size) >= first_inner
         """bool[3N of all]: half-edges at inner nodes."""
         self.siblings: tuple[Int32, Int32] = ring(self.twin.size)
         """The other two half-edges of the same inner node, int32[3N of all] each."""
 
     @classmethod
     def of(cls, trees: Trees) -> Forest:
-        """The forest of these trees as they are; one that is given is as they were."""
+        """The forest of the trees; a forest is returned unchanged."""
         return trees if isinstance(trees, Forest) else cls(trees)
 
     def __len__(self) -> int:
@@ -57,19 +56,19 @@ class Forest:
         return self.n_trees
 
     def is_as_large(self, other: Forest) -> bool:
-        """Whether every tree has as many tips."""
+        """True where every tree has as many tips as its counterpart."""
         return np.array_equal(self.n_tips, other.n_tips)
 
     def is_same(self, other: Forest) -> bool:
-        """Whether all trees are equal, numbering and lengths included."""
+        """True where all trees are equal, numbering and lengths included."""
         return self is other or all(
             np.array_equal(mine, theirs)
-            for mine, theirs in zip(self._told, other._told, strict=True)
+            for mine, theirs in zip(self._fields, other._fields, strict=True)
         )
 
     @property
-    def _told(self) -> tuple[NDArray[np.int32] | Float64, ...]:
-        """What tells it from others."""
+    def _fields(self) -> tuple[Int32 | Float64, ...]:
+        """Arrays that tell a forest from others."""
         return self.n_tips, self.n_branches, self.twin, self.edge, self.lengths
 
     @cached_property
@@ -84,22 +83,22 @@ class Forest:
 
     @cached_property
     def tree_of_half(self) -> Int32:
-        """int32[3N of all]: which tree a half-edge is of."""
+        """int32[3N of all]: number of the tree of each half-edge."""
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), self.n_halves)
 
     @cached_property
     def tree_of_edge(self) -> Int32:
-        """int32[E of all]: which tree an edge is of."""
+        """int32[E of all]: number of the tree of each edge."""
         return np.repeat(np.arange(self.n_trees, dtype=np.int32), self.n_edges)
 
     @cached_property
     def behind(self) -> tuple[Int32, Int32]:
-        """The two half-edges, int32[3N of all] each, whose CLAs make that of an inner half-edge."""
+        """The two half-edges whose CLAs make the CLA of each inner one, int32[3N of all] each."""
         one, other = self.siblings
         return self.twin[one], self.twin[other]
 
     def tree(self, number: int) -> Tree:
-        """A copy of one of the trees, as the arrays are now."""
+        """A copy of one tree, with the arrays' present values."""
         halves = slice(self.first_half[number], self.first_half[number] + self.n_halves[number])
         edges = slice(self.first_edge[number], self.first_edge[number] + self.n_edges[number])
         is_used = self.is_inner[halves] | (np.arange(self.n_halves[number]) % 3 == 0)
@@ -110,18 +109,18 @@ class Forest:
         return Tree(twin, edge, self.lengths[..., edges].copy(), n_tips, n_artificial)
 
     def of_trees(self, half: int) -> Int32:
-        """int32[n]: a half-edge of every tree."""
+        """int32[n]: the half-edge with this number of every tree."""
         return self.first_half + np.int32(half)
 
     def in_tree(self, halves: Int32) -> Int32:
-        """int32[...]: the numbers of half-edges in their own trees."""
-        own: Int32 = halves - self.first_half[self.tree_of_half[halves]]
-        return own
+        """int32[...]: the numbers of half-edges within their trees."""
+        numbers: Int32 = halves - self.first_half[self.tree_of_half[halves]]
+        return numbers
 
     def central_tips(self) -> Int32:
-        """int32[n]: of every tree the half-edge of the tip that is least far from all others.
+        """int32[n]: half-edge of each tree's tip with the least distance to its farthest tip.
 
-        The first of several, whatever the numbering of the inner nodes.
+        The first of several, independent of the numbering of inner nodes.
         """
         levels = np.split(self.levels()[self.twin[self.tips]], np.cumsum(self.n_tips)[:-1])
         tip = np.array([of_tree.argmin() for of_tree in levels], np.int32)
@@ -140,7 +139,7 @@ class Forest:
             wave = np.concatenate([one[wave], other[wave]])
         return waves
 
-    def facing(self, trees: Int32) -> tuple[Int32, NDArray[np.bool_]]:
+    def facing(self, trees: Int32) -> tuple[Int32, Bool]:
         """The inner half-edges of some trees that face tip 0, nearest first.
 
         Returns: them, and bool[n]: which of those are trees, with no branches in a circle.
@@ -182,7 +181,7 @@ class Forest:
         return level
 
     def topology_keys(self) -> list[int]:
-        """64 bits of every tree that equal topologies share, whatever their numbering and lengths.
+        """64 bits of every tree that equal topologies share, under any numbering and lengths.
 
         A hash of the tree rooted at tip 0: key(inner node) = mix(key(left) + key(right)), unmixed
         where the node is one with that above it.
@@ -199,10 +198,11 @@ class Forest:
         return keys
 
     @cached_property
-    def tip_sets(self) -> NDArray[np.uint64]:
-        """uint64[3N of all]: of the tips that a half-edge's neighbour sees across it.
+    def tip_sets(self) -> UInt64:
+        """uint64[3N of all]: hash of the set of tips that a half-edge's neighbour sees across it.
 
-        Equal for equal sets, in any tree; of two sets without a common tip the sum is that of both.
+        Equal for equal sets, in any tree; the sum of two disjoint sets' hashes is that of their
+        union.
         """
         one, other = self.behind
         key = self._tip_keys()
@@ -234,15 +234,15 @@ class Forest:
         shapes: list[int] = keys.tolist()
         return shapes
 
-    def _tip_keys(self) -> NDArray[np.uint64]:
-        """uint64[3N of all]: 64 bits of every tip, at its half-edge; zeros elsewhere."""
+    def _tip_keys(self) -> UInt64:
+        """uint64[3N of all]: 64 random bits of every tip, at its half-edge; zeros elsewhere."""
         key = np.zeros(self.twin.size, dtype=np.uint64)
         key[self.tips] = mixed((self.in_tree(self.tips) // 3 + 1).astype(np.uint64) * GOLDEN)
         return key
 
 
 Trees: TypeAlias = Sequence[Tree] | Forest
-"""Trees side by side: as they are whenever they are looked at, or as they were."""
+"""Trees side by side: a sequence with their present state, or a forest with an earlier one."""
 
 
 @lru_cache(maxsize=16)
@@ -260,8 +260,8 @@ _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_B = np.uint64(0x94D049BB133111EB)
 
 
-def mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """splitmix64's finaliser of every number, a permutation: like numbers become unlike."""
+def mixed(value: UInt64) -> UInt64:
+    """splitmix64's finaliser of every number: a permutation that makes close numbers unlike."""
     value = (value ^ (value >> np.uint64(30))) * _MIX_A
     value = (value ^ (value >> np.uint64(27))) * _MIX_B
     return value ^ (value >> np.uint64(31))

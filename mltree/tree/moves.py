@@ -16,9 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mltree.system.arrays import Float64, Int32
+from mltree.system.arrays import Bool, Float64, Int32
 from mltree.tree.topology import Tree, siblings
 
 Length: TypeAlias = float | Float64
@@ -41,14 +40,14 @@ class SprLengths(NamedTuple):
 
 
 class Undo(NamedTuple):
-    """What a move overwrote: enough to restore the arrays bit for bit."""
+    """Values that a move overwrote, to restore the arrays bit for bit."""
 
     halves: tuple[int, ...]
     twins: tuple[int, ...]
     edges: tuple[int, ...]
     ids: tuple[int, ...]
     lengths: Float64
-    """f64[..., ids]"""
+    """f64[..., ids]: lengths before the move."""
 
 
 def default_lengths(tree: Tree, prune: int, target: int) -> SprLengths:
@@ -61,25 +60,25 @@ def default_lengths(tree: Tree, prune: int, target: int) -> SprLengths:
 
 
 def is_adjacent(tree: Tree, prune: int, target: int) -> bool:
-    """Whether the target edge touches the attachment node, so that the move would do nothing."""
+    """True where the target edge touches the attachment node, so that the move would do nothing."""
     return tree.edge.item(target) in {tree.edge.item(h) for h in (prune, *siblings(prune))}
 
 
 def is_inside(tree: Tree, prune: int, target: int) -> bool:
-    """Whether the target edge lies inside the subtree that would be pruned.
+    """True where the target edge lies inside the subtree that would be pruned.
 
     Both sides are searched step by step in turn, so the cost is that of the smaller one.
     """
     # A memoryview hands out plain integers three times faster than the array does.
     twin, edge, first_inner = tree.twin.data, tree.edge.data, 3 * tree.n_tips
-    wanted = edge[target]
+    target_id = edge[target]
     root = twin[prune]
     subtree = list(siblings(root)) if root >= first_inner else []
     rest = list(siblings(prune))
     while subtree and rest:
         for stack, answer in ((subtree, True), (rest, False)):
             half = stack.pop()
-            if edge[half] == wanted:
+            if edge[half] == target_id:
                 return answer
             across = twin[half]
             if across >= first_inner:
@@ -88,7 +87,7 @@ def is_inside(tree: Tree, prune: int, target: int) -> bool:
 
 
 def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) -> Undo:
-    """Prune what half-edge ``prune`` faces and regraft it onto the edge of half-edge ``target``.
+    """Prune the subtree that half-edge ``prune`` faces and regraft it onto the edge of ``target``.
 
     The caller makes sure that the target is not inside the subtree (``is_inside``).
     Raises: ValueError where the target touches the attachment node.
@@ -119,7 +118,7 @@ def spr(tree: Tree, prune: int, target: int, lengths: SprLengths | None = None) 
 
 
 def nni(tree: Tree, edge: int, variant: int) -> Undo:
-    """One of the two (0 or 1) interchanges across an inner edge; lengths travel with subtrees.
+    """Interchange two subtrees across an inner edge, variant 0 or 1; lengths go with subtrees.
 
     Raises: ValueError where the edge ends at a tip.
     """
@@ -138,7 +137,7 @@ def nni(tree: Tree, edge: int, variant: int) -> Undo:
 
 
 def undo(tree: Tree, record: Undo) -> None:
-    """Put back what the latest move overwrote."""
+    """Restore the values that the latest move overwrote."""
     for half, twin, edge in zip(record.halves, record.twins, record.edges, strict=True):
         tree.twin[half] = twin
         tree.edge[half] = edge
@@ -150,7 +149,7 @@ def apply_sprs(
     prunes: Int32,
     targets: Int32,
     lengths: Float64 | None = None,
-) -> tuple[NDArray[np.bool_], list[Undo]]:
+) -> tuple[Bool, list[Undo]]:
     """Apply SPRs in the given order under the loose rule (docs/search.md); the others are skipped.
 
     A move is skipped where one of its three edges at the attachment node or its target edge was
@@ -175,11 +174,13 @@ def apply_sprs(
     return applied, records
 
 
-def compatible(edges: Int32) -> NDArray[np.bool_]:
-    """Which moves the loose rule lets through by the edges that they touch, int32 [M, 4], in order.
+def compatible(edges: Int32) -> Bool:
+    """Moves that the loose rule lets through, in order, by the edges that they touch.
 
-    A move is left out where it touches an edge twice, for its target is adjacent then, or one that
-    a move before it has touched. Edges of several trees have numbers of their own.
+    edges  int32 [M, 4]; edges of several trees have different numbers
+
+    A move is left out where it touches an edge twice, because its target is adjacent then, or an
+    edge that a move before it has touched.
     """
     in_order = np.sort(edges, axis=1)
     left = np.flatnonzero((in_order[:, 1:] != in_order[:, :-1]).all(axis=1))
@@ -197,40 +198,40 @@ def compatible(edges: Int32) -> NDArray[np.bool_]:
 
 
 class Links(NamedTuple):
-    """Where some half-edges led, and by which edges."""
+    """Twins and edge ids of some half-edges."""
 
     halves: Int32
-    """int32[6, M]: those that each move rewires."""
+    """int32[6, M]: the half-edges that each move rewires."""
     twins: Int32
     edges: Int32
 
-    def at(self, which: NDArray[np.bool_]) -> Links:
-        """Those of some moves, bool[M]."""
+    def at(self, which: Bool) -> Links:
+        """The links of some moves, bool[M]."""
         return Links(*(array[:, which] for array in self))
 
     def restore(self, twin: Int32, edge: Int32) -> None:
-        """Let them lead there again."""
+        """Write the links back into the arrays of a tree or forest."""
         twin[self.halves], edge[self.halves] = self.twins, self.edges
 
 
 def rewire(twin: Int32, edge: Int32, prunes: Int32, targets: Int32) -> Links:
-    """Make compatible moves (see ``spr``) all at once, in the arrays of a tree or of a forest.
+    """Make compatible moves (see ``spr``) at once, in the arrays of a tree or of a forest.
 
     The caller makes sure that no target is inside its subtree, or looks for circles afterwards.
-    Returns: what was there before.
+    Returns: the links before.
     """
     first, second = siblings(prunes)
     left, right, far = twin[first], twin[second], twin[targets]
     join_id, moved_id, target_id = edge[first], edge[second], edge[targets]
     halves = np.stack([first, second, left, right, targets, far])
     before = Links(halves, twin[halves], edge[halves])
-    for one, other, own in (
+    for one, other, edge_id in (
         (left, right, join_id),
         (targets, first, target_id),
         (second, far, moved_id),
     ):
         twin[one], twin[other] = other, one
-        edge[one] = edge[other] = own
+        edge[one] = edge[other] = edge_id
     return before
 
 
@@ -245,14 +246,14 @@ def random_nnis(
     At least one edge is taken; fewer than asked for where no further edge is free. ``among``
     int32 [M] limits the choice to some inner edges.
     """
-    wanted = max(1, round(fraction * (tree.n_tips - 3)))
+    count = max(1, round(fraction * (tree.n_tips - 3)))
     edges = rng.permutation(tree.inner_edges if among is None else among)
     variants = rng.integers(2, size=edges.size)
     nodes = tree.edge_halves[edges] // 3
     busy: set[int] = set()
     records: list[Undo] = []
     for edge, variant, ends in zip(edges.tolist(), variants.tolist(), nodes.tolist(), strict=True):
-        if len(records) == wanted:
+        if len(records) == count:
             break
         if busy.isdisjoint(ends):
             busy.update(ends)

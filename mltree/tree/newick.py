@@ -1,178 +1,83 @@
-"""Newick text in and out, tree drawings, and ete3's Robinson-Foulds distance.
+"""Newick and NEXUS trees: one reader for trees of any number and shape, and the writer.
 
-The one module that knows ete3, which is loaded when first needed. ete3 builds the tree from
-normalised text (newick_text); then it is flattened: taxa matched, unrooted, the nodes of polytomies
-joined by artificial edges.
+A text becomes :class:`ParsedTrees`, flat arrays found by array operations over the whole text.
+Binary trees (here), clades and written trees (:mod:`mltree.tree.clades`) and constraints are made
+from those. Text with quotes or comments, or with an error, passes through a scanner of single
+tokens first, which normalises the text or names the error with its line.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 import os
 import re
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from mltree.data.source import unpacked
+from mltree.system.arrays import Bool, Float64, Index, Int32
 from mltree.system.errors import InputError
-from mltree.system.values import Value, decimal
+from mltree.system.values import decimal
 from mltree.tree.splits import facing
-from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
+from mltree.tree.topology import DEFAULT_LENGTH, NONE, Tree, siblings, tree_from_edges
 
-# Trees in NEXUS files (Maddison, Swofford, Maddison 1997, Syst. Biol. 46:590-621).
-#
-# The TREES block is read, TREE and UTREE commands, their names by TRANSLATE, and by TAXLABELS of
-# the TAXA block where numbers stand for taxa that no TRANSLATE names. What becomes of it is the
-# Newick text of the trees, each in its line, so that errors are told by their lines.
-
-_PIECE = re.compile(r"""\[[^\]]*\]|'(?:[^']|'')*'|"[^"]*"|[^\['";]+|;|.""", re.DOTALL)
-"""A comment, a quoted name, other text, a command's end; or an opening mark that is not closed."""
-
-_LABEL = re.compile(
-    r"""(?P<before>[(,]\s*)(?P<name>'(?:[^']|'')*'|"[^"]*"|[^\s()\[\],:;'"]+)|'(?:[^']|'')*'"""
-)
-"""A tip's name behind the mark before it; names in quotes that stand elsewhere are passed over."""
-
-_COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\[[^\]]*\]""")
-_TAXON = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s'"]+""")
-_TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
-_WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
-"""PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
-_PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
-
-
-def is_nexus(text: str) -> bool:
-    """Whether a text is NEXUS."""
-    return text.lstrip()[:6].upper() == "#NEXUS"
-
-
-def newick_of(text: str, file: str | None) -> str:
-    """The trees of a NEXUS file as Newick, every one in its line.
-
-    Raises:
-        InputError: there is none, or trees count differently ([&W ...]).
-    """
-    parts: list[str] = []
-    names: dict[str, str] = {}
-    block = ""
-    weights: set[str] = set()
-    is_inside = has_tree = False
-    for command in _commands(text):
-        words = _COMMENT.sub(lambda found: found[1] or "", command).strip()
-        keyword = words.split(None, 1)[0].upper() if words else ""
-        if keyword == "BEGIN":
-            block = "".join(words.upper().split()[1:2])
-            is_inside = block == "TREES"
-        elif block == "TAXA" and keyword == "TAXLABELS":
-            names = _numbered(words[len(keyword) :])
-        elif is_inside and keyword in {"END", "ENDBLOCK"}:
-            is_inside = False
-        elif is_inside and keyword == "TRANSLATE":
-            names |= dict(_PAIR.findall(words[len(keyword) :]))
-        elif is_inside and (found := _TREE.match(words)):
-            weights.update(weight.strip() for weight in _WEIGHT.findall(command))
-            lead = command[: len(command) - len(command.lstrip())].count("\n")
-            tree = _renamed(words[found.end() :].strip(), names)
-            missing = command.count("\n") - lead - tree.count("\n")
-            has_tree = True
-            parts.append("\n" * lead + tree + ";" + "\n" * missing)
-            continue
-        parts.append("\n" * command.count("\n"))
-    if len(weights) > 1:
-        shown = " and ".join(sorted(weights)[:2])
-        hint = "take the weights out, or write every tree as often as it counts"
-        raise InputError(f"trees of weights {shown}, which are not heeded", file=file, hint=hint)
-    if not has_tree:
-        hint = "it takes a TREES block with a TREE in it"
-        raise InputError("a NEXUS file without trees", file=file, hint=hint)
-    return "".join(parts)
-
-
-def _numbered(labels: str) -> dict[str, str]:
-    """The taxa by the numbers that stand for them in trees, unless that is a taxon's name."""
-    taxa = _TAXON.findall(labels)
-    numbers = ((str(number), taxon) for number, taxon in enumerate(taxa, 1))
-    return {number: taxon for number, taxon in numbers if number not in taxa}
-
-
-def nexus_trees(trees: Sequence[str]) -> str:
-    """A NEXUS file of trees, each in Newick."""
-    lines = [f"  TREE tree_{number} = {tree}" for number, tree in enumerate(trees, 1)]
-    return "\n".join(["#NEXUS", "BEGIN TREES;", *lines, "END;", ""])
-
-
-def _commands(text: str) -> Iterator[str]:
-    """The text between semicolons that count, and what is left at the end."""
-    parts: list[str] = []
-    for piece in _PIECE.findall(text.lstrip()[len("#NEXUS") :]):
-        if piece == ";":
-            yield "".join(parts)
-            parts = []
-        else:
-            parts.append(piece)
-    yield "".join(parts)
-
-
-def _renamed(newick: str, names: dict[str, str]) -> str:
-    """A tree whose tips have the names that their keys stand for."""
-
-    def rename(found: re.Match[str]) -> str:
-        if found["name"] is None:
-            return found[0]
-        return found["before"] + names.get(found["name"], found["name"])
-
-    return _LABEL.sub(rename, newick)
-
-
-# Newick text: its tokens, its trees one by one in a form that ete3 cannot misread, its quoting.
-#
-# ete3 knows neither comments nor doubled quotes nor ``.5``, and takes any text after a colon that
-# begins with a number. So names become numbers here, comments go, branch lengths are checked and
-# rewritten, and whatever is wrong is reported with its line.
+DEFAULT_DIGITS = 10
+"""Decimals of a written branch length: four more than the shortest branch needs."""
 
 MAX_LENGTH = 1e300
 """Sums of longer branches may overflow."""
 
-_TOKEN = re.compile(
-    r"""(?P<space>\s+)
-      | (?P<comment>\[[^\]]*\])
-      | (?P<quoted>'(?:[^']|'')*'|"[^"]*")
-      | (?P<mark>[(),:;])
-      | (?P<bare>[^\s()\[\],:;'"][^()\[\],:;]*)
-      | (?P<bad>.)""",
-    re.VERBOSE,
-)
-_NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+MAX_NAMED = 5
+"""Number of taxa that an error message lists."""
+
+PIECE = 1 << 22
+"""Bytes of text that are parsed together: their arrays take some 30 times as much."""
+
+Notices = tuple[str, ...]
+"""Changes that made a tree usable, one sentence each."""
+
 _FILE_NAME = re.compile(r"[^\n]*\.[A-Za-z][^\s();,]*")
 """Text that ends as file names do; Newick ends in a semicolon."""
 _ALIGNMENT = re.compile(r"\s*(>|[0-9]+[ \t]+[0-9]+\s|CLUSTAL|# STOCKHOLM)")
-"""How alignments begin, and no tree does."""
+"""Beginnings of alignments, with which no tree begins."""
 _NEEDS_QUOTES = re.compile(r"""[\s()\[\]{}:;,'"]""")
 
 
-@dataclass
-class RawTree:
-    """One tree: the line it starts in and its text, where names are numbers into ``names``."""
+def read_newick(source: str | Path, taxa: Sequence[str]) -> tuple[Tree, Notices]:
+    """The first tree of a Newick or NEXUS file or text, and the changes that made it usable.
 
-    line: int
-    text: str
-    names: list[str]
+    source  a path, or the text itself (anything with a ``;`` or that starts with ``(`` or ``[``)
+    taxa    T names; tip i of the tree is taxa[i]
+    Raises: InputError for a broken file, negative or non-finite branch lengths, and taxa that are
+    missing, unknown or there twice.
+    """
+    trees = read_newicks(source, taxa)
+    tree, notices = trees[0]
+    if len(trees) > 1:
+        notices += (f"the first of {len(trees)} trees is used",)
+    return tree, notices
+
+
+def read_newicks(source: str | Path, taxa: Sequence[str]) -> list[tuple[Tree, Notices]]:
+    """Every tree of a Newick or NEXUS file or text, with its notices; see :func:`read_newick`."""
+    text, file = text_of(source)
+    tip_of = {name: tip for tip, name in enumerate(taxa)}
+    return [
+        _TreeBuilder(parsed, number, tip_of, file).tree()
+        for parsed in parsed_trees(text, file)
+        for number in range(parsed.n_trees)
+    ]
 
 
 def text_of(source: str | Path) -> tuple[str, str | None]:
-    """The text, and the file it came from or None where the source is the text itself.
+    """The Newick text of a source, and its file or None where the source is the text itself.
 
-    The trees of a NEXUS file are given as Newick.
+    Trees of a NEXUS file are returned as Newick.
 
     Raises: InputError where a file cannot be read.
     """
@@ -189,7 +94,7 @@ def text_of(source: str | Path) -> tuple[str, str | None]:
 
 
 def _is_newick(source: str) -> bool:
-    """Whether a text is Newick itself: no file has that name, and it does not look like one."""
+    """True for a text that is Newick: no file has that name, and it does not look like a name."""
     try:
         is_file = Path(source).exists()
     except (OSError, ValueError):  # too long for a name, or with a zero byte in it
@@ -199,12 +104,262 @@ def _is_newick(source: str) -> bool:
     return ";" in source or source.lstrip()[:1] in {"(", "["}
 
 
-def raw_trees(text: str, file: str | None, *, signed: bool = False) -> Iterator[RawTree]:
-    """Every tree of a text. Raises: InputError for what ete3 would misread, with its line.
+# ------------------------------------------------------------------------------- the array parser
 
-    signed  branches may be shorter than nothing, as neighbour joining leaves them
+_OPEN, _CLOSE, _COMMA, _COLON, _SEMICOLON = b"(),:;"
+_IS_MARK = np.isin(np.arange(256), list(b"(),:;"))
+_IN_NUMBERS = np.isin(np.arange(256), list(b"0123456789+-.eE \t\n\r\v\f"))
+_BLANK = 32
+"""The last of ASCII's blanks and control characters."""
+_RARE_BLANK = re.compile(r"[^\S\x00-\x20]")
+_CODING = ("utf-8", "surrogatepass")
+
+
+def parsed_trees(
+    text: str, file: str | None, *, signed: bool = False, size: int | None = None
+) -> Iterator[ParsedTrees]:
+    """Every tree of a Newick text, in pieces.
+
+    file    the file of the text, for messages
+    signed  accept negative branch lengths, as neighbour joining leaves them
+    size    bytes of text in a piece, :data:`PIECE` by default; with 1 every piece is one tree
+    Raises: InputError for broken Newick, a tip without a name, or a text without trees.
     """
-    scanner = _Scanner(file, -math.inf if signed else 0.0)
+    shortest = -math.inf if signed else 0.0
+    is_plain = not any(mark in text for mark in "[]'\"")
+    is_plain = is_plain and (text.isascii() or not _RARE_BLANK.search(text))
+    is_empty = True
+    pieces = _pieces(text, size or PIECE) if is_plain else [(text, 1)]
+    for piece, line in pieces:
+        parsed = ParsedTrees(piece.encode(*_CODING), line) if is_plain else None
+        sound = [parsed] if parsed and parsed.is_sound(shortest) else None
+        for trees in sound or _scanned_trees(piece, file, line, shortest):
+            is_empty = False
+            yield trees
+    if is_empty:
+        raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
+
+
+def _pieces(text: str, size: int) -> Iterator[tuple[str, int]]:
+    """Pieces of at least ``size`` characters that end with a tree, and the line of each."""
+    line = 1
+    start = 0
+    while start < len(text):
+        stop = text.find(";", min(start + size, len(text)) - 1) + 1 or len(text)
+        piece = text[start:stop]
+        if not piece.isspace():
+            yield piece, line
+        line += piece.count("\n")
+        start = stop
+
+
+class ParsedTrees:
+    """n Newick trees of a piece of text, as the marks ``( ) , : ;`` of the text.
+
+    Gap k is the text between mark k-1 and mark k: the name of a tip, the label of the inner node
+    that mark k-1 closes, a branch length, or nothing. A node is known by the gap of its label.
+    """
+
+    def __init__(self, text: bytes, line: int, names: Sequence[str] | None = None) -> None:
+        """Find the marks of the text.
+
+        text   whole trees without quotes and comments
+        line   the line of the file where the text begins
+        names  the names of the labels, which are numbers into it; None where labels are names
+        """
+        self.text = text
+        self.line = line
+        self.names = names
+        self.codes = np.frombuffer(text, np.uint8)
+        self.end: Index = np.flatnonzero(_IS_MARK[self.codes])
+        self.mark = self.codes[self.end]
+        """uint8: the mark at the end of each gap."""
+        self.start: Index = np.concatenate(([0], self.end[:-1] + 1))
+        self.before = np.concatenate(([_SEMICOLON], self.mark[:-1])).astype(np.uint8)
+        """uint8: the mark in front of each gap."""
+        self.is_filled = self._count(self.codes > _BLANK) > 0
+        self.step = (self.mark == _OPEN).astype(np.int32) - (self.mark == _CLOSE)
+        self.depth: Int32 = np.cumsum(self.step, dtype=np.int32)
+        """int32: open parentheses behind the mark of each gap."""
+
+    def is_sound(self, shortest: float) -> bool:
+        """True where the text is nothing but trees with named tips and lengths in range."""
+        if not self.mark.size or self.mark[-1] != _SEMICOLON:
+            return False
+        opens, filled = self.mark == _OPEN, self.is_filled
+        length = self.before == _COLON
+        wrong = (
+            (opens & (filled | length | (self.before == _CLOSE)))
+            | (length & (~filled | (self.mark == _COLON)))
+            | ((self.before == _SEMICOLON) & ~opens & ~filled)
+            | (self.is_tip & ~filled)
+            | (self.depth < 0)
+            | ((self.mark == _COMMA) & (self.depth == 0))
+            | ((self.mark == _SEMICOLON) & (self.depth != 0))
+            | (length & (self._count(~_IN_NUMBERS[self.codes]) > 0))
+        )
+        if wrong.any() or self.codes[self.end[-1] + 1 :].max(initial=0) > _BLANK:
+            return False
+        try:
+            lengths = self.lengths[np.flatnonzero(length) - 1]
+        except ValueError:
+            return False
+        return bool(((lengths >= shortest) & (abs(lengths) <= MAX_LENGTH)).all())
+
+    def _count(self, is_counted: Bool) -> Int32:
+        """int32: bytes of each gap that are counted."""
+        total = np.concatenate(([0], np.cumsum(is_counted, dtype=np.int32)))
+        return total[self.end] - total[self.start]
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees, n."""
+        return int(self.tree[-1]) + 1
+
+    @cached_property
+    def is_tip(self) -> Bool:
+        """bool: gaps that are the name of a tip."""
+        follows = (self.before == _OPEN) | (self.before == _COMMA)
+        alone = (self.before == _SEMICOLON) & self.is_filled
+        is_tip: Bool = (follows | alone) & (self.mark != _OPEN)
+        return is_tip
+
+    @cached_property
+    def tips(self) -> Index:
+        """The gap of every tip, rising."""
+        return np.flatnonzero(self.is_tip)
+
+    @cached_property
+    def tree(self) -> Int32:
+        """int32: the number of the tree that each gap belongs to."""
+        return np.cumsum(self.before == _SEMICOLON, dtype=np.int32) - 1
+
+    @cached_property
+    def lengths(self) -> Float64:
+        """float64: the length of the branch above the node of each gap; NaN where there is none.
+
+        Raises: ValueError where one is no number.
+        """
+        gaps = np.flatnonzero(self.before == _COLON)
+        lengths = np.full(self.mark.size, np.nan)
+        lengths[gaps - 1] = [float(text) + 0.0 for text in self.cut(gaps)]  # no -0.0
+        return lengths
+
+    @cached_property
+    def pairs(self) -> tuple[Index, Index]:
+        """The opening and the closing mark of every inner node, by closing marks."""
+        opening = np.flatnonzero(self.mark == _OPEN)
+        closing = np.flatnonzero(self.mark == _CLOSE)
+        # Opening and closing marks of one depth alternate.
+        opens = np.empty_like(closing)
+        rank = np.argsort(self.depth[closing], kind="stable")
+        opens[rank] = opening[np.argsort(self.depth[opening], kind="stable")]
+        return opens, closing
+
+    def nodes_of(self, tree: int) -> tuple[Index, Int32]:
+        """The N nodes of one tree, parents before children: their gaps, and their parents.
+
+        Parents are int32 [N], places among the N nodes; NONE for the root.
+        """
+        gaps, parent = self._nodes
+        first, last = np.searchsorted(self.tree[gaps], (tree, tree + 1))
+        outer = parent[first:last]
+        return gaps[first:last], np.where(outer < 0, outer, outer - np.int32(first))
+
+    @cached_property
+    def _nodes(self) -> tuple[Index, Int32]:
+        """The gaps and parents of the nodes of all trees; see :meth:`nodes_of`."""
+        opening, closing = self.pairs
+        is_node = self.is_tip | (self.mark == _OPEN)
+        place = np.cumsum(is_node, dtype=np.int32) - 1
+        opened = np.flatnonzero(is_node)
+        gaps = opened.copy()
+        gaps[place[opening]] = closing + 1
+        # The parent is the last node opened before at the depth around the node.
+        outer = (self.depth - self.step)[opened].astype(np.int64) * self.mark.size
+        openings = np.sort(self.depth[opening].astype(np.int64) * self.mark.size + opening)
+        last = np.searchsorted(openings, outer + opened) - 1
+        parent = np.full(opened.size, NONE, np.int32)
+        has_parent = outer > 0
+        parent[has_parent] = place[openings[last[has_parent]] % self.mark.size]
+        return gaps, parent
+
+    def cut(self, gaps: Index) -> list[bytes]:
+        """The text of some gaps."""
+        starts, ends = self.start[gaps].tolist(), self.end[gaps].tolist()
+        return [self.text[start:end] for start, end in zip(starts, ends, strict=True)]
+
+    def name(self, label: bytes) -> str:
+        """The name that a label of the text stands for; empty for an empty label."""
+        if self.names is None:
+            return " ".join(label.decode(*_CODING).split())
+        return self.names[int(label)] if label else ""
+
+    def labels(self, gaps: Index) -> list[str]:
+        """The names of some gaps."""
+        return list(map(self.name, self.cut(gaps)))
+
+    def line_of(self, tree: int) -> int:
+        """The line of the file where a tree begins."""
+        gap = int(np.searchsorted(self.tree, tree))
+        before = self.text[: int(self.end[gap])]
+        margin = self.text[self.start[gap] : self.end[gap]]
+        return self.line + before.count(b"\n") - margin.lstrip().count(b"\n")
+
+    def check_taxa(
+        self, tree: int, taxa: Sequence[str], file: str | None, *, origin: str, here: str
+    ) -> None:
+        """Raise InputError for a tree whose tips are not just the taxa.
+
+        origin  the source of the taxa, here  the tree, for messages
+        """
+        line = self.line_of(tree)
+        seen = set[str]()
+        names = self.labels(self.tips[self.tree[self.tips] == tree])
+        for name in names:
+            if name in seen:
+                problem = f"taxon {name!r} is in the tree twice"
+                raise InputError(problem, file=file, line=line, taxon=name)
+            seen.add(name)
+        expected = set(taxa)
+        missing = [name for name in taxa if name not in seen]
+        unknown = [name for name in names if name not in expected]
+        for unlike, where in ((missing, f"in {origin} but not in {here}"),
+                              (unknown, f"in {here} but not in {origin}")):  # fmt: skip
+            if unlike:
+                problem = f"{listed(unlike)} {where}"
+                raise InputError(problem, file=file, line=line, taxon=unlike[0])
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, how many more there are, and the verb that goes with them."""
+    shown = ", ".join(repr(name) for name in names[:MAX_NAMED])
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
+
+
+# -------------------------------------------------------------------------------------- the scanner
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+      | (?P<comment>\[[^\]]*\])
+      | (?P<quoted>'(?:[^']|'')*'|"[^"]*")
+      | (?P<mark>[(),:;])
+      | (?P<bare>[^\s()\[\],:;'"][^()\[\],:;]*)
+      | (?P<bad>.)""",
+    re.VERBOSE,
+)
+_NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+
+
+def _scanned_trees(
+    text: str, file: str | None, line: int, shortest: float
+) -> Iterator[ParsedTrees]:
+    """Every tree of a text, token by token: names become numbers, comments and blanks go.
+
+    Raises: InputError for the first error, with its line.
+    """
+    scanner = _Scanner(file, line, shortest)
     for match in _TOKEN.finditer(text):
         token = match.group()
         if match.lastgroup not in {"space", "comment"}:
@@ -219,11 +374,11 @@ def raw_trees(text: str, file: str | None, *, signed: bool = False) -> Iterator[
 class _Scanner:
     """Collects the tokens of one tree after another."""
 
-    def __init__(self, file: str | None, shortest: float) -> None:
+    def __init__(self, file: str | None, line: int, shortest: float) -> None:
         self.file = file
         self.shortest = shortest
-        self.line = 1
-        self.first_line = 1
+        self.line = line
+        self.first_line = line
         self.depth = 0
         self.before = ";"  # the latest mark, or "length" or "label" for anything else
         self.parts: list[str] = []
@@ -240,12 +395,11 @@ class _Scanner:
         if kind == "mark":
             self._mark(token)
         elif self.before == ":":
-            self.parts.append(_length(token, self.shortest, self.fail))
+            self.parts.append(self._length(token))
         elif self.before in {"label", "length"}:
             raise self.fail(f"a comma is missing before {token.strip()!r}")
         else:
-            self.parts.append(str(len(self.names)))
-            self.names.append(_name(kind, token))
+            self._label(kind, token)
         is_length = kind != "mark" and self.before == ":"
         self.before = token if kind == "mark" else "length" if is_length else "label"
 
@@ -263,76 +417,147 @@ class _Scanner:
             raise self.fail("a comma is missing before '('")
         self.parts.append(token)
 
-    def finish(self) -> RawTree:
-        tree = RawTree(self.first_line, "".join(self.parts), self.names)
+    def _label(self, kind: str, token: str) -> None:
+        """Add the number of a name; nothing for an empty name, ``''``."""
+        quote = token[0]
+        bare = kind == "bare"
+        name = " ".join(token.split()) if bare else token[1:-1].replace(2 * quote, quote)
+        self.parts.append(str(len(self.names)) if name else "")
+        self.names.append(name)
+
+    def _length(self, token: str) -> str:
+        try:
+            value = math.inf if _NOT_FINITE.fullmatch(token.strip()) else decimal(token)
+        except ValueError:
+            raise self.fail(f"branch length {token.strip()!r} is not a number") from None
+        if not (math.isfinite(value) and value >= self.shortest):
+            expected = "a finite number" + (" >= 0" if self.shortest == 0 else "")
+            raise self.fail(f"branch length {token.strip()} is not {expected}")
+        if abs(value) > MAX_LENGTH:
+            raise self.fail(f"a branch is longer than {MAX_LENGTH:g} (is it a length?)")
+        return repr(value)
+
+    def finish(self) -> ParsedTrees:
+        tree = ParsedTrees("".join(self.parts).encode(), self.first_line, self.names)
+        if not tree.is_sound(self.shortest):
+            raise InputError("a tip without a name", file=self.file, line=self.first_line)
         self.parts, self.names = [], []
         return tree
 
 
-def _length(token: str, shortest: float, fail: Callable[[str], InputError]) -> str:
-    try:
-        value = math.inf if _NOT_FINITE.fullmatch(token.strip()) else decimal(token)
-    except ValueError:
-        raise fail(f"branch length {token.strip()!r} is not a number") from None
-    if not (math.isfinite(value) and value >= shortest):
-        wanted = "a finite number" + (" >= 0" if shortest == 0 else "")
-        raise fail(f"branch length {token.strip()} is not {wanted}")
-    if abs(value) > MAX_LENGTH:
-        raise fail(f"a branch is longer than {MAX_LENGTH:g} (is it a length?)")
-    return repr(value + 0.0)  # no sign in front of zero
+# ---------------------------------------------------------------------------------- binary trees
 
 
-def _name(kind: str, token: str) -> str:
-    if kind == "bare":
-        return " ".join(token.split())
-    quote = token[0]
-    return token[1:-1].replace(2 * quote, quote)
+@dataclass
+class _TreeBuilder:
+    """Makes a Tree of one parsed tree: unrooted, polytomies resolved by artificial edges."""
+
+    parsed: ParsedTrees
+    number: int
+    tip_of: Mapping[str, int]
+    file: str | None
+    ends: list[tuple[int, int]] = field(default_factory=list)
+    lengths: list[float] = field(default_factory=list)
+    next_node: int = 0
+    artificial: set[int] = field(default_factory=set)
+    """Nodes that an artificial edge joins to the one above."""
+    n_unary: int = 0
+    is_rooted: bool = False
+
+    def tree(self) -> tuple[Tree, Notices]:
+        """The tree, and the changes that made it one.
+
+        Raises: InputError where its taxa are not those of ``tip_of``.
+        """
+        self.next_node = len(self.tip_of)
+        self._join_all()
+        lengths = np.array(self.lengths)
+        missing = np.isnan(lengths)
+        lengths[missing] = DEFAULT_LENGTH
+        ends = np.array(self.ends)
+        is_artificial = np.isin(ends[:, 1], list(self.artificial))
+        last = np.argsort(is_artificial, kind="stable")
+        tree = tree_from_edges(ends[last], lengths[last], len(self.tip_of), len(self.artificial))
+        return tree, self._notices(int(missing.sum()))
+
+    def _tips(self, gaps: Index) -> list[int]:
+        """The taxon of every tip."""
+        tips = [self.tip_of.get(name, NONE) for name in self.parsed.labels(gaps)]
+        if sorted(tips) != list(range(len(self.tip_of))):
+            self.parsed.check_taxa(
+                self.number, list(self.tip_of), self.file, origin="the alignment", here="the tree"
+            )
+        return tips
+
+    def _join_all(self) -> None:
+        """Give every node a number and every branch a row, children before parents."""
+        gaps, parent = self.parsed.nodes_of(self.number)
+        n_children = np.bincount(parent[1:], minlength=parent.size)
+        tips = iter(self._tips(gaps[n_children == 0]))
+        postorder = np.argsort(gaps)
+        counts: list[int] = n_children[postorder].tolist()
+        lengths: list[float] = self.parsed.lengths[gaps[postorder]].tolist()
+        root = len(counts) - 1
+        while counts[root] == 1:
+            root -= 1
+        subtrees: list[tuple[int, float]] = []
+        for count, length in zip(counts[:root], lengths[:root], strict=True):
+            if not count:
+                subtrees.append((next(tips), length))
+            elif count == 1:
+                self.n_unary += 1
+                below, lower = subtrees.pop()
+                subtrees.append((below, _merged(lower, length)))
+            else:
+                children = deque(subtrees[-count:])
+                del subtrees[-count:]
+                self._resolve(children, 2)
+                subtrees.append((self._join(children), length))
+        self._close(deque(subtrees))
+
+    def _close(self, children: deque[tuple[int, float]]) -> None:
+        """Join the subtrees of the root, which goes where it has only two."""
+        if len(children) == 2:
+            self.is_rooted = True
+            (left, one), (right, other) = children
+            self.ends.append((left, right))
+            self.lengths.append(_merged(one, other))
+        else:
+            self._resolve(children, 3)
+            self._join(children)
+
+    def _resolve(self, children: deque[tuple[int, float]], degree: int) -> None:
+        """Pair subtrees, first in first out (the shallowest binary tree), down to ``degree``."""
+        while len(children) > degree:
+            node = self._join([children.popleft(), children.popleft()])
+            self.artificial.add(node)
+            children.append((node, 0.0))
+
+    def _join(self, children: Sequence[tuple[int, float]]) -> int:
+        node, self.next_node = self.next_node, self.next_node + 1
+        self.ends += [(node, child) for child, _ in children]
+        self.lengths += [length for _, length in children]
+        return node
+
+    def _notices(self, n_missing: int) -> Notices:
+        notices = []
+        if self.is_rooted:
+            notices.append("rooted tree: root removed, its two branches merged into one")
+        if self.n_unary:
+            notices.append(f"{self.n_unary} nodes with a single child removed")
+        if n_missing:
+            notices.append(f"{n_missing} branches without a length set to {DEFAULT_LENGTH:g}")
+        return tuple(notices)
 
 
-def quoted(name: str) -> str:
-    """A name as Newick writes it: in single quotes where it holds a special character."""
-    if name and not _NEEDS_QUOTES.search(name):
-        return name
-    return "'" + name.replace("'", "''") + "'"
+def _merged(one: float, other: float) -> float:
+    """The length of two branches in a row, NaN only where neither is known."""
+    if math.isnan(one) or math.isnan(other):
+        return other if math.isnan(one) else one
+    return one + other
 
 
-def branch(length: float) -> str:
-    """All of a length's digits, without an exponent; nothing where there is none (NaN)."""
-    return "" if math.isnan(length) else ":" + np.format_float_positional(length, trim="-")
-
-
-DEFAULT_DIGITS = 10
-"""Decimals of a written branch length: four more than the shortest branch needs."""
-
-MAX_NAMED = 5
-"""How many taxa an error message lists."""
-
-Notices = tuple[str, ...]
-
-
-def read_newick(source: str | Path, taxa: Sequence[str]) -> tuple[Tree, Notices]:
-    """The first tree of a Newick file or text, and what had to be changed to make it usable.
-
-    source  a path, or the text itself (anything with a ``;`` or that starts with ``(`` or ``[``)
-    taxa    T names; tip i of the tree is taxa[i]
-    Raises: InputError for a broken file, negative or non-finite branch lengths, and taxa that are
-    missing, unknown or there twice.
-    """
-    trees = read_newicks(source, taxa)
-    tree, notices = trees[0]
-    if len(trees) > 1:
-        notices += (f"the first of {len(trees)} trees is used",)
-    return tree, notices
-
-
-def read_newicks(source: str | Path, taxa: Sequence[str]) -> list[tuple[Tree, Notices]]:
-    """Every tree of a Newick file or text, with its notices; see ``read_newick``."""
-    text, file = text_of(source)
-    index = {name: tip for tip, name in enumerate(taxa)}
-    trees = [_Flattener(raw, index, file).tree() for raw in raw_trees(text, file)]
-    if not trees:
-        raise InputError("no tree in it", file=file, hint="a Newick tree ends with ';'")
-    return trees
+# --------------------------------------------------------------------------------------- writing
 
 
 def write_newick(
@@ -361,15 +586,15 @@ def write_newick(
         return ":" + written.format(all_lengths[edges[half]])
 
     def in_order(*halves: int) -> list[int]:
-        found: list[int] = []
+        branches: list[int] = []
         ahead = [twin[half] for half in halves]
         while ahead:
             half = ahead.pop()
             if vanishes(half):
                 ahead += [twin[beside] for beside in siblings(half)]
             else:
-                found.append(half)
-        return sorted(found, key=first_tip.__getitem__)
+                branches.append(half)
+        return sorted(branches, key=first_tip.__getitem__)
 
     def vanishes(half: int) -> bool:
         edge = edges[half]
@@ -392,168 +617,8 @@ def write_newick(
     return "".join(parts)
 
 
-def ascii_drawing(newick: str) -> str:
-    """A tree with its labels drawn with lines of text, a row a taxon, by ete3; for small trees."""
-    (raw,) = raw_trees(newick, None)
-    ete3 = _ete3()
-    root = ete3.read(raw.text, root_node=ete3.Node(), format=1)
-    for node in root.traverse():
-        node.name = raw.names[int(node.name)] if node.name else ""
-    is_labelled = any(node.name for node in root.traverse() if node.children)
-    return str(root.get_ascii(show_internal=is_labelled)).strip("\n")
-
-
-def robinson_foulds(first: Tree, second: Tree) -> int:
-    """ete3's count of splits that only one tree has; ``splits.robinson_foulds`` is the fast one."""
-    return int(_ete3_tree(first).robinson_foulds(_ete3_tree(second), unrooted_trees=True)[0])
-
-
-# ---------------------------------------------------------------------------------------- reading
-
-
-@dataclass
-class _Flattener:
-    """Turns one raw tree into a Tree: unrooted, tips numbered by taxon."""
-
-    raw: RawTree
-    index: dict[str, int]
-    file: str | None
-    ends: list[tuple[int, int]] = field(default_factory=list)
-    lengths: list[float] = field(default_factory=list)
-    next_node: int = 0
-    artificial: set[int] = field(default_factory=set)
-    """Nodes that an artificial edge joins to the one above."""
-    n_unary: int = 0
-    rooted: bool = False
-
-    def tree(self) -> tuple[Tree, Notices]:
-        root = self._parse()
-        self._match_taxa(root)
-        self.next_node = len(self.index)
-        self._flatten(root)
-        lengths = np.array(self.lengths)
-        missing = np.isnan(lengths)
-        lengths[missing] = DEFAULT_LENGTH
-        ends = np.array(self.ends)
-        is_artificial = np.isin(ends[:, 1], list(self.artificial))
-        last = np.argsort(is_artificial, kind="stable")
-        tree = tree_from_edges(ends[last], lengths[last], len(self.index), len(self.artificial))
-        return tree, self._notices(int(missing.sum()))
-
-    def _fail(self, problem: str, *, taxon: str | None = None, hint: str | None = None) -> Any:
-        return InputError(problem, file=self.file, line=self.raw.line, taxon=taxon, hint=hint)
-
-    def _parse(self) -> Any:
-        """ete3's root node; branches without a length have NaN."""
-        ete3 = _ete3()
-        root = ete3.Node()
-        try:
-            ete3.read(self.raw.text, root_node=root, format=1)
-        except Exception as error:  # ete3 raises whatever its parser stumbles over
-            problem = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise self._fail(f"broken Newick tree: {problem}") from None
-        while len(root.children) == 1:
-            root = root.children[0]
-        return root
-
-    def _match_taxa(self, root: Any) -> None:
-        """Replace the names of the leaves by taxon numbers."""
-        seen: set[int] = set()
-        unknown: list[str] = []
-        for leaf in root.iter_leaves():
-            if not leaf.name:
-                raise self._fail("a tip without a name")
-            name = self.raw.names[int(leaf.name)]
-            tip = self.index.get(name)
-            if tip is None:
-                unknown.append(name)
-            elif tip in seen:
-                raise self._fail(f"taxon {name!r} is in the tree twice", taxon=name)
-            else:
-                seen.add(tip)
-                leaf.name = tip
-        missing = [name for name, tip in self.index.items() if tip not in seen]
-        if unknown:
-            raise self._fail(
-                f"{listed(unknown)} in the tree but not in the alignment",
-                taxon=unknown[0],
-            )
-        if missing:
-            raise self._fail(
-                f"{listed(missing)} in the alignment but not in the tree",
-                taxon=missing[0],
-            )
-
-    def _flatten(self, root: Any) -> None:
-        """Give every node a number and every branch a row, children before parents."""
-        made: dict[Any, tuple[int, float]] = {}
-        for node in root.traverse("postorder"):
-            children = deque(made.pop(child) for child in node.children)
-            if node is root:
-                self._close(children)
-            elif not children:
-                made[node] = (node.name, node.dist)
-            elif len(children) == 1:
-                self.n_unary += 1
-                below, length = children[0]
-                made[node] = (below, _merged(length, node.dist))
-            else:
-                self._resolve(children, 2)
-                made[node] = (self._join(children), node.dist)
-
-    def _close(self, children: deque[tuple[int, float]]) -> None:
-        if len(children) == 2:
-            self.rooted = True
-            (left, one), (right, other) = children
-            self.ends.append((left, right))
-            self.lengths.append(_merged(one, other))
-        else:
-            self._resolve(children, 3)
-            self._join(children)
-
-    def _resolve(self, children: deque[tuple[int, float]], degree: int) -> None:
-        """Pair subtrees, first in first out (the shallowest binary tree), down to ``degree``."""
-        while len(children) > degree:
-            node = self._join([children.popleft(), children.popleft()])
-            self.artificial.add(node)
-            children.append((node, 0.0))
-
-    def _join(self, children: Sequence[tuple[int, float]]) -> int:
-        node, self.next_node = self.next_node, self.next_node + 1
-        self.ends += [(node, child) for child, _ in children]
-        self.lengths += [length for _, length in children]
-        return node
-
-    def _notices(self, n_missing: int) -> Notices:
-        notices = []
-        if self.rooted:
-            notices.append("rooted tree: root removed, its two branches merged into one")
-        if self.n_unary:
-            notices.append(f"{self.n_unary} nodes with a single child removed")
-        if n_missing:
-            notices.append(f"{n_missing} branches without a length set to {DEFAULT_LENGTH:g}")
-        return tuple(notices)
-
-
-def _merged(one: float, other: float) -> float:
-    """The length of two branches in a row, NaN only where neither is known."""
-    if math.isnan(one) or math.isnan(other):
-        return other if math.isnan(one) else one
-    return one + other
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first of some names, how many more there are, and the verb that goes with them."""
-    shown = ", ".join(repr(name) for name in names[:MAX_NAMED])
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
-
-
-# ---------------------------------------------------------------------------------------- writing
-
-
 def _first_tips(tree: Tree, twin: Sequence[int]) -> list[int]:
-    """For every half-edge that faces tip 0, the lowest tip behind it."""
+    """The lowest tip behind every half-edge that faces tip 0."""
     first = [half // 3 for half in range(len(twin))]
     met: list[tuple[int, int, int]] = []
     ahead = [twin[0]]
@@ -569,68 +634,124 @@ def _first_tips(tree: Tree, twin: Sequence[int]) -> list[int]:
 
 
 def _separated(halves: list[int]) -> list[int | str]:
-    """Half-edges with commas between them, last first, as a stack wants them."""
+    """Half-edges with commas between them, last first, as a stack takes them."""
     items: list[int | str] = []
     for half in reversed(halves):
         items += [half, ","]
     return items[:-1]
 
 
-# ------------------------------------------------------------------------------------------- ete3
+def quoted(name: str) -> str:
+    """The name as Newick writes it: in single quotes where it holds a special character."""
+    if name and not _NEEDS_QUOTES.search(name):
+        return name
+    return "'" + name.replace("'", "''") + "'"
 
 
-class _Ete3(Value):
-    Node: Any
-    read: Any
+def branch(length: float) -> str:
+    """A colon and all digits of a length, without an exponent; empty for NaN."""
+    return "" if math.isnan(length) else ":" + np.format_float_positional(length, trim="-")
 
 
-def _ete3_tree(tree: Tree) -> Any:
-    """The tree as ete3's, leaves named by tip number."""
-    ete3 = _ete3()
-    names = [str(tip) for tip in range(tree.n_tips)]
-    return ete3.read(write_newick(tree, names), root_node=ete3.Node(), format=1)
+# ----------------------------------------------------------------------------------------- NEXUS
+
+# Trees in NEXUS files (Maddison, Swofford, Maddison 1997, Syst. Biol. 46:590-621): TREE and UTREE
+# commands of the TREES block, names by TRANSLATE, or by TAXLABELS of the TAXA block where numbers
+# stand for taxa that no TRANSLATE names.
+
+_COMMAND_PIECE = re.compile(r"""\[[^\]]*\]|'(?:[^']|'')*'|"[^"]*"|[^\['";]+|;|.""", re.DOTALL)
+"""A comment, a quoted name, other text, a command's end; or an opening mark that is not closed."""
+
+_LABEL = re.compile(
+    r"""(?P<before>[(,]\s*)(?P<name>'(?:[^']|'')*'|"[^"]*"|[^\s()\[\],:;'"]+)|'(?:[^']|'')*'"""
+)
+"""A tip's name behind the mark before it; names in quotes that stand elsewhere are passed over."""
+
+_COMMENT = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|\[[^\]]*\]""")
+_TAXON = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|[^\s'"]+""")
+_TREE = re.compile(r"U?TREE\b[^=]*=", re.IGNORECASE)
+_WEIGHT = re.compile(r"\[&W([^\]]*)\]", re.IGNORECASE)
+"""PAUP's and MrBayes's ``[&W 1/3]``: how much a tree counts."""
+_PAIR = re.compile(r"""\s*([^\s,]+)\s+('(?:[^']|'')*'|"[^"]*"|[^\s,]+)\s*(?:,|$)""")
 
 
-@cache
-def _ete3() -> _Ete3:
-    """ete3's parser and its tree node, the latter with unknown (NaN) instead of 1 as the length.
+def is_nexus(text: str) -> bool:
+    """True for a NEXUS text."""
+    return text.lstrip()[:6].upper() == "#NEXUS"
 
-    ``import ete3`` pulls in scipy.stats, its web plugin and more: 0.8 s, a DeprecationWarning, and
-    from Python 3.13 on the missing module cgi. Its tree needs none of them: with a bare package in
-    place of ete3/__init__.py the two modules below load in 0.08 s. They are taken out of
-    sys.modules again, so that anyone else's ``import ete3`` gets the whole package.
+
+def newick_of(text: str, file: str | None) -> str:
+    """The trees of a NEXUS file as Newick, each on the line where it stands in the file.
+
+    Raises: InputError: there is none, or trees count differently ([&W ...]).
     """
-    with _BarePackage("ete3"):
-        tree_module = importlib.import_module("ete3.coretype.tree")
-        parser = importlib.import_module("ete3.parser.newick")
+    parts: list[str] = []
+    names: dict[str, str] = {}
+    block = ""
+    weights: set[str] = set()
+    is_inside = has_tree = False
+    for command in _commands(text):
+        words = _COMMENT.sub(lambda match: match[1] or "", command).strip()
+        keyword = words.split(None, 1)[0].upper() if words else ""
+        if keyword == "BEGIN":
+            block = "".join(words.upper().split()[1:2])
+            is_inside = block == "TREES"
+        elif block == "TAXA" and keyword == "TAXLABELS":
+            names = _numbered(words[len(keyword) :])
+        elif is_inside and keyword in {"END", "ENDBLOCK"}:
+            is_inside = False
+        elif is_inside and keyword == "TRANSLATE":
+            names |= dict(_PAIR.findall(words[len(keyword) :]))
+        elif is_inside and (head := _TREE.match(words)):
+            weights.update(weight.strip() for weight in _WEIGHT.findall(command))
+            lead = command[: len(command) - len(command.lstrip())].count("\n")
+            tree = _renamed(words[head.end() :].strip(), names)
+            missing = command.count("\n") - lead - tree.count("\n")
+            has_tree = True
+            parts.append("\n" * lead + tree + ";" + "\n" * missing)
+            continue
+        parts.append("\n" * command.count("\n"))
+    if len(weights) > 1:
+        shown = " and ".join(sorted(weights)[:2])
+        hint = "take the weights out, or write every tree as often as it counts"
+        raise InputError(f"trees of weights {shown}, which are not heeded", file=file, hint=hint)
+    if not has_tree:
+        hint = "it takes a TREES block with a TREE in it"
+        raise InputError("a NEXUS file without trees", file=file, hint=hint)
+    return "".join(parts)
 
-    def start(self: Any) -> None:
-        tree_module.TreeNode.__init__(self)
-        self.dist = float("nan")
 
-    return _Ete3(type("Node", (tree_module.TreeNode,), {"__init__": start}), parser.read_newick)
+def _numbered(labels: str) -> dict[str, str]:
+    """Taxa by the numbers that stand for them in trees, unless a taxon has such a name."""
+    taxa = _TAXON.findall(labels)
+    numbers = ((str(number), taxon) for number, taxon in enumerate(taxa, 1))
+    return {number: taxon for number, taxon in numbers if number not in taxa}
 
 
-class _BarePackage:
-    """While active, a package whose submodules can be imported but whose __init__ does not run."""
+def nexus_trees(trees: Sequence[str]) -> str:
+    """A NEXUS file of trees that are written in Newick."""
+    lines = [f"  TREE tree_{number} = {tree}" for number, tree in enumerate(trees, 1)]
+    return "\n".join(["#NEXUS", "BEGIN TREES;", *lines, "END;", ""])
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.saved: dict[str, ModuleType] = {}
 
-    def __enter__(self) -> None:
-        spec = importlib.util.find_spec(self.name)
-        if spec is None:
-            raise ImportError(f"{self.name} is not installed")
-        self.saved = self._remove()
-        package = ModuleType(self.name)
-        package.__path__ = list(spec.submodule_search_locations or ())
-        sys.modules[self.name] = package
+def _commands(text: str) -> Iterator[str]:
+    """The commands of a text between semicolons, and the rest at its end."""
+    parts: list[str] = []
+    for piece in _COMMAND_PIECE.findall(text.lstrip()[len("#NEXUS") :]):
+        if piece == ";":
+            yield "".join(parts)
+            parts = []
+        else:
+            parts.append(piece)
+    yield "".join(parts)
 
-    def __exit__(self, *_: object) -> None:
-        self._remove()
-        sys.modules.update(self.saved)
 
-    def _remove(self) -> dict[str, ModuleType]:
-        mine = [key for key in sys.modules if key.split(".")[0] == self.name]
-        return {key: sys.modules.pop(key) for key in mine}
+def _renamed(newick: str, names: dict[str, str]) -> str:
+    """A Newick tree with its tips renamed by the table."""
+
+    def rename(label: re.Match[str]) -> str:
+        if label["name"] is None:
+            return label[0]
+        return label["before"] + names.get(label["name"], label["name"])
+
+    return _LABEL.sub(rename, newick)

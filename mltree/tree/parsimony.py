@@ -1,4 +1,4 @@
-"""The parsimony score, and trees by randomised stepwise addition.
+"""Parsimony scores, trees by randomised stepwise addition, and the engines that compute both.
 
 Who does the work is an engine: NumPy here, or a device (:mod:`mltree.device.parsimony`). All
 numbers are whole, so that every engine finds the same trees.
@@ -19,18 +19,17 @@ from mltree.tree.fitch import PackedSites, Sets, pack_sites
 from mltree.tree.forest import Forest, ring
 from mltree.tree.topology import DEFAULT_LENGTH, NONE, Tree
 
-# The Fitch sets behind every half-edge of trees that stand side by side, kept up as those change.
-#
-# The set behind half-edge h is that of the subtree which its neighbour sees across h; it is made
-# from those behind the twins of h's siblings. A change of a tree travels outwards from where it was
-# made only as far as it makes a difference, which for sets of states is not far.
-#
-# The trees have the same taxa: half-edge h of tree k is ``k * 3N + h``. Letters: T tips, N nodes,
-# F words of all planes (see fitch).
-
 
 class DirectionalSets:
-    """The sets of some trees; ``twin`` is theirs, and whoever changes it calls :meth:`refresh`."""
+    """Fitch sets behind every half-edge of trees side by side, kept up as the trees change.
+
+    The set behind half-edge h is that of the subtree which its neighbour sees across h; it is made
+    from those behind the twins of h's siblings. After a change of ``twin``, :meth:`refresh`
+    recomputes sets outwards as far as they change, which is not far.
+
+    The trees have the same taxa: half-edge h of tree k is ``k * 3N + h``. Letters: T tips, N nodes,
+    F words of all planes (see fitch).
+    """
 
     def __init__(self, twin: Int32, n_trees: int, sites: PackedSites) -> None:
         """``twin``: int32[n * 3N], NONE where a tree has no such half-edge yet."""
@@ -43,7 +42,7 @@ class DirectionalSets:
         self.siblings = ring(twin.size)
         halves = np.arange(self.n_halves, dtype=np.int32)
         inner = halves >= 3 * self.n_tips
-        self.is_inner: NDArray[np.bool_] = np.tile(inner, n_trees)
+        self.is_inner: Bool = np.tile(inner, n_trees)
         """bool[n * 3N]: half-edges at inner nodes."""
         # Of a tree the sets of its tips, then those of its inner half-edges.
         n_rows = 4 * self.n_tips - 6
@@ -58,7 +57,7 @@ class DirectionalSets:
 
     @classmethod
     def of_trees(cls, forest: Forest, sites: PackedSites) -> DirectionalSets:
-        """Those of whole trees."""
+        """The sets of whole trees."""
         self = cls(forest.twin, forest.n_trees, sites)
         level = forest.levels()
         order = forest.inner[np.argsort(level[forest.inner], kind="stable")]
@@ -67,11 +66,11 @@ class DirectionalSets:
         return self
 
     def behind(self, halves: Int32) -> Sets:
-        """[F, n]: the sets behind half-edges."""
+        """[F, n]: the sets behind some half-edges."""
         return self.sets.take(self.row_of[halves], axis=1)
 
     def refresh(self, halves: Int32) -> Int32:
-        """Recompute sets and whatever is made from them, outwards until nothing changes.
+        """Recompute sets, and all sets made from them, outwards until none changes.
 
         Returns: the half-edges whose sets have changed, some more than once.
         """
@@ -85,16 +84,16 @@ class DirectionalSets:
         return np.concatenate(changed)
 
     def made_from(self, halves: Int32) -> Int32:
-        """The half-edges, each once, whose sets are made from those behind the twins of these."""
+        """The half-edges, each once, whose sets are made from those behind these ones' twins."""
         halves = halves[self.is_inner[halves]]
         due: Int32 = np.concatenate([side[halves] for side in self.siblings])
         place = np.arange(due.size, dtype=np.int32)
         self._place[due] = place  # of those that are equal the last stays
-        is_last: NDArray[np.bool_] = self._place[due] == place
+        is_last: Bool = self._place[due] == place
         return due[is_last]
 
     def scores(self, facing: Int32, trees: Int32) -> Float64:
-        """f64[n]: changes on some trees, with those that any tree needs; others' mean nothing.
+        """f64[n]: changes on some trees, unavoidable ones included; other entries mean nothing.
 
         facing: all their half-edges that face tip 0 (:meth:`mltree.tree.forest.Forest.facing`)
         """
@@ -111,44 +110,42 @@ class DirectionalSets:
         return self.sites.join(one, other)
 
 
-# Parsimony with NumPy: what every engine of :mod:`mltree.tree.parsimony` must find, to the bit.
-#
-# On edge {g, h} a new tip costs the sites where its set misses join(set[g], set[h]). For a pruned
-# subtree with set P, and a target edge with the sets N (near side, without the subtree) and D (far
-# side), the tree costs
-#
-#     constant + sites where join(N, D) misses P
-#
-# so a prune's gain is that count at the edge it came from less the count at the target. D is a
-# directional set of the tree as it is; N is carried along while walking away from the attachment
-# node, for all prunes of a chunk at once.
-#
-# Letters: T tips, N nodes, E edges, C walks, F words of all planes (see fitch).
-
 CHUNK_WORDS = 1 << 18
 """64-bit words of one wave's sets: 2 MB; with fewer NumPy calls count."""
 
 STEPS = 8
-"""Shares of the words in which a tip's costs are counted."""
+"""Number of slices of the words in which the costs of a tip are counted."""
 
 FEW_LEFT = 32
-"""Once one edge in so many is left, or fewer, its other words are counted by themselves."""
+"""Once at most this share, 1 in 32, of the edges is left, their other words are counted at once."""
 
 LEAST_WORDS = 1 << 16
-"""64-bit words of all edges' sets from which counting in steps pays."""
+"""64-bit words of all edges' sets from which on counting in slices pays."""
 
 WALKS = 8
-"""Walks under way that one prune is expected to have; more only cost memory."""
+"""Expected number of walks of a prune at a time; more only cost memory."""
 
 
 class ReferenceParsimony:
-    """Implements :class:`mltree.tree.parsimony.ParsimonyEngine`."""
+    """The engine with NumPy, which every other :class:`ParsimonyEngine` must equal to the bit.
+
+    On edge {g, h} a new tip costs the sites where its set misses join(set[g], set[h]). For a pruned
+    subtree with set P, and a target edge with the sets N (near side, without the subtree) and D
+    (far side), the tree costs
+
+            constant + sites where join(N, D) misses P
+
+    so a prune's gain is that count at the edge it came from less the count at the target. D is a
+    directional set of the tree as it is; N is carried along while walking away from the attachment
+    node, for all prunes of a chunk at once. Letters: C walks.
+    """
 
     grove_bytes = 1 << 26
-    """Of more sets side by side: NumPy's calls cost little then."""
+    """Bytes of sets from which on more trees side by side gain nothing: NumPy's calls cost
+    little."""
 
     def grow(self, sites: PackedSites, orders: Int32, draws: NDArray[np.uint32]) -> list[Tree]:
-        """Trees by stepwise addition."""
+        """Build trees by stepwise addition."""
         growth = Growth(sites, len(orders))
         growth.star(orders.T[:3])
         for tips, draw in zip(orders.T[3:], draws.T[3:].astype(np.uint64), strict=True):
@@ -165,7 +162,7 @@ class ReferenceParsimony:
 
 
 class Growth:
-    """Trees that gain one tip each at a time, with the sets of all half-edges and edges kept up.
+    """Trees that gain a tip each at a time, with the Fitch sets of all half-edges and edges.
 
     Half-edge h of tree k is ``k * 3N + h``, edge e is ``k * E + e``, as in a Forest. All trees
     have the same nodes and edges at any time; they differ in the tips, and where those went.
@@ -186,7 +183,7 @@ class Growth:
         self.n_edges = 0
 
     def trees(self) -> list[Tree]:
-        """The trees, once every tip is there."""
+        """The trees, once every tip is placed."""
         count, n_edges = self.edge_sets.shape[1:]
         used = self.twin >= 0
         twin = np.where(used, self.twin - np.repeat(self.first_half, self.twin.size // count), NONE)
@@ -203,23 +200,23 @@ class Growth:
         self.sets.refresh(np.concatenate([base, base + 1, base + 2]))
         self._refresh_edges((self.first_edge + np.arange(3)[:, None]).ravel())
 
-    def costs(self, tips: Int32) -> NDArray[np.float64]:
+    def costs(self, tips: Int32) -> Float64:
         """float64 [trees, edges so far]: the changes that each tree's tip adds on each edge."""
         new = self.sets.behind(self.first_half + 3 * tips)
         return self.sites.misses(self.edge_sets[:, :, : self.n_edges], new[:, :, None])
 
-    def costs_or_bounds(self, tips: Int32) -> NDArray[np.float64]:
-        """As :meth:`costs`, but of edges out of the question less: still more than the least.
+    def costs_or_bounds(self, tips: Int32) -> Float64:
+        """:meth:`costs`, or less for edges that cannot be best, but more than the least cost.
 
-        The first words tell most edges from the best: what they cost there is more already than
-        the edge costs in all that is best there.
+        The first words tell most edges from the best: their cost there exceeds already the whole
+        cost of the edge that is best there.
         """
         sets, sites = self.edge_sets[:, :, : self.n_edges], self.sites
         n_words = sites.widths[0]
         if sets.size < LEAST_WORDS:
             return self.costs(tips)
         new = self.sets.behind(self.first_half + 3 * tips)
-        costs: NDArray[np.float64] = np.zeros(sets.shape[1:])
+        costs: Float64 = np.zeros(sets.shape[1:])
         step = -(-n_words // STEPS)
         for begin in range(0, n_words, step):
             costs += sites.misses_within(sets, new[:, :, None], begin, min(begin + step, n_words))
@@ -266,63 +263,63 @@ class Growth:
 
 
 class ReferenceGrove:
-    """Implements :class:`mltree.tree.parsimony.Grove`."""
+    """Implementation of :class:`Grove` with NumPy."""
 
     def __init__(self, forest: Forest, sites: PackedSites) -> None:
         self._forest = forest
         self._sets = DirectionalSets.of_trees(forest, sites)
         self._twin = forest.twin.copy()
-        """Where half-edges led when the sets were made."""
+        """Twins of the half-edges when the sets were made."""
 
     def scores(self) -> Float64:
-        """f64[trees]: of all trees."""
+        """f64[trees]: the changes on every tree."""
         trees = np.arange(self._forest.n_trees, dtype=np.int32)
         facing, _ = self._forest.facing(trees)
         return self._sets.scores(facing, trees)
 
     def renew(self, trees: Int32, facing: Int32) -> Float64:
-        """f64[trees of all]: the changes of these; only sets that differ are made again."""
+        """f64[trees of all]: the changes on some trees; only sets that differ are made again."""
         moved = np.flatnonzero(self._forest.twin != self._twin).astype(np.int32)
         self._twin[moved] = self._forest.twin[moved]
         self._sets.refresh(self._sets.made_from(moved))
         return self._sets.scores(facing, trees)
 
     def best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
-        """For all prunes, some at a time."""
+        """Best targets of all prunes, in chunks; see :class:`Grove`."""
         step = max(1, CHUNK_WORDS // (len(self._sets.sets) * WALKS))
         firsts = range(0, prunes.size, step)
-        found = [self._best_targets(prunes[n : n + step], cuts[n : n + step]) for n in firsts]
-        prune, target, gain = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        chunks = [self._best_targets(prunes[n : n + step], cuts[n : n + step]) for n in firsts]
+        prune, target, gain = (np.concatenate(columns) for columns in zip(*chunks, strict=True))
         return prune, target, gain
 
     def _best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
-        """For a chunk of prunes: those that gain, their best target, and the gain."""
+        """The prunes of a chunk that gain, their best targets, and the gains."""
         subtrees = self._sets.behind(self._sets.twin[prunes])
         here = self._costs_here(prunes, subtrees)
         wave = self._start(prunes)
-        found = [(prunes[:0], prunes[:0], here[:0], here[:0])]
+        waves = [(prunes[:0], prunes[:0], here[:0], here[:0])]
         depth = 0
         while wave.at.size:
             targets, costs, wave = self._advance(wave, subtrees)
             gain = here[wave.prune] - costs
             better = np.flatnonzero(gain > 0)
             far = np.full(better.size, float(depth))
-            found.append((wave.prune[better], targets[better], gain[better], far))
+            waves.append((wave.prune[better], targets[better], gain[better], far))
             wave = self._kept(wave, gain >= -cuts[wave.prune])
             depth += 1
-        prune, target, gain, far = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        prune, target, gain, far = (np.concatenate(columns) for columns in zip(*waves, strict=True))
         order = np.lexsort((target, far, -gain, prune))
         first = order[np.flatnonzero(np.diff(prune[order], prepend=-1))]
         return prunes[prune[first]], target[first], gain[first]
 
     def _costs_here(self, prunes: Int32, subtrees: Sets) -> Float64:
-        """The changes that each subtree costs where it is."""
+        """The changes of each subtree at its place."""
         sets = self._sets
         left, right = (sets.behind(sets.twin[side[prunes]]) for side in sets.siblings)
         return sets.sites.misses(sets.sites.join(left, right), subtrees)
 
     def _start(self, prunes: Int32) -> _Wave:
-        """Both ways out of every attachment node, with the other way's subtree behind."""
+        """Walks in both directions from every attachment node, with the other subtree behind."""
         left, right = (self._sets.twin[side[prunes]] for side in self._sets.siblings)
         ahead, behind = np.concatenate((left, right)), np.concatenate((right, left))
         index = np.tile(np.arange(prunes.size, dtype=np.int32), 2)
@@ -330,7 +327,7 @@ class ReferenceGrove:
         return self._kept(wave, np.ones(ahead.size, dtype=np.bool_))
 
     def _kept(self, wave: _Wave, keep: Bool) -> _Wave:
-        """The walks to keep, but for those that have come to a tip."""
+        """The walks to keep, without those that have reached a tip."""
         on = np.flatnonzero(keep & self._sets.is_inner[wave.at])
         return _Wave(wave.prune[on], wave.at[on], wave.near.take(on, axis=1))
 
@@ -353,7 +350,7 @@ class ReferenceGrove:
 
 @dataclass
 class _Wave:
-    """Where the walks of a chunk of prunes stand: just across an edge, at half-edge ``at``."""
+    """State of the walks of a chunk of prunes: each has just crossed an edge."""
 
     prune: Int32
     """int32 [C]: the prune's number in the chunk"""
@@ -368,7 +365,7 @@ SETS_A_TIP = 5
 
 
 class Grove(Protocol):
-    """Trees that stand side by side, with the Fitch sets of all their half-edges."""
+    """Trees side by side, with the Fitch sets of all their half-edges."""
 
     def scores(self) -> Float64:
         """f64[trees]: changes on every tree, with those that any tree needs."""
@@ -381,28 +378,28 @@ class Grove(Protocol):
         """
 
     def best_targets(self, prunes: Int32, cuts: Float64) -> tuple[Int32, Int32, Float64]:
-        """Of the prunes that gain, the branch each is best put on, and the changes that saves.
+        """Prunes that gain, the best target of each, and the changes saved.
 
-        The most gain, then the nearest, then the first half-edge. ``cuts`` f64[prunes]: a walk ends
-        where the subtree would cost more than here by more than this.
+        Targets with the largest gain, then the nearest, then the first half-edge. ``cuts``
+        f64[prunes]: a walk ends where the subtree would cost more than here by more than this.
         """
 
 
 class ParsimonyEngine(Protocol):
-    """What makes trees by parsimony."""
+    """Engine that builds and improves trees by parsimony."""
 
     grove_bytes: int
-    """Of the sets of trees that are best worked on side by side."""
+    """Bytes of the sets of trees that are best worked on side by side."""
 
     def grow(self, sites: PackedSites, orders: Int32, draws: NDArray[np.uint32]) -> list[Tree]:
-        """Trees by stepwise addition, all lengths 0.
+        """Build trees by stepwise addition, with lengths 0.
 
         orders  int32[trees, T]: the tips as they come
         draws   uint32[trees, T]: of n branches where a tip costs least, number draw * n / 2^32
         """
 
     def grove(self, forest: Forest, sites: PackedSites) -> Grove:
-        """Whole trees, which the caller changes in place."""
+        """Sets of whole trees, which the caller changes in place."""
 
 
 REFERENCE: ParsimonyEngine = ReferenceParsimony()
@@ -414,7 +411,7 @@ def parsimony_score(tree: Tree, patterns: Patterns | PackedSites) -> float:
 
 
 def stepwise_addition(patterns: Patterns | PackedSites, rng: np.random.Generator) -> Tree:
-    """Tips in random order, each onto an edge where it costs least; ties are broken at random.
+    """A tree by adding tips in random order, each at random onto one of the edges of least cost.
 
     patterns  or ``pack_sites`` of them, to pack once for several trees
     Returns: a tree with all branches of :data:`DEFAULT_LENGTH`; the same for the same state of rng.
@@ -428,7 +425,7 @@ def stepwise_additions(
     rngs: Sequence[np.random.Generator],
     engine: ParsimonyEngine = REFERENCE,
 ) -> list[Tree]:
-    """A tree by stepwise addition for every rng, and for every row of weights where sites have any.
+    """A tree by stepwise addition for every rng, each under its row of weights if any.
 
     The same rng several times gives several trees, those that it would give one by one.
     """
@@ -439,8 +436,8 @@ def stepwise_additions(
         draws.append(rng.integers(1 << 32, size=sites.n_tips, dtype=np.uint32))
     all_orders, all_draws = np.array(orders, np.int32), np.array(draws)
     trees: list[Tree] = []
-    for some, own in groves(sites, len(rngs), engine):
-        trees += engine.grow(own, all_orders[some], all_draws[some])
+    for some, rows in groves(sites, len(rngs), engine):
+        trees += engine.grow(rows, all_orders[some], all_draws[some])
     for tree in trees:
         tree.lengths[:] = DEFAULT_LENGTH
     return trees
@@ -449,7 +446,7 @@ def stepwise_additions(
 def groves(
     sites: PackedSites, count: int, engine: ParsimonyEngine
 ) -> Iterator[tuple[slice, PackedSites]]:
-    """Some of ``count`` trees at a time, with their sites: as many as are best side by side."""
+    """Slices of ``count`` trees, each as many as are best side by side, and their sites."""
     size = trees_at_once(sites.n_tips, len(sites.tips) * sites.tips.itemsize, engine)
     for first in range(0, count, size):
         some = slice(first, first + size)
@@ -457,10 +454,10 @@ def groves(
 
 
 def trees_at_once(n_tips: int, set_bytes: int, engine: ParsimonyEngine) -> int:
-    """Trees that are best worked on side by side, by the bytes of a set."""
+    """Number of trees that are best worked on side by side, by the bytes of a set."""
     return max(1, engine.grove_bytes // (SETS_A_TIP * n_tips * set_bytes))
 
 
 def packed(patterns: Patterns | PackedSites) -> PackedSites:
-    """The packed sites of either."""
+    """The packed sites of patterns; packed sites are returned unchanged."""
     return patterns if isinstance(patterns, PackedSites) else pack_sites(patterns)

@@ -1,4 +1,4 @@
-"""Parsimony SPR in batches: every subtree is tried everywhere, many moves are made at once.
+"""Parsimony SPR in batches: every subtree is tried at every place, many moves are made at once.
 
 What a move gains is exact one by one, not together: the moves go in under the loose rule
 (docs/search.md, "Loose acceptance"), and where the sum falls short the better half is tried again.
@@ -42,8 +42,8 @@ place of the cut is 0.4 % above it at 2,000 taxa."""
 CUTS = (NEAR_CUT, LOSS_CUT)
 
 MOST_CHARACTERS = 1 << 26
-"""Starts x taxa x patterns of the longest of alignments whose starts are made side by side, bytes
-on the way to bits."""
+"""Largest product of starts, taxa and patterns of the longest alignment, in alignments whose starts
+are made side by side; bytes before packing."""
 
 
 def parsimony_trees(
@@ -52,10 +52,10 @@ def parsimony_trees(
     rng: np.random.Generator,
     engine: ParsimonyEngine = REFERENCE,
 ) -> list[Tree]:
-    """``count`` usual starts: randomised stepwise addition, then SPR until no move helps.
+    """``count`` starting trees: randomised stepwise addition, then SPR until no move helps.
 
-    Where SPR leads to a tree that is there already, as it does on small data, the tree by addition
-    is the start: the same place twice is no insurance.
+    Where SPR leads to a tree that another start has reached, as happens on small data, the tree by
+    addition is the start: two equal starts gain nothing.
 
     patterns  or ``pack_sites`` of them, to pack once for several calls
     Returns: trees with all branches of :data:`DEFAULT_LENGTH`; the same for the same state of rng.
@@ -71,7 +71,7 @@ def parsimony_trees_of_each(
     rngs: Sequence[np.random.Generator],
     engine: ParsimonyEngine = REFERENCE,
 ) -> list[list[Tree]]:
-    """What :func:`parsimony_trees` makes of each alignment, those of as many taxa side by side.
+    """:func:`parsimony_trees` of each alignment, alignments of equally many taxa side by side.
 
     alignments  each the patterns of one data type, or of several, over its taxa
     """
@@ -80,32 +80,32 @@ def parsimony_trees_of_each(
         own_counts, own_rngs = [counts[n] for n in alike], [rngs[n] for n in alike]
         sites = _sites_of_rows([alignments[n] for n in alike], own_counts)
         made = _starts(sites, own_counts, own_rngs, engine)
-        for n, own in zip(alike, made, strict=True):
-            starts[n] = own
+        for n, trees in zip(alike, made, strict=True):
+            starts[n] = trees
     return starts
 
 
 def _side_by_side(
     alignments: Sequence[Sequence[Patterns]], counts: Sequence[int]
 ) -> Iterator[list[int]]:
-    """The numbers of alignments of as many taxa, within :data:`MOST_CHARACTERS`."""
+    """Numbers of alignments with equally many taxa, within :data:`MOST_CHARACTERS`."""
     n_tips = [groups[0].n_tips for groups in alignments]
     some: list[int] = []
     n_rows = longest = 0
     for n in sorted(range(len(alignments)), key=n_tips.__getitem__):
-        own = sum(patterns.n_patterns for patterns in alignments[n])
-        is_much = (n_rows + counts[n]) * n_tips[n] * max(longest, own) > MOST_CHARACTERS
+        length = sum(patterns.n_patterns for patterns in alignments[n])
+        is_much = (n_rows + counts[n]) * n_tips[n] * max(longest, length) > MOST_CHARACTERS
         if some and (is_much or n_tips[n] != n_tips[some[0]]):
             yield some
             some, n_rows, longest = [], 0, 0
         some.append(n)
-        n_rows, longest = n_rows + counts[n], max(longest, own)
+        n_rows, longest = n_rows + counts[n], max(longest, length)
     if some:
         yield some
 
 
 def _sites_of_rows(alignments: Sequence[Sequence[Patterns]], counts: Sequence[int]) -> PackedSites:
-    """The sites of alignments that stand side by side, as rows of weights: so many of each.
+    """The sites of alignments side by side as rows of weights, ``counts`` rows of each.
 
     A row counts the sites of its own alignment alone.
     """
@@ -122,7 +122,7 @@ def _starts(
     rngs: Sequence[np.random.Generator],
     engine: ParsimonyEngine,
 ) -> list[list[Tree]]:
-    """So many usual starts by each rng; see :func:`parsimony_trees`."""
+    """``counts`` starting trees by each rng; see :func:`parsimony_trees`."""
     rng_of_row = [rng for rng, count in zip(rngs, counts, strict=True) for _ in range(count)]
     added = stepwise_additions(sites, rng_of_row, engine)
     improved = [tree.copy() for tree in added]
@@ -132,14 +132,14 @@ def _starts(
 
 
 def _unlike(added: Sequence[Tree], improved: Sequence[Tree]) -> list[Tree]:
-    """The improved trees; where one has been met, the tree by addition."""
+    """The improved trees; a tree that occurred before is replaced by the tree by addition."""
     if len(improved) == 1:
         return list(improved)
-    found: set[int] = set()
+    seen: set[int] = set()
     starts = []
     for before, tree, key in zip(added, improved, Forest(improved).topology_keys(), strict=True):
-        starts.append(before if key in found else tree)
-        found.add(key)
+        starts.append(before if key in seen else tree)
+        seen.add(key)
     return starts
 
 
@@ -150,10 +150,10 @@ def reweighted_trees(
     engine: ParsimonyEngine = REFERENCE,
     improved: bool = True,
 ) -> list[Tree]:
-    """A start for every row of weights f64[n, L], by its rng; none depends on the others.
+    """A starting tree for every row of weights f64[n, L], by its rng; none depends on the others.
 
-    As :func:`parsimony_trees`, but that walks stay near: going far brings 0.03 % of the score, for
-    half of the time (218 taxa).
+    :func:`parsimony_trees` with short walks: long walks improve the score by 0.03 %, for half of
+    the time (218 taxa).
 
     improved  by SPR; otherwise as stepwise addition leaves them
     """
@@ -161,10 +161,10 @@ def reweighted_trees(
     trees: list[Tree] = []
     for first in range(0, len(rngs), size):
         some = slice(first, first + size)
-        own = sites.reweighted(weights[some])
-        added = stepwise_additions(own, rngs[some], engine)
+        rows = sites.reweighted(weights[some])
+        added = stepwise_additions(rows, rngs[some], engine)
         if improved:
-            improve(added, own, (NEAR_CUT,), engine)
+            improve(added, rows, (NEAR_CUT,), engine)
         trees += added
     return trees
 
@@ -175,10 +175,10 @@ def improve(
     cuts: Sequence[float] = CUTS,
     engine: ParsimonyEngine = REFERENCE,
 ) -> Float64:
-    """SPR rounds in place until no move within the last cut helps; f64[trees]: the scores then.
+    """SPR rounds in place until no move within the last cut helps. Returns: f64[trees], the scores.
 
-    Lengths stay with the edges' ids, for they mean nothing to parsimony. Where sites have rows of
-    weights, every tree is improved under its own.
+    Lengths stay with the edges' ids, because they mean nothing to parsimony. Where sites have rows
+    of weights, every tree is improved under its row.
     """
     scores = [
         _improve(trees[some], sites, cuts, engine)
@@ -190,7 +190,7 @@ def improve(
 def _improve(
     trees: Sequence[Tree], sites: PackedSites, cuts: Sequence[float], engine: ParsimonyEngine
 ) -> Float64:
-    """As :func:`improve`, all side by side."""
+    """:func:`improve` for trees that fit side by side."""
     rounds = _Rounds(trees, sites, cuts, engine)
     while rounds.step():
         pass
@@ -201,7 +201,7 @@ def _improve(
 
 
 class _Rounds:
-    """Rounds on trees side by side."""
+    """SPR rounds on trees side by side."""
 
     def __init__(
         self,
@@ -213,13 +213,13 @@ class _Rounds:
         self.forest = Forest(trees)
         self.grove = engine.grove(self.forest, sites)
         self.scores = self.grove.scores()
-        """f64[trees]"""
+        """f64[trees]: the present scores."""
         self.cuts = np.asarray(cuts)
         self.phase = np.zeros(len(trees), np.int8)
-        """Of every tree the number of its cut; that of all cuts once it is done."""
+        """int8[trees]: number of each tree's cut; the number of cuts once the tree is done."""
 
     def step(self) -> bool:
-        """A round on the trees that are not done; whether there was any."""
+        """Do a round on the trees that are not done; False without any."""
         is_on = self.phase < self.cuts.size
         if not is_on.any():
             return False
@@ -251,7 +251,7 @@ class _Rounds:
             kept = np.flatnonzero(~fell[number] & (place < half[number]))
 
     def _loosely(self, prune: Int32, target: Int32) -> Bool:
-        """bool[moves]: which the loose rule lets through, tree by tree."""
+        """bool[moves]: moves that the loose rule lets through, tree by tree."""
         forest = self.forest
         sides = (prune, *(side[prune] for side in forest.siblings), target)
         chosen = compatible(forest.edge[np.stack(sides, axis=1)])
@@ -261,15 +261,15 @@ class _Rounds:
         links.restore(forest.twin, forest.edge)
         # Where they make a circle one by one, for some targets come to lie inside their subtrees.
         for tree in _present(number[chosen & ~whole[number]]).tolist():
-            own = np.flatnonzero(number == tree)
-            moves = forest.in_tree(prune[own]), forest.in_tree(target[own])
-            chosen[own], _ = apply_sprs(forest.tree(tree), *moves)
+            moves = np.flatnonzero(number == tree)
+            halves = forest.in_tree(prune[moves]), forest.in_tree(target[moves])
+            chosen[moves], _ = apply_sprs(forest.tree(tree), *halves)
         return chosen
 
     def _try_moves(self, prune: Int32, target: Int32, number: Int32) -> Bool:
-        """Make the moves of some prunes, of trees ``number``; take back those of trees no better.
+        """Make moves of trees ``number``; take them back in trees that are no better.
 
-        Returns: which trees' scores fell, bool[trees].
+        Returns: bool[trees], those whose scores fell.
         """
         forest = self.forest
         links = rewire(forest.twin, forest.edge, prune, target)

@@ -1,4 +1,4 @@
-"""Random trees: topologies that are all as likely, those that grow by births alone, and ties."""
+"""Random trees: uniform topologies, Yule trees, and random resolutions of polytomies."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def uniform_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> T
 
 
 def yule_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree:
-    """A tree that grew by births alone (Yule 1925), its root removed; all tips are of one age.
+    """A Yule tree (1925), grown by births alone, without its root; all tips have the same age.
 
-    Each of k lineages splits as often, so that the next split is an exponential time of mean 1/k
-    away, and whose it is, is chance. Lengths are scaled to the mean that is asked for.
+    Each of k lineages splits at the same rate: the next split comes after an exponential time of
+    mean 1/k, in a random lineage. Lengths are scaled to the mean ``mean_length``.
     """
     ends: list[tuple[int, int]] = []
     lengths: list[float] = []
@@ -60,7 +60,7 @@ def yule_tree(n_tips: int, mean_length: float, rng: np.random.Generator) -> Tree
 
 
 def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tree:
-    """The tree with some inner branches contracted, and what they leave resolved by chance.
+    """The tree with some inner branches contracted, and the polytomies resolved at random.
 
     Every resolution of a polytomy is as likely. Edge ids and lengths stay: an edge that was
     contracted is one of the same polytomy's again. Without edges it is the tree that was given.
@@ -80,8 +80,8 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
         touching = star[ends] == centre
         inside = np.flatnonzero(touching[:, 0] & is_inside)
         rows, sides = np.nonzero(touching & ~is_inside[:, None])
-        own = random_topology(rows.size, rng)
-        joined = own.edge_halves // 3
+        resolution = random_topology(rows.size, rng)
+        joined = resolution.edge_halves // 3
         is_arm = joined[:, 0] < rows.size
         ends[rows[joined[is_arm, 0]], sides[joined[is_arm, 0]]] = nodes[
             joined[is_arm, 1] - rows.size
@@ -91,7 +91,7 @@ def resolved_at_random(tree: Tree, edges: Int32, rng: np.random.Generator) -> Tr
 
 
 def _unrooted(ends: Int32, lengths: Float64, n_tips: int, mean: float) -> Tree:
-    """The tree without its root, node 0; inner nodes are 1..T-2, and the tips come after them."""
+    """The tree without its root, node 0; inner nodes are 1..T-2, tips come after them."""
     at_root = np.flatnonzero(ends[:, 0] == 0)
     others = np.flatnonzero(ends[:, 0] != 0)
     joined = np.vstack((ends[others], ends[at_root, 1][None, :]))

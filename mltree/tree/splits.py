@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mltree.system.arrays import Int32, UInt64
+from mltree.system.arrays import Float64, Index, Int32, UInt64
 from mltree.tree.forest import Forest, mixed
 from mltree.tree.topology import Tree, siblings
 
@@ -35,21 +35,21 @@ def splits(tree: Tree) -> UInt64:
 
 
 def facing(tree: Tree, tips: Sequence[int]) -> int | None:
-    """The half-edge at an inner node that faces exactly these tips; None where no branch does."""
+    """The half-edge at an inner node that faces exactly these tips; None without such a branch."""
     if len(tips) == 1:
         return int(tree.twin[3 * tips[0]])
     size = np.zeros(tree.twin.size, dtype=np.int32)
-    wanted = np.zeros(tree.twin.size, dtype=np.int32)
+    n_chosen = np.zeros(tree.twin.size, dtype=np.int32)
     size[: 3 * tree.n_tips : 3] = 1
-    wanted[3 * np.asarray(tips)] = 1
+    n_chosen[3 * np.asarray(tips)] = 1
     level = Forest([tree]).levels()
     inner = np.arange(3 * tree.n_tips, tree.twin.size, dtype=np.int32)
     for depth in range(1, int(level.max()) + 1):
         half = inner[level[inner] == depth]
         left, right = siblings(half)
-        for count in (size, wanted):
+        for count in (size, n_chosen):
             count[half] = count[tree.twin[left]] + count[tree.twin[right]]
-    clade = np.flatnonzero((size == len(tips)) & (wanted == len(tips)) & (tree.twin >= 0))
+    clade = np.flatnonzero((size == len(tips)) & (n_chosen == len(tips)) & (tree.twin >= 0))
     faces = tree.twin[clade]
     faces = faces[faces >= 3 * tree.n_tips]
     return int(faces[0]) if faces.size else None
@@ -61,18 +61,18 @@ def robinson_foulds(first: Tree, second: Tree) -> int:
 
 
 def same_topology(first: Tree, second: Tree) -> bool:
-    """Whether two trees over the same tips have exactly the same splits."""
+    """True where two trees over the same tips have exactly the same splits."""
     return robinson_foulds(first, second) == 0
 
 
-def lengths_in(tree: Tree, other: Tree) -> NDArray[np.float64]:
+def lengths_in(tree: Tree, other: Tree) -> Float64:
     """f64 [E]: the lengths of another tree of the same topology, by the edge ids of this one.
 
     Raises: ValueError where the topologies differ.
     """
-    own, others = splits(tree)[: tree.n_branches], splits(other)[: other.n_branches]
-    order, place = np.lexsort(others.T), np.lexsort(own.T)
-    if not np.array_equal(own[place], others[order]):
+    splits_here, splits_there = splits(tree)[: tree.n_branches], splits(other)[: other.n_branches]
+    order, place = np.lexsort(splits_there.T), np.lexsort(splits_here.T)
+    if not np.array_equal(splits_here[place], splits_there[order]):
         raise ValueError("trees of different topologies")
     lengths = np.zeros(tree.n_edges)
     lengths[place] = other.lengths[order]
@@ -90,16 +90,13 @@ def _inner_rows(tree: Tree) -> NDArray[np.void]:
     return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
 
 
-# Topologies, and those of their neighbours, as 64 bits each, without making the neighbours.
-#
-# A set of tips is a sum of random numbers (:attr:`.forest.Forest.tip_sets`), a split a hash of both
-# its sides that does not tell them apart, and a topology the sum of its inner splits. So an
-# interchange, which replaces one split, costs an addition. Different topologies share a key with a
-# probability of about 2^-64 a pair. Letters: T tips.
-
-
 class SplitSums:
-    """Of one tree, as it is now."""
+    """Split keys of one tree, from which keys of its neighbours follow by additions.
+
+    A set of tips is a sum of random numbers (:attr:`.forest.Forest.tip_sets`), a split a symmetric
+    hash of its sides, and a topology the sum of its inner splits. Different topologies share a key
+    with a probability of about 2^-64 a pair.
+    """
 
     def __init__(self, tree: Tree) -> None:
         near = Forest([tree]).tip_sets
@@ -121,8 +118,8 @@ class SplitSums:
         without = np.uint64(self.topology) - self.splits
         return np.stack([without + self._key(side) for side in joined], axis=1).ravel()
 
-    def quartets(self, halves: Int32) -> tuple[UInt64, NDArray[np.intp]]:
-        """Keys of subtrees joined two and two, uint64[n], the same in any tree; and their order.
+    def quartets(self, halves: Int32) -> tuple[UInt64, Index]:
+        """Keys of subtrees joined two and two, uint64[n], the same in any tree; and an order.
 
         halves  int32[n, 4]: half-edges that face them, those that are joined beside each other
         The order, int[n, 4], puts them in the same places whatever tree they are in.
@@ -139,7 +136,7 @@ class SplitSums:
 
 
 def splits_of(trees: Sequence[Tree]) -> UInt64:
-    """uint64[n, T - 3]: the keys of the inner splits of many trees of as many tips, in no order."""
+    """uint64[n, T - 3]: keys of the inner splits of trees with equally many tips, in no order."""
     forest = Forest(trees)
     inner = forest.inner
     twin = forest.twin[inner]
@@ -149,5 +146,5 @@ def splits_of(trees: Sequence[Tree]) -> UInt64:
 
 
 def _split(one: UInt64, other: UInt64) -> UInt64:
-    """The keys of splits, of the sums of their sides."""
+    """Keys of splits, from the sums of their sides."""
     return mixed(mixed(one) + mixed(other))

@@ -22,10 +22,10 @@ from mltree.system.arrays import Float64, Int32
 Half = TypeVar("Half", int, Int32)
 
 NONE = -1
-"""What ``twin`` and ``edge`` hold at the two half-edges that a tip does not use."""
+"""Value of ``twin`` and ``edge`` at the two half-edges that a tip does not use."""
 
 DEFAULT_LENGTH = 0.05
-"""Expected substitutions per site of a branch nobody has measured yet (docs/search.md, "Branch
+"""Expected substitutions per site of a branch of unknown length (docs/search.md, "Branch
 lengths")."""
 
 MIN_TIPS = 3
@@ -39,7 +39,7 @@ def siblings(half: Half) -> tuple[Half, Half]:
 
 
 def inner_halves(halves: Int32, n_tips: int) -> Int32:
-    """Those of the half-edges that sit at inner nodes, order kept."""
+    """The half-edges at inner nodes, order kept."""
     return halves[halves >= 3 * n_tips]
 
 
@@ -64,17 +64,17 @@ class Tree:
 
     @property
     def n_nodes(self) -> int:
-        """N = 2T-2."""
+        """Number of nodes, N = 2T-2."""
         return 2 * self.n_tips - 2
 
     @property
     def n_edges(self) -> int:
-        """E = 2T-3."""
+        """Number of edges, E = 2T-3."""
         return 2 * self.n_tips - 3
 
     @property
     def n_branches(self) -> int:
-        """E less the artificial edges: those from 0 to this are branches."""
+        """Number of edges that are not artificial; branches are the edges below it."""
         return self.n_edges - self.n_artificial
 
     @property
@@ -92,17 +92,14 @@ class Tree:
         nearer = self.edge_halves[: self.n_branches, 0]
         return np.flatnonzero(nearer >= 3 * self.n_tips).astype(np.int32)
 
-    @staticmethod
-    def siblings(half: Half) -> tuple[Half, Half]:
-        """The other two half-edges of the same inner node, in ring order (scalar or array)."""
-        return siblings(half)
+    siblings = staticmethod(siblings)
 
     def is_same(self, other: Tree) -> bool:
-        """Whether two trees are equal, numbering and lengths included."""
+        """True where two trees are equal, numbering and lengths included."""
         return self.is_alike(other) and self.lengths.tobytes() == other.lengths.tobytes()
 
     def is_alike(self, other: Tree) -> bool:
-        """Whether two trees are equal, numbering included, but for their lengths."""
+        """True where two trees are equal, numbering included, lengths aside."""
         # Thousands are compared in a round, and array_equal takes ten times as long as this.
         twins, edges = self.twin.tobytes(), self.edge.tobytes()
         alike = twins == other.twin.tobytes() and edges == other.edge.tobytes()
@@ -114,20 +111,20 @@ class Tree:
         return Tree(twin, edge, lengths, self.n_tips, self.n_artificial)
 
     def with_lengths(self, lengths: Float64) -> Tree:
-        """The same topology, sharing its arrays, with a copy of lengths; artificial ones are 0."""
-        own = np.array(lengths)
+        """A tree of the same arrays with a copy of lengths; artificial ones are 0."""
+        copied = np.array(lengths)
         if self.n_artificial:
-            own[..., self.n_branches :] = 0.0
-        return Tree(self.twin, self.edge, own, self.n_tips, self.n_artificial)
+            copied[..., self.n_branches :] = 0.0
+        return Tree(self.twin, self.edge, copied, self.n_tips, self.n_artificial)
 
     def with_each(self, lengths: Float64) -> list[Tree]:
-        """What :meth:`with_lengths` makes of every row of f64[n, ...], with views of one copy."""
+        """Trees by :meth:`with_lengths` for every row of f64[n, ...], with views of one copy."""
         rows = np.array(lengths)
         rows[..., self.n_branches :] = 0.0
-        return [Tree(self.twin, self.edge, own, self.n_tips, self.n_artificial) for own in rows]
+        return [Tree(self.twin, self.edge, row, self.n_tips, self.n_artificial) for row in rows]
 
     def resolved(self, shortest: float) -> Tree:
-        """A copy whose polytomies are resolved, by branches as they come, of that length."""
+        """A copy with polytomies resolved as they stand, by branches of length ``shortest``."""
         tree = self.copy()
         tree.n_artificial = 0
         tree.lengths[..., self.n_branches :] = shortest
@@ -157,7 +154,7 @@ class Tree:
             wave = inner_halves(self.twin[np.concatenate(siblings(wave))], self.n_tips)
 
     def postorder(self, edge: int) -> Int32:
-        """int32 [T-2]: the inner half-edges that face an edge, each after what it is made from."""
+        """Inner half-edges that face an edge, each after those it is made from, int32 [T-2]."""
         waves = list(self.waves_from(edge))
         return np.concatenate(waves)[::-1].copy()
 
@@ -187,9 +184,9 @@ def tree_from_edges(
     edge = np.full(3 * n_nodes, NONE, dtype=np.int32)
     twin[halves] = halves[:, ::-1]
     edge[halves] = np.arange(n_edges, dtype=np.int32)[:, None]
-    given = np.asarray(lengths, np.float64)
-    tree = Tree(twin, edge, np.empty((*given.shape[:-1], n_edges)), n_tips, n_artificial)
-    tree.lengths[:] = given
+    all_lengths = np.asarray(lengths, np.float64)
+    tree = Tree(twin, edge, np.empty((*all_lengths.shape[:-1], n_edges)), n_tips, n_artificial)
+    tree.lengths[:] = all_lengths
     tree.validate()
     return tree
 
@@ -205,7 +202,7 @@ def _check_degrees(nodes: Int32, n_tips: int) -> None:
 
 
 def check_tree(tree: Tree) -> None:
-    """Check every invariant of the arrays. Raises: ValueError naming the first one broken."""
+    """Check every invariant of the arrays. Raises: ValueError naming the first broken one."""
     _check_shapes(tree)
     _check_twins(tree)
     _check_edge_ids(tree)

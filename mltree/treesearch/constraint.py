@@ -14,7 +14,6 @@ which for all prunes and edges is one product of 0/1 matrices.  Letters: T tips,
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy as np
 from mltree.system.arrays import Bool, Float32, Int32
 from mltree.system.errors import InputError
 from mltree.system.values import Value
-from mltree.tree.newick import RawTree, raw_trees, text_of
+from mltree.tree.newick import parsed_trees, text_of
 from mltree.tree.splits import splits
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, siblings, tree_from_edges
 
@@ -150,28 +149,22 @@ def read_constraint(source: str | Path, taxa: Sequence[str]) -> Constraint:
     than one tree.
     """
     text, file = text_of(source)
-    trees = list(raw_trees(text, file))
-    if not trees:
-        raise InputError("no tree in it", file=file)
-    if len(trees) > 1:
+    tree, *others = parsed_trees(text, file, size=1)
+    if others:
         raise InputError(
             "a second constraint tree",
             file=file,
-            line=trees[1].line,
+            line=others[0].line_of(0),
             hint="one tree holds all groups: join those that do not overlap",
         )
-    (raw,) = trees
-    leaves, clades = _clades(raw.text)
-    if len(leaves) != raw.text.count(",") + 1:
-        raise InputError("a tip without a name", file=file, line=raw.line)
-    tips = _tips([raw.names[leaf] for leaf in leaves], taxa, raw, file)
-    tip_of = dict(zip(leaves, tips, strict=True))
+    tips = np.array(_tips(tree.labels(tree.tips), taxa, tree.line_of(0), file))
     present = np.zeros(len(taxa), dtype=np.bool_)
     present[tips] = True
     sides: dict[bytes, Bool] = {}
-    for clade in clades:
+    n_seen = np.cumsum(tree.is_tip)
+    for opening, closing in zip(*tree.pairs, strict=True):
         side = np.zeros(len(taxa), dtype=np.bool_)
-        side[[tip_of[leaf] for leaf in clade]] = True
+        side[tips[n_seen[opening] : n_seen[closing]]] = True
         if side[tips[:1]].any():
             side = present & ~side
         if 2 <= side.sum() <= present.sum() - 2:
@@ -180,7 +173,7 @@ def read_constraint(source: str | Path, taxa: Sequence[str]) -> Constraint:
         raise InputError(
             "the constraint tree groups no taxa",
             file=file,
-            line=raw.line,
+            line=tree.line_of(0),
             hint="it needs an inner branch with two taxa or more on either side",
         )
     one = np.stack(list(sides.values()))
@@ -225,24 +218,7 @@ def constrained_start(constraint: Constraint, rng: np.random.Generator) -> Tree:
     return tree_from_edges(np.array(edges), DEFAULT_LENGTH, n_tips)
 
 
-def _clades(text: str) -> tuple[list[int], list[list[int]]]:
-    """Name indices of the leaves, in order, and of the leaves inside every pair of brackets."""
-    leaves: list[int] = []
-    open_at: list[int] = []
-    clades: list[list[int]] = []
-    before = ""
-    for token in re.findall(r"[(),]|:[^(),;]+|\d+", text):
-        if token == "(":
-            open_at.append(len(leaves))
-        elif token == ")":
-            clades.append(leaves[open_at.pop() :])
-        elif token.isdigit() and before != ")":
-            leaves.append(int(token))
-        before = token
-    return leaves, clades
-
-
-def _tips(names: list[str], taxa: Sequence[str], raw: RawTree, file: str | None) -> list[int]:
+def _tips(names: list[str], taxa: Sequence[str], line: int, file: str | None) -> list[int]:
     """The tip number of every name. Raises: InputError for unknown or repeated names."""
     number = {name: tip for tip, name in enumerate(taxa)}
     occurrences = Counter(names)
@@ -252,7 +228,7 @@ def _tips(names: list[str], taxa: Sequence[str], raw: RawTree, file: str | None)
             raise InputError(
                 f"taxon {name!r} is in the constraint tree {what}",
                 file=file,
-                line=raw.line,
+                line=line,
                 taxon=name,
                 hint="a constraint tree may leave taxa out, but holds each at most once",
             )

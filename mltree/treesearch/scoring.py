@@ -21,7 +21,7 @@ from mltree.likelihood.requests import Answers, Request, SearchLikelihood, Steps
 from mltree.program.cases import Case
 from mltree.program.planner import ScanTasks
 from mltree.system.arrays import Bool, Float64, Int32
-from mltree.system.process import in_shares
+from mltree.system.process import parallel_map
 from mltree.tree.forest import Forest, Trees
 from mltree.tree.topology import Tree
 from mltree.treesearch.constraint import Constraint
@@ -378,7 +378,7 @@ def _scored(
         return rescored, np.bincount(found.tree, minlength=len(trees))
 
     shares = np.array_split(prunes, max(1, prunes.size // LEAST_SHARE))
-    looks = in_shares(look, shares, likelihood.planners)
+    looks = parallel_map(look, shares, likelihood.planners)
     rescored = [Moves.of(own) for own in zip(*(moves for moves, _ in looks), strict=True)]
     candidates = np.sum([counts for _, counts in looks], axis=0)
     lessons = keys.lessons(prunes, rescored, near, better)

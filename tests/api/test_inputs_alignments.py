@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from mltree.api.inputs import given, source_of, written
-from mltree.data.alignments import Given, read_alignment
+from mltree.data.alignments import MemoryAlignment, read_alignment
 from mltree.system.errors import InputError
 
 ROWS = {"a": "ACGTACGTNN", "b": "ACGTACGAAA", "c": "ACTTACGA-A", "d_x": "AGTTACGA-A"}
-SAME = Given(tuple(ROWS), tuple(row.encode() for row in ROWS.values()))
+SAME = MemoryAlignment(tuple(ROWS), tuple(row.encode() for row in ROWS.values()))
 
 ASCII = np.array([list(row) for row in ROWS.values()], "S1")
 

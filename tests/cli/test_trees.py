@@ -128,7 +128,7 @@ LACKS_F = "((a,b),c,(d,e));"
 BAD = {
     "replicate without a taxon": (
         "support best.nwk --trees lacks.nwk",
-        "lacks.nwk, line 2: 'f' is in best.nwk but not in this one",
+        "lacks.nwk, line 2: 'f' is in best.nwk but not in this tree",
     ),
     "replicate with another taxon": (
         "support best.nwk --trees more.nwk",
@@ -136,19 +136,19 @@ BAD = {
     ),
     "consensus": (
         "consensus lacks.nwk",
-        "lacks.nwk, line 2: 'f' is in the first tree but not in this one",
+        "lacks.nwk, line 2: 'f' is in the first tree but not in this tree",
     ),
     "distances": (
         "rf lacks.nwk",
-        "lacks.nwk, line 2: 'f' is in the first tree but not in this one",
+        "lacks.nwk, line 2: 'f' is in the first tree but not in this tree",
     ),
     "reference": (
         "rf lacks.nwk --reference best.nwk",
-        "lacks.nwk, line 2: 'f' is in best.nwk but not in this one",
+        "lacks.nwk, line 2: 'f' is in best.nwk but not in this tree",
     ),
     "bootstop": (
         "bootstop lacks.nwk",
-        "lacks.nwk, line 2: 'f' is in the first tree but not in this one",
+        "lacks.nwk, line 2: 'f' is in the first tree but not in this tree",
     ),
     "metric": (
         "support best.nwk --trees others.nwk --metric fbp,ebp",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mltree.data.alignments import Given, read_sequences
+from mltree.data.alignments import MemoryAlignment, read_sequences
 from mltree.system.errors import InputError
 
-GIVEN = Given(("a b", "c"), (b"ac-T", b"ACGT"), "what was given")
+GIVEN = MemoryAlignment(("a b", "c"), (b"ac-T", b"ACGT"), "what was given")
 
 
 def test_names_and_rows_are_kept() -> None:
@@ -22,15 +22,15 @@ def test_names_and_rows_are_kept() -> None:
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        (Given((), ()), "the alignment: there are no sequences"),
-        (Given(("a", "a"), (b"A", b"C")), "the alignment: taxon a occurs twice"),
-        (Given(("a", "b"), (b"A", b"CC")), "the alignment: taxon b has 2 sites"),
-        (Given(("a", ""), (b"A", b"C")), "the alignment: a taxon has no name"),
-        (Given(("a", "b(c"), (b"A", b"C")), "taxon name 'b(c' holds '('"),
-        (Given(("a", "b"), (b"", b"")), "the alignment: the alignment has no sites"),
+        (MemoryAlignment((), ()), "the alignment: there are no sequences"),
+        (MemoryAlignment(("a", "a"), (b"A", b"C")), "the alignment: taxon a occurs twice"),
+        (MemoryAlignment(("a", "b"), (b"A", b"CC")), "the alignment: taxon b has 2 sites"),
+        (MemoryAlignment(("a", ""), (b"A", b"C")), "the alignment: a taxon has no name"),
+        (MemoryAlignment(("a", "b(c"), (b"A", b"C")), "taxon name 'b(c' holds '('"),
+        (MemoryAlignment(("a", "b"), (b"", b"")), "the alignment: the alignment has no sites"),
     ],
 )
-def test_faults_have_no_line(given: Given, line: str) -> None:
+def test_faults_have_no_line(given: MemoryAlignment, line: str) -> None:
     with pytest.raises(InputError) as raised:
         read_sequences(given, lambda _: 2)
     assert line in str(raised.value)

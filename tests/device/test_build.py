@@ -56,7 +56,7 @@ def test_prose_does_not_count(folder: Path, source_hash: Hash) -> None:
     [
         ((9, 0), "walk", 1, 40_000, 4),  # registers
         ((9, 0), "sites", 4, 30_000, 1),
-        ((9, 0), "tripod", 1, 20_000, 2),
+        ((9, 0), "triplet", 1, 20_000, 2),
         ((8, 6), "walk", 1, 40_000, 2),  # local memory
         ((7, 5), "walk", 1, 40_000, 1),
         ((7, 5), "sites", 16, 60_000, 1),  # never none

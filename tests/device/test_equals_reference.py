@@ -19,8 +19,9 @@ from mltree.device.layout import cpu_layout, gpu_layout
 from mltree.device.session import Session
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
+from mltree.program.contract import NO_CELL
 from mltree.program.engine import NO_CONTROL
-from mltree.system.contract import NO_CELL, RunKind
+from mltree.program.ops.edges import EvaluateSites
 from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def test_a_walk_is_a_traversal(
     problem = make_problem(tips, 300)
     device = likelihood(open_device, problem)
     expected = device.site_log_likelihoods(problem.tree, problem.case)
-    program = builders.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
+    program = builders.walk([problem.tree], longest, EvaluateSites)
     lnl = device.engine.run(program, problem.tree.lengths, NO_CONTROL).sums
     np.testing.assert_allclose(device.engine.site_log_likelihoods()[0], expected, rtol=RELATIVE)
     np.testing.assert_allclose(lnl, problem.patterns.weights @ expected, rtol=RELATIVE)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.device.layout import FEW_CELLS, ordered_sum, patterns_of, share_out
-from mltree.system.contract import REDUCE_WIDTH
+from mltree.program.contract import REDUCE_WIDTH
 
 CHUNKS = st.integers(1, 200)
 SHARES = st.lists(st.floats(0.01, 100.0), min_size=1, max_size=40)

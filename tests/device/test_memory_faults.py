@@ -10,7 +10,7 @@ import pytest
 
 from mltree.device.memory import raise_fault
 from mltree.program import builders
-from mltree.system.contract import Fault
+from mltree.program.contract import Fault
 from mltree.system.errors import NumericalError, WorkerFault
 from mltree.tree.random_trees import random_topology
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from launches import Beside
 
-from mltree.data.patterns import drawn, empty_berths
+from mltree.data.patterns import drawn, empty_slots
 from mltree.device.layout import without_fp64
 from mltree.device.panels import PanelEngine
 from mltree.device.session import Session
@@ -20,12 +20,13 @@ from mltree.likelihood.classes import Columns
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
 from mltree.program.cases import Case, Cases
+from mltree.program.contract import CONTROL_WORDS, Control, Function
 from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.ops.edges import EvaluateSites
+from mltree.program.ops.operation import CASE
+from mltree.program.ops.reduce import Reduce
 from mltree.program.program import Program
-from mltree.program.stages import Reduce
 from mltree.runs.engines import BerthLikelihood
-from mltree.system import contract
-from mltree.system.contract import CONTROL_WORDS, Control, Function, RunKind
 from mltree.system.errors import DeviceError, NumericalError, WorkerFault
 from mltree.system.ranks import LONE, Ranks
 from mltree.treesearch.scoring import Neighbourhood
@@ -107,11 +108,11 @@ def in_parts(engine: Engine, problem: Problem) -> list[np.ndarray]:
     engine.load_weights(weights)
     records = Cases.alike(2, count).records.copy()
     records["model"], records["weights"] = 0, [0, 1]
-    both, last = Cases(records), Cases(np.array([(count - 1, 1, 0, 1)], contract.CASE))
+    both, last = Cases(records), Cases(np.array([(count - 1, 1, 0, 1)], CASE))
     lengths = np.tile(tree.lengths, 2)
     results = [engine.run(builders.derivatives([tree] * 2, both), lengths, NO_CONTROL).sums]
     results += [engine.run(builders.derivatives([tree], last), tree.lengths, NO_CONTROL).sums]
-    sites = builders.walk([tree] * 2, 2, RunKind.EVALUATE_SITES, both)
+    sites = builders.walk([tree] * 2, 2, EvaluateSites, both)
     results += [engine.run(sites, lengths, NO_CONTROL).sums, engine.site_log_likelihoods(2)]
     return [*results, engine.run(builders.rell(2, 2, count), np.zeros(0), NO_CONTROL).sums]
 
@@ -154,7 +155,7 @@ def test_berths(
     problem = make_problem(5, 700, states=states, trees=2, own_frequencies=states == 20)
     whole, sizes = problem.patterns, [400, 1]
     whole = replace(whole, ends=(650, 700))
-    berths = empty_berths(whole, sizes, 3)
+    berths = empty_slots(whole, sizes, 3)
     rng = np.random.default_rng(4)
     rows = (rng.permuted(np.tile(np.arange(700) < 400, (4, 1)), axis=1)) * whole.weights
     rows[:, 650:] = 0.0
@@ -345,7 +346,7 @@ def test_walks(
     engine = panels(session, problem, (3.0, 2.0), limit, slots=1)
     assert (engine.n_panels > 2) == (memory < 1)
     lengths = problem.tree.lengths
-    program = builders.walk([problem.tree], longest, RunKind.EVALUATE_SITES)
+    program = builders.walk([problem.tree], longest, EvaluateSites)
     for each in (session, engine):
         each.load_models(problem.models)
     expected = session.run(program, lengths, NO_CONTROL).sums

@@ -15,9 +15,9 @@ from mltree.device.shards import Place
 from mltree.program import builders
 from mltree.program.cases import Cases
 from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.ops.edges import EvaluateSites
+from mltree.program.ops.rell import RELL, Rell
 from mltree.program.program import Program
-from mltree.program.stages import Rell
-from mltree.system.contract import RELL, RunKind
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -38,7 +38,7 @@ def products(
     engine.load_weights(problem.patterns.weights[None])
     lengths = np.random.default_rng(n_trees).exponential(0.2, (n_trees, problem.tree.n_edges))
     trees = [problem.tree] * n_trees
-    sites = builders.walk(trees, 8, RunKind.EVALUATE_SITES, Cases(records))
+    sites = builders.walk(trees, 8, EvaluateSites, Cases(records))
     engine.run(sites, lengths.ravel() + 1e-4, NO_CONTROL)
     engine.load_weights(weights)
     parts, count = len(problem.patterns.parts), n_trees * len(weights)

@@ -18,7 +18,8 @@ from mltree.device.session import Session
 from mltree.device.worker import Worker
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders
-from mltree.system.contract import Function
+from mltree.program.contract import Function
+from mltree.program.ops.sites import Sites
 from mltree.system.errors import DeviceError, WorkerFault
 from mltree.treesearch.scoring import Neighbourhood
 
@@ -152,7 +153,7 @@ def test_times_are_told_by_function(
     times = session.timings()
     assert set(times) == set(Function)
     assert all(seconds >= 0 for seconds in times.values())
-    for function in (Function.NEWVIEW, Function.DERIVE, Function.SCAN, Function.TRIPOD):
+    for function in (Function.NEWVIEW, Function.DERIVE, Function.SCAN, Function.TRIPLET):
         assert times[function] > 0, function
 
 
@@ -204,7 +205,7 @@ def test_a_barrier_that_cannot_complete_is_a_worker_fault(
     with monkeypatch.context() as patch:
         patch.setattr(Worker, "resident", lambda own, _: own.most_groups)
         crowded = builders.traversal([problem.tree])
-        patch.setattr(Worker, "_jobs", lambda *_: 1 << 20)
+        patch.setattr(Sites, "jobs", lambda *_: 1 << 20)
         with pytest.raises(WorkerFault, match="barrier") as raised:
             session.run(crowded, problem.tree.lengths, NO_CONTROL)
     assert "--device" in (raised.value.hint or "")

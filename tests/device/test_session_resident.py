@@ -54,7 +54,7 @@ def test_near_vectors_need_the_clas_they_were_made_from(resident: Resident) -> N
     found.extend(3)
     scan = found.scan(np.arange(0, found.size, 3))
     walk, lengths = builders.near_vectors([TREE], scan, SLOTS)
-    around, _ = builders.tripods([TREE], scan, SLOTS, 8)
+    around, _ = builders.triplets([TREE], scan, SLOTS, 8)
     resident.record(builders.update([TREE]), TREE.lengths)
     resident.record(walk, lengths)
     first, second = resident.needed(around)

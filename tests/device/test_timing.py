@@ -13,8 +13,9 @@ from mltree.data.patterns import Patterns
 from mltree.device.layout import Blocks
 from mltree.device.timing import Breakdown, Cost, DeviceTimes, Stopwatch
 from mltree.program import builders
+from mltree.program.contract import Control, Function, Mark
+from mltree.program.ops.operation import CASE
 from mltree.program.program import Program
-from mltree.system.contract import CASE, Control, Function, Mark
 from mltree.tree.random_trees import random_topology
 
 

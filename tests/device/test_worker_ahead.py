@@ -47,7 +47,7 @@ def test_what_a_process_has_built_is_not_built_again(
         return _Done()
 
     monkeypatch.setattr(worker, "_start", start)
-    assert set(Ahead.of_search(device, layout)._running) >= {"sites", "scan", "tripod"}
+    assert set(Ahead.of_search(device, layout)._running) >= {"sites", "scan", "triplet"}
     assert not list(marks.iterdir())
     build(device.index, ["sites"], asdict(layout))
     assert len(list(marks.glob("compiled-*"))) == 1
@@ -96,7 +96,7 @@ def test_there_are_as_many_processes_as_threads(
         return _Done()
 
     monkeypatch.setattr(worker, "_start", start)
-    names = ("sites", "tripod", "scan", "walk")
+    names = ("sites", "triplet", "scan", "walk")
     Ahead(*job, names)
     assert len(started) == min(number, len(names))
     assert sorted(name for own in started for name in own) == sorted(names)

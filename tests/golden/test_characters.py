@@ -20,7 +20,7 @@ from mltree.data.datatype import detect_alphabet
 from mltree.data.patterns import compress, with_unseen
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.classes import Columns
-from mltree.likelihood.left_out import conditioned_parts
+from mltree.likelihood.left_out import ascertained_parts
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
@@ -70,5 +70,5 @@ def test_lnl(
     engine, columns = open_native(patterns, arrays.n_categories), Columns.of([patterns])
     used = Likelihood(engine, BOUNDS, columns)
     if patterns.unseen:
-        used = AscertainedLikelihood(engine, BOUNDS, columns, conditioned_parts([patterns]))
+        used = AscertainedLikelihood(engine, BOUNDS, columns, ascertained_parts([patterns]))
     assert used.log_likelihoods([tree], [Case((arrays,))])[0] == pytest.approx(lnl, abs=1e-3)

@@ -28,14 +28,14 @@ LAYERS = (
 STRANGERS = ({"treesearch", "device"}, {"fit", "device"}, {"treesearch", "report"})
 """Neighbours that do not know each other: what is searched for, and where that is computed."""
 
-MOST_ROOMS = 16
+MOST_ROOMS = 17
 MOST_FILES = 18
 MOST_LOOSE = 2
 
 HOMES = {
     "mpi4py": ("mltree.system.mpi",),
     "pyopencl": ("mltree.device",),
-    "ete3": ("mltree.tree.newick",),
+    "ete3": ("mltree.tree.clades",),
     "typer": ("mltree.cli",),
     "rich": ("mltree.report",),
     "scipy": (),

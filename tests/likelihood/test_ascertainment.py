@@ -16,7 +16,7 @@ from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.interchanges import interchanged, neighbours
 from mltree.likelihood.joint import JointEngine
-from mltree.likelihood.left_out import conditioned_parts
+from mltree.likelihood.left_out import ascertained_parts
 from mltree.likelihood.likelihood import Likelihood
 from mltree.likelihood.site_rows import (
     optimised_quartets,
@@ -50,7 +50,7 @@ def variable(problem: Any) -> Any:
 
 def corrected(engine: Any, patterns: Patterns) -> AscertainedLikelihood:
     columns = Columns.of([patterns])
-    return AscertainedLikelihood(engine, BOUNDS, columns, conditioned_parts([patterns]))
+    return AscertainedLikelihood(engine, BOUNDS, columns, ascertained_parts([patterns]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -208,8 +208,8 @@ def test_neighbours_are_as_good_as_their_five_branches_allow(
     np.testing.assert_allclose(
         reference.log_likelihoods(every, [problem.case] * len(every)), told, rtol=1e-9
     )
-    near, told = optimised_quartets(device, tree, problem.case, around, turns=0)
-    exact = rows_of_quartets(device, tree, problem.case, near, extended.weights).lnl
+    best, told = optimised_quartets(device, tree, problem.case, around, turns=0)
+    exact = rows_of_quartets(device, tree, problem.case, best, extended.weights).lnl
     assert (told <= exact[:-1] + 1e-6).all()
     assert (told >= exact[:-1] - 20).any()
 
@@ -276,7 +276,7 @@ def test_parts_of_several_state_counts_are_corrected_each_by_its_own(
     for opened in openers:
         engines = [opened(own, problems[0].categories) for own in groups]
         joint = JointEngine(engines, (4, 2), widths, BOUNDS)
-        parts = conditioned_parts(groups)
+        parts = ascertained_parts(groups)
         used = AscertainedLikelihood(joint, BOUNDS, Columns.of(groups), parts)
         rows = rows_of_trees(used, [tree], [case], weights)
         np.testing.assert_allclose(rows.resampled(drawn.astype(np.float64)), expected, rtol=1e-9)

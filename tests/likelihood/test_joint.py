@@ -13,10 +13,11 @@ from mltree.likelihood.joint import JointEngine
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program import builders, planner
 from mltree.program.cases import Case, Cases
+from mltree.program.contract import Control
 from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.ops.edges import EvaluateSites
+from mltree.program.ops.operation import CASE
 from mltree.program.reference import ReferenceEngine
-from mltree.system import contract
-from mltree.system.contract import Control, RunKind
 from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def test_parts_of_several_state_counts_add_up(
         assert engine.parts == 3
         found = engine.run(builders.derivatives([tree], cases), tree.lengths, NO_CONTROL)
         np.testing.assert_allclose(found.sums, expected, rtol=1e-9, atol=1e-6)
-        walk = builders.walk([tree], TAXA, RunKind.EVALUATE_SITES, cases)
+        walk = builders.walk([tree], TAXA, EvaluateSites, cases)
         lnl = engine.run(walk, tree.lengths, NO_CONTROL).sums
         weights = np.concatenate([problem.patterns.weights for problem in problems])
         np.testing.assert_allclose(engine.site_log_likelihoods()[0] @ weights, lnl[0], rtol=1e-9)
@@ -103,7 +104,7 @@ def test_a_part_of_one_state_count_leaves_the_others_alone(
     tree = problems[0].tree
     engine = joint(problems, open_parted(open_native))
     for part in range(3):
-        case = Cases(np.array([(part, 1, 0, 0)], contract.CASE))
+        case = Cases(np.array([(part, 1, 0, 0)], CASE))
         found = engine.run(builders.derivatives([tree], case), tree.lengths, NO_CONTROL)
         lone = alone(problems, part).run(builders.derivatives([tree]), tree.lengths, NO_CONTROL)
         np.testing.assert_allclose(found.sums, lone.sums, rtol=1e-9, atol=1e-8)

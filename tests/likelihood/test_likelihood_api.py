@@ -101,7 +101,7 @@ def found(problem: Problem) -> Neighbourhood:
 def regrafted(
     tree: Tree, found: Neighbourhood, candidates: np.ndarray, lengths: np.ndarray | None = None
 ) -> list[Tree]:
-    """The trees after the moves, with f64[n, 4] near, far, pendant and join lengths if given."""
+    """Trees after moves, with f64[n, 4] proximal, distal, pendant, merged lengths if given."""
     trees = []
     for n, candidate in enumerate(candidates):
         trees.append(tree.copy())

@@ -13,7 +13,7 @@ from mltree.data.alphabet import DNA
 from mltree.data.patterns import Ascertainment, Correction, with_unseen
 from mltree.likelihood.ascertainment import AscertainedLikelihood
 from mltree.likelihood.classes import Columns
-from mltree.likelihood.left_out import conditioned_parts
+from mltree.likelihood.left_out import ascertained_parts
 from mltree.likelihood.likelihood import Likelihood
 from mltree.models.eigen import ModelArrays, random_reversible
 from mltree.models.grammar import parse_model
@@ -102,7 +102,7 @@ def test_sites_that_were_left_out_have_curves_too(
     patterns = with_unseen(problem.patterns, [about])
     engine = ReferenceEngine(patterns, 4, BOUNDS)
     used = AscertainedLikelihood(
-        engine, BOUNDS, Columns.of([patterns]), conditioned_parts([patterns])
+        engine, BOUNDS, Columns.of([patterns]), ascertained_parts([patterns])
     )
     rng = np.random.default_rng([case, 52])
     k = 4

@@ -11,10 +11,20 @@ from verifier import Verifier
 
 from mltree.program import builders, planner
 from mltree.program.cases import Cases
+from mltree.program.contract import RESULT, GroupKind
+from mltree.program.ops.edges import Derive, Evaluate, EvaluateSites
+from mltree.program.ops.flow import FLOW
+from mltree.program.ops.newview import Newview
+from mltree.program.ops.operation import Run
+from mltree.program.ops.optimise import Optimise
+from mltree.program.ops.pmatrices import PMatrices
+from mltree.program.ops.reduce import REDUCTION, Reduce
+from mltree.program.ops.repeat import Repeat
+from mltree.program.ops.scan import Scan
+from mltree.program.ops.sites import Sites
+from mltree.program.ops.triplet import TRIPLET, Triplets
+from mltree.program.ops.walk import Walk
 from mltree.program.program import Program
-from mltree.program.stages import Optimise, PMatrices, Reduce, Repeat, Scan, Sites, Tripods, Walk
-from mltree.system import contract
-from mltree.system.contract import RESULT, GroupKind, RunKind
 from mltree.system.errors import WorkerFault
 from mltree.tree.forest import Forest
 from mltree.tree.random_trees import random_topology
@@ -22,7 +32,7 @@ from mltree.tree.topology import Tree
 from mltree.treesearch.scoring import Neighbourhood
 
 if TYPE_CHECKING:
-    from mltree.program.stages import Records, Stage
+    from mltree.program.ops.operation import Records, Stage
 
 TIPS = 7
 
@@ -53,10 +63,10 @@ def every_cla() -> tuple[Stage, ...]:
     return pmatrices(), planner.sites([planner.all_newviews(Forest([TREE]), LONE)], LONE)
 
 
-def edges(kind: RunKind, **fields: int) -> Sites:
+def edges(kind: type[Run], **fields: int) -> Sites:
     records = planner.branch_records(Forest([TREE]), LONE)[:3]
     records["cell"] = 2 * np.arange(3)
-    return Sites.of([(kind, changed(records, 1, **fields))])
+    return Sites.of([kind(changed(records, 1, **fields))])
 
 
 def scan(store_from: int | None = None) -> tuple[PMatrices, Scan, int]:
@@ -68,9 +78,9 @@ def scan(store_from: int | None = None) -> tuple[PMatrices, Scan, int]:
     return PMatrices(plan.pmatrices), walk, tasks.outputs
 
 
-def runs() -> list[tuple[RunKind, Records]]:
+def runs() -> list[Run]:
     """The levels of all newviews."""
-    return [(kind, records) for _, kind, records in every_cla()[1].each()]
+    return [run for _, run in every_cla()[1].each()]
 
 
 def test_good_programs_pass() -> None:
@@ -81,7 +91,7 @@ def test_good_programs_pass() -> None:
 
 def test_slots_are_remembered_and_sums_are_not() -> None:
     verifier = Verifier(TIPS, 1000)
-    evaluate = Program((pmatrices(), edges(RunKind.EVALUATE)), 6)
+    evaluate = Program((pmatrices(), edges(Evaluate)), 6)
     with pytest.raises(WorkerFault, match=r"reads cla\[\d+\]"):
         verifier.check(evaluate, lengths=200, models=1, groups=0)
     verifier.check(Program(every_cla(), 1), lengths=200, models=1, groups=0)
@@ -94,7 +104,7 @@ def test_slots_are_remembered_and_sums_are_not() -> None:
 
 def newviews(row: int, **fields: int) -> Program:
     levels = runs()
-    levels[1] = (RunKind.NEWVIEW, changed(levels[1][1], row, **fields))
+    levels[1] = Newview(changed(levels[1].records, row, **fields))
     return Program((pmatrices(), Sites.of(levels)), 1)
 
 
@@ -130,8 +140,7 @@ def test_flows(fields: dict[str, int], wrong: str) -> None:
     matrices, sites, *rest = program.stages
     assert isinstance(sites, Sites)
     tables = tuple(
-        changed(table, 1, **fields) if table.dtype == contract.FLOW else table
-        for table in sites.tables
+        changed(table, 1, **fields) if table.dtype == FLOW else table for table in sites.tables
     )
     with pytest.raises(WorkerFault, match=f"SITES.*FLOW.*{wrong}"):
         check(replace(program, stages=(matrices, replace(sites, tables=tables), *rest)))
@@ -141,23 +150,23 @@ def test_flows_need_what_patterns_have() -> None:
     matrices, sites, *_ = builders.flows(TREE, 16, LONE, 16).stages
     assert isinstance(sites, Sites)
     runs = [
-        (RunKind.EVALUATE if kind == RunKind.EVALUATE_SITES else kind, records)
-        for _, kind, records in sites.each()
+        Evaluate(run.records) if isinstance(run, EvaluateSites) else run for _, run in sites.each()
     ]
     with pytest.raises(WorkerFault, match="needs lnL of patterns, which none leaves"):
         check(Program((matrices, Sites.of(runs)), 17))
 
 
 def test_a_level_must_not_write_twice_nor_read_itself() -> None:
-    (_, level), *others = runs()
+    first, *others = runs()
+    level = first.records
     twice = changed(level, 1, dst=int(level["dst"][0]))
-    program = Program((pmatrices(), Sites.of([(RunKind.NEWVIEW, twice), *others])), 1)
+    program = Program((pmatrices(), Sites.of([Newview(twice), *others])), 1)
     with pytest.raises(WorkerFault, match="a second time"):
         check(program)
     verifier = Verifier(TIPS, 1000)
     verifier.check(Program(every_cla(), 1), lengths=200, models=1, groups=0)
     own = changed(level, 1, left=int(level["dst"][0]))
-    program = Program((pmatrices(), Sites.of([(RunKind.NEWVIEW, own)])), 1)
+    program = Program((pmatrices(), Sites.of([Newview(own)])), 1)
     with pytest.raises(WorkerFault, match="is read by its own level"):
         verifier.check(program, lengths=200, models=1, groups=0)
 
@@ -165,16 +174,16 @@ def test_a_level_must_not_write_twice_nor_read_itself() -> None:
 @pytest.mark.parametrize(
     ("kind", "fields", "wrong"),
     [
-        (RunKind.EVALUATE, {"case": 1}, "needs case 1, which is not there"),
-        (RunKind.EVALUATE, {"model": 1}, "has other model than its case"),
-        (RunKind.EVALUATE, {"weights": 1}, "has other weights than its case"),
-        (RunKind.EVALUATE, {"p": 77}, r"reads P\[77\], but there are 11"),
-        (RunKind.EVALUATE, {"cell": 6}, r"writes cell\[6\], but there are 6"),
-        (RunKind.DERIVE, {"cell": 3}, r"writes cell\[4\] a second time"),
-        (RunKind.DERIVE, {"cell": -1}, r"writes cell\[-1\]"),
+        (Evaluate, {"case": 1}, "needs case 1, which is not there"),
+        (Evaluate, {"model": 1}, "has other model than its case"),
+        (Evaluate, {"weights": 1}, "has other weights than its case"),
+        (Evaluate, {"p": 77}, r"reads P\[77\], but there are 11"),
+        (Evaluate, {"cell": 6}, r"writes cell\[6\], but there are 6"),
+        (Derive, {"cell": 3}, r"writes cell\[4\] a second time"),
+        (Derive, {"cell": -1}, r"writes cell\[-1\]"),
     ],
 )
-def test_edges(kind: RunKind, fields: dict[str, int], wrong: str) -> None:
+def test_edges(kind: type[Run], fields: dict[str, int], wrong: str) -> None:
     with pytest.raises(WorkerFault, match=rf"stage 002 SITES, record [12]: {kind.name} .*{wrong}"):
         check(Program((*every_cla(), edges(kind, **fields)), 6))
 
@@ -183,7 +192,7 @@ def test_edges(kind: RunKind, fields: dict[str, int], wrong: str) -> None:
     ("table", "fields", "wrong"),
     [
         ("records", {"steps": 10_000}, "has steps beyond the"),
-        ("records", {"join_p": 190}, r"reads P\[190\], but there are"),
+        ("records", {"merged_p": 190}, r"reads P\[190\], but there are"),
         ("steps", {"level_in": 5}, "that no step before it pushed"),
         ("steps", {"level_in": 0}, "that no step before it pushed"),
         ("steps", {"right_level": 0}, "overwrites the pruned subtree"),
@@ -250,18 +259,18 @@ def test_wrong_walks_are_named(table: str, fields: dict[str, int], wrong: str) -
         check(walk(table, **fields), models=2)
 
 
-def tripods(**fields: int) -> Program:
-    records = np.zeros(2, contract.TRIPOD)
-    for n, name in enumerate(("near", "far", "pendant")):
+def triplets(**fields: int) -> Program:
+    records = np.zeros(2, TRIPLET)
+    for n, name in enumerate(("proximal", "distal", "pendant")):
         records[name] = ~n
         records[f"{name}_p"] = n
     records["cell"] = [0, 10]
     groups = planner.group_records(
-        GroupKind.TRIPOD, np.array([0, 3]), 3, np.array([0, 10]), np.array([1, 11])
+        GroupKind.TRIPLET, np.array([0, 3]), 3, np.array([0, 10]), np.array([1, 11])
     )
     stages = (
         pmatrices(),
-        Tripods(records),
+        Triplets(records),
         Reduce.of(20),
         Optimise(changed(groups, 1, **fields), alone=True),
         Repeat(0, 8, 2),
@@ -278,15 +287,15 @@ def tripods(**fields: int) -> Program:
     ],
 )
 def test_groups(fields: dict[str, int], wrong: str) -> None:
-    check(tripods(), groups=2)
+    check(triplets(), groups=2)
     with pytest.raises(WorkerFault, match=f"stage 003 OPTIMISE, record 1: .*{wrong}"):
-        check(tripods(**fields), groups=2)
+        check(triplets(**fields), groups=2)
     with pytest.raises(WorkerFault, match="has 2 groups but 1 control records"):
-        check(tripods(), groups=1)
+        check(triplets(), groups=1)
 
 
 def reduction(*fields: int) -> Reduce:
-    return Reduce(np.array([fields], contract.REDUCTION))
+    return Reduce(np.array([fields], REDUCTION))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +329,7 @@ def test_clas_are_of_parts() -> None:
 
 
 def test_stages() -> None:
-    good = tripods().stages
+    good = triplets().stages
     unreduced = Program((*good[:2], reduction(0, 0, 10, 0, 1), *good[3:]), 20)
     with pytest.raises(WorkerFault, match="reads sums beyond the 10 there are"):
         check(unreduced, groups=2)

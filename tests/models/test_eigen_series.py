@@ -17,7 +17,7 @@ from mltree.models.eigen import ModelArrays, decompose, p_matrices, series_of
 from mltree.models.grammar import parse_model
 from mltree.program.cases import Case
 from mltree.program.engine import Engine
-from mltree.program.reference import exponential
+from mltree.program.ops.pmatrices import exponential
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 

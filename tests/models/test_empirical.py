@@ -12,8 +12,8 @@ import pytest
 
 from mltree.data.alphabet import PROTEIN
 from mltree.models import empirical
-from mltree.models.codon_models import EMPIRICAL
 from mltree.models.empirical import PROTEIN_MODELS, protein_model, read_matrix
+from mltree.models.families import EMPIRICAL
 from mltree.models.grammar import parse_model
 from mltree.models.substitution import PAIRED, PROFILES
 from mltree.system.errors import InputError

@@ -34,7 +34,7 @@ def test_splines_and_their_derivatives_are_scipys(case: int) -> None:
     lnls, rates = lnls_of(rng, 50), PROFILED[1:]
     at = np.exp(rng.uniform(np.log(rates[0]), np.log(rates[-1]), 7))
     own = Splines(PROFILED, lnls)
-    found = own.along(own.spots(at), slice(50))
+    found = own.along(own.row_weights(at), slice(50))
     theirs = CubicSpline(np.log(rates), lnls[1:] - lnls.max(axis=0), bc_type="natural")
     for order, values in enumerate(found):
         np.testing.assert_allclose(values, theirs(np.log(at), order), rtol=1e-9, atol=1e-9)

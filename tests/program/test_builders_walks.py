@@ -9,8 +9,8 @@ import pytest
 
 from mltree.program.builders import walk_stages
 from mltree.program.cases import Cases
-from mltree.program.stages import Walk
-from mltree.system.contract import NO_CELL, RESULT
+from mltree.program.contract import NO_CELL, RESULT
+from mltree.program.ops.walk import Walk
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 

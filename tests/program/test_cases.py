@@ -16,12 +16,12 @@ from verifier import VerifiedEngine
 
 from mltree.data.patterns import Patterns
 from mltree.models.eigen import ModelArrays
-from mltree.program import builders, planner
+from mltree.program import builders, contract, planner
 from mltree.program.cases import Cases
 from mltree.program.engine import NO_CONTROL, Engine
+from mltree.program.ops.edges import EvaluateSites
+from mltree.program.ops.operation import CASE
 from mltree.program.reference import ReferenceEngine
-from mltree.system import contract
-from mltree.system.contract import RunKind
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 from mltree.treesearch.scoring import Neighbourhood
@@ -115,7 +115,7 @@ def test_what_is_before_on_the_same_parts(case: int) -> None:
     """Of things tree by tree, and in any order."""
     rng = np.random.default_rng(case)
     trees, count = rng.integers(1, 12), rng.integers(0, 30)
-    records = np.zeros(trees, contract.CASE)
+    records = np.zeros(trees, CASE)
     records["parts"], records["first_part"] = 1, rng.integers(0, 4, trees)
     number, size = rng.integers(0, trees, count), rng.integers(0, 5, count)
     number = np.sort(number) if case % 2 else number
@@ -167,7 +167,7 @@ def test_insertions_and_their_optima(open_engine: Callable[..., Engine], parts: 
     for each in (slow, engine):
         run(each, *builders.near_vectors(trees, some, base, cases))
         control = planner.control_records(some.outputs, 1e-3, 8)
-        results.append(run(each, *builders.tripods(trees, some, base, 8, cases), control))
+        results.append(run(each, *builders.triplets(trees, some, base, 8, cases), control))
     close(results[1].control[:, 1], results[0].control[:, 1])
     np.testing.assert_allclose(results[1].lengths, results[0].lengths, rtol=1e-6, atol=1e-9)
 
@@ -234,7 +234,7 @@ def test_site_values_stay_and_are_weighted(
 ) -> None:
     engine, trees = parts.engine(open_engine), parts.trees
     cases = Cases.alike(2, parts.count)
-    walk = builders.walk(trees, TAXA, RunKind.EVALUATE_SITES, cases)
+    walk = builders.walk(trees, TAXA, EvaluateSites, cases)
     lnl = run(engine, walk, lengths_of(trees)).sums
     sites = engine.site_log_likelihoods(2)
     close((sites * parts.weights[0]).sum(axis=1), lnl)
@@ -261,7 +261,7 @@ def test_loci_of_other_taxa(
         tree.lengths[:] = rng.exponential(0.2, tree.n_edges) + 1e-6
     loci = Parts(patterns, trees, [[model] for model in models], patterns.weights[None])
     engine, slow = loci.engine(open_engine), loci.engine()
-    records = np.zeros(len(sizes), contract.CASE)
+    records = np.zeros(len(sizes), CASE)
     records["first_part"], records["parts"] = np.arange(len(sizes)), 1
     cases = Cases(records)  # the model of part q is row q
     control = planner.control_records(len(trees), EPSILON, 12)
@@ -298,13 +298,13 @@ def test_a_mixture_is_the_sum_of_its_classes(
     engine = VerifiedEngine(inner, TAXA)
     engine.load_models([model])
     tree = problem.trees[0]
-    result = run(engine, builders.walk([tree], TAXA, RunKind.EVALUATE_SITES), tree.lengths)
+    result = run(engine, builders.walk([tree], TAXA, EvaluateSites), tree.lengths)
     likelihood = np.zeros(problem.patterns.n_patterns)
     for k in range(classes * rates):
         base = bases[k // rates]
         lone = ReferenceEngine(problem.patterns, 1, BOUNDS)
         lone.load_models([replace(base, rates=speed[k : k + 1], weights=np.ones(1))])
-        run(lone, builders.traversal([tree], RunKind.EVALUATE_SITES), tree.lengths)
+        run(lone, builders.traversal([tree], EvaluateSites), tree.lengths)
         likelihood += weights[k] * np.exp(lone.site_log_likelihoods()[0])
     close(engine.site_log_likelihoods()[0], np.log(likelihood))
     assert result.sums[0] == pytest.approx(problem.patterns.weights @ np.log(likelihood))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mltree.program import builders, planner
+from mltree.program import builders, contract, planner
 from mltree.program.cases import Cases
+from mltree.program.ops.edges import EDGE, Evaluate
+from mltree.program.ops.newview import Newview
+from mltree.program.ops.operation import CASE, STAGE
+from mltree.program.ops.pmatrices import PMATRIX, PMatrices
+from mltree.program.ops.reduce import Reduce
+from mltree.program.ops.repeat import Repeat
+from mltree.program.ops.scan import SCAN_STEP, SCAN_TASK, Scan
+from mltree.program.ops.sites import RUN, STREAM, Sites
 from mltree.program.program import Program
-from mltree.program.stages import PMatrices, Reduce, Repeat, Scan, Sites
-from mltree.system import contract
-from mltree.system.contract import Op, RunKind
 from mltree.tree.forest import Forest
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree, tree_from_edges
@@ -48,24 +53,24 @@ def test_words_are_the_stage_table_and_then_the_records(tree: Tree) -> None:
     program = builders.traversal([tree])
     words = program.words
     assert words.dtype == np.int32
-    stages = words[: 3 * 4].view(contract.STAGE)
-    np.testing.assert_array_equal(stages["op"], [Op.PMATRICES, Op.SITES, Op.REDUCE])
+    stages = words[: 3 * 4].view(STAGE)
+    np.testing.assert_array_equal(stages["op"], [PMatrices.number, Sites.number, Reduce.number])
     first, count = int(stages["first"][0]), int(stages["count"][0])
     assert count == tree.n_edges
     np.testing.assert_array_equal(
-        words[first : first + 5 * count].view(contract.PMATRIX)["length"],
+        words[first : first + 5 * count].view(PMATRIX)["length"],
         np.arange(tree.n_edges),
     )
-    np.testing.assert_array_equal(words[3 * 4 : 4 * 4].view(contract.CASE), program.cases)
-    (stream,) = words[stages["first"][1] :][:5].view(contract.STREAM)
+    np.testing.assert_array_equal(words[3 * 4 : 4 * 4].view(CASE), program.cases)
+    (stream,) = words[stages["first"][1] :][:5].view(STREAM)
     count = int(stream["runs"])
-    runs = words[stream["first_run"] :][: 3 * count].view(contract.RUN)
-    assert list(runs["kind"]) == [RunKind.NEWVIEW] * (count - 1) + [RunKind.EVALUATE]
+    runs = words[stream["first_run"] :][: 3 * count].view(RUN)
+    assert list(runs["kind"]) == [Newview.number] * (count - 1) + [Evaluate.number]
     records = sum(runs["count"][:-1])
     assert records == tree.n_tips - 2
     last = int(runs["first"][-1])
-    width = len(contract.EDGE.names or ())
-    assert words[last : last + width].view(contract.EDGE)["cell"] == 0
+    width = len(EDGE.names or ())
+    assert words[last : last + width].view(EDGE)["cell"] == 0
 
 
 def test_scan_words_point_at_their_steps(tree: Tree) -> None:
@@ -74,12 +79,12 @@ def test_scan_words_point_at_their_steps(tree: Tree) -> None:
     cells = np.arange(scan.outputs, dtype=np.int32)
     tables = planner.scan_records(Forest([tree]), scan, Cases.alike(1), cells)
     program = Program((PMatrices(tables.pmatrices), Scan(tables.tasks, tables.steps)), found.size)
-    stages = program.words[: 2 * 4].view(contract.STAGE)
+    stages = program.words[: 2 * 4].view(STAGE)
     first, count = int(stages["first"][1]), int(stages["count"][1])
-    width = len(contract.SCAN_TASK.names or ())
-    tasks = program.words[first : first + width * count].view(contract.SCAN_TASK)
+    width = len(SCAN_TASK.names or ())
+    tasks = program.words[first : first + width * count].view(SCAN_TASK)
     for sent, task in zip(tasks, tables.tasks, strict=True):
-        step = program.words[sent["first_step"] :][: 12 * sent["steps"]].view(contract.SCAN_STEP)
+        step = program.words[sent["first_step"] :][: 12 * sent["steps"]].view(SCAN_STEP)
         own = slice(task["first_step"], task["first_step"] + task["steps"])
         np.testing.assert_array_equal(step, tables.steps[own])
     assert program.stack_levels == contract.ROOT_LEVEL + scan.levels
@@ -111,8 +116,9 @@ def test_every_cla_is_made_once_and_after_what_it_needs(tree: Tree) -> None:
     made: set[int] = set()
     (_, stage) = builders.update([tree, tree]).stages
     assert isinstance(stage, Sites)
-    for _, kind, records in stage.each():
-        assert kind == RunKind.NEWVIEW
+    for _, run in stage.each():
+        assert isinstance(run, Newview)
+        records = run.records
         for record in records:
             assert all(x < 0 or int(x) in made for x in (record["left"], record["right"]))
         made |= set(records["dst"].tolist())

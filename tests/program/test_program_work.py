@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from mltree.program import builders
+from mltree.program.contract import CONTROL_WORDS, RESULT, Control, Function
+from mltree.program.ops.edges import Derive, Evaluate
+from mltree.program.ops.newview import Newview
+from mltree.program.ops.operation import Stage
+from mltree.program.ops.scan import Scan
+from mltree.program.ops.sites import Sites
+from mltree.program.ops.triplet import Triplets
+from mltree.program.ops.walk import Walk
 from mltree.program.program import Count, Program, most_steps, no_work, work_of
-from mltree.program.stages import Scan, Sites, Stage, Tripods, Walk
-from mltree.system.contract import CONTROL_WORDS, RESULT, Control, Function, RunKind
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import Tree
 from mltree.treesearch.scoring import Neighbourhood
@@ -27,12 +33,12 @@ def tree() -> Tree:
 Line = tuple[Function, list[int], int, int]
 """Function, operands, CLAs written, operations."""
 
-EDGES = {RunKind.EVALUATE: Function.EVALUATE, RunKind.DERIVE: Function.DERIVE}
+EDGES = {Evaluate: Function.EVALUATE, Derive: Function.DERIVE}
 
 
 def lines_of_runs(stage: Sites) -> Iterator[Line]:
-    for kind, r in ((kind, r) for _, kind, records in stage.each() for r in records):
-        if kind == RunKind.NEWVIEW:
+    for kind, r in ((type(run), r) for _, run in stage.each() for r in run.records):
+        if kind is Newview:
             yield Function.NEWVIEW, [r["left"], r["right"]], 1, 1
         else:
             yield EDGES[kind], [r["x"], r["y"]], 0, 1
@@ -49,9 +55,9 @@ def lines_of(stage: Stage) -> Iterator[Line]:
             for r in steps:
                 asked = sum(r[f"{side}_output"] >= 0 for side in ("left", "right"))
                 yield Function.SCAN, [r["left"], r["right"]], asked * stores, asked
-        case Tripods(records):
+        case Triplets(records):
             for r in records:
-                yield Function.TRIPOD, [r["near"], r["far"], r["pendant"]], 0, 1
+                yield Function.TRIPLET, [r["proximal"], r["distal"], r["pendant"]], 0, 1
         case Walk(walks, steps):
             for w in walks:
                 is_kept = w["slot"] >= 0
@@ -84,13 +90,13 @@ def made(name: str, tree: Tree) -> Program:
         "derivatives": lambda: builders.derivatives([tree, tree]),
         "scores": lambda: builders.scores([tree], scan)[0],
         "near vectors": lambda: builders.near_vectors([tree], scan, base)[0],
-        "tripods": lambda: builders.tripods([tree], scan, base, 4)[0],
+        "triplets": lambda: builders.triplets([tree], scan, base, 4)[0],
     }[name]()
 
 
 @pytest.mark.parametrize(
     "name",
-    ["traversal", "walk", "walk in pieces", "derivatives", "scores", "near vectors", "tripods"],
+    ["traversal", "walk", "walk in pieces", "derivatives", "scores", "near vectors", "triplets"],
 )
 def test_counts_are_the_records(name: str, tree: Tree) -> None:
     program = made(name, tree)
@@ -106,8 +112,8 @@ def test_a_program_is_counted_once(tree: Tree) -> None:
     assert work_of(program) is work_of(program)
 
 
-def test_settled_tripods_are_not_counted_again(tree: Tree) -> None:
-    program = made("tripods", tree)
+def test_settled_triplets_are_not_counted_again(tree: Tree) -> None:
+    program = made("triplets", tree)
     work = work_of(program)
     control = np.zeros((program.groups, CONTROL_WORDS))
     control[:, Control.PASSES] = 1
@@ -115,7 +121,7 @@ def test_settled_tripods_are_not_counted_again(tree: Tree) -> None:
     control[: program.groups // 2, Control.PASSES] = 3
     more = work.further_passes(control)
     passes = 2 * (program.groups // 2)
-    assert abs(int(more[Function.TRIPOD, Count.OPERATIONS]) - passes) <= 1
+    assert abs(int(more[Function.TRIPLET, Count.OPERATIONS]) - passes) <= 1
     np.testing.assert_array_equal(more[Function.PMATRICES], 2 * work.once[Function.PMATRICES])
 
 

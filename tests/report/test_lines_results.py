@@ -89,7 +89,7 @@ def test_a_summary_names_its_files() -> None:
 def test_a_summary_says_how_sure_it_is(starts: StartsEnded, expected: str) -> None:
     ending = Ending()
     for event in (starts, ResourcesSpent(12.34, 23.45, 0.5, 2**20), Notice("text")):
-        ending.heed(event)
+        ending.update(event)
     text = summary_text(FOUND, "", ending)
     assert expected in text
     assert "Time: 12.34 s (23.45 s of CPU)\n" in text

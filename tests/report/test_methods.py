@@ -62,9 +62,9 @@ def test_it_says_what_was_done() -> None:
     assert "The likelihood of a given topology was maximised" in given
     assert "search" not in given
     assert "PoCL" not in given
-    near = flat(methods_text(replace(DONE, nni_only=True)))
-    assert "rearranged trees by nearest-neighbour interchange; model parameters" in near
-    assert "Stamatakis" not in near
+    text = flat(methods_text(replace(DONE, nni_only=True)))
+    assert "rearranged trees by nearest-neighbour interchange; model parameters" in text
+    assert "Stamatakis" not in text
     median = flat(methods_text(replace(DONE, models=["LG+I{0.1}+G8a"], data="AA")))
     assert "a protein alignment" in median
     assert "8 categories (medians)" in median

@@ -15,8 +15,7 @@ from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.checks import summarise
 from mltree.data.patterns import compress
 from mltree.models.grammar import parse_model
-from mltree.report.charts import Scale, log_ticks, ticks
-from mltree.report.page import PartModel, Subject, document, duration
+from mltree.report.page import PartModel, Scale, Subject, document, duration, log_ticks, ticks
 from mltree.report.record import Facts, Point
 from mltree.tree.clades import read_written
 from mltree.tree.newick import write_newick

@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 from mltree.device.discovery import DeviceInfo
 from mltree.device.layout_choice import CATEGORIES, Calibration, Choice, Kind
 from mltree.device.timing import Breakdown, Cost
+from mltree.program.contract import Function
 from mltree.report.tables import (
     FUNCTION_NAMES,
     compare_table,
@@ -20,7 +21,6 @@ from mltree.report.tables import (
     timing_table,
     tree_test_lines,
 )
-from mltree.system.contract import Function
 from mltree.system.events import EngineScore, TestedTree, TestValue
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from mltree.report.progress import Reporter
 from mltree.report.terminal import Terminal, folded, progress_terminal, result_terminal
 from mltree.system.events import Notice
-from mltree.system.files import turn_away
+from mltree.system.files import discard
 
 
 def test_a_closed_pipe_is_an_error_like_any_other() -> None:
@@ -22,7 +22,7 @@ def test_a_closed_pipe_is_an_error_like_any_other() -> None:
     with os.fdopen(writes, "w") as pipe:
         with pytest.raises(BrokenPipeError):
             Terminal(file=pipe).print("one")
-        turn_away(pipe)
+        discard(pipe)
 
 
 def test_names_between_colons_stay_names(capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ STORY: list[tuple[Event, str]] = [
 def test_it_tells_the_step_that_is_under_way() -> None:
     status = Status()
     for number, (event, expected) in enumerate(STORY):
-        status.heed(event, 10.0 * number)
+        status.update(event, 10.0 * number)
         step, _, rest = status.text(10.0 * number).partition(" · 00:")
         assert (step, rest[:3]) == (expected, f"{number // 6:02d}:"), event
 
@@ -64,17 +64,17 @@ def test_it_tells_the_step_that_is_under_way() -> None:
 @pytest.mark.parametrize(("parts", "expected"), [(1, ""), (4, " of 4 parts")])
 def test_candidates_of_a_model_choice_are_counted(parts: int, expected: str) -> None:
     status = Status()
-    status.heed(CandidatesScored(88, parts, "TN93+G4"), 1.0)
-    status.heed(ModelChosen("a", "TN93+G4", "BIC", 90.0, -40.0), 2.0)
+    status.update(CandidatesScored(88, parts, "TN93+G4"), 1.0)
+    status.update(ModelChosen("a", "TN93+G4", "BIC", 90.0, -40.0), 2.0)
     told = f"model choice, 88 fitted{expected}, best TN93+G4 · 00:00:02"
     assert status.text(2.0) == told
 
 
 def test_what_is_left_of_a_bootstrap_goes_by_its_pace() -> None:
     status = Status()
-    status.heed(ReplicateDone(1, -9.0, 1, 10), 10.0)
+    status.update(ReplicateDone(1, -9.0, 1, 10), 10.0)
     assert "left" not in status.text(10.0)
-    status.heed(ReplicateDone(2, -9.0, 3, 10), 14.0)
+    status.update(ReplicateDone(2, -9.0, 3, 10), 14.0)
     assert "bootstrap, 3 of 10 replicates" in status.text(14.0)
     assert "about 00:00:13 left" in status.text(15.0)
 
@@ -82,8 +82,8 @@ def test_what_is_left_of_a_bootstrap_goes_by_its_pace() -> None:
 def test_what_is_left_at_least_is_batches_without_a_better_tree() -> None:
     status = Status()
     for event, _ in STORY[:-3]:
-        status.heed(event, 100.0)
-    status.heed(TreePerturbed(2, 8, 0, -17.0), 120.0)
+        status.update(event, 100.0)
+    status.update(TreePerturbed(2, 8, 0, -17.0), 120.0)
     assert status.text(120.0).endswith("00:02:00 · at least 00:00:10 left")
     assert status.text(125.0).endswith("at least 00:00:05 left")
     assert status.text(140.0).endswith("00:02:20"), "it takes longer: nothing is promised"
@@ -93,12 +93,12 @@ def test_what_is_left_at_least_is_batches_without_a_better_tree() -> None:
 def test_a_search_that_goes_on_counts_its_rounds_on() -> None:
     status = Status()
     for event in (SearchResumed("x", 7, -5.0), PHASES[1]):
-        status.heed(event, 0.0)
+        status.update(event, 0.0)
     assert status.text(0.0).startswith("phase 2, round 8, 3 trees · lnL -5.000")
 
 
 @pytest.mark.parametrize("lnl", [-math.inf, -1e300])
 def test_odd_numbers_are_shown(lnl: float) -> None:
     status = Status()
-    status.heed(StartTree("user 1", lnl), 0.0)
+    status.update(StartTree("user 1", lnl), 0.0)
     assert "lnL -" in status.text(0.0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from verifier import VerifiedEngine
 
-from mltree.data.patterns import Patterns, drawn, empty_berths
+from mltree.data.patterns import Patterns, drawn, empty_slots
 from mltree.likelihood.classes import Columns
 from mltree.likelihood.likelihood import Likelihood
 from mltree.program.cases import Case
@@ -64,7 +64,7 @@ class Data:
     def opened(self, open_: Open, berths: int, more: int = 0) -> BerthLikelihood:
         """Empty berths, with room for more patterns than any row has."""
         sizes = [size + more for size in self.sizes]
-        empty = empty_berths(self.patterns, sizes, berths)
+        empty = empty_slots(self.patterns, sizes, berths)
         options = {"parted": True, "chunk_blocks": CHUNK}
         engine = VerifiedEngine(open_(empty, self.problem.categories, **options), TAXA)
         return BerthLikelihood(engine, BOUNDS, Columns.of([empty]))

@@ -36,12 +36,12 @@ def subtrees(splits: set[Any], taxa: Side, side: Side) -> list[Side]:
 
 def slow_counts(splits: set[Any], taxa: Side, side: Side, genes: list[Any]) -> tuple[Any, ...]:
     """Decisive, concordant, {both interchanges}."""
-    near, far = (subtrees(splits, taxa, part) for part in (side, taxa - side))
+    lower, upper = (subtrees(splits, taxa, part) for part in (side, taxa - side))
     decisive = concordant = 0
     swaps = [0, 0]
     for gene in genes:
         own = {frozenset(split) for split in gene.splits()}
-        if any(sum(bool(part & gene.taxa) for part in end) < 2 for end in (near, far)):
+        if any(sum(bool(part & gene.taxa) for part in end) < 2 for end in (lower, upper)):
             continue
         decisive += 1
 
@@ -49,9 +49,9 @@ def slow_counts(splits: set[Any], taxa: Side, side: Side, genes: list[Any]) -> t
             return frozenset((part & gene.taxa, gene.taxa - part)) in own
 
         concordant += has(side)
-        if len(near) == len(far) == 2:
-            for k, other in enumerate(far):
-                swaps[k] += has(near[0] | other)
+        if len(lower) == len(upper) == 2:
+            for k, other in enumerate(upper):
+                swaps[k] += has(lower[0] | other)
     return decisive, concordant, sorted(swaps)
 
 

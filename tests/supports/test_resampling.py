@@ -4,7 +4,7 @@ from scipy.stats import chisquare, multinomial
 
 from mltree.supports import resampling
 from mltree.supports.resampling import Resampling, share_error
-from mltree.system.process import Threads, in_shares
+from mltree.system.process import Threads, parallel_map
 
 WEIGHTS = np.array([3.0, 1.0, 4.0, 0.0, 12.0, 5.0])
 PARTS = (slice(0, 3), slice(3, 6))
@@ -75,8 +75,8 @@ def test_threads_draw_the_same(monkeypatch: pytest.MonkeyPatch, in_blocks: bool)
     shares = []
     monkeypatch.setattr(
         resampling,
-        "in_shares",
-        lambda work, own, at_once: shares.append(at_once) or in_shares(work, own, at_once),
+        "parallel_map",
+        lambda work, own, at_once: shares.append(at_once) or parallel_map(work, own, at_once),
     )
     np.testing.assert_array_equal(draws(in_blocks=in_blocks).rows(range(5, 45)), alone)
     assert shares == [3]

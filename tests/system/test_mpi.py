@@ -1,4 +1,4 @@
-"""The line of ranks that MPI has launched."""
+"""The transport of ranks that MPI has launched."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from launches import mpiexec, ran
 
 pytest.importorskip("mpi4py.MPI", reason="mpi4py or its MPI is not installed", exc_type=Exception)
 
-from mltree.system.mpi import MpiLine
+from mltree.system.mpi import MpiTransport
 
 
 def test_a_line_tells_whoever_waits_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    line, lost = MpiLine.__new__(MpiLine), list[int]()
-    line.rank, line.greetings = 0, ()
-    line._answered = Event()
-    line.answer(lambda *_: None, lost.append)
-    monkeypatch.setattr(line, "_exchange", lambda *_: 1 / 0)
+    transport, lost = MpiTransport.__new__(MpiTransport), list[int]()
+    transport.rank, transport.greetings = 0, ()
+    transport._started = Event()
+    transport.start(lambda *_: None, lost.append)
+    monkeypatch.setattr(transport, "_exchange", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        line._serve(SimpleNamespace(rank=0), SimpleNamespace(dead=()))
+        transport._serve(SimpleNamespace(rank=0), SimpleNamespace(dead=()))
     assert lost == [0]
 
 
 LATE = """
-from mltree.system.mpi import MpiLine
-line = MpiLine()
-line.answer(lambda *_: None, lambda *_: None)
-for _ in range(300 * line.rank):
-    line.send(0, "late", bytes(2000))
-line.close()
+from mltree.system.mpi import MpiTransport
+transport = MpiTransport()
+transport.start(lambda *_: None, lambda *_: None)
+for _ in range(300 * transport.rank):
+    transport.send(0, "late", bytes(2000))
+transport.close()
 """
 """Rank 0 leaves at once."""
 

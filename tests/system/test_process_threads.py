@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mltree.system import process as module
-from mltree.system.process import DRIVERS, LIBRARIES, limit_drivers, may_start, threads
+from mltree.system.process import DRIVERS, LIBRARIES, can_start_threads, limit_drivers, threads
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +52,8 @@ def test_the_smallest_counts(environment: dict[str, str], expected: tuple[int, s
 
 
 def test_ranks_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_sharers", 1)
-    module.share_out(5)
+    monkeypatch.setattr(module, "_n_processes", 1)
+    module.divide_cpus(5)
     assert threads({}, *NOWHERE) == (3, "CPU affinity, 16 for 5 ranks", 16)
     assert threads({"MLTREE_THREADS": "4"}, *NOWHERE) == (1, "--threads, 4 for 5 ranks", 16)
     monkeypatch.setattr(module, "_quotas", lambda *_: [])
@@ -159,5 +159,5 @@ def test_threads_are_tried_and_ended(most: int, monkeypatch: pytest.MonkeyPatch)
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", limited)
-    assert may_start(4) is (most >= 4)
+    assert can_start_threads(4) is (most >= 4)
     assert threading.active_count() == before

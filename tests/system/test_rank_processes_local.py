@@ -18,7 +18,13 @@ import pytest
 from mltree.system import rank_processes, rank_start
 from mltree.system import ranks as module
 from mltree.system.errors import InputError
-from mltree.system.rank_processes import DEAD_HINT, First, Kind, LocalLine, start_processes
+from mltree.system.rank_processes import (
+    DEAD_HINT,
+    Coordinator,
+    MessageKind,
+    SocketTransport,
+    start_processes,
+)
 
 negatives = partial(map, neg)
 """Work that other processes know by name, and how they come by it."""
@@ -26,40 +32,40 @@ helping = partial(partial, map, neg)
 
 
 @pytest.fixture
-def line() -> Iterator[LocalLine]:
+def transport() -> Iterator[SocketTransport]:
     """That of the first of three."""
-    line = start_processes(3)
+    transport = start_processes(3)
     try:
-        yield line
+        yield transport
     finally:
-        line.close()
+        transport.close()
 
 
-def test_every_task_is_done_once(line: LocalLine) -> None:
-    ranks = First(line)
+def test_every_task_is_done_once(transport: SocketTransport) -> None:
+    ranks = Coordinator(transport)
     for count in (0, 1, 40):
         found = list(ranks.deal(range(count), negatives, helping))
         assert sorted(found) == sorted(-n for n in range(count))
-    numbers = [os.getpid(), *(process.pid for process in line._processes)]
-    assert [greeting.process for greeting in line.greetings] == numbers
+    numbers = [os.getpid(), *(process.pid for process in transport._processes)]
+    assert [greeting.process for greeting in transport.greetings] == numbers
     ranks.dismiss()
     ranks.dismiss()
-    assert [process.returncode for process in line._processes] == [0, 0]
+    assert [process.returncode for process in transport._processes] == [0, 0]
 
 
-def test_the_others_do_what_is_asked_of_them(line: LocalLine) -> None:
+def test_the_others_do_what_is_asked_of_them(transport: SocketTransport) -> None:
     """In processes of their own; what is large goes through, both ways."""
-    ranks = First(line)
+    ranks = Coordinator(transport)
     ranks.everywhere(partial(partial, eval))
     own, *others = ranks.gather(["os.getpid()", *["__import__('os').getpid()"] * 2], eval)
     assert own == os.getpid()
-    assert others == [process.pid for process in line._processes]
+    assert others == [process.pid for process in transport._processes]
     text = repr("x" * 3_000_000)
     assert ranks.gather([text] * 3, eval) == ["x" * 3_000_000] * 3
 
 
-def test_what_they_keep_is_known_by_its_number(line: LocalLine) -> None:
-    ranks = First(line)
+def test_what_they_keep_is_known_by_its_number(transport: SocketTransport) -> None:
+    ranks = Coordinator(transport)
     ranks.everywhere(partial(partial, neg), 1)
     ranks.everywhere(partial(partial, abs), 2)
     for _ in range(2):
@@ -73,42 +79,42 @@ def test_what_they_keep_is_known_by_its_number(line: LocalLine) -> None:
     ranks.forget(2)
 
 
-def test_signals_are_for_the_first(line: LocalLine) -> None:
-    ranks = First(line)
+def test_signals_are_for_the_first(transport: SocketTransport) -> None:
+    ranks = Coordinator(transport)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        for process in line._processes:
+        for process in transport._processes:
             process.send_signal(number)
     assert sorted(ranks.deal(range(9), negatives, helping)) == list(range(-8, 1))
 
 
-def test_one_that_dies_is_named(line: LocalLine) -> None:
-    ranks = First(line)
+def test_one_that_dies_is_named(transport: SocketTransport) -> None:
+    ranks = Coordinator(transport)
     ranks.everywhere(partial(partial, neg))
-    line._processes[1].kill()
+    transport._processes[1].kill()
     with pytest.raises(InputError, match=r"^rank 2 \(process \d+ on .*\) has died$") as caught:
         ranks.gather([1, 2, 3], neg)
     assert caught.value.hint == DEAD_HINT
 
 
-def test_a_traceback_is_told(line: LocalLine) -> None:
+def test_a_traceback_is_told(transport: SocketTransport) -> None:
     with pytest.raises(RuntimeError, match=r"(?s)^rank [12] .*ZeroDivisionError"):
-        First(line).everywhere(partial(divmod, 1, 0))
+        Coordinator(transport).everywhere(partial(divmod, 1, 0))
 
 
-def test_one_that_does_not_listen_is_ended(line: LocalLine) -> None:
-    line._processes[0].send_signal(signal.SIGSTOP)
-    line.send(2, Kind.CALL, (0, pickle.dumps(partial(time.sleep, 600.0))))
-    line.close()
-    assert line._processes[0].returncode == -signal.SIGKILL
-    assert line._processes[1].returncode is not None
+def test_one_that_does_not_listen_is_ended(transport: SocketTransport) -> None:
+    transport._processes[0].send_signal(signal.SIGSTOP)
+    transport.send(2, MessageKind.CALL, (0, pickle.dumps(partial(time.sleep, 600.0))))
+    transport.close()
+    assert transport._processes[0].returncode == -signal.SIGKILL
+    assert transport._processes[1].returncode is not None
 
 
 def test_all_end_with_the_first() -> None:
     """However it ends: what it was writing is broken off."""
     code = (
         "import os, sys; from mltree.system.rank_processes import start_processes;"
-        "line = start_processes(3);"
-        "print(*(process.pid for process in line._processes), flush=True);"
+        "transport = start_processes(3);"
+        "print(*(process.pid for process in transport._processes), flush=True);"
         "os.kill(os.getpid(), 9)"
     )
     first = subprocess.run(
@@ -146,7 +152,7 @@ def test_where_not_all_can_be_started_none_is_left(monkeypatch: pytest.MonkeyPat
 
 
 def test_ranks_that_are_there_start_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_here", module.Ranks())
+    monkeypatch.setattr(module, "_current", module.Ranks())
     rank_start.start(1)
     with pytest.raises(InputError, match="a launcher has started ranks already"):
         rank_start.start(2)

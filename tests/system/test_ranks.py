@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mltree.system.rank_start import launched
-from mltree.system.ranks import LONE, here, turn
+from mltree.system.ranks import LONE, current_ranks, local_rank
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_a_lone_rank_does_all_by_itself() -> None:
     def unwanted() -> None:
         raise AssertionError("there is no other rank")
 
-    assert here() is LONE
-    assert turn() == (0, 1)
+    assert current_ranks() is LONE
+    assert local_rank() == (0, 1)
     LONE.everywhere(unwanted)
     results = LONE.deal([3, 1, 2], work, unwanted)  # type: ignore[arg-type]
     assert taken == []

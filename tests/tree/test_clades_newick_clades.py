@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mltree.system.errors import InputError
-from mltree.tree import clades
+from mltree.tree import newick
 from mltree.tree.clades import Clades, read_clades, read_gene_trees, read_labelled, write_clades
 from mltree.tree.newick import read_newicks, write_newick
 from mltree.tree.random_trees import random_topology
@@ -73,7 +73,7 @@ def test_neither_pieces_nor_quotes_and_comments_matter(seed: int, piece: int, od
     if odd:
         texts = [text.replace("(", "([&x=(,)] ", 1).replace(":", " : ") for text in texts]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(clades, "PIECE", piece)
+        patched.setattr(newick, "PIECE", piece)
         again = read_clades(" \n" + " \n".join(texts) + "\n \n")
     assert again.taxa == whole.taxa
     for name in ("order", "tip_lengths", "tree", "first", "last", "lengths"):
@@ -129,14 +129,14 @@ BROKEN = {
     "((a:1,b:nan),c);": "line 1: branch length nan is not a finite number",
     "((a:1,b:--1),c);": "line 1: branch length '--1' is not a number",
     "((a:1:2,b),c);": "line 1: broken Newick tree: two branch lengths at a node",
-    "(a,b,c);;": "line 1: broken Newick tree",
+    "(a,b,c);;": "line 1: a tip without a name",
     "((a,),c);": "line 1: a tip without a name",
     "(a,'',c);": "line 1: a tip without a name",
     "(a,b,a);": "line 1: taxon 'a' is in the tree twice",
     "(a,b,c);\n(a,b,\nb);": "line 2: taxon 'b' is in the tree twice",
-    "(a,b,c);\n\n(a,b);": "line 3: 'c' is in the first tree but not in this one",
+    "(a,b,c);\n\n(a,b);": "line 3: 'c' is in the first tree but not in this tree",
     "(a,b,c);(a,b,c,d);": "line 1: 'd' is in this tree but not in the first tree",
-    "('a',b,c);\n(a,b,'d d');": "line 2: 'c' is in the first tree but not in this one",
+    "('a',b,c);\n(a,b,'d d');": "line 2: 'c' is in the first tree but not in this tree",
     "(a,b,c);\n(a,b,'c": 'line 2: unexpected "\'": a quote or bracket that is not closed?',
 }
 
@@ -174,7 +174,7 @@ def test_packed_trees_are_read(pack: Callable[[bytes], bytes], tmp_path: Path) -
 
 def test_trees_are_compared_with_those_of_another_file() -> None:
     like = read_clades("(a,b,c);")
-    with pytest.raises(InputError, match=r"^line 1: 'b', 'c' are in x.nwk but not in this one$"):
+    with pytest.raises(InputError, match=r"^line 1: 'b', 'c' are in x.nwk but not in this tree$"):
         read_clades("(a,d);", like=like, origin="x.nwk")
     assert read_clades("(c,b,a);", like=like).order.tolist() == [[2, 1, 0]]
 

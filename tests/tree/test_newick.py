@@ -8,14 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ete3_trees import ete3_distance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mltree.system.errors import InputError
-from mltree.tree import newick, splits
+from mltree.tree import splits
+from mltree.tree.clades import ascii_drawing
 from mltree.tree.forest import Forest
 from mltree.tree.moves import random_nnis
-from mltree.tree.newick import ascii_drawing, read_newick, read_newicks, write_newick
+from mltree.tree.newick import read_newick, read_newicks, write_newick
 from mltree.tree.random_trees import random_topology
 from mltree.tree.topology import DEFAULT_LENGTH, Tree, tree_from_edges
 
@@ -58,7 +60,7 @@ def test_fast_robinson_foulds_equals_ete3(n_tips: int, seed: int) -> None:
     random_nnis(other, 0.3, np.random.default_rng(seed))
     third = random_tree(n_tips, seed + 1)
     for one, two in ((tree, other), (tree, third), (other, third), (tree, tree)):
-        assert newick.robinson_foulds(one, two) == splits.robinson_foulds(one, two)
+        assert ete3_distance(one, two) == splits.robinson_foulds(one, two)
 
 
 def test_writes_decimals_and_starts_at_the_first_taxon() -> None:
@@ -198,10 +200,10 @@ def test_several_trees_in_one_file(tmp_path: Path) -> None:
         ("(A:1,B:2,'C' x:3,(D:4,E:5):6);", "comma is missing before 'x'"),
         ("(A:1,B:2,'C:3,(D:4,E:5):6);", "not closed"),
         ("(A:1,B:2,[C:3,(D:4,E:5):6);", "not closed"),
-        ("(A:1,,B:2,(C:3,(D:4,E:5):6):7);", "broken Newick tree: Empty leaf"),
-        ("(A:1,:2,(C:3,(D:4,E:5):6):7);", "Unexpected newick format ':2.0'"),
+        ("(A:1,,B:2,(C:3,(D:4,E:5):6):7);", "a tip without a name"),
+        ("(A:1,:2,(C:3,(D:4,E:5):6):7);", "a tip without a name"),
         ("(A:1,B::2,(C:3,(D:4,E:5):6):7);", "broken Newick tree"),
-        ("();", "broken|not in the tree"),
+        ("();", "a tip without a name"),
         (";", "a tip without a name"),
         ("A;", "broken|not in the tree"),
         ("(A,B,C,D,E),(A,B);", "outside the parentheses"),
@@ -311,8 +313,8 @@ def test_drawing() -> None:
 
 def test_ete3_is_loaded_without_its_package() -> None:
     script = (
-        "import sys; from mltree.tree.newick import read_newick;"
-        "before = 'ete3' in sys.modules; read_newick('(A,B,(C,D));', 'ABCD');"
+        "import sys; from mltree.tree.clades import ascii_drawing;"
+        "before = 'ete3' in sys.modules; ascii_drawing('(A,B,(C,D));');"
         "print(before, any(name.split('.')[0] in ('ete3', 'scipy') for name in sys.modules));"
         "import ete3; print(len(ete3.Tree('(A,(B,C));')))"
     )

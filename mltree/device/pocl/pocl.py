@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyopencl as cl
 
-from mltree.system.process import FEW_THREADS, may_start, threads
+from mltree.system.process import FEW_THREADS, can_start_threads, threads
 
 ADDRESS_SPACE = 1 << 30
 """Bytes that the process may have to map while PoCL compiles: searches of 12 taxa reached 0.81 GB,
@@ -112,7 +112,7 @@ def few_threads() -> str | None:
 
     It starts one for each CPU of the run, and a process to link a kernel, and mltree a few more.
     """
-    return None if may_start(threads().number + SPARE_THREADS) else FEW_THREADS
+    return None if can_start_threads(threads().number + SPARE_THREADS) else FEW_THREADS
 
 
 def name_cpu(device: cl.Device) -> None:

@@ -1,6 +1,6 @@
 // The joint Newton step of the three branches around an insertion.
-#ifndef TRIPOD_STEP_H
-#define TRIPOD_STEP_H
+#ifndef TRIPLET_STEP_H
+#define TRIPLET_STEP_H
 
 #include "grid.h"
 
@@ -19,7 +19,7 @@ static inline bool cramer_step(const acc g[3], const acc h[6], acc least, acc st
 
 // The same, with a ridge on its diagonal where -H is all but singular. A length whose curvature is
 // not negative takes no part: what the data say nothing of has one of either sign, by rounding.
-static inline bool solve_tripod(const acc slopes[3], __global const acc *hessian, acc step[3]) {
+static inline bool solve_triplet(const acc slopes[3], __global const acc *hessian, acc step[3]) {
   const int one[3] = {0, 0, 1}, other[3] = {1, 2, 2};
   acc g[3], h[6];
   bool alone[3];

@@ -11,7 +11,7 @@ from mltree.system.process import host_memory
 FAULTS = """
 import resource
 import numpy as np
-from mltree.system.process import keep_freed_memory
+from mltree.system.process import tune_malloc
 {keep}
 big = np.ones(1 << 20)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -33,10 +33,10 @@ def faults(keep: str) -> int:
 @pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc",
     reason="the thresholds are glibc's: musl and macOS have no mallopt that sets them, and then "
-    "keep_freed_memory does nothing",
+    "tune_malloc does nothing",
 )
 def test_arrays_come_without_page_faults() -> None:
-    assert faults("keep_freed_memory()") < 2000
+    assert faults("tune_malloc()") < 2000
 
 
 def test_the_memory_is_the_machines_or_what_its_limit_says() -> None:

@@ -7,11 +7,11 @@ import pytest
 
 from mltree.system.process import (
     VARIABLE,
-    are_at_work,
     cpu_seconds,
-    in_advance,
-    in_blocks,
-    in_shares,
+    is_mapping,
+    map_blocks,
+    parallel_map,
+    prefetched,
 )
 
 PATIENCE = 60.0
@@ -24,17 +24,17 @@ def test_answers_keep_their_order(at_once: int) -> None:
 
     def work(share: int) -> int:
         time.sleep(0.01 * (5 - share))
-        seen.append(are_at_work())
+        seen.append(is_mapping())
         return share * share
 
-    assert in_shares(work, range(5), at_once) == [0, 1, 4, 9, 16]
+    assert parallel_map(work, range(5), at_once) == [0, 1, 4, 9, 16]
     assert seen == [at_once > 1] * 5
-    assert not are_at_work()
+    assert not is_mapping()
 
 
 def test_shares_are_worked_on_at_once() -> None:
     both = threading.Barrier(2, timeout=PATIENCE)
-    assert sorted(in_shares(lambda _: both.wait(), range(2), 2)) == [0, 1]
+    assert sorted(parallel_map(lambda _: both.wait(), range(2), 2)) == [0, 1]
 
 
 def test_what_fails_fails_the_whole_once_nothing_is_under_way() -> None:
@@ -48,9 +48,9 @@ def test_what_fails_fails_the_whole_once_nothing_is_under_way() -> None:
         under_way.remove(share)
 
     with pytest.raises(KeyError):
-        in_shares(work, range(3), 3)
+        parallel_map(work, range(3), 3)
     assert not under_way
-    assert not are_at_work()
+    assert not is_mapping()
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
@@ -62,7 +62,7 @@ def test_the_next_is_made_while_one_is_used(threads: str, monkeypatch: pytest.Mo
         begun[share].set()
         return share * share
 
-    made = in_advance(work, range(4))
+    made = prefetched(work, range(4))
     for share in range(4):
         assert next(made) == share * share
         if share < 3:
@@ -80,7 +80,7 @@ def test_the_time_of_all_threads_counts() -> None:
         return time.thread_time() - began
 
     before = cpu_seconds()
-    spent = sum(in_shares(burn, range(3), 3)) + burn(None)
+    spent = sum(parallel_map(burn, range(3), 3)) + burn(None)
     assert cpu_seconds() - before >= spent
 
 
@@ -90,6 +90,6 @@ def test_blocks_are_the_same_on_any_number_of_threads(
     threads: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, threads)
-    blocks = in_blocks(lambda block: (block.start, block.stop), count, 10)
+    blocks = map_blocks(lambda block: (block.start, block.stop), count, 10)
     assert [first for first, _ in blocks] == list(range(0, max(count, 1), 10))
     assert [end for _, end in blocks] == [*range(10, count, 10), count]

@@ -8,7 +8,7 @@ import pytest
 from mltree.data.alphabet import DNA, PROTEIN
 from mltree.data.codons import codon_alphabet
 from mltree.data.patterns import Patterns
-from mltree.models.codon_models import data_of, model_of, names_of
+from mltree.models.families import CODONS
 from mltree.models.grammar import format_model, parse_model
 from mltree.models.names import default_model_name, from_iq_tree, in_iq_tree
 from mltree.models.partitioned import model_alphabet
@@ -18,7 +18,7 @@ from mltree.system.errors import InputError, ModelError
 @pytest.mark.parametrize("number", [1, 2, 11])
 def test_every_name_is_read_and_written(number: int) -> None:
     alphabet = codon_alphabet(number)
-    every = [*names_of(alphabet), default_model_name(alphabet)]
+    every = [*CODONS.names_of(alphabet), default_model_name(alphabet)]
     assert len(every) == 4 + (number != 2)
     for name in every:
         model = parse_model(name, alphabet)
@@ -123,8 +123,8 @@ def test_models_of_other_data() -> None:
             parse_model("GY", alphabet)
         with pytest.raises(ModelError, match="is for no codons"):
             parse_model("POISSON+F3X4" if alphabet is PROTEIN else "JC+F1X4", alphabet)
-        assert model_of("GY", alphabet) is None
-    assert data_of("LG") is None
+        assert CODONS.model_of("GY", alphabet) is None
+    assert CODONS.data_of("LG") is None
     with pytest.raises(InputError, match="'7' is no genetic code"):
         model_alphabet("CODON7_GY")
 

@@ -1,8 +1,8 @@
 // How a growing tree finds the best edge for a tip, and keeps its sets: the steps of `grow` in
 // parsimony.cl. The sets of its edges are kept too, word by word with edge beside edge, so that a
 // CPU's vectors and neighbouring work-items of a GPU read them side by side.
-#ifndef GROWTH_H
-#define GROWTH_H
+#ifndef STEPWISE_H
+#define STEPWISE_H
 
 #include "fitch.h"
 

@@ -5,8 +5,8 @@
 // Item l of it gives A[l / 4][l % 4] and B[l % 4][l / 4] and gets C[l / 4][2 (l % 4)] and the next
 // one (PTX ISA 8.5, mma.m8n8k4; m16n8k4 takes two patterns a lane at once). With rows q and q + 4
 // of M for columns 2q and 2q + 1 of C, a product comes out shared as its vector went in.
-#ifndef QUADS_H
-#define QUADS_H
+#ifndef MATRIX_TILES_H
+#define MATRIX_TILES_H
 
 #include "lanes.h"
 

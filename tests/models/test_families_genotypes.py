@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mltree.data.alphabet import DNA, PHASED, UNPHASED, Alphabet
-from mltree.models.character_models import genotype_names_of
 from mltree.models.eigen import rate_matrix
+from mltree.models.families import GENOTYPES
 from mltree.models.grammar import format_model, parse_model
 from mltree.models.names import default_model_name
 from mltree.models.parameters import free_parameters, names
@@ -56,7 +56,7 @@ def test_kinds_are_special_cases() -> None:
 
 @pytest.mark.parametrize("alphabet", [UNPHASED, PHASED])
 def test_every_name_is_read_and_written(alphabet: Alphabet) -> None:
-    for name in [*genotype_names_of(alphabet), default_model_name(alphabet)]:
+    for name in [*GENOTYPES.names_of(alphabet), default_model_name(alphabet)]:
         model = parse_model(name.lower(), alphabet)
         assert model_alphabet(name) is alphabet
         again = parse_model(format_model(model), alphabet)
@@ -64,7 +64,7 @@ def test_every_name_is_read_and_written(alphabet: Alphabet) -> None:
         np.testing.assert_array_equal(again.rates, model.rates)
     letter = "T" if alphabet is UNPHASED else "P"
     older = [f"G{letter}{kind}" for kind in ("JC", "JC-SM", "HKY4", "GTR4", "GTR-SM", "GTR")]
-    assert [parse_model(name, alphabet).name for name in older] == genotype_names_of(alphabet)
+    assert [parse_model(name, alphabet).name for name in older] == GENOTYPES.names_of(alphabet)
 
 
 def test_names_of_parameters() -> None:

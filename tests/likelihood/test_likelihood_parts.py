@@ -305,9 +305,9 @@ def test_every_part_has_its_columns_of_site_rows(
     used = parted.opened(likelihood, open_engine)
     weights, case, tree = parted.weights[0], parted.cases[0], parted.trees[0]
     rows = rows_of_trees(used, parted.trees, parted.cases, weights).sites()
-    near = rows_of_neighbours(used, tree, case, weights, tree.inner_edges)
-    sites = near.sites()
-    np.testing.assert_allclose(sites @ weights, near.lnl, rtol=1e-9)
+    around = rows_of_neighbours(used, tree, case, weights, tree.inner_edges)
+    sites = around.sites()
+    np.testing.assert_allclose(sites @ weights, around.lnl, rtol=1e-9)
     for part, own in enumerate(parted.problem.patterns.parts):
         alone = parted.alone(reference, part, 0)
         lone, mine = parted.of_part(tree, part), weights[own]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mltree.program.contract import HOPE, Control, GroupKind
+from mltree.program.ops.optimise import LengthOptimiser, solve_triplet
 from mltree.program.planner import control_records, group_records
-from mltree.program.reference import LengthOptimiser, solve_tripod
-from mltree.system.contract import HOPE, Control, GroupKind
 
 if TYPE_CHECKING:
     from conftest import Problem
@@ -234,16 +234,16 @@ def test_the_joint_step_solves_three_equations(seed: int) -> None:
     root, gradient = rng.normal(size=(3, 3)), rng.normal(size=3)
     matrix = -(root @ root.T) - 0.1 * np.eye(3)
     packed = matrix[[0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2]]
-    step = solve_tripod(gradient, packed)
+    step = solve_triplet(gradient, packed)
     assert step is not None
     np.testing.assert_allclose(matrix @ step, gradient, atol=1e-8)
-    valley = solve_tripod(gradient, -packed)
+    valley = solve_triplet(gradient, -packed)
     assert valley is not None
     assert np.isinf(valley).all()
     beyond = np.append(packed[:3], 3 * np.sqrt(packed[[0, 0, 1]] * packed[[1, 2, 2]]))
-    assert solve_tripod(gradient, beyond) is None
+    assert solve_triplet(gradient, beyond) is None
     saddle = packed * np.array([-1, 1, 1, 1, 1, 1])
-    step = solve_tripod(gradient, saddle)
+    step = solve_triplet(gradient, saddle)
     assert step is not None
     assert step[0] == np.inf
     np.testing.assert_allclose(matrix[1:, 1:] @ step[1:], gradient[1:], atol=1e-8)
@@ -261,7 +261,7 @@ def test_rounding_leads_no_joint_step_anywhere(seed: int) -> None:
     size, slope = 10.0 ** rng.uniform(-6.0, 6.0, 2)
     noise = 1e-15 * rng.normal(size=6)
     hessian = np.array([-1.0, -1.0, 0.0, -1.0, 0.0, 0.0])
-    step = solve_tripod(np.array([slope, slope, 0.0]), size * (hessian + noise))
+    step = solve_triplet(np.array([slope, slope, 0.0]), size * (hessian + noise))
     assert step is not None
     np.testing.assert_allclose(step[:2], -slope / size / 2, rtol=1e-3)
 
@@ -270,8 +270,8 @@ def test_a_hessian_without_digits_is_no_error() -> None:
     """Singular to the last bit, yet its determinant may round below 0."""
     for size in (1e-300, 1e-8, 1.0):
         for noise in np.random.default_rng(3).normal(size=(200, 6)) * 1e-16:
-            solve_tripod(np.ones(3), -size * (1 + noise))
-    groups = group_records(GroupKind.TRIPOD, np.array([0]), 3, np.array([0]), np.array([1]))
+            solve_triplet(np.ones(3), -size * (1 + noise))
+    groups = group_records(GroupKind.TRIPLET, np.array([0]), 3, np.array([0]), np.array([1]))
     optimiser = LengthOptimiser(np.full(3, 0.1), control_records(1, 1e-9, 50), *BOUNDS)
     hessian = [-1e-200, -1e-200, -1e-200, 0.0, 0.0, 0.0]
     optimiser.step(groups, np.array([-1.0, 0.5, -0.5, 0.5, *hessian]))

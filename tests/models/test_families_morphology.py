@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mltree.data.alphabet import BINARY, DNA, MAX_STATES, Alphabet, multistate
-from mltree.models.character_models import morphology_names_of
 from mltree.models.eigen import p_matrices
+from mltree.models.families import MORPHOLOGY
 from mltree.models.grammar import format_model, parse_model
 from mltree.models.names import default_model_name
 from mltree.models.parameters import free_parameters
@@ -41,7 +41,7 @@ def test_ordered_characters_change_step_by_step() -> None:
 
 @pytest.mark.parametrize("alphabet", [BINARY, multistate(3), multistate(MAX_STATES)])
 def test_every_name_is_read_and_written(alphabet: Alphabet) -> None:
-    for name in [*morphology_names_of(alphabet), default_model_name(alphabet)]:
+    for name in [*MORPHOLOGY.names_of(alphabet), default_model_name(alphabet)]:
         model = parse_model(name, alphabet)
         assert model_alphabet(name) is alphabet
         counted = replace(model, frequency_mode="FE") if "+FC" in name else model

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mltree.system.files import harmless, turn_away
+from mltree.system.files import discard, sanitised
 
 
 @pytest.mark.parametrize("held", ["", "held"])
 def test_a_stream_that_is_turned_away_holds_nothing_back(held: str) -> None:
     with Path("/dev/full").open("w") as stream:
         stream.write(held)
-        turn_away(stream)
+        discard(stream)
         stream.write("more")
         stream.flush()
 
@@ -27,10 +27,11 @@ def test_what_is_no_file_is_left_alone(capsys: pytest.CaptureFixture[str]) -> No
         def fileno(self) -> int:
             raise ValueError
 
-    turn_away(Odd())
+    discard(Odd())
 
 
 def test_nothing_in_a_text_steers_a_terminal() -> None:
     assert (
-        harmless("a\x1b[31m\x07b\x9b2J\u202ec\td\ne é") == "a\\x1b[31m\\x07b\\x9b2J\\u202ec\td\ne é"
+        sanitised("a\x1b[31m\x07b\x9b2J\u202ec\td\ne é")
+        == "a\\x1b[31m\\x07b\\x9b2J\\u202ec\td\ne é"
     )

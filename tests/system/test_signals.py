@@ -18,8 +18,9 @@ Start = Callable[..., subprocess.Popen[str]]
 BEGINNING = """
 import sys, time
 from pathlib import Path
-from mltree.system.signals import Farewell, ignore, last_word, listen, parting, unbroken
-listen()
+from mltree.system.signals import ExitMessage, ignore_signals, install_handlers, on_signal
+from mltree.system.signals import set_exit_message, uninterrupted
+install_handlers()
 def ready(): print("ready", flush=True)
 """
 
@@ -70,8 +71,8 @@ def test_a_main_thread_that_never_comes_back_to_python_is_ended_too(start: Start
 
 def test_the_last_parting_counts_and_only_while_it_lasts(start: Start) -> None:
     code = """
-with parting(lambda: Farewell("outer")):
-    with parting(lambda: Farewell("inner", 0)): {inside}
+with on_signal(lambda: ExitMessage("outer")):
+    with on_signal(lambda: ExitMessage("inner", 0)): {inside}
     {after}
 """
     wait = "ready(); time.sleep(600)"
@@ -98,12 +99,12 @@ def test_an_ignored_signal_is_nobodys_whoever_listens_later(
 def test_a_device_that_fails_by_a_signal_gives_way_to_the_stop(start: Start) -> None:
     process = start("""
 import signal
-from mltree.system.signals import give_way
-give_way()  # nobody has asked for a stop
-with parting(lambda: Farewell("kept")):
+from mltree.system.signals import wait_for_exit
+wait_for_exit()  # nobody has asked for a stop
+with on_signal(lambda: ExitMessage("kept")):
     ready()
     signal.raise_signal(signal.SIGTERM)
-    give_way()
+    wait_for_exit()
     sys.exit(2)
 """)
     assert end_of(process) == (143, "mltree: stopped by SIGTERM: kept\n")
@@ -111,8 +112,8 @@ with parting(lambda: Farewell("kept")):
 
 def test_a_last_word_outlives_what_was_said_before_it(start: Start) -> None:
     process = start("""
-with parting(lambda: Farewell("unfinished")):
-    last_word(Farewell("finished", 0))
+with on_signal(lambda: ExitMessage("unfinished")):
+    set_exit_message(ExitMessage("finished", 0))
 ready(); time.sleep(600)
 """)
     process.send_signal(signal.SIGTERM)
@@ -121,10 +122,10 @@ ready(); time.sleep(600)
 
 def test_what_is_unbroken_is_done_whole(start: Start, tmp_path: Path) -> None:
     process = start("""
-with unbroken():
+with uninterrupted():
     Path("first").touch(); ready(); time.sleep(1); Path("second").touch()
 time.sleep(600)
-with unbroken():
+with uninterrupted():
     Path("third").touch()
 """)
     process.send_signal(signal.SIGTERM)
@@ -133,7 +134,7 @@ with unbroken():
 
 
 def test_a_failing_parting_ends_the_process_too(start: Start) -> None:
-    process = start("with parting(lambda: 1 / 0): ready(); time.sleep(600)")
+    process = start("with on_signal(lambda: 1 / 0): ready(); time.sleep(600)")
     process.send_signal(signal.SIGINT)
     code, said = end_of(process)
     assert code == 130
@@ -141,7 +142,7 @@ def test_a_failing_parting_ends_the_process_too(start: Start) -> None:
 
 
 def test_an_echo_changes_nothing_and_a_second_signal_ends_at_once(start: Start) -> None:
-    process = start("with unbroken(): ready(); time.sleep(600)")
+    process = start("with uninterrupted(): ready(); time.sleep(600)")
     for _ in range(5):
         process.send_signal(signal.SIGINT)
     time.sleep(2 * ECHO)
@@ -159,7 +160,7 @@ def test_what_the_parent_ignores_stays_ignored(start: Start) -> None:
 
 def test_signals_change_nothing_once_they_are_ignored(start: Start) -> None:
     """Until the very end, where Python would have its own way with handlers."""
-    process = start("import atexit; atexit.register(time.sleep, 1); ignore(); ready()")
+    process = start("import atexit; atexit.register(time.sleep, 1); ignore_signals(); ready()")
     for number in SIGNALS:
         process.send_signal(number)
     assert end_of(process) == (0, "")

@@ -1,4 +1,4 @@
-"""The first rank, with a line to others that do as they are told here."""
+"""The first rank, with a transport to others that do as they are told here."""
 
 from __future__ import annotations
 
@@ -11,14 +11,23 @@ import pytest
 from mltree.system.errors import InputError
 from mltree.system.rank_processes import (
     DEAD_HINT,
+    Coordinator,
     Failure,
-    First,
     Greeting,
-    Kind,
     Message,
+    MessageKind,
+    _answer_calls,
     _Inbox,
-    _obey,
 )
+
+CALL, GO, TASK, OVER, ASK, FORGET, END = (
+    MessageKind.CALL, MessageKind.GO, MessageKind.TASK, MessageKind.OVER, MessageKind.ASK,
+    MessageKind.FORGET, MessageKind.END,
+)  # fmt: skip
+READY, WANT, RESULT, IDLE, ANSWER, FAILED = (
+    MessageKind.READY, MessageKind.WANT, MessageKind.RESULT, MessageKind.IDLE, MessageKind.ANSWER,
+    MessageKind.FAILED,
+)  # fmt: skip
 
 
 def squares(tasks: Iterator[int]) -> Iterator[int]:
@@ -31,7 +40,7 @@ def helping() -> Callable[[Iterator[int]], Iterator[int]]:
 
 
 class Others:
-    """A line to ranks that work whenever they are spoken to, so many tasks each."""
+    """A transport to ranks that work whenever they are spoken to, so many tasks each."""
 
     are_alike = True
 
@@ -42,30 +51,32 @@ class Others:
         self.asked: dict[int, Iterator[int]] = {}
         self.work: Any = None
 
-    def answer(self, hear: Callable[[int, Message], None], lost: Callable[[int], None]) -> None:
-        self.hear, self.lost = hear, lost
+    def start(
+        self, on_message: Callable[[int, Message], None], on_lost: Callable[[int], None]
+    ) -> None:
+        self.on_message, self.on_lost = on_message, on_lost
 
     def send(self, rank: int, kind: str, content: Any = None) -> None:
-        if kind == Kind.CALL:
+        if kind == CALL:
             _, number, call = content
             self.work = pickle.loads(call)()
-            self.hear(rank, Message(Kind.READY, number))
-        elif kind == Kind.GO:
+            self.on_message(rank, Message(READY, number))
+        elif kind == GO:
             self.call = content
             for _ in range(self.tasks):
-                self.hear(rank, Message(Kind.WANT, content))
-            self.hear(rank, Message(Kind.IDLE, content))
-        elif kind == Kind.TASK:
+                self.on_message(rank, Message(WANT, content))
+            self.on_message(rank, Message(IDLE, content))
+        elif kind == TASK:
             for result in self.work(iter([content])):
-                self.hear(rank, Message(Kind.RESULT, (self.call, result)))
-        elif kind == Kind.ASK:
+                self.on_message(rank, Message(RESULT, (self.call, result)))
+        elif kind == ASK:
             _, number, task = content
-            self.hear(rank, Message(Kind.ANSWER, (number - 1, "late")))
-            self.hear(rank, Message(Kind.ANSWER, (number, self.work(task))))
-        elif kind == Kind.END:
+            self.on_message(rank, Message(ANSWER, (number - 1, "late")))
+            self.on_message(rank, Message(ANSWER, (number, self.work(task))))
+        elif kind == END:
             self.ended.append(rank)
 
-    def expect(self) -> None:
+    def poll_often(self) -> None:
         pass
 
     def close(self) -> None:
@@ -76,9 +87,9 @@ def greeting(version: str = "1", command: str = "search") -> Greeting:
     return Greeting("node7", 42, (0,), version, (command,))
 
 
-def first(*greetings: Greeting, tasks: int = 2) -> tuple[First, Others]:
+def first(*greetings: Greeting, tasks: int = 2) -> tuple[Coordinator, Others]:
     others = Others(*greetings, tasks=tasks)
-    return First(others), others  # type: ignore[arg-type]
+    return Coordinator(others), others  # type: ignore[arg-type]
 
 
 def test_every_task_is_done_once() -> None:
@@ -115,13 +126,13 @@ def test_answers_come_in_the_order_of_ranks() -> None:
         assert ranks.gather(range(count), lambda task: 100 + task) == [
             100, *(-task for task in range(1, count))
         ]  # fmt: skip
-    others.lost(3)
+    others.on_lost(3)
     with pytest.raises(InputError, match=r"rank 3 .* has died"):
         ranks.gather(range(4), negative())
 
 
 class Told:
-    """A line that keeps what a rank says to the first one."""
+    """A transport that keeps what a rank says to the first one."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, Any]] = []
@@ -133,43 +144,43 @@ class Told:
 
 def test_an_order_that_comes_before_the_end_of_tasks_is_obeyed() -> None:
     """As where the first rank has left a bootstrap that had converged."""
-    line, inbox = Told(), _Inbox()
+    transport, inbox = Told(), _Inbox()
     for kind, content in (
-        (Kind.CALL, (0, 4, pickle.dumps(helping))), (Kind.GO, 4), (Kind.TASK, 3),
-        (Kind.CALL, (0, 6, pickle.dumps(negative))), (Kind.OVER, None), (Kind.ASK, (0, 7, 5)),
-        (Kind.END, None),
+        (CALL, (0, 4, pickle.dumps(helping))), (GO, 4), (TASK, 3),
+        (CALL, (0, 6, pickle.dumps(negative))), (OVER, None), (ASK, (0, 7, 5)),
+        (END, None),
     ):  # fmt: skip
         inbox.put(Message(kind, content))
-    _obey(line, inbox)  # type: ignore[arg-type]
-    assert line.said == [
-        (Kind.READY, 4), (Kind.WANT, 4), (Kind.RESULT, (4, 9)), (Kind.WANT, 4),
-        (Kind.IDLE, 4), (Kind.READY, 6), (Kind.ANSWER, (7, -5)),
+    _answer_calls(transport, inbox)  # type: ignore[arg-type]
+    assert transport.said == [
+        (READY, 4), (WANT, 4), (RESULT, (4, 9)), (WANT, 4),
+        (IDLE, 4), (READY, 6), (ANSWER, (7, -5)),
     ]  # fmt: skip
 
 
 def test_what_is_kept_outlasts_other_orders_until_it_is_forgotten() -> None:
-    line, inbox = Told(), _Inbox()
+    transport, inbox = Told(), _Inbox()
     for kind, content in (
-        (Kind.CALL, (4, 1, pickle.dumps(negative))), (Kind.CALL, (0, 2, pickle.dumps(helping))),
-        (Kind.ASK, (4, 1, 5)), (Kind.FORGET, 4), (Kind.FORGET, 9), (Kind.ASK, (4, 2, 5)),
-        (Kind.END, None),
+        (CALL, (4, 1, pickle.dumps(negative))), (CALL, (0, 2, pickle.dumps(helping))),
+        (ASK, (4, 1, 5)), (FORGET, 4), (FORGET, 9), (ASK, (4, 2, 5)),
+        (END, None),
     ):  # fmt: skip
         inbox.put(Message(kind, content))
-    _obey(line, inbox)  # type: ignore[arg-type]
-    *before, (kind, failure) = line.said
-    assert before == [(Kind.READY, 1), (Kind.READY, 2), (Kind.ANSWER, (1, -5))]
-    assert kind == Kind.FAILED
+    _answer_calls(transport, inbox)  # type: ignore[arg-type]
+    *before, (kind, failure) = transport.said
+    assert before == [(READY, 1), (READY, 2), (ANSWER, (1, -5))]
+    assert kind == FAILED
     assert failure.is_bug
     assert "KeyError: 4" in failure.text
 
 
 def test_the_end_is_heard_amid_tasks() -> None:
-    line, inbox = Told(), _Inbox()
+    transport, inbox = Told(), _Inbox()
     call = 0, 3, pickle.dumps(helping)
-    for kind, content in ((Kind.CALL, call), (Kind.GO, 3), (Kind.END, None)):
+    for kind, content in ((CALL, call), (GO, 3), (END, None)):
         inbox.put(Message(kind, content))
-    _obey(line, inbox)  # type: ignore[arg-type]
-    assert line.said[1:] == [(Kind.WANT, 3), (Kind.IDLE, 3)]
+    _answer_calls(transport, inbox)  # type: ignore[arg-type]
+    assert transport.said[1:] == [(WANT, 3), (IDLE, 3)]
 
 
 @pytest.mark.parametrize(
@@ -201,9 +212,9 @@ def test_what_goes_wrong_elsewhere_is_told_with_the_ranks_name(
 ) -> None:
     ranks, others = first(greeting(), greeting(), tasks=0)
     if failure is None:
-        others.lost(1)
+        others.on_lost(1)
     else:
-        others.hear(1, Message(Kind.FAILED, failure))
+        others.on_message(1, Message(FAILED, failure))
     with pytest.raises(error, match=rf"^rank 1 \(process 42 on node7.*{said}") as caught:
         list(ranks.deal([1], squares, helping))
     if isinstance(caught.value, InputError):
@@ -212,7 +223,7 @@ def test_what_goes_wrong_elsewhere_is_told_with_the_ranks_name(
 
 def test_a_line_that_fails_ends_the_run() -> None:
     ranks, others = first(greeting(), greeting(), tasks=0)
-    others.lost(0)
+    others.on_lost(0)
     with pytest.raises(InputError, match=r"^rank 0 .* cannot speak to the others any more"):
         list(ranks.deal([1], squares, helping))
 
@@ -221,7 +232,7 @@ class Slow(Others):
     """Ranks that are not ready before they are told to be."""
 
     def send(self, rank: int, kind: str, content: Any = None) -> None:
-        if kind == Kind.CALL:
+        if kind == CALL:
             self.calls = [*getattr(self, "calls", []), (rank, content)]
         else:
             super().send(rank, kind, content)
@@ -229,45 +240,45 @@ class Slow(Others):
     def get_ready(self, count: int) -> None:
         """Answer so many calls."""
         for rank, content in self.calls[:count]:
-            super().send(rank, Kind.CALL, content)
+            super().send(rank, CALL, content)
         self.calls = self.calls[count:]
 
 
 def test_the_first_rank_begins_while_others_get_ready() -> None:
-    line = Slow(greeting(), greeting())
-    results = First(line).deal(range(20), squares, helping)  # type: ignore[arg-type]
+    transport = Slow(greeting(), greeting())
+    results = Coordinator(transport).deal(range(20), squares, helping)  # type: ignore[arg-type]
     assert next(results) == 0
-    line.get_ready(1)
+    transport.get_ready(1)
     assert sorted([0, *results]) == [n * n for n in range(20)]
 
 
 def test_a_rank_that_was_late_for_other_tasks_gets_none_of_these() -> None:
     """It answers an earlier call: it has not heard what these tasks are about."""
-    line = Slow(greeting(), greeting())
-    ranks = First(line)  # type: ignore[arg-type]
+    transport = Slow(greeting(), greeting())
+    ranks = Coordinator(transport)  # type: ignore[arg-type]
     earlier = ranks.deal(range(100), squares, helping)
     next(earlier)
     earlier.close()  # type: ignore[attr-defined]
     later = ranks.deal([5, 6, 7], squares, helping)
     assert next(later) == 25
-    line.get_ready(1)
+    transport.get_ready(1)
     assert next(later) == 36
-    line.get_ready(1)
+    transport.get_ready(1)
     assert list(later) == [49]
 
 
 def test_ranks_that_were_launched_are_ready_before_any_begins() -> None:
     """Their devices may not go together."""
-    line = Slow(greeting(), greeting())
-    line.are_alike = False
-    ranks = First(line)  # type: ignore[arg-type]
+    transport = Slow(greeting(), greeting())
+    transport.are_alike = False
+    ranks = Coordinator(transport)  # type: ignore[arg-type]
     begun = []
 
     def noted(tasks: Iterator[int]) -> Iterator[int]:
-        begun.append(len(line.calls))
+        begun.append(len(transport.calls))
         yield from squares(tasks)
 
-    line.hear(1, Message(Kind.FAILED, Failure("has other devices")))
+    transport.on_message(1, Message(FAILED, Failure("has other devices")))
     with pytest.raises(InputError, match="rank 1 .* has other devices"):
         list(ranks.deal(range(3), noted, helping))
     assert not begun
@@ -289,7 +300,7 @@ def test_a_rank_that_works_on_earlier_tasks_gets_none_of_these() -> None:
     before = others.call
     later = ranks.deal([5, 6], squares, helping)
     assert next(later) == 25
-    others.hear(1, Message(Kind.WANT, before))
-    others.hear(1, Message(Kind.RESULT, (before, -1)))
-    others.hear(1, Message(Kind.IDLE, before))
+    others.on_message(1, Message(WANT, before))
+    others.on_message(1, Message(RESULT, (before, -1)))
+    others.on_message(1, Message(IDLE, before))
     assert list(later) == [36]

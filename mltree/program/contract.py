@@ -1,0 +1,307 @@
+"""The worker contract: every number that Python and OpenCL must agree on.
+
+A *program* is a list of stages over flat int32 records. Stages run one after the other with a
+barrier over the whole grid between them; inside a stage, work-groups are independent. Here are the
+numbers and the worker's arguments, in :mod:`mltree.program.ops` the operations and their records;
+``opencl/contract.h`` is rendered from both (``python tests/contract_header.py``).
+
+A *part* is a range of patterns with models of its own: a partition, or a locus. Parts follow one
+another, and none shares a block or a chunk with another. A *case* is where a tree lives and under
+what: a range of parts, their models, a row of weights. Trees on the same parts stand side by side;
+trees on different parts share slots and cells, which are rows over all patterns, for neither
+touches the other's. What every part has of its own (P matrices, models, lengths that are not
+linked) is found at an index of its case plus the part's number.
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from mltree.models import eigen
+
+
+class GroupKind(enum.IntEnum):
+    """How a group of branch lengths takes its Newton step."""
+
+    DIAGONAL = 0
+    """Every length by itself, all at once: cells d1, d2 per length."""
+    TRIPLET = 1
+    """Three lengths jointly: cells g[3], H[11 22 33 12 13 23]."""
+
+
+class Control(enum.IntEnum):
+    """Words of a group's control record."""
+
+    ACTIVE = 0
+    """1 while the group still moves."""
+    BEST = 1
+    """The best lnL so far (natural log)."""
+    STEP = 2
+    """Share of the Newton step that is taken, 0..1."""
+    EPSILON = 3
+    """Stop when a pass would gain less (natural log)."""
+    PASSES = 4
+    """Passes done."""
+    MAX_PASSES = 5
+    """Passes allowed."""
+    ACCEPTED = 6
+    """1 when the last trial was the best: CLAs then belong to the returned lengths."""
+    FLOOR = 7
+    """Stop where HOPE times what a step promises would end below (natural log)."""
+
+
+class Function(enum.IntEnum):
+    """The likelihood functions whose time is told apart."""
+
+    PMATRICES = 0
+    NEWVIEW = 1
+    EVALUATE = 2
+    DERIVE = 3
+    SCAN = 4
+    TRIPLET = 5
+    OPTIMISE = 6
+    BARRIER = 7
+    RELL = 8
+
+
+CONTROL_WORDS = 8
+"""Stride of a control record, in numbers."""
+
+HEADER_WORDS = 2
+"""Numbers in front of the state: the fault and the stage that it happened in."""
+
+REDUCE_WIDTH = 32
+"""A sum over chunks is made of this many strided sums, added in order: the same bits always.
+Residue v of them adds the chunks v, v + REDUCE_WIDTH, v + 2 REDUCE_WIDTH, ..."""
+
+NO_CELL = -1
+"""A field that asks for nothing: no output, no level, no group."""
+
+RESULT = 1 << 30
+"""An operand of a walk's step: the result of a step before."""
+
+FAR_COUNT = 1 << 24
+"""A scaling count above any other, of which 16 bits are stored."""
+
+PENDANT_LEVEL, ROOT_LEVEL = 0, 1
+"""Levels of a scan's stack that a task fills before its first step: the pruned subtree as seen from
+across its branch, and what lies behind the walker at its start."""
+
+RECORD_ALIGNMENT = 4
+"""Words: record tables start at multiples of it, for loads of so many words."""
+
+WARP = 32
+"""Work-items of a GPU that go in step. As many at least walk a tree: they read one P matrix."""
+
+TRIPLET_CELLS = 10
+"""lnL, three first and six second derivatives."""
+
+SCALE_BITS_DOUBLE = 256
+"""fp64 CLAs below 2^-256 are scaled up by 2^256, as in RAxML."""
+
+SCALE_BITS_SINGLE = 32
+"""fp32 CLAs: three scaled operands multiply to 2^-96, inside fp32's 2^-126."""
+
+MAX_STEP_HALVINGS = 12
+"""An optimiser that has halved its step this often stands on its best point."""
+
+STEP_GROWTH = 1.4
+"""A successful step grows by this, up to a whole Newton step (docs/search.md, "Branch lengths")."""
+
+ENOUGH = 0.5
+"""Share of its epsilon that a group's next step has to promise: where lengths hang together it
+gains about twice what it promises (docs/search.md, "Branch lengths")."""
+
+HOPE = 10
+"""Times what its next step promises that a group may gain in all (docs/search.md, "Branch
+lengths")."""
+
+MOST_MIXED = 10
+"""How often the last step's change may go into the next (docs/search.md, "Branch lengths")."""
+
+UPHILL = 4
+"""Factor on a length, up or down, where the curvature is of no use."""
+
+MOST_GROWTH, LEAST_REACH = 10, 0.1
+"""No step leads further from a length t than to t / MOST_GROWTH or MOST_GROWTH t + LEAST_REACH."""
+
+SATURATED = 0.1
+"""Expected substitutions per site: beyond it lnL may be so flat that a step to a maximum far below
+gains nothing yet, and only its wrong curvature tells."""
+
+RIDGE = 1e-3
+"""Three branches of which two count as one (nothing is known of the third's end, say) have a
+Hessian whose determinant is rounding: below this share, squared, of the product of its diagonal,
+this share of the diagonal is added to it, and the step is shared out. A step off rounding led
+anywhere: 4 of 40 sets of insertions ended up to 1.5 lnL short on a device, and not in NumPy."""
+
+MODEL_SQUARES = 4
+"""S x S tables of a model's eigen system: right, left, the generator Q and Q Q."""
+
+NO_SERIES = -1
+"""Place of the series of a rate matrix whose eigen system gives every entry of P."""
+
+FLOW_NEAR = 1e-3
+"""Difference of two exponents below which a divided difference is a series, good to 1e-13."""
+
+RELL_TILE = 4
+"""Trees and rows of weights whose products a work-item sums together, in registers."""
+
+
+ENUMS: dict[str, type[enum.IntEnum]] = {
+    "STEP": GroupKind,
+    "CONTROL": Control,
+    "FN": Function,
+}
+"""Numbers with names, and what kernels know them by."""
+_KNOWN_TO_KERNELS = """
+    SCALE_BITS_DOUBLE SCALE_BITS_SINGLE CONTROL_WORDS HEADER_WORDS REDUCE_WIDTH NO_CELL RESULT
+    FAR_COUNT PENDANT_LEVEL ROOT_LEVEL WARP TRIPLET_CELLS MAX_STEP_HALVINGS STEP_GROWTH
+    ENOUGH HOPE MOST_MIXED UPHILL MOST_GROWTH LEAST_REACH SATURATED RIDGE
+    RELL_TILE
+    FLOW_NEAR SERIES_OCTAVES MOST_TERMS NO_SERIES
+"""
+_DEFINED = vars(eigen) | globals()
+NUMBERS = {name: _DEFINED[name] for name in _KNOWN_TO_KERNELS.split()} | {
+    "FUNCTIONS": len(Function)
+}
+
+
+# The worker's arguments, and the state that a program works on.
+#
+# The kernel's parameters, the session that holds them and the places of the state's parts are
+# rendered from here (``tests/contract_header.py``), so that both sides agree on every order.
+
+
+class Sync(enum.IntEnum):
+    """Counters that the work-groups of a launch share; all zero between launches."""
+
+    ARRIVED = 0
+    """Tickets of the grid barrier."""
+    ENTERED = 1
+    """Work-groups that have started."""
+    LEFT = 2
+    """Work-groups that are done."""
+    TAKEN = 3
+    """Jobs of a scan that were taken beyond everyone's first."""
+
+
+class Mark(enum.IntEnum):
+    """Words in front of the work-groups' books of ticks."""
+
+    STARTED = 0
+    """When the launch's first work-group came."""
+    ELAPSED = 1
+    """Ticks from there to the last one's end, summed over launches."""
+    BOOKS = 2
+    """Offset of the books: [work-group][function]."""
+
+
+class Fault(enum.IntEnum):
+    """Why a worker gave up; written beside the stage that it was in."""
+
+    NONE = 0
+    BARRIER = 1
+    """A grid barrier did not complete within its spin limit."""
+    NOT_FINITE = 2
+    """A sum came out as NaN or infinite."""
+    UNKNOWN_OP = 3
+    """The stage's op is not one of this worker's."""
+
+
+class Argument(NamedTuple):
+    """An argument of the worker, which is also a field of its session."""
+
+    name: str
+    type: str
+    """In OpenCL; a buffer's is of its elements."""
+    meaning: str
+    is_read_only: bool = False
+
+
+BUFFERS = (
+    Argument("program", "int", "stages and records", True),
+    Argument("state", "acc", "see STATE"),
+    Argument("cla", "real", "[slot][block][category][state][lane]"),
+    Argument("scaler", "ushort", "[slot][block][category][lane]"),
+    Argument("pmatrix", "real", "[p][category][PMATRIX_ROW]"),
+    Argument("tip_pmatrix", "real", "[p][category][code][S]"),
+    Argument("stack", "real", "what local memory does not hold of stacks (stack.h)"),
+    Argument("partial", "acc", "[cell][chunk]"),
+    Argument("site_lnl", "acc", "[row][pattern], of EVALUATE_SITES and walks"),
+    Argument("tips", "uchar", "[tip][pattern]", True),
+    Argument("tip_table", "real", "[code][S]", True),
+    Argument("model", "acc", "[row][MODEL_WORDS]", True),
+    Argument("model_real", "real", "the same in the CLAs' precision", True),
+    Argument(
+        "series", "acc", "of rate matrices (series.h), or r of all patterns (site_systems.h)", True
+    ),
+    Argument("series_at", "int", "[row][SYSTEMS]: where each begins, or NO_SERIES", True),
+    Argument("site_system", "real", "[block][SITE_WORDS][lane], of patterns with their own", True),
+    Argument("weights", "acc", "[row][pattern], 0 in the padding", True),
+    Argument("block_part", "int", "[block]: its part", True),
+    Argument("chunk_block", "int", "[chunks + 1]: the first block of each", True),
+    Argument("part_chunk", "int", "[parts + 1]: the first chunk of each", True),
+    Argument("sync", "uint", "counters of work-groups: SYNC_ARRIVED, ..."),
+    Argument("marks", "ulong", "MARK_STARTED, MARK_ELAPSED, [work-group][FUNCTIONS]"),
+)
+"""Buffers of every worker, in the order of its arguments."""
+
+ARGUMENTS = (
+    Argument("blocks", "int", "of patterns"),
+    Argument("cla_blocks", "int", "of them that a CLA has"),
+    Argument("cla_first", "int", "where those begin"),
+    Argument("chunks", "int", "of blocks, whose sums are taken together"),
+    Argument("chunk_blocks", "int", "blocks of a chunk at most"),
+    Argument("first_chunk", "int", "chunks of the device's panels before this one"),
+    Argument("residues", "int", "that a panel's device has; 0 for whole sums"),
+    Argument("tile_blocks", "int", "blocks that go through a stream together"),
+    Argument("most_chunks", "int", "of a case of the program"),
+    Argument("first_case", "int", "where the program's cases start"),
+    Argument("controls", "int", "records in front of the lengths"),
+    Argument("lengths", "int", "branch lengths in front of the sums"),
+    Argument("stack_levels", "int", "of a work-group's own stack"),
+    Argument("local_levels", "int", "of them in local memory"),
+    Argument("min_length", "acc", "expected substitutions per site"),
+    Argument("max_length", "acc", "likewise"),
+)
+"""The numbers that follow."""
+
+STATE = (
+    ("BEST", "LENGTHS"),
+    ("TARGET", "LENGTHS"),
+    ("HEADER", "HEADER_WORDS"),
+    ("CONTROL", "CONTROLS"),
+    ("LENGTHS", "LENGTHS"),
+    ("SUMS", "SUMS"),
+)
+"""Pieces of the state, in order, and how many numbers each takes."""
+
+
+class StateLayout:
+    """Slices of a program's state, in numbers, by the names of :data:`STATE`."""
+
+    def __init__(self, lengths: int, groups: int, sums: int) -> None:
+        sizes = {
+            "LENGTHS": lengths,
+            "HEADER_WORDS": HEADER_WORDS,
+            "CONTROLS": groups * CONTROL_WORDS,
+            "SUMS": sums,
+        }
+        self._slices: dict[str, slice] = {}
+        end = 0
+        for name, size in STATE:
+            self._slices[name] = slice(end, end := end + sizes[size])
+        self.words = end
+        """Numbers in all."""
+
+    def __getitem__(self, name: str) -> slice:
+        return self._slices[name]
+
+
+@lru_cache(maxsize=64)
+def state_layout(lengths: int, groups: int, sums: int) -> StateLayout:
+    """Return the layout of a program's state, made once for one that runs many times."""
+    return StateLayout(lengths, groups, sums)

@@ -1,0 +1,223 @@
+"""OPTIMISE: one guarded Newton step of every group of branch lengths.
+
+A group moves together. A better trial becomes the best and gives a new aim; a worse one halves the
+step from the best towards its aim. A group ends on its best lengths where a step promises less than
+ENOUGH of its epsilon, where it has no hope of its floor, after its last pass, or when the step is
+spent.
+
+What a step promises is the quadratic's gain, half of slope times step. It says nothing where the
+step was cut short on the way to a length far above, or where a length is so far beyond saturation
+that lnL has no slope left, only the wrong curvature.
+
+Where a step is a whole one, the last step's change goes into it as well: as much as leaves least of
+both, were lnL a quadratic (Anderson's mixing, of depth one; Walker and Ni 2011, SIAM Journal on
+Numerical Analysis 49:1715). Lengths that hang together, and those that swing about each other, are
+a matter of passes without it. Should the next trial be worse, it is the plain step that is halved.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree.program.contract import (
+    ENOUGH,
+    HOPE,
+    LEAST_REACH,
+    MAX_STEP_HALVINGS,
+    MOST_GROWTH,
+    MOST_MIXED,
+    RIDGE,
+    SATURATED,
+    STEP_GROWTH,
+    UPHILL,
+    Control,
+    Function,
+    GroupKind,
+)
+from mltree.program.ops.operation import Driver, LaunchShape, Records, TableStage, record
+from mltree.system.arrays import Float64
+
+GROUP = record("kind first_length:length count lnl_sum first_sum", "GROUP")
+
+
+class Optimise(TableStage):
+    """One guarded Newton step of every group; ``alone`` for many small groups."""
+
+    name: ClassVar = "OPTIMISE"
+    number: ClassVar = 3
+    layouts: ClassVar = (GROUP,)
+    is_control: ClassVar = True
+    function: ClassVar = Function.OPTIMISE
+    line: ClassVar = (
+        "kind {kind}: {count} lengths from {first_length} on, by sum[{lnl_sum}] and "
+        "sum[{first_sum}...]"
+    )
+
+    alone: bool = False
+
+    @property
+    def control_records(self) -> int:
+        return len(self.records)
+
+    def jobs(self, shape: LaunchShape) -> int:
+        groups = len(self.records)
+        return -(-groups // shape.items) if self.alone else groups
+
+    def aux(self, cases: Records) -> int:
+        """1 where a work-item, not a work-group, has each group."""
+        return int(self.alone)
+
+    def control(self, driver: Driver, at: int, repeats: int) -> int:
+        driver.step(at)
+        return at + 1
+
+
+class _Aim(NamedTuple):
+    """The target of a group's step, and how far to trust it."""
+
+    target: Float64
+    promise: float
+    """Gain of lnL there, were it a quadratic; or its loss, where bounds bend a joint step."""
+    is_far: bool
+    """True where a length may be far from a maximum, whatever is promised."""
+    weights: Float64
+    """Weights of the lengths in a comparison of steps: minus the second derivatives, at least 0."""
+
+
+class LengthOptimiser:
+    """The state of all groups between passes."""
+
+    def __init__(
+        self, lengths: Float64, control: Float64, min_length: float, max_length: float
+    ) -> None:
+        self.lengths = lengths
+        self.control = control
+        self.best = lengths.copy()
+        self.target = lengths.copy()
+        self.min_length = min_length
+        self.max_length = max_length
+
+    @property
+    def active(self) -> bool:
+        """True while any group still moves."""
+        return bool(self.control[:, Control.ACTIVE].any())
+
+    def step(self, groups: npt.NDArray[np.void], sums: Float64) -> None:
+        """One pass over all groups (:data:`GROUP`), given f64[sums]."""
+        for g, group in enumerate(groups):
+            if self.control[g, Control.ACTIVE]:
+                self._step(self.control[g], group, sums)
+
+    def _step(self, control: Float64, group: np.void, sums: Float64) -> None:
+        lnl, epsilon = sums[group["lnl_sum"]], control[Control.EPSILON]
+        gain = lnl - control[Control.BEST]
+        passes = control[Control.PASSES] + 1
+        first = passes == 1
+        better = first or gain >= 0
+        span = slice(group["first_length"], group["first_length"] + group["count"])
+        at_end, goes_on, following = False, better, self.target[span]
+        if better:
+            aim = self._aim(self.lengths[span], group, sums)
+            at_end = not aim.is_far and (
+                aim.promise < ENOUGH * epsilon or lnl + HOPE * aim.promise < control[Control.FLOOR]
+            )
+            goes_on = first or aim.is_far or gain >= epsilon * control[Control.STEP]
+            is_mixed = not first and group["kind"] == GroupKind.DIAGONAL
+            following = self._mixed(span, aim) if is_mixed else aim.target
+            self.best[span], self.target[span] = self.lengths[span], aim.target
+            control[Control.BEST] = lnl
+        step = min(1.0, control[Control.STEP] * (STEP_GROWTH if goes_on else 0.5))
+        spent = not goes_on and step * 2.0**MAX_STEP_HALVINGS < 1
+        done = at_end or spent or passes >= control[Control.MAX_PASSES]
+        if done:
+            self.lengths[span] = self.best[span]
+        elif step == 1:
+            self.lengths[span] = following
+        else:
+            self.lengths[span] = self.best[span] + step * (self.target[span] - self.best[span])
+        control[Control.ACTIVE] = not done
+        control[Control.STEP] = step
+        control[Control.PASSES] = passes
+        control[Control.ACCEPTED] = better
+
+    def _aim(self, lengths: Float64, group: np.void, sums: Float64) -> _Aim:
+        """Return the aim of a group's lengths."""
+        first, count = group["first_sum"], group["count"]
+        if group["kind"] == GroupKind.TRIPLET:
+            slope, hessian = sums[first : first + 3], sums[first + 3 : first + 9]
+            curve = hessian[:3]
+            joint = solve_triplet(slope, hessian)
+        else:
+            slope, curve = sums[first : first + 2 * count].reshape(count, 2).T
+            joint = None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.where(curve < 0, slope / curve, np.inf)
+            if group["kind"] == GroupKind.DIAGONAL:
+                step = np.where(step > 0, lengths * step / (lengths + step), step)
+        step = step if joint is None else joint
+        newton = np.isfinite(step)
+        blind = np.where(slope > 0, UPHILL * lengths, lengths / UPHILL)
+        following = np.where(newton, lengths - step, blind)
+        target = self._within_reach(lengths, following)
+        too_far = following > MOST_GROWTH * lengths + LEAST_REACH
+        far = (target != lengths) & np.where(newton, too_far, lengths > SATURATED)
+        promise = np.where(newton, slope / 2, slope) * (target - lengths)
+        weights = np.maximum(-curve, 0.0)
+        return _Aim(target, abs(float(promise.sum())), bool(far.any()), weights)
+
+    def _mixed(self, span: slice, aim: _Aim) -> Float64:
+        """The aim, and what the last step's change adds to it."""
+        lengths, before = self.lengths[span], self.target[span] - self.best[span]
+        residual = aim.target - lengths
+        change = residual - before
+        size = float((aim.weights * change**2).sum())
+        share = float((aim.weights * residual * change).sum()) / size if size > 0 else 0.0
+        share = max(share, -MOST_MIXED) if share < 1 else 0.0  # steps that grow tell nothing
+        return self._within_reach(lengths, aim.target - share * (aim.target - self.target[span]))
+
+    def _within_reach(self, lengths: Float64, following: Float64) -> Float64:
+        """The lengths that follow, cut to the reach of a step and to the bounds."""
+        highest = MOST_GROWTH * lengths + LEAST_REACH
+        reached = np.clip(following, lengths / MOST_GROWTH, highest)
+        return np.asarray(np.clip(reached, self.min_length, self.max_length))
+
+
+def solve_triplet(gradient: Float64, hessian: Float64) -> Float64 | None:
+    """H^-1 g, f64[3], for H as (11, 22, 33, 12, 13, 23); None where -H is not positive definite.
+
+    A length whose curvature is not negative takes no part, its step infinite: what the data say
+    nothing of has one of either sign, which is rounding. To what is all but singular a ridge is
+    added (:data:`mltree.program.contract.RIDGE`).
+    """
+    alone = ~(hessian[:3] < 0)
+    first, second = np.array([[0, 0, 1], [1, 2, 2]])
+    curves, gradient = np.where(alone, -1.0, hessian[:3]), np.where(alone, 0.0, gradient)
+    between = np.where(alone[first] | alone[second], 0.0, hessian[3:])
+    step = _cramer(gradient, np.append(curves, between), RIDGE**2)
+    if step is None:
+        step = _cramer(gradient, np.append(curves * (1 + RIDGE), between), 0.0)
+    return None if step is None else np.where(alone, np.inf, step)
+
+
+def _cramer(gradient: Float64, hessian: Float64, least: float) -> Float64 | None:
+    """H^-1 g by Cramer's rule, as on the device: a step may be long, or not finite.
+
+    None where -H is not positive definite, or its determinant at most ``least`` of its diagonal's.
+    """
+    a, b, c, d, e, f = hessian
+    minor = a * b - d * d
+    determinant = c * minor - a * f * f + 2 * d * e * f - b * e * e
+    if not (a < 0 and minor > 0 and determinant < 0 and determinant < least * (a * b * c)):
+        return None
+    cofactors = np.array(
+        [
+            [b * c - f * f, e * f - c * d, d * f - b * e],
+            [e * f - c * d, a * c - e * e, d * e - a * f],
+            [d * f - b * e, d * e - a * f, minor],
+        ]
+    )
+    step: Float64 = cofactors @ gradient / determinant
+    return step

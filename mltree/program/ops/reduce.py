@@ -1,0 +1,69 @@
+"""REDUCE: sum[s + n] = the partial sums of cell c + n over the chunks of some parts.
+
+They are added in one fixed order; or, on a panel, the strided sums that this order is made of are
+left, one for each residue that the device has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from mltree.program.contract import Function
+from mltree.program.ops.operation import Counts, LaunchShape, Records, TableStage, record
+from mltree.program.ops.state import ReferenceState
+from mltree.system.arrays import Int32
+from mltree.system.errors import NumericalError
+
+REDUCTION = record("cell sum count first_part:first parts:parts", "REDUCTION")
+"""With residues w on a panel, strided sum v of the n-th cell is sum[w sum + v count + n]."""
+
+REDUCERS = 32
+"""Work-items of a GPU that sum a cell together."""
+
+
+class Reduce(TableStage):
+    """Sums of cells over the chunks of some parts."""
+
+    name: ClassVar = "REDUCE"
+    number: ClassVar = 2
+    layouts: ClassVar = (REDUCTION,)
+    function: ClassVar = Function.OPTIMISE
+    line: ClassVar = (
+        "sum[{sum}...] = {count} cells from cell[{cell}] on, {parts} parts from {first_part} on"
+    )
+
+    @classmethod
+    def of(cls, count: int, parts: int = 1) -> Reduce:
+        """Return sums 0 .. count - 1 of as many cells, over all parts."""
+        return cls(np.array([(0, 0, count, 0, parts)], REDUCTION))
+
+    @staticmethod
+    def formula(
+        state: ReferenceState, cell: int, first_sum: int, count: int, first_part: int, parts: int
+    ) -> None:
+        cells = state.cells[cell : cell + count, first_part : first_part + parts]
+        state.sums[first_sum : first_sum + count] = cells.sum(axis=1)
+        if not np.isfinite(cells).all():
+            raise NumericalError("a log-likelihood came out as NaN or infinite")
+        cells[:] = 0.0  # a FLOW that follows adds to them
+
+    def compute(self, state: ReferenceState) -> None:
+        for fields_of_record in self.records.tolist():
+            self.formula(state, *fields_of_record)
+
+    def counts(self) -> Iterator[Counts]:
+        """None: its time counts, its work is not worth counting."""
+        return iter(())
+
+    def sums(self) -> tuple[Records, Int32]:
+        return self.records, self.records["count"]
+
+    def jobs(self, shape: LaunchShape) -> int:
+        return -(-int(self.records["count"].sum()) // max(1, shape.items // REDUCERS))
+
+    def aux(self, cases: Records) -> int:
+        """The most sums of a record."""
+        return int(self.records["count"].max(initial=1))

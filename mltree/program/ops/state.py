@@ -1,0 +1,156 @@
+"""The reference's memory, and the arithmetic that its formulas share: NumPy, fp64.
+
+CLAs lie as RAxML's AVX code keeps them, ``[pattern][category][state]`` (VW = 1). Letters: L
+patterns of a part, K categories, S states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mltree.data.patterns import Patterns
+from mltree.models.eigen import ModelArrays
+from mltree.program.contract import FAR_COUNT, SCALE_BITS_DOUBLE
+from mltree.program.model_rows import ModelRow, RowLayout, model_rows, tables_of
+from mltree.system.arrays import Bool, Float64
+
+_THRESHOLD = 2.0**-SCALE_BITS_DOUBLE
+LN_SCALE = SCALE_BITS_DOUBLE * np.log(2.0)
+"""ln of the factor that a scaling count stands for."""
+
+
+class ScaledCla:
+    """A CLA: values f64[L, K, S] and scaling counts i64[L, K] (value = stored * 2^(-256 count))."""
+
+    def __init__(self, values: Float64, counts: npt.NDArray[np.int64]) -> None:
+        self.values = values
+        self.counts = counts
+
+    def times(self, other: ScaledCla) -> ScaledCla:
+        """The elementwise product, scaled up where all states fell below 2^-256."""
+        values, counts = self.values * other.values, self.counts + other.counts
+        small = values.max(axis=2) < _THRESHOLD
+        values[small] *= 2.0**SCALE_BITS_DOUBLE
+        return ScaledCla(values, counts + small)
+
+
+class ReferenceState:
+    """Models, weights, CLAs, P matrices, cells and sums, for one part of the patterns at a time."""
+
+    def __init__(self, patterns: Patterns, categories: int, systems: int) -> None:
+        self.ranges = patterns.parts
+        self.row = RowLayout(len(patterns.alphabet.states), categories, systems)
+        self.part = 0
+        """The part at hand."""
+        self.cla: dict[tuple[int, int], ScaledCla] = {}
+        """By slot and part."""
+        self.p: dict[int, Float64] = {}
+        """P matrices f64[L or 1, K, S, S]."""
+        self.expm1: dict[int, Float64] = {}
+        """e^(lambda r t) - 1 of each, f64[L or 1, K, S]."""
+        self.weights = patterns.weights[None].copy()
+        """f64[rows, L of all parts]"""
+        self.site_lnl = np.zeros((1, patterns.n_patterns))
+        """The same of the patterns' lnL."""
+        self.cells: Float64 = np.zeros((0, len(self.ranges)))
+        """f64[cells, parts]"""
+        self.sums: Float64 = np.zeros(0)
+        self.lengths: Float64 = np.zeros(0)
+        self.is_indirect: Bool = np.zeros((0, categories), np.bool_)
+        """bool[n, K]: of categories whose P the eigen system does not give."""
+        self._cases: list[tuple[int, ...]] = []
+        self._models: list[ModelRow] = []
+        self._tips = patterns.alphabet.tip_table[patterns.codes]
+        self._tip_table = patterns.alphabet.tip_table
+        self._tables = None if patterns.systems is None else tables_of(patterns.systems)
+
+    def load_models(self, models: Sequence[ModelArrays]) -> None:
+        """Take models, a row each; patterns with eigen systems of their own have those instead."""
+        self._models = self.row.unpack(model_rows(models))
+        direct = np.array([model.direct for model in models]).reshape(len(models), -1)
+        if self._tables is not None:
+            direct = np.zeros_like(direct)  # as small as their frequencies may be
+        self.is_indirect = np.repeat(direct == 0.0, self.row.categories // self.row.systems, 1)
+
+    def load_patterns(self, first_part: int, patterns: Patterns) -> None:
+        """Take other patterns for as many parts; ValueError where those are of other sizes."""
+        parts = self.ranges[first_part : first_part + len(patterns.parts)]
+        span = slice(parts[0].start, parts[-1].stop)
+        if [part.stop - span.start for part in parts] != [part.stop for part in patterns.parts]:
+            raise ValueError("parts of other sizes")
+        self._tips[:, span] = self._tip_table[patterns.codes]
+        self.weights[0, span] = patterns.weights
+        if self._tables is not None and patterns.systems is not None:
+            for table, fresh in zip(self._tables, tables_of(patterns.systems), strict=True):
+                table[span] = fresh
+
+    def begin(
+        self, cases: npt.NDArray[np.void], cells: int, sums: int, site_rows: int, lengths: Float64
+    ) -> None:
+        """Make room for a program, which reads ``lengths`` as they change."""
+        self._cases, self.lengths = cases.tolist(), lengths
+        self.cells = np.zeros((cells, len(self.ranges)))
+        self.sums = np.zeros(sums)
+        if site_rows > len(self.site_lnl):
+            self.site_lnl = np.zeros((site_rows, self.site_lnl.shape[1]))
+
+    def parts_of(self, case: int) -> Iterator[int]:
+        """Each part of a case, which is then the one at hand."""
+        first, parts, *_ = self._cases[case]
+        for self.part in range(first, first + parts):
+            yield self.part
+
+    def patterns(self, first_part: int, parts: int) -> slice:
+        """The patterns of some parts."""
+        ranges = self.ranges[first_part : first_part + parts]
+        return slice(ranges[0].start, ranges[-1].stop) if ranges else slice(0)
+
+    @property
+    def range(self) -> slice:
+        """The patterns of the part at hand."""
+        return self.ranges[self.part]
+
+    def model(self, model: int) -> ModelRow:
+        """A case's model of the part at hand."""
+        tables = None if self._tables is None else [table[self.range] for table in self._tables]
+        return self._models[model + self.part].of_patterns(tables)
+
+    def add_up(self, row: int, of_patterns: Float64) -> Float64:
+        """The sum over the part's patterns f64[L, ...], under a row of weights."""
+        total: Float64 = self.weights[row, self.range] @ of_patterns
+        return total
+
+    def operand(self, x: int) -> ScaledCla:
+        """The CLA of a slot, or a tip's vectors."""
+        if x >= 0:
+            return self.cla[x, self.part]
+        of_part = self._tips[~x][self.range]
+        tip = np.repeat(of_part[:, None, :], self.row.categories, axis=1)
+        return ScaledCla(tip, np.zeros(tip.shape[:2], dtype=np.int64))
+
+    def across(self, x: ScaledCla, p: int) -> ScaledCla:
+        """P[p] x."""
+        return ScaledCla(np.einsum("lkij,lkj->lki", self.p[p + self.part], x.values), x.counts)
+
+    def lnl_across(self, a: ScaledCla, b: ScaledCla, model: int) -> Float64:
+        """f64[L]: lnL of every pattern at an edge, from both sides, one of them across it."""
+        row = self.model(model)
+        terms = np.einsum("k,lki,lki,lki->lk", row.weights, row.frequencies, a.values, b.values)
+        (likelihood,), least = over_categories(terms[None], a.counts + b.counts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lnl: Float64 = np.log(likelihood) - least * LN_SCALE
+        return lnl
+
+
+def over_categories(
+    terms: Float64, counts: npt.NDArray[np.int64] | int
+) -> tuple[Float64, npt.NDArray[np.int64]]:
+    """Sums f64[n, L] over the categories of f64[n, L, K], and the count that they are scaled by."""
+    # A category that cannot be has no say in the scale: its count tells nothing of its size.
+    counts = np.where(terms[0] != 0, counts, FAR_COUNT)
+    least = counts.min(axis=1)
+    scale = np.ldexp(1.0, -SCALE_BITS_DOUBLE * (counts - least[:, None]))
+    return (terms * scale).sum(axis=2), least

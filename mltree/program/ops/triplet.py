@@ -1,0 +1,87 @@
+"""TRIPLET: lnL, gradient and Hessian in the three lengths around an insertion point."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from mltree.program.contract import TRIPLET_CELLS, Function
+from mltree.program.ops.operation import LaunchShape, TableStage, record
+from mltree.program.ops.state import LN_SCALE, ReferenceState, over_categories
+
+TRIPLET = record(
+    "proximal:reads distal:reads pendant:reads proximal_p:matrix distal_p:matrix pendant_p:matrix "
+    "case:case model:model weights:weights cell:cell group",
+    "TRIPLET",
+)
+"""Left out of a pass once its ``group`` moves no more."""
+
+_ORDERS = (
+    (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1),
+    (2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1),
+)  # fmt: skip
+"""How often each of the three vectors is derived, cell by cell."""
+_HESSIAN_PAIRS = ((1, 1), (2, 2), (3, 3), (1, 2), (1, 3), (2, 3))
+
+assert len(_ORDERS) == TRIPLET_CELLS
+
+
+class Triplets(TableStage):
+    """Sums around insertion points: proximal, distal and pendant branch."""
+
+    name: ClassVar = "TRIPLET"
+    number: ClassVar = 6
+    layouts: ClassVar = (TRIPLET,)
+    worker: ClassVar = "triplet"
+    registers: ClassVar = 255
+    rounds: ClassVar = (64, 64)
+    """Passes would cost a wait each."""
+    function: ClassVar = Function.TRIPLET
+    line: ClassVar = (
+        "{cell}... at {proximal_p} {proximal}, {distal_p} {distal}, {pendant_p} {pendant}, {case}, "
+        "group {group}"
+    )
+    cells: ClassVar = TRIPLET_CELLS
+
+    @staticmethod
+    def formula(
+        state: ReferenceState, proximal: int, distal: int, pendant: int, proximal_p: int,
+        distal_p: int, pendant_p: int, _: int, model: int, weights: int, cell: int, group: int,
+    ) -> None:  # fmt: skip
+        del group  # to leave it out would only save work
+        row = state.model(model)
+        three = [
+            state.across(state.operand(x), p)
+            for x, p in ((proximal, proximal_p), (distal, distal_p), (pendant, pendant_p))
+        ]
+        flow = row.rates[:, None, None] * row.generator
+        orders = []
+        for cla in three:
+            first = np.einsum("lkij,lkj->lki", flow, cla.values)
+            orders.append((cla.values, first, np.einsum("lkij,lkj->lki", flow, first)))
+        terms = np.stack(
+            [
+                np.einsum("k,lki,lki->lk", row.weights, row.frequencies,
+                          orders[0][d1] * (orders[1][d2] * orders[2][d3]))
+                for d1, d2, d3 in _ORDERS
+            ]
+        )  # fmt: skip
+        total, least = over_categories(terms, sum(cla.counts for cla in three))
+        ratio = total / total[0]
+        sums = [np.log(total[0]) - least * LN_SCALE, *ratio[1:4]]
+        sums += [ratio[4 + h] - ratio[a] * ratio[b] for h, (a, b) in enumerate(_HESSIAN_PAIRS)]
+        state.cells[cell : cell + TRIPLET_CELLS, state.part] = state.add_up(
+            weights, np.stack(sums, axis=1)
+        )
+
+    @property
+    def site_steps(self) -> int:
+        return len(self.records)
+
+    @property
+    def rests(self) -> bool:
+        return True
+
+    def jobs(self, shape: LaunchShape) -> int:
+        return len(self.records) * shape.spans

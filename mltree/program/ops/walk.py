@@ -1,0 +1,95 @@
+"""WALK: lnL of trees by depth-first walks, of whole trees or of pieces that others go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from mltree.program.contract import NO_CELL, RESULT, Function
+from mltree.program.ops.operation import (
+    Counts,
+    LaunchShape,
+    Records,
+    TableStage,
+    operands,
+    record,
+)
+from mltree.program.ops.state import ReferenceState, ScaledCla
+
+WALK = record(
+    "tip:tip p:matrix case:case model:model weights:weights cell:cell slot:writes first_step steps",
+    "WALK",
+)
+"""A walk's last result is scored across the branch of a tip, or kept where there is a slot."""
+WALK_STEP = record("left:takes left_p:matrix right:takes right_p:matrix")
+"""One newview of a walk in post-order, which kernels read as a vector of four words. An operand
+RESULT is the result of a step before: the right one of the last step, the left one of the last step
+that no other has taken."""
+
+
+class Walk(TableStage):
+    """Depth-first walks of trees, or of pieces of them that later ones go on from.
+
+    ``records`` (:data:`WALK`): ``first_step`` counts records of ``steps``; ``levels``: results that
+    wait at most for their sibling, beside the last one; ``sites``: True where lnL of every pattern
+    are kept.
+    """
+
+    name: ClassVar = "WALK"
+    number: ClassVar = 7
+    layouts: ClassVar = (WALK, WALK_STEP)
+    worker: ClassVar = "walk"
+    has_stack: ClassVar = True
+    function: ClassVar = Function.NEWVIEW
+    line: ClassVar = (
+        "{cell} or {slot} from {steps} steps from {first_step} on, to {p} {tip}, {case}"
+    )
+    cells: ClassVar = 1
+
+    steps: Records
+    levels: int
+    sites: bool = False
+
+    def formula(
+        self, state: ReferenceState, tip: int, p: int, case: int, model: int, weights: int,
+        cell: int, slot: int, first: int, count: int,
+    ) -> None:  # fmt: skip
+        waiting: list[ScaledCla] = []
+        for left, left_p, right, right_p in self.steps[first : first + count].tolist():
+            b = waiting.pop() if right == RESULT else state.operand(right)
+            a = waiting.pop() if left == RESULT else state.operand(left)
+            waiting.append(state.across(a, left_p).times(state.across(b, right_p)))
+        root = waiting.pop()
+        if slot != NO_CELL:
+            state.cla[slot, state.part] = root
+            return
+        lnl = state.lnl_across(root, state.across(state.operand(tip), p), model)
+        state.cells[cell, state.part] = state.add_up(weights, lnl)
+        if self.sites:
+            state.site_lnl[case, state.range] = lnl
+
+    @property
+    def stack_levels(self) -> int:
+        return self.levels
+
+    @property
+    def site_steps(self) -> int:
+        return len(self.records) + len(self.steps)
+
+    @property
+    def keeps_sites(self) -> bool:
+        return self.sites
+
+    def counts(self) -> Iterator[Counts]:
+        clas, tips = operands(self.steps)
+        kept = int(np.count_nonzero(self.records["slot"] >= 0))  # and read once
+        yield self.function, (len(self.steps), clas + kept, tips + len(self.records) - kept)
+
+    def jobs(self, shape: LaunchShape) -> int:
+        return len(self.records) * shape.spans
+
+    def aux(self, cases: Records) -> int:
+        """1 where the lnL of every pattern is kept."""
+        return int(self.sites)
