@@ -39,7 +39,7 @@ from mltree.system.values import Value, plain
 from mltree.tree.fitch import pack_sites
 from mltree.tree.parsimony_spr import parsimony_trees
 from mltree.tree.topology import Tree
-from mltree.treesearch.driver import StartingTree, search
+from mltree.treesearch.search import StartingTree, search
 
 # A model choice, step by step: a quick tree of all parts, then the candidates of each kind.
 

@@ -76,15 +76,15 @@ class RoundSettings(Value):
     of 20 / 40 left 2 of 3 searches one NNI short of the tree that 40 / 80 found in all."""
     min_gain: float = 0.05
     """lnL that a move must gain to be applied (docs/search.md, "Loose acceptance")."""
-    hopeless: float = 5.0
+    rejection: float = 5.0
     """lnL below the current tree at which a re-scored move is given up, and not looked at again
     before a wider phase; on data of many taxa or sites see ``SearchSettings.for_data``."""
     smooth_epsilon: float = 0.1
     """lnL: branch smoothing after the moves stops below this gain a pass."""
-    trial_margin: float = 2.0
+    smoothing_margin: float = 2.0
     """lnL below the current tree down to which a re-scored move is worth a trial: moves that gain
     0.27 and 0.11 were re-scored at -0.32 and -0.17 (R_Laurasiatherian, from parsimony)."""
-    trial_epsilon: float = 0.01
+    full_epsilon: float = 0.01
     """lnL: trials and what follows from them are smoothed until a pass gains less."""
     waves: tuple[int, ...] = (3, 8, 25)
     """Depths at which the scan stops to apply the cut (docs/search.md, "Radius and cut")."""
@@ -96,7 +96,7 @@ LARGE_TREE = 100.0
 """Taxa from which on the last phase is preceded by a wide look: constants tuned on 47 to 200 taxa
 left searches of 218 and 714 up to 300 lnL short (bench/ABLATION.md)."""
 
-HOPELESS_A_TAXON, MOST_HOPELESS = 0.1, 20.0
+REJECTION_PER_TAXON, MAX_REJECTION = 0.1, 20.0
 """lnL: what is hopeless in a large tree, whose other branches change much from round to round. At
 5, `fast` ended 89 lnL lower from RAxML-NG's start of 714 taxa, and 21, 20 and 4 from three others;
 from three of 218 taxa 0, 4 and -0.3. At 20 nothing is lost to giving up nothing at all, in the same
@@ -124,13 +124,13 @@ class PhaseSettings(Value):
     """Edges from the pruning point to the farthest target; 1 is NNI."""
     cut: float
     """lnL below the current tree at which a scan goes no further."""
-    trials: int = 0
+    fully_smoothed: int = 0
     """Near misses that are smoothed as whole trees when a round finds no move; 0: none."""
     breadth: float = 1.0
     """Factor on the shortlist: on the targets kept and on the window."""
     min_round_gain: float = 0.1
     """lnL: the phase ends with a round that gains less (RAxML-NG's and RAxML's epsilon)."""
-    looks_once: bool = False
+    skips_stalled: bool = False
     """Whether a subtree whose moves gained nothing is left alone while its surroundings last."""
 
     def wide_look(self, taxa: int) -> PhaseSettings:
@@ -139,7 +139,7 @@ class PhaseSettings(Value):
             self,
             cut=max(self.cut, min(CUT_A_TAXON * taxa, WIDEST_CUT)),
             breadth=self.breadth * min(taxa / LARGE_TREE, BROADEST),
-            trials=0,
+            fully_smoothed=0,
             min_round_gain=WIDE_GAIN,
         )
 
@@ -174,7 +174,7 @@ class PerturbationSettings(Value):
     min_gain: float = 0.01
     """lnL by which a copy must beat the best tree to replace it (docs/search.md,
     "Perturbation")."""
-    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, trials=2, looks_once=True)
+    phase: PhaseSettings = PhaseSettings(radius=8, cut=30.0, fully_smoothed=2, skips_stalled=True)
     """Local repair of a copy (docs/search.md, "Perturbation"). Two trials took stamatak_101 from 3
     to 5 of 5 seeds at its best lnL, -64747.24, in the same time."""
 
@@ -206,7 +206,7 @@ class SearchSettings(Value):
 
     phases: tuple[PhaseSettings, ...] = (
         PhaseSettings(25, 50.0, min_round_gain=5.0),
-        PhaseSettings(25, 100.0, trials=8),
+        PhaseSettings(25, 100.0, fully_smoothed=8),
     )
     """The radius matters more than anything (docs/search.md, "Radius and cut"); 25 with a cut of
     100 finds the long moves. Cutting at 50 first halves the work of the prototype's three phases
@@ -260,24 +260,29 @@ class SearchSettings(Value):
     perturbation: PerturbationSettings = field(default_factory=PerturbationSettings)
 
     @property
+    def perturbs(self) -> bool:
+        """True if perturbed copies of the best tree are searched."""
+        return self.perturbation.patience > 0
+
+    @property
     def most_trees(self) -> int:
         """Trees that are searched side by side at most: starts, or copies of the best one."""
-        copies = self.perturbation.copies if self.perturbation.patience > 0 else 0
+        copies = self.perturbation.copies if self.perturbs else 0
         return max(self.parsimony_starts + self.random_starts, copies)
 
     def for_data(self, taxa: int, sites: int) -> SearchSettings:
         """The same search fitted to an alignment of so many taxa and sites."""
         window = max(self.rounds.window, self.rounds.window_per_site * sites)
-        hopeless = max(
-            self.rounds.hopeless,
-            min(HOPELESS_A_TAXON * taxa, MOST_HOPELESS),
-            window * self.rounds.hopeless / self.rounds.window,
+        rejection = max(
+            self.rounds.rejection,
+            min(REJECTION_PER_TAXON * taxa, MAX_REJECTION),
+            window * self.rounds.rejection / self.rounds.window,
         )
         return replace(
             self,
             parsimony_starts=max(self.parsimony_starts, self._free_starts(taxa)),
             phases=self._phases_for(taxa),
-            rounds=replace(self.rounds, window=window, hopeless=hopeless),
+            rounds=replace(self.rounds, window=window, rejection=rejection),
             perturbation=replace(
                 self.perturbation, free_length=self.perturbation.free_substitutions / sites
             ),

@@ -47,8 +47,8 @@ from mltree.tree.topology import Tree
 from mltree.treesearch.among_ranks import AmongRanks
 from mltree.treesearch.checkpoint import Checkpoint, fingerprint
 from mltree.treesearch.constraint import Constraint, read_constraint
-from mltree.treesearch.driver import StartingTree, of_one_tree, search
 from mltree.treesearch.duplicates import Collapsed, collapse
+from mltree.treesearch.search import StartingTree, of_one_tree, search
 
 
 class TreeSearch(Value, kw_only=True):

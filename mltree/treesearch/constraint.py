@@ -48,11 +48,11 @@ class Constraint(Value, eq=False):
         return len(self.one)
 
     def satisfied(self, tree: Tree) -> bool:
-        """Whether the tree shows every split."""
+        """Return True if the tree shows every split."""
         return bool(self.shown_by(tree).any(axis=1).all())
 
     def shown_by(self, tree: Tree) -> Bool:
-        """bool[C, E]: whether the edge has one side's taxa behind it and the other's before it."""
+        """bool[C, E]: True if the edge has one side's taxa behind it and the other's before it."""
         behind = tips_behind_edges(tree)
         one, other = self._counts(behind)
         ones, others = self._sizes()

@@ -23,7 +23,7 @@ from mltree.runs.engines import Resources
 from mltree.runs.problem import Problem
 from mltree.system.events import Event, ModelOptimised, RoundDone, ignore
 from mltree.treesearch.checkpoint import Checkpoint
-from mltree.treesearch.driver import SearchResult, StartingTree, search
+from mltree.treesearch.search import SearchOutcome, StartingTree, search
 from mltree.treesearch.site_rates import _per_site
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def model_of(data: Simulated, text: str = "HKY+FC+PSR6") -> PartitionModel:
 def searched(
     data: Simulated, model: PartitionModel, emit: Callable[[Event], None] = ignore,
     checkpoint: Checkpoint | None = None,
-) -> SearchResult:  # fmt: skip
+) -> SearchOutcome:  # fmt: skip
     start = StartingTree(data.tree.copy(), "user 1")
     rng = np.random.default_rng(3)
     used = opened(data.patterns, model)
